@@ -7,8 +7,10 @@ BIN := $(VENV)/bin
 # Candidates for a Python 3.11, tried in this order; `make PYTHON=/path/to/python3.11 env` takes that one.
 PYTHON ?= $(firstword $(foreach candidate,python3.11 python3 python $(wildcard $(HOME)/.pyenv/versions/3.11.*/bin/python),\
   $(if $(shell $(candidate) -c 'import sys, venv, ensurepip; print(sys.version_info[:2] == (3, 11) or "")' 2>/dev/null),$(candidate))))
-# The environment is current when it holds a stamp with the checksum of the files that define it.
-STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
+# An extra of pyproject.toml is current when $(VENV) holds its stamp with the checksum of the files that define them all.
+SUM := $(shell cat pyproject.toml constraints.txt $$(find etc -type f 2>/dev/null | sort) | cksum | cut -d' ' -f1)
+LAB := $(VENV)/.installed-lab-$(SUM)
+extra = $(VENV)/.installed-$(1)-$(SUM)
 # Plain torch brings gigabytes of CUDA libraries. On a machine without a GPU, give the index of PyTorch's CPU builds
 # (named on its installation page): make TORCH_INDEX=... env
 TORCH_INDEX ?=
@@ -33,14 +35,15 @@ help:
 	@echo 'make soak        an hour of a run that is watched, steered, killed and resumed; ARGS="--minutes 5"'
 	@echo 'make bench       the quick part of every benchmark beside stored results; ARGS=--full for the rest'
 	@echo 'make supply      licences and known vulnerabilities of the pinned packages'
-	@echo 'make docs        the documentation as a site: build/docs/index.html (runs the lessons the first time)'
+	@echo 'make docs        the documentation as a site: build/docs/index.html (runs lessons that changed)'
 	@echo 'make lint        ruff, mypy, import contracts'
 	@echo 'make algorithms  regenerate ALGORITHMS.md from the catalogue'
-	@echo 'make env         only the environment (Python 3.11 in $(VENV))'
+	@echo 'make env         only the environment of the lab (Python 3.11 in $(VENV)); other targets add what they need'
 
-env: $(STAMP)
+env: $(LAB)
 
-$(STAMP):
+# etc/ holds settings of JupyterLab: no question about news, nbgrader switched off (docs/instructor.md)
+$(LAB):
 	@if [ ! -x $(BIN)/python ] || ! $(BIN)/python -c '' 2>/dev/null; then \
 	  if [ -z "$(PYTHON)" ]; then \
 	    echo 'No Python 3.11 with venv was found. Install one (Debian 12: apt-get install python3.11-venv; or pyenv install 3.11),' >&2; \
@@ -50,11 +53,19 @@ $(STAMP):
 	  echo "Making $(VENV) with $(PYTHON)"; \
 	  "$(PYTHON)" -m venv --clear $(VENV); \
 	fi
-	@echo 'Installing torch, then the rest (a few minutes the first time)'
+	@echo 'Installing torch, then the rest of the lab (a few minutes the first time)'
 	$(BIN)/python -m pip install --quiet -c constraints.txt $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) $$(grep -E '^torch==' constraints.txt)
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[lab,test,bench,docs]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[lab]'
+	cp -R etc $(VENV)/
 	@rm -f $(VENV)/.installed-*
-	@touch $(STAMP)
+	@touch $@
+
+# Beside the lab, which is installed: only what the extra adds
+$(VENV)/.installed-%-$(SUM): $(LAB)
+	@echo 'Installing what make needs beside the lab: $*'
+	$(BIN)/python -m pip install --quiet -c constraints.txt 'dtdg-lab[$*]'
+	@rm -f $(VENV)/.installed-$*-*
+	@touch $@
 
 lab: env
 	$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks/00_live_lab.ipynb
@@ -82,20 +93,20 @@ test-full: lint
 soak: env
 	$(BIN)/python -W ignore::ResourceWarning tests/soak.py $(ARGS)
 
-bench: env
+bench: $(call extra,bench)
 	PYTHONPATH=benchmarks $(BIN)/python -m contenders.quick $(ARGS)
 
-supply: env
+supply: $(call extra,test)
 	$(BIN)/python tests/supply.py
 
-lint: env
+lint: $(call extra,test)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 # Warnings and broken links fail. NO_MKDOCS_2_WARNING: Material advertises its successor
-docs: env
+docs: $(call extra,docs)
 	$(BIN)/python docs/hooks.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo 'build/docs/index.html'

@@ -18,7 +18,7 @@ import argparse
 import gc
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -187,13 +187,23 @@ def backend_rows(turns: int, *, quick: bool, dgl: bool) -> list[dict[str, Any]]:
     return rows
 
 
-def main() -> int:
+PARTS = ("rows", "shared", "epochs")
+
+
+def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("parts", nargs="*", metavar="PART", help="rows, shared, epochs; all where none is named")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; all where none is named")
     parser.add_argument("--quick", action="store_true", help="small and medium graphs, fewer turns: seconds")
     results.add_arguments(parser)
     parser.add_argument("--threads", type=int, default=1, help="threads of each product (default 1, as for one rank)")
-    given = parser.parse_args()
+    chosen = parser.parse_args(given)
+    if unknown := set(chosen.parts) - set(PARTS):
+        parser.error(f"no part {', '.join(sorted(unknown))}; parts are {', '.join(PARTS)}")
+    return chosen
+
+
+def main() -> int:
+    given = arguments()
     torch.set_num_threads(given.threads)
     try:
         dgl = bool(import_dgl())
@@ -202,7 +212,7 @@ def main() -> int:
         print(f"without DGL: {error}")
     machine = results.machine("dgl", threads=given.threads)
     print(f"CPU; {machine}\ngraph, type, weights, width")
-    turns, parts = QUICK_TURNS if given.quick else TURNS, given.parts or ["rows", "shared", "epochs"]
+    turns, parts = QUICK_TURNS if given.quick else TURNS, given.parts or PARTS
     found: dict[str, Any] = {}
     if "rows" in parts:
         found["rows"] = backend_rows(turns, quick=given.quick, dgl=dgl)

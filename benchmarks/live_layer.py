@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -252,17 +253,21 @@ def starts(graph_name: str) -> list[dict[str, Any]]:
     return rows
 
 
-def main() -> None:
+def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer repetitions, under a minute")
     parser.add_argument("--starts", nargs="+", choices=LIMITS_S, help="seconds to the first step instead, by graph")
     results.add_arguments(parser)
-    arguments = parser.parse_args()
-    if arguments.starts:
-        rows_of = {f"starts on {name}": starts(name) for name in arguments.starts}
-        results.write(arguments, results.machine(), rows_of)
+    return parser.parse_args(given)
+
+
+def main() -> None:
+    given = arguments()
+    if given.starts:
+        rows_of = {f"starts on {name}": starts(name) for name in given.starts}
+        results.write(given, results.machine(), rows_of)
         return
-    repeat = 1 if arguments.quick else 3
+    repeat = 1 if given.quick else 3
     rows = [import_time(5)]
     with tempfile.TemporaryDirectory() as folder:
         os.environ["DTDG_LAB_STATE"] = str(Path(folder) / "state")
@@ -271,19 +276,19 @@ def main() -> None:
             run = session.train(steady_config())
             while run.live.progress.step < 50:
                 time.sleep(0.05)
-            rows.append(control_points(run, 10 if arguments.quick else 50))
+            rows.append(control_points(run, 10 if given.quick else 50))
             run.stop()
             run.wait(60)
             rows += overhead(run)
             if CHROMIUM:
-                rows += browser_rows(session, 6 if arguments.quick else 15, repeat)
+                rows += browser_rows(session, 6 if given.quick else 15, repeat)
             else:
                 print("no chromium: the browser rows are left out")
     for row in rows:
         limit = "" if row.limit is None else f"limit {row.limit:g}"
         figures = " ".join(f"{value:9.3f}" for value in row.values)
         print(f"{row.name:32s} {figures} {row.unit:15s} {row.what:30s} {limit}")
-    results.write(arguments, results.machine(), {"rows": [as_found(row) for row in rows]})
+    results.write(given, results.machine(), {"rows": [as_found(row) for row in rows]})
 
 
 if __name__ == "__main__":

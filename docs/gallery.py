@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import tempfile
@@ -10,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from digest import digest
 from pictures import PAGES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -29,11 +29,9 @@ RUNS: Mapping[str, Mapping[str, Any]] = {
 
 
 def kept() -> Path:
-    """Where the panels are kept, by the contents of the package."""
-    digest = hashlib.sha256(json.dumps({name: dict(of) for name, of in RUNS.items()}).encode())
-    for file in sorted((ROOT / "dtdg_lab").rglob("*.py")):
-        digest.update(file.read_bytes())
-    return KEPT / f"panels-{digest.hexdigest()[:12]}.json"
+    """Return the file of the panels, by the contents of the package and the runs."""
+    runs = json.dumps({name: dict(settings) for name, settings in RUNS.items()})
+    return KEPT / f"panels-{digest(runs.encode())}.json"
 
 
 def make() -> None:

@@ -5,15 +5,16 @@ figures, the gallery of charts, and tables of what benchmarks measured.
 from __future__ import annotations
 
 import argparse
-import hashlib
-import os
 import posixpath
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from griffe import Extension
@@ -21,10 +22,11 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "docs"))
+sys.path[:0] = [str(ROOT / "docs"), str(ROOT)]
 import benches  # noqa: E402
 import gallery  # noqa: E402
 import measured  # noqa: E402
+from digest import digest  # noqa: E402
 from gallery import figure_html  # noqa: E402
 
 PAGES = {  # file of the repository -> page of the site
@@ -40,6 +42,7 @@ PAGES = {  # file of the repository -> page of the site
 }  # fmt: skip
 LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 EXECUTED = ROOT / "build" / "lessons"
+WORK = "build/lessons/work"  # where lessons run, as their outputs' links see it
 
 
 class PlainReferences(Extension):
@@ -72,52 +75,72 @@ def on_files(files: Files, config: Any) -> Files:
     """Add the generated pages, and the libraries they need."""
     import plotly
 
-    from dtdg_lab.cards.card import TEXTS, katex_js
+    from dtdg_lab.cards.card import katex_js
 
-    pages = {page: (ROOT / source).read_text() for source, page in PAGES.items()}
-    pages |= {f"lessons/{path.stem}.md": lesson(path) for path in lessons()}
-    pages |= {f"papers/{name}.md": paper(name) for name in TEXTS} | {"papers/index.md": papers()}
-    pages |= {"options.md": options(), "events.md": events(), "records.md": records(), "errors.md": errors()}
-    pages |= {"api.md": api(), "commands.md": (ROOT / "docs" / "commands.md").read_text() + "\n" + commands()}
-    pages["gallery.md"] = gallery.page()
+    contents = {uri: content() for uri, content in pages().items()}
     katex = katex_js()
     assert katex is not None, "Panel is not installed: make env"
-    pages["assets/katex.min.js"] = katex
+    contents["assets/katex.min.js"] = katex
     library = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
-    pages["assets/plotly.min.js"] = library.read_text(encoding="utf-8")
-    for uri, content in pages.items():
-        known = files.get_file_from_path(uri)
-        if known is not None:
-            files.remove(known)
+    contents["assets/plotly.min.js"] = library.read_text(encoding="utf-8")
+    for uri, content in contents.items():
+        former = files.get_file_from_path(uri)
+        if former is not None:
+            files.remove(former)
         files.append(File.generated(config, uri, content=content))
     return files
 
 
+def pages() -> Mapping[str, Callable[[], str]]:
+    """Return what makes each generated page."""
+    from dtdg_lab.cards.card import TEXTS
+
+    result: dict[str, Callable[[], str]] = {page: (ROOT / source).read_text for source, page in PAGES.items()}
+    result |= {f"lessons/{path.stem}.md": partial(lesson, path) for path in lessons()}
+    result |= {f"papers/{name}.md": partial(paper, name) for name in TEXTS}
+    result |= {"papers/index.md": papers, "options.md": options, "events.md": events, "records.md": records}
+    result |= {"errors.md": errors, "api.md": api, "gallery.md": gallery.page}
+    return result | {"commands.md": lambda: (ROOT / "docs" / "commands.md").read_text() + "\n" + commands()}
+
+
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Point links at pages of the site; what has none, such as a file of the package, is named without a link."""
-    uri = page.file.src_uri
-    source = next((source for source, of in PAGES.items() if of == uri), f"docs/{uri}")
+    """Fill in tables and benches, and point links at pages of the site."""
+    markdown = benches.placed(measured.placed(markdown))
+    return linked(markdown, page.file.src_uri, {file.src_uri for file in files})
+
+
+def linked(markdown: str, uri: str, uris: Collection[str]) -> str:
+    """Point links at pages of the site; what has none, such as a file of the package, is named without a link.
+
+    Args:
+        markdown: text of a page, whose links lead to files of the repository.
+        uri: of the page.
+        uris: of all pages and pictures.
+
+    Raises:
+        PluginError: a link leads nowhere.
+    """
+    source = next((source for source, target in PAGES.items() if target == uri), f"docs/{uri}")
     if re.fullmatch(r"lessons/[^/]+\.md", uri) and uri != "lessons/index.md":
         source = f"notebooks/{uri.removeprefix('lessons/')}"
     if uri.startswith("papers/"):
         source = uri.removeprefix("papers/")  # cards link from the top
 
-    def link(found: re.Match[str]) -> str:
-        text, address = found[1], found[2]
+    def link(match: re.Match[str]) -> str:
+        text, address = match[1], match[2]
         if re.match(r"[a-z]+:|#", address):
-            return found[0]
+            return match[0]
         path, _, anchor = address.partition("#")
-        wanted = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
-        target = PAGES.get(wanted) or re.sub(r"^notebooks/(\w+)\.ipynb$", r"lessons/\1.md", wanted)
+        file = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
+        target = PAGES.get(file) or re.sub(r"^notebooks/(\w+)\.ipynb$", r"lessons/\1.md", file)
         target = target.removeprefix("docs/")
-        if files.get_file_from_path(target) is None:
-            if not (ROOT / wanted).exists():
-                raise PluginError(f"{source} links to {address}, and there is no {wanted}.")
+        if target not in uris:
+            if not (ROOT / file).exists():
+                raise PluginError(f"{source} links to {address}, and there is no {file}.")
             return text
         relative = posixpath.relpath(target, posixpath.dirname(uri) or ".")
         return f"[{text}]({relative}{'#' + anchor if anchor else ''})"
 
-    markdown = benches.placed(measured.placed(markdown))
     fences = re.split(r"(^```.*?^```$)", markdown, flags=re.M | re.S)
     fences[::2] = [re.sub(r"!\[([^\]]*)\]\(docs/", r"![\1](", LINK.sub(link, text)) for text in fences[::2]]
     return "".join(fences)
@@ -141,8 +164,8 @@ def lesson(path: Path) -> str:
     for cell in notebook.cells:
         for output in cell.get("outputs", ()):
             data = output.get("data", {})
-            if "text/markdown" in data:  # a card's links, which lead from where the lesson was run to the repository
-                data["text/markdown"] = data["text/markdown"].replace("](../../../dtdg_lab/", "](../dtdg_lab/")
+            if "text/markdown" in data:
+                data["text/markdown"] = LINK.sub(_link_from_notebooks, data["text/markdown"])
             if "application/vnd.plotly.v1+json" in data:
                 data["text/html"] = figure_html(data.pop("application/vnd.plotly.v1+json"))
             elif "application/vnd.jupyter.widget-view+json" in data:
@@ -155,32 +178,55 @@ def lesson(path: Path) -> str:
     return str(text)
 
 
+def _link_from_notebooks(match: re.Match[str]) -> str:
+    """Return a link of an output as one from notebooks/.
+
+    A card's links begin in the folder of its notebook, or at the top of the repository.
+    """
+    path, _, anchor = match[2].partition("#")
+    for folder in (WORK, "."):
+        target = posixpath.normpath(posixpath.join(folder, path))
+        if path and not target.startswith("..") and (ROOT / target).exists():
+            return f"[{match[1]}]({posixpath.relpath(target, 'notebooks')}{'#' + anchor if anchor else ''})"
+    return match[0]
+
+
 def executed_lesson(path: Path) -> Path:
-    """Where the lesson with outputs is kept, by the contents of the lesson and of the package."""
-    digest = hashlib.sha256(path.read_bytes())
-    for file in sorted((ROOT / "dtdg_lab").rglob("*.*")):
-        if file.is_file() and "__pycache__" not in file.parts:
-            digest.update(file.read_bytes())
-    return EXECUTED / f"{path.stem}-{digest.hexdigest()[:12]}.ipynb"
+    """Return the file of the lesson with outputs, by the contents of the lesson and of what it depends on."""
+    return EXECUTED / f"{path.stem}-{digest(path.read_bytes())}.ipynb"
 
 
 def execute_lessons() -> None:
-    """Run every lesson whose outputs are not kept; the first is about the live dashboard and has none."""
+    """Run every lesson whose outputs are not kept; the first is about the live dashboard and has none.
+
+    Each runs in a folder of its own, so that no run or race of an earlier version is read, and with this repository's
+    package, wherever the environment takes another from.
+    """
+    from dtdg_lab.core.child_process import environment
+
+    common = {name: value for name, value in environment().items() if name != "DTDG_LAB_FAST"}
+    EXECUTED.mkdir(parents=True, exist_ok=True)
     for path in lessons()[1:]:
-        kept = executed_lesson(path)
-        if kept.exists():
+        result = executed_lesson(path)
+        if result.exists():
             continue
         print(f"Running {path.stem}", flush=True)
-        for old in EXECUTED.glob(f"{path.stem}-*.ipynb"):
-            old.unlink()
-        command = [sys.executable, "-m", "nbconvert", "--to", "notebook", "--execute", "--output-dir", str(EXECUTED)]
-        folder = EXECUTED / "work"
-        folder.mkdir(parents=True, exist_ok=True)
-        copied = folder / path.name
-        copied.write_bytes(path.read_bytes())
-        environment = {**os.environ, "DTDG_LAB_UNATTENDED": "1", "DTDG_LAB_STATE": str(folder / "state")}
-        options = ["--ExecutePreprocessor.timeout=900", "--log-level=ERROR", "--output", kept.stem]
-        subprocess.run([*command, *options, str(copied)], check=True, env=environment)
+        start = time.monotonic()
+        with TemporaryDirectory(dir=EXECUTED, prefix="work-", ignore_cleanup_errors=True) as folder:
+            variables = {**common, "DTDG_LAB_UNATTENDED": "1", "DTDG_LAB_STATE": f"{folder}/state"}
+            copied = Path(folder) / path.name
+            copied.write_bytes(path.read_bytes())
+            command = [sys.executable, "-m", "nbconvert", "--to=notebook", "--execute", "--log-level=ERROR"]
+            command += ["--ExecutePreprocessor.timeout=900", "--output=executed", str(copied)]
+            try:
+                subprocess.run(command, check=True, env=variables)
+            finally:  # engines outlive their kernel by two minutes
+                ending = [sys.executable, "-m", "dtdg_lab", "sessions", "--end-all"]
+                subprocess.run(ending, check=True, env=variables, stdout=subprocess.DEVNULL)
+            for former in EXECUTED.glob(f"{path.stem}-*.ipynb"):
+                former.unlink()
+            (Path(folder) / "executed.ipynb").replace(result)
+        print(f"{path.stem} took {time.monotonic() - start:.0f} s", flush=True)
 
 
 # Papers

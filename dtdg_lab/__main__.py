@@ -7,19 +7,25 @@ import dataclasses
 import json
 import os
 import select
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.core.errors import DataError, LabError, RunFailedError
+from dtdg_lab.core.errors import DataError, LabError, RunFailedError, RunInterruptedError
+
+if TYPE_CHECKING:
+    from dtdg_lab.cluster.run import Run
+    from dtdg_lab.core.config import RunConfig
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
-    0 on success, 1 if a run failed, 2 if the command could not be executed (one message on stderr). A reader that
-    closes its end of a pipe early, such as ``head``, is no error: 0.
+    0 on success, 1 if a run failed, 2 if the command could not be executed (one message on stderr), and 128 and its
+    number for a signal that interrupted a run. A reader that closes its end of a pipe early, such as ``head``, is no
+    error: 0.
     """
     parsed = _parser().parse_args(arguments)
     try:
@@ -32,7 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except RunFailedError as error:
         print(f"dtdg_lab {parsed.command}: {error}", file=sys.stderr)
-        return 1
+        name = error.signal if isinstance(error, RunInterruptedError) else ""
+        return 128 + signal.Signals[name] if name else 1
     except LabError as error:
         print(f"dtdg_lab {parsed.command}: {error}", file=sys.stderr)
         return 2
@@ -161,21 +168,37 @@ def _run(parsed: argparse.Namespace) -> int:
 
     config = RunConfig.load(parsed.config)
     if config.ranks > 1 or parsed.cluster:
-        from dtdg_lab.cluster.session import Session
-        from dtdg_lab.runs.run import show_progress
+        return _report(_run_on_engines(config, parsed.runs))
+    from dtdg_lab.cluster.local import train_here
 
-        with Session(ranks=config.ranks, runs_dir=parsed.runs) as session:
-            run = session.train(config)
-            show_progress(run)
-            run.wait()
-            return _report(run)
-    from dtdg_lab.cluster.local import train
+    return _report(train_here(config, runs_dir=parsed.runs, progress=True, deliver=False))
 
-    return _report(train(config, runs_dir=parsed.runs, progress=True))
+
+def _run_on_engines(config: RunConfig, runs_dir: Path) -> Run:
+    """Return a run that has ended; a signal to this process interrupts it."""
+    from dtdg_lab.cluster.session import Session
+    from dtdg_lab.cluster.stop_signals import StopSignals
+    from dtdg_lab.runs.run import show_progress
+
+    with (
+        StopSignals(
+            lambda name: print(f"left the run to its engines after {name}", file=sys.stderr), deliver=False
+        ) as signals,
+        Session(ranks=config.ranks, runs_dir=runs_dir) as session,
+    ):
+        run = session.train(config)
+        signals.request = run.stop_by
+        show_progress(run)
+        try:
+            return run.wait()
+        except RunInterruptedError as error:
+            if signals.received is None:
+                raise
+            raise RunInterruptedError(str(error), signals.received.name) from error
 
 
 def _demo(parsed: argparse.Namespace) -> int:
-    from dtdg_lab.cluster.local import train
+    from dtdg_lab.cluster.local import train_here
     from dtdg_lab.core.config import RunConfig
     from dtdg_lab.datasets.names import load_dataset
 
@@ -186,7 +209,7 @@ def _demo(parsed: argparse.Namespace) -> int:
         print(f"The demo uses synthetic data because real data is not available: {error}", file=sys.stderr)
         dataset = "growing"
     config = RunConfig(system="psg", dataset=dataset, model="tgcn", parts=2, epochs=3, group_stride=4)
-    return _report(train(config, runs_dir=parsed.runs, progress=True))
+    return _report(train_here(config, runs_dir=parsed.runs, progress=True, deliver=False))
 
 
 def _report(run: Any) -> int:

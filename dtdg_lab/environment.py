@@ -21,12 +21,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from dtdg_lab.core.errors import NotAvailableError
+import numpy as np
+
+from dtdg_lab.core.catalogue import entry
+from dtdg_lab.core.child_process import environment
+from dtdg_lab.core.errors import NotAvailableError, PartitionError
 from dtdg_lab.core.options import option
 from dtdg_lab.datasets.names import list_datasets
 from dtdg_lab.energy.monitor import readers_for
 from dtdg_lab.energy.nvml import name_gpus, start_nvml, stop_nvml
 from dtdg_lab.energy.readers import POWERCAP, RaplReader
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.network.netem import may_administer, tc_program
 
 State = Literal["yes", "partly", "no"]
@@ -47,19 +53,11 @@ print(json.dumps({"version": torch.__version__, "cuda_build": torch.version.cuda
 _DGL_PROBE = """
 import json, warnings
 warnings.simplefilter("ignore")
-import dgl, torch
-graph = dgl.graph(([0, 1, 2, 3], [1, 2, 3, 0]))
-cuda = False
-if torch.cuda.is_available():
-    try:
-        cuda = graph.to("cuda").in_degrees().sum().item() == 4
-    except dgl.DGLError:
-        cuda = False
-seen = {"version": dgl.__version__, "cuda": cuda, "metis": False}
-print(json.dumps(seen), flush=True)  # METIS may end the process
-seen["metis"] = len(dgl.metis_partition_assignment(graph, 2)) == 4
-print(json.dumps(seen), flush=True)
+import dgl
+assert dgl.graph(([0, 1, 2, 3], [1, 2, 3, 0])).in_degrees().sum().item() == 4
+print(json.dumps({"version": dgl.__version__}))
 """
+_LIBRARIES = {"metis": "pymetis", "hypergraph": "mtkahypar"}  # of partitioners that need one
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +82,7 @@ def environment_report(*, timeout_s: float = 90.0, rapl_root: Path | str = POWER
         gpus = _gpu_names()
         findings = [_python(), *_versions(), _gpus(gpus)]
         torch_seen, dgl_seen = probes
-    findings += [*_torch(torch_seen, gpus), *_dgl(dgl_seen, gpus), _solver()]
+    findings += [*_torch(torch_seen, gpus), _dgl(dgl_seen, gpus), *_partitioners(), _solver()]
     cuda = isinstance(gpus, list) and isinstance(torch_seen, dict) and bool(torch_seen["gpus"])
     findings += [_nvml(gpus), _rapl(rapl_root), _energy(cuda, rapl_root)]
     return [*findings, _ports(), _netem(), _browser(), *_data()]
@@ -156,7 +154,7 @@ def _nvml(gpus: list[str] | str) -> Finding:
 
 def _probed(code: str, timeout_s: float) -> dict[str, Any] | str:
     """The output of the probe, or the reason why there is none."""
-    command, env = [sys.executable, "-c", code], {**os.environ, "DGLBACKEND": "pytorch"}
+    command, env = [sys.executable, "-P", "-c", code], {**environment(), "DGLBACKEND": "pytorch"}
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, env=env, check=False)
     except subprocess.TimeoutExpired:
@@ -184,20 +182,31 @@ def _torch(seen: dict[str, Any] | str, gpus: list[str] | str) -> list[Finding]:
     return findings
 
 
-def _dgl(seen: dict[str, Any] | str, gpus: list[str] | str) -> list[Finding]:
-    pymetis = _version("pymetis")
+def _dgl(seen: dict[str, Any] | str, gpus: list[str] | str) -> Finding:
     if isinstance(seen, str):
-        lost = "optional: without it the lab uses torch kernels. On Python 3.11, " + _INSTALL
-        remedy = "`pip install pymetis`, or Python 3.11 with dgl"
-        metis = _found("metis", pymetis, f"pymetis {pymetis}" if pymetis else "none", remedy)
-        return [Finding("dgl", "no", seen, lost), metis]
-    without_cuda = isinstance(gpus, list) and bool(gpus) and not seen["cuda"]
-    remedy = "PyPI's build lacks GPU kernels; on GPUs torch kernels are used" if without_cuda else ""
-    devices = "cpu, cuda" if seen["cuda"] else "cpu"
-    return [
-        Finding("dgl", "partly" if without_cuda else "yes", f"{seen['version']}: {devices}", remedy),
-        _found("metis", seen["metis"], "inside dgl", "pip install pymetis"),
-    ]
+        return Finding(
+            "dgl", "no", seen, "optional: without it the lab uses torch kernels. On Python 3.11, " + _INSTALL
+        )
+    if isinstance(gpus, list) and gpus:
+        remedy = "PyPI's build lacks GPU kernels; on GPUs torch kernels are used"
+        return Finding("dgl", "partly", f"{seen['version']}: cpu", remedy)
+    return Finding("dgl", "yes", f"{seen['version']}: cpu")
+
+
+def _partitioners() -> list[Finding]:
+    """Cut a ring of eight nodes in two with each partitioner that needs a library."""
+    ring = Snapshot(np.arange(9), np.roll(np.arange(8, dtype=np.int32), 1))
+    zeros = np.zeros((1, 8), np.float32)
+    graph = DynamicGraph("ring", (ring,), zeros[..., None], zeros, zeros, source="environment report", edge_life=1)
+    findings = []
+    for name, library in _LIBRARIES.items():
+        try:
+            entry("partition", name).load()(graph, 2)
+        except (NotAvailableError, PartitionError) as error:
+            findings.append(Finding(name, "no", str(error), f"optional: `pip install -c constraints.txt {library}`"))
+        else:
+            findings.append(Finding(name, "yes", f"{library} {_version(library)}"))
+    return findings
 
 
 def _solver() -> Finding:

@@ -192,7 +192,7 @@ class QNetwork:
                 f"parameters of shape {parameters.shape} for layers of {' x '.join(map(str, self.sizes))}: ({needed},) "
                 "are needed."
             )
-        self._layers = [_linear()(into, out, dtype=torch.float64) for into, out in pairwise(self.sizes)]
+        self._layers = [_linear()(into, out, dtype=torch.float64, device="cpu") for into, out in pairwise(self.sizes)]
         stacked = [each for layer in self._layers for each in (layer, torch.nn.ReLU())]
         self.module = torch.nn.Sequential(*stacked[:-1])
         left = np.zeros(needed) if parameters is None else parameters.astype(np.float64)

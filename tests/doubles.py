@@ -100,6 +100,14 @@ class ScriptedControl:
             raise ControlError(f"the script has versions 1 to {len(self._payloads)}, not {version}.")
         return self._payloads[version - 1]
 
+    def stops(self) -> bool:
+        """A stop is known once its exchange has come."""
+        return False
+
+    def stop_version(self) -> int:
+        """As above."""
+        return 0
+
     def refuse(self, reason: str) -> None:
         """The script has ended by then."""
 

@@ -68,6 +68,14 @@ class StepControl:
             raise ControlError(f"the script has versions 1 to {len(self._payloads)}, not {version}.")
         return self._payloads[version - 1]
 
+    def stops(self) -> bool:
+        """A stop is known once its step has come."""
+        return False
+
+    def stop_version(self) -> int:
+        """As above."""
+        return 0
+
     def refuse(self, reason: str) -> None:
         """Why nothing more is taken."""
         self.refused.append(reason)

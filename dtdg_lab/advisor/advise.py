@@ -19,9 +19,9 @@ from dtdg_lab.advisor.rates import QUANTITIES, FoundRuns, MeasuredRun, Predicted
 from dtdg_lab.cluster.local import run_config
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import ConfigError, LabError, PlanError, UnknownNameError, shortened
+from dtdg_lab.core.errors import ConfigError, LabError, PlanError, RunStoreError, UnknownNameError, shortened
 from dtdg_lab.core.options import OPTIONS
-from dtdg_lab.core.units import format_bytes, format_seconds
+from dtdg_lab.core.units import as_path, format_bytes, format_seconds
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.runs.html import text
@@ -598,9 +598,10 @@ def found_runs(runs: Runs, runs_dir: str | Path | None, graph: DynamicGraph, cor
     """
     if runs:
         return find_runs(runs, graph=graph, cores=cores)
-    if runs_dir is None or not any(Path(runs_dir).glob("*/config.json")):
+    folder = None if runs_dir is None else as_path(runs_dir, "runs_dir", RunStoreError)
+    if folder is None or not any(folder.glob("*/config.json")):
         return FoundRuns((), MappingProxyType({}))
-    return find_runs([runs_dir], graph=graph, cores=cores)
+    return find_runs([folder], graph=graph, cores=cores)
 
 
 def _suggestion(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dtdg_lab.core.errors import DataError, LabError, RunStoreError
+from dtdg_lab.core.units import as_path
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.runs.run import StoredRun, open_run
@@ -139,7 +140,7 @@ def _opened(runs: Iterable[StoredRun | str | Path], skipped: dict[str, str]) -> 
         if isinstance(given, StoredRun):
             found.append(given)
             continue
-        folder = Path(getattr(given, "path", given))  # a handle of a local run has one
+        folder = as_path(getattr(given, "path", given), "runs", RunStoreError)  # a handle of a local run has one
         inside = [folder] if (folder / "config.json").is_file() else sorted(folder.glob("*/config.json"))[-MOST_RUNS:]
         for path in inside:
             one = path if path.is_dir() else path.parent

@@ -447,14 +447,13 @@ class Card:
             display(plot(self.figure))
 
 
-def _way_to_repository() -> str:
-    """Path from the notebook's folder to the repository, if the package is in one nearby: ``../`` in a lesson."""
-    if not (_ROOT / "pyproject.toml").is_file():
-        return ""
-    for up, folder in enumerate((Path.cwd(), *Path.cwd().parents)):
-        if folder == _ROOT:
-            return "../" * up
-    return ""
+def _way_to_repository() -> str | None:
+    """Path from the notebook's folder to the repository, such as ``../`` in a lesson; None where it is in none."""
+    if (_ROOT / "pyproject.toml").is_file():
+        for up, folder in enumerate((Path.cwd(), *Path.cwd().parents)):
+            if folder == _ROOT:
+                return "../" * up
+    return None
 
 
 # The pictures of a system's card: computed by our planners from a small synthetic graph, or taken from a run.

@@ -11,16 +11,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from dtdg_lab.cluster.run import LocalRun
-from dtdg_lab.cluster.worker import Preparation, RunStart, begin_training
+from dtdg_lab.cluster.stop_signals import OVERDUE_S, StopSignals
+from dtdg_lab.cluster.worker import Preparation, RunStart, begin_training, end_stopped
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import ConfigError, ControlError, LabError
+from dtdg_lab.core.errors import (
+    ConfigError,
+    ControlError,
+    LabError,
+    RunFailedError,
+    RunInterruptedError,
+    RunStoreError,
+)
+from dtdg_lab.core.files import writable_folder
 from dtdg_lab.core.preparation import preparation
 from dtdg_lab.core.records import TABLES, rows_of
+from dtdg_lab.core.system_errors import error_text, is_explained
 from dtdg_lab.core.units import NETEM, state_root
 from dtdg_lab.network.netem import undo_left_over
 from dtdg_lab.runs.directory import ENDED, RunDirectory
 from dtdg_lab.runs.finish import Finisher
-from dtdg_lab.runs.liveness import Pulse
+from dtdg_lab.runs.liveness import Pulse, mark_interrupted
 from dtdg_lab.runs.records import RecordWriter, RunTables
 from dtdg_lab.runs.run import PreparationLine, StoredRun, open_run
 
@@ -129,7 +139,8 @@ class Bench:
 def train(config: RunConfig, *, runs_dir: str | Path = "runs", progress: bool = True) -> StoredRun:
     """Run all P partitions of a plan in this process, one after another, and return the finished run.
 
-    Only this function imports torch into the calling process; a Session trains on engines.
+    Only this function imports torch into the calling process; a Session trains on engines. On SIGTERM or SIGUSR1 the
+    run is interrupted after its step, with a checkpoint; then the signal does what it would have done without a run.
 
     Args:
         config: with ``ranks=1``; P may be larger.
@@ -138,6 +149,7 @@ def train(config: RunConfig, *, runs_dir: str | Path = "runs", progress: bool = 
 
     Raises:
         ConfigError: the config has more than one rank.
+        RunInterruptedError: a signal interrupted the run, and did not end this process.
         LabError: the reason why the run ended; its folder keeps everything until then.
     """
     return train_here(config, runs_dir=runs_dir, progress=progress)
@@ -151,32 +163,45 @@ def train_here(
     bench: Bench | None = None,
     on_start: Callable[[LocalRun], None] | None = None,
     make: Callable[..., RunDirectory] | None = None,
+    deliver: bool = True,
 ) -> StoredRun:
     """As :func:`train`, observed: ``bench`` may stop the run early; ``on_start`` receives its observable part.
 
-    ``make`` creates the run's folder in the folder ``root``, for a fork or a replay.
+    ``make`` creates the run's folder in the folder ``root``, for a fork or a replay. Without ``deliver`` the caller
+    leaves by itself after a signal.
     """
     if config.ranks != 1:
         raise ConfigError(
             f"lab.train runs in this process, and ranks={config.ranks}: use config.replace(ranks=1), which keeps the "
             "plan, or Session(ranks=...).train(config)."
         )
+    runs_dir = writable_folder(runs_dir, "runs_dir", RunStoreError)
     undo_left_over(state_root() / NETEM)  # left by a run that was killed
     directory = (make or partial(RunDirectory.create, config))(root=runs_dir)
     finisher = Finisher(directory, 1, ranks=1)
-    try:
-        with ExitStack() as stack:
-            if on_start is not None:
-                seen = LocalRun(directory)
-                stack.callback(seen.close)
-                on_start(seen)
-            stack.callback(Pulse(directory.live).close)
-            state = _train(config, directory, stack, progress=progress, bench=bench, finisher=finisher)
-    except BaseException as error:
-        reason = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
-        finisher.finish("failed", reason, 0)
-        raise
-    finisher.finish(state)
+    cause: BaseException | None = None
+    with StopSignals(partial(mark_interrupted, directory, 1, rank=0, overdue_s=OVERDUE_S), deliver=deliver) as signals:
+        try:
+            with ExitStack() as stack:
+                if on_start is not None:
+                    seen = LocalRun(directory)
+                    stack.callback(seen.close)
+                    on_start(seen)
+                stack.callback(Pulse(directory.live).close)
+                state = _train(config, directory, stack, signals, progress=progress, bench=bench, finisher=finisher)
+        except BaseException as error:
+            if signals.received is None:
+                reason = error_text(error)
+                finisher.finish("failed", reason, 0)
+                if isinstance(error, LabError) or not is_explained(error):
+                    raise
+                raise RunFailedError(f"{reason} The run's folder is {directory.path}.") from error
+            mark_interrupted(directory, 1, signals.received.name, rank=0)  # it may have ended what the run needs, too
+            state, cause = "interrupted", error
+        status = directory.recorded_status()
+        finisher.finish(state, *((status["reason"], 0) if state == "interrupted" else ()))
+    if signals.received is not None and state == "interrupted":
+        raise RunInterruptedError(f"run {directory.id} was {status['reason']}", signals.received.name) from cause
     return open_run(directory.path)
 
 
@@ -209,6 +234,7 @@ def _train(
     config: RunConfig,
     directory: RunDirectory,
     stack: ExitStack,
+    signals: StopSignals,
     *,
     progress: bool,
     bench: Bench | None,
@@ -217,15 +243,13 @@ def _train(
     import torch
 
     from dtdg_lab.datasets.names import load_for
-    from dtdg_lab.distributed.group import SoloGroup, share_cores
+    from dtdg_lab.distributed.group import SoloGroup
+    from dtdg_lab.kernels.torch_defaults import torch_defaults
     from dtdg_lab.training.interfaces import LocalControl
     from dtdg_lab.training.recording import ResourceMonitor
 
     beginning = RunStart.of(directory, 0)
-    if config.threads or beginning.threads:
-        before = torch.get_num_threads()
-        stack.callback(torch.set_num_threads, before)
-        torch.set_num_threads(beginning.threads or share_cores(config.threads, 1))
+    stack.enter_context(torch_defaults(beginning.threads or config.threads))
     device = "cuda:0" if config.device == "cuda" or (config.device == "auto" and torch.cuda.is_available()) else "cpu"
     writer = RecordWriter(directory.record_file(0), 0, 1, sink=lambda lines: finisher.wrote(len(lines)))
     stack.callback(writer.close)
@@ -233,12 +257,13 @@ def _train(
     stack.callback(resource_monitor.close)
     resource_monitor.start()
     control = LocalControl()
+    signals.request = control.stop_by
     recorder: Recorder = writer
     if bench is not None:
         bench.started(time.time_ns())
         recorder = _Watched(writer, bench, control)
     line = stack.enter_context(PreparationLine())
-    with preparation(Preparation(recorder, control.stop_requested, show=line.show if progress else None)):
+    with preparation(Preparation(recorder, control.stop_request, show=line.show if progress else None)):
         trainer = begin_training(
             directory,
             load_for(config),
@@ -251,7 +276,9 @@ def _train(
             show_progress=progress,
         )
     line.show("")
-    return trainer.run().state
+    state = trainer.run().state
+    writer.flush()
+    return end_stopped(control, directory, 1) if state == "stopped" else state
 
 
 # One run from its config to its end, in this process or on engines: the unit of races and studies.

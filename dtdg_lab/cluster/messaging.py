@@ -7,6 +7,7 @@ import hmac
 import json
 import secrets
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,7 @@ import zmq
 
 from dtdg_lab.core.errors import ConfigError, ControlError, LabError
 from dtdg_lab.core.records import MAX_CONTROL_VERSION
+from dtdg_lab.training.interfaces import first_stop
 
 # Messages that only holders of a session's key can make: HMAC-SHA256 before JSON.
 
@@ -67,6 +69,7 @@ def unpack(key: str, message: bytes) -> dict[str, Any]:
 
 Check = Callable[[dict[str, Any]], None]
 _NONCES = 10_000
+_LOOK_S = 0.2
 TRIES = 5  # to reach rank 0: a message may be lost while others attack its ports
 
 
@@ -118,9 +121,26 @@ class ControlServer:
         self._store.set_once(store_key(version), json.dumps(self._taken[version - 1]))
         return dict(self._taken[version - 1])
 
-    def stop_requested(self) -> bool:
-        """Whether any request is to stop the run."""
-        return any(request.get("stop") for request in self._taken)
+    def stop_request(self) -> dict[str, Any]:
+        """Return the first request to stop; empty without one."""
+        return first_stop(self._taken)[1]
+
+    def stops(self) -> bool:
+        """Return whether there is a request to stop."""
+        return bool(self.stop_request())
+
+    def stop_version(self) -> int:
+        """Return the version of the first request to stop; 0 without one."""
+        with self._changed:  # another rank may have read it in the store before it is taken here
+            return first_stop(self._taken)[0]
+
+    def stop_by(self, name: str) -> None:
+        """Stop the run because of a signal to this process, whatever ``check`` says.
+
+        Raises:
+            ControlError: the run is ending.
+        """
+        self._add({"stop": True, "signal": name, "rank": 0})
 
     def changes(self, after: int) -> list[dict[str, Any]]:
         """The changes of settings requested in versions above ``after``, oldest first."""
@@ -167,19 +187,22 @@ class ControlServer:
             if self._version >= MAX_CONTROL_VERSION:
                 raise ControlError(f"the run has had {self._version} changes, the most it takes: stop and resume it.")
             self.check(request)
+            return pack(self._key, {"version": self._add(request)})
         except LabError as error:
             return self._refused(error)
+
+    def _add(self, request: dict[str, Any]) -> int:
         with self._changed:
             if self._closed_for:
-                return pack(self._key, {"refused": self._closed_for})
+                raise ControlError(self._closed_for)
             try:
                 self._store.set(store_key(self._version + 1), json.dumps(request))
             except RuntimeError as error:  # torch's: the store is going down with its run
-                return pack(self._key, {"refused": f"the run's store does not answer ({error}): it is about to end."})
+                raise ControlError(f"the run's store does not answer ({error}): it is about to end.") from error
             self._taken.append(request)
             self._version += 1
             self._changed.notify_all()
-        return pack(self._key, {"version": self._version})
+            return self._version
 
     def close(self) -> None:
         """Stop listening; repeated calls have no effect."""
@@ -188,18 +211,43 @@ class ControlServer:
 
 
 class StoredControl:
-    """The other ranks' side: they receive versions in the exchange and read the requests from the store."""
+    """The other ranks' side: they receive versions in the exchange and read the requests from the store.
 
-    def __init__(self, store: Any) -> None:
-        self._store = store
-        self._looked_at, self._stop = 0, False
+    Args:
+        store: the attempt's store.
+        ask: sends a request to rank 0 (see :func:`ask`).
+        rank: this one.
+    """
 
-    def stop_requested(self) -> bool:
-        """Whether any request in the store is to stop the run; one read a call."""
+    def __init__(self, store: Any, ask: Callable[[dict[str, Any]], int], rank: int) -> None:
+        self._store, self._ask, self._rank = store, ask, rank
+        self._looked_at, self._stop, self._next_s = 0, dict[str, Any](), 0.0
+
+    def stop_request(self) -> dict[str, Any]:
+        """Return the first request to stop; empty without one. One read a call."""
         while not self._stop and (found := self._store.read(store_key(self._looked_at + 1))) is not None:
             self._looked_at += 1
-            self._stop = bool(json.loads(found).get("stop"))
+            self._stop = first_stop([json.loads(found)])[1]
         return self._stop
+
+    def stops(self) -> bool:
+        """Return whether a request to stop is known; the store is read five times a second at most."""
+        if time.monotonic() >= self._next_s:
+            self._next_s = time.monotonic() + _LOOK_S
+            self.stop_request()
+        return bool(self._stop)
+
+    def stop_version(self) -> int:
+        """Return the version of the first request to stop; 0 without one."""
+        return self._looked_at if self.stop_request() else 0
+
+    def stop_by(self, name: str) -> None:
+        """Ask rank 0 to stop the run because of a signal to this process.
+
+        Raises:
+            ControlError: it is not ready, the run is ending, or there is no answer.
+        """
+        self._ask({"stop": True, "signal": name, "rank": self._rank})
 
     def latest(self) -> int:
         """Unknown here; rank 0's answer counts."""

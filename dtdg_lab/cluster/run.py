@@ -14,7 +14,7 @@ from dtdg_lab.cluster.liveness import death_reason
 from dtdg_lab.cluster.messaging import Subscriber, ask
 from dtdg_lab.cluster.worker import place_of
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import ControlError, LabError, RunFailedError
+from dtdg_lab.core.errors import ControlError, LabError, RunFailedError, RunInterruptedError
 from dtdg_lab.core.events import AttemptStarted, Paused, Refused, Resumed, SettingsChanged, Stopping, Unpaused
 from dtdg_lab.core.records import rows_of
 from dtdg_lab.runs.directory import ENDED, RunDirectory
@@ -247,6 +247,10 @@ class Run(RunHandle):
         """
         return self._ask({"keep": True})
 
+    def stop_by(self, name: str) -> None:
+        """Stop the run because of a signal to this process: it counts as interrupted by it."""
+        self._ask({"stop": True, "signal": name, "rank": 0})
+
     def _ask(self, request: dict[str, Any]) -> int:
         if self.status in ENDED:
             raise ControlError(
@@ -287,7 +291,8 @@ class Run(RunHandle):
 
         Raises:
             TimeoutError: it has not ended in time.
-            RunFailedError: it failed or was interrupted; the message names the rank and the cause.
+            RunFailedError: it failed; the message names the rank and the cause.
+            RunInterruptedError: it was interrupted; the message names the signal, or what else is known.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with PreparationLine() as line:
@@ -302,7 +307,7 @@ class Run(RunHandle):
         if self.status == "failed":
             raise RunFailedError(f"run {self.id} failed: {self.reason}")
         if self.status == "interrupted":
-            raise RunFailedError(f"run {self.id} was {self.reason}")
+            raise RunInterruptedError(f"run {self.id} was {self.reason}")
         return self
 
     async def wait_for_step(self, step: int, *, timeout_s: float = 60.0) -> Run:
@@ -453,8 +458,9 @@ class Run(RunHandle):
     def _complete(self) -> None:
         self._file_status = self._directory.status()
         try:
-            if self.status == "failed":
-                Finisher(self._directory, self.attempt).finish("failed", self.reason, self.failed_rank)
+            recorded = self._directory.recorded_status()["state"]
+            if recorded in ("failed", "interrupted"):
+                Finisher(self._directory, self.attempt).finish(recorded, self.reason, self.failed_rank)
         except LabError as error:
             self._file_status = {
                 **self._file_status,

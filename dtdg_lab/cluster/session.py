@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 import time
 from collections import Counter
@@ -23,7 +22,8 @@ from dtdg_lab.cluster.worker import RankTask, check_resumable, rehearse, run_ran
 from dtdg_lab.core.catalogue import REGISTERED
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, LabError, RunStoreError
-from dtdg_lab.core.units import NETEM, state_root
+from dtdg_lab.core.files import writable_folder
+from dtdg_lab.core.units import NETEM, STATE, as_path, state_root
 from dtdg_lab.network.netem import undo_left_over
 from dtdg_lab.runs.directory import ENDED, RunDirectory, gpu_count, read_kept, write_json
 from dtdg_lab.runs.liveness import SILENT_S, host_id, is_dead, read_notes
@@ -38,8 +38,6 @@ DROPPED_S = 30.0
 PROBE_EVERY_S = 1.0
 KILLED_S = 10.0  # a large process takes a while to be gone
 HEARTBEAT_MS = 200  # the default of 3000 delays the cluster's start by 6 s
-# An engine imports what takes longest while the controller starts, and then waits for that one's connection file
-ENGINE = "import torch; from ipyparallel.engine.app import main; main()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +60,7 @@ class Engines:
     """
 
     def __init__(self, client: Any, cluster: Any, files: SessionFiles) -> None:
-        self.client, self._cluster, self._known_file = client, cluster, files.engines_file
-        self._connection_file = files.connection_file
+        self.client, self._cluster, self._files = client, cluster, files
         self._probed_s, self._gone = float("-inf"), False
         self._started: Any = None  # the engine set that was started last
         self._warm: dict[int, Engine] = {}
@@ -71,7 +68,7 @@ class Engines:
 
     def _learn(self) -> None:
         """Read other kernels' facts about the engines."""
-        known = json.loads(self._known_file.read_text()) if self._known_file.is_file() else []
+        known = json.loads(self._files.engines_file.read_text()) if self._files.engines_file.is_file() else []
         self._warm |= {fact["id"]: Engine(**fact) for fact in known}
 
     @classmethod
@@ -82,16 +79,12 @@ class Engines:
             ClusterError: they did not start in time.
         """
         import ipyparallel as ipp
-        from traitlets.config import Config
 
+        from dtdg_lab.cluster.launchers import cluster_settings
+
+        began_s = time.monotonic()
         cluster = ipp.Cluster(
-            config=Config(
-                LocalEngineLauncher={
-                    "engine_cmd": [sys.executable, "-c", ENGINE],
-                    "engine_args": [f"--IPEngine.wait_for_url_file={timeout_s}"],
-                },
-                LocalEngineSetLauncher={"delay": 0.0},
-            ),
+            **cluster_settings(files, timeout_s),
             delay=0.0,
             send_engines_connection_env=False,
             n=files.ranks,
@@ -101,20 +94,24 @@ class Engines:
                 f"--HeartMonitor.period={HEARTBEAT_MS}",  # it drops engines for good: the run decides earlier
                 f"--HeartMonitor.max_heartmonitor_misses={int((files.silent_s + DROPPED_S) * 1000 / HEARTBEAT_MS)}",
             ],
-            shutdown_atexit=False,
-            log_level=40,
             engine_timeout=timeout_s,
             cluster_file=files.cluster_file,
         )
+        client = None
         try:
-            client = cluster.start_and_connect_sync(n=files.ranks, activate=False)
-        except (TimeoutError, RuntimeError, OSError, ipp.error.IPythonError) as error:
+            cluster.start_cluster_sync(n=files.ranks)
+            cluster.controller.connection_info_timeout = timeout_s
+            client = cluster.connect_client_sync()
+            engines = cls(client, cluster, files)
+            (engines._started,) = cluster.engines.values()
+            engines.warm(files.ranks, timeout_s=max(0.0, timeout_s - (time.monotonic() - began_s)))
+        except (TimeoutError, RuntimeError, OSError, ValueError, ipp.error.IPythonError, ClusterError) as error:
+            if client is not None:
+                client.close(linger=0)
             raise ClusterError(
-                f"{files.ranks} engines did not start within {timeout_s:g} s: {error}. Logs are in {files.folder}; "
-                "try fewer ranks, or end other sessions: python -m dtdg_lab sessions."
+                f"{files.ranks} engines did not start: {str(error).rstrip('.')}. This was after "
+                f"{time.monotonic() - began_s:.1f} s (timeout_s={timeout_s:g})."
             ) from error
-        engines = cls(client, cluster, files)
-        engines.warm(files.ranks, timeout_s=timeout_s)
         return engines
 
     @classmethod
@@ -126,9 +123,11 @@ class Engines:
         """
         import ipyparallel as ipp
 
+        from dtdg_lab.cluster.launchers import cluster_settings
+
         cluster = None
         if files.cluster_file and Path(files.cluster_file).is_file():
-            cluster = ipp.Cluster.from_file(files.cluster_file, shutdown_atexit=False, log_level=40)
+            cluster = ipp.Cluster.from_file(files.cluster_file, **cluster_settings(files, timeout_s))
         where = files.connection_file
         if not Path(where).is_file():
             raise ClusterError(f"there is no connection file {where}: the cluster has ended, or runs elsewhere.")
@@ -156,14 +155,11 @@ class Engines:
         # not wait_for_engines, which fails where an engine that was killed earlier is reported as ended meanwhile
         deadline = time.monotonic() + timeout_s
         while len(found := set(self.client.ids) - set(beside)) < wanted:
-            if self._started is not None and self._started.state == "after":
-                raise ClusterError(
-                    f"engines ended as they started: {self._started.stop_data}. Look at the session's logs."
-                )
+            if self._started is not None and (statuses := self._started.ended()):
+                how = ", ".join(dict.fromkeys(statuses))
+                raise ClusterError(f"{len(statuses)} of {wanted} engines ended as they started ({how}).")
             if time.monotonic() > deadline:
-                raise ClusterError(
-                    f"{len(found)} of {wanted} engines are ready after {timeout_s:g} s. Look at the session's logs."
-                )
+                raise ClusterError(f"{len(found)} of {wanted} engines were ready in time.")
             time.sleep(0.02)
         try:
             self._learn()
@@ -175,11 +171,9 @@ class Engines:
             for number, fact in zip(new, facts.get(timeout=timeout_s), strict=True):
                 self._warm[number] = Engine(number, **fact)
             view.apply_async(rehearse)  # an error in it recurs in the first run, and is reported there
-            write_json(self._known_file, [asdict(engine) for engine in self._warm.values()])
+            write_json(self._files.engines_file, [asdict(engine) for engine in self._warm.values()])
         except (TimeoutError, ipp.error.TimeoutError) as error:
-            raise ClusterError(
-                f"engines {new} did not import what training needs within {timeout_s:g} s. Look at the session's logs."
-            ) from error
+            raise ClusterError(f"engines {new} did not import what training needs within {timeout_s:.1f} s.") from error
         except (ipp.error.RemoteError, ipp.error.EngineError) as error:
             raise ClusterError(
                 f"an engine cannot start: {error}. Engines need dtdg_lab installed in their own Python."
@@ -189,7 +183,7 @@ class Engines:
     def controller_is_gone(self) -> bool:
         """Whether the controller has ended, as of the last second."""
         if not self._gone and time.monotonic() - self._probed_s > PROBE_EVERY_S:
-            self._gone = session_files.controller_is_gone(self._connection_file)
+            self._gone = session_files.controller_is_gone(self._files.connection_file)
             self._probed_s = time.monotonic()
         return self._gone
 
@@ -209,7 +203,10 @@ class Engines:
         if self._cluster is not None:
             before = self.client.ids
             self._started = self._cluster.engines[self._cluster.start_engines_sync(n=count)]
-            self.warm(count, timeout_s=timeout_s, beside=before)
+            try:
+                self.warm(count, timeout_s=timeout_s, beside=before)
+            except ClusterError as error:
+                raise ClusterError(f"{error} {self._files.log_words()}") from error
             return
         wanted = count + len(self.alive())
         if self.client.ids:
@@ -276,6 +273,8 @@ def trouble(answers: Sequence[Any]) -> str:
 
 
 HEARTBEAT_S = 5.0
+LEFT_S = 10.0  # for engines to exit after a signal
+REPLACED_S = 60.0  # for new ones to start
 MOST_SILENT_S = 1200.0  # below the time after which collectives end by themselves
 
 
@@ -313,11 +312,14 @@ class Session:
         wanted = (gpu_count() or 2) if ranks is None else ranks
         if not isinstance(wanted, int) or wanted < 1:
             raise ClusterError(f"ranks={ranks!r}: a session needs a whole number of engines, at least 1.")
-        undo_left_over(state_root() / NETEM)  # left by a run that was killed
         if not 1.0 <= silent_s <= MOST_SILENT_S:
             raise ClusterError(f"silent_s={silent_s:g}: allowed are 1 to {MOST_SILENT_S:g} seconds.")
-        root = Path(runs_dir).resolve()
+        root = as_path(runs_dir, "runs_dir", RunStoreError).resolve()
+        writable_folder(state_root(), STATE, ClusterError)
+        undo_left_over(state_root() / NETEM)  # left by a run that was killed
         found, alive = session_files.find_session(name, wanted) if name else (None, False)
+        if not alive:
+            writable_folder(root, "runs_dir", RunStoreError)
         if found is None:
             files = session_files.new_session_files(name, wanted, root, idle_s, silent_s)
         else:
@@ -330,13 +332,14 @@ class Session:
             else:
                 self._engines = Engines.connect(files, timeout_s=timeout_s)
                 self._replace_missing(timeout_s)
-        except BaseException:
+        except BaseException as error:
             self._stop_heartbeat.set()
-            if not alive:
-                session_files.end_processes(files)
-            if found is None:
-                files.remove()
-            raise
+            if alive:
+                raise
+            words = session_files.give_up(files, is_new=found is None)
+            if not isinstance(error, ClusterError):
+                raise
+            raise ClusterError(f"{error} {words} Try fewer ranks, or end other sessions: dtdg-lab sessions.") from error
 
     @classmethod
     def attach(
@@ -364,7 +367,9 @@ class Session:
         ended = [files for files in known_here if known is None and str(which) in (files.id, files.name)]
         if ended:
             raise ClusterError(session_files.ended_words(ended[-1]))
-        files = known or session_files.foreign_session_files(str(which), Path(runs_dir).resolve())
+        files = known or session_files.foreign_session_files(
+            str(which), writable_folder(runs_dir, "runs_dir", RunStoreError).resolve()
+        )
         session._setup(files)
         try:
             session._engines = Engines.connect(files, timeout_s=timeout_s)
@@ -498,7 +503,8 @@ class Session:
         with self._lock:
             places = places_of(ranks, engines)
             self._check_free(ranks, places)
-            directory = make(root=self._files.runs_dir if runs_dir is None else Path(runs_dir).resolve())
+            root = writable_folder(runs_dir or self._files.runs_dir, "runs_dir", RunStoreError)
+            directory = make(root=root.resolve())
             self._files.add_run(directory.path, places)
             return self._launch(directory, ranks, attempt=1, places=places)
 
@@ -516,6 +522,9 @@ class Session:
     def resume(self, run: Run | StoredRun | str | Path, **changes: Any) -> Run:
         """Resume a run from its last checkpoint, as a new attempt; also a run of a session that has ended.
 
+        A run that a signal interrupted before its first checkpoint starts from the beginning, and engines that left at
+        the signal are replaced.
+
         Args:
             run: stopped, failed or interrupted: a handle of this or another session, a stored run, or its folder.
             changes: live settings to change then, such as a smaller ``learning_rate``.
@@ -529,7 +538,7 @@ class Session:
         from dtdg_lab.cluster.worker import check_request
 
         with self._lock:
-            path = Path(run if isinstance(run, str | Path) else run.path).resolve()
+            path = as_path(run if isinstance(run, str | Path) else run.path, "run", RunStoreError).resolve()
             directory = RunDirectory.open(path)
             check_resumable(directory)
             status, ours = directory.status(), path in self._files.runs()
@@ -538,18 +547,23 @@ class Session:
                     f"run {directory.id} is {status['state']} in another session: it needs no resuming. "
                     "Session.attach() reaches that session."
                 )
-            config = directory.config()
+            config, signalled = directory.config(), directory.recorded_status()["state"] == "interrupted"
             places = self._files.engines_of(path)
+            if signalled and not self.under_way:
+                self._await_leaving()
+                if self._files.owned and not self.problem:
+                    self._replace_missing(REPLACED_S)
             self._check_free(config.ranks, places)
             if status["state"] not in ENDED:
                 raise ControlError(
                     f"run {directory.id} is {status['state']}: it needs no resuming. session.runs has its handle."
                 )
-            if not directory.checkpoint_file.is_file():
+            kept = directory.checkpoint_file.is_file()
+            if not kept and not signalled:
                 raise RunStoreError(
                     f"run {directory.id} has no checkpoint yet: start it again with session.train(run.config)."
                 )
-            check_request(read_kept(directory.checkpoint_file).config, {"set": changes})
+            check_request(read_kept(directory.checkpoint_file).config if kept else config, {"set": changes})
             if not ours:
                 self._files.add_run(path)
             attempt = status["attempt"] + 1
@@ -563,9 +577,25 @@ class Session:
             found = [self._handle(path) for path in self._files.runs() if is_under_way(path)]
             return [run for run in found if run.status not in ENDED]
 
+    def _await_leaving(self) -> None:
+        """Wait for engines that were asked to leave: until they have, they look alive."""
+        deadline = time.monotonic() + LEFT_S
+        for path in self._files.runs():
+            try:
+                run = RunDirectory.open(path)
+                status = run.recorded_status()
+            except LabError:  # a folder that is damaged holds no engine
+                continue
+            while status["state"] == "interrupted" and time.monotonic() < deadline:
+                notes = read_notes(run.live, status["attempt"]).values()
+                if all(note.host != host_id() or is_dead(note) for note in notes):
+                    break
+                time.sleep(0.05)
+
     def _check_free(self, ranks: int, places: tuple[int, ...] = ()) -> None:
         if self._closed:
             raise ControlError("the session is closed: create a new one.")
+        self._await_leaving()
         busy = self.under_way
         for run in busy:
             taken = self._files.engines_of(run.path) or tuple(range(run.config.ranks))
@@ -648,6 +678,7 @@ class Session:
         with self._lock:
             for run in self.under_way:
                 raise ControlError(f"run {run.id} is {run.status}: engines are replaced between runs.")
+            self._await_leaving()
             current = self.current
             if current is not None:
                 stuck = read_notes(current.path / "live", current.attempt).values()

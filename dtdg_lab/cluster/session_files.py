@@ -14,18 +14,22 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import psutil
 
 from dtdg_lab.cluster.messaging import new_key
-from dtdg_lab.core.child_process import is_running
+from dtdg_lab.core.child_process import environment, is_running
 from dtdg_lab.core.errors import ClusterError, UnknownNameError
 from dtdg_lab.core.files import replacing
-from dtdg_lab.core.units import state_root
+from dtdg_lab.core.system_errors import explain, reading
+from dtdg_lab.core.units import STATE, as_path, state_root
 from dtdg_lab.runs.directory import ENDED, RunDirectory
 from dtdg_lab.runs.liveness import SILENT_S
+
+KEPT_LOGS = 10  # starts that failed
+_QUOTED = 2  # logs of engines
+_REMEDY = "End its processes, whose environment has its folder as IPP_PROFILE_DIR, and remove the file."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,18 +82,31 @@ class SessionFiles:
 
     @classmethod
     def read(cls, session_id: str) -> SessionFiles:
-        """The facts of a session.
+        """Return the facts of a session.
 
         Raises:
             UnknownNameError: there is no session with that id.
+            ClusterError: its file is damaged, or cannot be read.
+        """
+        files = cls.find(session_id)
+        if files is None:
+            known = [files.id for files in all_sessions()]
+            raise UnknownNameError("session", session_id, known, "List them: dtdg-lab sessions.")
+        return files
+
+    @classmethod
+    def find(cls, session_id: str) -> SessionFiles | None:
+        """Return the facts of a session; None where there is none, or only its logs are left.
+
+        Raises:
+            ClusterError: its file is damaged, or cannot be read.
         """
         path = state_root() / "sessions" / session_id / "session.json"
-        try:
-            data: dict[str, Any] = json.loads(path.read_text())
-        except FileNotFoundError as error:
-            known = [files.id for files in all_sessions()]
-            raise UnknownNameError("session", session_id, known, "List them: python -m dtdg_lab sessions.") from error
-        return cls(**data)
+        with reading(path, remedy=_REMEDY, raises=ClusterError, setting=STATE):
+            try:
+                return cls(**json.loads(path.read_text()))
+            except (FileNotFoundError, NotADirectoryError):
+                return None
 
     def add_run(self, path: Path, engines: Sequence[int] = ()) -> None:
         """Record a run of this session, and the indices of its engines unless they are the first ones."""
@@ -132,9 +149,59 @@ class SessionFiles:
         """Seconds since a kernel or a run last used the session."""
         return time.time() - self.last_used_s()
 
+    @property
+    def log_folder(self) -> Path:
+        """The logs of the controller and of the engines."""
+        return self.folder / "profile" / "log"
+
+    def log_words(self, folder: Path | None = None) -> str:
+        """Return the last lines of the controller's and of the engines' newest logs, and where they are, as sentences.
+
+        Args:
+            folder: where the logs are now; by default where they were written.
+        """
+        folder, lines = folder or self.log_folder, []
+        for of in ("controller", "engine"):
+            logs = [log for log in folder.glob(f"ip{of}*.log") if log.stat().st_mtime >= self.created_s - 1.0]
+            texts = [log.read_text(errors="replace").strip() for log in sorted(logs, key=_changed, reverse=True)]
+            newest = list(dict.fromkeys(text.splitlines()[-1][:300] for text in texts if text))[:_QUOTED]
+            lines.append(
+                f"the last line of the {of}'s log is {' and '.join(map(repr, newest)) or 'missing: it is empty'}"
+            )
+        return f"Of what they said, {'; '.join(lines)}. Logs are in {folder}."
+
+    def keep_logs(self) -> Path:
+        """Move the logs of a start that failed to a folder that stays, remove those of old ones, and return it."""
+        kept = state_root() / "failed" / self.id
+        make_private(kept)
+        for log in (*self.log_folder.glob("*.log"), *self.folder.glob("*.log")):
+            log.replace(kept / log.name)
+        for old in sorted(kept.parent.iterdir())[:-KEPT_LOGS]:
+            shutil.rmtree(old, ignore_errors=True)  # another process may remove it too
+        return kept
+
     def remove(self) -> None:
         """Remove the session's files."""
         shutil.rmtree(self.folder, ignore_errors=True)  # a process that is just ending may still write its log
+
+
+def _changed(log: Path) -> float:
+    return log.stat().st_mtime
+
+
+def give_up(files: SessionFiles, *, is_new: bool) -> str:
+    """End what a start that failed has begun, and return what its logs say, as sentences.
+
+    Args:
+        files: of the session.
+        is_new: whether the session has no runs of an earlier start: only its logs stay then.
+    """
+    end_processes(files)
+    if not is_new:
+        return files.log_words()
+    kept = files.keep_logs()
+    files.remove()
+    return files.log_words(kept)
 
 
 def make_private(folder: Path) -> None:
@@ -147,31 +214,34 @@ def make_private(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)
     except OSError as error:
-        raise ClusterError(
-            f"the session folder {folder} cannot be made: {error.strerror}. Set DTDG_LAB_STATE to a writable folder."
-        ) from error
+        raise ClusterError(f"the session folder {folder} cannot be made: {explain(error, setting=STATE)}") from error
 
 
 def write_private(path: Path, text: str) -> None:
     """Write a file that only its owner can read, in a folder that only its owner can enter.
 
     Raises:
-        ClusterError: the folder cannot be created.
+        ClusterError: the folder cannot be created, or the file cannot be written.
     """
     make_private(path.parent)
-    with replacing(path, mode=0o600) as draft:
-        draft.write_text(text)
+    try:
+        with replacing(path, mode=0o600) as draft:
+            draft.write_text(text)
+    except OSError as error:
+        raise ClusterError(f"{path} cannot be written: {explain(error, path, setting=STATE)}") from error
 
 
 def all_sessions() -> list[SessionFiles]:
-    """Sessions with files on disk, oldest first."""
+    """Return sessions with files on disk, oldest first.
+
+    Raises:
+        ClusterError: the folder of sessions cannot be read, or a session's file is damaged.
+    """
     folder = state_root() / "sessions"
-    found = []
-    for path in sorted(folder.glob("*/session.json")) if folder.is_dir() else []:
-        try:
-            found.append(SessionFiles(**json.loads(path.read_text())))
-        except FileNotFoundError:
-            continue  # ended between the listing and the reading
+    found: list[SessionFiles] = []
+    what = f"the folder of sessions {folder}"
+    with reading(folder, what, remedy="", raises=ClusterError, setting=STATE), suppress(FileNotFoundError):
+        found = [files for session_id in os.listdir(folder) if (files := SessionFiles.find(session_id)) is not None]
     return sorted(found, key=lambda files: files.created_s)
 
 
@@ -217,7 +287,7 @@ def new_session_files(name: str, ranks: int, runs_dir: Path, idle_s: float, sile
 
 def foreign_session_files(which: str, runs_dir: Path) -> SessionFiles:
     """Facts about an external cluster: from a connection file, or from a profile."""
-    path = Path(which)
+    path = as_path(which, "which", ClusterError)
     if not path.is_file():
         from ipyparallel import Cluster
 
@@ -392,9 +462,11 @@ def has_keeper(files: SessionFiles) -> bool:
 
 def start_keeper(files: SessionFiles) -> int:
     """Start the watchdog of a session; returns its process number."""
-    command = [sys.executable, "-m", "dtdg_lab.cluster.session_files", files.id]
+    command = [sys.executable, "-P", "-m", "dtdg_lab.cluster.session_files", files.id]
     with open(files.folder / "keeper.log", "ab") as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment(), start_new_session=True
+        )
     process.returncode = 0  # never waited for: it intentionally outlives this process
     return process.pid
 

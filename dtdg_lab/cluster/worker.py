@@ -17,22 +17,24 @@ from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.cluster.event_history import EventHistory
 from dtdg_lab.cluster.liveness import Beacon, death_reason, signs_of_life, wait_for_note
-from dtdg_lab.cluster.messaging import ControlServer, Publisher, StoredControl
+from dtdg_lab.cluster.messaging import ControlServer, Publisher, StoredControl, ask
+from dtdg_lab.cluster.stop_signals import OVERDUE_S, StopSignals
 from dtdg_lab.core.catalogue import register
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, LabError, RunFailedError, StoppedError
 from dtdg_lab.core.events import AttemptStarted, Preparing
 from dtdg_lab.core.preparation import preparation
+from dtdg_lab.core.system_errors import error_text
 from dtdg_lab.distributed.heartbeat import OtherRankError
 from dtdg_lab.runs.directory import ENDED, RunDirectory
 from dtdg_lab.runs.finish import Finisher
-from dtdg_lab.runs.liveness import SILENT_S, host_id, own_note, remove_note, write_note
+from dtdg_lab.runs.liveness import SILENT_S, host_id, mark_interrupted, own_note, remove_note, write_note
 from dtdg_lab.runs.records import RecordWriter
 
 if TYPE_CHECKING:
     from dtdg_lab.distributed.store import SignedStore
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-    from dtdg_lab.training.interfaces import Recorder
+    from dtdg_lab.training.interfaces import LocalControl, Recorder
     from dtdg_lab.training.live_settings import LiveSettings
     from dtdg_lab.training.recording import ResourceMonitor
     from dtdg_lab.training.replay import RunReplay
@@ -50,7 +52,7 @@ class Preparation:
 
     Args:
         recorder: of this rank.
-        stop_requested: whether any request is to stop the run.
+        stop_requested: truthy if any request is to stop the run.
         rank: this one.
         show: called with each sentence that is recorded.
     """
@@ -58,7 +60,7 @@ class Preparation:
     def __init__(
         self,
         recorder: Recorder,
-        stop_requested: Callable[[], bool],
+        stop_requested: Callable[[], object],
         *,
         rank: int = 0,
         show: Callable[[str], None] | None = None,
@@ -118,6 +120,7 @@ class RunStart:
         described = {kind: environment[kind] for kind in (FORKED, REPLAYS) if kind in environment}
         if attempt > 1:
             check_resumable(directory)
+        if attempt > 1 and directory.checkpoint_file.is_file():
             return cls({}, threads=int(described.get(FORKED, {}).get("threads", 0)))
         threads = max((int(facts.get("threads", 0)) for facts in described.values()), default=0)
         begin = directory.begin_file if FORKED in described else None
@@ -134,7 +137,7 @@ class RunStart:
         apart = bool(self.replay.rounds)
 
         def refuse(request: dict[str, Any]) -> None:
-            if request != {"stop": True} or apart:
+            if set(request) - {"stop", "signal", "rank"} or apart:
                 allowed = "session.close() ends it" if apart else "run.stop() ends it"
                 raise ControlError(f"a replay repeats its run, and accepts no requests of its own: {allowed}.")
 
@@ -217,9 +220,11 @@ def warm_up() -> dict[str, Any]:
 
 def rehearse() -> None:
     """Trigger first-use initialisation of libraries (two seconds); only a run started at once waits for it."""
+    from dtdg_lab.kernels.torch_defaults import torch_defaults
     from dtdg_lab.training import live_settings
 
-    live_settings.rehearse()
+    with torch_defaults():
+        live_settings.rehearse()
     gc.collect()
     gc.freeze()  # a collection after a change of settings takes 0.3 s with what is imported
 
@@ -246,38 +251,51 @@ def run_rank(task: RankTask) -> str:
         LabError: the reason why the run ended; its status has it as well.
     """
     directory = RunDirectory.open(task.run_dir)
+    overdue = partial(mark_interrupted, directory, task.attempt, rank=task.rank, overdue_s=OVERDUE_S)
+    with StopSignals(overdue, leaves=True) as signals:
+        try:
+            return _run_rank(task, directory, signals)
+        finally:
+            if signals.received is None:  # else the engine ends, and its note stands until it has
+                remove_note(directory.live, task.rank)
+
+
+def _run_rank(task: RankTask, directory: RunDirectory, signals: StopSignals) -> str:
     try:
         for family in task.families:
             register(family)
         finisher = Finisher(directory, task.attempt, ranks=task.size)
         with ExitStack() as stack:
             try:
-                state = _train(task, directory, stack, finisher)
+                state = _train(task, directory, stack, finisher, signals)
             except Exception as error:
                 # closing the group ends the others' collectives: their errors must not be reported as the cause
                 if not isinstance(error, OtherRankError):
-                    _mark_failed(directory, task, error)
+                    _mark_failed(directory, task, error, signals)
                 raise
         if task.rank == 0:
+            status = directory.recorded_status()
             with signs_of_life(directory.live, 0, task.busy):
-                finisher.finish(state)
+                if state == "interrupted":
+                    finisher.finish(state, status["reason"], status["rank"])
+                else:
+                    finisher.finish(state)
     except BaseException as error:
-        _mark_failed(directory, task, error)
+        _mark_failed(directory, task, error, signals)
         raise
-    finally:
-        remove_note(directory.live, task.rank)
     return state
 
 
-def _train(task: RankTask, directory: RunDirectory, stack: ExitStack, finisher: Finisher) -> str:
+def _train(task: RankTask, directory: RunDirectory, stack: ExitStack, finisher: Finisher, signals: StopSignals) -> str:
     import torch
 
     from dtdg_lab.datasets.names import load_for
-    from dtdg_lab.distributed.group import ProcessGroup, share_cores
+    from dtdg_lab.distributed.group import ProcessGroup
+    from dtdg_lab.kernels.torch_defaults import torch_defaults
     from dtdg_lab.training.recording import ResourceMonitor
 
     config, beginning = directory.config(), RunStart.of(directory, task.rank, attempt=task.attempt)
-    torch.set_num_threads(beginning.threads or share_cores(config.threads, task.local_size))
+    stack.enter_context(torch_defaults(beginning.threads or config.threads, local_ranks=task.local_size))
     device = choose_device(task.device, task.local_rank, torch.cuda.device_count(), task.local_size)
     if device != "cpu":
         torch.cuda.set_device(device)
@@ -294,22 +312,8 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack, finisher: 
     writer = RecordWriter(directory.record_file(task.rank), task.rank, task.attempt, sink=on_write)
     stack.callback(writer.close)
     store, control = _meet(task, directory, beginning, stack, telemetry=publisher.address, host=host)
-
-    def on_death(dead: int, reason: str) -> None:
-        mark_death(directory, task.attempt, dead, reason)
-        writer.flush()
-
-    beacon = Beacon(
-        directory.live,
-        attempt=task.attempt,
-        rank=task.rank,
-        size=task.size,
-        store=store.again(),
-        silent_s=task.silent_s,
-        on_death=on_death,
-        failed=lambda: is_marked_failed(directory, task.attempt),
-        busy_file=task.busy,
-    )
+    signals.request = control.stop_by
+    beacon = _beacon(task, directory, store, writer)
     if task.rank == 0:
         stack.callback(_leave_store, store, beacon, directory, task.size)  # after the beacon's end
     stack.callback(beacon.close)
@@ -332,36 +336,75 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack, finisher: 
                     control=control,
                     resource_monitor=resource_monitor,
                     device=device,
-                    resume=task.attempt > 1,
+                    resume=task.attempt > 1 and directory.checkpoint_file.is_file(),  # else it starts again
                     changes=dict(task.changes),
                 )
         except Exception as error:
-            if not control.stop_requested():
+            if not control.stop_request():
                 raise
-            return _stopped(directory, task, error)
+            return _stopped(control, directory, task, error)
         if beginning.check is None and isinstance(control, ControlServer):
             control.check = partial(_check_after, trainer.live_settings, control)
         state = trainer.run().state
         resource_monitor.close()
         writer.flush()
         group.barrier()  # all records are written before rank 0 merges them
+        if state == "stopped":
+            state = end_stopped(control, directory, task.attempt, rank=task.rank)
     except (RuntimeError, ClusterError) as error:
         raise _named(error, beacon, task) from error
     return state
 
 
+def _beacon(task: RankTask, directory: RunDirectory, store: SignedStore, writer: RecordWriter) -> Beacon:
+    def on_death(dead: int, reason: str) -> None:
+        mark_death(directory, task.attempt, dead, reason)
+        writer.flush()
+
+    return Beacon(
+        directory.live,
+        attempt=task.attempt,
+        rank=task.rank,
+        size=task.size,
+        store=store.again(),
+        silent_s=task.silent_s,
+        on_death=on_death,
+        failed=lambda: is_marked_failed(directory, task.attempt),
+        busy_file=task.busy,
+    )
+
+
 def _leaves(control: ControlServer | StoredControl, task: RankTask, directory: RunDirectory) -> bool:
     """Whether a rank ends its preparation: once rank 0 trains, a stop takes effect at a common step instead."""
-    return control.stop_requested() and (task.rank == 0 or directory.recorded_status()["state"] == "starting")
+    stops = bool(control.stop_request())
+    return stops and (task.rank == 0 or directory.recorded_status()["state"] == "starting")
 
 
-def _stopped(directory: RunDirectory, task: RankTask, error: Exception) -> str:
-    """The state of a run that was stopped before its first step, which ended this rank's preparation with an error."""
+def _stopped(control: ControlServer | StoredControl, directory: RunDirectory, task: RankTask, error: Exception) -> str:
+    """Return the state of a run that ended before its first step, with an error on this rank."""
     if not isinstance(error, StoppedError):  # another rank has left, or something failed at that very moment
         _write_error(directory, task, error)
-    if task.rank == 0:  # before the others notice that this rank leaves: their errors are no cause
-        directory.write_status("stopped", attempt=task.attempt)
-    return "stopped"
+    state = end_stopped(control, directory, task.attempt, rank=task.rank)
+    if (
+        task.rank == 0 and state == "stopped"
+    ):  # before the others notice that this rank leaves: their errors are no cause
+        directory.write_status(state, attempt=task.attempt)
+    return state
+
+
+def end_stopped(
+    control: ControlServer | StoredControl | LocalControl, directory: RunDirectory, attempt: int, *, rank: int = 0
+) -> str:
+    """Return the state of a run that was asked to stop: stopped, or interrupted by a signal.
+
+    Rank 0 records an interruption at once: a signal may leave no time for merged tables and the report.
+    """
+    request = control.stop_request()
+    if "signal" not in request:
+        return "stopped"
+    if rank == 0:
+        mark_interrupted(directory, attempt, request["signal"], rank=request["rank"])
+    return "interrupted"
 
 
 def _leave_store(store: SignedStore, beacon: Beacon, directory: RunDirectory, size: int) -> None:
@@ -430,10 +473,10 @@ def _meet(
 
     place = place_of(directory, task.attempt)
     if task.rank != 0:
-        address = wait_for_note(directory.live, 0, task.attempt).store
-        store = reach_store(address, task.size, key=task.key, place=place)
+        first = wait_for_note(directory.live, 0, task.attempt)
+        store = reach_store(first.store, task.size, key=task.key, place=place)
         write_note(directory.live, own_note(task.rank, task.attempt, telemetry))
-        return store, StoredControl(store)
+        return store, StoredControl(store, partial(ask, first.control, task.key, place=place, timeout_s=1.0), task.rank)
     store, address = open_store(task.size, key=task.key, place=place, host="" if task.host else host)
     # the check is set below, before the note publishes the server's address
     control = ControlServer(task.key, store, _not_ready, place=place, host=host)
@@ -531,7 +574,7 @@ def mark_death(directory: RunDirectory, attempt: int, dead: int, reason: str) ->
     directory.write_status("failed", reason=reason, rank=dead, attempt=attempt)
 
 
-def _mark_failed(directory: RunDirectory, task: RankTask, error: BaseException) -> None:
+def _mark_failed(directory: RunDirectory, task: RankTask, error: BaseException, signals: StopSignals) -> None:
     ends = time.monotonic() + (OTHER_SAYS_S if isinstance(error, OtherRankError) else 0.0)
     status = directory.recorded_status()
     while time.monotonic() < ends and status["attempt"] == task.attempt and status["state"] not in ENDED:
@@ -540,9 +583,12 @@ def _mark_failed(directory: RunDirectory, task: RankTask, error: BaseException) 
     if status["attempt"] > task.attempt or status["state"] in ENDED:
         return
     file = _write_error(directory, task, error)
+    if signals.received is not None:  # which may have ended what this rank needs as well
+        mark_interrupted(directory, task.attempt, signals.received.name, rank=task.rank)
+        return
     reason = str(error)
     if not isinstance(error, LabError):
-        reason = f"rank {task.rank} failed: {type(error).__name__}: {error}. Its traceback is in {file}."
+        reason = f"rank {task.rank} failed: {error_text(error).rstrip('.')}. Its traceback is in {file}."
     if task.attempt > 1:
         reason += f" (Attempt {task.attempt} of this run.)"
     dead = [int(word) for word in reason.split()[1:2] if "died (its process" in reason and word.isdigit()]

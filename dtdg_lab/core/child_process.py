@@ -8,12 +8,26 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from dtdg_lab.core.errors import NotAvailableError
 
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+
+@contextmanager
+def stops_blocked() -> Iterator[None]:
+    """Start children here that leave SIGTERM and SIGUSR1 to this process, which ends them: they inherit the mask.
+
+    A signal to a whole group of processes would else end what a run needs for its last step.
+    """
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGUSR1})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 class ChildProcess:
@@ -38,7 +52,7 @@ class ChildProcess:
 
     def __init__(self, module: str, *, purpose: str, advice: str, fds: Sequence[int] = ()) -> None:
         try:
-            with contextlib.ExitStack() as opened:
+            with stops_blocked(), contextlib.ExitStack() as opened:
                 self._errors = opened.enter_context(tempfile.TemporaryFile())
                 self._child = subprocess.Popen(
                     [sys.executable, "-P", "-m", module, str(os.getpid())],
@@ -123,9 +137,19 @@ def start_detached(module: str, argument: str, *, purpose: str, advice: str, err
 
 
 def environment() -> dict[str, str]:
-    """This process's environment, with this very package on the child's import path."""
+    """Return this process's environment, with a child's import path; see :func:`import_environment`."""
+    return {**os.environ, **import_environment()}
+
+
+def import_environment() -> dict[str, str]:
+    """Return the variables of a child's import path: this very package, and nothing of the working folder.
+
+    A user's ``random.py`` or ``queue.py`` beside his notebook would be imported in place of the standard library's, by
+    the child and by the processes that it starts.
+    """
     root = str(Path(__file__).resolve().parents[2])
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))}
+    folders = [root, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    return {"PYTHONPATH": os.pathsep.join(filter(None, folders)), "PYTHONSAFEPATH": "1"}  # an empty one is the folder
 
 
 def end_of(status: int | None) -> str:

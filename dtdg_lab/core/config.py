@@ -13,6 +13,8 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
 from dtdg_lab.core.options import OPTIONS, default, option
+from dtdg_lab.core.system_errors import explain
+from dtdg_lab.core.units import as_path
 
 SCHEMA = 1
 _NAMES = ("system", "dataset", "model", "protocol")
@@ -137,10 +139,10 @@ class RunConfig(BaseModel):
     def load(cls, path: str | Path) -> RunConfig:
         """Read a config file (see :meth:`from_json`)."""
         try:
-            return cls.from_json(Path(path).read_bytes())
+            return cls.from_json(as_path(path, "path", ConfigError).read_bytes())
         except OSError as error:
             raise ConfigError(
-                f"cannot read the config {path}: {error.strerror}. Give the path of a JSON file."
+                f"cannot read the config {path}: {explain(error, path)} Give the path of a JSON file."
             ) from error
 
     @property

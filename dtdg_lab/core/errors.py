@@ -19,11 +19,6 @@ class LabError(Exception):
     """Base of every error DTDG Lab raises on purpose."""
 
 
-def error_text(error: BaseException) -> str:
-    """The message of an error of DTDG Lab; of any other, its type too."""
-    return str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
-
-
 class ConfigError(LabError, ValueError):
     """Raised when a setting has a value that is not allowed."""
 
@@ -83,6 +78,18 @@ class RunStoreError(LabError, OSError):
 
 class RunFailedError(LabError):
     """Raised when a run ended without finishing; the message names the rank and the cause."""
+
+
+class RunInterruptedError(RunFailedError):
+    """Raised when a run was interrupted: a signal asked its processes to leave, or they are gone.
+
+    Attributes:
+        signal: name of the signal that this process got; empty without one.
+    """
+
+    def __init__(self, message: str, signal: str = "") -> None:
+        super().__init__(message)
+        self.signal = signal
 
 
 class StoppedError(LabError):

@@ -1,14 +1,14 @@
-"""Files that are replaced as a whole, and stored arrays, read in any thread."""
+"""Files that are replaced as a whole, folders for results, and stored arrays, read in any thread."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 import os
-import tokenize
+import tempfile
 import uuid
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -17,7 +17,10 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from dtdg_lab.core.errors import LabError
 from dtdg_lab.core.lazy import PARSING
+from dtdg_lab.core.system_errors import explain
+from dtdg_lab.core.units import as_path, working_folder
 
 # Files that readers see as they were before or as they are now, never in part.
 
@@ -51,24 +54,68 @@ def replacing(path: Path, *, mode: int = 0o666, draft: Path | None = None) -> It
             draft.unlink()
 
 
+# Folders that a user names for results.
+
+
+_PROBE_BYTES = 4096  # one block: a full disk refuses it
+
+
+def writable_folder(given: Any, called: str, raises: type[LabError]) -> Path:
+    """Return the absolute path of a folder for results, once a file could be written there; nothing is left behind.
+
+    Where the folder does not exist, the nearest one above it is tried: it need not be made before there is a result.
+
+    Args:
+        given: as in :func:`~dtdg_lab.core.units.as_path`.
+        called: the argument or environment variable that names it.
+        raises: the class of the error.
+
+    Raises:
+        LabError: of the class ``raises``: it is no path, or nothing can be written there.
+    """
+    place = folder = as_path(given, called, raises)
+    working_folder(f"{called}={str(given)!r}", raises)  # libraries of torch abort the process without one
+    try:
+        while not _exists(place):
+            place = place.parent
+        with tempfile.TemporaryFile(dir=place) as probe:
+            probe.write(bytes(_PROBE_BYTES))
+    except OSError as error:
+        raise raises(f"nothing can be written into {folder}: {explain(error, place, setting=called)}") from error
+    return folder
+
+
+def writable_file(given: Any, called: str, raises: type[LabError]) -> Path:
+    """Return the absolute path of a file for results, once its folder is known to be writable; as `writable_folder`.
+
+    Raises:
+        LabError: of the class ``raises``: it is no path, or nothing can be written there.
+    """
+    path = as_path(given, called, raises)
+    writable_folder(path.parent, called, raises)
+    return path
+
+
+def _exists(folder: Path) -> bool:
+    """Return whether a folder exists.
+
+    Raises:
+        OSError: a folder above it may not be entered, or a file is there.
+    """
+    try:
+        folder.lstat()
+    except FileNotFoundError:
+        return False
+    if folder.is_symlink() and not folder.exists():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))
+    if not folder.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
+    return True
+
+
 # Arrays: only their headers are parsed one at a time.
 
 
-# what reading a damaged, truncated or foreign file of arrays raises
-DAMAGE = (
-    OSError,
-    ValueError,
-    TypeError,
-    LookupError,
-    EOFError,
-    RuntimeError,  # as zipfile does, also by its subclass NotImplementedError, where a header is damaged
-    MemoryError,
-    OverflowError,
-    SyntaxError,
-    tokenize.TokenError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
@@ -76,7 +123,7 @@ def read_array(stream: IO[bytes]) -> NDArray[Any]:
     """The read-only array of an ``.npy`` file that is open.
 
     Raises:
-        Any of ``DAMAGE``: it is damaged or cut short, or it holds objects.
+        Any of ``system_errors.DAMAGE``: it is damaged or cut short, or it holds objects.
     """
     read_header = _HEADERS[npy.read_magic(stream)]
     with PARSING:
@@ -91,7 +138,7 @@ def read_arrays(file: Path) -> dict[str, NDArray[Any]]:
     """The arrays of an ``.npz`` file by name; their checksums are verified.
 
     Raises:
-        Any of ``DAMAGE``: it cannot be read, or is damaged.
+        Any of ``system_errors.DAMAGE``: it cannot be read, or is damaged.
     """
     with zipfile.ZipFile(file) as archive:
         return {name.removesuffix(".npy"): read_array(archive.open(name)) for name in archive.namelist()}

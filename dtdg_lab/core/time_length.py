@@ -71,19 +71,15 @@ def _parse_text(text: str, called: str) -> Any:
     """Return a timedelta or an offset of pandas."""
     import pandas as pd
 
-    short = re.fullmatch(r"(-?[\d.]*) ?([dw])", text)  # pandas is about to write them in capitals only
-    if short is not None:
-        return pd.Timedelta(f"{short[1] or 1}{short[2].upper()}")
     if re.fullmatch(r"[\d.+-]+", text):  # nanoseconds for pandas
         raise ConfigError(f"{called}={shortened(text)} is a text without a unit; a number, or {LENGTHS}, is allowed.")
-    readers: tuple[Any, ...] = (pd.tseries.frequencies.to_offset, pd.Timedelta)
-    if re.fullmatch(r"[\d.+-]*[^A-Z]*", text):  # pandas writes lengths in small letters, dates in capitals
-        readers = (pd.Timedelta, pd.tseries.frequencies.to_offset)
-    for reader in readers:
+    attempts: list[tuple[Any, str]] = [(pd.tseries.frequencies.to_offset, text), (pd.Timedelta, text)]
+    if not re.search("[A-Z]", text):  # pandas writes lengths in small letters, but soon days and weeks in capitals
+        length = re.sub(r"(?<![a-z])(d|w|weeks?)(?![a-z])", lambda unit: unit[0][0].upper(), text)
+        attempts = [(pd.Timedelta, length if re.search(r"\d", length) else f"1{length}")]
+    for read, written in attempts if text else ():
         try:
-            length = reader(text)
+            return read(written)
         except ValueError:
             continue
-        if text and length is not None and not pd.isna(length):
-            return length
     raise ConfigError(f"{called}={shortened(text)} is no length of time; {LENGTHS}, is allowed.")

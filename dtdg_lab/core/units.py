@@ -3,46 +3,100 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import sys
 from pathlib import Path
 from typing import Any
 
-from dtdg_lab.core.errors import DataError, shortened
+from dtdg_lab.core.errors import ClusterError, DataError, LabError, shortened
 
+STATE = "DTDG_LAB_STATE"
 NETEM = "netem"  # folder in the state directory: marks network devices with traffic control
 
 
-def as_path(given: Any, called: str) -> Path:
-    """The path with ~ expanded; it need not exist.
+def as_path(given: Any, called: str, raises: type[LabError] = DataError) -> Path:
+    """Return the absolute path that a user means, with ~ and environment variables expanded as a shell does.
+
+    It need not exist. The part that exists as it is written is not expanded: an absolute path stays what it is.
 
     Args:
         given: text, or a path object that stands for text.
-        called: its name in error messages, such as ``root``.
+        called: its name in error messages: an argument such as ``root``, or an environment variable.
+        raises: the class of the error.
 
     Raises:
-        DataError: it is not a path.
+        LabError: of the class ``raises``: it is no path, names an unknown user or variable, or is relative to a
+            working folder that is gone.
     """
     try:
         text = os.fspath(given)
     except TypeError:
         text = None
     if not isinstance(text, str):
-        raise DataError(
+        raise raises(
             f"{called}={shortened(given)} is of type {type(given).__name__}; the path of a file or folder is needed, "
             "as text or pathlib.Path."
         )
     if not text or "\0" in text:
-        raise DataError(f"{called}={shortened(text)} is no path; the path of a file or folder is needed.")
+        raise raises(f"{called}={shortened(text)} is no path; the path of a file or folder is needed.")
     try:
-        return Path(text).expanduser()
+        path = _expand_variables(Path(text)).expanduser()
+    except KeyError as error:
+        raise raises(
+            f"{called}={shortened(text)}: the environment variable {error.args[0]} is not set. Set it, or give the "
+            "whole path."
+        ) from error
     except RuntimeError as error:
-        raise DataError(f"{called}={shortened(text)}: {error} Give the whole path.") from error
+        raise raises(f"{called}={shortened(text)}: {error} Give the whole path.") from error
+    return path if path.is_absolute() else working_folder(f"{called}={shortened(text)}", raises) / path
+
+
+def _expand_variables(path: Path) -> Path:
+    """Return a path with variables expanded in the part that does not exist as it is written.
+
+    Raises:
+        KeyError: a variable is not set.
+    """
+    present = path
+    while not os.path.lexists(present) and present != present.parent:
+        present = present.parent
+    rest = os.path.expandvars(str(path.relative_to(present)))
+    if unset := _VARIABLE.search(rest):
+        raise KeyError(unset.group().strip("${}"))
+    return Path(rest) if present == Path() else Path(f"{present}/{rest}")  # a variable may hold an absolute path
+
+
+def working_folder(needed_for: str, raises: type[LabError]) -> Path:
+    """Return the working folder.
+
+    Args:
+        needed_for: the setting that needs it, for messages.
+        raises: the class of the error.
+
+    Raises:
+        LabError: of the class ``raises``: the folder has been removed.
+    """
+    try:
+        return Path.cwd()
+    except FileNotFoundError as error:
+        raise raises(
+            f"{needed_for}: the working folder of this process has been removed. Change to another one: os.chdir(...) "
+            "in a notebook, cd in a terminal."
+        ) from error
+
+
+_VARIABLE = re.compile(r"\$(\w+|\{[^}]*\})", re.ASCII)  # as os.path.expandvars knows them
 
 
 def state_root() -> Path:
-    """The directory of sessions and of marks for clean-up: ``$DTDG_LAB_STATE``, else ``~/.local/state``."""
-    return Path(os.environ.get("DTDG_LAB_STATE") or Path.home() / ".local" / "state" / "dtdg-lab")
+    """Return the directory of sessions and of marks for clean-up: ``$DTDG_LAB_STATE``, else ``~/.local/state``.
+
+    Raises:
+        ClusterError: the variable is no path.
+    """
+    variable = os.environ.get(STATE)
+    return as_path(variable or "~/.local/state/dtdg-lab", STATE, ClusterError)
 
 
 _STATUS = Path("/proc/self/status")

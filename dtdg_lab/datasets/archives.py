@@ -8,6 +8,7 @@ archive announces: more than ``MAX_RATIO`` times the file, or more than ``max_by
 from __future__ import annotations
 
 import bz2
+import contextlib
 import gzip
 import io
 import lzma
@@ -19,7 +20,6 @@ import struct
 import tarfile
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import IO, Any, BinaryIO, ClassVar
@@ -28,7 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.core.files import DAMAGE, read_array
+from dtdg_lab.core.files import read_array
+from dtdg_lab.core.system_errors import reading
 from dtdg_lab.datasets.registry import PublishedFile
 from dtdg_lab.graphs.snapshot import give_up
 
@@ -44,31 +45,14 @@ _PACKERS = {  # how a packed file begins -> the packer, which is also the usual 
     b"\x28\xb5\x2f\xfd": "zst",
     b"\x04\x22\x4d\x18": "lz4",
 }
-# what the readers of the standard library and of NumPy raise for damaged files, as fuzzing them showed
-_DAMAGE = (
-    *DAMAGE,
-    AttributeError,
-    ImportError,
-    lzma.LZMAError,
-    struct.error,
-    tarfile.TarError,
-    pickle.UnpicklingError,
-)
+# what the readers of the standard library raise besides system_errors.DAMAGE for damaged files, as fuzzing them showed
+_DAMAGE = (lzma.LZMAError, struct.error, tarfile.TarError, pickle.UnpicklingError)
+_REMEDY = "It is cut short or damaged: fetch it again."
 
 
-@contextmanager
-def _reading(what: str) -> Iterator[None]:
-    """Turn what a reader raises for a damaged file into an error that says what to do."""
-    try:
-        yield
-    except _DAMAGE as error:
-        # the file system numbers its errors, readers do not
-        remedy = (
-            "Check the file and its permissions."
-            if isinstance(error, OSError) and error.errno
-            else "It is cut short or damaged: delete it and fetch it again."
-        )
-        raise DataError(f"{what} cannot be read: {error or type(error).__name__}. {remedy}") from error
+def _reading(path: Path | None, what: str) -> contextlib.AbstractContextManager[None]:
+    """Tell damage of a file from a refusal of the system, around nothing but reading; path is None for bytes."""
+    return reading(path, what, remedy=_REMEDY, damaged="cannot be read", damage=_DAMAGE)
 
 
 # One file among those of a data set of several.
@@ -125,7 +109,8 @@ class ArchiveMembers(Mapping[str, bytes]):
     def __init__(self, source: Path | bytes, where: str | None = None, *, max_bytes: int = MAX_BYTES) -> None:
         self._source = source
         self.where = where if where is not None else source.name if isinstance(source, Path) else "the file"
-        with _reading(self.where):
+        self._path = source if isinstance(source, Path) else None
+        with _reading(self._path, self.where):
             size = source.stat().st_size if isinstance(source, Path) else len(source)
             self._allowed = max(_FREE_BYTES, MAX_RATIO * size)  # bytes that may come out of the file
             self._max_bytes = min(self._allowed, max_bytes)
@@ -156,7 +141,7 @@ class ArchiveMembers(Mapping[str, bytes]):
             shutil.copyfileobj(_Limited(stream, self._max_bytes, what), held, _CHUNK_BYTES)
         return held.getvalue()
 
-    @contextmanager
+    @contextlib.contextmanager
     def open(self, name: str) -> Iterator[IO[bytes]]:
         """A member as a stream, for what is too large to be held; the reader must limit what it takes.
 
@@ -167,10 +152,13 @@ class ArchiveMembers(Mapping[str, bytes]):
         """
         if name not in self._names:
             raise DataError(f"{self.where} holds no {name!r}; it holds {', '.join(self._names[:10])}.")
-        with _reading(self.where if name == self.where else f"{self.where} ({name})"), self._file() as file:
+        what = self.where if name == self.where else f"{self.where} ({name})"
+        with _reading(self._path, what), self._file() as file:
             if self._zipped:
-                with zipfile.ZipFile(file) as archive, archive.open(name) as stream:
-                    yield stream
+                with zipfile.ZipFile(file) as archive:
+                    _refuse_closed(archive.getinfo(name), f"{self.where} ({name})")
+                    with archive.open(name) as stream:
+                        yield stream
             elif self._tarred:
                 with self._tar(file) as tar:
                     held = next(tar.extractfile(entry) for entry in tar if entry.name == name and entry.isreg())
@@ -238,6 +226,17 @@ class ArchiveMembers(Mapping[str, bytes]):
                 )
             seen[name] = folder
         return tuple(name for name, folder in seen.items() if not folder)
+
+
+def _refuse_closed(info: zipfile.ZipInfo, what: str) -> None:
+    """Raise DataError if a member of a zip is whole and cannot be unpacked here."""
+    if info.flag_bits & 1:
+        raise DataError(f"{what} is encrypted. Unpack it with its password, and use the plain file.")
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
+        raise DataError(
+            f"{what} is packed by method {info.compress_type} of zip, which Python does not read. Unpack it with 7z, "
+            "and use the plain file."
+        )
 
 
 def _packer_of(head: bytes) -> str:
@@ -336,7 +335,7 @@ def read_npz(stream: IO[bytes], names: Mapping[str, bool], where: str) -> dict[s
             larger than the file.
     """
     found: dict[str, NDArray[Any]] = {}
-    with _reading(where):
+    with _reading(None, where):
         most = max(_FREE_BYTES, MAX_RATIO * stream.seek(0, io.SEEK_END))
         with zipfile.ZipFile(stream) as archive:
             held = {info.filename: info for info in archive.infolist()}
@@ -490,7 +489,7 @@ def read_pickle(data: bytes, where: str) -> Any:
     Raises:
         DataError: it names anything but the arrays and collections those files hold, or is damaged.
     """
-    with _reading(where):
+    with _reading(None, where):
         try:
             found = _Unpickler(data).load()
             if isinstance(found, _Record):

@@ -21,16 +21,26 @@ from dtdg_lab.core.units import as_path
 from dtdg_lab.datasets.archives import ArchiveMembers, unpacked
 from dtdg_lab.datasets.formats import text as txt
 from dtdg_lab.datasets.two_kinds import warn_of_two_kinds
-from dtdg_lab.datasets.user_data import check_folder, different_columns, from_edges, from_vectors, known_only
+from dtdg_lab.datasets.user_data import (
+    BIPARTITE,
+    check_folder,
+    different_columns,
+    from_edges,
+    from_vectors,
+    known_only,
+)
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.graphs.edge_list import MISSING_WORDS, missing_id
+from dtdg_lab.graphs.edge_list import MISSING_WORDS, NO_EDGE_VECTORS, missing_id
 from dtdg_lab.graphs.edge_times import UNITS, parse_times
 from dtdg_lab.graphs.node_numbers import number_nodes
 
 Column = int | str
-COMMENTS = ("#", "%", "//")
+AUTO = "auto"
+_COMMENTS = ("#", "%", "//")
+_SKIPPED = Option(
+    name="skip_footer", owner="datasets", kind=int, default=0, low=0, meaning="How many of the last lines are no rows."
+)
 _HEADER = Option(name="header", owner="datasets", kind=bool, default=False, meaning="Whether the first line has names.")
-_BIPARTITE = Option(name="bipartite", owner="datasets", kind=bool, default=False, meaning="As of from_edges.")
 
 
 def from_csv(
@@ -42,7 +52,8 @@ def from_csv(
     *,
     sep: str = ",",
     header: bool | None = None,
-    comment: str | Sequence[str] | None = COMMENTS,
+    comment: str | Sequence[str] | None = AUTO,
+    skip_footer: int | None = None,
     encoding: str = "utf-8",
     member: str | None = None,
     features: Any = None,
@@ -68,8 +79,10 @@ def from_csv(
         sep: the text between columns, mostly one character; a space stands for any number of spaces and tabs.
         header: whether the first line has names. None: it has, where a column is given by name. The last comment
             line before the rows may have them, too.
-        comment: how lines begin that are comments and skipped; one text or several. A line that begins so and has the
-            columns of a row is refused, unless this is given. None: there are no comments.
+        comment: how lines begin that are comments and skipped; one text or several. ``auto``: ``#``, ``%`` or ``//``,
+            but a line that has the columns of a row, such as ``#tag,bob,3``, is refused. None: there are no comments.
+        skip_footer: how many of the last lines are no rows. None: none, but lines that look like a footer, such as
+            ``Total,60,61``, are refused.
         encoding: of the text, as Python calls it.
         member: the file in an archive: its name, or a pattern such as ``"*.csv"``. None: the only table; files such as
             README, LICENSE and ``meta.*`` are no tables.
@@ -97,10 +110,17 @@ def from_csv(
         del cutting["time_format"]  # texts are parsed here, where lines are known
     else:
         time_format = None
-    file = _TextFile(path, sep, comment, encoding, member)
+    skipped = 0 if skip_footer is None else _SKIPPED.check(skip_footer)
+    file = _TextFile(path, sep=sep, comment=comment, encoding=encoding, member=member, skipped=skipped)
     rows = file.read(wanted, header, time_format)
     bipartite, nodes = cutting.pop("bipartite", None), cutting.pop("nodes", None)
-    sources, targets, node_ids = _number(rows, file, bipartite, nodes, _named(src, dst))
+    sides = [file.ids_of(rows[role]) for role in ("src", "dst")]
+    for role, (ids, positions) in zip(("src", "dst"), sides, strict=True):
+        _refuse_missing(role, ids, positions, file)
+    if skip_footer is None:
+        _refuse_footer(sides, file)
+    names = (file.column_name(src, "src"), file.column_name(dst, "dst"))
+    sources, targets, node_ids = _number(rows, file, sides, bipartite=bipartite, nodes=nodes, names=names)
     return from_vectors(
         sources,
         targets,
@@ -117,16 +137,13 @@ def from_csv(
 
 def _check_column(role: str, column: Any) -> None:
     """Raise DataError if a column is neither a whole number nor text."""
+    if role == "weight" and isinstance(column, list | tuple):
+        raise DataError(f"weight={shortened(column)} are several columns. {NO_EDGE_VECTORS}")
     if isinstance(column, bool) or not isinstance(column, (int, str, np.integer)):
         raise DataError(
             f"{role}={shortened(column)} is of type {type(column).__name__}; a column is its number, from 0, or its "
             "name in the header."
         )
-
-
-def _named(src: Column, dst: Column) -> tuple[str, str]:
-    """Return the names of two columns; of those given by number, their roles."""
-    return src if isinstance(src, str) else "src", dst if isinstance(dst, str) else "dst"
 
 
 # The text of the file: which one in an archive, its encoding, its comments and its line breaks.
@@ -144,10 +161,18 @@ class _TextFile:
         comment: how comment lines begin.
         encoding: of the text.
         member: which file of an archive; None for the only table.
+        skipped: how many of the last lines are no rows.
     """
 
     def __init__(
-        self, path: Path, sep: str, comment: str | Sequence[str] | None, encoding: str, member: str | None
+        self,
+        path: Path,
+        *,
+        sep: str,
+        comment: str | Sequence[str] | None,
+        encoding: str,
+        member: str | None,
+        skipped: int,
     ) -> None:
         if not isinstance(sep, str) or not sep or not sep.isascii() or set(sep) & set('"\n\r\0'):
             raise DataError(
@@ -155,7 +180,8 @@ class _TextFile:
             )
         if not os.path.isfile(path):
             raise DataError(f"{str(path)[:500]} is not a file. Give the path of a text file with one edge a line.")
-        self.sep = sep if len(sep) == 1 else _UNIT_SEPARATOR
+        self.sep, self._written_sep = (sep if len(sep) == 1 else _UNIT_SEPARATOR), sep
+        self._names: list[str] = []
         data, self.where = _content(path, member)
         _refuse_other_kinds(data, self.where)
         marks = _comment_marks(comment)
@@ -164,9 +190,10 @@ class _TextFile:
         head = _last_head_comment(text, marks)
         if marks:
             comment_line = re.compile(rb"^[ \t]*(?:%s)[^\n]*" % b"|".join(map(re.escape, marks)), re.MULTILINE)
-            if comment is COMMENTS:
+            if comment == AUTO:
                 _refuse_rows_as_comments(text, comment_line, marks, self.sep, self.where)
             text = comment_line.sub(b"", text)
+        text = _without_last_lines(text, skipped)
         self.text, self.head = (txt.single_blanks(text), txt.single_blanks(head)) if sep == " " else (text, head)
         self._encoding = encoding
 
@@ -213,6 +240,19 @@ class _TextFile:
             read["time"] = _with_zone(read["time"], first_time)
         return read
 
+    def ids_of(self, column: Any, *, as_text: bool = False) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """Return the distinct ids of a column, and every row's position among them; see ``txt.distinct_ids``."""
+        ids, positions = txt.distinct_ids(column, as_text=as_text)
+        if self.sep == _UNIT_SEPARATOR and ids.dtype.kind == "U":
+            ids = np.char.replace(ids, self.sep, self._written_sep)  # in quotes
+        return ids, positions
+
+    def column_name(self, column: Column, role: str) -> str:
+        """Return the name of a column; of one without a name, its role."""
+        if isinstance(column, str):
+            return column
+        return self._names[column] if column < len(self._names) else role
+
     def line(self, row: int) -> str:
         """Return the words for the line of a row, counted from 0."""
         return f"line {txt.line_of_row(self.text, row)} of {self.where}"
@@ -225,6 +265,7 @@ class _TextFile:
             if header and not set(_texts(wanted)) <= set(names):
                 in_comment = _names_in(self.head, self.sep)
                 if set(_texts(wanted)) <= set(in_comment):
+                    self._names = in_comment
                     return {
                         role: _position(role, column, in_comment, header=True, sep=self.sep, where=where)
                         for role, column in wanted.items()
@@ -234,6 +275,7 @@ class _TextFile:
                 for role, column in wanted.items()
             }
             if header:
+                self._names = names
                 self.text = txt.without_line(self.text, number)
         return positions
 
@@ -306,7 +348,7 @@ _NO_TABLES = (
     "*.sh",
     "*.ipynb",
 )
-_OTHER_KINDS = (  # how files begin that are no text with one edge a line
+_BINARY_KINDS = (  # how files begin that are no text
     (b"PAR1", "a Parquet file: use from_parquet"),
     (b"ARROW1", "an Arrow or Feather file: use from_pandas(pandas.read_feather(path))"),
     (b"ORC", "an ORC file: use from_pandas(pandas.read_orc(path))"),
@@ -317,8 +359,14 @@ _OTHER_KINDS = (  # how files begin that are no text with one edge a line
     (b"7z\xbc\xaf\x27\x1c", "a 7z archive: unpack it before"),
     (b"Rar!\x1a", "a RAR archive: unpack it before"),
     (b"\x1f\x9d", "packed by compress (.Z): unpack it before"),
-    (b"%PDF-", "a PDF document"),
-    (b"%%MatrixMarket", "a matrix in Matrix Market format: read it with scipy.io.mmread, and use from_edges"),
+    *(
+        (b"\x80" + bytes([protocol]), "a pickle: load it yourself if you trust it, and use from_edges or from_pandas")
+        for protocol in range(2, 6)
+    ),
+)
+_TEXT_KINDS = (  # how texts begin that have no edge a line, in small letters
+    (b"%pdf-", "a PDF document"),
+    (b"%%matrixmarket", "a matrix in Matrix Market format: read it with scipy.io.mmread, and use from_edges"),
     (b"version https://git-lfs", "a pointer of Git LFS, not the file itself: call git lfs pull, or download it again"),
     (b"<!doctype html", "a web page, not a table: the download saved a page in its place"),
     (b"<html", "a web page, not a table: the download saved a page in its place"),
@@ -326,11 +374,8 @@ _OTHER_KINDS = (  # how files begin that are no text with one edge a line
     (b"*vertices", "a graph in Pajek format: read it with networkx.read_pajek, and use from_edges"),
     (b"graph [", "a graph in GML: read it with networkx.read_gml, and use from_edges"),
     (b'{"', "JSON: read it with pandas.read_json, and use from_pandas"),
-    *(
-        (b"\x80" + bytes([protocol]), "a pickle: load it yourself if you trust it, and use from_edges or from_pandas")
-        for protocol in range(2, 6)
-    ),
 )
+_CONTROLS = bytes(set(range(32)) - set(b"\t\n\r\f\x1a"))  # no text has these
 
 
 def _content(path: Path, member: str | None) -> tuple[bytes, str]:
@@ -372,10 +417,14 @@ def _is_no_table(name: str) -> bool:
 
 def _refuse_other_kinds(data: bytes, where: str) -> None:
     """Raise DataError if a file begins as one of another kind does; the message names it, and what to call."""
-    head = data[:64].lstrip().lower() if data[:1] in b"<*g{ \n\r\t\xef" else data[:64]
-    for begin, words in _OTHER_KINDS:
-        if head.startswith(begin):
-            raise DataError(f"{where} is {words}.")
+    head = data[:4096]
+    kinds = [words for begin, words in _TEXT_KINDS if head.lstrip().lower().startswith(begin)]
+    if len(head.translate(None, _CONTROLS)) < len(head) or not txt.is_utf8(
+        head[:64]
+    ):  # else it may be a text, as ORCID
+        kinds += [words for begin, words in _BINARY_KINDS if head.startswith(begin)]
+    if kinds:
+        raise DataError(f"{where} is {kinds[0]}.")
 
 
 def _as_utf8(data: bytes, where: str, encoding: str) -> bytes:
@@ -409,10 +458,10 @@ def _as_utf8(data: bytes, where: str, encoding: str) -> bytes:
 
 def _comment_marks(comment: Any) -> list[bytes]:
     several = isinstance(comment, Sequence) and not isinstance(comment, str)
-    marks = list(comment) if several else [] if comment is None else [comment]
+    marks = list(_COMMENTS) if comment == AUTO else list(comment) if several else [] if comment is None else [comment]
     if not all(isinstance(mark, str) and mark.strip() for mark in marks):
         raise ConfigError(
-            f"comment={shortened(comment)}; texts such as '#' are needed, with which comment lines begin."
+            f"comment={shortened(comment)}; texts such as '#' are needed, with which comment lines begin; or None."
         )
     return [mark.strip().encode() for mark in marks]
 
@@ -428,29 +477,42 @@ def _last_head_comment(text: bytes, marks: list[bytes]) -> bytes:
     return last
 
 
+_SAMPLED = 3  # lines: the first may be a header of another width
+
+
 def _refuse_rows_as_comments(
     text: bytes, comment_line: re.Pattern[bytes], marks: list[bytes], sep: str, where: str
 ) -> None:
-    """Raise DataError if a comment line has the columns of a row, and digits where rows have them: ``#cats,bob,3``."""
-    row = next((line for _, line in txt.first_lines(comment_line.sub(b"", text), 1)), b"")
-    shape = _shape(row, sep)
-    if not any(shape):
-        return
+    """Raise DataError if a comment line may be a row, as ``#tag,bob,3`` is: it has as many columns, one with a digit.
+
+    Every row has a digit in its time. A mark with a blank behind it, as in ``# Nodes: 5``, begins a comment.
+    """
+    rows = txt.first_lines(comment_line.sub(b"", text), _SAMPLED)
+    width = min((len(_cells(line, sep)) for _, line in rows[-2:]), default=0)
     for match in comment_line.finditer(text):
         line = match.group().strip()
-        mark = next(mark for mark in marks if line.startswith(mark)).decode()
-        if not line[len(mark) :][:1].isspace() and _shape(line, sep)[1:] == shape[1:]:  # not "# Nodes: 5"
+        mark = next(mark for mark in marks if line.startswith(mark))
+        cells = _cells(line, sep)
+        if line[len(mark) :][:1].isspace() or len(cells) < max(width, 2):
+            continue
+        if re.search(rb"\d", b" ".join(cells[1:])):
             number = text.count(b"\n", 0, match.start()) + 1
             raise DataError(
                 f"line {number} of {where} is {txt.shown(line)}: it begins like a comment and has the columns of a "
-                f"row. Give comment={mark!r} if such lines are comments, comment=None if they are rows."
+                f"row. Give comment={mark.decode()!r} if such lines are comments, comment=None if they are rows."
             )
 
 
-def _shape(line: bytes, sep: str) -> list[bool]:
-    """Return for every column of a line whether it begins with a digit."""
-    cells = line.split() if sep == " " else line.split(sep.encode())
-    return [cell.strip(b' "')[:1].isdigit() for cell in cells]
+def _cells(line: bytes, sep: str) -> list[bytes]:
+    return line.split() if sep == " " else txt.cells(line, sep, quoted=True)
+
+
+def _without_last_lines(text: bytes, count: int) -> bytes:
+    """Return the text without its last lines that are not blank."""
+    for _ in range(count):
+        text = text.rstrip()
+        text = text[: text.rfind(b"\n") + 1]
+    return text
 
 
 def _join_quoted_lines(text: bytes, sep: str, where: str) -> bytes:
@@ -492,21 +554,21 @@ def _with_zone(times: NDArray[Any], first_time: bytes) -> Any:
 
 
 def _number(
-    rows: Mapping[str, Any], file: _TextFile, bipartite: bool | None, nodes: Any, columns: tuple[str, str]
+    rows: Mapping[str, Any],
+    file: _TextFile,
+    sides: list[tuple[NDArray[Any], NDArray[np.int64]]],
+    *,
+    bipartite: bool | None,
+    nodes: Any,
+    names: tuple[str, str],
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Return sources and targets as positions in the ids of the nodes, shape (E,) each, and these ids, shape (N,)."""
-    sides = [txt.distinct_ids(rows[role]) for role in ("src", "dst")]
     (users, source_rows), (items, target_rows) = sides
-    for role, (ids, positions) in zip(("src", "dst"), sides, strict=True):
-        _refuse_missing(role, ids, positions, file)
-    _refuse_footer(sides, file)
     if bipartite is None:
-        warn_of_two_kinds(users, items, columns)
-    two_kinds = bipartite is not None and _BIPARTITE.check(bipartite)
+        warn_of_two_kinds(users, items, names)
+    two_kinds = bipartite is not None and BIPARTITE.check(bipartite)
     if not two_kinds and users.dtype.kind != items.dtype.kind:  # as text, as they are written
-        (users, source_rows), (items, target_rows) = (
-            txt.distinct_ids(rows[role], as_text=True) for role in ("src", "dst")
-        )
+        (users, source_rows), (items, target_rows) = (file.ids_of(rows[role], as_text=True) for role in ("src", "dst"))
     node_ids, source_nodes, target_nodes = number_nodes(users, items, bipartite=two_kinds, nodes=nodes)
     return source_nodes[source_rows], target_nodes[target_rows], node_ids
 
@@ -526,24 +588,29 @@ _MOST_FOOTERS = 3  # lines
 
 
 def _refuse_footer(sides: list[tuple[NDArray[Any], NDArray[Any]]], file: _TextFile) -> None:
-    """Raise DataError if the last lines are no rows: a word such as Total, or text where all other ids are numbers."""
+    """Raise DataError if the last lines may be no rows: an id is text where all before them are numbers.
+
+    In a table of names, only a word such as Total beside a number where other rows have names looks so.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     count = len(sides[0][1])
-    odd = np.zeros(count, dtype=bool)
+    odd, named = np.zeros(count, dtype=bool), False
     for ids, positions in sides:
         if ids.dtype.kind != "U":
             continue
-        uses, last_id = np.bincount(positions, minlength=len(ids)), positions[-1]
-        odd[-1] |= ids[last_id].strip(" :=").casefold() in _FOOTERS and uses[last_id] == 1
         matches = pc.match_substring_regex(pa.array(ids.tolist()), r"^[+-]?\d+(\.\d*)?$")
-        numeric = matches.to_numpy(zero_copy_only=False)
-        if uses[~numeric].sum() <= min(_MOST_FOOTERS, count // 4):
-            odd |= ~numeric[positions]
+        numeric = matches.to_numpy(zero_copy_only=False)[positions]
+        named |= ids[positions[-1]].strip(" :=").casefold() in _FOOTERS
+        if (~numeric).sum() <= min(_MOST_FOOTERS, count // 3):
+            odd |= ~numeric
+        elif named and numeric[-1] and not numeric[:-1].any():
+            odd[-1] = True
     last = int(odd.argmax())
     if odd.any() and odd[last:].all():
+        lines = count - last
         raise DataError(
             f"{file.line(last)} looks like a footer, not like an edge: its ids are not like those of the rows before. "
-            "Remove it; or begin it with '#', which makes it a comment."
+            f"Give skip_footer={lines} to leave {'it' if lines == 1 else 'them'} out, skip_footer=0 if it is an edge."
         )

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from dtdg_lab.core.errors import DataError, shortened
+from dtdg_lab.core.system_errors import reading
 from dtdg_lab.core.units import as_path
 from dtdg_lab.datasets.user_data import check_folder, different_columns, from_edges, from_vectors, known_only
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.graphs.edge_list import MISSING_WORDS, missing_id
+from dtdg_lab.graphs.edge_list import MISSING_WORDS, NO_EDGE_VECTORS, missing_id
 
 
 def from_pandas(
@@ -98,15 +99,11 @@ def from_parquet(
     path = as_path(path, "path")
     if not os.path.isfile(path):
         raise DataError(f"{str(path)[:500]} is not a file. Give the path of a Parquet file with one edge a row.")
-    try:
-        with parquet.ParquetFile(path) as file:
-            wanted = _wanted(file.schema_arrow.names, str(path), src=src, dst=dst, time=time, weight=weight)
-            table = file.read(columns=list(wanted.values()))
-    except (OSError, pa.ArrowException) as error:
-        reason = str(error).rstrip(".")
-        raise DataError(
-            f"{path} cannot be read as Parquet: {reason}. Write it again, or use from_csv for a text file."
-        ) from error
+    remedy = "Write it again, or use from_csv for a text file."
+    as_parquet = reading(path, remedy=remedy, damaged="cannot be read as Parquet", damage=(pa.ArrowException,))
+    with as_parquet, parquet.ParquetFile(path) as file:
+        wanted = _wanted(file.schema_arrow.names, str(path), src=src, dst=dst, time=time, weight=weight)
+        table = file.read(columns=list(wanted.values()))
     vectors = _vectors(table, str(path), wanted)
     return from_vectors(
         **vectors,
@@ -126,6 +123,8 @@ def _wanted(has: list[Any], where: str, **columns: Any) -> dict[str, Any]:
         DataError: one is no column of the table, or several, or has two roles.
     """
     wanted = {role: column for role, column in columns.items() if column is not None or role != "weight"}
+    if isinstance(columns.get("weight"), list | tuple):
+        raise DataError(f"weight={shortened(columns['weight'])} are several columns. {NO_EDGE_VECTORS}")
     for role, column in wanted.items():
         found = has.count(column) if isinstance(column, Hashable) else 0
         if found != 1:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import glob
 import hashlib
 import json
 import os
 import shlex
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -19,10 +21,11 @@ from typing import Any
 from dtdg_lab.core.errors import ChecksumError, DataError, shortened
 from dtdg_lab.core.files import replacing
 from dtdg_lab.core.preparation import doing
+from dtdg_lab.core.system_errors import explain, is_refusal, reading
 from dtdg_lab.core.units import as_path
 from dtdg_lab.datasets.archives import content
 from dtdg_lab.datasets.registry import Form, Published, PublishedFile
-from dtdg_lab.graphs.storage import cache_folder
+from dtdg_lab.graphs.storage import CACHE, cache_folder
 
 # One process of this machine at a time: slow work is done by the first and found by the rest.
 
@@ -133,10 +136,7 @@ def download(path: Path, urls: tuple[str, ...], check: Callable[[Path], object])
             except (DataError, requests.RequestException) as error:  # the latter are OSErrors too
                 failures.append((url, error))
             except OSError as error:
-                raise DataError(
-                    f"cannot write {path}: {error.strerror or error}. Free space there, or set DTDG_LAB_CACHE to a "
-                    "folder you can write."
-                ) from error
+                raise DataError(f"cannot write {path}: {explain(error, path, setting=CACHE)}") from error
     reasons = "; ".join(f"{url}: {error}" for url, error in failures)
     wrong = any(isinstance(error, ChecksumError) for _, error in failures)
     raise NotDownloadedError(reasons, wrong=wrong) from failures[-1][1]
@@ -172,7 +172,7 @@ def file_hash(path: Path) -> str:
                 _write(note, known)
         return str(known["sha256"])
     except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror or error}. Check its permissions.") from error
+        raise DataError(f"cannot read {path}: {explain(error, path)}") from error
 
 
 def check_recorded(dataset: str, name: str, path: Path, digest: str) -> None:
@@ -210,9 +210,7 @@ def record(dataset: str, name: str, path: Path, digest: str) -> None:
         try:
             _write(note, {"sha256": digest, "recorded": moment, "file": str(path.absolute())})
         except OSError as error:
-            raise DataError(
-                f"cannot write {note}: {error.strerror or error}. Set DTDG_LAB_CACHE to a folder you can write."
-            ) from error
+            raise DataError(f"cannot write {note}: {explain(error, note, setting=CACHE)}") from error
 
 
 def _note_of(dataset: str, name: str) -> Path:
@@ -220,10 +218,8 @@ def _note_of(dataset: str, name: str) -> Path:
 
 
 def _recorded(note: Path) -> dict[str, Any] | None:
-    try:
+    with reading(note, remedy="Delete the file, and the hash is recorded again."):
         return _read(note)
-    except (OSError, ValueError) as error:
-        raise DataError(f"cannot read {note}: {error}. Delete the file, and the hash is recorded again.") from error
 
 
 def _computed(path: Path) -> str:
@@ -359,10 +355,16 @@ def given_folder(root: str | Path, called: str = "root") -> Path:
         DataError: it is no folder, or one that may not be looked into.
     """
     folder = as_path(root, called)
-    if not os.path.isdir(folder):
-        raise DataError(f"{called}={shortened(str(root), 500)} is not a folder. Give one that exists, or leave it out.")
-    if not os.access(folder, os.R_OK | os.X_OK):
-        raise DataError(f"{called}={shortened(str(root), 500)} may not be read by this user. Change its permissions.")
+    given = f"{called}={shortened(str(root), 500)}"
+    try:
+        if not stat.S_ISDIR(os.stat(folder).st_mode):
+            raise NotADirectoryError(folder)
+        if not os.access(folder, os.R_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+    except OSError as error:
+        if isinstance(error, PermissionError):
+            raise DataError(f"{given} may not be read: {explain(error, folder, setting=called)}") from error
+        raise DataError(f"{given} is not a folder. Give one that exists, or leave it out.") from error
     return folder
 
 
@@ -410,6 +412,8 @@ def _identity(definition: Published, file: PublishedFile, path: Path, name: str)
             if hashlib.sha256(content(path, file.member)[0]).hexdigest() == file.sha256_content:
                 return file.sha256_content
         except DataError as error:
+            if is_refusal(error):
+                raise
             problem = error
     known = " or ".join(filter(None, (file.sha256, file.sha256_content and f"{file.sha256_content} unpacked")))
     raise ChecksumError(

@@ -17,7 +17,7 @@ from dtdg_lab.graphs.intervals import IntervalEdges
 from dtdg_lab.graphs.snapshot import give_up
 
 _NEEDED = {"features": "numbers", "labels": "classes as whole numbers, as of np.unique(x, return_inverse=True)[1],"}
-_MOST_CLASSES = int(np.iinfo(np.int16).max)
+MOST_CLASSES = int(np.iinfo(np.int16).max)
 
 
 def vertex_features(given: ArrayLike | Mapping[Any, ArrayLike], edges: IntervalEdges) -> NDArray[np.float32]:
@@ -36,9 +36,8 @@ def vertex_features(given: ArrayLike | Mapping[Any, ArrayLike], edges: IntervalE
     if array.ndim not in (2, 3) or array.shape[:-1] not in wanted or not array.shape[-1]:
         raise DataError(
             f"features have shape {array.shape}; ({edges.num_nodes}, F) is needed, one row for each node in the "
-            f"order of the sorted ids, or ({edges.num_intervals}, {edges.num_nodes}, F), one such table for each base "
-            "interval, with F at least 1. Nodes are those that an edge has: give a mapping from ids where there are "
-            "more."
+            f"order of graph.node_ids, or ({edges.num_intervals}, {edges.num_nodes}, F), one such table for each base "
+            "interval, with F at least 1. Nodes are those that an edge has, or that nodes= lists."
         )
     with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is refused
         array = array.astype(np.float32)
@@ -67,13 +66,13 @@ def class_labels(given: ArrayLike | Mapping[Any, int], edges: IntervalEdges) -> 
     if array.shape not in ((edges.num_nodes,), (edges.num_intervals, edges.num_nodes)):
         raise DataError(
             f"labels have shape {array.shape}; ({edges.num_nodes},) is needed, one class for each node in the order "
-            f"of the sorted ids, or ({edges.num_intervals}, {edges.num_nodes}), one row for each base interval."
+            f"of graph.node_ids, or ({edges.num_intervals}, {edges.num_nodes}), one row for each base interval."
         )
-    wrong = np.argwhere(~((array >= -1) & (array <= _MOST_CLASSES) & (array == np.floor(array))))
+    wrong = np.argwhere(~((array >= -1) & (array <= MOST_CLASSES) & (array == np.floor(array))))
     if len(wrong):
         at = tuple(int(place) for place in wrong[0])
         raise DataError(
-            f"labels{list(at)} (node {_name(edges, at[-1])}) is {array[at]}; whole numbers from 0 to {_MOST_CLASSES} "
+            f"labels{list(at)} (node {_name(edges, at[-1])}) is {array[at]}; whole numbers from 0 to {MOST_CLASSES} "
             "are needed, or -1 where the class is unknown. Number classes with np.unique(..., return_inverse=True)."
         )
     if not (array >= 0).any():

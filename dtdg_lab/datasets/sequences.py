@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError, DataError
+from dtdg_lab.core.files import writable_folder
 from dtdg_lab.core.rng import key
 from dtdg_lab.datasets.archives import ArchiveMembers, Together, content
 from dtdg_lab.datasets.download import FoundForm, one_at_a_time
@@ -25,7 +26,7 @@ from dtdg_lab.graphs.build import BUILD_VERSION
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.intervals import IntervalEdges, IntervalStream, cut_edges
 from dtdg_lab.graphs.snapshot import Snapshot, distinct, give_up, keys_of, sources, targets
-from dtdg_lab.graphs.storage import graph_folder, holds_graph
+from dtdg_lab.graphs.storage import CACHE, graph_folder, holds_graph
 
 # Cut graphs on disk: made once, by whichever process is first, then mapped by all.
 
@@ -46,6 +47,7 @@ def cached_graph(parameters: Mapping[str, Any], make: Callable[[Path], object], 
     text = json.dumps({"build": BUILD_VERSION, **parameters}, sort_keys=True)
     folder = graph_folder(hashlib.sha256(text.encode()).hexdigest()[:16])
     if not holds_graph(folder):
+        writable_folder(folder, CACHE, DataError)
         with one_at_a_time(folder):
             if not holds_graph(folder):
                 make(folder)

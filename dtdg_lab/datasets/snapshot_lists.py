@@ -10,16 +10,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dtdg_lab.core.errors import DataError, shortened
+from dtdg_lab.datasets.node_values import MOST_CLASSES
 from dtdg_lab.datasets.snapshot_libraries import DGL, LIBRARIES, SnapshotLibrary, SnapshotParts
 from dtdg_lab.datasets.user_data import CUTTING, built, check_folder, from_edges, known_only
 from dtdg_lab.graphs.build import KINDS
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.edge_list import as_array, read_ids, wrong_type
 from dtdg_lab.graphs.intervals import MAX_INTERVALS, IntervalEdges
+from dtdg_lab.graphs.node_numbers import read_nodes
 from dtdg_lab.graphs.snapshot import give_up
 
 AUTO = "auto"
-MAX_CLASS = int(np.iinfo(np.int16).max)
 
 
 def from_snapshots(
@@ -302,9 +303,9 @@ class _SnapshotList:
         classes = np.full(shape, -1, dtype=np.result_type(np.int64, *columns.values()))
         for t, column in columns.items():
             classes[t, self._nodes[t]] = column
-        if classes.max() > MAX_CLASS and name in self._library.either:
+        if classes.max() > MOST_CLASSES and name in self._library.either:
             raise DataError(
-                f"{name} holds {classes.max()}: classes are whole numbers from 0 to {MAX_CLASS}. For numbers to "
+                f"{name} holds {classes.max()}: classes are whole numbers from 0 to {MOST_CLASSES}. For numbers to "
                 f"predict give targets={name!r}; leave them out with labels=None."
             )
         return classes[0] if (classes == classes[0]).all() else classes
@@ -383,6 +384,8 @@ def _is_auto(value: Any) -> bool:
 
 
 def _as_list(nodes: Any) -> list[Any]:
+    if isinstance(nodes, int | np.integer) and not isinstance(nodes, bool):
+        nodes = read_nodes(nodes, "nodes")
     if isinstance(nodes, (str, bytes)) or not isinstance(nodes, Iterable):
         raise DataError(f"nodes is {shortened(nodes)}; a list of all nodes is needed.")
     return nodes.tolist() if hasattr(nodes, "tolist") else list(nodes)

@@ -35,7 +35,7 @@ STRICT_LABEL = Option(
     default=False,
     meaning="Count only edges of the newest base interval in the label.",
 )
-_BIPARTITE = Option(
+BIPARTITE = Option(
     name="bipartite",
     owner="datasets",
     kind=bool,
@@ -126,8 +126,9 @@ def from_edges(  # noqa: PLR0917 (what people give in this order)
 ) -> DynamicGraph:
     """Return a dynamic graph of E edges with times, for ``RunConfig(dataset=graph)``.
 
-    Nodes are numbered over all time in the order of their ids, which stay in ``graph.node_ids``: N of them, those
-    that an edge has. ``cut`` or ``interval`` sets the B base intervals; one of the two is needed.
+    Nodes are numbered over all time in the order of their ids, which stay in ``graph.node_ids``: N of them, those that
+    an edge has, or those that ``nodes`` lists, in its order. ``cut`` or ``interval`` sets the B base intervals; one of
+    the two is needed.
 
     Args:
         src: sources, shape (E,): text, or whole numbers of any size below 2^63, negative ones too; arrays, lists,
@@ -137,7 +138,7 @@ def from_edges(  # noqa: PLR0917 (what people give in this order)
         time: times, shape (E,), in any order: numbers in any unit, or datetimes, which count in nanoseconds.
         weight: weights, shape (E,), finite and at least 0; those of equal edges in a window are summed.
         features: what nodes are described by. A name (``log_degrees``, the default; ``degrees``,
-            ``one_hot_degree``, ``constant``); or numbers, shape (N, F) in the order of the sorted ids, or (B, N, F)
+            ``one_hot_degree``, ``constant``); or numbers, shape (N, F) in the order of ``graph.node_ids``, or (B, N, F)
             where they change from interval to interval; or a mapping from every id to its F numbers, such as a data
             frame with the ids as its index, in which ids without an edge are left out.
         labels: classes to predict, shape (N,) or (B, N), whole numbers from 0, -1 where unknown; or a mapping from
@@ -252,7 +253,7 @@ def cut_own(
     """
     settings = (("cut", cut), ("cut_by", cut_by), ("drop_first", drop_first), ("drop_partial", drop_partial))
     checked = {key: option(key).check(value) for key, value in settings}
-    two_kinds = bipartite is not None and _BIPARTITE.check(bipartite)
+    two_kinds = bipartite is not None and BIPARTITE.check(bipartite)
     parsed = parse_times(time, time_format)
     times = read_times(parsed)
     window = read_interval(interval, times, checked["cut_by"], zone_of(parsed))
@@ -343,7 +344,7 @@ def from_static(
         src: sources, shape (E,).
         dst: targets, shape (E,).
         weight: weights, shape (E,).
-        features: a name, or numbers (N, F) in the order of the sorted ids, or a mapping from ids.
+        features: a name, or numbers (N, F) in the order of ``graph.node_ids``, or a mapping from ids.
         labels: classes, shape (N,), -1 where unknown, or a mapping from ids.
         snapshots: T.
         bipartite: sources and targets are nodes of two kinds, as of :func:`from_edges`.

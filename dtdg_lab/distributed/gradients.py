@@ -13,6 +13,7 @@ from dtdg_lab.core.records import MAX_CONTROL_VERSION
 from dtdg_lab.distributed.group import Group
 
 _CLOCK_PERIOD_NS = 64_000_000_000  # arrival times are sent as float32 seconds modulo 64, exact to 4 microseconds
+_STOPS_S = 2 * _CLOCK_PERIOD_NS * 1e-9  # added to its arrival time by a rank that knows of a stop: no further slot
 _VERSION, _CHOICE, _LOSS, _GROUPS, _ARRIVALS = 0, 1, 2, 3, 4
 
 
@@ -26,6 +27,7 @@ class Exchanged:
     wait_s: float
     communicate_s: float
     choice: int = 0
+    stops: bool = False
 
 
 class FlatGradients:
@@ -33,7 +35,7 @@ class FlatGradients:
 
     The slots carry, in the same all-reduce as the gradients, the control version and the batch-size choice (added by
     rank 0 only), the sum of losses, the number of groups, and each rank's arrival time. The arrival times separate wait
-    time from communication time.
+    time from communication time, and say whether a rank knows of a request to stop.
 
     Args:
         parameters: the model's parameters, on one device and of one type.
@@ -63,7 +65,9 @@ class FlatGradients:
         """Reset gradients and slots to zero."""
         self._flat.zero_()
 
-    def exchange(self, *, version: int, loss_sum: float, groups: int, choice: int = 0) -> Exchanged:
+    def exchange(
+        self, *, version: int, loss_sum: float, groups: int, choice: int = 0, stops: bool = False
+    ) -> Exchanged:
         """Sum gradients and slots over ranks and divide the gradients by the number of groups of the step.
 
         Raises:
@@ -78,7 +82,7 @@ class FlatGradients:
         own = torch.zeros(len(slots), dtype=torch.float64)
         own[_VERSION], own[_CHOICE] = (version, choice) if group.rank == 0 else (0, 0)
         own[_LOSS], own[_GROUPS] = loss_sum, groups
-        own[_ARRIVALS + group.rank] = (arrived_ns % _CLOCK_PERIOD_NS) * 1e-9
+        own[_ARRIVALS + group.rank] = (arrived_ns % _CLOCK_PERIOD_NS) * 1e-9 + stops * _STOPS_S
         slots.copy_(own)
         group.all_reduce(self._flat)
         agreed = slots.tolist()  # waits for the device, so that the clock below is read after the exchange
@@ -88,7 +92,13 @@ class FlatGradients:
         wait_s = min(_last_arrival_after(agreed[_ARRIVALS:], group.rank), (ended_ns - arrived_ns) * 1e-9)
         in_exchange_s = (ended_ns - arrived_ns) * 1e-9
         return Exchanged(
-            round(agreed[_VERSION]), agreed[_LOSS], total, wait_s, in_exchange_s - wait_s, round(agreed[_CHOICE])
+            round(agreed[_VERSION]),
+            agreed[_LOSS],
+            total,
+            wait_s,
+            in_exchange_s - wait_s,
+            round(agreed[_CHOICE]),
+            max(agreed[_ARRIVALS:]) >= _STOPS_S,
         )
 
     def divide(self, groups: int) -> None:

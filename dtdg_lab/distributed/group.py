@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import math
-import os
 import socket
 import time
 from collections.abc import Sequence
@@ -415,12 +414,6 @@ def hash_of_host() -> int:
     except OSError:
         name = socket.gethostname()
     return int.from_bytes(sha256(name.encode()).digest()[:4], "little")
-
-
-def share_cores(threads: int, local_ranks: int) -> int:
-    """Threads per rank: as given, else the machine's cores divided among its ranks, at least one."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return threads or max(1, cores // local_ranks)
 
 
 # All-gather of short texts.

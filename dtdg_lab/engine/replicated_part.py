@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from dtdg_lab.core.errors import DataError, PlanError, UnsupportedError
 from dtdg_lab.core.message_passing import DIRECTIONS
 from dtdg_lab.core.plans import Partition
+from dtdg_lab.core.system_errors import is_refusal
 from dtdg_lab.core.units import format_bytes
 from dtdg_lab.datasets.download import one_at_a_time
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
@@ -406,7 +407,9 @@ def _made(folder: Path, graph: DynamicGraph, own: NDArray[np.integer], reach: Re
     if holds_graph(folder):
         try:
             return _opened(folder, reach)
-        except DataError:
+        except DataError as error:
+            if is_refusal(error):
+                raise
             shutil.rmtree(folder, ignore_errors=True)  # processes that have mapped it keep it
     with Draft(folder) as draft:
         for name, piece in pieces(graph, own, reach):

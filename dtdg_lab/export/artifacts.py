@@ -6,6 +6,7 @@ import base64
 import gzip
 import hashlib
 import json
+import os
 import shutil
 import zipfile
 import zlib
@@ -16,7 +17,8 @@ from typing import Any
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import RunStoreError
-from dtdg_lab.core.files import draft_path
+from dtdg_lab.core.files import draft_path, writable_folder
+from dtdg_lab.core.system_errors import is_refusal
 from dtdg_lab.core.units import as_path, format_bytes
 from dtdg_lab.runs.directory import dumps, replacing, store_error
 from dtdg_lab.runs.exports import CONFIG_MARK, MADE_BY, PACKED, PACKED_MARK, PackedRun, pack, zip_of
@@ -171,9 +173,10 @@ def target(path: str | Path | None, name: str, *, overwrite: bool) -> Path:
         DataError: it is not a path.
         RunStoreError: something exists there, or its folder does not.
     """
-    where = Path(name) if path is None else as_path(path, "path")
-    if where.is_dir() and not (where / MARK).is_file():
+    where = as_path(name if path is None else path, "path")
+    if os.path.isdir(where) and not os.path.isfile(where / MARK):  # where a folder is closed, writing says so
         where = where / name
+    writable_folder(where.parent, "path", RunStoreError)
     if not where.parent.is_dir():
         raise RunStoreError(f"cannot export to {where}: there is no folder {where.parent}. Create it first.")
     if where.exists() or where.is_symlink():
@@ -198,7 +201,9 @@ def _was_exported(where: Path) -> bool:
         if content[:2] == b"\x1f\x8b":
             with gzip.open(where) as file:
                 content = file.read(_HEAD)
-    except (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile):
+    except (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile) as error:
+        if isinstance(error, OSError) and is_refusal(error):
+            raise store_error("read", where, error) from error
         return False  # whatever it is, it was not made here
     return any(mark in content for mark in _MARKS)
 

@@ -17,7 +17,7 @@ from dtdg_lab.graphs.snapshot import refuse_masked
 
 
 # what numpy, pandas and torch raise where they cannot give an array; the reason is passed on
-_UNREADABLE = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
+_UNREADABLE = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 _LARGEST = float(np.finfo(np.float64).max)
 
 
@@ -173,7 +173,17 @@ def read_ids(values: ArrayLike, name: str) -> NDArray[Any]:
         return _whole_floats(array, name)
     if array.dtype.kind != "U":
         raise wrong_type(array, name, _IDS)
+    missing = np.isin(array, list(MISSING_WORDS))
+    if missing.any():
+        row = int(missing.argmax())
+        raise DataError(f"{name}[{row}] is {missing_id(str(array[row]))}.")
     return array
+
+
+NO_EDGE_VECTORS = (
+    "Vectors of edge features are not supported: an edge has one weight of at least 0. Give one column as weight=, or "
+    "leave them out."
+)
 
 
 def read_weights(values: ArrayLike | None, count: int) -> NDArray[np.float64] | None:
@@ -184,6 +194,9 @@ def read_weights(values: ArrayLike | None, count: int) -> NDArray[np.float64] | 
     """
     if values is None:
         return None
+    shape = getattr(values, "shape", ())
+    if len(shape) > 1:
+        raise DataError(f"weight has shape {tuple(shape)}; a vector of numbers is needed. {NO_EDGE_VECTORS}")
     array = as_vector(values, "weight", "numbers")
     if array.dtype.kind == "O" and types_of(array) <= {int, float, Decimal}:
         array = floats_of_objects(array, "weight")

@@ -236,7 +236,8 @@ def cut_edges(
         drop_first: leave out the edges of the first distinct time; their nodes keep their numbers.
         drop_partial: leave out the edges of a last interval that is not full; their nodes keep their numbers.
             An interval of a fixed length is full where the last time, and the unit of time after it (the largest
-            that all times are multiples of, counted from the first), reach its end; one of edges with its share.
+            that all times are multiples of, counted from the first), reach its end; one of the calendar where the
+            last time and a tenth more than the usual step after it do; one of edges with its share.
         bipartite: sources and targets are nodes of two kinds, each numbered by itself: see :func:`two_sides`.
         nodes: the ids of all nodes, shape (N,), in the order in which they are numbered, those without edges too;
             or N, which stands for 0 .. N - 1; a pair of these where ``bipartite``. None: the nodes are those that an
@@ -426,10 +427,14 @@ def _is_full(times: _Vector, length: float | Calendar, count: int, cut_by: str) 
         return len(times) >= count * int(length)
     first, last = times.min(), times.max()
     steps = np.diff(np.unique(times))
+    if isinstance(length, Calendar):  # months differ in length, and so do days where clocks change
+        usual = 0.0 if not len(steps) else _CALENDAR_MARGIN * float(np.median(steps))
+        return bool(float(last) + usual >= length.starts(int(first), int(last), MAX_INTERVALS)[-1])
     unit = 0 if not len(steps) else np.gcd.reduce(steps) if steps.dtype.kind == "i" else steps.min()
-    if isinstance(length, Calendar):
-        return bool(last + unit >= length.starts(int(first), int(last), MAX_INTERVALS)[-1])
     return bool(float(last - first + unit) / length >= count - _TOLERANCE)
+
+
+_CALENDAR_MARGIN = 1.1
 
 
 def _window(window: float | Calendar | None) -> float | Calendar:

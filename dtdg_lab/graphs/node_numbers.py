@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.graphs import pieces
-from dtdg_lab.graphs.edge_list import MISSING_WORDS, missing_id, read_ids
+from dtdg_lab.graphs.edge_list import read_ids
 
 MAX_NODES = 2**31 - 1  # sources are kept as int32
 
@@ -28,7 +28,7 @@ def number_nodes(
         nodes: as of :func:`cut_edges`.
 
     Raises:
-        DataError: an id is missing, or in one column text and in the other a number; or ``nodes`` lacks one.
+        DataError: ids are in one column text and in the other numbers; or ``nodes`` lacks one.
     """
     if nodes is not None:
         return _number_listed(nodes, sources, targets, bipartite=bipartite)
@@ -46,8 +46,6 @@ def number_nodes(
             )
         node_ids, *both = _numbered(sources, targets)
         ends = both[0], both[1]
-    for name, ids in (("src", sources), ("dst", targets)):
-        _refuse_missing(name, ids, node_ids)
     return node_ids, *ends
 
 
@@ -72,15 +70,10 @@ def two_sides(users: _Vector, items: _Vector) -> _Vector:
                 "passes 2^63. Number both kinds of nodes from 0 on."
             )
         return np.concatenate([users, items + shift])
-    return np.concatenate([users.astype(str), np.char.add("dst:", items.astype(str))])
-
-
-def _refuse_missing(name: str, ids: _Vector, node_ids: _Vector) -> None:
-    """Refuse a text that stands for a missing id; only the distinct ids are looked through."""
-    if ids.dtype.kind == "U" and not MISSING_WORDS.isdisjoint(node_ids.tolist()):
-        rows = np.flatnonzero(np.isin(ids, list(MISSING_WORDS)))
-        if len(rows):
-            raise DataError(f"{name}[{rows[0]}] is {missing_id(str(ids[rows[0]]))}.")
+    names, prefix = users.astype(str), "dst:"
+    while np.char.startswith(names, prefix).any():  # no id may stand for two nodes
+        prefix = f"dst:{prefix}"
+    return np.concatenate([names, np.char.add(prefix, items.astype(str))])
 
 
 def _number_listed(
@@ -92,15 +85,19 @@ def _number_listed(
             raise DataError(
                 "nodes is no pair of vectors; with bipartite=True, (ids of the sources, ids of the targets) is needed."
             )
-        users, items = (_listed(side, f"nodes[{number}]") for number, side in enumerate(nodes))
+        users, items = (read_nodes(side, f"nodes[{number}]") for number, side in enumerate(nodes))
         ends = position_in(users, sources, "src"), position_in(items, targets, "dst") + np.int32(len(users))
         return two_sides(users, items), *ends
-    node_ids = _listed(nodes, "nodes")
+    node_ids = read_nodes(nodes, "nodes")
     return node_ids, position_in(node_ids, sources, "src"), position_in(node_ids, targets, "dst")
 
 
-def _listed(nodes: Any, name: str) -> _Vector:
-    """Return the listed ids of nodes; a number N stands for 0 .. N - 1."""
+def read_nodes(nodes: Any, name: str) -> _Vector:
+    """Return the listed ids of nodes, shape (N,); a number N stands for 0 .. N - 1.
+
+    Raises:
+        DataError: they are no ids, or there are none.
+    """
     if isinstance(nodes, int | np.integer) and not isinstance(nodes, bool):
         if not 1 <= nodes <= MAX_NODES:
             raise DataError(f"{name}={nodes}; the ids of all nodes are needed, or their number, 1 to {MAX_NODES:,}.")

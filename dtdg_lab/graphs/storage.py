@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import glob
 import json
 import os
 import shutil
 import time
-import tokenize
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from io import BytesIO
@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.core.files import draft_path
+from dtdg_lab.core.files import draft_path, writable_folder
 from dtdg_lab.core.lazy import PARSING
+from dtdg_lab.core.system_errors import explain, is_refusal, reading
 from dtdg_lab.core.units import as_path
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot, give_up, over_time
@@ -35,6 +36,9 @@ FORMAT = "dtdg-lab graph"
 SCHEMA = 2
 READABLE = (1, 2)  # schema 1 has neither label graphs nor classes
 META = "meta.json"
+CACHE = "DTDG_LAB_CACHE"
+_NOTHING = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)  # no folder can be there
+_REMEDY = "Delete the folder and make the graph again."
 
 
 def cache_folder(root: str | Path | None = None) -> Path:
@@ -45,8 +49,7 @@ def cache_folder(root: str | Path | None = None) -> Path:
     """
     if root is not None:
         return as_path(root, "root")
-    given = os.environ.get("DTDG_LAB_CACHE")
-    return as_path(given, "DTDG_LAB_CACHE") if given else as_path("~/.cache/dtdg-lab", "the cache folder")
+    return as_path(os.environ.get(CACHE) or "~/.cache/dtdg-lab", CACHE)
 
 
 def graph_folder(key: str, root: str | Path | None = None) -> Path:
@@ -54,28 +57,37 @@ def graph_folder(key: str, root: str | Path | None = None) -> Path:
     return cache_folder(root) / "graphs" / key
 
 
-def holds_graph(folder: Path) -> bool:
-    """Whether a whole graph has been written into ``folder``."""
-    return os.path.isfile(folder / META)  # unlike Path's, it calls what the system refuses to look at no file
+def holds_graph(folder: Path, setting: str = CACHE) -> bool:
+    """Return whether a whole graph has been written into ``folder``, which the argument or variable ``setting`` names.
+
+    Raises:
+        DataError: the folder may not be looked into.
+    """
+    with reading(folder, f"the graph folder {folder}", remedy="", setting=setting):
+        try:
+            os.stat(folder / META)
+        except OSError as error:
+            if error.errno in _NOTHING:
+                return False
+            raise
+    return True
 
 
 def check_free(folder: Path) -> None:
-    """Refuse a folder in which something lies, before a graph is built into it.
+    """Refuse a folder in which something lies or nothing can be written, before a graph is built into it.
 
     Raises:
-        DataError: it is not empty, no folder, or cannot be listed.
+        DataError: it is not empty, no folder, or cannot be listed or written.
     """
     try:
         found = sorted(os.listdir(folder))
     except FileNotFoundError:
-        return
+        found = []
     except NotADirectoryError:
         raise DataError(f"folder={str(folder)!r} is a file. Choose a new or an empty folder.") from None
     except OSError as error:
-        raise DataError(
-            f"folder={str(folder)!r} cannot be read: {error.strerror or error}. Choose another folder."
-        ) from error
-    if holds_graph(folder):
+        raise DataError(f"folder={str(folder)!r} cannot be read: {explain(error, setting='folder=')}") from error
+    if holds_graph(folder, "folder="):
         name = (_to_dict(folder) or {}).get("name")
         what = "a graph that cannot be read" if name is None else f"a graph named {name!r}"
         use = "Delete it" if name is None else f"Open it with lab.DynamicGraph.load({str(folder)!r}), delete it"
@@ -83,6 +95,7 @@ def check_free(folder: Path) -> None:
     if found:
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
         raise DataError(f"folder={str(folder)!r} holds {found[0]!r}{more}. Choose a new or an empty folder.")
+    writable_folder(folder, "folder", DataError)
 
 
 def read_meta(folder: Path) -> dict[str, Any]:
@@ -91,15 +104,14 @@ def read_meta(folder: Path) -> dict[str, Any]:
     Raises:
         DataError: there is none, it cannot be read, or its schema is newer than this version.
     """
-    try:
-        meta = json.loads((folder / META).read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise DataError(
-            f"{folder} holds no stored graph (no {META}). Save one there with graph.save(folder), or keep it under "
-            "its hash with graph.store()."
-        ) from error
-    except (OSError, ValueError) as error:
-        raise DataError(f"cannot read {folder / META}: {error}. Delete the folder and save the graph again.") from error
+    with reading(folder / META, remedy=_REMEDY):
+        try:
+            meta = json.loads((folder / META).read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            raise DataError(
+                f"{folder} holds no stored graph (no {META}). Save one there with graph.save(folder), or keep it under "
+                "its hash with graph.store()."
+            ) from error
     if not isinstance(meta, dict) or meta.get("format") != FORMAT or meta.get("schema") not in READABLE:
         raise DataError(
             f"{folder / META} is not a {FORMAT} of schema {SCHEMA}. Save the graph again with this version."
@@ -115,16 +127,12 @@ def read(folder: Path, *, mmap: bool) -> tuple[dict[str, NDArray[Any]], dict[str
     """
     meta = read_meta(folder)
     arrays = {}
-    try:
+    with reading(folder, f"the graph in {folder}", remedy=_REMEDY, is_missing_damage=True):
         for name in meta["arrays"]:
             with PARSING:  # of the header: the pages are read after it
                 pages = np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
             # a plain array, over the same pages where they are kept: slicing it is faster
             arrays[name] = give_up(np.asarray(pages) if mmap else np.array(pages))
-    except (OSError, ValueError, KeyError, EOFError, SyntaxError, tokenize.TokenError) as error:
-        raise DataError(
-            f"the graph in {folder} is damaged: {error}. Delete the folder and make the graph again."
-        ) from error
     return arrays, meta
 
 
@@ -277,10 +285,7 @@ def written(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise DataError(
-            f"cannot write the graph into {folder}: {error.strerror or error}. "
-            "Free space there, or set DTDG_LAB_CACHE to a folder you can write."
-        ) from error
+        raise DataError(f"cannot write the graph into {folder}: {explain(error, folder, setting=CACHE)}") from error
 
 
 def _remove_dead(folder: Path) -> None:
@@ -319,10 +324,16 @@ def _put(draft: Path, folder: Path) -> None:
 
 
 def _to_dict(folder: Path) -> dict[str, Any] | None:
-    """The meta.json of a graph; None where it is damaged, or has just been moved away."""
+    """Return the meta.json of a graph; None where it is damaged, or has just been moved away.
+
+    Raises:
+        DataError: the system refuses to read it, so that it may be whole.
+    """
     try:
         return read_meta(folder)
-    except DataError:
+    except DataError as error:
+        if is_refusal(error):
+            raise
         return None
 
 
@@ -372,11 +383,9 @@ def load(folder: Path, *, mmap: bool, source: str | None) -> DynamicGraph:
     try:
         return _graph(arrays, meta, meta["source"] if source is None else source)
     except KeyError as error:
-        raise DataError(f"the graph in {folder} lacks {error}. Delete the folder and make the graph again.") from error
+        raise DataError(f"the graph in {folder} lacks {error}. {_REMEDY}") from error
     except DataError as error:
-        raise DataError(
-            f"the graph in {folder} is damaged: {error} Delete the folder and make the graph again."
-        ) from error
+        raise DataError(f"the graph in {folder} is damaged: {error} {_REMEDY}") from error
 
 
 def _graph(arrays: dict[str, NDArray[Any]], meta: dict[str, Any], source: str) -> DynamicGraph:

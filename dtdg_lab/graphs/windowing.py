@@ -184,7 +184,7 @@ def memory_bytes() -> int:
 def free_bytes(folder: Path) -> int:
     """Free space on the disk that will hold a folder, which need not be there yet."""
     place = Path(os.path.abspath(folder))
-    while not place.exists():
+    while not os.path.exists(place):  # False too where a folder may not be entered; writing there says so
         place = place.parent
     return shutil.disk_usage(place).free
 

@@ -41,7 +41,10 @@ def _first_batch(config: RunConfig, graph: DynamicGraph) -> tuple[Any, Any]:
 
 def rows_read(config: RunConfig, graph: DynamicGraph) -> float:
     """The share of the rows of its own snapshots that a run's first hybrid batch reads."""
-    _, batch = _first_batch(config, graph)
+    from dtdg_lab.kernels.torch_defaults import torch_defaults
+
+    with torch_defaults():
+        _, batch = _first_batch(config, graph)
     return float(batch.rows / (len(batch.batch.snapshots) * graph.num_nodes))
 
 
@@ -71,6 +74,13 @@ class Exactness:
 
 def exactness(config: RunConfig, graph: DynamicGraph) -> Exactness:
     """Compute the loss of a run's first hybrid batch twice in 64 bits: on its rows, and on the whole graph."""
+    from dtdg_lab.kernels.torch_defaults import torch_defaults
+
+    with torch_defaults():
+        return _exactness(config, graph)
+
+
+def _exactness(config: RunConfig, graph: DynamicGraph) -> Exactness:
     import torch
 
     from dtdg_lab.systems.hybrid_batches.strategy import TargetRun, add_gradients

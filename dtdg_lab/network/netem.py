@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import math
 import os
@@ -20,6 +21,8 @@ import psutil
 from dtdg_lab.core.child_process import is_running
 from dtdg_lab.core.errors import ConfigError, DataError, NotAvailableError
 from dtdg_lab.core.files import replacing
+from dtdg_lab.core.system_errors import reading
+from dtdg_lab.core.units import STATE
 from dtdg_lab.network.patterns import LinkState
 
 # Commands of Linux' traffic control that make replies of some ports slow, as argument lists.
@@ -153,22 +156,28 @@ class NetemMark:
             ) from error
 
 
+_REMEDY = (
+    "Look at its device with 'tc qdisc show', remove the queue d7d6: with 'tc qdisc del dev DEVICE root' if it has "
+    "one, then remove the file."
+)
+
+
 def marks(folder: Path) -> Iterator[NetemMark]:
-    """All marks kept in a folder.
+    """Yield all marks kept in a folder.
 
     Raises:
-        DataError: a file is damaged.
+        DataError: a file is damaged, or the system refuses to read the folder or a file.
     """
-    for path in sorted(folder.glob("netem-*.json")):
-        try:
-            yield NetemMark(**json.loads(path.read_text(encoding="utf-8")))
-        except FileNotFoundError:
-            continue  # its process has just undone what it did
-        except (OSError, ValueError, TypeError) as error:
-            raise DataError(
-                f"{path} is damaged ({error}). Look at its device with 'tc qdisc show', remove the queue d7d6: with "
-                "'tc qdisc del dev DEVICE root' if it has one, then remove the file."
-            ) from error
+    paths: list[Path] = []
+    with reading(folder, remedy=_REMEDY, setting=STATE), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        paths = [folder / name for name in os.listdir(folder)]
+    for path in sorted(path for path in paths if path.match("netem-*.json")):
+        with reading(path, remedy=_REMEDY):
+            try:
+                mark = NetemMark(**json.loads(path.read_text(encoding="utf-8")))
+            except FileNotFoundError:
+                continue  # its process has just undone what it did
+        yield mark
 
 
 def network_space() -> int:

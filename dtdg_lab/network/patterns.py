@@ -18,6 +18,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import ConfigError, DataError, PlanError, shortened
 from dtdg_lab.core.files import replacing
 from dtdg_lab.core.rng import generator
+from dtdg_lab.core.system_errors import explain, reading
 from dtdg_lab.core.units import as_path
 
 # Links between parts: delay and rate of every reply of an owner to a requester.
@@ -486,7 +487,7 @@ def save_trace(events: Iterable[Mapping[str, Any]], file: str | Path, *, steps_p
         with replacing(path) as draft:
             draft.write_text("\n".join(lines) + "\n", encoding="utf-8")
     except OSError as error:
-        raise DataError(f"cannot write the trace {path}: {error}. Give a file in a folder you can write.") from error
+        raise DataError(f"cannot write the trace {path}: {explain(error, path, setting='file=')}") from error
     return path
 
 
@@ -507,10 +508,8 @@ def load_trace(file: str | Path, parts: int) -> RecordedTrace:
     if not file:
         raise ConfigError("congestion=recorded needs the file of a trace: set congestion_file, or another pattern.")
     path = as_path(file, "congestion_file")
-    try:
+    with reading(path, f"congestion_file={str(file)!r}", remedy="Give a trace's file."):
         lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"congestion_file={shortened(file)} cannot be read: {error}. Give a trace's file.") from error
     changes = [_change(line, number, path, parts) for number, line in enumerate(lines, start=1)]
     times = tuple(when for when, _ in changes)
     if not times or list(times) != sorted(times):

@@ -7,7 +7,6 @@ import hashlib
 import inspect
 import json
 import operator
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,9 +18,10 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import DataError, PartitionError, PlanError, UnknownNameError, shortened
-from dtdg_lab.core.files import DAMAGE, read_arrays, write_arrays
+from dtdg_lab.core.files import read_arrays, write_arrays
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.plans import Partition
+from dtdg_lab.core.system_errors import explain, reading
 from dtdg_lab.core.units import as_path
 from dtdg_lab.datasets.download import one_at_a_time
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
@@ -107,9 +107,7 @@ def save_partition(partition: Partition, path: str | Path) -> Path:
     try:
         write_arrays(file, arrays)
     except OSError as error:
-        raise DataError(
-            f"cannot write the partition to {file}: {error.strerror or error}. Give a file in a folder you may write."
-        ) from error
+        raise DataError(f"cannot write the partition to {file}: {explain(error, file, setting='path=')}") from error
     return file
 
 
@@ -139,27 +137,24 @@ def load_partition(path: str | Path, graph: DynamicGraph | None = None, parts: i
 
 
 def _read(file: Path) -> Partition:
-    if not os.path.isfile(file):
-        raise DataError(f"there is no file {file}. Give a file written by .save(path) of a partition.")
-    try:
-        found = read_arrays(file)
-        if str(found["format"]) != FORMAT:
-            raise ValueError(f"its format is {str(found['format'])[:40]!r}, not {FORMAT!r}")
-        return Partition(
-            found["owner"],
-            int(found["parts"]),
-            found.get("groups"),
-            str(found["data_hash"]),
-            str(found["made_by"]),
-            float(found["seconds"]),
-        )
-    except PlanError as error:
-        raise DataError(f"{file} is not a valid partition: {error}") from error
-    except DAMAGE as error:
-        words = f"no entry {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
-        raise DataError(
-            f"{file} is damaged or not a partition: {words}. Make the partition again and save it."
-        ) from error
+    remedy = "Make the partition again and save it to another file."
+    with reading(file, remedy=remedy, damaged="is damaged or not a partition"):
+        try:
+            found = read_arrays(file)
+            if str(found["format"]) != FORMAT:
+                raise ValueError(f"its format is {str(found['format'])[:40]!r}, not {FORMAT!r}")
+            return Partition(
+                found["owner"],
+                int(found["parts"]),
+                found.get("groups"),
+                str(found["data_hash"]),
+                str(found["made_by"]),
+                float(found["seconds"]),
+            )
+        except (FileNotFoundError, IsADirectoryError) as error:
+            raise DataError(f"there is no file {file}. Give a file written by .save(path) of a partition.") from error
+        except PlanError as error:
+            raise DataError(f"{file} is not a valid partition: {error}") from error
 
 
 def check_graph(called: str, partition: Partition, graph: DynamicGraph) -> None:

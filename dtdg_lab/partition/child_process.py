@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.child_process import end_of, environment
+from dtdg_lab.core.child_process import end_of, environment, stops_blocked
 from dtdg_lab.core.errors import NotAvailableError, PartitionError
 from dtdg_lab.core.files import read_array
 from dtdg_lab.core.preparation import doing
@@ -117,13 +117,14 @@ def in_child(
         command = [sys.executable, "-P", "-m", "dtdg_lab.partition.child_process", str(os.getpid())]
         try:
             np.savez(given, allow_pickle=False, **arrays)
-            child = subprocess.Popen(
-                [*command, solver, given, answer],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=environment(),
-            )
+            with stops_blocked():
+                child = subprocess.Popen(
+                    [*command, solver, given, answer],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    env=environment(),
+                )
             with child:
                 try:
                     done = _ended(child, f"{solver} divides {size}", expected_s, time_limit_s)

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError, shortened
-from dtdg_lab.core.files import DAMAGE, read_arrays, write_arrays
+from dtdg_lab.core.files import read_arrays, write_arrays
 from dtdg_lab.core.message_passing import PASSES, Pull, directions, hops, pulls
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.plans import Partition
+from dtdg_lab.core.system_errors import DAMAGE
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.datasets.download import one_at_a_time
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph

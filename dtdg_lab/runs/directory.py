@@ -16,7 +16,7 @@ import time
 import uuid
 import zipfile
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import metadata
@@ -26,9 +26,11 @@ from typing import Any
 
 import psutil
 
-from dtdg_lab.core import files
+from dtdg_lab.core import files, system_errors
 from dtdg_lab.core.config import SCHEMA, RunConfig
-from dtdg_lab.core.errors import ConfigError, DataError, LabError, NotAvailableError, RunStoreError, shortened
+from dtdg_lab.core.errors import ConfigError, LabError, NotAvailableError, RunStoreError, shortened
+from dtdg_lab.core.system_errors import explain
+from dtdg_lab.core.units import as_path
 from dtdg_lab.energy.nvml import ask, name_gpus, start_nvml, stop_nvml
 
 # The checkpoints of a run's folder and their metadata: read without torch and without executing code.
@@ -68,17 +70,22 @@ class Kept:
 
 
 def kept_checkpoints(folder: Path) -> tuple[Kept, ...]:
-    """The checkpoints of a folder, in order of steps; unreadable files are left out.
+    """Return the checkpoints of a folder, in order of steps; damaged files are left out.
 
     Args:
         folder: of the checkpoints.
+
+    Raises:
+        RunStoreError: the system refuses to read one.
     """
     found = []
     for path in sorted(folder.glob("*.pt")):
         try:
             found.append(read_kept(path))
-        except LabError:  # opening it by name reports the reason
-            continue
+        except LabError as error:
+            if system_errors.is_refusal(error):
+                raise
+            continue  # opening it by name reports the reason
     return tuple(sorted(found, key=lambda kept: (kept.step, kept.name == LAST)))
 
 
@@ -88,22 +95,25 @@ def read_kept(path: Path) -> Kept:
     Raises:
         RunStoreError: there is none, or it cannot be read.
     """
-    try:
-        with zipfile.ZipFile(path) as file:
-            (inside,) = (name for name in file.namelist() if name.endswith("/data.pkl"))
-            described = _Plain(io.BytesIO(file.read(inside))).load()
+    with system_errors.reading(
+        path,
+        remedy="Take another one of the run.",
+        damaged="is not a readable checkpoint",
+        raises=RunStoreError,
+        damage=(pickle.UnpicklingError,),
+    ):
+        try:
+            with zipfile.ZipFile(path) as file:
+                (inside,) = (name for name in file.namelist() if name.endswith("/data.pkl"))
+                described = _Plain(io.BytesIO(file.read(inside))).load()
+        except FileNotFoundError as error:
+            raise RunStoreError(f"there is no checkpoint at {path}.") from error
         at, config = described["position"], RunConfig.from_json(described["config_json"])
         place = (int(at["epoch"]), int(at["iteration"]), int(at["step"]))
         waiting = described["waiting"]
         requests = waiting if isinstance(waiting, list) else [waiting]  # one until schema 1
         waiting = {name: value for changes in requests for name, value in changes.items()}
         return Kept(path.stem, path, *place, config, waiting, described.get("data_hash", ""))
-    except FileNotFoundError as error:
-        raise RunStoreError(f"there is no checkpoint at {path}.") from error
-    except (OSError, zipfile.BadZipFile, pickle.UnpicklingError, ValueError, KeyError, TypeError, EOFError) as error:
-        raise RunStoreError(
-            f"{path} is not a readable checkpoint ({type(error).__name__}: {error}). Take another one of the run."
-        ) from error
 
 
 class _Plain(pickle.Unpickler):
@@ -235,23 +245,9 @@ def _git_answer(checkout: Path, *arguments: str) -> str | None:
 # JSON files that are written atomically, and errors with remedies for disk problems.
 
 
-_ADVICE = {
-    errno.ENOSPC: "The disk is full: free some space, or give another folder with root=.",
-    errno.EDQUOT: "Your quota is used up: free some space, or give another folder with root=.",
-    errno.EROFS: "The file system is read-only: give a folder you can write with root=.",
-    errno.EACCES: "No write permission there: give a writable folder with root=.",
-    errno.EPERM: "No write permission there: give a writable folder with root=.",
-    errno.ENOTDIR: "There is a file where a folder is needed: move it away, or give another folder with root=.",
-    errno.EEXIST: "Something else exists there: move it away, or give another folder with root=.",
-    errno.EISDIR: "There is a folder where a file is needed: move it away.",
-    errno.ENOENT: "Check the path; lab.runs.open takes the folder that Session.train or lab.train made.",
-}
-
-
-def store_error(action: str, path: str | Path, error: OSError) -> RunStoreError:
-    """A RunStoreError that names the action, the path, the cause and a remedy."""
-    advice = _ADVICE.get(error.errno or 0, "Check the disk, or give another folder with root=.")
-    return RunStoreError(f"cannot {action} {path}: {error.strerror or error}. {advice}")
+def store_error(action: str, path: str | Path, error: OSError, *, setting: str = "") -> RunStoreError:
+    """Return a RunStoreError that names the action, the path, the cause and a remedy."""
+    return RunStoreError(f"cannot {action} {path}: {explain(error, path, setting=setting)}")
 
 
 def finite(value: Any) -> Any:
@@ -323,9 +319,9 @@ def read_json(path: str | Path) -> Any:
         ) from error
 
 
-STATES = ("starting", "running", "paused", "stopping", "finished", "stopped", "failed")
-ENDS = ("finished", "stopped", "failed")  # states that are recorded at the end
-ENDED = (*ENDS, "interrupted")  # the last one is derived: the processes are gone, see runs/liveness.py
+# interrupted: recorded if a signal asked its processes to leave, else derived: they are gone, see runs/liveness.py
+ENDED = ("finished", "stopped", "failed", "interrupted")
+STATES = ("starting", "running", "paused", "stopping", *ENDED)
 _FOLDERS = ("records", "checkpoints", "live")
 _MOST_RUNS_A_SECOND = 1000
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
@@ -398,7 +394,7 @@ class RunDirectory:
         Raises:
             RunStoreError: the disk is full, the folder is read-only, or a file is in the way.
         """
-        root = Path(root)
+        root = as_path(root, "root", RunStoreError)
         made_root = not root.exists()
         hidden = root / f".new-{uuid.uuid4().hex[:12]}"
         name = f"{datetime.now():%Y%m%d-%H%M%S}-{config.system}-{config.short_hash}"
@@ -415,7 +411,7 @@ class RunDirectory:
         except BaseException as error:
             _clear(hidden, root if made_root else None)
             if isinstance(error, OSError) and not isinstance(error, RunStoreError):
-                raise store_error("make a run in", root, error) from error
+                raise store_error("make a run in", root, error, setting="root=") from error
             raise
 
     @classmethod
@@ -425,8 +421,10 @@ class RunDirectory:
         Raises:
             RunStoreError: there is no run at that path.
         """
-        directory = cls(Path(path))
-        if not directory.config_file.is_file():
+        directory = cls(as_path(path, "path", RunStoreError))
+        with system_errors.reading(directory.path, remedy="", raises=RunStoreError):
+            is_run = directory.config_file.is_file()
+        if not is_run:
             raise RunStoreError(
                 f"{path} is not a run: it has no config.json. Give the folder of one run, such as "
                 "runs/20260131-120000-psg-1a2b3c4d."
@@ -504,7 +502,10 @@ class RunDirectory:
 
     def summary(self) -> dict[str, Any]:
         """The content of summary.json; empty before the end."""
-        return json.loads(self.summary_file.read_text(encoding="utf-8")) if self.summary_file.is_file() else {}
+        try:
+            return dict(json.loads(self.summary_file.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return {}
 
 
 def _place(hidden: Path, root: Path, name: str) -> Path:
@@ -531,28 +532,15 @@ def _clear(hidden: Path, made_root: Path | None) -> None:
 
 
 RESTORE = "Restore it from a copy; nothing in the run's folder was changed."
-_BEYOND_READERS = (MemoryError, NotImplementedError, RecursionError)
-_PARSING = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, *_BEYOND_READERS)
 
 
-@contextmanager
-def reading(path: str | Path, remedy: str = RESTORE) -> Iterator[None]:
-    """Turn any error of parsing a damaged file into one that names the file; our own errors pass unchanged.
-
-    Args:
-        path: what is read within the block.
-        remedy: as a sentence.
+def reading(path: str | Path, remedy: str = RESTORE) -> AbstractContextManager[None]:
+    """Tell damage of a run's files from a refusal of the system; see :func:`system_errors.reading`.
 
     Raises:
-        DataError: its content does not have this version's format.
+        DataError: the content does not have this version's format, or cannot be read.
     """
-    try:
-        yield
-    except LabError:
-        raise
-    except _PARSING as error:
-        said = " ".join(str(error).split())[:200]
-        raise DataError(f"{path} is damaged ({type(error).__name__}: {said}). {remedy}") from error
+    return system_errors.reading(path, remedy=remedy)
 
 
 def read_object(path: Path, *, newest: int | None = None, needs: Collection[str] = ()) -> dict[str, Any]:

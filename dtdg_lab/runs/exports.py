@@ -10,12 +10,13 @@ import shutil
 import tempfile
 import weakref
 import zipfile
-import zlib
 from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dtdg_lab.core import system_errors
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, DataError, RunStoreError, UnknownNameError
 from dtdg_lab.core.records import SCHEMA as RECORDS_SCHEMA
@@ -250,9 +251,13 @@ def read_table(content: bytes) -> pa.Table:
     return pyarrow.parquet.read_table(pa.BufferReader(content))
 
 
+def _unpacking(what: str) -> AbstractContextManager[None]:
+    """Tell damage of what an exported file holds from a refusal of the system."""
+    return system_errors.reading(None, what, remedy=EXPORT_AGAIN, raises=RunStoreError)
+
+
 def _write_records(run: RunDirectory, files: Mapping[str, bytes]) -> None:
     """The original merged tables, and the ranks' lines that they were merged from."""
-    import pyarrow as pa
     import pyarrow.parquet
 
     lines: dict[int, dict[int, str]] = {}
@@ -261,13 +266,11 @@ def _write_records(run: RunDirectory, files: Mapping[str, bytes]) -> None:
         if not (piece.startswith(PACKED_TABLES) and piece.endswith(".parquet")):
             continue
         name = Path(piece).stem
-        try:
+        with _unpacking(f"the exported table {name!r}"):
             table = read_table(content)
             for rank, of_rank in lines_of(name, table).items():
                 lines.setdefault(rank, {}).update(of_rank)
             bare = table.drop_columns([LINE]).replace_schema_metadata(None)
-        except (pa.ArrowException, KeyError, ValueError, OSError) as error:
-            raise RunStoreError(f"the exported table {name!r} is damaged ({error}). Export the run again.") from error
         pyarrow.parquet.write_table(bare, run.table_file(name), compression="zstd")
         rows[name] = table.num_rows
     for rank, of_rank in lines.items():
@@ -495,22 +498,17 @@ def _pieces_in(content: bytes) -> dict[str, bytes] | None:
 
 def _unzipped(content: bytes) -> dict[str, bytes] | None:
     """Its files; None for an unrelated zip."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            names = archive.namelist()
-            if ABOUT not in names:
-                return None
-            most = max(_MOST_UNPACKED, _MOST_TIMES * len(content))
-            if sum(each.file_size for each in archive.infolist()) > most:
-                raise RunStoreError(
-                    f"it would take more than {format_bytes(most)} of memory unpacked, which no exported run does: it "
-                    "was not made by lab.runs.export. Check its origin."
-                )
-            return {name: archive.read(name) for name in names}
-    except RunStoreError:
-        raise
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError) as error:  # also encrypted
-        raise RunStoreError(f"the run packed in it is damaged ({error}). Export the run again.") from error
+    with _unpacking("the run packed in it"), zipfile.ZipFile(io.BytesIO(content)) as archive:
+        names = archive.namelist()
+        if ABOUT not in names:
+            return None
+        most = max(_MOST_UNPACKED, _MOST_TIMES * len(content))
+        if sum(each.file_size for each in archive.infolist()) > most:
+            raise RunStoreError(
+                f"it would take more than {format_bytes(most)} of memory unpacked, which no exported run does: it "
+                "was not made by lab.runs.export. Check its origin."
+            )
+        return {name: archive.read(name) for name in names}
 
 
 def _json(text: str) -> dict[str, Any]:
@@ -530,14 +528,10 @@ def _metadata(notebook: Mapping[str, Any]) -> dict[str, Any]:
 
 def _one_table(where: Path, content: bytes) -> PartialRun:
     """A table taken from an exported run: its metadata name the run."""
-    import pyarrow as pa
-
     from dtdg_lab.runs.records import to_frame
 
-    try:
+    with _unpacking("the Parquet table in it"):
         table = read_table(content)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise RunStoreError(f"it starts as Parquet but is damaged ({error}). Export the run again.") from error
     described = (table.schema.metadata or {}).get(PARQUET_KEY)
     if described is None:
         raise RunStoreError("it is a Parquet file that was not exported from a run. Open the run's folder instead.")

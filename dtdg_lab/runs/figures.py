@@ -51,6 +51,9 @@ def save_figures(figures: Mapping[str, Figure], folder: str | Path, *, overwrite
         try:
             names = _draw(figures, hidden)
             for name in names:
+                if (where / name).is_dir():
+                    raise RunStoreError(f"cannot save {name} to {where}: a folder of this name is there. Move it away.")
+            for name in names:
                 os.replace(hidden / name, where / name)
         finally:
             shutil.rmtree(hidden)

@@ -15,7 +15,7 @@ from typing import Any
 from dtdg_lab.core.catalogue import REGISTERED
 from dtdg_lab.core.child_process import is_running, start_detached
 from dtdg_lab.core.errors import ConfigError, NotAvailableError, RunStoreError
-from dtdg_lab.runs.directory import ENDS, RunDirectory, read_object, write_json
+from dtdg_lab.runs.directory import ENDED, RunDirectory, read_object, write_json
 from dtdg_lab.runs.liveness import host_id
 from dtdg_lab.runs.records import RunTables
 from dtdg_lab.runs.run import StoredRun
@@ -40,7 +40,7 @@ def finish(
 
     Args:
         run_dir: the folder of the run.
-        state: ``finished``, ``stopped`` or ``failed``.
+        state: ``finished``, ``stopped``, ``failed`` or ``interrupted``.
         reason: why it ended.
         rank: the rank that caused it, if any.
         attempt: the attempt that ended; if the run has been resumed since, nothing changes. None is the present one.
@@ -52,8 +52,8 @@ def finish(
         DataError: a record line is damaged.
         RunStoreError: a file cannot be written or read.
     """
-    if state not in ENDS:
-        raise ConfigError(f"state={state!r} does not end a run: allowed {', '.join(ENDS)}.")
+    if state not in ENDED:
+        raise ConfigError(f"state={state!r} does not end a run: allowed {', '.join(ENDED)}.")
     run = run_dir if isinstance(run_dir, RunDirectory) else RunDirectory.open(run_dir)
     status = run.recorded_status()
     if attempt is not None and status["attempt"] != attempt:
@@ -171,7 +171,7 @@ class Finisher:
                 return False
             time.sleep(_POLL_S)
         status = self._directory.recorded_status()
-        return status["state"] in ENDS or status["attempt"] != self._attempt
+        return status["state"] in ENDED or status["attempt"] != self._attempt
 
 
 def is_followed(run: RunDirectory) -> bool | None:

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 
 from dtdg_lab.core.child_process import is_running
-from dtdg_lab.runs.directory import RunDirectory, write_json
+from dtdg_lab.runs.directory import ENDED, RunDirectory, read_kept, write_json
 from dtdg_lab.runs.records import last_step
 
 
@@ -213,6 +213,40 @@ def interruption(run: RunDirectory, attempt: int) -> str:
         else "It has no checkpoint yet: start it again with session.train(run.config)."
     )
     return f"interrupted {where}: {cause}. {kept}"
+
+
+def mark_interrupted(run: RunDirectory, attempt: int, name: str, *, rank: int, overdue_s: float | None = None) -> None:
+    """Record that a signal ended an attempt, unless its end is recorded already.
+
+    Args:
+        run: the run.
+        attempt: its number.
+        name: of the signal.
+        rank: which got it.
+        overdue_s: seconds after which the rank leaves without a checkpoint of its last step; None if it wrote one.
+
+    Raises:
+        RunStoreError: the status cannot be written.
+    """
+    status = run.recorded_status()
+    if status["attempt"] != attempt or status["state"] in ENDED:
+        return
+    kept = [read_kept(path).step for path in (run.checkpoint_file, run.begin_file) if path.is_file()]
+    recorded = [step for path in run.record_files().values() if (step := last_step(path)) is not None]
+    step = max(kept, default=0)
+    who = "its process" if run.config().ranks == 1 else f"rank {rank}"
+    cause = f"{who} was asked to leave"
+    if overdue_s is not None:
+        step = max([step, *(1 + step for step in recorded)])
+        cause += f", and left after {overdue_s:g} s without waiting for a step or preparation that took longer"
+    remedy = (
+        "It has no checkpoint yet: session.resume(run) starts it from the beginning."
+        if not kept
+        else f"Its records and its checkpoint after {kept[0]} steps are kept: session.resume(run) continues it."
+    )
+    run.write_status(
+        "interrupted", reason=f"interrupted by {name} at step {step}: {cause}. {remedy}", rank=rank, attempt=attempt
+    )
 
 
 def _last_sign_s(run: RunDirectory) -> float:

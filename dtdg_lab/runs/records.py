@@ -656,10 +656,7 @@ def _stored(file: Path, remedy: str) -> pa.Table:
     with directory.reading(file, remedy):
         if not file.is_file():
             raise RunStoreError(f"{file} is missing. {remedy}")
-        try:
-            return pyarrow.parquet.read_table(file)
-        except OSError as error:
-            raise RunStoreError(f"{file} is damaged ({error}). {remedy}") from error
+        return pyarrow.parquet.read_table(file)
 
 
 def without_replaced(frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:

@@ -160,8 +160,8 @@ class StoredRun:
     def status(self) -> str:
         """``starting running paused stopping finished stopped failed``, or ``interrupted``.
 
-        Interrupted is a run that has not ended and has no process left: all were killed, or the machine was switched
-        off. ``reason`` names its last step.
+        Interrupted is a run that SIGTERM or SIGUSR1 ended, or that has not ended and has no process left: all were
+        killed, or the machine was switched off. ``reason`` names the signal and the step.
         """
         return str(self.directory.status()["state"])
 
@@ -300,7 +300,8 @@ def newest_interrupted(runs_dir: Path) -> Path | None:
         return None
     try:
         run = RunDirectory.open(newest)
-        return newest if run.status()["state"] == "interrupted" and run.checkpoint_file.is_file() else None
+        resumable = run.checkpoint_file.is_file() or run.recorded_status()["state"] == "interrupted"
+        return newest if run.status()["state"] == "interrupted" and resumable else None
     except RunStoreError:  # damaged, or not a run: opening it reports the reason
         return None
 

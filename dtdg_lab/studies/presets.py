@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import ConfigError, UnknownNameError
+from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
+from dtdg_lab.core.files import writable_folder
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.studies.runner import FOLDER, run_in
@@ -193,7 +194,8 @@ def study_decay(
             "out, or study config.replace(window=...)."
         )
     config = config.replace(full_snapshots=1, alpha=1.0, seed=0)
-    folder = Path(runs_dir) / FOLDER / f"decay-{config.short_hash}"
+    root = writable_folder(runs_dir, "runs_dir", RunStoreError)
+    folder = root / FOLDER / f"decay-{config.short_hash}"
     known = [] if restart else TrialLog(folder).read()
     served = [trial.settings["alpha"] for trial in known if trial.settings["full_snapshots"] == window]
     kept = [alpha for alpha in served if window in full_snapshots][:1]  # of a run that serves all alphas
@@ -224,7 +226,7 @@ def study_decay(
             folder,
             sweep,
             session=session,
-            runs_dir=Path(runs_dir),
+            runs_dir=root,
             on_trial=report,
             progress=progress,
             restart=restart,

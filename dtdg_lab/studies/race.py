@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.cluster.worker import rehearse
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import ConfigError, shortened
+from dtdg_lab.core.errors import ConfigError, RunStoreError, shortened
+from dtdg_lab.core.files import writable_folder
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.studies.race_plan import RacePlan, StopRule, contestants, data_hashes, find_race, new_race
 from dtdg_lab.studies.race_result import Race, copy_bandwidth
@@ -88,6 +89,7 @@ def prepare(
     progress: bool = True,
 ) -> RaceRunner:
     """A race that is ready to run: it is checked and its folder exists; see :func:`race`."""
+    root = writable_folder(runs_dir, "runs_dir", RunStoreError)
     found = contestants(configs, seeds=seeds, stop=stop)
     _check_engines(found, session, parallel=parallel)
     if not isinstance(name, str) or (name and not _NAME.fullmatch(name)):
@@ -106,7 +108,6 @@ def prepare(
         data=data_hashes(found, seeds),
         copy_bytes_per_s=copy_bandwidth(),
     )
-    root = Path(runs_dir)
     folder = find_race(name, root) if name else None
     return RaceRunner(folder or new_race(plan, root), plan, session, root, on_change=on_change, progress=progress)
 

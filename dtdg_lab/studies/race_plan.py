@@ -18,7 +18,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunStoreError, shortened
 from dtdg_lab.core.options import OPTIONS, option
-from dtdg_lab.core.units import format_seconds
+from dtdg_lab.core.units import as_path, format_seconds
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.runs.directory import read_json, store_error, write_json
 from dtdg_lab.studies.sweep import Cell
@@ -450,7 +450,7 @@ class RacePlan:
         Raises:
             RunStoreError: there is no race, its file is damaged, or another version wrote it.
         """
-        file = Path(path) / FILE
+        file = as_path(path, "path", RunStoreError) / FILE
         if not file.is_file():
             raise RunStoreError(
                 f"{path} is not a race: it has no {FILE}. Give its folder, such as runs/races/20260131-my-race."

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import RunStoreError
 from dtdg_lab.core.options import OPTIONS, default
-from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
+from dtdg_lab.core.units import as_path, format_bytes, format_joules, format_seconds
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.html import render, template
 from dtdg_lab.runs.run import StoredRun, open_run
@@ -758,4 +759,5 @@ def open_race(path: str | Path) -> Race:
     Raises:
         RunStoreError: there is no race at that path, its file is damaged, or a newer version wrote it.
     """
-    return Race(Path(path).parent if Path(path).name == FILE else Path(path))
+    folder = as_path(path, "path", RunStoreError)
+    return Race(folder.parent if folder.name == FILE else folder)

@@ -22,7 +22,17 @@ from dtdg_lab.cluster.local import Evaluated, Judge, Verdict, end_run, run_confi
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, LabError, RunFailedError, RunStoreError
+from dtdg_lab.core.errors import (
+    ClusterError,
+    ConfigError,
+    ControlError,
+    LabError,
+    RunFailedError,
+    RunInterruptedError,
+    RunStoreError,
+)
+from dtdg_lab.core.files import writable_folder
+from dtdg_lab.core.system_errors import error_text, is_refusal
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.runs.directory import ENDED, RunDirectory, read_json, store_error, write_json
 from dtdg_lab.runs.finish import finish
@@ -114,7 +124,9 @@ def go_on(path: Path, session: Session | None) -> bool:
         if run.recorded_status()["state"] not in ENDED:
             next(each for each in session.under_way if each.path.resolve() == path.resolve()).stop()
         raise
-    except LabError:  # a checkpoint of another version or data: the run restarts
+    except LabError as error:  # a checkpoint of another version or data: the run restarts
+        if is_refusal(error):
+            raise
         return False
     return True
 
@@ -328,7 +340,12 @@ def time_left(trials: Sequence[Trial], left: Sequence[Cell]) -> float | None:
 # The runs of a grid: each trial is started, resumed after a kill, stopped early, and always recorded.
 
 
-OF_THE_STUDY = (RunStoreError, ControlError, ClusterError)  # not caused by a trial: the study ends and can be resumed
+OF_THE_STUDY = (
+    RunStoreError,
+    ControlError,
+    ClusterError,
+    RunInterruptedError,
+)  # not caused by a trial: the study ends and can be resumed
 STOP_LOOK_S, STOP_PATIENCE_S = 0.2, 30.0
 Decide = Callable[[Trial, Sequence[Trial]], Judge | None]
 
@@ -549,7 +566,7 @@ class GridRunner:
             self._interrupted(trial, str(error))
             raise
         except Exception as error:
-            said = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
+            said = error_text(error)
             if error in self._of_caller:
                 self._interrupted(trial, said)
                 raise
@@ -685,11 +702,12 @@ def run_study(
     sweep, name = _named(sweep, name, base, quick)
     if runs_dir is None:
         runs_dir = "runs" if session is None else session.runs_dir
+    root = writable_folder(runs_dir, "runs_dir", RunStoreError)
     return run_in(
-        Path(runs_dir) / FOLDER / name,
+        root / FOLDER / name,
         sweep,
         session=session,
-        runs_dir=Path(runs_dir),
+        runs_dir=root,
         prune=prune,
         on_trial=on_trial,
         on_start=on_start,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
 from dtdg_lab.core.options import OPTIONS
-from dtdg_lab.core.units import format_seconds
+from dtdg_lab.core.units import as_path, format_seconds
 from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.studies import trials as log
 from dtdg_lab.studies.sweep import BASELINES, Sweep, decides_the_loss, number, settings_text
@@ -412,7 +412,7 @@ def open_study(path: str | Path) -> Study:
         RunStoreError: there is no study at that path, or a file of it is damaged.
         ConfigError: it was written by a newer version.
     """
-    folder = Path(path)
+    folder = as_path(path, "path", RunStoreError)
     file = folder / SWEEP_FILE
     if not file.is_file():
         raise RunStoreError(

@@ -18,6 +18,8 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, UnknownNameError, shortened
 from dtdg_lab.core.options import OPTIONS, option
+from dtdg_lab.core.system_errors import explain
+from dtdg_lab.core.units import as_path
 from dtdg_lab.runs.run import StoredRun
 from dtdg_lab.runs.summary import NON_NUMERIC, SUMMARY_MEANINGS
 
@@ -581,10 +583,10 @@ class Sweep:
     def load(cls, path: str | Path) -> Sweep:
         """Read a file (see :meth:`from_json`)."""
         try:
-            return cls.from_json(Path(path).read_bytes())
+            return cls.from_json(as_path(path, "path", ConfigError).read_bytes())
         except OSError as error:
             raise ConfigError(
-                f"cannot read the sweep {path}: {error.strerror}. Give the path of a JSON file."
+                f"cannot read the sweep {path}: {explain(error, path)} Give the path of a JSON file."
             ) from error
 
     def __eq__(self, other: object) -> bool:

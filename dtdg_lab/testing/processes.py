@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dtdg_lab.distributed.group import Group, ProcessGroup
 
 
-_ENVIRONMENT = {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+_ENVIRONMENT = {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONSAFEPATH": "1"}
 _LAYOUTS = ("snapshot_groups", "snapshot_blocks", "vertex_parts", "decayed_windows", "hybrid_batches", "feature_cache")
 # the first optimizer imports torch._dynamo, which takes longer than all else that a fresh process does
 _IMPORTED = [

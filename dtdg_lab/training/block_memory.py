@@ -5,8 +5,7 @@ from __future__ import annotations
 import gc
 import statistics
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,9 +15,10 @@ from torch import Tensor
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError, StepFailedError
 from dtdg_lab.core.plans import SnapshotBlocks
-from dtdg_lab.distributed.group import Group, SoloGroup, gather_texts, share_cores
+from dtdg_lab.distributed.group import Group, SoloGroup, gather_texts
 from dtdg_lab.engine.strategy import BuildContext, StepMarks, Strategy
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.kernels.torch_defaults import torch_defaults
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.training.build import RunComponents, build
 from dtdg_lab.training.memory import MemoryTrace, trace_memory
@@ -168,19 +168,8 @@ def block_cost(config: RunConfig, graph: DynamicGraph, *, steps: int = 3) -> Blo
     Raises:
         LabError: the config cannot be built on this graph, as where it has more blocks than snapshots.
     """
-    with threads_of(config):
+    with torch_defaults(config.threads):
         return _cost(config, graph, steps)
-
-
-@contextmanager
-def threads_of(config: RunConfig) -> Iterator[None]:
-    """As many threads of torch as the config gives a rank, for a while."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(share_cores(config.threads, 1))
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _cost(config: RunConfig, graph: DynamicGraph, steps: int) -> BlockCost:

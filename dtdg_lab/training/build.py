@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -79,19 +79,6 @@ def rank_rows(num_nodes: int, rank: int, size: int) -> range:
     return range(rank * num_nodes // size, (rank + 1) * num_nodes // size)
 
 
-@contextmanager
-def own_defaults() -> Iterator[None]:
-    """Let what the caller has made torch's default type and device not reach a run; they hold again afterwards."""
-    dtype, device = torch.get_default_dtype(), torch.get_default_device()
-    torch.set_default_dtype(torch.float32)
-    try:
-        with nullcontext() if device.type == "cpu" else torch.device("cpu"):  # the latter looks at every call of torch
-            yield
-    finally:
-        torch.set_default_dtype(dtype)
-
-
-@own_defaults()
 def build(
     config: RunConfig, graph: DynamicGraph, group: Group, *, device: str = "cpu", plan: Mapping[str, Any] = _NO_PLAN
 ) -> RunComponents:

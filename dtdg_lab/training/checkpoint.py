@@ -17,6 +17,7 @@ from torch.nn import Module
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import NotFiniteError, RunStoreError
 from dtdg_lab.core.files import replacing
+from dtdg_lab.core.system_errors import explain, reading
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 
 if TYPE_CHECKING:
@@ -75,8 +76,8 @@ class Checkpoint:
                 torch.save({**vars_of(self), "position": asdict(self.position), "schema": SCHEMA}, file)
         except (OSError, RuntimeError) as error:
             raise RunStoreError(
-                f"the checkpoint {path} cannot be written: {error}. Free space or permissions there, then "
-                "run.resume(); the checkpoint before is untouched."
+                f"the checkpoint {path} cannot be written: {explain(error, path)} Then run.resume(): the checkpoint "
+                "before is untouched."
             ) from error
 
     @classmethod
@@ -86,8 +87,19 @@ class Checkpoint:
         Raises:
             RunStoreError: there is none, it is not one of ours, or a newer version wrote it.
         """
-        try:
-            data = torch.load(path, map_location=device, weights_only=True)
+        with reading(
+            path,
+            remedy="Take another one of the run.",
+            damaged="is not a readable checkpoint",
+            raises=RunStoreError,
+            damage=(pickle.UnpicklingError,),
+        ):
+            try:
+                data = torch.load(path, map_location=device, weights_only=True)
+            except FileNotFoundError as error:
+                raise RunStoreError(
+                    f"there is no checkpoint at {path}: the run ended before its first. Start a new run."
+                ) from error
             schema = int(data.pop("schema", 1))
             if schema > SCHEMA:
                 raise RunStoreError(
@@ -97,26 +109,6 @@ class Checkpoint:
             if schema < 2:  # all that waited was one request
                 data["waiting"] = [data["waiting"]] if data["waiting"] else []
             return cls(**{**data, "position": Position(**data["position"])})
-        except RunStoreError:  # an OSError too
-            raise
-        except FileNotFoundError as error:
-            raise RunStoreError(
-                f"there is no checkpoint at {path}: the run ended before its first. Start a new run."
-            ) from error
-        except (
-            pickle.UnpicklingError,
-            RuntimeError,
-            LookupError,
-            TypeError,
-            ValueError,
-            AttributeError,
-            EOFError,
-            OSError,
-        ) as error:
-            first_line = str(error).partition("\n")[0]  # torch then advises to load without its safeguard
-            raise RunStoreError(
-                f"{path} is not a readable checkpoint ({type(error).__name__}: {first_line[:200]}). Start a new run."
-            ) from error
 
     def check_graph(self, graph: DynamicGraph) -> bool:
         """Refuse to resume on data other than it was trained on; False where the file does not name its data.

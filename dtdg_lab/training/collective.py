@@ -10,7 +10,8 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from dtdg_lab.core.errors import LabError, RunFailedError, error_text
+from dtdg_lab.core.errors import LabError, RunFailedError
+from dtdg_lab.core.system_errors import error_text
 from dtdg_lab.distributed.group import Group, gather_texts
 from dtdg_lab.training.checkpoint import Position
 

@@ -13,6 +13,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import seal_of
+from dtdg_lab.kernels.torch_defaults import torch_defaults
 from dtdg_lab.training.build import build
 from dtdg_lab.training.checkpoint import Checkpoint
 
@@ -36,6 +37,7 @@ class Forward:
     hops: int
 
 
+@torch_defaults()
 @torch.no_grad()
 def run_forward(config: RunConfig, graph: DynamicGraph, checkpoint: Path) -> Forward:
     """Run the model of a checkpoint over ``graph``, on the CPU, in this process.

@@ -34,11 +34,25 @@ class ControlSource(Protocol):
     def payload(self, version: int) -> dict[str, Any]:
         """The request of a version that the ranks have agreed on."""
 
+    def stops(self) -> bool:
+        """Return whether a request to stop is known; asked in every step by ranks above 0."""
+
+    def stop_version(self) -> int:
+        """Return the version of the first request to stop, the same on all ranks once one knows it; 0 without one."""
+
     def refuse(self, reason: str) -> None:
         """Refuse requests from now on: the run is ending and would not carry them out."""
 
     def wait(self, seen: int, timeout_s: float) -> None:
         """On rank 0, return when a version above ``seen`` exists or after the time-out; elsewhere at once."""
+
+
+def first_stop(requests: Iterable[dict[str, Any]]) -> tuple[int, dict[str, Any]]:
+    """Return version and payload of the first request to stop; 0 and empty without one.
+
+    That of a signal has the signal's name and the rank that got it.
+    """
+    return next(((version, request) for version, request in enumerate(requests, 1) if request.get("stop")), (0, {}))
 
 
 class LocalControl:
@@ -70,9 +84,25 @@ class LocalControl:
         """The newest version asked for."""
         return len(self._payloads)
 
-    def stop_requested(self) -> bool:
-        """Whether any request is to stop the run."""
-        return any(payload.get("stop") for payload in self._payloads)
+    def stop_by(self, name: str) -> None:
+        """Stop the run because of a signal.
+
+        Raises:
+            ControlError: the run is ending.
+        """
+        self.request({"stop": True, "signal": name, "rank": 0})
+
+    def stop_request(self) -> dict[str, Any]:
+        """Return the first request to stop; empty without one."""
+        return first_stop(self._payloads)[1]
+
+    def stops(self) -> bool:
+        """Return whether there is a request to stop."""
+        return bool(self.stop_request())
+
+    def stop_version(self) -> int:
+        """Return the version of the first request to stop; 0 without one."""
+        return first_stop(self._payloads)[0]
 
     def payload(self, version: int) -> dict[str, Any]:
         """The request of a version.

@@ -10,9 +10,10 @@ import numpy as np
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import PartitionError, error_text
+from dtdg_lab.core.errors import PartitionError
 from dtdg_lab.core.message_passing import Pull, hops, pulls
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
+from dtdg_lab.core.system_errors import error_text
 from dtdg_lab.core.units import format_bytes
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.strategy import BuildContext

@@ -34,7 +34,7 @@ from dtdg_lab.distributed.group import Group
 from dtdg_lab.distributed.model_averaging import ControlState
 from dtdg_lab.engine.strategy import RECORDED_PLAN, Step, StepOutcome
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.training.build import RunComponents, build, own_defaults
+from dtdg_lab.training.build import RunComponents, build
 from dtdg_lab.training.checkpoint import Checkpoint, CheckpointManager, Position, not_finite
 from dtdg_lab.training.collective import any_rank, as_rank_0, joined, share_moments, shared_reason
 from dtdg_lab.training.interfaces import ControlSource, Recorder
@@ -82,7 +82,7 @@ class Trainer:
         resource_monitor: memory and energy of this rank.
         device: where this rank computes.
         resume: go on from the checkpoint.
-        changes: live settings that differ from the checkpoint's from here on.
+        changes: live settings that differ from the checkpoint's from here on, or from ``config`` without ``resume``.
         show_progress: a progress bar over epochs, in cells and terminals.
         begin: a checkpoint of another run to begin with: its parameters, position and plan, under ``config``.
         replay: what this rank did in an earlier run with the same settings, to be repeated.
@@ -92,7 +92,6 @@ class Trainer:
             fit.
     """
 
-    @own_defaults()
     def __init__(
         self,
         config: RunConfig,
@@ -112,7 +111,7 @@ class Trainer:
     ) -> None:
         self._graph, self._group, self._device = graph, group, device
         self._recorder, self._control, self._resource_monitor = recorder, control, resource_monitor
-        self._show_progress, self._resumed = show_progress, resume
+        self._show_progress, self._resumed = show_progress, resume or bool(changes)
         self._clock = PhaseClock(device)
         self._step_recorder = StepRecorder(recorder, self._clock, resource_monitor, group.rank)
         self._position, self._replay = Position(), replay
@@ -123,6 +122,7 @@ class Trainer:
         held = checkpoint if resume else begin
         stored = None if held is None else Checkpoint.load(held, device=device)
         self._data_checked = stored is not None and stored.check_graph(graph)
+        config = config if resume else check_changes(config, self._changes)
         self.live_settings = LiveSettings(config) if stored is None else self._settings_from(stored, config)
         plan = {**({} if stored is None else stored.plan), **self._recorded_plan(self._position.step)}
         self._built = build(self.live_settings.config, graph, group, device=device, plan=plan)
@@ -142,7 +142,6 @@ class Trainer:
         self._probe_due = True  # after the first epoch of every attempt
         resource_monitor.children = lambda: self._built.strategy.children
 
-    @own_defaults()
     def run(self) -> TrainingOutcome:
         """Train until the last epoch or a stop request.
 
@@ -391,7 +390,9 @@ class Trainer:
 
     def _save_after_step(self) -> None:
         if self.live_settings.stopping:
-            self._save(meets=self._updates.together)
+            # else the run ends here, and saves: a signal leaves no time to do it twice
+            if not self._updates.together or self._position.iteration == self._steps:
+                self._save(meets=self._updates.together)
         else:
             every_s = self.live_settings.config["checkpoint_every_s"]
             self._keeper.after_step(self._built, self._loss, every_s, self._current_epoch)
@@ -424,6 +425,10 @@ class Trainer:
             )
         return ControlState(version, self._built.strategy.requested_choice)
 
+    def _knows_stop(self) -> bool:
+        """Return whether this rank knows of a request to stop that rank 0 may not have reported yet."""
+        return self._group.rank != 0 and self._replay is None and self._control.stops()
+
     def _next_step(self, received: str) -> int:
         """The step that comes after the one that is being made, or after those made."""
         return self._position.step + (received == STEP)
@@ -443,6 +448,8 @@ class Trainer:
             self._built,
             self._group,
             self._asked,
+            stops=self._knows_stop,
+            stop_version=self._control.stop_version,
             name=f"averaging-{self._updates_made}",
             start=start,
             step=self._position.step,

@@ -21,6 +21,9 @@ class Updates:
     Args:
         gradients: of the model.
         asked: the newest word; rank 0's counts.
+        stops: whether this rank knows of a request to stop. It may be newer than rank 0's word, which rank 0 tells as
+            it comes to the exchange, where it may wait for others.
+        stop_version: version of the first request to stop, the same on all ranks; 0 without one.
         start: the word that holds already.
 
     Attributes:
@@ -29,16 +32,29 @@ class Updates:
 
     together = True
 
-    def __init__(self, gradients: FlatGradients, asked: Callable[[], ControlState], start: ControlState) -> None:
+    def __init__(
+        self,
+        gradients: FlatGradients,
+        asked: Callable[[], ControlState],
+        stops: Callable[[], bool],
+        stop_version: Callable[[], int],
+        start: ControlState,
+    ) -> None:
         self._gradients, self._asked, self._word = gradients, asked, start
+        self._stops, self._stop_version = stops, stop_version
 
     def exchange(self, computed: StepResult) -> Exchanged:
         """Make the gradients those of the update; what a step is known by."""
         asked = self._asked()
         agreed = self._gradients.exchange(
-            version=asked.version, choice=asked.choice, loss_sum=computed.loss_sum, groups=computed.groups
+            version=asked.version,
+            choice=asked.choice,
+            stops=self._stops(),
+            loss_sum=computed.loss_sum,
+            groups=computed.groups,
         )
-        self._word = ControlState(agreed.version, agreed.choice)
+        version = max(agreed.version, self._stop_version()) if agreed.stops else agreed.version
+        self._word = ControlState(version, agreed.choice)
         return agreed
 
     def follow(self) -> ControlState:
@@ -123,6 +139,8 @@ def updates_for(
     *,
     name: str,
     start: ControlState,
+    stops: Callable[[], bool] = bool,
+    stop_version: Callable[[], int] = int,
     step: int = 0,
     place: tuple[int, int] = (0, 0),
     replay: Sequence[Round] | None = None,
@@ -135,12 +153,14 @@ def updates_for(
         asked: the newest word; rank 0's counts.
         name: of the averager, another one after every change.
         start: the word that holds already.
+        stops: whether this rank knows of a request to stop; never by default.
+        stop_version: version of the first request to stop; 0 without one.
         step: of the run, that comes next.
         place: the epoch that is under way, and how many of its steps have been made.
         replay: rounds of an earlier run of this rank, to be repeated.
     """
     if built.config["exchange"] == "gradients":
-        return Updates(built.gradients, asked, start)
+        return Updates(built.gradients, asked, stops, stop_version, start)
     parameters = [parameter.data for parameter in built.model.parameters()]
     averager = averager_for(
         group,

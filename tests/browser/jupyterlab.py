@@ -57,11 +57,12 @@ def lab_server(folder: Path, environment: dict[str, str]) -> Iterator[str]:
     token = secrets.token_hex(8)
     command = [
         sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={port}", "--allow-root",
-        f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={folder}", "--LabApp.news_url=",
+        f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={folder}",
         "--LabApp.extension_manager=readonly", "--ServerApp.log_level=WARN",
     ]  # fmt: skip
     # themes that are chosen, and what was open, are the page's own affair, not the person's who tests
     apart = {f"JUPYTERLAB_{name.upper()}_DIR": str(folder / name) for name in ("settings", "workspaces")}
+    apart["JUPYTER_CONFIG_PATH"] = str(Path(__file__).resolve().parents[2] / "etc" / "jupyter")  # as make env copies it
     with open(folder / "lab.log", "wb") as log:
         server = subprocess.Popen(command, env={**os.environ, **apart, **environment}, stdout=log, stderr=log)
     try:
@@ -88,9 +89,6 @@ def run_all_cells(page: Any) -> None:
     """Run > Run All Cells, again where the page was not listening yet; cells are made to be run twice."""
     page.wait_for_selector('.jp-Notebook-ExecutionIndicator[data-status="idle"]', timeout=60_000)
     page.get_by_text("| Idle").first.wait_for(timeout=60_000)  # the kernel is connected, not only the page
-    no_news = page.get_by_role("button", name="No", exact=True)
-    if no_news.count():
-        no_news.first.click()
     started = "[...document.querySelectorAll('.jp-InputPrompt')].some(e => /\\[[*0-9]+\\]/.test(e.textContent))"
     for _ in range(6):
         if page.locator(".jp-Dialog .jp-mod-accept").count():

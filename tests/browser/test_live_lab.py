@@ -114,8 +114,22 @@ def session(page: Any) -> Iterator[Session]:
 
 
 def test_the_live_lab_in_a_browser(page: Any, session: Session, tmp_path_factory: pytest.TempPathFactory) -> None:
+    _opens_clean(page)
     _save(page, next(tmp_path_factory.getbasetemp().glob(f"live-lab*/{NOTEBOOK}")))
     _steer_by_hand(page, session)
+
+
+def _opens_clean(page: Any) -> None:
+    """No question about news, and nothing of nbgrader, which is installed here."""
+    import nbgrader
+
+    assert nbgrader.__version__
+    assert page.locator(".Toastify__toast").all_inner_texts() == []
+    assert {"File", "Run"} <= set(menus := page.locator(".lm-MenuBar-itemLabel").all_inner_texts())
+    assert "Nbgrader" not in menus
+    assert page.get_by_text("Validate", exact=True).count() == 0
+    tabs = [tab.get_attribute("title") or "" for tab in page.locator(".jp-SideBar .lm-TabBar-tab").all()]
+    assert len(tabs) > 3 and not any("Assignment" in title for title in tabs)
 
 
 @pytest.mark.slow

@@ -25,7 +25,6 @@ from dtdg_lab.cluster.worker import RankTask
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, RunFailedError, RunStoreError
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.runs.finish import Finisher
 from dtdg_lab.runs.liveness import is_dead, read_notes
 from dtdg_lab.runs.records import read_lines
 from dtdg_lab.runs.run import open_run
@@ -194,7 +193,7 @@ def test_the_cause_is_reported_before_the_group_is_closed(
 ) -> None:
     """Closing breaks the collectives of the other ranks, whose errors say nothing about the cause."""
 
-    def fails(task: RankTask, directory: RunDirectory, stack: ExitStack, finisher: Finisher) -> str:
+    def fails(task: RankTask, directory: RunDirectory, stack: ExitStack, *_: object) -> str:
         stack.callback(lambda: seen.append(directory.status()["reason"]))
         raise RunStoreError("the disk is full")
 

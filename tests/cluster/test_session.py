@@ -50,6 +50,36 @@ def test_a_run_trains_is_steered_and_stops(session: Session, config: RunConfig) 
     assert (run.path / "report.html").is_file()
 
 
+SET_TORCH = """
+import torch
+torch.set_grad_enabled(False)
+torch.set_default_dtype(torch.float64)
+torch.use_deterministic_algorithms(True)
+torch.set_num_threads(2)
+"""
+HELD = """
+held = (torch.is_grad_enabled(), str(torch.get_default_dtype()), torch.are_deterministic_algorithms_enabled(),
+        torch.get_num_threads())
+torch.set_grad_enabled(True)
+torch.set_default_dtype(torch.float32)
+torch.use_deterministic_algorithms(False)
+"""
+
+
+def test_what_a_user_sets_on_engines_does_not_reach_a_run(session: Session, config: RunConfig) -> None:
+    """As by a cell with ``%px``, which is executed in the same thread as a run."""
+    plain = session.train(config.replace(epochs=2)).wait(60)
+    engines = session._engines.client[:]
+    engines.execute(SET_TORCH, block=True)
+    try:
+        run = session.train(config.replace(epochs=2)).wait(60)
+    finally:
+        engines.execute(HELD, block=True)
+    assert engines["held"] == [(False, "torch.float64", True, 2)] * 2, "they hold again after the run"
+    losses = [each.to_pandas().global_loss.dropna().tolist() for each in (plain, run)]
+    assert losses[0] == losses[1] and len(set(losses[0])) > 2
+
+
 def test_a_run_is_stopped_before_its_first_step(
     session: Session, config: RunConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

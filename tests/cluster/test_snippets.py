@@ -1,4 +1,4 @@
-"""Every Python snippet of the README and the documentation runs, and every command they name exists.
+"""Every Python snippet of the README and the documentation runs; tests/house/test_inline_code.py looks up other code.
 
 A comment before a snippet says what is special: ``<!-- run: slow -->`` leaves it to ``make test-full``, ``<!-- not run:
 REASON -->`` leaves it out. Of a slow snippet a run that is changed live is stopped when its changes have been applied,
@@ -7,9 +7,7 @@ in place of ``run.wait()``; other trainings have three epochs, and those of quic
 
 from __future__ import annotations
 
-import argparse
 import re
-import shlex
 import time
 import warnings
 from collections.abc import Callable
@@ -20,7 +18,6 @@ import numpy as np
 import pytest
 
 import dtdg_lab as lab
-from dtdg_lab.__main__ import _parser
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
 
@@ -169,39 +166,6 @@ def test_a_snippet_runs(
     names = run(snippet, code, request, monkeypatch)
     done = names.get("run")
     assert done is None or done.status in ("finished", "stopped") or "session" not in snippet.code
-
-
-# Commands
-
-
-def commands(pattern: str) -> list[tuple[str, list[str]]]:
-    """Where a page names a command, and its words."""
-    found = []
-    for page in [*PAGES, "notebooks/README.md"]:
-        for line in re.findall(rf"(?:^ +|`)({pattern}[^`\n]*)", (ROOT / page).read_text(), flags=re.M):
-            words = re.split(r"\s(?:#|for\b|in\b)", line)[0]
-            found.append((f"{page}: {words}", shlex.split(words)))
-    return found
-
-
-def test_commands_of_the_lab_are_understood() -> None:
-    parser = _parser()
-    (known,) = (a.choices for a in parser._actions if isinstance(a, argparse._SubParsersAction))
-    found = commands(r"(?:python -m dtdg_lab|dtdg-lab) ")
-    assert len(found) > 8
-    for where, words in found:
-        name, *arguments = words[3:] if words[0] == "python" else words[1:]
-        assert name in known, where
-        for option in (each for each in arguments if each.startswith("--")):
-            assert option in known[name]._option_string_actions, where
-
-
-def test_targets_of_make_exist() -> None:
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.M))
-    found = commands("make ")
-    assert len(found) > 8
-    for where, (_, *words) in found:
-        assert {word for word in words if "=" not in word and not word.startswith("-")} <= targets, where
 
 
 def test_a_snippet_that_fails_is_found(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:

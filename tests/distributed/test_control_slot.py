@@ -100,6 +100,29 @@ def test_changes_at_one_step_leave_the_same_bits(thousand: list[dict[str, Any]])
         assert torch.equal(seen["parameter"], thousand[0]["parameter"])
 
 
+def _stop_known_by_the_last(rank: int, ranks: int, address: str, dtype: torch.dtype) -> list[tuple[bool, int, float]]:
+    """The last rank comes 0.2 s after the others, and hears of a stop before its third step."""
+    group = join_group(rank, ranks, address)
+    gradients = FlatGradients([nn.Parameter(torch.zeros(8, dtype=dtype))], group)
+    seen = []
+    for step in range(4):
+        group.barrier()
+        time.sleep(0.2 * (rank == ranks - 1))
+        agreed = gradients.exchange(version=step, loss_sum=0.0, groups=1, stops=rank == ranks - 1 and step == 2)
+        seen.append((agreed.stops, agreed.version, agreed.wait_s))
+    group.close()
+    return seen
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_stop_that_any_rank_knows_reaches_all_with_that_step(dtype: torch.dtype) -> None:
+    for rank, seen in enumerate(run_ranks(_stop_known_by_the_last, 3, dtype)):
+        assert [stops for stops, _, _ in seen] == [False, False, True, False]
+        assert [version for _, version, _ in seen] == [0, 1, 2, 3]
+        for _, _, wait_s in seen:
+            assert (0.1 < wait_s < 2) == (rank < 2), "arrival times say what they said"
+
+
 def test_paused_ranks_meet_leave_together_and_can_be_stopped() -> None:
     asked: list[dict[str, Any]] = []
     for number in range(40):

@@ -36,7 +36,7 @@ def _on_rank(rank: int, ranks: int, address: str, key: str) -> dict[str, Any]:
     group = join_group(rank, ranks, address)
     heartbeat = Heartbeat(group.store.again(), rank, ranks, limit_s=1.0)
     stop, sweeps = threading.Event(), list[int]()
-    control: Any = StoredControl(group.store)
+    control: Any = StoredControl(group.store, lambda request: 0, group.rank)
     if rank == 0:
         control = ControlServer(key, group.store, lambda request: None, place="run/1")
         port = int(address.split("#")[0].rsplit(":", 1)[1])

@@ -54,9 +54,3 @@ def test_the_example_s_catalogue_entry_is_one(example: Any) -> None:
     entry = catalogue.Entry(name="shortest_first", kind="scheduling", **declared["shortest_first"])
     assert entry.target == "dtdg_lab.systems.snapshot_groups.schedulers.shortest_first:schedule"
     assert set(entry.options) <= set(OPTIONS)
-
-
-def test_commands_named_are_in_the_makefile() -> None:
-    makefile = (ROOT / "Makefile").read_text()
-    for command in set(re.findall(r"make (env|lint|check|test-full|test|algorithms)\b", TEXT)):
-        assert re.search(rf"^{command}:", makefile, re.M)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
+import threading
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 
 import pytest
 
@@ -77,3 +79,40 @@ def test_what_leads_nowhere_is_found() -> None:
     assert missing(text, ROOT) == ["nowhere.md", "docs/none.png"]
     said = "lab.race(lab.rase) lab.control.x lab.runs.open lab.runs. dtdg_lab.nothing live-lab.png `lab.gone`"
     assert unknown(said) == ["control.x", "gone", "rase"]
+
+
+# docs/architecture.md
+
+
+def files_of(heading: str) -> tuple[int, dict[int, str]]:
+    """How many files a section of docs/architecture.md names, and those that it numbers."""
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    (section,) = (part for part in re.split(r"^## ", text, flags=re.M) if part.startswith(heading))
+    (count,) = re.findall(r"(\d+) files\b", section)
+    return int(count), {int(number): file for file, number in re.findall(r"`([\w/]+\.py)` \((\d+)\)", section)}
+
+
+@pytest.mark.parametrize("heading", ["From a config to the loss", "From `run.set(learning_rate=...)`"])
+def test_numbered_files_are_counted_and_exist(heading: str) -> None:
+    count, files = files_of(heading)
+    assert sorted(files) == list(range(1, count + 1))
+    assert [file for file in files.values() if not (ROOT / "dtdg_lab" / file).is_file()] == []
+
+
+def test_a_run_passes_the_files_that_are_named(tmp_path: Path) -> None:
+    passed: set[str] = set()
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        passed.add(frame.f_code.co_filename)
+
+    config = lab.RunConfig(system="psg", model="tgcn", dataset="growing", epochs=1, generated_nodes=50,
+                           generated_edges=200, generated_snapshots=24, threads=1)  # fmt: skip
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        lab.train(config, runs_dir=tmp_path)
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    _, files = files_of("From a config to the loss")
+    assert [file for file in files.values() if str(ROOT / "dtdg_lab" / file) not in passed] == []

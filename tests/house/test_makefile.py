@@ -37,12 +37,26 @@ def copy(tmp_path: Path) -> Path:
     folder.mkdir()
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         shutil.copy(ROOT / name, folder)
+    shutil.copytree(ROOT / "etc", folder / "etc")
     return folder
 
 
-def _stamp(folder: Path) -> Path:
-    planned = _make("-n", "env", "PYTHON=python3", cwd=folder).stdout
-    return folder / next(line.split()[-1] for line in planned.splitlines() if line.startswith("touch "))
+def _plan(target: str, folder: Path) -> str:
+    done = _make("-n", target, "PYTHON=python3", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def _installed(plan: str) -> list[str]:
+    """What pip installs by name, without torch."""
+    return [line.split()[-1].strip("'") for line in plan.splitlines() if "pip install" in line and "grep" not in line]
+
+
+def _touch_stamps(plan: str, folder: Path) -> None:
+    (folder / ".venv").mkdir(exist_ok=True)
+    for line in plan.splitlines():
+        if line.startswith("touch "):
+            (folder / line.split()[-1]).touch()
 
 
 def test_every_folder_of_tests_is_run_once() -> None:
@@ -53,24 +67,50 @@ def test_every_folder_of_tests_is_run_once() -> None:
     assert chosen.endswith("-k energy") and "tests/" not in chosen
 
 
-def test_a_current_environment_installs_nothing(copy: Path) -> None:
-    stamp = _stamp(copy)
-    stamp.parent.mkdir()
-    stamp.touch()
-    done = _make("env", cwd=copy)
-    assert done.returncode == 0, done.stderr
-    assert "install" not in done.stdout.lower(), "nothing is installed"
+@pytest.mark.parametrize(
+    ("target", "packages"),
+    [
+        ("env", [".[lab]"]),
+        ("lab", [".[lab]"]),
+        ("demo", [".[lab]"]),
+        ("test", [".[lab]", "dtdg-lab[test]"]),
+        ("check", [".[lab]", "dtdg-lab[test]"]),
+        ("lint", [".[lab]", "dtdg-lab[test]"]),
+        ("docs", [".[lab]", "dtdg-lab[docs]"]),
+        ("bench", [".[lab]", "dtdg-lab[bench]"]),
+    ],
+)
+def test_a_target_installs_what_it_needs(copy: Path, target: str, packages: list[str]) -> None:
+    plan = _plan(target, copy)
+    assert _installed(plan) == packages
+    assert plan.index("grep -E '^torch=='") < plan.index("-e '.[")
+    _touch_stamps(plan, copy)
+    assert _installed(_plan(target, copy)) == [], "a second call installs nothing"
 
 
-@pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt"])
-def test_a_changed_definition_asks_for_an_installation(copy: Path, name: str) -> None:
-    stamp = _stamp(copy)
-    stamp.parent.mkdir()
-    stamp.touch()
-    (copy / name).write_text((copy / name).read_text() + "\n# changed\n")
-    planned = _make("-n", "env", "PYTHON=python3", cwd=copy).stdout
-    assert "pip install --quiet -c constraints.txt -e '.[lab,test,bench,docs]'" in planned
-    assert planned.index("grep -E '^torch=='") < planned.index("-e '.[")
+def test_extras_are_added_to_a_lab_that_stays(copy: Path) -> None:
+    _touch_stamps(_plan("lab", copy), copy)
+    for target, extra in (("docs", "docs"), ("bench", "bench"), ("test", "test")):
+        plan = _plan(target, copy)
+        assert _installed(plan) == [f"dtdg-lab[{extra}]"]
+        _touch_stamps(plan, copy)
+    assert _installed(_plan("lab", copy)) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["pyproject.toml", "constraints.txt", "etc/jupyter/labconfig/page_config.d/dtdg_lab.json"]
+)
+@pytest.mark.parametrize("target", ["env", "test"])
+def test_a_changed_definition_asks_for_an_installation(copy: Path, name: str, target: str) -> None:
+    _touch_stamps(_plan("test", copy), copy)
+    (copy / name).write_text((copy / name).read_text() + "\n")
+    plan = _plan(target, copy)
+    assert _installed(plan) == [".[lab]", "dtdg-lab[test]"][: 1 if target == "env" else 2]
+    assert "rm -f .venv/.installed-*" in plan, "stamps of the former definition go"
+
+
+def test_settings_of_jupyterlab_are_copied_into_the_environment(copy: Path) -> None:
+    assert "cp -R etc .venv/" in _plan("env", copy).splitlines()
 
 
 def test_without_python_311_it_names_conda_and_fails(copy: Path) -> None:
@@ -90,7 +130,7 @@ def test_data_beside_the_project_is_used_unless_the_user_names_some(copy: Path) 
     assert "data=mine\n" in _make("show", cwd=copy, DTDG_LAB_DATA="mine").stdout
 
 
-TARGETS = ("env", "lab", "demo", "check", "test", "test-full", "soak", "bench", "supply", "lint", "algorithms")
+TARGETS = ("env", "lab", "demo", "check", "test", "test-full", "soak", "bench", "supply", "docs", "lint", "algorithms")
 
 
 @pytest.mark.parametrize("target", TARGETS)

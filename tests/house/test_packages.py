@@ -63,7 +63,7 @@ def test_extras_name_all_eight() -> None:
     assert set(EIGHT.values()) - named == set()
 
 
-@pytest.mark.parametrize("extra", [None, "lab", "test", "bench"])
+@pytest.mark.parametrize("extra", [None, "lab", "test", "bench", "docs"])
 def test_every_dependency_is_pinned_and_the_pin_is_allowed(extra: str | None) -> None:
     pins = _pins()
     for name, requirement in _requirements(extra).items():
@@ -76,7 +76,7 @@ def test_every_dependency_is_pinned_and_the_pin_is_allowed(extra: str | None) ->
 def test_everything_the_dependencies_need_is_pinned() -> None:
     """Follow what is installed from our requirements down: what pip would add must be in constraints.txt."""
     pins, seen = _pins(), set[tuple[str, frozenset[str]]]()
-    waiting = [("dtdg-lab", frozenset({"lab", "test", "bench"}))]
+    waiting = [("dtdg-lab", frozenset({"lab", "test", "bench", "docs"}))]
     while waiting:
         name, extras = waiting.pop()
         for line in importlib.metadata.requires(name) or []:

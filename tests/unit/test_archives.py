@@ -144,7 +144,7 @@ def test_encrypted_members_are_refused():
 def test_files_cut_short_are_refused(name):
     data = PACKED[name]
     for length in (len(data) // 2, len(data) - 30) if name != "tiny.tar" else (600, 1000):
-        assert "It is cut short or damaged: delete it and fetch it again" in refused(data[:length])
+        assert "It is cut short or damaged: fetch it again" in refused(data[:length])
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress])
@@ -271,7 +271,9 @@ def test_arrays_that_claim_more_than_they_have_are_refused():
     assert "an array of int32 has shape (-1,)" in refused_pickle(python_2_array(shape=b"J\xff\xff\xff\xff\x85"))
     huge = samples.csr_matrix(np.eye(2, dtype=np.float32))
     huge._shape = (10**9, 10**9)
-    assert "cannot be read: index pointer size 3 should be 1000000001" in refused_pickle(samples.pickled(huge))
+    assert "cannot be read (ValueError: index pointer size 3 should be 1000000001)" in refused_pickle(
+        samples.pickled(huge)
+    )
     for name, wrong in (("indices", [0, 2]), ("indices", [-1, 0]), ("indptr", [0, 2, 1]), ("indptr", [1, 1, 2])):
         odd = samples.csr_matrix(np.eye(2, dtype=np.float32))
         setattr(odd, name, np.array(wrong, np.int32))

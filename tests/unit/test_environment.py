@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import sys
+from contextlib import suppress
 from pathlib import Path
 from unittest import mock
 
@@ -12,7 +14,10 @@ import pytest
 
 from dtdg_lab import environment
 from dtdg_lab.__main__ import main
+from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.environment import Finding, environment_report, format_report
+from dtdg_lab.kernels.spmm import choose_backend
+from dtdg_lab.partition import child_process
 
 
 @pytest.fixture(scope="module")
@@ -23,8 +28,8 @@ def report() -> dict[str, Finding]:
 @pytest.mark.slow
 def test_everything_asked_for_is_looked_at(report: dict[str, Finding]) -> None:
     asked = {
-        "python", "package torch", "gpus", "torch", "gloo", "nccl", "dgl", "metis", "solver", "nvml", "rapl",
-        "energy of a run", "loopback ports", "netem", "chromium", "data collegemsg", "data email-eu",
+        "python", "package torch", "gpus", "torch", "gloo", "nccl", "dgl", "metis", "hypergraph", "solver", "nvml",
+        "rapl", "energy of a run", "loopback ports", "netem", "chromium", "data collegemsg", "data email-eu",
         "data mathoverflow", "data growing",
     }  # fmt: skip
     assert asked <= set(report)
@@ -41,7 +46,7 @@ def test_what_the_tests_run_on_is_found(report: dict[str, Finding]) -> None:
         assert report[name].state == "yes", report[name]
     if sys.version_info < (3, 12):
         assert report["dgl"].state in ("yes", "partly"), report["dgl"]
-        assert report["metis"].state == "yes"
+        assert report["metis"].state == report["hypergraph"].state == "yes"
 
 
 def test_real_data_is_found_where_the_variable_points(real_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,18 +94,40 @@ def test_missing_torch_and_dgl_name_what_is_lost() -> None:
     torch, gloo, _ = environment._torch("ModuleNotFoundError: No module named 'torch'", "no driver")
     assert (torch.state, gloo.state) == ("no", "no")
     assert "make env" in torch.remedy
-    dgl, metis = environment._dgl("no libgraphbolt", "no driver")
+    dgl = environment._dgl("no libgraphbolt", "no driver")
     assert (dgl.state, dgl.value) == ("no", "no libgraphbolt")
     assert "torch kernels" in dgl.remedy
-    assert "pymetis" in metis.remedy or metis.state == "yes"
 
 
 def test_gpus_that_torch_or_dgl_cannot_use_are_partly() -> None:
     seen = {"version": "2", "cuda_build": None, "gpus": [], "gloo": True, "nccl": False}
     assert environment._torch(seen, ["H200"])[0].state == "partly"
     assert environment._torch({**seen, "cuda_build": "13", "gpus": ["H200"]}, ["H200"])[0].state == "yes"
-    assert environment._dgl({"version": "1", "cuda": False, "metis": True}, ["H200"])[0].state == "partly"
-    assert environment._dgl({"version": "1", "cuda": False, "metis": True}, "no driver")[0].state == "yes"
+    assert environment._dgl({"version": "1"}, ["H200"]).state == "partly"
+    assert environment._dgl({"version": "1"}, "no driver").state == "yes"
+
+
+@pytest.mark.parametrize("gpus", [["H200"], "no driver"])
+def test_devices_of_dgl_are_those_that_its_kernels_take(gpus: list[str] | str) -> None:
+    _, _, devices = environment._dgl({"version": "1", "cuda": True}, gpus).value.partition(": ")
+    taken = []
+    for device in ("cpu", "cuda", "cuda:0"):
+        with suppress(NotAvailableError):
+            choose_backend("dgl", device=device, weighted=False, edges=1)
+            taken.append(device)
+    assert devices.split(", ") == taken == ["cpu"]
+
+
+def test_partitioners_are_tried_and_named_with_their_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    metis, hypergraph = environment._partitioners()
+    assert (metis.state, metis.value) == ("yes", f"pymetis {importlib.metadata.version('pymetis')}")
+    assert (hypergraph.state, hypergraph.value) == ("yes", f"mtkahypar {importlib.metadata.version('mtkahypar')}")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    for finding in environment._partitioners():
+        assert finding.state == "no" and "pip install" in finding.remedy and "not installed" in finding.value
+    monkeypatch.undo()
+    monkeypatch.setattr(child_process.subprocess, "Popen", mock.Mock(side_effect=OSError("no more processes")))
+    assert environment._partitioners()[0].state == "no" and "no more processes" in environment._partitioners()[0].value
 
 
 def test_gpus_are_named_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -497,7 +497,7 @@ def test_a_damaged_record_is_said(tmp_path):
     remember(unknown(), find(unknown(), tmp_path))
     (note,) = (tmp_path / "cache" / "recorded").iterdir()
     note.write_text("[]")
-    with pytest.raises(DataError, match=r"cannot read .*Delete the file"):
+    with pytest.raises(DataError, match=r"is damaged .*Delete the file"):
         verified(unknown(), find(unknown(), tmp_path))
 
 

@@ -124,7 +124,7 @@ def test_nodes_by_position_are_as_many_as_the_largest_snapshot_has(pyg: type) ->
     assert from_snapshots(data, features=np.eye(6)).static_features
     named = from_snapshots(data, nodes=list("fedcba"))
     assert edges_of(named)[0] == [("f", "e", 1)] and named.num_nodes == 6
-    assert from_snapshots(data, nodes=range(10)).num_nodes == 10
+    assert from_snapshots(data, nodes=range(10)).num_nodes == from_snapshots(data, nodes=10).num_nodes == 10
     assert from_snapshots([pyg(edge_index=index((0, 1)), y=torch.rand(5))] * 2).num_nodes == 5
     growing = [pyg(x=torch.eye(4)[:count], edge_index=index((0, 1))) for count in (2, 4, 3)]
     np.testing.assert_array_equal(from_snapshots(growing).features[0], np.eye(4))

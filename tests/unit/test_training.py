@@ -520,28 +520,6 @@ def test_fewer_than_two_groups_are_refused_with_the_numbers(settings: dict[str, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "settings",
-    thinned([{}, LINK, {**CLASSES, "dtype": "float64"}, {"system": "flaredtdg", "chunks": 4}], (1, 3)),
-    ids=str,
-)
-def test_torch_s_defaults_do_not_reach_a_run(tmp_path: Path, settings: dict[str, Any]) -> None:
-    config = config_of(**settings, epochs=1)
-    graph = load_for(config)
-    plain = train_in_memory(config, graph, tmp_path / "plain.pt")
-    for name, default in (("dtype", torch.float64), ("device", "meta")):
-        getattr(torch, f"set_default_{name}")(default)
-        try:
-            mine = train_in_memory(config, graph, tmp_path / f"{name}.pt")
-            assert str(getattr(torch, f"get_default_{name}")()) == str(default), "the caller's own holds again"
-        finally:
-            torch.set_default_dtype(torch.float32)
-            torch.set_default_device(None)
-        assert mine.losses == plain.losses
-        assert mine.recorder.column("evaluations", "loss") == plain.recorder.column("evaluations", "loss")
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{"group_window": 20}, {"system": "single"}], ids=str)
 def test_a_refused_knob_leaves_the_run_as_it_was(tmp_path: Path, changes: dict[str, Any]) -> None:
     untouched = train(tmp_path)

@@ -43,7 +43,9 @@ def graph_of(other_from: int = INTERVALS) -> DynamicGraph:
         src.append(drawn[0] if interval < other_from else new[0])
         dst.append(drawn[1] if interval < other_from else new[1])
         time.append(np.full(EDGES, interval))
-    return from_edges(np.concatenate(src), np.concatenate(dst), np.concatenate(time), interval=1.0, name="drifting")
+    return from_edges(
+        np.concatenate(src), np.concatenate(dst), np.concatenate(time), interval=1.0, bipartite=False, name="drifting"
+    )
 
 
 def train(path: Path, config: RunConfig, graph: DynamicGraph | None = None, **how: Any) -> Trained:

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError, NotAvailableError, PartitionError, PlanError, UnknownNameError
 from dtdg_lab.core.events import Event
-from dtdg_lab.core.files import DAMAGE, read_arrays, write_arrays
+from dtdg_lab.core.files import read_arrays, write_arrays
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.rng import key
+from dtdg_lab.core.system_errors import explain, reading
 from dtdg_lab.datasets.download import one_at_a_time
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
@@ -99,7 +100,7 @@ def save_chunks(chunking: Chunking, file: Path) -> None:
     try:
         write_arrays(file, arrays)
     except OSError as error:
-        raise DataError(f"cannot write the chunks to {file}: {error.strerror or error}.") from error
+        raise DataError(f"cannot write the chunks to {file}: {explain(error, file)}") from error
 
 
 def load_chunks(file: Path, nodes: int, *, chunks: int, parts: int) -> Chunking:
@@ -114,15 +115,20 @@ def load_chunks(file: Path, nodes: int, *, chunks: int, parts: int) -> Chunking:
     Raises:
         DataError: the file is missing, damaged, or of other chunks.
     """
-    try:
-        found = read_arrays(file)
-        if str(found["format"]) != FORMAT:
-            raise ValueError(f"its format is {str(found['format'])[:40]!r}, not {FORMAT!r}")
-        made = Chunking(
-            found["chunk"], int(found["chunks"]), int(found["parts"]), str(found["made_by"]), float(found["seconds"])
-        )
-    except (*DAMAGE, PlanError) as error:
-        raise DataError(f"{file} is not a valid file of chunks: {error}") from error
+    with reading(file, remedy="", damaged="is not a valid file of chunks", is_missing_damage=True):
+        try:
+            found = read_arrays(file)
+            if str(found["format"]) != FORMAT:
+                raise ValueError(f"its format is {str(found['format'])[:40]!r}, not {FORMAT!r}")
+            made = Chunking(
+                found["chunk"],
+                int(found["chunks"]),
+                int(found["parts"]),
+                str(found["made_by"]),
+                float(found["seconds"]),
+            )
+        except PlanError as error:
+            raise DataError(f"{file} is not a valid file of chunks: {error}") from error
     if (len(made.chunk), made.chunks, made.parts) != (nodes, chunks, parts):
         raise DataError(f"{file} contains {made!r}, not {chunks} chunks in each of {parts} parts of {nodes:,} nodes.")
     return made

@@ -15,9 +15,10 @@ import torch
 from numpy.typing import NDArray
 
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import DataError, PlanError, error_text
+from dtdg_lab.core.errors import DataError, PlanError
 from dtdg_lab.core.events import Event
 from dtdg_lab.core.plans import Schedule, SnapshotGroups
+from dtdg_lab.core.system_errors import error_text
 from dtdg_lab.distributed.group import Group, gather_texts, hash_of_host
 from dtdg_lab.engine.backprop.reference import GroupRunner
 from dtdg_lab.engine.graph_view import DeviceSequence

@@ -40,6 +40,13 @@ def zipped(members: Mapping[str, bytes]) -> bytes:
     return file.getvalue()
 
 
+def patched(archive: bytes, offset: int, value: int) -> bytes:
+    """Return a zip of one member with another byte at an offset of its local header, and in the directory."""
+    changed, directory = bytearray(archive), archive.index(b"PK\x01\x02")
+    changed[offset], changed[directory + offset + 2] = value, value
+    return bytes(changed)
+
+
 def tarred(members: Mapping[str, bytes], packer: str) -> bytes:
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode=f"w:{packer}") as archive:
@@ -120,6 +127,9 @@ def test_a_member_chooses_one_of_several_tables(tmp_path):
         (CSV + b"4 rows\n", {}, "line 5 of mine.csv is '4 rows': it has 1 columns"),
         (b"#1,2,0\n" + CSV, {}, "line 1 of mine.csv is '#1,2,0': it begins like a comment and has the columns"),
         (b"#cats,bob,0\nann,bob,1\n", {}, "comment=None if they are rows"),
+        (b"src,dst,time\nann,bob,1\n#cats,bob,2\n", {"header": True}, "line 3 of mine.csv is '#cats,bob,2'"),
+        (b"ann,bob,-9\n#cats,bob,-8\n", {}, "line 2 of mine.csv is '#cats,bob,-8'"),
+        (b"ann,bob,Jan 02 2020\n//h/a,b,Jan 03 2020\n", {"time_format": "%b %d %Y"}, "line 2 of mine.csv is '//h/a"),
         (CSV + b"NA,2,4\n", {}, "line 5 of mine.csv: src is 'NA', which stands for a missing id"),
         (CSV + b"1,nan,4\n", {}, "line 5 of mine.csv: dst is 'nan', which stands for a missing id"),
         (CSV + b",2,4\n", {}, "line 5 of mine.csv is ',2,4': column 1"),
@@ -138,7 +148,7 @@ def test_a_member_chooses_one_of_several_tables(tmp_path):
         (b"1;2;0,5\n2;1;1,5\n", {"sep": ";"}, "it has a decimal comma; write a point"),
         (CSV.replace(b",", b"::"), {}, "such as sep='::'"),
         (TABS, {}, "another sep than ',', such as sep='\\t'"),
-        (b"PAR1...", {}, "mine.csv is a Parquet file: use from_parquet"),
+        (b"PAR1\x15\x04", {}, "mine.csv is a Parquet file: use from_parquet"),
         (b"\x89HDF\r\n\x1a\n", {}, "an HDF5 file"),
         (b"\n <!DOCTYPE html><html>", {}, "a web page, not a table"),
         (b"version https://git-lfs.github.com/spec/v1\n", {}, "a pointer of Git LFS"),
@@ -147,6 +157,8 @@ def test_a_member_chooses_one_of_several_tables(tmp_path):
         (lzma.compress(CSV)[:-9], {}, "cut short or damaged"),
         (packed("zstd")[:-5], {}, "cut short or damaged"),
         (zipped({"xl/workbook.xml": b"-"}), {}, "a workbook of Excel"),
+        (patched(zipped({"a.csv": CSV}), 6, 1), {}, "(a.csv) is encrypted. Unpack it with its password"),
+        (patched(zipped({"a.csv": CSV}), 8, 9), {}, "(a.csv) is packed by method 9 of zip, which Python does not read"),
         (CSV, {"nodes": [1, 2]}, "src has the id 3, which nodes does not list"),
     ],
 )
@@ -165,6 +177,27 @@ def test_text_ids_keep_what_is_in_quotes(tmp_path):
         assert read(tmp_path, NAMES.encode(encoding), encoding=encoding).node_ids.tolist() == ["José", "Zoë", "bob"]
     with pytest.raises(ConfigError, match="comment=3"):
         read(tmp_path, CSV, comment=3)
+
+
+def test_a_footer_is_left_out_or_an_edge_as_is_said(tmp_path):
+    data = CSV + b"Total,60,61\nMean,3,4\n"
+    with pytest.raises(DataError, match=r"line 5 of mine\.csv looks like a footer.*skip_footer=2 to leave them out"):
+        read(tmp_path, data)
+    assert read(tmp_path, data, skip_footer=2).num_nodes == 3
+    assert read(tmp_path, CSV + b"3,unknown,61\n", skip_footer=0).num_nodes == 4
+    assert read(tmp_path, b"a,b,0\nb,c,1\nend,a,2\n", interval=1).num_nodes == 4  # a name like the others
+    with pytest.raises(ConfigError, match="skip_footer=-1"):
+        read(tmp_path, data, skip_footer=-1)
+
+
+def test_texts_that_begin_like_other_files_are_texts(tmp_path):
+    assert read(tmp_path, b"ORCID,paper,time\na,b,0\nb,a,1\n", header=True, interval=1).num_nodes == 2
+    assert read(tmp_path, b"PAR1,PAR2,0\nPAR2,PAR1,1\n", interval=1).node_ids.tolist() == ["PAR1", "PAR2"]
+
+
+def test_a_separator_of_several_characters_stays_in_quotes(tmp_path):
+    graph = read(tmp_path, b'"a::0"::b::0\nb::"a::0"::1\n', sep="::", interval=1)
+    assert graph.node_ids.tolist() == ["a::0", "b"]
 
 
 def test_spellings_of_numbers_with_leading_zeros_stay_text(tmp_path):
@@ -206,8 +239,9 @@ def test_users_and_items_that_count_from_0(tmp_path):
     assert apart.node_ids.tolist() == list(range(34))
     assert read(tmp_path, data, header=True, bipartite=False).data_hash == merged.data_hash  # and no warning
     ratings = b"userId,movieId,t\n" + b"".join(b"%d,%d,%d\n" % (row % 5, 3 * row % 7, row) for row in range(20))
-    with pytest.warns(UserWarning, match="userId and movieId look like nodes of two kinds: they are called so"):
-        read(tmp_path, ratings, src="userId", dst="movieId", time="t")
+    for columns in ({"src": "userId", "dst": "movieId", "time": "t"}, {"header": True}):
+        with pytest.warns(UserWarning, match="userId and movieId look like nodes of two kinds: they are called so"):
+            read(tmp_path, ratings, **columns)
 
 
 def test_jodie_s_wikipedia_has_9227_nodes(tmp_path):

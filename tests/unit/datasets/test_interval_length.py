@@ -40,7 +40,10 @@ def test_a_length_counts_from_the_first_time(length):
     assert edges_by_interval(hourly(None), length) == [6] * 138
 
 
-@pytest.mark.parametrize(("days", "hours"), [("1d", 24), ("d", 24), ("1 day", 24), ("1w", 168), ("2w", 336)])
+@pytest.mark.parametrize(
+    ("days", "hours"),
+    [("1d", 24), ("d", 24), ("1 day", 24), ("1w", 168), ("2w", 336), ("1 week", 168), ("1d12h12h", 48)],
+)
 def test_days_and_weeks_of_fixed_length(days, hours):
     assert set(edges_by_interval(hourly("Europe/Berlin"), days)) == {hours}
 
@@ -97,6 +100,22 @@ def test_a_last_interval_of_the_calendar_that_is_not_full_is_dropped():
     whole = times[times < "2024-03-01"]
     nodes = nodes[: len(whole)]
     assert from_edges(nodes, nodes, whole, interval="MS", drop_partial=True).num_edges.tolist() == [31]
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        pd.date_range("2024-01-01", "2024-06-30", freq="D", tz="Europe/Berlin"),
+        pd.date_range("2024-01-01", periods=6, freq="MS"),
+    ],
+)
+def test_full_months_stay_over_a_change_of_clocks_and_of_length(times):
+    nodes = np.arange(len(times))
+    whole, dropped = (
+        from_edges(nodes, nodes, pd.Series(times), interval="MS", drop_partial=drop).num_snapshots
+        for drop in (False, True)
+    )
+    assert whole == dropped == 5
 
 
 @pytest.mark.parametrize(

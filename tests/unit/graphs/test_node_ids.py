@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.datasets import from_edges, from_pandas
+from dtdg_lab.datasets import from_csv, from_edges, from_pandas
 from dtdg_lab.graphs.edge_list import MISSING_WORDS
 
 
@@ -30,6 +30,19 @@ def test_ids_that_are_whole_in_every_row_are_whole_numbers(src):
     assert graph.node_ids.dtype == np.int64
     assert graph.node_ids.tolist() == [0, 1, 2]
     assert from_pandas(pd.DataFrame({"src": src, "dst": [1, 2, 0], "time": range(3)}), cut=3).num_nodes == 3
+
+
+def test_vectors_of_edge_features_are_refused_by_name(tmp_path):
+    frame = pd.DataFrame({"src": [0, 1], "dst": [1, 0], "time": [0, 1], "a": [1, 2], "b": [3, 4]})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    for load in (
+        lambda: from_edges([0, 1], [1, 0], [0, 1], frame[["a", "b"]], cut=2),
+        lambda: from_edges([0, 1], [1, 0], [0, 1], np.ones((2, 2)), cut=2),
+        lambda: from_pandas(frame, weight=["a", "b"], cut=2),
+        lambda: from_csv(tmp_path / "a.csv", "src", "dst", "time", ["a", "b"], cut=2),
+    ):
+        with pytest.raises(DataError, match="Vectors of edge features are not supported: an edge has one weight"):
+            load()
 
 
 def test_decimals_of_a_database_are_numbers():
@@ -62,6 +75,9 @@ def test_mixed_and_broken_ids_are_refused_with_their_row(src, message):
 def test_a_word_for_what_is_missing_is_no_id(word):
     with pytest.raises(DataError, match=r"dst\[2\] is '.*', which stands for a missing id"):
         from_edges(["a", "b", "c"], ["b", "c", word], [0, 1, 2], cut=3)
+    for options in ({"bipartite": True}, {"nodes": ["a", "b", "c", word]}):
+        with pytest.raises(DataError, match="which stands for a missing id"):
+            from_edges(["a", "b", "c"], ["b", "c", word], [0, 1, 2], cut=3, **options)
     frame = pd.DataFrame({"src": ["a", "b", "c"], "dst": ["b", "c", word], "time": range(3)})
     with pytest.raises(DataError, match=r"row 2 of the frame \(from 0\): 'dst' is '.*', which stands for a missing id"):
         from_pandas(frame, cut=3)
@@ -74,6 +90,7 @@ def test_two_kinds_of_nodes_are_shifted_or_named_apart():
     assert ids([0, 1, 2], [0, 1, 0]) == [0, 1, 2, 3, 4]
     assert ids([5, 9, 5], [-2, 9, 7]) == [5, 9, 10, 19, 21]
     assert ids(["ann", "bob", "ann"], ["ann", "tea", "tea"]) == ["ann", "bob", "dst:ann", "dst:tea"]
+    assert ids(["dst:1", "y", "y"], ["1", "b", "b"]) == ["dst:1", "y", "dst:dst:1", "dst:dst:b"]
     assert ids([7, 8, 7], ["tea", "tea", "ink"]) == ["7", "8", "dst:ink", "dst:tea"]
     assert ids([0, 1, 0], [1, 0, 1], nodes=(3, [1, 0])) == [0, 1, 2, 4, 3]
     with pytest.raises(DataError, match="passes 2\\^63"):

@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core import rng
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
-from dtdg_lab.core.files import DAMAGE, read_arrays
+from dtdg_lab.core.files import read_arrays
+from dtdg_lab.core.system_errors import reading
+from dtdg_lab.core.units import as_path
 from dtdg_lab.rl import QNetwork
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions, CacheDecision, CacheView
 from dtdg_lab.systems.feature_cache.policies.env import CacheViews, RunsMemory, memory_size, state_size
@@ -91,13 +93,12 @@ def load_policy(path: Path) -> StoredPolicy:
         ConfigError: the file is missing, damaged, or not a policy.
     """
     advice = f"Train one: python -m dtdg_lab train-policy --parts P --out {path}"
-    try:
-        held = read_arrays(path)
+    with reading(path, remedy=advice, damaged="is not a policy file", raises=ConfigError):
+        try:
+            held = read_arrays(path)
+        except FileNotFoundError as error:
+            raise ConfigError(f"{path}: file not found. {advice}") from error
         described, parameters = json.loads(str(held["facts"])), held["parameters"]
-    except FileNotFoundError as error:
-        raise ConfigError(f"{path}: file not found. {advice}") from error
-    except DAMAGE as error:
-        raise ConfigError(f"{path} is not a policy file ({error}). {advice}") from error
     if not isinstance(described, dict) or described.get("format") != FORMAT:
         raise ConfigError(f"{path} is not a policy file of format {FORMAT}, which this version reads. {advice}")
     policy = _policy(path, described, parameters)
@@ -209,7 +210,7 @@ def learned_policy(parts: int, name: str = DOUBLE_DQN, file: str = "") -> CacheD
         ConfigError: there is none for this number of parts, or the file is not a policy.
         UnknownNameError: none of this name is shipped.
     """
-    stored = load_policy(Path(file)) if file else shipped_policy(parts, name)
+    stored = load_policy(as_path(file, "policy_file", ConfigError)) if file else shipped_policy(parts, name)
     if stored.parts != parts:
         raise ConfigError(
             f"{file} is a policy for {stored.parts} parts, but this run has {parts}: train one with "

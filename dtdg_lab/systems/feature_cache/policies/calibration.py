@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dtdg_lab.core.errors import ConfigError, DataError, UnknownNameError, shortened
+from dtdg_lab.core.system_errors import reading
+from dtdg_lab.core.units import as_path
 from dtdg_lab.network.patterns import BITS
 from dtdg_lab.systems.feature_cache.policies.costs import PAPER, CacheCosts, RpcModel, joined_misses
 from dtdg_lab.visualization.style import text_table
@@ -142,7 +144,7 @@ def read_fetches(folder: str | Path) -> dict[str, pd.DataFrame]:
     """
     import pandas as pd
 
-    path = Path(folder) / FETCHES
+    path = as_path(folder, "folder") / FETCHES
     if not path.is_file():
         return {}
     numbers = ("concurrent", "requester", "owner", "rows", "rtt_s", "feat_dim")
@@ -182,7 +184,7 @@ def read_power(folder: str | Path) -> Watts | None:
     """
     import pandas as pd
 
-    path = Path(folder) / POWER
+    path = as_path(folder, "folder") / POWER
     if not path.is_file():
         return None
     kinds = {"state": str, "cpu_w": float, "gpu_w": float}
@@ -229,11 +231,9 @@ def _rows(source: str | Path | Iterable[Mapping[str, Any]], name: str) -> Iterat
 
 def _of_file(path: Path) -> Iterator[dict[str, str]]:
     opened = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opened(path, "rt", newline="") as file:
-            yield from csv.DictReader(file)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path} cannot be read: {error}.") from error
+    told = reading(path, remedy="Give a CSV file as it was measured.", damaged="cannot be read", damage=(csv.Error,))
+    with told, opened(path, "rt", newline="") as file:
+        yield from csv.DictReader(file)
 
 
 # Least squares with few parameters, and robust straight lines.

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
+from dtdg_lab.core.files import writable_file
 from dtdg_lab.rl import DISCOUNT, HIDDEN, Array, DoubleDQN, Transitions
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
 from dtdg_lab.systems.feature_cache.policies import base, env
@@ -363,6 +364,9 @@ def train_policy(
     Raises:
         ConfigError: costs of another number of parts.
     """
+    from dtdg_lab.kernels.torch_defaults import torch_defaults  # what only shows policies works without torch
+
+    out = None if out is None else writable_file(out, "out", ConfigError)
     training = training or PolicyTraining()
     costs = tuple(costs or training_costs(parts))
     if {cost.parts for cost in costs} != {parts}:
@@ -378,7 +382,7 @@ def train_policy(
         penalty=training.penalty,
         restart=True,
     )
-    with _bar(training.episodes, shown=progress) as advance:
+    with torch_defaults(), _bar(training.episodes, shown=progress) as advance:
         learner = _learned(simulator, training, parts, advance)
     kept = ("name", "seed", "episodes", "double", "hidden", "remembers")
     policy = base.StoredPolicy(

@@ -1,0 +1,109 @@
+"""Signals that ask a process to leave (SIGTERM, SIGUSR1), taken while it trains and delivered again afterwards."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any
+
+STOPPING = (signal.SIGTERM, signal.SIGUSR1)
+OVERDUE_S = 8.5  # a run that has not ended by then is left, so that the process is gone within 10 s
+RETRY_S = 0.1  # until the run accepts a request to stop
+_CLOSE = b"\0"  # no signal has this number
+
+
+class StopSignals:
+    """Turns the first signal to leave into a request to stop the run, until the end of the block.
+
+    A thread hears of the signal at once, even if the main thread computes or waits for other ranks for seconds: Python
+    itself would tell it afterwards. At the end of the block the handlers of before hold again, and get the signal.
+
+    It does nothing outside of the main thread, where Python accepts no handlers, and leaves ignored signals alone.
+
+    Args:
+        on_overdue: called with the signal's name, in the thread, if the block has not ended ``OVERDUE_S`` seconds after
+            the signal; then the process exits.
+        leaves: whether the process is to exit in that case although its own handler would not end it.
+        deliver: whether the handlers of before get the signal; else the caller must leave by itself.
+
+    Attributes:
+        received: the first signal; None if there was none.
+        request: asks the run to stop, given the signal's name; a LabError means: not now, ask again.
+    """
+
+    def __init__(self, on_overdue: Callable[[str], object], *, leaves: bool = False, deliver: bool = True) -> None:
+        self._on_overdue, self._leaves, self._deliver = on_overdue, leaves, deliver
+        self.received: signal.Signals | None = None
+        self.request: Callable[[str], object] | None = None
+        self._handlers: dict[signal.Signals, Any] = {}
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> StopSignals:
+        if threading.current_thread() is not threading.main_thread():
+            return self
+        self._reader, self._writer = socket.socketpair()
+        self._writer.setblocking(False)
+        self._wakeup_fd = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
+        for number in STOPPING:
+            handler = signal.getsignal(number)
+            if handler not in (signal.SIG_IGN, None):  # None: a handler that Python could not restore
+                self._handlers[number] = signal.signal(number, _hear)
+        self._thread = threading.Thread(target=self._watch, name="stop-signals", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._thread is None:
+            return
+        for number, handler in self._handlers.items():  # first, so that no signal comes between
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(self._wakeup_fd)
+        self._writer.setblocking(True)
+        self._writer.send(_CLOSE)
+        self._thread.join()
+        self._reader.close()
+        self._writer.close()
+        if self.received is not None and self._deliver:
+            signal.raise_signal(self.received)
+
+    def _watch(self) -> None:
+        asked, overdue_s = False, float("inf")
+        while True:
+            self._reader.settimeout(None if self.received is None else RETRY_S)
+            try:
+                heard = self._reader.recv(256)
+            except TimeoutError:
+                heard = b""
+            for number in heard:
+                if number == _CLOSE[0]:
+                    return
+                if number in self._handlers and self.received is None:
+                    self.received, overdue_s = signal.Signals(number), time.monotonic() + OVERDUE_S
+            if self.received is None:
+                continue
+            asked = asked or self._ask(self.received.name)
+            if time.monotonic() >= overdue_s and (self._leaves or self._handlers[self.received] is signal.SIG_DFL):
+                try:
+                    self._on_overdue(self.received.name)
+                finally:
+                    os._exit(128 + self.received)  # no exception reaches what the main thread is stuck in
+
+    def _ask(self, name: str) -> bool:
+        if self.request is None:
+            return False
+        try:
+            self.request(name)
+        except Exception:  # not ready for it yet, about to end by itself, or short of descriptors: it is asked again
+            return False
+        return True
+
+
+def _hear(number: int, frame: FrameType | None) -> None:
+    """Do nothing: the thread reads the signal's number from the wakeup descriptor."""

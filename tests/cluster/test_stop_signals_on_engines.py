@@ -1,0 +1,235 @@
+"""SIGTERM and SIGUSR1 to engines that train: all ranks stop before the same step, and the run can be resumed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from following import until, until_step
+from thinning import thinned
+
+from dtdg_lab.cluster.run import Run
+from dtdg_lab.cluster.session import Session
+from dtdg_lab.core.child_process import is_running
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import RunInterruptedError
+from dtdg_lab.dashboard.app import Dashboard
+from dtdg_lab.runs.liveness import RankNote, read_notes
+from dtdg_lab.runs.run import open_run
+
+
+def notes_of(run: Run) -> dict[int, RankNote]:
+    until(lambda: len(read_notes(run.path / "live", run.attempt)) == run.config.ranks, what="notes of all ranks")
+    return read_notes(run.path / "live", run.attempt)
+
+
+def send(run: Run, ranks: tuple[int, ...], sent: signal.Signals = signal.SIGTERM) -> None:
+    """Send the signal to engines; they are gone, and the run has ended, within 10 s."""
+    notes, sent_s = notes_of(run), time.monotonic()
+    for rank in ranks:
+        os.kill(notes[rank].pid, sent)
+    left = [notes[rank] for rank in ranks]
+    until(
+        lambda: not any(is_running(note.pid, note.started_s) for note in left) and run.status == "interrupted",
+        timeout_s=10 - (time.monotonic() - sent_s), what=f"{run} has left",
+    )  # fmt: skip
+
+
+def assert_resumes(session: Session, run: Run, step: int, **changes: float) -> None:
+    """What is kept is that of one step, and a resumed run makes each step once."""
+    reason = run.reason
+    assert f" at step {step}: rank " in reason
+    with pytest.raises(RunInterruptedError, match=rf"run {run.id} was interrupted by SIG\w+ at step {step}: "):
+        run.wait(20)
+    stored = open_run(run.path)
+    assert stored.summary["status"] == "interrupted" and stored.summary["reason"] == reason
+    again = run.resume(**changes)
+    assert session.ready, "engines that have left are replaced"
+    until_step(again, step + 3)
+    again.stop()
+    again.wait(60)
+    steps = open_run(run.path).table("steps")
+    for rank in range(run.config.ranks):
+        assert steps[steps["rank"] == rank].step.tolist() == list(range(steps.step.max() + 1))
+
+
+def kept_step(run: Run) -> int:
+    return open_run(run.path).checkpoints[-1].step
+
+
+@pytest.mark.parametrize(
+    ("ranks", "sent"),
+    thinned([((1,), signal.SIGTERM), ((0, 1), signal.SIGTERM), ((0,), signal.SIGUSR1), ((0, 1), signal.SIGUSR1),
+             ((0,), signal.SIGTERM)], [0]),
+)  # fmt: skip
+def test_all_ranks_stop_before_the_same_step(
+    session: Session, config: RunConfig, ranks: tuple[int, ...], sent: signal.Signals
+) -> None:
+    run = session.train(config.replace(epochs=100_000))
+    until_step(run, 5)
+    send(run, ranks, sent)
+    step = kept_step(run)
+    steps = open_run(run.path).table("steps")
+    assert all(steps[steps["rank"] == rank].step.max() + 1 == step >= 5 for rank in (0, 1))
+    assert f"interrupted by {sent.name} at step {step}: rank {ranks[0]} was asked to leave" in run.reason or (
+        len(ranks) == 2 and f"interrupted by {sent.name} at step {step}: rank 1 was asked to leave" in run.reason
+    )
+    dashboard = Dashboard(session)
+    try:
+        until(lambda: dashboard.watch.seen.run is not None, what="the dashboard sees the run")
+        dashboard.tick()
+        assert f"interrupted by {sent.name} at step {step}" in dashboard.alert.value
+    finally:
+        dashboard.close()
+    assert_resumes(session, run, step)
+
+
+@pytest.mark.parametrize("rank", thinned([0, 1], [1]))
+def test_a_step_of_five_seconds_is_finished(session: Session, config: RunConfig, rank: int) -> None:
+    """The signalled rank waits in the exchange for the other one, where Python runs no handlers."""
+    run = session.train(config.replace(epochs=100_000, slow_rank=1 - rank, slow_ms=5000.0))
+    until_step(run, 1)
+    time.sleep(0.5)
+    send(run, (rank,))
+    assert kept_step(run) == 2
+    assert_resumes(session, run, 2, slow_ms=0.0)
+
+
+LONG_STEP = """
+import time
+from dtdg_lab.training.trainer import Trainer
+Trainer._slow_down = lambda trainer: time.sleep(60.0 * (trainer._position.step == 5))
+"""
+
+
+@pytest.mark.slow
+def test_a_rank_leaves_a_step_of_a_minute(session: Session, config: RunConfig) -> None:
+    """The other rank computes: the signalled one cannot wait for it, and the other ends as by any lost rank."""
+    session._engines.client[:1].execute(LONG_STEP, block=True)
+    run = session.train(config.replace(epochs=100_000))
+    until_step(run, 5)
+    time.sleep(0.5)
+    send(run, (1,))
+    assert "interrupted by SIGTERM at step 5: rank 1 was asked to leave, and left after 8.5 s" in run.reason
+    until(lambda: not session.engines()[0], timeout_s=10, what="the other engine is gone")
+    again = run.resume()
+    until_step(again, 8)
+    assert run.status == "interrupted"
+    again.stop()
+    again.wait(60)
+
+
+@pytest.mark.slow
+def test_ranks_that_average_models_stop_too(session: Session, config: RunConfig) -> None:
+    run = session.train(config.replace(system="dynahb", epochs=100_000, learning_rate=0.001))
+    until_step(run, 10)
+    send(run, (1,))
+    assert "interrupted by SIGTERM at step" in run.reason
+    again = run.resume()
+    until_step(again, kept_step(run) + 5)
+    again.stop()
+    again.wait(60)
+
+
+@pytest.mark.slow
+def test_a_paused_run_is_interrupted(session: Session, config: RunConfig) -> None:
+    run = session.train(config.replace(epochs=100_000))
+    until_step(run, 3)
+    run.pause()
+    until(lambda: run.status == "paused", what="the pause")
+    send(run, (1,))
+    assert_resumes(session, run, kept_step(run))
+
+
+SLOW_SAVES = """
+import time
+from dtdg_lab.training.checkpoint import Checkpoint
+whole_save = Checkpoint.save
+def slow_save(self, path):
+    if self.position.step:
+        open(path.parent / "saving", "w").close()
+        time.sleep(2)
+    whole_save(self, path)
+Checkpoint.save = slow_save
+"""
+
+
+@pytest.mark.slow
+def test_a_checkpoint_that_is_being_written_is_whole(session: Session, config: RunConfig) -> None:
+    session._engines.client[:].execute(SLOW_SAVES, block=True)
+    run = session.train(config.replace(epochs=100_000, checkpoint_every_s=0.1))
+    until((run.path / "checkpoints" / "saving").exists, what="a checkpoint is written")
+    send(run, (0, 1))  # new engines know nothing of slow checkpoints
+    assert_resumes(session, run, kept_step(run))
+
+
+SLOW_LOAD = """
+import time
+from dtdg_lab.core.preparation import doing
+from dtdg_lab.datasets import names
+whole_load = names.load_for
+def slow_load(config):
+    for _ in range(300):
+        doing("waits")
+        time.sleep(0.1)
+    return whole_load(config)
+names.load_for = slow_load
+"""
+
+
+@pytest.mark.parametrize(
+    ("where", "sent_to", "load"),
+    thinned([(0, (0,), SLOW_LOAD), (1, (1,), SLOW_LOAD), (0, (1,), SLOW_LOAD), (0, (0, 1), SLOW_LOAD),
+             (0, (0, 1), SLOW_LOAD.replace('doing("waits")', "pass"))], [2]),
+)  # fmt: skip
+def test_a_run_in_preparation_starts_again_from_the_beginning(
+    session: Session, config: RunConfig, where: int, sent_to: tuple[int, ...], load: str
+) -> None:
+    engines = session._engines.client[:]
+    engines.targets = [session._engines.alive()[where].id]
+    engines.execute(load, block=True)
+    run = session.train(config.replace(epochs=100_000))
+    notes_of(run)
+    time.sleep(0.5)
+    send(run, sent_to)
+    assert not (run.path / "checkpoints" / "last.pt").exists()
+    assert "session.resume(run) starts it from the beginning" in run.reason
+    until(lambda: run._ended.is_set(), what="the handle has followed to the end")
+    left = [engine.id for engine in session._engines.alive()]
+    if engines.targets[0] in left:  # it was not asked to leave
+        engines.execute("names.load_for = whole_load", block=True)
+    again = run.resume(learning_rate=0.02)
+    until_step(again, 3)
+    assert again.config.learning_rate == 0.02 and again.attempt == 2
+    again.stop()
+    again.wait(60)
+    steps = open_run(run.path).table("steps")
+    assert steps[steps["rank"] == 0].step.tolist() == list(range(steps.step.max() + 1))
+    assert session.ready
+
+
+@pytest.mark.slow
+def test_a_command_line_run_on_engines(tmp_path: Path, config: RunConfig) -> None:
+    (tmp_path / "config.json").write_text(config.replace(epochs=100_000).to_json())
+    command = [sys.executable, "-m", "dtdg_lab", "run", str(tmp_path / "config.json"), "--runs", str(tmp_path / "runs")]
+    child = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        until(lambda: any((tmp_path / "runs").glob("2*/checkpoints/last.pt")), what="a checkpoint")
+        time.sleep(0.5)
+        sent_s = time.monotonic()
+        child.send_signal(signal.SIGTERM)
+        _, errors = child.communicate(timeout=30)
+        assert time.monotonic() - sent_s < 10
+    finally:
+        for process in [*psutil.Process(child.pid).children(recursive=True)] if child.poll() is None else []:
+            process.kill()
+        child.kill()
+    run = open_run(next((tmp_path / "runs").glob("2*")))
+    assert child.returncode == 128 + signal.SIGTERM and "Traceback" not in errors
+    assert f"run {run.id} was interrupted by SIGTERM at step {run.checkpoints[-1].step}: " in errors

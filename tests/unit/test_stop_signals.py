@@ -125,8 +125,6 @@ def test_a_training_script_is_interrupted_between_two_steps(tmp_path: Path, sent
     assert run.reason.startswith(f"interrupted by {sent.name} at step {kept.step}: its process was asked to leave.")
     assert f"checkpoint after {kept.step} steps" in run.reason
     assert f"resume({str(run.path)!r}) continues it" in run.reason
-        f"checkpoint after {kept.step} steps" in run.reason and f"resume({str(run.path)!r}) continues it" in run.reason
-    )
     assert f"interrupted by {sent.name} at step {kept.step}" in repr(run)
     assert run.summary["status"] == "interrupted" and run.summary["reason"] == run.reason
     assert f"interrupted by {sent.name} at step {kept.step}" in (run.path / "report.html").read_text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import os
@@ -229,7 +230,8 @@ def _dash(parsed: argparse.Namespace) -> int:
     with Session(ranks=parsed.ranks) as session:
         server = serve(session, parsed.port, parsed.address, token=parsed.token, **served)
         print(f"The dashboard is at {server.url} (Ctrl-C ends it).", flush=True)
-        server.wait()
+        with contextlib.suppress(KeyboardInterrupt):  # as the line says
+            server.wait()
     return 0
 
 

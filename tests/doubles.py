@@ -177,6 +177,7 @@ def train_in_memory(
         outcome = trainer.run()
     finally:
         resource_monitor.close()
+    group.barrier()  # rank 0 has written the last checkpoint, with which a caller may go on at once
     built = trainer.built
     parameters = {name: parameter.detach().clone() for name, parameter in built.model.named_parameters()}
     return Trained(outcome, recorder, parameters, built.optimizer.state_dict(), trainer.live_settings.config)

@@ -108,7 +108,7 @@ def from_parquet(
     return from_vectors(
         **vectors,
         columns=(src, dst),
-        source="",
+        source=f"file {path.name} in {path.absolute().parent}",
         features=features,
         labels=labels,
         name=path.name if name is None else name,

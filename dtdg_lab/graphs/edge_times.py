@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta, tzinfo
@@ -60,6 +61,9 @@ def parse_times(
         array = as_vector(values, "time", "numbers")
         if array.dtype.kind not in "iuf":
             raise wrong_type(array, "time", f"numbers, since time_format={time_format!r},", (int, float))
+        if array.dtype.kind == "f":
+            array = _whole_nanoseconds(array, time_format)
+            time_format = "ns"
         try:
             return pd.to_datetime(array, unit=time_format)
         except (ValueError, OverflowError) as error:
@@ -80,6 +84,24 @@ def parse_times(
             "fit. Correct the row, or give the format that all rows have."
         )
     return parsed
+
+
+_NANOSECONDS = {"D": 86_400 * 10**9, "s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+
+
+def _whole_nanoseconds(times: NDArray[Any], unit: str) -> NDArray[Any]:
+    """Return float times in whole nanoseconds, rounded to the decimal that the floats are exact to.
+
+    1/24 of a day is 3,600 s then, not 3,599.999999997: the rounding of floats must not decide a cut. What is too large
+    for 64 bits stays a float, and is refused later.
+    """
+    exact_to = 4 * float(np.finfo(times.dtype).eps) * float(np.abs(times).max(initial=0.0)) * _NANOSECONDS[unit]
+    step = 10 ** max(0, math.ceil(math.log10(exact_to))) if 0 < exact_to < math.inf else 1
+    with np.errstate(over="ignore"):  # what becomes infinite is refused later
+        steps = np.rint(times.astype(np.float64) * (_NANOSECONDS[unit] / step))
+        if not np.isfinite(steps).all() or np.abs(steps).max(initial=0.0) * step >= 2**63:
+            return steps * float(step)
+    return steps.astype(np.int64) * step
 
 
 def _texts(values: ArrayLike) -> Any:

@@ -208,11 +208,16 @@ def interruption(run: RunDirectory, attempt: int) -> str:
     step = max((step for step in steps if step is not None), default=None)
     where = "before its first step" if step is None else f"at step {step}"
     kept = (
-        "Its records and last checkpoint are kept: session.resume(run) continues it."
+        f"Its records and last checkpoint are kept: {_resume(run)} continues it."
         if run.checkpoint_file.is_file()
         else "It has no checkpoint yet: start it again with session.train(run.config)."
     )
     return f"interrupted {where}: {cause}. {kept}"
+
+
+def _resume(run: RunDirectory) -> str:
+    """Return the call that continues a run, in any session of as many engines."""
+    return f"lab.Session(ranks={run.config().ranks}).resume({str(run.path)!r})"
 
 
 def mark_interrupted(run: RunDirectory, attempt: int, name: str, *, rank: int, overdue_s: float | None = None) -> None:
@@ -240,9 +245,9 @@ def mark_interrupted(run: RunDirectory, attempt: int, name: str, *, rank: int, o
         step = max([step, *(1 + step for step in recorded)])
         cause += f", and left after {overdue_s:g} s without waiting for a step or preparation that took longer"
     remedy = (
-        "It has no checkpoint yet: session.resume(run) starts it from the beginning."
+        f"It has no checkpoint yet: {_resume(run)} starts it from the beginning."
         if not kept
-        else f"Its records and its checkpoint after {kept[0]} steps are kept: session.resume(run) continues it."
+        else f"Its records and its checkpoint after {kept[0]} steps are kept: {_resume(run)} continues it."
     )
     run.write_status(
         "interrupted", reason=f"interrupted by {name} at step {step}: {cause}. {remedy}", rank=rank, attempt=attempt

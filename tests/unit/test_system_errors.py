@@ -134,7 +134,8 @@ def test_files_of_another_account_are_not_called_damaged(open_folder: Path, of: 
     path.chmod(0)
     code = {
         "partition": "from dtdg_lab.partition.base import load_partition as load\n",
-        "checkpoint": "from dtdg_lab.training.checkpoint import Checkpoint\nfrom pathlib import Path\n"
+        "checkpoint": "import torch.utils.serialization\n"  # nobody may be kept out of this clone's folder
+        "from dtdg_lab.training.checkpoint import Checkpoint\nfrom pathlib import Path\n"
         "load = lambda path: Checkpoint.load(Path(path))\n",
     }[of]
     message = said(f"{code}{AS_NOBODY}load(sys.argv[1])", path)

@@ -245,7 +245,7 @@ ID = ColumnKind(f"a whole number from 0 to {MAX_ID:,} (from_csv renumbers ids of
 WHOLE = ColumnKind("a whole number", "int64", -(2**63), 2**63 - 1)
 NUMBER = ColumnKind("a finite number", "double")
 TIME = ColumnKind("a finite number, the time", "")  # read as WHOLE where all are, else as NUMBER
-WEIGHT = ColumnKind("a finite number of at least 0", "double", 0, np.inf)
+WEIGHT = ColumnKind("a finite number of at least 0 (leave weight= out for signed ratings)", "double", 0, np.inf)
 FEATURE = ColumnKind("a finite number", "float")
 STAMP = ColumnKind("a time such as 2014-01-31 16:39:58", "timestamp[s]")
 STAMP_UTC = ColumnKind("a time such as 2014-01-31T16:39:58Z", "timestamp[s, UTC]")

@@ -25,6 +25,28 @@ def test_every_grid_of_floats_is_cut_on_its_points(parts, count, first, by_lengt
     assert cut_edges(np.arange(count), np.arange(count), times, **way).interval.tolist() == expected.tolist()
 
 
+@pytest.mark.parametrize(
+    ("times", "time_format", "interval"),
+    [
+        (np.arange(48) / 24, "D", "1h"),
+        (19_000 + np.arange(48) / 24, "D", "1h"),
+        (1.7e9 + np.arange(48) * 0.1, "s", "100ms"),
+        ((np.arange(48) / 24).astype(np.float32), "D", "1h"),
+        (np.arange(48) * 0.1, "ms", np.timedelta64(100, "us")),
+    ],
+)
+def test_floats_since_1970_are_cut_on_the_times_that_they_mean(times, time_format, interval):
+    nodes = np.arange(48)
+    graph = from_edges(nodes, nodes, times, interval=interval, time_format=time_format)
+    assert graph.num_edges.tolist() == [1] * 47
+
+
+def test_floats_that_no_date_has_are_refused():
+    for times in ([0.0, 1e300], [0.0, np.nan], [0.0, 1e10]):
+        with pytest.raises(DataError):
+            from_edges([0, 1], [1, 0], times, cut=2, time_format="D")
+
+
 @given(st.integers(2, 300), st.integers(1, 50))
 def test_float32_is_cut_within_its_own_rounding(count, parts):
     times = (np.arange(count) / parts).astype(np.float32)

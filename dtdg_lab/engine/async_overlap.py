@@ -380,7 +380,7 @@ def _log_prior(rows: Vector) -> Vector:
     return np.log(np.where(rows[:, 5] == 1, sending, computing))
 
 
-# Snapshots' spatial parts, each of which is left while its exchange is on its way.
+# Spatial parts of snapshots: while the exchange of one travels, another one computes.
 #
 # Parameters are lent to each snapshot as leaves of its own, so that gradients are summed in the order of snapshots,
 # whatever the order in which they were computed: overlap changes no bit.

@@ -35,6 +35,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import LabError, UnknownNameError
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.export.export import KINDS
+from dtdg_lab.models.base import GraphView
 from dtdg_lab.partition.metrics import MeasuredPartition
 from dtdg_lab.runs.run import StoredRun
 from dtdg_lab.studies.presets import preset
@@ -115,7 +116,7 @@ def callables() -> dict[str, Callable[..., Any]]:
 
 
 OBJECTS: Mapping[str, tuple[type, ...]] = {  # what pages call an object of a class
-    "card": (Card,), "config": (lab.RunConfig,), "dashboard": (lab.Dashboard,), "graph": (lab.DynamicGraph,),
+    "card": (Card,), "config": (lab.RunConfig,), "dashboard": (lab.Dashboard,), "graph": (lab.DynamicGraph, GraphView),
     "parts": (MeasuredPartition,), "race": (Race,), "run": (StoredRun, Run), "session": (lab.Session,),
     "study": (Study,), "sweep": (lab.Sweep,),
 }  # fmt: skip

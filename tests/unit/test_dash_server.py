@@ -45,7 +45,8 @@ def open_page(address: str, cookies: CookieJar | None = None) -> tuple[int, str]
         with opener.open(Request(address), timeout=30) as page:
             return page.status, page.read().decode()
     except HTTPError as error:
-        return error.code, error.read().decode()
+        with error:
+            return error.code, error.read().decode()
 
 
 def connect(address: str, cookie: str = "", origin: str = "") -> int:
@@ -59,8 +60,11 @@ def connect(address: str, cookie: str = "", origin: str = "") -> int:
         try:
             socket = await websocket_connect(HTTPRequest(address.replace("http", "ws") + "ws", headers=headers))
         except HTTPClientError as error:
+            await asyncio.sleep(0.05)  # tornado closes the connection in a callback
             return error.code
         socket.close()
+        while await socket.read_message() is not None:  # until the other side has closed, too
+            pass
         return 101
 
     return asyncio.run(tried())

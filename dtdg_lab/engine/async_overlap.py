@@ -20,7 +20,7 @@ from dtdg_lab.core.rng import generator
 from dtdg_lab.distributed.group import Group, gather_texts
 from dtdg_lab.engine.halo_exchange import PendingExchange
 from dtdg_lab.engine.strategy import Gradients
-from dtdg_lab.engine.turns import Turns, Worker
+from dtdg_lab.engine.turns import PausableFunction, Worker
 from dtdg_lab.models.base import DynamicModel
 
 # When the stretches and exchanges of interleaved tasks begin and end: the clock that orders of turns are judged by.
@@ -397,7 +397,7 @@ class SpatialTask:
         flights: its pulls.
     """
 
-    turns: Turns
+    turns: PausableFunction
     lent: dict[str, Tensor]
     compute_s: list[float] = field(default_factory=list)
     flights: list[PendingExchange] = field(default_factory=list)
@@ -442,7 +442,10 @@ class SpatialTasks:
                 fewer continues afterwards, by number. Exchanges are started in this order, which must be every rank's.
             learning: whether there will be a backward.
         """
-        tasks = [SpatialTask(Turns(function, self._workers), self._lend(learning=learning)) for function in functions]
+        tasks = [
+            SpatialTask(PausableFunction(function, self._workers), self._lend(learning=learning))
+            for function in functions
+        ]
         try:
             with torch.set_grad_enabled(learning):
                 for number in order:
@@ -494,7 +497,7 @@ class SpatialTasks:
         began_s = time.perf_counter()
         for parameters, key, name in self._slots:
             parameters[key] = task.lent[name]  # type: ignore[assignment]  # a leaf, but no nn.Parameter
-        flight = task.turns.resume()
+        flight: PendingExchange | None = task.turns.resume()
         exposed_s = 0.0 if waiting is None else waiting.exposed_s
         # an artificially slow network may have stalled slightly longer than this clock measured
         task.compute_s.append(max(0.0, time.perf_counter() - began_s - exposed_s))

@@ -9,17 +9,14 @@ threads would break. Everywhere else a model's function is simply called, and :f
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import greenlet
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from dtdg_lab.engine.halo_exchange import PendingExchange
 
-
-class Turns:
+class PausableFunction:
     """A function of a model, as far as it has come.
 
     Args:
@@ -37,7 +34,7 @@ class Turns:
         self._error: BaseException | None = None
         self._is_done = False
 
-    def resume(self) -> PendingExchange | None:
+    def resume(self) -> Any:
         """Continue until the next exchange, which is returned, or to the end, which returns None.
 
         Raises:
@@ -48,7 +45,7 @@ class Turns:
             self._worker.start(self)
         worker = self._worker
         worker.parent = greenlet.getcurrent()
-        flight: PendingExchange = worker.switch()
+        flight = worker.switch()
         if not self._is_done:
             return flight
         self._free()
@@ -88,11 +85,11 @@ class Worker(greenlet.greenlet):
 
     def __init__(self) -> None:
         super().__init__(self._work)
-        self.turns: Turns | None = None
+        self.turns: PausableFunction | None = None
         self.modes: tuple[Any, ...] = ()
         self.switch()  # to where it waits for its first function
 
-    def start(self, turns: Turns) -> None:
+    def start(self, turns: PausableFunction) -> None:
         """Take a function, which begins at the next switch."""
         self.turns, self.modes = turns, _modes()
 
@@ -103,8 +100,8 @@ class Worker(greenlet.greenlet):
                 self.turns.run()
 
 
-def pause(flight: PendingExchange) -> None:
-    """Let other functions compute until it is this one's turn again.
+def pause(flight: object) -> None:
+    """Let other functions compute until it is this one's turn again; ``flight`` is returned by its ``resume``.
 
     Does nothing where a function runs alone, or has switched one of torch's modes, such as ``torch.no_grad()``: others
     would compute under it. The exchange is then waited for in place.

@@ -7,7 +7,7 @@ import threading
 import pytest
 import torch
 
-from dtdg_lab.engine.turns import Turns, Worker, pause
+from dtdg_lab.engine.turns import PausableFunction, Worker, pause
 
 
 class Flight:
@@ -28,7 +28,10 @@ def adds(steps: list[str], name: str, flights: list[Flight]):
 
 def test_functions_go_on_in_the_order_they_are_resumed_in_one_thread():
     steps, flights, workers = [], [Flight() for _ in range(4)], []
-    first, second = (Turns(adds(steps, name, flights[at : at + 2]), workers) for name, at in (("a", 0), ("b", 2)))
+    first = PausableFunction(adds(steps, "a", flights[:2]), workers)
+    second = PausableFunction(adds(steps, "b", flights[2:]), workers)
+        PausableFunction(adds(steps, name, flights[at : at + 2]), workers) for name, at in (("a", 0), ("b", 2))
+    )
     assert first.resume() is flights[0]
     assert second.resume() is flights[2]
     assert second.resume() is flights[3]
@@ -44,7 +47,7 @@ def test_functions_go_on_in_the_order_they_are_resumed_in_one_thread():
 def test_a_worker_is_used_again():
     workers: list[Worker] = []
     for _ in range(3):
-        assert Turns(adds([], "a", []), workers).resume() is None
+        assert PausableFunction(adds([], "a", []), workers).resume() is None
         assert len(workers) == 1
 
 
@@ -54,7 +57,7 @@ def test_an_error_is_raised_where_the_function_is_resumed():
         raise ValueError("no rows")
 
     workers: list[Worker] = []
-    turns = Turns(fails, workers)
+    turns = PausableFunction(fails, workers)
     turns.resume()
     with pytest.raises(ValueError, match="no rows"):
         turns.resume()
@@ -72,11 +75,11 @@ def test_a_function_that_is_abandoned_ends_and_frees_its_worker():
         return torch.ones(1)
 
     workers: list[Worker] = []
-    turns = Turns(cleans_up, workers)
+    turns = PausableFunction(cleans_up, workers)
     turns.resume()
     turns.abandon()
     assert left == [True]
-    assert Turns(adds([], "a", []), workers).resume() is None  # the worker still works
+    assert PausableFunction(adds([], "a", []), workers).resume() is None  # the worker still works
     assert len(workers) == 1
 
 
@@ -88,7 +91,7 @@ def test_a_pause_does_nothing_alone_or_under_another_mode():
             pause(Flight())
         return torch.ones(1)
 
-    turns = Turns(under_no_grad, [])
+    turns = PausableFunction(under_no_grad, [])
     assert turns.resume() is None  # to its end: others would have computed without gradients
     assert torch.is_grad_enabled()
 
@@ -115,7 +118,7 @@ def test_backward_runs_in_the_reverse_of_the_order_of_forward():
             pause(Flight())
             return Noted.apply(y, f"{name}1")
 
-        return Turns(run, [])
+        return PausableFunction(run, [])
 
     tasks = [made("a"), made("b")]
     for number in (0, 1, 1, 0):

@@ -30,8 +30,6 @@ def test_functions_go_on_in_the_order_they_are_resumed_in_one_thread():
     steps, flights, workers = [], [Flight() for _ in range(4)], []
     first = PausableFunction(adds(steps, "a", flights[:2]), workers)
     second = PausableFunction(adds(steps, "b", flights[2:]), workers)
-        PausableFunction(adds(steps, name, flights[at : at + 2]), workers) for name, at in (("a", 0), ("b", 2))
-    )
     assert first.resume() is flights[0]
     assert second.resume() is flights[2]
     assert second.resume() is flights[3]

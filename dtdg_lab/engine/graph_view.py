@@ -6,7 +6,6 @@ import copy
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -22,7 +21,7 @@ from dtdg_lab.graphs.snapshot import Snapshot, give_up, repeats
 from dtdg_lab.kernels.device_snapshot import DeviceSnapshot, unpack
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, SnapshotSource, keep_freed_memory
 from dtdg_lab.kernels.spmm import choose_backend, stacked
-from dtdg_lab.models.base import DynamicModel, GraphView
+from dtdg_lab.models.graph_view import DIRECTION_OF, GraphView
 
 # Where a pull finds the rows of neighbours: here, gathered from all ranks, or exchanged by precomputed indices.
 
@@ -84,9 +83,6 @@ def best_filled(x: Tensor, scores: Tensor, k: int) -> Tensor:
 
 
 # A snapshot, or several stacked ones, as a model sees them from some of their nodes.
-
-
-WAY = {"gcn": "in", "mean": "in", "diffusion-in": "in", "diffusion-out": "out", "attention": "in"}
 
 
 class SnapshotView(GraphView):
@@ -153,7 +149,7 @@ class SnapshotView(GraphView):
             return self._constant(x, (*path, kind))
         operator = self._operators.scaled(kind)
         self._is_busy = True
-        return operator.apply(self._neighbours.joined(x, WAY[kind]))
+        return operator.apply(self._neighbours.joined(x, DIRECTION_OF[kind]))
 
     def _path(self, x: Tensor) -> tuple[str, ...] | None:
         """The kinds of pulls that make x of the inputs; None where x may depend on parameters."""
@@ -165,8 +161,8 @@ class SnapshotView(GraphView):
         if path in self._pulled:
             return self._pulled[path]
         operator = self._operators.scaled(path[-1])
-        known = x is self.inputs and self._all_inputs is not None and WAY[path[-1]] == "in"
-        everything = self._all_inputs if known else self._neighbours.joined(x, WAY[path[-1]])
+        known = x is self.inputs and self._all_inputs is not None and DIRECTION_OF[path[-1]] == "in"
+        everything = self._all_inputs if known else self._neighbours.joined(x, DIRECTION_OF[path[-1]])
         assert everything is not None and self._may_keep is not None
         with torch.no_grad():
             result = operator.apply_once(everything)
@@ -657,24 +653,3 @@ class OneVertex(GraphView):
     def top(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """The one row."""
         return x[:1], scores[:1]
-
-
-# What lies between the spatial and the temporal part of a layer, found out on one node without edges.
-
-
-@dataclass(frozen=True, slots=True)
-class RedistributionWidth:
-    """Of one layer: numbers in a row, C, and whether they depend on parameters."""
-
-    width: int
-    learned: bool
-
-
-def seam_widths(model: DynamicModel) -> tuple[RedistributionWidth, ...]:
-    """The seam of every layer, whatever this rank has of the graph."""
-    found = []
-    for layer in range(model.layers):
-        x = model.zeros(1, model.width(layer)).requires_grad_(layer > 0)
-        mixed = model.spatial(layer, OneVertex(), x, model.initial_state(1))
-        found.append(RedistributionWidth(mixed.shape[1], mixed.requires_grad))
-    return tuple(found)

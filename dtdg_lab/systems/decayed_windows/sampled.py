@@ -329,7 +329,7 @@ class SampledWindowStrategy(strategy.Strategy):
         drawing = Drawing(
             windows.train,
             model.layers,
-            model.hops_per_layer,
+            model.facts.hops_per_layer,
             model.memory == "per_vertex",
             windows.fanout,
             windows.seed,

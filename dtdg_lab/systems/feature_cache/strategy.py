@@ -571,8 +571,7 @@ def build(of: BuildContext) -> RemoteFeatureStrategy:
 def _samplers(of: BuildContext, partition: Partition) -> list[BatchSampler]:
     """Of the mini-batches of each of this rank's parts."""
     config, graph, size = of.config, of.sequence.graph, of.config["batch_size"]
-    options = config.options.get("models", {})
-    shape = block_shape(config.model, of.model.memory, config.hidden, config.layers, norm=config["norm"], **options)
+    shape = block_shape(of.model.facts, norm=config["norm"])
     draw, fanouts = neighbour_sampler(config, shape), fanouts_of(config["fanouts"], config.layers)
     first = graph.snapshots[of.train.start]
     same = all(first is each or first.equals(each) for each in (graph.snapshots[t] for t in of.train))

@@ -250,7 +250,7 @@ class GlorotModel(DynamicModel):
     """A model whose matrices are drawn Glorot-uniform, each gate for itself, and whose vectors start at zero."""
 
     def reset_parameters(self) -> None:
-        """Draw every parameter anew from torch's default generator."""
+        """Draw every parameter again from torch's default generator."""
         with torch.no_grad():
             for parameter in self.parameters():
                 if parameter.ndim < 2:

@@ -386,6 +386,16 @@ class SharedOperators(Operators):
             self._scaled[kind] = spmm.SharedOperator([of.scaled(kind) for of in self._each])
         return self._scaled[kind]
 
+    def adjacency(self, direction: str) -> Adjacency:
+        """Not shared: a message differs by snapshot.
+
+        Raises:
+            UnsupportedError: always.
+        """
+        raise UnsupportedError(
+            "messages over shared edges: they differ by snapshot. Choose system='single', or another model."
+        )
+
     def attention(self) -> AttentionOperator:
         """Not shared: its weights follow from features.
 

@@ -89,6 +89,10 @@ class _PullLog(OneVertex):
             self.learned.append((kind, x.shape[1]))
         return x
 
+    def columns(self, x: Tensor, direction: str) -> Tensor:
+        self.kinds.add("messages")
+        return x
+
 
 def learned_pulls(model: DynamicModel) -> list[Pull]:
     """Kind and width of every pull that depends on parameters; the others are computed once and kept.

@@ -208,13 +208,16 @@ class SnapshotView(GraphView):
     def edges(self, direction: str) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return of every edge the column it comes from, the row it goes to, (E,) each, and its weight, (E, 1)."""
         self._is_busy = True
-        adjacency = self._operators.adjacency(direction)
-        weight = None if adjacency.weights is None else adjacency.weights.unsqueeze(1)
-        return adjacency.indices.long(), adjacency.edge_rows(), weight
+        adjacency, weights = self._operators.adjacency(direction), self._operators.own_weights(direction)
+        return adjacency.indices.long(), adjacency.edge_rows(), None if weights is None else weights.unsqueeze(1)
 
     def num_targets(self, x: Tensor, direction: str) -> int:
         """Return the rows of the operators: a layer may be fed more rows than it gives."""
         return self._operators.adjacency(direction).shape[0]
+
+    def drawn_share(self, direction: str) -> Tensor | None:
+        """Return the share of each row's neighbours that were drawn, (n,); None where all are here."""
+        return self._operators.drawn_share(direction)
 
     def top(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Rows of the k nodes with the largest scores, (min(k, N), F), and these scores; ties to the lower node.
@@ -683,6 +686,52 @@ class OneVertex(GraphView):
     def top(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """The one row."""
         return x[:1], scores[:1]
+
+
+# What a model asks of its neighbours, found out on one node.
+
+
+@dataclass(frozen=True, slots=True)
+class AskedPull:
+    """One aggregation of a model.
+
+    Attributes:
+        kind: of the pull, or ``messages``.
+        width: numbers in a row.
+        learned: whether the rows depend on parameters.
+    """
+
+    kind: str
+    width: int
+    learned: bool
+
+
+class _PullLog(OneVertex):
+    """A node that notes the pulls of a model."""
+
+    def __init__(self) -> None:
+        self.pulls: list[AskedPull] = []
+
+    def pull(self, x: Tensor, kind: str, scores: tuple[Tensor, Tensor] | None = None) -> Tensor:
+        self.pulls.append(AskedPull(kind, x.shape[1], x.requires_grad))
+        return x
+
+    def columns(self, x: Tensor, direction: str) -> Tensor:
+        return self.pull(x, "messages")
+
+
+def asked_pulls(model: DynamicModel) -> list[AskedPull]:
+    """Return what the spatial parts of all layers ask for in one snapshot, in order."""
+    log = _PullLog()
+    for layer in range(model.layers):
+        x = model.zeros(1, model.width(layer)).requires_grad_(layer > 0)
+        model.spatial(layer, log, x, model.initial_state(1))
+    return log.pulls
+
+
+def sends_messages(model: DynamicModel) -> bool:
+    """Return whether a model calls ``graph.messages``."""
+    return any(asked.kind == "messages" for asked in asked_pulls(model))
 
 
 # What lies between the spatial and the temporal part of a layer, found out on one node without edges.

@@ -7,6 +7,7 @@ import resource
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -22,9 +23,10 @@ from dtdg_lab.core.plans import Partition
 from dtdg_lab.distributed.gradients import FlatGradients
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.backprop.reference import bring
+from dtdg_lab.engine.graph_view import sends_messages
 from dtdg_lab.engine.minibatch_blocks import BlockShape, TargetBlocks, block_shape
 from dtdg_lab.engine.minibatches import SeedBatches, fanouts_of, rounds_of, sampled_edges, stretches_of
-from dtdg_lab.engine.sampled_blocks import BatchSampler, DglSampler, NeighbourSampler, SampledBatch
+from dtdg_lab.engine.sampled_blocks import BatchSampler, DglSampler, NeighbourSampler, SampledBatch, check_in_edges
 from dtdg_lab.engine.strategy import BuildContext, Step, StepMarks, StepOutcome, StepResult, Strategy, check_per_vertex
 from dtdg_lab.engine.target_batches import TargetRun, TargetSequence, add_gradients
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
@@ -569,10 +571,16 @@ def build(of: BuildContext) -> RemoteFeatureStrategy:
 
 
 def _samplers(of: BuildContext, partition: Partition) -> list[BatchSampler]:
-    """Of the mini-batches of each of this rank's parts."""
+    """Of the mini-batches of each of this rank's parts.
+
+    Raises:
+        UnsupportedError: the model pulls along out-edges.
+    """
     config, graph, size = of.config, of.sequence.graph, of.config["batch_size"]
     options = config.options.get("models", {})
     shape = block_shape(config.model, of.model.memory, config.hidden, config.layers, norm=config["norm"], **options)
+    check_in_edges(shape.directions, config.system)
+    shape = replace(shape, neighbours=sends_messages(of.model), weighted=graph.weighted)
     draw, fanouts = neighbour_sampler(config, shape), fanouts_of(config["fanouts"], config.layers)
     first = graph.snapshots[of.train.start]
     same = all(first is each or first.equals(each) for each in (graph.snapshots[t] for t in of.train))

@@ -13,7 +13,7 @@ from torch import Tensor
 from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.core.events import Event
 from dtdg_lab.core.rng import torch_seed
-from dtdg_lab.engine.graph_view import SPACES_BYTES, DeviceSequence, OneVertex, SnapshotView
+from dtdg_lab.engine.graph_view import SPACES_BYTES, DeviceSequence, SnapshotView, asked_pulls
 from dtdg_lab.engine.strategy import BuildContext
 from dtdg_lab.kernels.operators import Operators, SharedOperators, SnapshotSource
 from dtdg_lab.kernels.spmm import SharedOperator
@@ -76,42 +76,21 @@ class OverlapSequence(DeviceSequence):
         return SharedOperators(self._each(snapshots))
 
 
-class _PullLog(OneVertex):
-    """A node without edges that notes the pulls of a model."""
-
-    def __init__(self) -> None:
-        self.learned: list[Pull] = []
-        self.kinds: set[str] = set()
-
-    def pull(self, x: Tensor, kind: str, scores: tuple[Tensor, Tensor] | None = None) -> Tensor:
-        self.kinds.add(kind)
-        if x.requires_grad:
-            self.learned.append((kind, x.shape[1]))
-        return x
-
-    def columns(self, x: Tensor, direction: str) -> Tensor:
-        self.kinds.add("messages")
-        return x
-
-
 def learned_pulls(model: DynamicModel) -> list[Pull]:
     """Kind and width of every pull that depends on parameters; the others are computed once and kept.
 
     Raises:
         UnsupportedError: a pull weighs edges otherwise than by degrees.
     """
-    log = _PullLog()
-    for layer in range(model.layers):
-        x = model.zeros(1, model.width(layer)).requires_grad_(layer > 0)
-        model.spatial(layer, log, x, model.initial_state(1))
-    other = sorted(log.kinds - set(SHARED_KINDS))
+    asked = asked_pulls(model)
+    other = sorted({of.kind for of in asked} - set(SHARED_KINDS))
     if other:
         raise UnsupportedError(
             f"system='pipad' shares sums over in-neighbours that are scaled by degrees ({', '.join(SHARED_KINDS)}), "
             f"but the model pulls by {', '.join(other)}. Choose tgcn, wdgcn, cdgcn, mpnn-lstm, tmgcn or evolvegcn-o, "
             "or system='single'."
         )
-    return log.learned
+    return [(of.kind, of.width) for of in asked if of.learned]
 
 
 class OverlapStrategy(SingleStrategy):

@@ -54,6 +54,13 @@ class MeanOfInputs(SmoothedModel):
         return self.average(graph, x)
 
 
+class MeanOfSquashed(SmoothedModel):
+    """Averages what depends on no parameter, yet is not what it is fed."""
+
+    def spatial(self, layer: int, graph: GraphView, x: Tensor, state: State) -> Tensor:
+        return self.average(graph, torch.tanh(x))
+
+
 class MeanOfMeans(SmoothedModel):
     """Two hops along in-edges, the second of rows that depend on parameters."""
 
@@ -120,6 +127,7 @@ class TopDriven(SmoothedModel):
 PULLS: Mapping[str, tuple[type[SmoothedModel], tuple[tuple[str, str, bool], ...]]] = MappingProxyType(
     {
         "inputs": (MeanOfInputs, (("in", "input", False),)),
+        "squashed": (MeanOfSquashed, (("in", "input", False),)),
         "means": (MeanOfMeans, (("in", "input", False), ("in", "hidden", True))),
         "both-ways": (MeanBothWays, (("in", "hidden", True), ("out", "hidden", True))),
         "forgetful": (Forgetful, (("in", "input", False), ("in", "hidden", True))),

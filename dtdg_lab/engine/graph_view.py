@@ -699,11 +699,15 @@ class AskedPull:
         kind: of the pull, or ``messages``.
         width: numbers in a row.
         learned: whether the rows depend on parameters.
+        layer: of the model.
+        as_fed: whether the rows are the layer's input itself, not something computed from it.
     """
 
     kind: str
     width: int
     learned: bool
+    layer: int
+    as_fed: bool
 
 
 class _PullLog(OneVertex):
@@ -711,9 +715,10 @@ class _PullLog(OneVertex):
 
     def __init__(self) -> None:
         self.pulls: list[AskedPull] = []
+        self.fed, self.number = torch.zeros(0), 0
 
     def pull(self, x: Tensor, kind: str, scores: tuple[Tensor, Tensor] | None = None) -> Tensor:
-        self.pulls.append(AskedPull(kind, x.shape[1], x.requires_grad))
+        self.pulls.append(AskedPull(kind, x.shape[1], x.requires_grad, self.number, x is self.fed))
         return x
 
     def columns(self, x: Tensor, direction: str) -> Tensor:
@@ -724,14 +729,19 @@ def asked_pulls(model: DynamicModel) -> list[AskedPull]:
     """Return what the spatial parts of all layers ask for in one snapshot, in order."""
     log = _PullLog()
     for layer in range(model.layers):
-        x = model.zeros(1, model.width(layer)).requires_grad_(layer > 0)
-        model.spatial(layer, log, x, model.initial_state(1))
+        log.number, log.fed = layer, model.zeros(1, model.width(layer)).requires_grad_(layer > 0)
+        model.spatial(layer, log, log.fed, model.initial_state(1))
     return log.pulls
 
 
 def sends_messages(model: DynamicModel) -> bool:
     """Return whether a model calls ``graph.messages``."""
     return any(asked.kind == "messages" for asked in asked_pulls(model))
+
+
+def pulls_features(model: DynamicModel) -> bool:
+    """Return whether the first layer pulls features as they are, and nothing else."""
+    return all(asked.as_fed for asked in asked_pulls(model) if asked.layer == 0)
 
 
 # What lies between the spatial and the temporal part of a layer, found out on one node without edges.

@@ -130,6 +130,8 @@ class GraphView:
         """
         if reduce not in REDUCTIONS:
             raise UnsupportedError(f"reduce={reduce!r}: messages are reduced by {', '.join(REDUCTIONS)}. Choose one.")
+        if edges not in ("in", "out"):
+            raise UnsupportedError(f"edges={edges!r}: messages are received along 'in'- or 'out'-edges. Choose one.")
         sources = self.columns(x, edges)
         source, target, weight = self.edges(edges)
         sent = message(sources.index_select(0, source), x.index_select(0, target), weight)

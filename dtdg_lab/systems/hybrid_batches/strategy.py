@@ -19,6 +19,7 @@ from dtdg_lab.core.message_passing import directions
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.distributed.gradients import FlatGradients
 from dtdg_lab.engine.backprop.reference import bring
+from dtdg_lab.engine.graph_view import pulls_features
 from dtdg_lab.engine.minibatch_blocks import block_shape
 from dtdg_lab.engine.replicated import cached_sequences
 from dtdg_lab.engine.replicated_part import part_folder
@@ -565,7 +566,7 @@ def build(of: BuildContext) -> HybridBatchStrategy:
         norm=config["norm"],
         **config.options.get("models", {}),
     )
-    shape = replace(shape, places=cached)
+    shape = replace(shape, places=cached, inputs_once=shape.inputs_once and pulls_features(of.model))
     run = partial(TargetRun, of.model, task=of.task, loss_at="all")
     loads = vertex_loads(graph, shape.hops)
     parts = []

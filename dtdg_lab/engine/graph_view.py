@@ -183,17 +183,37 @@ class SnapshotView(GraphView):
         return self._operators.attention().apply(x, scores_from, scores_to)
 
     def columns(self, x: Tensor, direction: str) -> Tensor:
-        """Return the rows of everyone that own rows receive from, own rows first: (n, F) -> (M, F), differentiable."""
+        """Return the rows of everyone that own rows receive from: (n, F) -> (M, F), differentiable.
+
+        Those of features are exchanged once, where pulls of features are kept.
+        """
         self._is_busy = True
-        return self._neighbours.joined(x, direction)
+        path = self._path(x)
+        if self._may_keep is None or path is None:
+            return self._neighbours.joined(x, direction)
+        if not path and self._all_inputs is not None and direction == "in":
+            return self._all_inputs
+        key = (*path, f"columns-{direction}")
+        if key in self._pulled:
+            return self._pulled[key]
+        columns = self._neighbours.joined(x, direction)
+        if not self._neighbours.all_here and self._may_keep(columns.numel() * columns.element_size()):
+            self._pulled[key] = columns
+        return columns
 
     def edges(self, direction: str) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return of every edge the column it comes from, the row it goes to, (E,) each, and its weight, (E, 1)."""
         self._is_busy = True
-        adjacency = self._operators.adjacency(direction)
-        weight = None if adjacency.weights is None else adjacency.weights.unsqueeze(1)
-        rows = torch.arange(len(adjacency.indptr) - 1, device=adjacency.indptr.device)
-        return adjacency.indices.long(), torch.repeat_interleave(rows, adjacency.indptr.diff()), weight
+        adjacency, weights = self._operators.adjacency(direction), self._operators.own_weights(direction)
+        return adjacency.indices.long(), adjacency.edge_rows(), None if weights is None else weights.unsqueeze(1)
+
+    def num_targets(self, x: Tensor, direction: str) -> int:
+        """Return the rows of the operators: a layer may be fed more rows than it gives."""
+        return self._operators.adjacency(direction).shape[0]
+
+    def drawn_share(self, direction: str) -> Tensor | None:
+        """Return the share of each row's neighbours that were drawn, (n,); None where all are here."""
+        return self._operators.drawn_share(direction)
 
     def top(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Rows of the k nodes with the largest scores, (min(k, N), F), and these scores; ties to the lower node.
@@ -649,6 +669,15 @@ class OneVertex(GraphView):
     def pull(self, x: Tensor, kind: str, scores: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """The rows given."""
         return x
+
+    def columns(self, x: Tensor, direction: str) -> Tensor:
+        """The rows given."""
+        return x
+
+    def edges(self, direction: str) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return a single edge, from the node to itself."""
+        node = torch.zeros(1, dtype=torch.long)
+        return node, node, torch.ones(1, 1)
 
     def top(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """The one row."""

@@ -392,6 +392,9 @@ class PartEdges:
         columns: M.
         degrees: (M,) float64: weighted degree of each column along this direction, in the whole graph.
         other_degrees: (M,) float64: the same along the other direction.
+        neighbours: (n,) neighbours of each row in the whole graph where some of them were drawn: each weight is then
+            multiplied by them over the drawn ones. None where edges are as in the graph.
+        weighted: whether edges of the graph carry weights; else weights are of the drawing alone.
 
     Raises:
         PlanError: the arrays do not fit.
@@ -403,6 +406,8 @@ class PartEdges:
     columns: int
     degrees: NDArray[np.float64]
     other_degrees: NDArray[np.float64]
+    neighbours: NDArray[Any] | None = None
+    weighted: bool = True
 
     def __post_init__(self) -> None:
         edges, columns = len(self.indices), self.columns
@@ -414,6 +419,8 @@ class PartEdges:
             )
         if self.weights is not None and self.weights.shape != self.indices.shape:
             raise PlanError(f"{len(self.weights)} weights of {edges} edges: each edge needs one, or none has any.")
+        if self.neighbours is not None and len(self.neighbours) != found[0]:
+            raise PlanError(f"neighbours of {len(self.neighbours)} rows, where there are {found[0]}: give one a row.")
         if edges and not (self.indices.min() >= 0 and self.indices.max() < columns):
             raise PlanError(
                 f"edges come from columns {self.indices.min()} to {self.indices.max()}; there are 0 to {columns - 1}."
@@ -434,6 +441,8 @@ class PartEdges:
             self.columns,
             self.degrees,
             self.other_degrees,
+            None if self.neighbours is None else self.neighbours[:rows],
+            self.weighted,
         )
 
 
@@ -476,6 +485,25 @@ class LocalSource:
         """Weighted degree along a direction of each column of ``adjacency("in")``, (M,), in the whole graph."""
         into = self._of("in")
         return self._moved(into.degrees if checked(direction) == "in" else into.other_degrees)
+
+    def drawn_share(self, direction: str) -> Tensor | None:
+        """Return the drawn share of each row's neighbours, (n,), 1 where none is; None where all are here."""
+        edges = self._of(direction)
+        if edges.neighbours is None:
+            return None
+        drawn = np.diff(edges.indptr)
+        return self._moved(np.where(drawn > 0, drawn / np.maximum(edges.neighbours, 1), 1.0))
+
+    def own_weights(self, direction: str) -> Tensor | None:
+        """Return the weight that each edge has in the graph, (E,), or None where edges carry none."""
+        weights, share = self.adjacency(direction).weights, self.drawn_share(direction)
+        if weights is None or share is None:
+            return weights
+        return (
+            weights * share.index_select(0, self.adjacency(direction).edge_rows())
+            if self._of(direction).weighted
+            else None
+        )
 
     def release(self) -> None:
         """Let go of everything made; what is asked for again is made again."""

@@ -241,6 +241,8 @@ class BlockShape:
             nodes nothing but the features is needed, in the snapshots where an edge leads to them.
         out_degrees: whether rows are scaled by out-degrees too.
         places: whether blocks say which of the part's nodes their rows are; needs the same ones in all snapshots.
+        neighbours: whether blocks of sampled neighbours say how many in-neighbours each row has; messages need it.
+        weighted: whether edges of the graph carry weights; else those of blocks are of the drawing alone.
 
     Raises:
         PlanError: no layer or hop, or ``inputs_once`` of layers with several hops or ways.
@@ -253,6 +255,8 @@ class BlockShape:
     inputs_once: bool = False
     out_degrees: bool = False
     places: bool = False
+    neighbours: bool = False
+    weighted: bool = True
 
     def __post_init__(self) -> None:
         if self.layers < 1 or self.layer_hops < 1:
@@ -315,7 +319,7 @@ class TargetBlocks:
             change, ``feature_of`` (C,) which of them each column of the first layer has; ``further`` (S,) how
             many further columns each snapshot has; of layer l and a direction ``indptr_in_0`` (S R_l + 1,),
             ``indices_in_0`` (E,), ``weights_in_0`` (E,) where there are any; ``degrees_in_0`` (C_l,) in the whole
-            graph, and ``degrees_out_0`` where they are asked for.
+            graph, and ``degrees_out_0`` and ``neighbours_in_0`` (S R_l,) where they are asked for.
     """
 
     shape: BlockShape
@@ -495,6 +499,11 @@ class _Writer:
         self._arrays[f"indices_{name}"] = columns
         if of.weights is not None:
             self._arrays[f"weights_{name}"] = of.weights
+        if self._shape.neighbours:
+            found, begins = self._part.joined("neighbours_in", self._snapshots)
+            counts = np.zeros(len(self._snapshots) * height, np.int32)
+            counts[rows.spread(height)] = found.take(begins.take(rows.snapshot) + rows.place)
+            self._arrays[f"neighbours_{name}"] = counts
 
     def columns(self, layer: int, rows: Entries, further: Entries | None, height: int) -> None:
         """Degrees of a layer's columns, and features of the first one's."""

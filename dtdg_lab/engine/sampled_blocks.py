@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Protocol
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dtdg_lab.core.errors import PlanError
+from dtdg_lab.core.errors import PlanError, UnsupportedError
 from dtdg_lab.core.rng import key
 from dtdg_lab.engine.minibatch_blocks import BlockShape, GatheredTargets, TargetBlocks, TargetGrowth, target_blocks
 from dtdg_lab.engine.minibatches import SampledEdges, SeedBatches, sampled_edges, sampling_key, scaled_weights
@@ -19,6 +19,28 @@ from dtdg_lab.engine.replicated_part import LocalEdges, Reach
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.spmm import import_dgl
+
+# Which models can be trained on drawn neighbours.
+
+
+def check_in_edges(directions: Iterable[str], system: str) -> None:
+    """Check that a model pulls along in-edges alone.
+
+    Args:
+        directions: along which edges it pulls.
+        system: where it is to be trained, for the message.
+
+    Raises:
+        UnsupportedError: it pulls along other edges, which are not drawn.
+    """
+    other = [direction for direction in directions if direction != "in"]
+    if other:
+        raise UnsupportedError(
+            f"system={system!r} draws in-neighbours of nodes, and the model pulls along {', '.join(other)}-edges too. "
+            "Choose a model that pulls along in-edges alone, or a system that has all edges, such as 'single', 'esdg' "
+            "or 'adgnn-t'."
+        )
+
 
 # DGL's neighbour sampler in place of ours.
 
@@ -115,8 +137,10 @@ class WholeGraph:
         if name == "features":
             return _Keys(snapshots.start * self.graph.num_nodes), begins
         kind, _, direction = name.partition("_")
+        if kind == "neighbours":
+            return _Neighbours(self, snapshots), begins
         if kind != "degrees":
-            raise PlanError(f"{name} of a whole graph, which gives degrees and keys of features.")
+            raise PlanError(f"{name} of a whole graph, which gives degrees, in-neighbours and keys of features.")
         return _Degrees(self, snapshots, direction), begins
 
     def degrees(self, t: int, direction: str) -> NDArray[np.float64]:
@@ -154,6 +178,22 @@ class _Degrees:
         for place, t in enumerate(self._snapshots):
             here = at == place
             found[here] = self._whole.degrees(t, self._way).take(vertex[here])
+        return found
+
+
+class _Neighbours:
+    """Numbers of in-neighbours, of places counted through some snapshots."""
+
+    def __init__(self, whole: WholeGraph, snapshots: range) -> None:
+        self._whole, self._snapshots = whole, snapshots
+
+    def take(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(K,)."""
+        found = np.empty(len(places), np.int64)
+        at, vertex = np.divmod(places, self._whole.own)
+        for place, t in enumerate(self._snapshots):
+            here, offsets = at == place, self._whole.graph.snapshots[t].indptr
+            found[here] = offsets[vertex[here] + 1] - offsets[vertex[here]]
         return found
 
 

@@ -412,6 +412,9 @@ def target_edges(blocks: TargetBlocks, snapshots: range, layer: int, direction: 
         at = np.zeros_like(at)
     indptr, indices = arrays[f"indptr_{direction}_{layer}"], arrays[f"indices_{direction}_{layer}"]
     weights = arrays.get(f"weights_{direction}_{layer}")
+    neighbours = arrays.get(f"neighbours_{direction}_{layer}")
+    if neighbours is not None:
+        neighbours = neighbours[first * height : last * height]
     if last - first < count:
         begin, end = int(indptr[first * height]), int(indptr[last * height])
         indptr = indptr[first * height : last * height + 1] - begin
@@ -426,4 +429,4 @@ def target_edges(blocks: TargetBlocks, snapshots: range, layer: int, direction: 
             arrays.get(f"degrees_{towards}_{layer}") for towards in (direction, "out" if direction == "in" else "in")
         )
     )
-    return PartEdges(indptr, indices, weights, columns, here, other)
+    return PartEdges(indptr, indices, weights, columns, here, other, neighbours, blocks.shape.weighted)

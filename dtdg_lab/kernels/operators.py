@@ -72,6 +72,12 @@ class EdgeSource(Protocol):
     def column_degrees(self, direction: str) -> Tensor:
         """Weighted degree along a direction of each column of ``adjacency("in")``, (M,): convolutions scale by it."""
 
+    def drawn_share(self, direction: str) -> Tensor | None:
+        """Return the share of each row's neighbours that are here, (n,); None where all are."""
+
+    def own_weights(self, direction: str) -> Tensor | None:
+        """Return the weight of each edge of ``adjacency`` in the graph, (E,); None where edges carry none."""
+
     def release(self) -> None:
         """Let go of everything made; what is asked for again is made again."""
 
@@ -123,6 +129,14 @@ class SnapshotSource:
             whole = self._all("in")
             self._degrees[direction] = whole.row_sums() if checked(direction) == "in" else whole.column_sums()
         return self._degrees[direction]
+
+    def drawn_share(self, direction: str) -> Tensor | None:
+        """Return None: all neighbours are here."""
+        return None
+
+    def own_weights(self, direction: str) -> Tensor | None:
+        """Return the weight of each edge, (E,), or None where edges carry none."""
+        return self.adjacency(direction).weights
 
     def release(self) -> None:
         """Let go of everything made; what is asked for again is made again."""
@@ -336,6 +350,14 @@ class Operators:
         """Return the edges that the rows receive along, ``in`` or ``out``, (n, M)."""
         return self._source.adjacency(direction)
 
+    def drawn_share(self, direction: str) -> Tensor | None:
+        """Return the share of each row's neighbours that were drawn, (n,); None where all are here."""
+        return self._source.drawn_share(direction)
+
+    def own_weights(self, direction: str) -> Tensor | None:
+        """Return the weight of each edge in the graph, (E,); None where edges carry none."""
+        return self._source.own_weights(direction)
+
     def attention(self) -> AttentionOperator:
         """The attention over in-neighbours and the node itself."""
         if self._attention is None:
@@ -385,6 +407,16 @@ class SharedOperators(Operators):
         if kind not in self._scaled:
             self._scaled[kind] = spmm.SharedOperator([of.scaled(kind) for of in self._each])
         return self._scaled[kind]
+
+    def adjacency(self, direction: str) -> Adjacency:
+        """Not shared: a message differs by snapshot.
+
+        Raises:
+            UnsupportedError: always.
+        """
+        raise UnsupportedError(
+            "messages over shared edges: they differ by snapshot. Choose system='single', or another model."
+        )
 
     def attention(self) -> AttentionOperator:
         """Not shared: its weights follow from features.

@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -129,7 +129,7 @@ class DynamicModel(nn.Module):
     def evolve(self, layer: int, graph: GraphView, x: Tensor, state: State) -> State:
         """Advance a layer's weights by one snapshot, given its input x (n, width); no change where they are constant.
 
-        ``graph`` stands for a single snapshot.
+        ``graph`` stands for a single snapshot. A model may define :class:`Summarising` beside it.
         """
         return state
 
@@ -291,6 +291,21 @@ def make_model(
             torch.default_generator.manual_seed(drawn)
             model.reset_parameters()
     return model
+
+
+@runtime_checkable
+class Summarising(Protocol):
+    """A model with ``weights_from_data`` whose ``evolve`` is ``advance`` of a ``summary``.
+
+    Need not be defined. Where ranks hold different snapshots, they then summarise them at once and exchange the
+    summaries; otherwise each waits for the state of the rank before it.
+    """
+
+    def summary(self, layer: int, graph: GraphView, x: Tensor) -> Tensor:
+        """Return what a layer's weights need to know of a snapshot, (width, H), from its input (n, width)."""
+
+    def advance(self, layer: int, summary: Tensor, state: State) -> State:
+        """Return the state after a snapshot with this summary."""
 
 
 def apply_weights(x: Tensor, weights: Tensor) -> Tensor:

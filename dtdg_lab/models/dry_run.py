@@ -291,7 +291,7 @@ class DryView(GraphView):
 
     def columns(self, x: Tensor, direction: str) -> Tensor:
         """Return the rows given."""
-        return self._send("messages", direction, x)
+        return self._send("messages", direction, x, of_features=any(x is known for known in self.features))
 
     def edges(self, direction: str) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return an edge from each node to itself."""

@@ -6,8 +6,11 @@ from collections.abc import Callable
 
 from torch import Tensor
 
+from dtdg_lab.core.errors import UnsupportedError
+
 # kind of a pull -> the edges along which rows are received
 DIRECTION_OF = {"gcn": "in", "mean": "in", "diffusion-in": "in", "diffusion-out": "out", "attention": "in"}
+REDUCTIONS = ("sum", "mean", "amax")  # of messages
 
 
 class GraphView:
@@ -16,7 +19,7 @@ class GraphView:
     A view may stand for S snapshots stacked block-diagonally (rows s n .. (s + 1) n - 1 are snapshot s); its methods
     then work on all of them at once, and a model cannot tell. A model calls :meth:`gcn`, :meth:`mean`,
     :meth:`attention`, :meth:`messages` and :meth:`top`; a strategy's view defines :meth:`pull`, :meth:`columns`,
-    :meth:`edges` and ``top``.
+    :meth:`edges` and ``top``, and where they differ from the default :meth:`num_targets` and :meth:`drawn_share`.
     """
 
     @property
@@ -60,14 +63,23 @@ class GraphView:
             message: ``message(x_source, x_target, weight)``: (E, F), (E, F) and (E, 1), or None where edges carry no
                 weight -> (E, C).
             edges: ``in`` receives along edges, ``out`` against them.
-            reduce: ``sum``, ``mean`` or ``amax``; a node without such edges gets 0.
+            reduce: ``sum``, ``mean`` or ``amax``; a node without such edges gets 0. Where neighbours are sampled, a sum
+                is divided by the share that was drawn.
+
+        Raises:
+            UnsupportedError: there is no such way to reduce, or the view cannot send messages along such edges.
         """
+        if reduce not in REDUCTIONS:
+            raise UnsupportedError(f"reduce={reduce!r}: messages are reduced by {', '.join(REDUCTIONS)}. Choose one.")
+        if edges not in ("in", "out"):
+            raise UnsupportedError(f"edges={edges!r}: messages are received along 'in'- or 'out'-edges. Choose one.")
         sources = self.columns(x, edges)
         source, target, weight = self.edges(edges)
         sent = message(sources.index_select(0, source), x.index_select(0, target), weight)
-        received = sent.new_zeros(len(x), *sent.shape[1:])
+        received = sent.new_zeros(self.num_targets(x, edges), *sent.shape[1:])
         if reduce == "sum":
-            return received.index_add(0, target, sent)
+            total, share = received.index_add(0, target, sent), self.drawn_share(edges)
+            return total if share is None else total / share.view(-1, *(1,) * (sent.ndim - 1)).to(sent.dtype)
         index = target.view(-1, *(1,) * (sent.ndim - 1)).expand_as(sent)
         return received.scatter_reduce(0, index, sent, reduce, include_self=False)
 
@@ -104,3 +116,11 @@ class GraphView:
     def edges(self, direction: str) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return of every edge the column it comes from, the row it goes to, (E,) each, and its weight, (E, 1)."""
         raise NotImplementedError
+
+    def num_targets(self, x: Tensor, direction: str) -> int:
+        """Return the number of rows that receive along a direction: of x, the first ones."""
+        return len(x)
+
+    def drawn_share(self, direction: str) -> Tensor | None:
+        """Return the share of each row's neighbours that were drawn, (n,); None where all are here."""
+        return None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -12,7 +13,7 @@ from dtdg_lab.engine.backprop import time_blocks
 from dtdg_lab.engine.graph_view import OneVertex, SnapshotView
 from dtdg_lab.engine.halo_exchange import Exchanger
 from dtdg_lab.engine.strategy import Gradients, Learned, SequenceSegment, TimeBlock, Timeline, in_order
-from dtdg_lab.models.base import State
+from dtdg_lab.models.base import State, Summarising
 
 # Runs of models that remember weights, or nothing: the weights first, then each snapshot forward and backward.
 #
@@ -137,34 +138,83 @@ class SnapshotSummaries:
         return self._exchanger.gather(own, counts, layer)
 
 
-# Runs whose weights evolve from summaries of the snapshots: summaries of all ranks are gathered, layer by layer.
+class StateRelay:
+    """Passes the state of a layer through the ranks of a column, in order of time.
+
+    Each rank evolves the weights of its own snapshots from what the rank before it sends to all. The gradient of a
+    state is summed on the rank that sent it.
+
+    Args:
+        plan: the snapshots of each rank.
+        ranks: of the column, in order of time.
+        rank: this one.
+        exchanger: of the column.
+    """
+
+    def __init__(self, plan: SnapshotBlocks, ranks: list[int], rank: int, exchanger: Exchanger) -> None:
+        self._plan, self._ranks, self._rank, self._exchanger = plan, ranks, rank, exchanger
+
+    def __call__(self, state: State, block: int, layer: int, pass_name: str, evolve: Callable[[State], State]) -> State:
+        """Return a layer's state after a block of time; collective.
+
+        Args:
+            state: before the block.
+            block: number of the block.
+            layer: of the model.
+            pass_name: ``forward`` or ``rerun``.
+            evolve: gives the state after this rank's snapshots, from the state before them; called once at most.
+        """
+        self._exchanger.forward_pass = pass_name
+        shapes = [tensor.shape for tensor in state.layers[layer]]
+        for sender in self._ranks:
+            if not len(self._plan.own(block, sender)):
+                continue
+            state = evolve(state) if sender == self._rank else state
+            row = torch.cat([tensor.flatten() for tensor in state.layers[layer]]).unsqueeze(0)
+            # the others send no row, but must take part in backward
+            row = row if sender == self._rank else row[:0]
+            row = row if row.requires_grad else row.detach().requires_grad_(torch.is_grad_enabled())
+            counts = [int(other == sender) for other in self._ranks]
+            sent = self._exchanger.gather(row, counts, layer)[0].split([shape.numel() for shape in shapes])
+            tensors = tuple(part.view(shape) for part, shape in zip(sent, shapes, strict=True))
+            state = state.with_layer(layer, tensors)
+        return state
+
+
+# Runs whose weights evolve from the snapshots, layer by layer, over all ranks.
 #
-# A rank summarises its own snapshots of a block, gathers the others' summaries, and evolves the weights of every
-# snapshot of the block; neighbours are then mixed in own snapshots. All ranks evolve the same weights, each
-# back-propagates what its own snapshots made of them, and gradients of summaries are summed where the summary was made.
+# A model with ``summary`` and ``advance`` (:class:`dtdg_lab.models.base.Summarising`) evolves on all ranks at once: a
+# rank summarises its own snapshots of a block, gathers the others' summaries, and evolves the weights of every
+# snapshot of the block. All ranks evolve the same weights, each back-propagates what its own snapshots made of them,
+# and gradients of summaries are summed where the summary was made. Any other model evolves in order of time: a rank
+# evolves the weights of its own snapshots and sends its state, which the next rank starts from. Neighbours are then
+# mixed in own snapshots.
 #
 # References: ESDG section 5.5 (weights are evolved on every rank; there for EvolveGCN-O alone, which needs no
 # summary).
 
 
-def add_gradients_summarised(run: SequenceSegment, timeline: Timeline, gather: SnapshotSummaries) -> Tensor:
+def add_gradients_from_data(
+    run: SequenceSegment, timeline: Timeline, gather: SnapshotSummaries, relay: StateRelay
+) -> Tensor:
     """Add the gradients of a run's loss to the parameters', and return this rank's share of the loss.
 
     Args:
         run: of a model with ``weights_from_data``; its sequence has the own rows of the own snapshots.
         timeline: the run in blocks.
-        gather: joins summaries.
+        gather: joins summaries, where the model makes them.
+        relay: passes the state from rank to rank, where it makes none.
     """
     return time_blocks.add_gradients_checkpointed(
-        _Weights(run, timeline, gather), run.model.initial_state(run.own), device=run.sequence.device
+        _Weights(run, timeline, gather, relay), run.model.initial_state(run.own), device=run.sequence.device
     )
 
 
 class _Weights:
     """Blocks computed layer by layer (see :class:`dtdg_lab.engine.backprop.time_blocks.Blocks`)."""
 
-    def __init__(self, run: SequenceSegment, timeline: Timeline, gather: SnapshotSummaries) -> None:
-        self._run, self._timeline, self._gather = run, timeline, gather
+    def __init__(self, run: SequenceSegment, timeline: Timeline, gather: SnapshotSummaries, relay: StateRelay) -> None:
+        self._run, self._timeline, self._gather, self._relay = run, timeline, gather, relay
 
     def __len__(self) -> int:
         return len(self._timeline)
@@ -189,27 +239,41 @@ class _Weights:
         block = self._timeline.open(number, pass_name)
         xs = [space.inputs for space in block.stacks[0]]
         ends = []
-        for layer, spaces in enumerate(block.stacks):
-            summaries = self._summaries(layer, list(spaces), xs)
-            states = self._evolved(layer, self._gather(summaries, number, layer, pass_name), state)
-            ends.append(states[-1].layers[layer])
-            seen = [states[space.snapshots[0] - block.snapshots.start] for space in spaces]
+        for layer, stacks in enumerate(block.stacks):
+            spaces = list(stacks)
+            if isinstance(run.model, Summarising):
+                summaries = self._gather(self._summaries(run.model, layer, spaces, xs), number, layer, pass_name)
+                states = self._advanced(run.model, layer, summaries, state)
+                ends.append(states[-1].layers[layer])
+                seen = [states[space.snapshots[0] - block.snapshots.start] for space in spaces]
+            else:
+                seen = []
+                evolve = partial(self._evolved, layer, spaces, xs, seen)
+                ends.append(self._relay(state, number, layer, pass_name, evolve).layers[layer])
             xs = [run.model.spatial(layer, space, x, of) for space, x, of in zip(spaces, xs, seen, strict=True)]
         return list(block.stacks[0]), xs, State(tuple(ends), per_vertex=False)
 
-    def _summaries(self, layer: int, spaces: list[SnapshotView], xs: list[Tensor]) -> Tensor:
+    def _evolved(
+        self, layer: int, spaces: list[SnapshotView], xs: list[Tensor], seen: list[State], state: State
+    ) -> State:
+        """Return a layer's state after own snapshots; that at each of them is appended to ``seen``."""
+        for space, x in zip(spaces, xs, strict=True):
+            state = self._run.model.evolve(layer, space, x, state)
+            seen.append(state)
+        return state
+
+    def _summaries(self, model: Summarising, layer: int, spaces: list[SnapshotView], xs: list[Tensor]) -> Tensor:
         """Those of own snapshots, one in each row; where there are none, still with a history."""
-        model: Any = self._run.model  # with a summary, from which its weights advance
         found = [model.summary(layer, space, x).flatten() for space, x in zip(spaces, xs, strict=True)]
         if found:
             return torch.stack(found)
-        return model.zeros(0, model.width(layer) * model.hidden).requires_grad_(torch.is_grad_enabled())
+        own = self._run.model
+        return own.zeros(0, own.width(layer) * own.hidden).requires_grad_(torch.is_grad_enabled())
 
-    def _evolved(self, layer: int, summaries: Tensor, state: State) -> list[State]:
+    def _advanced(self, model: Summarising, layer: int, summaries: Tensor, state: State) -> list[State]:
         """The state of a layer at every snapshot of the block."""
-        model: Any = self._run.model  # with a summary, from which its weights advance
         states = []
         for summary in summaries:
-            state = model.advance(layer, summary.view(model.width(layer), -1), state)
+            state = model.advance(layer, summary.view(self._run.model.width(layer), -1), state)
             states.append(state)
         return states

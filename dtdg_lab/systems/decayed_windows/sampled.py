@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -20,7 +21,7 @@ from dtdg_lab.engine import strategy
 from dtdg_lab.engine.backprop import evolving_weights, time_blocks
 from dtdg_lab.engine.graph_view import NeighbourRows, SnapshotSequence, SnapshotView
 from dtdg_lab.engine.halo_exchange import LocalSource, PartEdges
-from dtdg_lab.engine.sampled_blocks import Drawing, SampledPart, SampledSnapshot
+from dtdg_lab.engine.sampled_blocks import Drawing, SampledPart, SampledSnapshot, check_in_edges
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, keep_freed_memory
 from dtdg_lab.models.base import DynamicModel
@@ -92,7 +93,7 @@ class SampledSequence(SnapshotSequence):
         return self._spaces[t]
 
     def _space(self, t: int, held: SampledSnapshot, layer: int) -> SnapshotView:
-        source = LocalSource(lambda pass_name: self._edges(t, held, layer), self.settings)
+        source = LocalSource(partial(self._edges, t, held, layer), self.settings)
         operators, once = Operators(source, self.settings), range(t, t + 1)
         if layer:  # only the first layer reads features
             unfed = torch.empty(held.rows(layer), 0, dtype=self.dtype, device=self.device)
@@ -100,11 +101,15 @@ class SampledSequence(SnapshotSequence):
         features = torch.tensor(self._graph.features[t][held.vertices], device=self.device).to(self.dtype)
         return SnapshotView(operators, once, features, NeighbourRows(), num_nodes=self.own, may_keep=lambda size: True)
 
-    def _edges(self, t: int, held: SampledSnapshot, layer: int) -> PartEdges:
+    def _edges(self, t: int, held: SampledSnapshot, layer: int, direction: str) -> PartEdges:
         """Edges of the nodes that a layer sees; rows that are not needed for its output are empty."""
+        if direction != "in":
+            raise PlanError(f"edges along {direction!r} of sampled snapshots: in-neighbours are drawn, and no others.")
         edges, rows = held.edges[layer], held.rows(layer)
+        vertices, offsets = held.vertices[:rows], self._graph.snapshots[t].indptr
         indptr = np.pad(edges.indptr, (0, rows + 1 - len(edges.indptr)), mode="edge")
-        return PartEdges(indptr, edges.indices, edges.weights, rows, *self._degrees(t, held.vertices[:rows]))
+        degrees, found = self._degrees(t, vertices), offsets[vertices + 1] - offsets[vertices]
+        return PartEdges(indptr, edges.indices, edges.weights, rows, *degrees, found, self._graph.weighted)
 
     def _degrees(self, t: int, vertices: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """In-degrees and out-degrees of some nodes in the whole snapshot; NaN if not needed."""
@@ -343,9 +348,14 @@ class SampledWindowStrategy(strategy.Strategy):
 
 
 def build(of: strategy.BuildContext) -> SampledWindowStrategy:
-    """Sampled windows, whose partition is made again in each epoch."""
+    """Sampled windows, whose partition is made again in each epoch.
+
+    Raises:
+        UnsupportedError: the model pulls along out-edges.
+    """
     assert of.partition is not None
     config = of.config
+    check_in_edges(of.model.facts.directions, config.system)
     windows = SampledWindows(of.train, config["window"], config["fanout"], config.seed, of.partition, of.parts)
     return SampledWindowStrategy(
         of.model, of.sequence.graph, of.task, windows, of.sequence.settings, counts_group=of.group.rank == 0

@@ -7,6 +7,7 @@ import resource
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -24,7 +25,7 @@ from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.backprop.reference import bring
 from dtdg_lab.engine.minibatch_blocks import BlockShape, TargetBlocks, block_shape
 from dtdg_lab.engine.minibatches import SeedBatches, fanouts_of, rounds_of, sampled_edges, stretches_of
-from dtdg_lab.engine.sampled_blocks import BatchSampler, DglSampler, NeighbourSampler, SampledBatch
+from dtdg_lab.engine.sampled_blocks import BatchSampler, DglSampler, NeighbourSampler, SampledBatch, check_in_edges
 from dtdg_lab.engine.strategy import BuildContext, Step, StepMarks, StepOutcome, StepResult, Strategy, check_per_vertex
 from dtdg_lab.engine.target_batches import TargetRun, TargetSequence, add_gradients
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
@@ -569,9 +570,16 @@ def build(of: BuildContext) -> RemoteFeatureStrategy:
 
 
 def _samplers(of: BuildContext, partition: Partition) -> list[BatchSampler]:
-    """Of the mini-batches of each of this rank's parts."""
+    """Of the mini-batches of each of this rank's parts.
+
+    Raises:
+        UnsupportedError: the model pulls along out-edges.
+    """
     config, graph, size = of.config, of.sequence.graph, of.config["batch_size"]
-    shape = block_shape(of.model.facts, norm=config["norm"])
+    facts = of.model.facts
+    check_in_edges(facts.directions, config.system)
+    shape = block_shape(facts, norm=config["norm"])
+    shape = replace(shape, neighbours=facts.sends_messages, weighted=graph.weighted)
     draw, fanouts = neighbour_sampler(config, shape), fanouts_of(config["fanouts"], config.layers)
     first = graph.snapshots[of.train.start]
     same = all(first is each or first.equals(each) for each in (graph.snapshots[t] for t in of.train))

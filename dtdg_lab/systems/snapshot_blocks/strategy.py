@@ -17,7 +17,7 @@ from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.async_overlap import OverlapTrial
 from dtdg_lab.engine.backprop import evolving_weights as evolved
 from dtdg_lab.engine.backprop import time_blocks as blocks
-from dtdg_lab.engine.backprop.evolving_weights import SnapshotSummaries
+from dtdg_lab.engine.backprop.evolving_weights import SnapshotSummaries, StateRelay
 from dtdg_lab.engine.graph_view import DeviceSequence, NumberedSequence, SnapshotSequence
 from dtdg_lab.engine.halo_exchange import Exchanger, HaloSequence
 from dtdg_lab.engine.strategy import BuildContext, SequenceSegment, Step, StepMarks, StepOutcome, StepResult, Strategy
@@ -89,6 +89,7 @@ class SnapshotBlockStrategy(Strategy):
             of_run = NumberedSequence(snapshots, torch.arange(chunk.start, chunk.stop, device=snapshots.device))
         self._run = SequenceSegment(model, of_run, task, plan.snapshots, "all")
         self._gather = SnapshotSummaries(plan, ranks, self._summaries)
+        self._relay = StateRelay(plan, ranks, group.rank, self._summaries)
         self._timeline = blocks.BlockTimeline(
             plan,
             group.rank,
@@ -130,7 +131,7 @@ class SnapshotBlockStrategy(Strategy):
         if memory == "per_vertex":
             return blocks.add_gradients_blocks(self._run, self._timeline)
         if memory == "weights_from_data":
-            return evolved.add_gradients_summarised(self._run, self._timeline, self._gather)
+            return evolved.add_gradients_from_data(self._run, self._timeline, self._gather, self._relay)
         return evolved.add_gradients_evolved(self._run, self._timeline)
 
     def _bring(self, own: range) -> None:

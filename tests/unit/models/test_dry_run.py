@@ -85,7 +85,7 @@ def test_a_model_of_one_step() -> None:
 
 def test_messages_and_two_hops() -> None:
     facts = TwoHops(3, 4).facts
-    messages = Pull(0, "in", 3, False, kind="messages")
+    messages = Pull(0, "in", 3, False, kind="messages", of_features=True)
     assert facts.pulls == (messages, Pull(0, "out", 3, True, kind="diffusion-out"))
     assert (facts.hops, facts.directions) == (2, ("in", "out"))
 

@@ -532,7 +532,7 @@ class Session:
         Raises:
             ControlError: the run is still active, here or in another session.
             ClusterError: there are fewer engines alive than the run has ranks.
-            ConfigError: a change is not allowed.
+            ConfigError: a change is not allowed, or the run uses code that is not registered in this process.
             RunStoreError: there is no run, or no checkpoint.
         """
         from dtdg_lab.cluster.worker import check_request
@@ -563,7 +563,9 @@ class Session:
                 raise RunStoreError(
                     f"run {directory.id} has no checkpoint yet: start it again with session.train(run.config)."
                 )
-            check_request(read_kept(directory.checkpoint_file).config if kept else config, {"set": changes})
+            before = read_kept(directory.checkpoint_file).config if kept else config
+            check_registered(before)
+            check_request(before, {"set": changes})
             if not ours:
                 self._files.add_run(path)
             attempt = status["attempt"] + 1

@@ -22,7 +22,7 @@ from dtdg_lab.cluster.stop_signals import OVERDUE_S, StopSignals
 from dtdg_lab.core.catalogue import register
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, LabError, RunFailedError, StoppedError
-from dtdg_lab.core.events import AttemptStarted, Preparing
+from dtdg_lab.core.events import AttemptStarted, Preparing, RegisteredCode
 from dtdg_lab.core.preparation import preparation
 from dtdg_lab.core.system_errors import error_text
 from dtdg_lab.distributed.heartbeat import OtherRankError
@@ -511,6 +511,9 @@ def begin_training(
         directory.add_environment(data=facts, energy_notes=resource_monitor.notes)
         started = AttemptStarted(group.size, attempt, config.dataset, graph.source)
         recorder.row("events", (0, 0, time.time_ns(), started.kind, started.write()))
+        for extension in directory.extensions():
+            code = RegisteredCode(extension.title, extension.target, extension.sha256)
+            recorder.row("events", (0, 0, time.time_ns(), code.kind, code.write()))
         start.report(recorder)
     trainer = Trainer(
         config,

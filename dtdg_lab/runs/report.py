@@ -10,6 +10,7 @@ from typing import Any
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.events import RegisteredCode
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
 from dtdg_lab.runs.directory import RunDirectory, write_text
@@ -133,23 +134,25 @@ def _words(kind: str, data: Any) -> str:
     if kind == "settings":
         changes = ", ".join(f"{name} = {value}" for name, value in (data.get("changes") or {}).items())
         return f"{changes} (version {data.get('version')}, before the next {data.get('when', 'step')})"
-    if kind in _texts():
-        return _texts()[kind](data)
+    texts = _texts(tuple(catalogue.FAMILIES))
+    if kind in texts:
+        return texts[kind](data)
     return ", ".join(f"{name}: {value}" for name, value in data.items())
 
 
 @cache
-def _texts() -> Mapping[str, EventText]:
+def _texts(families: tuple[str, ...]) -> Mapping[str, EventText]:
     """Kind of event -> a sentence: of plans and traces what matters, since all of it is drawn."""
     found: dict[str, EventText] = {
         "parts": parts_line,
         "partition": PartitionFacts.text,
+        RegisteredCode.kind: RegisteredCode.text,
         "gathered": lambda data: (
             f"waited {format_seconds(data['wait_s'])} for the other ranks, and served their rounds of averaging"
         ),
     }
-    for family in catalogue.families():
-        found |= family.event_texts()
+    for name in families:
+        found |= catalogue.family(name).event_texts()
     return found
 
 

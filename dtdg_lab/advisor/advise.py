@@ -573,7 +573,7 @@ def _configs(
             raise UnknownNameError("option", name, OPTIONS)
     stored = given["dataset"] if isinstance(given["dataset"], str) else given["dataset"].store()
     for name in catalogue.names("systems") if systems is None else systems:
-        owners = catalogue.option_owners(name, stored, given["model"])
+        owners = catalogue.option_owners(name, stored, given["model"], options)
         read = {each for room in owners.values() for each in room} | set(_COMMON)
         mine = {each: value for each, value in options.items() if each in read}
         unread -= set(mine)

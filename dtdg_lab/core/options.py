@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from dtdg_lab.core import catalogue
-from dtdg_lab.core.catalogue import PROTOCOLS, names
+from dtdg_lab.core.catalogue import CHOSEN_BY, PROTOCOLS, names
 from dtdg_lab.core.errors import ConfigError, UnknownNameError, shortened
 from dtdg_lab.core.time_length import seconds_of
 
@@ -130,13 +130,11 @@ def _plain(bound: float) -> str:
 def _declared(owner: str, name: str, about: dict[str, Any]) -> Option:
     choices = about.get("choices", ())
     if isinstance(choices, str):  # a kind, whose entries it chooses from
-        CHOSEN_BY[choices] = name
         choices = names(choices)
     typed = {"kind": type(about["default"]), "choices": tuple(choices), "slider": tuple(about.get("slider", ()))}
     return Option(**{**about, **typed, "name": name, "owner": owner})
 
 
-CHOSEN_BY: dict[str, str] = {}  # kind -> the option that names its entry
 OPTIONS: dict[str, Option] = {
     name: _declared(owner, name, about)
     for declared in catalogue.DECLARED.values()

@@ -244,7 +244,8 @@ class Settings:
 
     def _active(self) -> set[str]:
         """Names of the settings that a run of the chosen system, data set and model reads."""
-        owners = catalogue.option_owners(self._system, self._value("dataset"), self._value("model"))
+        chosen = {name: self._value(name) for name in CHOSEN_BY.values()}
+        owners = catalogue.option_owners(self._system, self._value("dataset"), self._value("model"), chosen)
         return {*CHOSEN, *RUN_FIELDS, *(name for names in owners.values() for name in names)}
 
     def config(self) -> RunConfig:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -40,8 +40,12 @@ class Task(Protocol):
 
     A task holds all labels of the graph on every rank, and draws nothing that depends on the number of ranks.
 
+    It is made as ``Task(graph, split, device=..., dtype=..., **options)`` with the options of its entry; where its
+    constructor also has parameters ``seed`` or ``hidden``, it gets the run's.
+
     Attributes:
-        name: ``regression``, ``classification`` or ``link``.
+        name: in the catalogue.
+        needs: what the graph must hold beside ``targets``: ``classes``, or ``following`` (the edges that follow).
         outputs: columns that the model's readout must have.
         per_vertex: whether the loss is a sum over nodes, so that blocks of nodes may be taken apart.
         columns: K, the length of what :meth:`measure` returns.
@@ -49,6 +53,7 @@ class Task(Protocol):
     """
 
     name: str
+    needs: ClassVar[tuple[str, ...]] = ()
     outputs: int
     per_vertex: bool
     columns: int

@@ -93,6 +93,7 @@ class Classification(Task):
     """
 
     name = "classification"
+    needs = ("classes",)
     per_vertex = True
 
     def __init__(

@@ -301,6 +301,7 @@ class LinkPrediction(Task):
     """
 
     name = "link"
+    needs = ("following",)
     per_vertex = False
     columns = _TODAY + len(_OWN)
     resampled = (len(_OWN) - 1) * RESAMPLES

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import REGISTERED
 from dtdg_lab.core.errors import ClusterError, ConfigError, NotAvailableError
 from dtdg_lab.core.extensions import target_of, title_of
@@ -128,6 +129,7 @@ def _by_value(registration: Registration) -> bytes:
         ) from error
 
     title, what = title_of(registration.kind, registration.name), registration.what
+    what = catalogue.load(what) if isinstance(what, str) else what
     # a module that engines cannot import goes with it; __main__ always does
     module = sys.modules.get(getattr(what, "__module__", type(what).__module__))
     is_lost = module is not None and module.__name__ != "__main__" and module.__spec__ is None

@@ -17,7 +17,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ControlError, LabError, RunFailedError, RunInterruptedError
 from dtdg_lab.core.events import AttemptStarted, Paused, Refused, Resumed, SettingsChanged, Stopping, Unpaused
 from dtdg_lab.core.records import rows_of
-from dtdg_lab.runs.directory import ENDED, RunDirectory
+from dtdg_lab.runs.directory import ENDED, RunDirectory, add_extensions
 from dtdg_lab.runs.figures import save_figures
 from dtdg_lab.runs.finish import Finisher
 from dtdg_lab.runs.liveness import Silence, dead_ranks, is_dead, read_notes, silent_beyond
@@ -223,7 +223,9 @@ class Run(RunHandle):
                 change during a run.
             ControlError: the run is not active, or rank 0 refused.
         """
-        return self._ask({"set": live_settings})
+        version = self._ask({"set": live_settings})
+        add_extensions(self.path, texts=[value for value in live_settings.values() if isinstance(value, str)])
+        return version
 
     def pause(self) -> int:
         """Pause all ranks after the same step."""

@@ -229,6 +229,11 @@ LABELS = ("classes", "following")  # what a graph may lack and a task may need; 
 STORED = "graph:"  # prefix of the names of graphs stored by their hash
 
 
+# (kind, name) -> an entry, system or family that only the folder of a run describes: configs may name it, lists do not.
+ABSENT: dict[tuple[str, str], Any] = {}
+ABSENT_OPTIONS: set[str] = set()  # options that only such a folder describes
+
+
 def names(kind: str) -> tuple[str, ...]:
     """Names of a kind's entries, or of the systems for ``kind="systems"``, in the catalogue's order."""
     if kind == "systems":
@@ -250,6 +255,8 @@ def entry(kind: str, name: str) -> Entry:
     for candidate in ENTRIES:
         if (candidate.kind, candidate.name) == (kind, name):
             return candidate
+    if (kind, name) in ABSENT:
+        return ABSENT[kind, name]  # type: ignore[no-any-return]
     raise UnknownNameError(SINGULAR.get(kind, kind), name, names(kind))
 
 
@@ -262,6 +269,8 @@ def system(name: str) -> System:
     for candidate in SYSTEMS:
         if candidate.name == name:
             return candidate
+    if ("systems", name) in ABSENT:
+        return ABSENT["systems", name]  # type: ignore[no-any-return]
     raise UnknownNameError("system", name, names("systems"))
 
 
@@ -271,6 +280,8 @@ def family(name: str) -> Any:
     Raises:
         UnknownNameError: there is no such family.
     """
+    if name not in FAMILIES and ("family", name) in ABSENT:
+        return ABSENT["family", name]
     if name not in FAMILIES:
         raise UnknownNameError("family of systems", name, FAMILIES)
     target = FAMILIES[name]
@@ -298,11 +309,15 @@ def check_links(text: str, parts: int) -> None:
 def check_memory(model: str, layout: str, system: str = "") -> str:
     """How the strategy ``layout`` handles the memory of ``model``: ``exact`` or a named approximation.
 
+    Empty where only a run's folder describes one of them.
+
     Raises:
         UnsupportedError: the strategy does not support it; the message names ``system`` and the systems that do.
     """
     memory = entry("models", model).memory
     kept = MEMORY_ON_LAYOUT.get((memory, layout))
+    if kept is None and {("models", model), ("parallel", layout)} & ABSENT.keys():
+        return ""  # it was checked where that is registered
     if kept is None:
         systems = [one.name for one in SYSTEMS if (memory, one.parts["parallel"]) in MEMORY_ON_LAYOUT]
         where = f"system {system!r}" if system else f"strategy {layout!r}"
@@ -321,7 +336,7 @@ def check_task(dataset: str, task: str) -> None:
     Raises:
         UnsupportedError: it has none; the message names the tasks it has labels for.
     """
-    if dataset.startswith(STORED):
+    if dataset.startswith(STORED) or {("datasets", dataset), ("tasks", task)} & ABSENT.keys():
         return
     able = tasks_of(dataset)
     if task not in able:
@@ -384,7 +399,8 @@ def option_owners(
 def _with_chosen(kind: str, options: tuple[str, ...], settings: Mapping[str, Any]) -> tuple[str, ...]:
     """Add the options of the kind's entry that the settings name; a wrong name is refused by its option."""
     chosen = settings.get(CHOSEN_BY.get(kind, ""))
-    more = [candidate.options for candidate in entries(kind) if candidate.name == chosen]
+    absent = [ABSENT[kind, chosen]] if (kind, chosen) in ABSENT else []
+    more = [candidate.options for candidate in (*entries(kind), *absent) if candidate.name == chosen]
     return tuple(dict.fromkeys((*options, *(name for names in more for name in names))))
 
 

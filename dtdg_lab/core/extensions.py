@@ -6,17 +6,19 @@ run may name it, lists of names do not, and training with it raises an error tha
 
 from __future__ import annotations
 
+import importlib
+import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from types import MappingProxyType
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import ABSENT, ABSENT_OPTIONS, CHOSEN_BY, SINGULAR, Entry, System
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.options import OPTIONS, Option
-from dtdg_lab.core.registration import FAMILY
+from dtdg_lab.core.registration import FAMILY, register
 from dtdg_lab.core.source_code import defining_code, source_hash
 
 if TYPE_CHECKING:
@@ -71,32 +73,54 @@ class Extension:
         return title_of(self.kind, self.name)
 
     @property
-    def words(self) -> str:
-        """A sentence for lists of events and reports."""
-        code = self.target or f"{self.qualname}, defined in a notebook or script: other kernels cannot import it"
-        digits = f", source {self.sha256}" if self.sha256 else ""
-        return f"{self.title} is registered code ({code}{digits})."
-
-    @property
     def call(self) -> str:
         """The call that registers it, as code."""
-        given = [repr(self.target) if self.target else self.qualname or "..."]
-        if self.kind != FAMILY:
-            given += [repr(SINGULAR.get(self.kind, self.kind)), repr(self.name)]
-            given += [f"{name}={value!r}" for name in ("summary", "source") if (value := getattr(self, name))]
-            declared = {about["name"]: about for about in self.declared}
-            options = [_option_code(declared[name]) if name in declared else repr(name) for name in self.options]
-            given += [f"options=[{', '.join(options)}]"] if options else []
-            given += [f"tasks={list(self.tasks)!r}"] if self.tasks else []
-        return f"lab.register({', '.join(given)})"
+        return f"lab.register({', '.join(self._arguments())})"
+
+    def _arguments(self) -> Iterator[str]:
+        yield _quoted(self.target) if self.target else self.qualname or "..."
+        if self.kind == FAMILY:
+            return
+        yield _quoted(SINGULAR.get(self.kind, self.kind))
+        yield _quoted(self.name)
+        for name in ("summary", "source"):
+            if getattr(self, name):
+                yield f"{name}={_quoted(getattr(self, name))}"
+        declared = {about["name"]: _option_code(about) for about in self.declared}
+        if self.options:
+            yield f"options=[{', '.join(declared.get(name, _quoted(name)) for name in self.options)}]"
+        if self.tasks:
+            yield f"tasks=[{', '.join(map(_quoted, self.tasks))}]"
+
+    @property
+    def file(self) -> str:
+        """Path of its module's file within its folder on the import path; empty without one."""
+        module = self.target.partition(":")[0]
+        return f"{module.replace('.', '/')}.py" if module else ""
 
     @property
     def remedy(self) -> str:
         """What to do before a run can train with it."""
         first = f"{self.title} is not registered here. Register it first: {self.call}"
         if self.target:
-            return f"{first}; on the command line: --register {self.target.partition(':')[0].replace('.', '/')}.py."
-        return f"{first}, in a cell that defines {self.qualname or 'it'} as the run had it."
+            return f"{first}; on the command line: --register {self.file}."
+        where = f"; its source is in the run's {FILE}" if self.code else ""
+        return f"{first}, in a cell that defines {self.qualname or 'it'} as the run had it{where}."
+
+    @property
+    def statements(self) -> str:
+        """Statements that define and register it, for exported scripts; ``lab`` is the package."""
+        lines = []
+        if self.target:
+            module = self.target.partition(":")[0]
+            lines.append(f"# {module} must be importable: put it beside this file, or in a folder on PYTHONPATH")
+        elif self.code:
+            lines.append(self.code.rstrip() + "\n\n")
+        else:
+            name = self.qualname or self.title
+            lines.append(f"# The source of {name} is not known: define it here as the run had it.")
+            lines.append(f"raise NotImplementedError({_quoted(f'define {name} here')})")
+        return "\n".join([*lines, self.call])
 
     @property
     def names(self) -> tuple[tuple[str, str], ...]:
@@ -106,7 +130,7 @@ class Extension:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return asdict(self)
+        return {of.name: _unfrozen(getattr(self, of.name)) for of in fields(self)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Extension:
@@ -131,7 +155,7 @@ def target_of(what: Any) -> str:
         what: the object, or the text itself.
     """
     if isinstance(what, str):
-        return what
+        return "" if what.startswith("__main__:") else what
     module = getattr(what, "__module__", "") or ""
     if module in ("", "__main__") or getattr(sys.modules.get(module), "__spec__", None) is None:
         return ""
@@ -143,7 +167,7 @@ def target_of(what: Any) -> str:
 def extension_of(registration: Registration) -> Extension:
     """Describe a registration of this process."""
     target = target_of(registration.what)
-    value = catalogue.load(target) if target else registration.what
+    value = catalogue.load(registration.what) if isinstance(registration.what, str) else registration.what
     is_family = registration.kind == FAMILY
     options = value.options if is_family else registration.options
     entries = value.entries if is_family else [catalogue.entry(registration.kind, registration.name)]
@@ -171,13 +195,59 @@ def _plain(value: Any, names: Iterable[str]) -> dict[str, Any]:
     return {name: dict(one) if isinstance(one, Mapping) else one for name, one in found.items()}
 
 
+def _unfrozen(value: Any) -> Any:
+    """Return the value with lists and dicts in place of tuples and read-only mappings."""
+    if isinstance(value, Mapping):
+        return {name: _unfrozen(item) for name, item in value.items()}
+    return [_unfrozen(item) for item in value] if isinstance(value, list | tuple) else value
+
+
 def _option_code(about: Mapping[str, Any]) -> str:
     """Return the call that makes an option, without what is its default."""
     defaults = {of.name: of.default for of in fields(Option)}
     given = {name: value for name, value in about.items() if name in defaults and value != defaults[name]}
     given |= {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
-    written = [f"{name}={value if name == 'kind' else repr(value)}" for name, value in given.items()]
+    written = [f"{name}={value if name == 'kind' else _quoted(value)}" for name, value in given.items()]
     return f"Option({', '.join(written)})"
+
+
+def _quoted(value: Any) -> str:
+    """Return a value as code, a text in double quotes."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+
+
+def register_from(given: str) -> None:
+    """Register what a Python file registers as it runs, or the family of a text ``module:attribute``.
+
+    Args:
+        given: path of a file, which is imported as the module of its name, or the text.
+
+    Raises:
+        ConfigError: there is no such file, it raises an error, or it registers nothing.
+    """
+    if not given.endswith(".py"):
+        register(given)
+        return
+    file = Path(given).resolve()
+    if not file.is_file():
+        raise ConfigError(f"--register {given}: there is no such file. Give a Python file that calls lab.register.")
+    if str(file.parent) not in sys.path:
+        sys.path.append(str(file.parent))
+    before = list(catalogue.REGISTERED)
+    try:
+        module = importlib.import_module(file.stem)
+    except Exception as error:  # whatever the user's file raises
+        raise ConfigError(f"--register {given}: the file raised {type(error).__name__}: {error}") from error
+    imported = Path(getattr(module, "__file__", None) or "").resolve()
+    if imported != file:
+        raise ConfigError(
+            f"--register {given}: a module {file.stem!r} is already imported from {imported}. Rename the file."
+        )
+    if before == catalogue.REGISTERED:
+        raise ConfigError(
+            f'--register {given}: the file registers nothing. Let it call lab.register(CLASS, "model") for each of its '
+            "models, or another kind."
+        )
 
 
 # What a config uses of what is registered.
@@ -192,21 +262,31 @@ def names_used(config: RunConfig) -> set[tuple[str, str]]:
     return named | {("datasets", config.dataset)} | set(parts.items())
 
 
-def extensions_of(*configs: RunConfig) -> tuple[Extension, ...]:
-    """Describe the registrations that runs of these settings use, in order of registration."""
+def extensions_of(*configs: RunConfig, texts: Collection[str] = ()) -> tuple[Extension, ...]:
+    """Describe the registrations that runs use, in order of registration.
+
+    Args:
+        configs: settings of the runs.
+        texts: values of settings, any of which may name a registration.
+    """
     used = {name for config in configs for name in names_used(config)} if catalogue.REGISTERED else set()
     described = [extension_of(registration) for registration in catalogue.REGISTERED]
-    return tuple(extension for extension in described if used & set(extension.names))
+    return tuple(one for one in described if used & set(one.names) or {name for _, name in one.names} & set(texts))
 
 
-def check_registered(config: RunConfig) -> None:
+def check_registered(*configs: RunConfig, texts: Collection[str] = ()) -> None:
     """Refuse to train with code that only a run's folder knows.
+
+    Args:
+        configs: settings of runs.
+        texts: values of settings, any of which may name such code.
 
     Raises:
         ConfigError: some of it is not registered here; the message has the calls that register it.
     """
-    missing = (getattr(ABSENT.get(name), "remedy", "") for name in sorted(names_used(config)))
-    if remedies := list(dict.fromkeys(filter(None, missing))):
+    used = {name for config in configs for name in names_used(config)} if ABSENT else set()
+    missing = [absent for key, absent in ABSENT.items() if key in used or key[1] in texts]
+    if remedies := list(dict.fromkeys(absent.remedy for absent in missing if hasattr(absent, "remedy"))):
         raise ConfigError(" ".join(remedies))
 
 
@@ -254,3 +334,8 @@ def _is_here(kind: str, name: str) -> bool:
     return name in (catalogue.FAMILIES if kind == FAMILY else catalogue.names(kind))
 
 
+def register_statements(extensions: Sequence[Extension]) -> str:
+    """Return statements that define and register all of them, and an empty line; empty for none."""
+    text = "\n\n".join(extension.statements for extension in extensions)
+    options = "from dtdg_lab.core.options import Option\n\n" if "Option(" in text else ""
+    return f"{options}{text}\n\n" if text else ""

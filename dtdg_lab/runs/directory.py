@@ -354,12 +354,13 @@ def learn_extensions(folder: Path) -> None:
         raise RunStoreError(f"{folder / extensions.FILE} is damaged ({error!r}). {RESTORE}") from error
 
 
-def add_extensions(folder: Path, *configs: RunConfig, begin: Path | None = None) -> None:
+def add_extensions(folder: Path, *configs: RunConfig, texts: Collection[str] = (), begin: Path | None = None) -> None:
     """Describe in a folder the registered code that runs of these settings use, in place of older descriptions.
 
     Args:
         folder: of a run, race or study; without registered code, nothing is written.
         configs: the settings.
+        texts: values of settings, any of which may name registered code.
         begin: folder of another run, whose descriptions are kept too.
 
     Raises:
@@ -367,7 +368,7 @@ def add_extensions(folder: Path, *configs: RunConfig, begin: Path | None = None)
     """
     described = {(one.kind, one.name): one for place in (begin, folder) if place for one in read_extensions(place)}
     before = dict(described)
-    described |= {(one.kind, one.name): one for one in extensions.extensions_of(*configs)}
+    described |= {(one.kind, one.name): one for one in extensions.extensions_of(*configs, texts=texts)}
     if described != before or (begin is not None and described):
         listed = [one.to_dict() for one in described.values()]
         write_json(folder / extensions.FILE, {"schema": extensions.SCHEMA, "extensions": listed})

@@ -36,9 +36,12 @@ class Entry:
         options: names of the options it reads.
         memory: the state that a model carries between snapshots; empty for other kinds.
         defaults: values of options that replace the glossary's defaults.
-        tasks: of a data set, those that it has labels for; of a strategy that never has all nodes at once, those whose
-            loss is a sum over nodes; empty for all others.
+        tasks: of a data set, those that it has labels for.
         needs: of a task, what a graph must hold for it: some of :data:`LABELS`.
+        per_vertex: of a task, whether its loss is a sum over nodes.
+        loss: of a task, what charts call its loss.
+        metrics: of a task, shares of 1, larger is better; the first that an evaluation has is drawn beside the loss.
+        all_nodes: of a strategy, whether it has all nodes of a snapshot at once, which a loss over pairs needs.
         value: the algorithm itself, where no text leads to it, such as a class of a notebook cell.
     """
 
@@ -52,6 +55,10 @@ class Entry:
     defaults: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
     tasks: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
+    per_vertex: bool = True
+    loss: str = "loss"
+    metrics: tuple[str, ...] = ()
+    all_nodes: bool = True
     value: Any = field(default=None, compare=False, repr=False)
 
     def load(self) -> Any:
@@ -354,6 +361,16 @@ def tasks_of(dataset: str) -> tuple[str, ...]:
     return tuple(name for name in names("tasks") if name in own or name in tasks_with(labels))
 
 
+def loss_name(task: str) -> str:
+    """Return what charts call the loss of a task; of a task that is not registered here, ``loss``."""
+    return next((known.loss for known in entries("tasks") if known.name == task), "loss")
+
+
+def metrics_of(task: str) -> tuple[str, ...]:
+    """Return the metrics of a task that may be drawn beside its loss; none of a task that is not registered here."""
+    return next((known.metrics for known in entries("tasks") if known.name == task), ())
+
+
 def tasks_with(labels: Collection[str]) -> tuple[str, ...]:
     """Return the tasks that a graph with these labels serves, in the catalogue's order.
 
@@ -369,7 +386,8 @@ def check_loss(task: str, system_name: str) -> None:
     Raises:
         UnsupportedError: its strategy never has all nodes at once; the message names the systems that do.
     """
-    able = [one.name for one in SYSTEMS if task in (entry("parallel", one.parts["parallel"]).tasks or (task,))]
+    per_vertex = entry("tasks", task).per_vertex
+    able = [one.name for one in SYSTEMS if per_vertex or entry("parallel", one.parts["parallel"]).all_nodes]
     if system_name not in able:
         raise UnsupportedError(
             f"Task {task!r} needs all nodes at once, which system {system_name!r} never has. Compatible systems: "

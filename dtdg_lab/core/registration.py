@@ -23,7 +23,7 @@ _REQUIRED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         FAMILY: ("systems", "entries", "options", "memories", "tables"),
         "models": ("spatial", "temporal_sequence"),
-        "tasks": ("needs", "loss", "measure", "scores"),
+        "tasks": ("needs", "per_vertex", "loss", "measure", "scores"),
         "scheduling": ("__call__",),
         "partition": ("__call__",),
         "datasets": ("cite", "licence"),
@@ -251,7 +251,7 @@ def _additions(registration: Registration, loaded: Any) -> _Additions:
         options=tuple(dict.fromkeys((*_usual_options(kind, loaded, named), *named))),
         memory=getattr(loaded, "memory", "") if kind == "models" else "",
         tasks=_checked_tasks(registration) if kind == "datasets" else (),
-        needs=_checked_needs(loaded) if kind == "tasks" else (),
+        **(_task_facts(loaded) if kind == "tasks" else {}),
         value=None if isinstance(what, str) else what,
     )
     return _Additions((entry,), new)
@@ -318,11 +318,17 @@ def _checked_tasks(registration: Registration) -> tuple[str, ...]:
     return tasks
 
 
-def _checked_needs(loaded: Any) -> tuple[str, ...]:
+def _task_facts(loaded: Any) -> dict[str, Any]:
+    """Return the attributes of a task's class that are known without importing it."""
     for label in loaded.needs:
         if label not in LABELS:
             raise UnknownNameError("label in needs", label, LABELS, "Every graph has targets.")
-    return tuple(loaded.needs)
+    return {
+        "needs": tuple(loaded.needs),
+        "per_vertex": loaded.per_vertex,
+        "loss": getattr(loaded, "loss_name", "loss"),
+        "metrics": tuple(getattr(loaded, "main_metrics", ())),
+    }
 
 
 # Names and origins of what is registered.

@@ -22,7 +22,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError, LabError
 from dtdg_lab.core.options import CHOSEN_BY, OPTIONS, Option, default, option
 from dtdg_lab.datasets.names import list_datasets
-from dtdg_lab.graphs.storage import graph_folder, read_meta
+from dtdg_lab.graphs.storage import FOLLOWING, LABEL_ARRAYS, graph_folder, read_meta
 from dtdg_lab.visualization.style import coloured
 from dtdg_lab.widgets.controls import PATIENCE_S, folded, make_control
 from dtdg_lab.widgets.live import Defer
@@ -98,9 +98,9 @@ def dataset_label(dataset: str) -> str:
 def dataset_tasks(dataset: str) -> tuple[str, ...]:
     """The tasks that a data set supports."""
     if not is_stored(dataset):
-        return catalogue.entry("datasets", dataset).tasks
-    classified = "classes" in _stored_meta(dataset).get("arrays", ())
-    return ("regression", "link", "classification") if classified else ("regression", "link")
+        return catalogue.tasks_of(dataset)
+    arrays = _stored_meta(dataset).get("arrays", (f"{FOLLOWING}indptr",))
+    return catalogue.tasks_with([label for label, array in LABEL_ARRAYS.items() if array in arrays])
 
 
 _KINDS = {"dataset": "datasets", "model": "models", "task": "tasks"}
@@ -153,7 +153,6 @@ CHOSEN = ("dataset", "model", "protocol", "system")  # these decide which option
 EXPLAINED = ("system", "dataset", "model", "task", "protocol")
 NARROW = 262  # pixels: a text among folded controls
 JUDGED = ("system", "model", "task")  # choices that others may rule out
-LINK_ONLY = catalogue.entry("tasks", "link").options
 RUN_FIELDS = ("ranks", "epochs", "learning_rate", "seed", "hidden", "layers", "parts", "device", "threads")
 _DECLARED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 _OF_FAMILIES = [row for family in catalogue.families() for row in family.setting_rows]
@@ -356,9 +355,9 @@ class Settings:
         self._offer_parts(alone)
         self._offer_tasks()
         self._offer_systems()
-        linked = self._value("task") == "link"
+        read = {"task", *catalogue.entry("tasks", self._value("task")).options}
         for name, control in self.controls.items():
-            control.widget.visible = name in active and (linked or name not in LINK_ONLY)
+            control.widget.visible = name in active and (control.option.owner != "tasks" or name in read)
             if name == "parts" and alone:
                 control.widget.visible = False  # there is only one
             control.widget.disabled = self._running and control.option.live == "no"

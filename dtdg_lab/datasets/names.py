@@ -131,7 +131,7 @@ class DatasetInfo:
         rows: edges in the source; None where options decide, or where it is not stated.
         nodes: nodes; None as for ``rows``.
         bytes: size of its files on this machine, else of the download; None where neither is known.
-        tasks: what can be learned on it: ``regression``, ``link``, ``classification``.
+        tasks: what can be learned on it, such as ``regression``.
         on_this_machine: whether it can be loaded without the web.
         where: the files, or where they are to be had.
     """
@@ -273,7 +273,7 @@ def _info(entry: Entry, root: str | Path | None) -> DatasetInfo:
         "name": entry.name,
         "source": definition.cite,
         "licence": definition.licence,
-        "tasks": entry.tasks,
+        "tasks": catalogue.tasks_of(entry.name),
     }
     if not isinstance(definition, Published):
         return DatasetInfo(

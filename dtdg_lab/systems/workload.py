@@ -197,11 +197,9 @@ def whole_bytes(graph: DynamicGraph, snapshots: int, edges: int) -> int:
 
 
 def _outputs(config: RunConfig, graph: DynamicGraph) -> int:
-    if config["task"] == "classification":
-        return max(int(graph.num_classes), 1)
-    if config["task"] == "link":
-        return 2 if config["link_head"] == "concat" else config.hidden
-    return 1
+    task = catalogue.entry("tasks", config["task"])
+    options = {name: config[name] for name in task.options}
+    return int(task.load().count_outputs(graph, hidden=config.hidden, **options))
 
 
 # What each rank does in an epoch of a system, counted from the graph, and what it keeps in memory meanwhile.

@@ -40,9 +40,9 @@ class DecayedWindowsFamily(SystemFamily):
                 "effect. Set loss_at='all', which takes the loss at all snapshots of the window, or choose another "
                 "model."
             )
-        if settings["loss_at"] == "all" and settings["task"] == "link":
+        if settings["loss_at"] == "all" and not entry("tasks", settings["task"]).per_vertex:
             raise UnsupportedError(
-                f"{named} task='link' and loss_at='all': node pairs are drawn from all nodes, but decayed "
+                f"{named} task={settings['task']!r} and loss_at='all': its loss needs all nodes at once, but decayed "
                 "snapshots lack some. Set loss_at='last', make all snapshots full (full_snapshots=window), or choose "
                 "system='full-history'."
             )

@@ -35,6 +35,7 @@ class NeedsNothing:
     """A task of any graph."""
 
     needs: ClassVar[tuple[str, ...]] = ()
+    per_vertex = True
     loss = measure = scores = None
 
 

@@ -19,7 +19,7 @@ from dtdg_lab.core.catalogue import ABSENT, ABSENT_OPTIONS, CHOSEN_BY, SINGULAR,
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.options import OPTIONS, Option
 from dtdg_lab.core.registration import FAMILY, register
-from dtdg_lab.core.source_code import defining_code, source_hash
+from dtdg_lab.core.source_code import defining_code, source_hash, variable_of
 
 if TYPE_CHECKING:
     from dtdg_lab.core.config import RunConfig
@@ -93,17 +93,19 @@ class Extension:
             yield f"tasks=[{', '.join(map(_quoted, self.tasks))}]"
 
     @property
-    def file(self) -> str:
-        """Path of its module's file within its folder on the import path; empty without one."""
+    def argument(self) -> str:
+        """What ``--register`` takes on the command line."""
+        if self.kind == FAMILY and self.target:
+            return self.target
         module = self.target.partition(":")[0]
-        return f"{module.replace('.', '/')}.py" if module else ""
+        return f"{module}.py" if module and "." not in module else "FILE.py"
 
     @property
     def remedy(self) -> str:
         """What to do before a run can train with it."""
         first = f"{self.title} is not registered here. Register it first: {self.call}"
         if self.target:
-            return f"{first}; on the command line: --register {self.file}."
+            return f"{first}; on the command line: --register {self.argument}."
         where = f"; its source is in the run's {FILE}" if self.code else ""
         return f"{first}, in a cell that defines {self.qualname or 'it'} as the run had it{where}."
 
@@ -175,13 +177,13 @@ def extension_of(registration: Registration) -> Extension:
         kind=registration.kind,
         name=value.name if is_family else registration.name,
         target=target,
-        qualname=target.partition(":")[2] or getattr(value, "__qualname__", ""),
+        qualname=target.partition(":")[2] or variable_of(value),
         summary=registration.summary,
         source=registration.source,
         options=tuple(one.name if isinstance(one, Option) else one for one in options),
         tasks=tuple(registration.tasks),
         sha256=source_hash(value),
-        code="" if target or not hasattr(value, "__qualname__") else defining_code(value),
+        code="" if target else defining_code(value),
         declared=tuple({**asdict(one), "kind": one.kind.__name__} for one in options if isinstance(one, Option)),
         entries=tuple(_plain(entry, _KEPT) for entry in entries),
         systems=tuple(_plain(system, [of.name for of in fields(system)]) for system in value.systems)
@@ -205,8 +207,8 @@ def _unfrozen(value: Any) -> Any:
 def _option_code(about: Mapping[str, Any]) -> str:
     """Return the call that makes an option, without what is its default."""
     defaults = {of.name: of.default for of in fields(Option)}
+    about = catalogue.frozen(about)
     given = {name: value for name, value in about.items() if name in defaults and value != defaults[name]}
-    given |= {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
     written = [f"{name}={value if name == 'kind' else _quoted(value)}" for name, value in given.items()]
     return f"Option({', '.join(written)})"
 

@@ -10,6 +10,7 @@ import linecache
 import sys
 import textwrap
 from collections.abc import Iterator
+from dataclasses import is_dataclass
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -46,18 +47,28 @@ def source_hash(what: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16] if text else ""
 
 
-def defining_code(what: Any) -> str:
-    """Return statements that define a class or function of ``__main__``, with its imports and helpers.
+def variable_of(what: Any) -> str:
+    """Return the name of a class or function, or that of a variable of ``__main__``; empty if it has none."""
+    named = vars(sys.modules["__main__"])
+    return getattr(what, "__qualname__", "") or next((name for name, value in named.items() if value is what), "")
 
-    A name that can be neither imported nor defined becomes a comment.
+
+def defining_code(what: Any) -> str:
+    """Return statements that define a class, a function or an instance of ``__main__``, with its imports and helpers.
+
+    A name that can be neither imported nor defined becomes a comment. An instance is made as its ``repr`` says.
 
     Returns:
-        The statements; empty if the text of ``what`` is not known.
+        The statements; empty if the text of ``what`` or its class is not known.
     """
     imports: dict[str, None] = {}
     helpers: dict[str, str] = {}
-    if not _collect(what, imports, helpers):
+    is_instance = not hasattr(what, "__qualname__")
+    made = f"{what!r}" if is_dataclass(what) else f"{type(what).__qualname__}()"
+    if not _collect(type(what) if is_instance else what, imports, helpers):
         return ""
+    if is_instance:
+        helpers[""] = f"{variable_of(what) or 'registered'} = {made}\n"
     return "\n".join([*sorted(imports), "", *helpers.values()])
 
 

@@ -184,8 +184,8 @@ def python_cell(config: RunConfig, extensions: Sequence[Extension] = ()) -> str:
 
 def shell_command(config_file: str = "config.json", extensions: Sequence[Extension] = ()) -> str:
     """The command that trains with a config file; code of a notebook needs a file of its own first."""
-    files = dict.fromkeys(extension.file or "FILE.py" for extension in extensions)
-    return " ".join(["python -m dtdg_lab run", *(f"--register {file}" for file in files), config_file])
+    arguments = dict.fromkeys(f"--register {extension.argument}" for extension in extensions)
+    return " ".join(["python -m dtdg_lab run", *arguments, config_file])
 
 
 def explained(config: RunConfig) -> list[tuple[str, Any, str, str]]:

@@ -81,13 +81,15 @@ def register_all() -> None:
     lab.register(stripes, "partitioner")
     lab.register(Squared, "task", "squared")
     lab.register(RING, "data set", "ring")
+    lab.register("outside_family.striped:FAMILY")
 
 
 def main(folder: Path) -> dict[str, Any]:
     """Train, resume, fork, replay, race and study with it; return what came of it."""
     register_all()
     config = lab.RunConfig(system="psg", dataset="growing", model="paced", pace=0.5, **SMALL)
-    found: dict[str, Any] = {"here": lab.train(config.replace(ranks=1), runs_dir=folder / "here", progress=False).summary}
+    here = lab.train(config.replace(ranks=1), runs_dir=folder / "here", progress=False)
+    found: dict[str, Any] = {"here": here.summary["train_loss"]}
     with lab.Session(ranks=2, runs_dir=folder) as session:
         run = session.train(config).wait()
         found["model"], found["loss"] = str(run.path), run.summary["train_loss"]
@@ -95,6 +97,7 @@ def main(folder: Path) -> dict[str, Any]:
             "scheduler": lab.RunConfig(system="psg", dataset="growing", scheduler="backwards", **SMALL),
             "partitioner": lab.RunConfig(system="adgnn-t", dataset="growing", partitioner="stripes", **SMALL),
             "task": lab.RunConfig(system="psg", dataset="growing", task="squared", **SMALL),
+            "family": lab.RunConfig(system="striped", dataset="growing", stripe_width=2, **SMALL),
             "data": lab.RunConfig(system="psg", dataset="ring", **SMALL),
         }
         found |= {name: str(session.train(other).wait().path) for name, other in others.items()}
@@ -111,7 +114,8 @@ def main(folder: Path) -> dict[str, Any]:
         contestants = {"mine": config, "plain": config.replace(model="tgcn")}
         found["race"] = str(lab.race(contestants, seeds=(0,), session=session, runs_dir=folder, progress=False).folder)
         over = {"model": ["tgcn", "paced"]}
-        study = lab.study(config, over=over, seeds=(0,), session=session, name="models", runs_dir=folder, progress=False)
+        sweep = lab.Sweep(config, over=over, seeds=(0,))
+        study = lab.run_study(sweep, name="models", session=session, runs_dir=folder, progress=False)
         found["study"], found["trials"] = str(study.path), [trial.status for trial in study.trials]
 
         class Locked(Paced):
@@ -125,7 +129,6 @@ def main(folder: Path) -> dict[str, Any]:
         except ClusterError as error:
             found["refused"] = str(error)
     found["script"] = str(lab.runs.export(run.path, folder / "again.py", kind="script"))
-    found["here"] = found["here"]["train_loss"]
     return found
 
 

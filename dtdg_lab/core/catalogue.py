@@ -263,7 +263,8 @@ def entry(kind: str, name: str) -> Entry:
         if (candidate.kind, candidate.name) == (kind, name):
             return candidate
     if (kind, name) in ABSENT:
-        return ABSENT[kind, name]  # type: ignore[no-any-return]
+        absent: Entry = ABSENT[kind, name]
+        return absent
     raise UnknownNameError(SINGULAR.get(kind, kind), name, names(kind))
 
 
@@ -277,7 +278,8 @@ def system(name: str) -> System:
         if candidate.name == name:
             return candidate
     if ("systems", name) in ABSENT:
-        return ABSENT["systems", name]  # type: ignore[no-any-return]
+        absent: System = ABSENT["systems", name]
+        return absent
     raise UnknownNameError("system", name, names("systems"))
 
 
@@ -417,7 +419,7 @@ def option_owners(
 def _with_chosen(kind: str, options: tuple[str, ...], settings: Mapping[str, Any]) -> tuple[str, ...]:
     """Add the options of the kind's entry that the settings name; a wrong name is refused by its option."""
     chosen = settings.get(CHOSEN_BY.get(kind, ""))
-    absent = [ABSENT[kind, chosen]] if (kind, chosen) in ABSENT else []
+    absent = [candidate for (of_kind, _), candidate in ABSENT.items() if of_kind == kind]
     more = [candidate.options for candidate in (*entries(kind), *absent) if candidate.name == chosen]
     return tuple(dict.fromkeys((*options, *(name for names in more for name in names))))
 

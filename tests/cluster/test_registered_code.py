@@ -109,17 +109,9 @@ def test_the_command_line_registers_a_file_that_engines_import(folder: Path) -> 
     home = folder / "home"
     home.mkdir()
     (home / "plain_models.py").write_text(MODEL)
-    settings = {
-        "system": "psg",
-        "dataset": "growing",
-        "model": "plain",
-        "ranks": 2,
-        "parts": 2,
-        "epochs": 1,
-        "hidden": 4,
-    }
+    sizes = {"generated_nodes": 60, "generated_edges": 240, "generated_snapshots": 20, "hidden": 4, "ranks": 2}
     config = folder / "plain.json"
-    config.write_text(json.dumps(settings | {"generated_nodes": 60, "generated_edges": 240, "generated_snapshots": 20}))
+    config.write_text(json.dumps({"system": "psg", "dataset": "growing", "model": "plain", "epochs": 1, **sizes}))
     run = ["-m", "dtdg_lab", "run", str(config), "--runs", str(folder / "plain")]
     assert "Unknown model 'plain'" in start(run, folder, code=2)
     assert '"status": "finished"' in start([*run, "--register", "home/plain_models.py"], folder)

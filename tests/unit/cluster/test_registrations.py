@@ -7,6 +7,7 @@ import pickle
 import sys
 import types
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -110,9 +111,7 @@ def test_code_that_an_engine_cannot_rebuild_is_named() -> None:
     exec("class Mine(Plain):\n    pass\n", names)
     register(names["Mine"], "model", "mine")
     (one,) = sent()
-    broken = SentRegistration(
-        "models", "mine", "", "", one.code.replace(__name__.encode(), b"x" * len(__name__)), "", "", (), ()
-    )
+    broken = replace(one, code=one.code.replace(__name__.encode(), b"x" * len(__name__)))
     with pytest.raises(ConfigError, match="model 'mine' was sent by value, and cannot be rebuilt"):
         broken.load()
     with pytest.raises(ConfigError, match=r"No module named 'no_such_module'.* on PYTHONPATH"):

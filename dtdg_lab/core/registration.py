@@ -24,7 +24,7 @@ _REQUIRED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         FAMILY: ("systems", "entries", "options", "memories", "tables"),
         "models": ("spatial", "temporal_sequence"),
         "tasks": ("needs", "per_vertex", "loss", "measure", "scores"),
-        "scheduling": ("__call__",),
+        "scheduling": ("facts",),
         "partition": ("__call__",),
         "datasets": ("cite", "licence"),
         "congestion": ("__call__",),

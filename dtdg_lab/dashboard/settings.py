@@ -65,13 +65,12 @@ def as_json(config: RunConfig) -> str:
 
 
 HERE, DOWNLOAD, GENERATED, OWN = "On this machine", "Downloaded on first use", "Synthetic", "Your own graphs"
-_GENERATORS = "dtdg_lab.datasets.generators."
 _NOTE = f"font-size:11.5px;line-height:1.3;color:{coloured('soft')}"
 
 
 def is_generated(dataset: str) -> bool:
     """Whether a data set of the catalogue comes from a seeded generator."""
-    return not is_stored(dataset) and catalogue.entry("datasets", dataset).target.startswith(_GENERATORS)
+    return not is_stored(dataset) and hasattr(catalogue.entry("datasets", dataset).load(), "generate")
 
 
 def is_stored(dataset: str) -> bool:

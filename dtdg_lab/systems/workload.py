@@ -21,7 +21,7 @@ from dtdg_lab.core.plans import Partition
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import split
-from dtdg_lab.partition.base import PARTITION_SETTINGS, make_partition
+from dtdg_lab.partition.base import make_partition, partition_settings
 from dtdg_lab.partition.metrics import PartitionMeasures, measures_for
 
 # What a config computes on a graph, whatever its system: snapshots trained, pulls, sizes of rows and of gradients.
@@ -124,7 +124,7 @@ class Facts:
     def partition(self) -> Partition:
         """Of the nodes into P parts, as a run of the config makes it."""
         config = self.config
-        live_settings = {name: config[name] for name in PARTITION_SETTINGS}
+        live_settings = {name: config[name] for name in partition_settings(config["partitioner"])}
         return make_partition(
             config["partitioner"], self.graph, config.parts, hops=self.reach, seed=config.seed, **live_settings
         )

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
-import numpy as np
 import pytest
 from registrations import registered_apart
 
@@ -17,8 +16,10 @@ from dtdg_lab.core.catalogue import Entry, System
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from dtdg_lab.core.options import OPTIONS, Option, option, options
+from dtdg_lab.core.plans import Schedule
 from dtdg_lab.core.registration import Registration, code_digest, register
 from dtdg_lab.systems.base import SystemFamily
+from dtdg_lab.systems.snapshot_groups.schedulers.base import Problem, scheduler
 
 
 @pytest.fixture(autouse=True)
@@ -27,8 +28,11 @@ def _apart() -> Iterator[None]:
         yield
 
 
-def backwards(times_s: Any, ranks: int, **options: Any) -> None:
+@scheduler
+def backwards(problem: Problem) -> Schedule:
     """Schedule the last group first."""
+    rows = [((group,), *((),) * (problem.ranks - 1)) for group in reversed(range(problem.groups))]
+    return Schedule(tuple(rows), problem.groups)
 
 
 class NeedsNothing:
@@ -51,6 +55,7 @@ class NeedsFollowing(NeedsNothing):
     needs = ("following",)
 
 
+SCHEDULERS = "dtdg_lab.systems.snapshot_groups.schedulers"
 SLOPE = Option(name="slope", owner="tasks", kind=float, default=1.0, low=0.0, meaning="Steepness of a loss.")
 
 
@@ -138,13 +143,14 @@ def test_a_new_option_is_read_where_its_entry_is_chosen() -> None:
     [
         (backwards, "schedule", {}, "Unknown kind 'schedule'"),
         (backwards, "model", {}, "no model: it lacks spatial"),
+        (len, "scheduler", {}, "no scheduler: it lacks facts. Give a function with @scheduler"),
         (SystemFamily, "family", {}, "no family, but a class"),
         ("no_such_module:it", "task", {}, "No module named"),
         ("sys:no_such_thing", "task", {}, "has no attribute"),
         (backwards, "scheduler", {"name": "fold"}, "fold are names in use"),
         (backwards, "scheduler", {"options": [SLOPE]}, "belongs to 'tasks'"),
         (backwards, "scheduler", {"options": ["slop"]}, "Unknown option 'slop'"),
-        (lambda problem: None, "scheduler", {}, "it has no name"),
+        (lambda graph, parts: None, "partitioner", {}, "it has no name"),
         (type("Odd", (NeedsNothing,), {"needs": ("moods",)}), "task", {}, "Unknown label in needs 'moods'"),
     ],
 )
@@ -165,21 +171,21 @@ def test_a_second_call_changes_nothing() -> None:
 def test_another_object_under_a_registered_name_is_refused() -> None:
     register(backwards, "scheduler", "mine")
     with pytest.raises(ConfigError, match="mine are names in use"):
-        register(np.sort, "scheduler", "mine")
+        register(f"{SCHEDULERS}.heuristics:schedule_fold", "scheduler", "mine")
 
 
 def test_a_cell_that_runs_again_replaces_what_it_registered() -> None:
-    def first(times_s: Any, ranks: int) -> None:
+    def first() -> None:
         """First."""
 
-    def second(times_s: Any, ranks: int) -> None:
+    def second() -> None:
         """Second."""
 
     for version in (first, second):
         version.__module__ = "__main__"
-        register(version, "scheduler", "of_cell")
-    assert catalogue.entry("scheduling", "of_cell").load() is second
-    assert option("scheduler").choices.count("of_cell") == 1
+        register(version, "partitioner", "of_cell")
+    assert catalogue.entry("partition", "of_cell").load() is second
+    assert option("partitioner").choices.count("of_cell") == 1
     assert [one.what for one in catalogue.REGISTERED] == [second]
 
 

@@ -69,13 +69,13 @@ def test_code_of_main_goes_by_value() -> None:
 
 def test_a_module_without_a_file_goes_with_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
     module = types.ModuleType("made_by_a_test")
-    exec("def late(problem):\n    return helper()\ndef helper():\n    return 3\n", vars(module))
+    exec("def late(graph, parts):\n    return helper()\ndef helper():\n    return 3\n", vars(module))
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    register(module.late, "scheduler")
+    register(module.late, "partitioner")
     (one,) = sent()
     monkeypatch.delitem(sys.modules, module.__name__)
     apply_registrations([one])
-    assert catalogue.entry("scheduling", "late").load()(None) == 3
+    assert catalogue.entry("partition", "late").load()(None, 2) == 3
 
 
 @pytest.mark.parametrize(
@@ -94,15 +94,15 @@ def test_what_cannot_be_sent_is_refused(line: str, why: str) -> None:
 
 
 def test_an_engine_has_what_was_sent_last_and_nothing_else(tmp_path: Path) -> None:
-    text = "def early(problem):\n    return {}\n"
+    text = "def early(graph, parts):\n    return {}\n"
     module = module_of(text.format(1), "early_of_a_test", tmp_path)
     register(Plain, "model", "plain")
-    register(module.early, "scheduler")
+    register(module.early, "partitioner")
     before = sent()
     apply_registrations(before)
     (tmp_path / "early_of_a_test.py").write_text(text.format("2 + 0"))
     apply_registrations(before[1:])
-    assert catalogue.entry("scheduling", "early").load()(None) == 2, "a changed file is imported again"
+    assert catalogue.entry("partition", "early").load()(None, 2) == 2, "a changed file is imported again"
     assert "plain" not in catalogue.names("models")
 
 

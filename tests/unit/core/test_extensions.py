@@ -27,6 +27,7 @@ from dtdg_lab.core.extensions import (
 from dtdg_lab.core.options import OPTIONS, Option, option
 from dtdg_lab.core.registration import register
 from dtdg_lab.systems.base import SystemFamily
+from dtdg_lab.systems.snapshot_groups.schedulers.base import scheduler
 
 PACE = Option(name="pace", owner="models", kind=float, default=1.0, low=0.0, high=2.0, meaning="Scale of inputs.")
 
@@ -56,6 +57,7 @@ class Spare(SystemFamily):
 SPARE = Spare()
 
 
+@scheduler
 def backwards(problem: Any) -> None:
     """The last group first."""
 

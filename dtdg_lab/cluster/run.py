@@ -14,8 +14,9 @@ from dtdg_lab.cluster.liveness import death_reason
 from dtdg_lab.cluster.messaging import Subscriber, ask
 from dtdg_lab.cluster.worker import place_of
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import ControlError, LabError, RunFailedError, RunInterruptedError
+from dtdg_lab.core.errors import ConfigError, ControlError, LabError, RunFailedError, RunInterruptedError
 from dtdg_lab.core.events import AttemptStarted, Paused, Refused, Resumed, SettingsChanged, Stopping, Unpaused
+from dtdg_lab.core.extensions import extensions_of
 from dtdg_lab.core.records import rows_of
 from dtdg_lab.runs.directory import ENDED, RunDirectory, add_extensions
 from dtdg_lab.runs.figures import save_figures
@@ -223,8 +224,18 @@ class Run(RunHandle):
                 change during a run.
             ControlError: the run is not active, or rank 0 refused.
         """
-        version = self._ask({"set": live_settings})
-        add_extensions(self.path, texts=[value for value in live_settings.values() if isinstance(value, str)])
+        texts = [value for value in live_settings.values() if isinstance(value, str)]
+        try:
+            version = self._ask({"set": live_settings})
+        except ConfigError as error:
+            if not (named := extensions_of(texts=texts)):
+                raise
+            titles = ", ".join(extension.title for extension in named)
+            raise ConfigError(
+                f"{error} If {titles} was registered after this attempt began, its engines do not know it: stop the "
+                "run (run.stop()), then continue it (run.resume(...))."
+            ) from error
+        add_extensions(self.path, texts=texts)
         return version
 
     def pause(self) -> int:

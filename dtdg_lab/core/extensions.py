@@ -269,7 +269,7 @@ def extensions_of(*configs: RunConfig, texts: Collection[str] = ()) -> tuple[Ext
 
     Args:
         configs: settings of the runs.
-        texts: values of settings, any of which may name a registration.
+        texts: values of settings; some may name a registration.
     """
     used = {name for config in configs for name in names_used(config)} if catalogue.REGISTERED else set()
     described = [extension_of(registration) for registration in catalogue.REGISTERED]
@@ -281,7 +281,7 @@ def check_registered(*configs: RunConfig, texts: Collection[str] = ()) -> None:
 
     Args:
         configs: settings of runs.
-        texts: values of settings, any of which may name such code.
+        texts: values of settings; some may name such code.
 
     Raises:
         ConfigError: some of it is not registered here; the message has the calls that register it.

@@ -360,7 +360,7 @@ def add_extensions(folder: Path, *configs: RunConfig, texts: Collection[str] = (
     Args:
         folder: of a run, race or study; without registered code, nothing is written.
         configs: the settings.
-        texts: values of settings, any of which may name registered code.
+        texts: values of settings; some may name registered code.
         begin: folder of another run, whose descriptions are kept too.
 
     Raises:

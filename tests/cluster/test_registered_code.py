@@ -72,6 +72,8 @@ def test_code_of_a_script_trains_on_engines_as_here(trial: dict[str, Any]) -> No
     assert trial["loss"] == pytest.approx(trial["here"], rel=1e-5)
     assert trial["resumed"] == "stopped" and trial["forked"] == "finished" and trial["replayed"]
     assert trial["trials"] == ["finished", "finished"]
+    assert "If scheduler 'late' was registered after this attempt began" in trial["late"]
+    assert trial["described"] == ["paced", "late"]
     assert "model 'locked' cannot be sent to engines" in trial["refused"]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import dtdg_lab as lab
-from dtdg_lab.core.errors import ClusterError
+from dtdg_lab.core.errors import ClusterError, ConfigError
 from dtdg_lab.core.options import Option
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.datasets.generators.synthetic import Growing
@@ -102,12 +102,18 @@ def main(folder: Path) -> dict[str, Any]:
         }
         found |= {name: str(session.train(other).wait().path) for name, other in others.items()}
         long = session.train(config.replace(epochs=400))
-        long.save_checkpoint()
+        lab.register(backwards, "scheduler", "late")
+        try:
+            long.set(scheduler="late")
+        except ConfigError as error:
+            found["late"] = str(error)
         long.stop()
         long.wait()
-        resumed = session.resume(long, epochs=401)
+        resumed = session.resume(long, scheduler="late")
         resumed.stop()
         found["resumed"] = resumed.wait().status
+        described = json.loads((long.path / "extensions.json").read_text())["extensions"]
+        found["described"] = [extension["name"] for extension in described]
         fork = lab.runs.fork(run, session=session, epochs=3).wait()
         found["forked"] = fork.status
         found["replayed"] = bool(lab.runs.verify_replay(lab.runs.replay(run, session=session)))

@@ -30,6 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parsed = _parser().parse_args(arguments)
     try:
+        _register(getattr(parsed, "register", []))
         code = int(parsed.execute(parsed))
         sys.stdout.flush()
         return code
@@ -44,6 +45,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except LabError as error:
         print(f"dtdg_lab {parsed.command}: {error}", file=sys.stderr)
         return 2
+
+
+def _register(given: Sequence[str]) -> None:
+    """Register code before a command names it."""
+    if given:
+        from dtdg_lab.core.extensions import register_from
+
+        for file in given:
+            register_from(file)
 
 
 def _reader_has_left() -> bool:
@@ -100,7 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     data.set_defaults(execute=_datasets)
 
     _add_train_policy(commands)
-    _add_export(commands)
+    exported = _add_export(commands)
 
     studied = commands.add_parser("study", help="run or resume a study")
     studied.add_argument("study", metavar="NAME|FILE.json", help="a shipped study, or a file of Sweep.to_json()")
@@ -110,6 +120,14 @@ def _parser() -> argparse.ArgumentParser:
         "--runs", type=Path, default=Path("runs"), metavar="DIR", help="folder for runs (default: runs)"
     )
     studied.set_defaults(execute=_study)
+    for takes_names in (run, dash, data, exported, studied):
+        takes_names.add_argument(
+            "--register",
+            action="append",
+            default=[],
+            metavar="FILE.py",
+            help="Python file that calls lab.register, or module:attribute of a family; may be repeated",
+        )
 
     sessions = commands.add_parser("sessions", help="list or end this user's clusters")
     which = sessions.add_mutually_exclusive_group()
@@ -132,13 +150,14 @@ def _add_train_policy(commands: Any) -> None:
     learn.set_defaults(execute=_train_policy)
 
 
-def _add_export(commands: Any) -> None:
-    exported = commands.add_parser("export", help="export a run or race to one file")
+def _add_export(commands: Any) -> argparse.ArgumentParser:
+    exported: argparse.ArgumentParser = commands.add_parser("export", help="export a run or race to one file")
     exported.add_argument("run", metavar="RUN", help="folder of the run or race, or an HTML or Parquet export of a run")
     exported.add_argument("--kind", default="html", help="html, parquet, tensorboard, trace, script or notebook")
     exported.add_argument("--out", metavar="PATH", help="file, or an existing folder (default: the current folder)")
     exported.add_argument("--overwrite", action="store_true", help="overwrite an earlier export")
     exported.set_defaults(execute=_export)
+    return exported
 
 
 def _port(text: str) -> int:

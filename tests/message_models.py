@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from dtdg_lab.core import catalogue
+import dtdg_lab as lab
 from dtdg_lab.models.base import GlorotModel, State
 from dtdg_lab.models.graph_view import GraphView
 
@@ -126,6 +127,7 @@ MODELS: Mapping[str, type[SmoothedModel]] = MappingProxyType(
 )
 
 
+@cache
 def __getattr__(name: str) -> type[SmoothedModel]:
     """Return the class of a model's name and of how it averages, such as ``means_by_messages``."""
     kind, _, how = name.partition("_by_")
@@ -145,6 +147,4 @@ def register_models() -> None:
         for by_messages in (False, True):
             name = name_of(kind, by_messages=by_messages)
             target = f"message_models:{name.replace('-', '_')}"
-            if name not in catalogue.names("models"):
-                about = {"summary": "A test's.", "source": "this test"}
-                catalogue.ENTRIES.append(catalogue.Entry(name=name, kind="models", target=target, **about))
+            lab.register(target, "model", name)

@@ -14,11 +14,14 @@ from dtdg_lab.core.records import TABLES
 def registered_apart() -> Iterator[None]:
     """Undo at the end all registrations that are made meanwhile."""
     lists = (catalogue.ENTRIES, catalogue.SYSTEMS, catalogue.REGISTERED)
-    tables = (catalogue.FAMILIES, catalogue.MEMORY_ON_LAYOUT, OPTIONS, TABLES)
+    tables = (catalogue.FAMILIES, catalogue.MEMORY_ON_LAYOUT, catalogue.ABSENT, OPTIONS, TABLES)
+    absent = set(catalogue.ABSENT_OPTIONS)
     before = [list(items) for items in lists], [dict(items) for items in tables]
     try:
         yield
     finally:
+        catalogue.ABSENT_OPTIONS.clear()
+        catalogue.ABSENT_OPTIONS.update(absent)
         for items, old in zip(lists, before[0], strict=True):
             items[:] = old  # type: ignore[index]
         for items, old in zip(tables, before[1], strict=True):

@@ -14,10 +14,11 @@ from dtdg_lab.cluster.liveness import death_reason
 from dtdg_lab.cluster.messaging import Subscriber, ask
 from dtdg_lab.cluster.worker import place_of
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import ControlError, LabError, RunFailedError, RunInterruptedError
+from dtdg_lab.core.errors import ConfigError, ControlError, LabError, RunFailedError, RunInterruptedError
 from dtdg_lab.core.events import AttemptStarted, Paused, Refused, Resumed, SettingsChanged, Stopping, Unpaused
+from dtdg_lab.core.extensions import extensions_of
 from dtdg_lab.core.records import rows_of
-from dtdg_lab.runs.directory import ENDED, RunDirectory
+from dtdg_lab.runs.directory import ENDED, RunDirectory, add_extensions
 from dtdg_lab.runs.figures import save_figures
 from dtdg_lab.runs.finish import Finisher
 from dtdg_lab.runs.liveness import Silence, dead_ranks, is_dead, read_notes, silent_beyond
@@ -223,7 +224,19 @@ class Run(RunHandle):
                 change during a run.
             ControlError: the run is not active, or rank 0 refused.
         """
-        return self._ask({"set": live_settings})
+        texts = [value for value in live_settings.values() if isinstance(value, str)]
+        try:
+            version = self._ask({"set": live_settings})
+        except ConfigError as error:
+            if not (named := extensions_of(texts=texts)):
+                raise
+            titles = ", ".join(extension.title for extension in named)
+            raise ConfigError(
+                f"{error} If {titles} was registered after this attempt began, its engines do not know it: stop the "
+                "run (run.stop()), then continue it (run.resume(...))."
+            ) from error
+        add_extensions(self.path, texts=texts)
+        return version
 
     def pause(self) -> int:
         """Pause all ranks after the same step."""

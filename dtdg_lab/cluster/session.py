@@ -16,16 +16,17 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from dtdg_lab.cluster import session_files
+from dtdg_lab.cluster.registrations import SentRegistration, pack_registrations
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session_files import SessionFiles
 from dtdg_lab.cluster.worker import RankTask, check_resumable, rehearse, run_rank, warm_up
-from dtdg_lab.core.catalogue import REGISTERED
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, LabError, RunStoreError
+from dtdg_lab.core.extensions import check_registered
 from dtdg_lab.core.files import writable_folder
 from dtdg_lab.core.units import NETEM, STATE, as_path, state_root
 from dtdg_lab.network.netem import undo_left_over
-from dtdg_lab.runs.directory import ENDED, RunDirectory, gpu_count, read_kept, write_json
+from dtdg_lab.runs.directory import ENDED, RunDirectory, add_extensions, gpu_count, read_kept, write_json
 from dtdg_lab.runs.liveness import SILENT_S, host_id, is_dead, read_notes
 
 if TYPE_CHECKING:
@@ -504,9 +505,10 @@ class Session:
             places = places_of(ranks, engines)
             self._check_free(ranks, places)
             root = writable_folder(runs_dir or self._files.runs_dir, "runs_dir", RunStoreError)
+            registrations = pack_registrations()
             directory = make(root=root.resolve())
             self._files.add_run(directory.path, places)
-            return self._launch(directory, ranks, attempt=1, places=places)
+            return self._launch(directory, ranks, attempt=1, places=places, registrations=registrations)
 
     def halves(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Indices of the first and of the second half of the engines, of the same size.
@@ -532,7 +534,7 @@ class Session:
         Raises:
             ControlError: the run is still active, here or in another session.
             ClusterError: there are fewer engines alive than the run has ranks.
-            ConfigError: a change is not allowed.
+            ConfigError: a change is not allowed, or the run uses code that is not registered in this process.
             RunStoreError: there is no run, or no checkpoint.
         """
         from dtdg_lab.cluster.worker import check_request
@@ -563,12 +565,17 @@ class Session:
                 raise RunStoreError(
                     f"run {directory.id} has no checkpoint yet: start it again with session.train(run.config)."
                 )
-            check_request(read_kept(directory.checkpoint_file).config if kept else config, {"set": changes})
+            before = read_kept(directory.checkpoint_file).config if kept else config
+            check_registered(before)
+            check_request(before, {"set": changes})
+            registrations = pack_registrations()
+            add_extensions(directory.path, before.replace(**changes))
             if not ours:
                 self._files.add_run(path)
             attempt = status["attempt"] + 1
             directory.write_status("starting", attempt=attempt)
-            return self._launch(directory, config.ranks, attempt=attempt, changes=changes, places=places)
+            start = {"attempt": attempt, "changes": changes, "places": places, "registrations": registrations}
+            return self._launch(directory, config.ranks, **start)
 
     @property
     def under_way(self) -> list[Run]:
@@ -628,6 +635,7 @@ class Session:
         ranks: int,
         *,
         attempt: int,
+        registrations: tuple[SentRegistration, ...],
         changes: Mapping[str, Any] | None = None,
         places: tuple[int, ...] = (),
     ) -> Run:
@@ -652,7 +660,7 @@ class Session:
                 device=device,
                 changes=tuple((changes or {}).items()),
                 busy_file=str(self._files.busy_file) if self._files.owned else "",
-                registrations=tuple(REGISTERED),
+                registrations=registrations,
                 silent_s=self.silent_s,
                 host="127.0.0.1" if here else "",
             )

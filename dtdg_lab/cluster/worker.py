@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.cluster.event_history import EventHistory
 from dtdg_lab.cluster.liveness import Beacon, death_reason, signs_of_life, wait_for_note
 from dtdg_lab.cluster.messaging import ControlServer, Publisher, StoredControl, ask
+from dtdg_lab.cluster.registrations import SentRegistration, apply_registrations
 from dtdg_lab.cluster.stop_signals import OVERDUE_S, StopSignals
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, LabError, RunFailedError, StoppedError
-from dtdg_lab.core.events import AttemptStarted, Preparing
+from dtdg_lab.core.events import AttemptStarted, Preparing, RegisteredCode
 from dtdg_lab.core.preparation import preparation
-from dtdg_lab.core.registration import Registration
 from dtdg_lab.core.system_errors import error_text
 from dtdg_lab.distributed.heartbeat import OtherRankError
 from dtdg_lab.runs.directory import ENDED, RunDirectory
@@ -197,7 +197,7 @@ class RankTask:
     device: str = "auto"
     changes: tuple[tuple[str, Any], ...] = ()
     busy_file: str = ""
-    registrations: tuple[Registration, ...] = ()
+    registrations: tuple[SentRegistration, ...] = ()
     silent_s: float = SILENT_S
     host: str = "127.0.0.1"  # empty where ranks are on several machines: each then takes its outward address
 
@@ -262,8 +262,7 @@ def run_rank(task: RankTask) -> str:
 
 def _run_rank(task: RankTask, directory: RunDirectory, signals: StopSignals) -> str:
     try:
-        for registration in task.registrations:
-            registration.apply()
+        apply_registrations(task.registrations)
         finisher = Finisher(directory, task.attempt, ranks=task.size)
         with ExitStack() as stack:
             try:
@@ -511,6 +510,9 @@ def begin_training(
         directory.add_environment(data=facts, energy_notes=resource_monitor.notes)
         started = AttemptStarted(group.size, attempt, config.dataset, graph.source)
         recorder.row("events", (0, 0, time.time_ns(), started.kind, started.write()))
+        for extension in directory.extensions():
+            code = RegisteredCode(extension.title, extension.target, extension.sha256)
+            recorder.row("events", (0, 0, time.time_ns(), code.kind, code.write()))
         start.report(recorder)
     trainer = Trainer(
         config,

@@ -227,6 +227,11 @@ LABELS = ("classes", "following")  # what a graph may lack and a task may need; 
 STORED = "graph:"  # prefix of the names of graphs stored by their hash
 
 
+# (kind, name) -> an entry, system or family that only the folder of a run describes: configs may name it, lists do not.
+ABSENT: dict[tuple[str, str], Any] = {}
+ABSENT_OPTIONS: set[str] = set()  # options that only such a folder describes
+
+
 def names(kind: str) -> tuple[str, ...]:
     """Names of a kind's entries, or of the systems for ``kind="systems"``, in the catalogue's order."""
     if kind == "systems":
@@ -248,6 +253,9 @@ def entry(kind: str, name: str) -> Entry:
     for candidate in ENTRIES:
         if (candidate.kind, candidate.name) == (kind, name):
             return candidate
+    if (kind, name) in ABSENT:
+        absent: Entry = ABSENT[kind, name]
+        return absent
     raise UnknownNameError(SINGULAR.get(kind, kind), name, names(kind))
 
 
@@ -260,6 +268,9 @@ def system(name: str) -> System:
     for candidate in SYSTEMS:
         if candidate.name == name:
             return candidate
+    if ("systems", name) in ABSENT:
+        absent: System = ABSENT["systems", name]
+        return absent
     raise UnknownNameError("system", name, names("systems"))
 
 
@@ -269,6 +280,8 @@ def family(name: str) -> Any:
     Raises:
         UnknownNameError: there is no such family.
     """
+    if name not in FAMILIES and ("family", name) in ABSENT:
+        return ABSENT["family", name]
     if name not in FAMILIES:
         raise UnknownNameError("family of systems", name, FAMILIES)
     target = FAMILIES[name]
@@ -299,7 +312,7 @@ def check_task(dataset: str, task: str) -> None:
     Raises:
         UnsupportedError: it has none; the message names the tasks it has labels for.
     """
-    if dataset.startswith(STORED):
+    if dataset.startswith(STORED) or {("datasets", dataset), ("tasks", task)} & ABSENT.keys():
         return
     able = tasks_of(dataset)
     if task not in able:
@@ -344,7 +357,7 @@ def check_loss(task: str, system_name: str) -> None:
     """
     per_vertex = entry("tasks", task).per_vertex
     able = [one.name for one in SYSTEMS if per_vertex or entry("parallel", one.parts["parallel"]).all_nodes]
-    if system_name not in able:
+    if system_name not in able and not {("tasks", task), ("systems", system_name)} & ABSENT.keys():
         raise UnsupportedError(
             f"Task {task!r} needs all nodes at once, which system {system_name!r} never has. Compatible systems: "
             f"{', '.join(able)}."
@@ -373,7 +386,8 @@ def option_owners(
 def _with_chosen(kind: str, options: tuple[str, ...], settings: Mapping[str, Any]) -> tuple[str, ...]:
     """Add the options of the kind's entry that the settings name; a wrong name is refused by its option."""
     chosen = settings.get(CHOSEN_BY.get(kind, ""))
-    more = [candidate.options for candidate in entries(kind) if candidate.name == chosen]
+    absent = [candidate for (of_kind, _), candidate in ABSENT.items() if of_kind == kind]
+    more = [candidate.options for candidate in (*entries(kind), *absent) if candidate.name == chosen]
     return tuple(dict.fromkeys((*options, *(name for names in more for name in names))))
 
 

@@ -112,6 +112,29 @@ class AttemptStarted(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class RegisteredCode(Event):
+    """An attempt trains with code from outside the package.
+
+    Attributes:
+        code: kind and name, such as ``model 'smoothed'``.
+        target: ``module:attribute``; empty where the code cannot be imported.
+        sha256: the first digits, of its source; empty where that is not known.
+    """
+
+    kind: ClassVar[str] = "registered"
+    code: str
+    target: str
+    sha256: str
+
+    @property
+    def words(self) -> str:
+        """For lists of events."""
+        digits = f" (source {self.sha256})" if self.sha256 else ""
+        where = self.target or "defined in a notebook or script, which other kernels cannot import"
+        return f"{self.code} is registered code: {where}{digits}"
+
+
+@dataclass(frozen=True, slots=True)
 class Preparing(Event):
     """What an attempt does before its first step, with the seconds left where they are known."""
 

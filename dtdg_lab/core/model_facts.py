@@ -163,6 +163,8 @@ _NOT_EXCHANGED: Mapping[str, str] = MappingProxyType(
 def check_memory(model: str, layout: str, system: str = "", **options: Any) -> str:
     """Return how the strategy ``layout`` handles the memory of ``model``: ``exact`` or a named approximation.
 
+    Empty where only a run's folder describes one of them: it was checked where that is registered.
+
     Args:
         model: its name.
         layout: entry of the kind ``parallel``.
@@ -172,6 +174,8 @@ def check_memory(model: str, layout: str, system: str = "", **options: Any) -> s
     Raises:
         UnsupportedError: the strategy does not support it; the message names ``system`` and the systems that do.
     """
+    if {("models", model), ("parallel", layout)} & catalogue.ABSENT.keys():
+        return ""
     carried = memory(model, **options)
     kept = catalogue.MEMORY_ON_LAYOUT.get((carried, layout))
     if kept is None:

@@ -75,13 +75,17 @@ class Option:
             ConfigError: the type is wrong, or the value is outside the bounds or choices.
         """
         value = self._typed(value)
-        if self.choices and value not in self.choices:
+        if self.choices and value not in self.choices and not self._is_absent(value):
             raise UnknownNameError(f"value of {self.name}", str(value), self.choices)
         too_low = self.low is not None and value < self.low
         too_high = self.high is not None and value > self.high
         if too_low or too_high:
             raise ConfigError(f"{self.name}={shortened(value)} is out of range: allowed {self.allowed}. {self.meaning}")
         return value
+
+    def _is_absent(self, value: Any) -> bool:
+        """Return whether the value is an entry that only the folder of a run describes."""
+        return any((kind, value) in catalogue.ABSENT for kind, name in CHOSEN_BY.items() if name == self.name)
 
     def _typed(self, value: Any) -> Any:
         if self.time_length:

@@ -85,6 +85,11 @@ class Registration:
         catalogue.REGISTERED.append(self)
         return loaded
 
+    def remove(self) -> None:
+        """Remove from the catalogue of this process what :meth:`apply` has added."""
+        _additions(self, _load(self.what)).remove()
+        catalogue.REGISTERED.remove(self)
+
 
 def register(
     what: Any,
@@ -168,7 +173,7 @@ class _Additions:
             *(name for name in self.families if name in catalogue.FAMILIES),
             *(system.name for system in self.systems if system.name in catalogue.names("systems")),
             *(entry.name for entry in self.entries if entry.name in catalogue.names(entry.kind)),
-            *(option.name for option in self.options if option.name in OPTIONS),
+            *(option.name for option in self.options if option.name in OPTIONS.keys() - catalogue.ABSENT_OPTIONS),
             *(table for table in self.tables if table in TABLES),
         ]
 
@@ -180,6 +185,10 @@ class _Additions:
         catalogue.MEMORY_ON_LAYOUT.update(self.memories)
         OPTIONS.update({option.name: option for option in self.options})
         TABLES.update(self.tables)
+        named = [*((FAMILY, name) for name in self.families), *(("systems", system.name) for system in self.systems)]
+        for key in (*named, *((entry.kind, entry.name) for entry in self.entries)):
+            catalogue.ABSENT.pop(key, None)  # it is here from now on
+        catalogue.ABSENT_OPTIONS.difference_update(option.name for option in self.options)
         _follow_catalogue()
 
     def remove(self) -> None:

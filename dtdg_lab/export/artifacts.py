@@ -17,6 +17,7 @@ from typing import Any
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import RunStoreError
+from dtdg_lab.core.extensions import Extension, register_statements
 from dtdg_lab.core.files import draft_path, writable_folder
 from dtdg_lab.core.system_errors import is_refusal
 from dtdg_lab.core.units import as_path, format_bytes
@@ -48,6 +49,7 @@ class Again:
         forked: whether it started from a checkpoint of another run, which is in its folder.
         changes: changes during training, a line each.
         scores: its losses, by name.
+        extensions: descriptions of the registered code that it uses.
     """
 
     run: str
@@ -56,6 +58,18 @@ class Again:
     forked: bool
     changes: tuple[str, ...]
     scores: dict[str, float]
+    extensions: tuple[Extension, ...] = ()
+
+    @property
+    def register(self) -> str:
+        """Statements that register the code that it uses; empty where it uses none."""
+        return register_statements(self.extensions)
+
+    @property
+    def marked(self) -> dict[str, Any]:
+        """What ``lab.open`` reads back of a script or notebook."""
+        extensions = {"extensions": [one.to_dict() for one in self.extensions]} if self.extensions else {}
+        return {"run": self.run, "config": self.config.model_dump(), **extensions}
 
     @property
     def title(self) -> str:
@@ -104,7 +118,7 @@ def again(run: StoredRun) -> Again:
         f"step {step or 'unknown'}: {kind}: {' '.join(what.split())}" for _, step, _, kind, what in event_rows(steered)
     )
     scores = {name: run.summary[name] for name in _SCORES if run.summary.get(name) is not None}
-    return Again(run.id, run.config, packed, forked, changes, scores)
+    return Again(run.id, run.config, packed, forked, changes, scores, run.directory.extensions())
 
 
 def settings_code(config: RunConfig) -> str:
@@ -133,7 +147,7 @@ def notebook(run: StoredRun, name: str) -> bytes:
     of = again(run)
     told = {"file": repr(name), "folder": repr(f"runs/{of.run}"), "settings": settings_code(of.config)}
     text = template("export/templates/notebook.jinja").render(of=of, **told)
-    return notebook_of(text, {"run": of.run, "config": of.config.model_dump(), PACKED: of.packed or None})
+    return notebook_of(text, {**of.marked, PACKED: of.packed or None})
 
 
 def notebook_of(text: str, noted: dict[str, Any]) -> bytes:
@@ -329,7 +343,7 @@ def script(run: StoredRun) -> bytes:
         f"RUNS]\n{of.why}{note}\n"
     )
     recorded = f"Path(runs_dir) / {of.run!r}" if of.forked else ""
-    marks = CONFIG_MARK + json.dumps({"run": of.run, "config": of.config.model_dump()})
+    marks = CONFIG_MARK + json.dumps(of.marked)
     if of.packed:
         recorded, marks = "lab.runs.open(__file__)", f"{marks}\n{PACKED_MARK}{of.packed}"
     given = {"head": docstring(head), "settings": settings_code(of.config), "recorded": recorded, "marks": marks}

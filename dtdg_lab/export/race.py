@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from dtdg_lab.core.errors import ConfigError, DataError, RunStoreError
+from dtdg_lab.core.extensions import FILE as EXTENSIONS
+from dtdg_lab.core.extensions import register_statements
 from dtdg_lab.core.records import SCHEMA as RECORDS_SCHEMA
 from dtdg_lab.core.units import as_path, format_bytes
 from dtdg_lab.export.artifacts import MOST_BYTES, PLACE, docstring, notebook_of, settings_code, tables_section
 from dtdg_lab.export.chrome_trace import chrome_trace, written
 from dtdg_lab.export.tensorboard import write_events
 from dtdg_lab.runs import exports
-from dtdg_lab.runs.directory import RunDirectory, dumps, reading, store_error
+from dtdg_lab.runs.directory import RunDirectory, dumps, read_extensions, reading, store_error
 from dtdg_lab.runs.html import plotly_js, render, template
 from dtdg_lab.runs.report import changed_settings
 from dtdg_lab.runs.run import provenance
@@ -104,6 +106,8 @@ def pack_race(race: Race, *, most_bytes: int | None = None, telling: bool = Fals
     about |= {"folder": race.folder.name, "thinned": thinned}
     files = {exports.ABOUT: dumps(about, indent=2).encode(), FILE: (race.folder / FILE).read_bytes()}
     files |= {TRIALS: _trials(race), TABLE: _table(race)}
+    if (race.folder / EXTENSIONS).is_file():
+        files[EXTENSIONS] = (race.folder / EXTENSIONS).read_bytes()
     for name, packed in parts.items():
         files |= {f"{RUNS}{name}/{piece}": content for piece, content in packed.files.items()}
     return exports.PackedRun(files, thinned)
@@ -159,7 +163,7 @@ def _unpack(files: Mapping[str, bytes], folder: Path) -> Path:
     where = folder / FOLDER / "exported"
     try:
         where.mkdir(parents=True)
-        for name in (FILE, TRIALS):
+        for name in (FILE, TRIALS, *(name for name in files if name == EXTENSIONS)):
             (where / name).write_bytes(files[name])
     except OSError as error:
         raise store_error("unpack to", folder, error) from error
@@ -275,6 +279,11 @@ def _code(race: Race) -> str:
     )
 
 
+def _register(race: Race) -> str:
+    """Return the statements that register the code that a race uses; empty where it uses none."""
+    return register_statements(read_extensions(race.folder))
+
+
 def race_script(race: Race) -> bytes:
     """A script that repeats a race.
 
@@ -284,7 +293,8 @@ def race_script(race: Race) -> bytes:
     head = docstring(f"Repeats a race of DTDG Lab: {race.name}.\n\nStart it with: python FILE [FOLDER FOR RUNS]\n")
     end = 'if __name__ == "__main__":\n    race = repeat(*sys.argv[1:2])\n'
     end += "    print(race.summary())\n    print(race.table)\n"
-    return f"{head}\nimport sys\n\nimport dtdg_lab as lab\n\n{_code(race)}\n\n{end}".encode()
+    register = _register(race)
+    return f"{head}\nimport sys\n\nimport dtdg_lab as lab\n\n{register}{_code(race)}\n\n{end}".encode()
 
 
 def race_notebook(race: Race) -> bytes:
@@ -293,5 +303,7 @@ def race_notebook(race: Race) -> bytes:
     Raises:
         RunStoreError: race.json cannot be read.
     """
-    text = template("export/templates/race_notebook.jinja").render(name=race.name, code=_code(race).rstrip())
+    text = template("export/templates/race_notebook.jinja").render(
+        name=race.name, register=_register(race), code=_code(race).rstrip()
+    )
     return notebook_of(text, {"race": race.name})

@@ -26,9 +26,10 @@ from typing import Any
 
 import psutil
 
-from dtdg_lab.core import files, system_errors
+from dtdg_lab.core import extensions, files, system_errors
 from dtdg_lab.core.config import SCHEMA, RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, NotAvailableError, RunStoreError, shortened
+from dtdg_lab.core.extensions import Extension
 from dtdg_lab.core.system_errors import explain
 from dtdg_lab.core.units import as_path
 from dtdg_lab.energy.nvml import ask, name_gpus, start_nvml, stop_nvml
@@ -108,6 +109,7 @@ def read_kept(path: Path) -> Kept:
                 described = _Plain(io.BytesIO(file.read(inside))).load()
         except FileNotFoundError as error:
             raise RunStoreError(f"there is no checkpoint at {path}.") from error
+        learn_extensions(path.parent.parent)
         at, config = described["position"], RunConfig.from_json(described["config_json"])
         place = (int(at["epoch"]), int(at["iteration"]), int(at["step"]))
         waiting = described["waiting"]
@@ -319,6 +321,59 @@ def read_json(path: str | Path) -> Any:
         ) from error
 
 
+# Registered code that the settings in a folder name: of a run, a race or a study.
+
+
+def read_extensions(folder: Path) -> tuple[Extension, ...]:
+    """Return the descriptions of registered code in a folder; none where it has no such file.
+
+    Raises:
+        RunStoreError: the file cannot be read, is damaged, or of a newer version.
+    """
+    file = folder / extensions.FILE
+    if not file.is_file():
+        return ()
+    described = read_object(file, newest=extensions.SCHEMA, needs=("extensions",))["extensions"]
+    try:
+        return tuple(map(Extension.from_dict, described))
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise RunStoreError(f"{file} is damaged ({error!r}). {RESTORE}") from error
+
+
+def learn_extensions(folder: Path) -> None:
+    """Let configs of this process name the registered code that a folder describes.
+
+    Raises:
+        RunStoreError: the description cannot be read, is damaged, or of a newer version.
+    """
+    try:
+        extensions.add_absent(read_extensions(folder))
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, RunStoreError):
+            raise
+        raise RunStoreError(f"{folder / extensions.FILE} is damaged ({error!r}). {RESTORE}") from error
+
+
+def add_extensions(folder: Path, *configs: RunConfig, texts: Collection[str] = (), begin: Path | None = None) -> None:
+    """Describe in a folder the registered code that runs of these settings use, in place of older descriptions.
+
+    Args:
+        folder: of a run, race or study; without registered code, nothing is written.
+        configs: the settings.
+        texts: values of settings; some may name registered code.
+        begin: folder of another run, whose descriptions are kept too.
+
+    Raises:
+        RunStoreError: the file cannot be written, or an older one cannot be read.
+    """
+    described = {(one.kind, one.name): one for place in (begin, folder) if place for one in read_extensions(place)}
+    before = dict(described)
+    described |= {(one.kind, one.name): one for one in extensions.extensions_of(*configs, texts=texts)}
+    if described != before or (begin is not None and described):
+        listed = [one.to_dict() for one in described.values()]
+        write_json(folder / extensions.FILE, {"schema": extensions.SCHEMA, "extensions": listed})
+
+
 # interrupted: recorded if a signal asked its processes to leave, else derived: they are gone, see runs/liveness.py
 ENDED = ("finished", "stopped", "failed", "interrupted")
 STATES = ("starting", "running", "paused", "stopping", *ENDED)
@@ -349,6 +404,7 @@ class RunDirectory:
     Attributes:
         path: the folder.
         config_file: the settings, as RunConfig.to_json wrote them.
+        extensions_file: descriptions of the registered code that the run uses; missing where it uses none.
         environment_file: versions, devices and commit at the start of the run.
         status_file: the current state (see :meth:`status`).
         records: the folder of record tables.
@@ -362,6 +418,7 @@ class RunDirectory:
 
     path: Path
     config_file = _Within("config.json")
+    extensions_file = _Within(extensions.FILE)
     environment_file = _Within("environment.json")
     status_file = _Within("status.json")
     records = _Within("records")
@@ -392,8 +449,10 @@ class RunDirectory:
             begin: a checkpoint of another run from which this one starts; it is copied.
 
         Raises:
+            ConfigError: it uses code that is not registered in this process.
             RunStoreError: the disk is full, the folder is read-only, or a file is in the way.
         """
+        extensions.check_registered(config)
         root = as_path(root, "root", RunStoreError)
         made_root = not root.exists()
         hidden = root / f".new-{uuid.uuid4().hex[:12]}"
@@ -406,6 +465,7 @@ class RunDirectory:
             write_json(draft.environment_file, environment or describe_environment(config))
             if begin is not None:
                 shutil.copyfile(begin, draft.begin_file)
+            add_extensions(hidden, config, begin=begin.parent.parent if begin is not None else None)
             draft.write_status("starting")
             return cls(_place(hidden, root, name))
         except BaseException as error:
@@ -456,7 +516,16 @@ class RunDirectory:
 
     def config(self) -> RunConfig:
         """The settings at the start of the run."""
+        learn_extensions(self.path)
         return RunConfig.load(self.config_file)
+
+    def extensions(self) -> tuple[Extension, ...]:
+        """Return the descriptions of the registered code that the run uses, in order of registration.
+
+        Raises:
+            RunStoreError: they cannot be read, are damaged, or of a newer version.
+        """
+        return read_extensions(self.path)
 
     def environment(self) -> dict[str, Any]:
         """The content of environment.json.
@@ -583,6 +652,7 @@ def read_config(path: Path) -> RunConfig:
             that this version does not have.
     """
     read_object(path, newest=SCHEMA)
+    learn_extensions(path.parent)
     try:
         with reading(path):
             return RunConfig.load(path)

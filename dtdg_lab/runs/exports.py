@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.core import system_errors
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, DataError, RunStoreError, UnknownNameError
+from dtdg_lab.core.extensions import FILE as EXTENSIONS
+from dtdg_lab.core.extensions import Extension, add_absent
 from dtdg_lab.core.records import SCHEMA as RECORDS_SCHEMA
 from dtdg_lab.core.units import as_path, format_bytes
 from dtdg_lab.runs.directory import RunDirectory, dumps, read_object, reading, store_error
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 SCHEMA = 1
 ABOUT = "export.json"  # the metadata of a packed run or race
 PACKED_TABLES = "tables/"
-WHOLE = "config.json", "environment.json", "status.json", "summary.json"  # files that are copied unchanged
+WHOLE = "config.json", "environment.json", "status.json", "summary.json", EXTENSIONS  # files that are copied unchanged
 MADE_BY = "dtdg_lab"  # entry of a timeline's otherData
 PARQUET_KEY = b"dtdg_lab"  # of a table's metadata: config, environment and summary of its run
 KEPT_WHOLE = ("evaluations", "events", "decisions", "rounds", "memory")
@@ -462,6 +464,7 @@ def _opened(where: Path) -> StoredRun | PartialRun | None:
         kind, noted = "script", _json(lines[0].removeprefix(CONFIG_MARK)) if lines else {}
     if "config" not in noted:
         return None
+    _learn(noted)
     config = RunConfig.from_json(json.dumps(noted.get("config")))
     return PartialRun(str(noted.get("run")), kind, where, config, holds="its settings")
 
@@ -526,6 +529,18 @@ def _metadata(notebook: Mapping[str, Any]) -> dict[str, Any]:
     return noted if isinstance(noted, dict) else {}
 
 
+def _learn(noted: Mapping[str, Any]) -> None:
+    """Let configs name the registered code that an exported file describes.
+
+    Raises:
+        RunStoreError: the description is damaged.
+    """
+    try:
+        add_absent(map(Extension.from_dict, noted.get("extensions", ())))
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise RunStoreError(f"its description of registered code is damaged ({error!r}). {EXPORT_AGAIN}") from error
+
+
 def _one_table(where: Path, content: bytes) -> PartialRun:
     """A table taken from an exported run: its metadata name the run."""
     from dtdg_lab.runs.records import to_frame
@@ -536,10 +551,10 @@ def _one_table(where: Path, content: bytes) -> PartialRun:
     if described is None:
         raise RunStoreError("it is a Parquet file that was not exported from a run. Open the run's folder instead.")
     facts = _json(described.decode())
+    _learn(facts.get("extensions") or {})
     config = RunConfig.from_json(json.dumps(facts["config"]))
     bare = table.drop_columns([LINE]) if LINE in table.schema.names else table
-    names = [name.partition(".")[0] for name in WHOLE if name != "status.json"]
-    held = {name: facts.get(name) or {} for name in names if name != "config"}
+    held = {name: facts.get(name) or {} for name in ("environment", "summary")}
     run = str(held["summary"].get("run", where.stem))
     words = f"its table {where.stem}, settings, environment and summary"
     return PartialRun(run, "table", where, config, {where.stem: to_frame(bare)}, **held, holds=words)

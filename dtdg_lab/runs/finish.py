@@ -12,7 +12,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from dtdg_lab.core.catalogue import REGISTERED
 from dtdg_lab.core.child_process import is_running, start_detached
 from dtdg_lab.core.errors import ConfigError, NotAvailableError, RunStoreError
 from dtdg_lab.runs.directory import ENDED, RunDirectory, read_object, write_json
@@ -143,7 +142,8 @@ class Finisher:
 
     @property
     def _is_long(self) -> bool:
-        return self._bytes >= MANY_BYTES and not REGISTERED  # another process lacks what was registered here
+        # another process would lack the code that was registered here
+        return self._bytes >= MANY_BYTES and not self._directory.extensions()
 
     def _follow(self) -> None:
         """Start a follower if none is running."""

@@ -10,6 +10,8 @@ from typing import Any
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.events import RegisteredCode
+from dtdg_lab.core.extensions import Extension, register_statements
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
 from dtdg_lab.runs.directory import RunDirectory, write_text
@@ -133,23 +135,25 @@ def _words(kind: str, data: Any) -> str:
     if kind == "settings":
         changes = ", ".join(f"{name} = {value}" for name, value in (data.get("changes") or {}).items())
         return f"{changes} (version {data.get('version')}, before the next {data.get('when', 'step')})"
-    if kind in _texts():
-        return _texts()[kind](data)
+    texts = _texts(tuple(catalogue.FAMILIES))
+    if kind in texts:
+        return texts[kind](data)
     return ", ".join(f"{name}: {value}" for name, value in data.items())
 
 
 @cache
-def _texts() -> Mapping[str, EventText]:
+def _texts(families: tuple[str, ...]) -> Mapping[str, EventText]:
     """Kind of event -> a sentence: of plans and traces what matters, since all of it is drawn."""
     found: dict[str, EventText] = {
         "parts": parts_line,
         "partition": PartitionFacts.text,
+        RegisteredCode.kind: RegisteredCode.text,
         "gathered": lambda data: (
             f"waited {format_seconds(data['wait_s'])} for the other ranks, and served their rounds of averaging"
         ),
     }
-    for family in catalogue.families():
-        found |= family.event_texts()
+    for name in families:
+        found |= catalogue.family(name).event_texts()
     return found
 
 
@@ -167,19 +171,21 @@ def changed_settings(config: RunConfig) -> dict[str, Any]:
     return names | chosen | ({"parts": config.parts} if config.parts != config.ranks else {})
 
 
-def python_cell(config: RunConfig) -> str:
-    """A cell that trains with these settings on a local cluster."""
+def python_cell(config: RunConfig, extensions: Sequence[Extension] = ()) -> str:
+    """A cell that trains with these settings on a local cluster, and registers what they need."""
+    register = register_statements(extensions)
     settings = "".join(f"    {name}={value!r},\n" for name, value in changed_settings(config).items())
     return (
-        f"import dtdg_lab as lab\n\nconfig = lab.RunConfig(\n{settings})\n"
+        f"import dtdg_lab as lab\n\n{register}config = lab.RunConfig(\n{settings})\n"
         f"with lab.Session(ranks={config.ranks}) as session:\n"
         "    run = session.train(config)\n    run.wait()\n    print(run.summary)\n"
     )
 
 
-def shell_command(config_file: str = "config.json") -> str:
-    """The command that trains with a config file."""
-    return f"python -m dtdg_lab run {config_file}"
+def shell_command(config_file: str = "config.json", extensions: Sequence[Extension] = ()) -> str:
+    """The command that trains with a config file; code of a notebook needs a file of its own first."""
+    arguments = dict.fromkeys(f"--register {extension.argument}" for extension in extensions)
+    return " ".join(["python -m dtdg_lab run", *arguments, config_file])
 
 
 def explained(config: RunConfig) -> list[tuple[str, Any, str, str]]:
@@ -269,8 +275,8 @@ def report_page(run: StoredRun, *, status: dict[str, Any] | None = None, more: s
         settings=explained(run.config),
         changed=changed_settings(run.config),
         started=next((event["data"] or {} for event in events if event["kind"] == "started"), {}),
-        cell=python_cell(run.config),
-        command=shell_command(),
+        cell=python_cell(run.config, run.directory.extensions()),
+        command=shell_command(extensions=run.directory.extensions()),
         more=more,
     )
 

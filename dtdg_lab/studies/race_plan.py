@@ -17,11 +17,12 @@ from dtdg_lab.cluster.local import Evaluated, Verdict
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunStoreError, shortened
+from dtdg_lab.core.extensions import check_registered
 from dtdg_lab.core.model_facts import memory
 from dtdg_lab.core.options import OPTIONS, option
 from dtdg_lab.core.units import as_path, format_seconds
 from dtdg_lab.datasets.names import load_for
-from dtdg_lab.runs.directory import read_json, store_error, write_json
+from dtdg_lab.runs.directory import add_extensions, learn_extensions, read_json, store_error, write_json
 from dtdg_lab.studies.sweep import Cell
 from dtdg_lab.visualization.layout import join_words
 
@@ -436,13 +437,16 @@ class RacePlan:
         """Write ``race.json``.
 
         Raises:
+            ConfigError: a contestant uses code that is not registered in this process.
             RunStoreError: the disk is full, or the folder cannot be written.
         """
+        check_registered(*self.configs.values())
         plan = {name: getattr(self, name) for name in ("name", "parallel", "seeds", "copy_bytes_per_s")}
         plan["schema"] = SCHEMA
         plan["stop"] = None if self.stop is None else self.stop.to_dict()
         plan["data"] = {str(seed): digits for seed, digits in self.data.items()}
         plan["contestants"] = {label: config.model_dump() for label, config in self.configs.items()}
+        add_extensions(folder, *self.configs.values())
         write_json(folder / FILE, plan)
 
     @classmethod
@@ -458,6 +462,7 @@ class RacePlan:
                 f"{path} is not a race: it has no {FILE}. Give its folder, such as runs/races/20260131-my-race."
             )
         data = read_json(file)
+        learn_extensions(file.parent)
         if isinstance(data, dict) and isinstance(data.get("schema"), int) and data["schema"] != SCHEMA:
             advice = "Update dtdg_lab" if data["schema"] > SCHEMA else "Start the race again under another name"
             raise RunStoreError(f"{file} has schema {data['schema']}; this version reads {SCHEMA}. {advice}.")

@@ -31,10 +31,19 @@ from dtdg_lab.core.errors import (
     RunInterruptedError,
     RunStoreError,
 )
+from dtdg_lab.core.extensions import check_registered
 from dtdg_lab.core.files import writable_folder
 from dtdg_lab.core.system_errors import error_text, is_refusal
 from dtdg_lab.core.units import format_seconds
-from dtdg_lab.runs.directory import ENDED, RunDirectory, read_json, store_error, write_json
+from dtdg_lab.runs.directory import (
+    ENDED,
+    RunDirectory,
+    add_extensions,
+    learn_extensions,
+    read_json,
+    store_error,
+    write_json,
+)
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.liveness import is_dead, read_notes
 from dtdg_lab.runs.run import StoredRun, open_run, provenance
@@ -855,7 +864,9 @@ def _check(sweep: Sweep, session: Session | None, prune: Pruner | None) -> None:
 
 def _write_sweep(folder: Path, sweep: Sweep, *, replaces: bool) -> None:
     """Record the plan of the study, unless the folder holds a different one."""
-    file = folder / SWEEP_FILE
+    file, texts = folder / SWEEP_FILE, _texts_in(sweep.to_dict())
+    check_registered(texts=texts)
+    learn_extensions(folder)
     if file.is_file():
         try:
             before = Sweep.load(file)
@@ -868,7 +879,17 @@ def _write_sweep(folder: Path, sweep: Sweep, *, replaces: bool) -> None:
             )
         if before == sweep:
             return
+    add_extensions(folder, texts=texts)
     write_json(file, sweep.to_dict())
+
+
+def _texts_in(value: Any) -> set[str]:
+    """Return all texts in a JSON value."""
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    if isinstance(value, list | tuple):
+        return {text for item in value for text in _texts_in(item)}
+    return {value} if isinstance(value, str) else set()
 
 
 def _conflict(before: Sweep, now: Sweep) -> str:

@@ -14,6 +14,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.units import as_path, format_seconds
+from dtdg_lab.runs.directory import learn_extensions
 from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.studies import trials as log
 from dtdg_lab.studies.sweep import BASELINES, Sweep, decides_the_loss, number, settings_text
@@ -418,6 +419,7 @@ def open_study(path: str | Path) -> Study:
         raise RunStoreError(
             f"{path} is not a study: it has no {SWEEP_FILE}. Give a study's folder, such as runs/studies/figure8."
         )
+    learn_extensions(folder)
     try:
         sweep = Sweep.load(file)
     except ConfigError as error:

@@ -353,3 +353,32 @@ class SystemFamily:
             f"run {run.id} is of system {run.config.system!r}; steps of a system whose ranks have whole snapshots are "
             "needed. Record one with snapshot parallelism."
         )
+
+
+class AbsentFamily(SystemFamily):
+    """A family that is not registered in this process: its runs have the charts of every run, and cannot be trained.
+
+    Args:
+        name: of the family.
+        remedy: what to register, for errors.
+    """
+
+    def __init__(self, name: str, remedy: str) -> None:
+        super().__init__(name)
+        self.remedy = remedy
+
+    def build(self, context: BuildContext) -> Strategy:
+        """Refuse.
+
+        Raises:
+            ConfigError: always; it says what to register.
+        """
+        raise ConfigError(self.remedy)
+
+    def workload(self, facts: Facts) -> EpochWork:
+        """Refuse.
+
+        Raises:
+            ConfigError: always; it says what to register.
+        """
+        raise ConfigError(self.remedy)

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 import torch
 from message_models import name_of, register_models
+from registrations import registered_apart
 from thinning import thinned, values_that_run
 from torch import Tensor
 
-from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.datasets.names import load_for
@@ -41,10 +41,9 @@ FOUND = ("y", "of_x", "of_gate")
 @pytest.fixture(scope="module", autouse=True)
 def of_this_module_alone() -> Iterator[None]:
     """Add the models to the catalogue, and take them away again."""
-    before = list(catalogue.ENTRIES)
-    register_models()
-    yield
-    catalogue.ENTRIES[:] = before
+    with registered_apart():
+        register_models()
+        yield
 
 
 # Two layers of messages with parameters on all snapshots, beside dense matrices.

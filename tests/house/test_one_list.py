@@ -20,7 +20,6 @@ ROOT = Path(__file__).resolve().parents[2]
 KINDS = ("models", "tasks", "scheduling", "partition")
 ALLOWED: dict[tuple[str, str], str] = {
     ("advisor/what_if.py", "partition"): "two curves of a figure; the formula of one is known",
-    ("core/message_passing.py", "models"): "what models read of neighbours",
     ("environment.py", "partition"): "partitioners whose library the report names",
     ("lessons/checks.py", "partition"): "what a lesson compares",
     ("lessons/widgets.py", "scheduling"): "what a lesson compares",

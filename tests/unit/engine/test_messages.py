@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 from message_models import name_of, register_models
+from registrations import registered_apart
 
-from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.datasets.names import load_for
@@ -33,10 +33,9 @@ NODES, FEATURES = 11, 3
 @pytest.fixture(scope="module", autouse=True)
 def of_this_module_alone() -> Iterator[None]:
     """Add the models to the catalogue, and take them away again."""
-    before = list(catalogue.ENTRIES)
-    register_models()
-    yield
-    catalogue.ENTRIES[:] = before
+    with registered_apart():
+        register_models()
+        yield
 
 
 def graph_of(adjacency: np.ndarray, weighted: bool, nodes: int = NODES) -> DynamicGraph:

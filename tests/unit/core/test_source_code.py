@@ -1,0 +1,74 @@
+"""The source code of classes and functions, with what they need."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from dtdg_lab.core.source_code import defining_code, source_hash, source_of, variable_of
+
+CELL = """\
+import numpy as np
+from collections import Counter as Count
+import os.path as paths
+HALF = 0.5
+LOCK = object()
+
+def helper(x):
+    return np.sqrt(x) * HALF
+
+@str.__class__.__call__
+class Nothing: pass
+
+class Model:
+    def scale(self, x: Count) -> float:
+        return helper(x) + len(paths.sep) + (LOCK is None)
+
+class Child(Model):
+    def scale(self, x):
+        return super().scale(x)
+"""
+
+
+@pytest.fixture
+def cell(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Names of a cell that was executed in ``__main__``."""
+    text = CELL.replace("@str.__class__.__call__\nclass Nothing: pass\n", "")
+    monkeypatch.setitem(linecache.cache, "<cell 1>", (len(text), None, text.splitlines(keepends=True), "<cell 1>"))
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(text, "<cell 1>", "exec"), names)
+    for name in ("np", "Count", "paths", "HALF", "LOCK", "helper", "Model", "Child"):
+        monkeypatch.setattr(sys.modules["__main__"], name, names[name], raising=False)
+    return names
+
+
+def test_the_text_of_a_class_is_cut_out_of_its_cell(cell: dict[str, Any]) -> None:
+    assert source_of(cell["Child"]).startswith("class Child(Model):") and "Model:" not in source_of(cell["Child"])
+    assert source_of(cell["helper"]) == "def helper(x):\n    return np.sqrt(x) * HALF\n"
+    assert source_of(3) == "" and source_hash(cell["Child"]) != source_hash(cell["Model"])
+
+
+def test_defining_code_runs_by_itself(cell: dict[str, Any]) -> None:
+    code = defining_code(cell["Child"])
+    for line in ("import numpy as np", "import posixpath as paths", "HALF = 0.5"):
+        assert f"{line}\n" in code
+    assert "# LOCK (of type object) must be defined here" in code
+    names: dict[str, Any] = {"LOCK": None}
+    exec(code.replace("# LOCK", "# "), names)
+    assert names["Child"]().scale(4.0) == 3.0
+
+
+def test_an_instance_is_made_as_it_prints(cell: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["__main__"], "ONE", one := cell["Child"](), raising=False)
+    assert variable_of(one) == "ONE" and defining_code(one).endswith("ONE = Child()\n")
+
+    @dataclass
+    class Ring:
+        size: int = 3
+
+    monkeypatch.setattr(sys.modules["__main__"], "RING", ring := Ring(), raising=False)
+    assert defining_code(ring).endswith("(size=3)\n")

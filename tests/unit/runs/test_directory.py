@@ -1,0 +1,84 @@
+"""A run's folder describes the registered code that the run uses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from registrations import registered_apart
+
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import ConfigError, RunStoreError
+from dtdg_lab.core.registration import register
+from dtdg_lab.models.tgcn import TGCN
+from dtdg_lab.runs.directory import RunDirectory, add_extensions
+from dtdg_lab.runs.run import open_run
+
+
+class Plain(TGCN):
+    """A model of a test."""
+
+
+@pytest.fixture(autouse=True)
+def _apart() -> Iterator[None]:
+    with registered_apart():
+        yield
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    """A run of a model that is not registered here any more."""
+    with registered_apart():
+        register(Plain, "model", "plain")
+        return RunDirectory.create(RunConfig(system="psg", model="plain"), root=tmp_path)
+
+
+def test_a_run_of_registered_code_opens_and_cannot_be_made_again(run: RunDirectory) -> None:
+    assert open_run(run.path).config.model == "plain" and "plain" not in catalogue.names("models")
+    (extension,) = run.extensions()
+    assert (extension.title, extension.target) == ("model 'plain'", f"{__name__}:Plain")
+    with pytest.raises(ConfigError, match="model 'plain' is not registered here"):
+        RunDirectory.create(run.config(), root=run.path.parent)
+    assert list(run.path.parent.iterdir()) == [run.path]
+
+
+def test_a_run_without_registered_code_has_no_such_file(tmp_path: Path) -> None:
+    register(Plain, "model", "plain")
+    run = RunDirectory.create(RunConfig(system="psg"), root=tmp_path)
+    assert not run.extensions_file.exists() and run.extensions() == ()
+    add_extensions(run.path, texts=["adam", "plain"])  # a change while it trains
+    assert [one.name for one in run.extensions()] == ["plain"]
+
+
+def test_a_fork_keeps_the_descriptions_of_its_origin(run: RunDirectory) -> None:
+    run.checkpoint_file.write_bytes(b"")
+    fork = RunDirectory.create(RunConfig(system="psg"), root=run.path.parent, begin=run.checkpoint_file)
+    assert fork.extensions() == run.extensions()
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("[", "not valid JSON"),
+        ('{"schema": 2, "extensions": []}', "written by a newer version"),
+        ("{}", "it lacks extensions"),
+        ('{"extensions": 3}', "is damaged"),
+        ('{"extensions": [{"kind": "models"}]}', "is damaged"),
+        ('{"extensions": [{"kind": "models", "name": "plain", "entries": [{"kind": "models"}]}]}', "is damaged"),
+        ('{"extensions": [{"kind": "models", "name": "plain", "declared": [{"kind": "list"}]}]}', "is damaged"),
+    ],
+)
+def test_a_damaged_description_is_refused(content: str, why: str, run: RunDirectory) -> None:
+    run.extensions_file.write_text(content)
+    with pytest.raises(RunStoreError, match=f"extensions.json.*{why}"):
+        open_run(run.path)
+
+
+def test_names_that_a_later_version_adds_are_left_out(run: RunDirectory) -> None:
+    described = json.loads(run.extensions_file.read_text())
+    described["extensions"][0] |= {"colour": "red", "facts": {"hops": 1}}
+    run.extensions_file.write_text(json.dumps(described))
+    assert dict(run.extensions()[0].facts) == {"hops": 1}

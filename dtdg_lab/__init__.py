@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dtdg_lab.core.lazy import lazy_namespace
 
 if TYPE_CHECKING:
-    from dtdg_lab import congestion, control, datasets, estimate, inspect, partition, races, runs, studies
+    from dtdg_lab import congestion, control, datasets, estimate, inspect, partition, races, runs, studies, testing
     from dtdg_lab.cards.card import card
     from dtdg_lab.cluster.local import train
     from dtdg_lab.cluster.session import Session
@@ -54,6 +54,7 @@ __all__ = [
     "run_study",
     "runs",
     "studies",
+    "testing",
     "train",
 ]
 

@@ -296,7 +296,7 @@ __all__ = [
     "DenseView",
     "MakeModel",
     "ModelContract",
-    "check_model",
+    "check_model_alone",
     "dense_gcn",
     "run_model",
     "run_stacked",
@@ -550,8 +550,8 @@ def check_gradients(make: MakeModel, layers: int) -> None:
         require(False, f"a step that starts from a detached state reaches behind it: {error}")
 
 
-def check_model(make: MakeModel) -> None:
-    """Check a model with one, two and three layers (see the functions of this module).
+def check_model_alone(make: MakeModel) -> None:
+    """Check a model by itself, with one, two and three layers (see the functions of this module).
 
     Args:
         make: the class, or ``functools.partial(Class, option=...)``.

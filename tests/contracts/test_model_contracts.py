@@ -17,7 +17,7 @@ from dtdg_lab.models.base import State
 from dtdg_lab.models.evolvegcn import EvolveGCNH, EvolveGCNO
 from dtdg_lab.models.tgcn import TGCN
 from dtdg_lab.models.tmgcn import TMGCN
-from dtdg_lab.testing.contracts import ContractError, DenseView, ModelContract, check_model
+from dtdg_lab.testing.contracts import ContractError, DenseView, ModelContract, check_model_alone
 
 
 def _variants() -> list[tuple[str, dict[str, Any]]]:
@@ -43,7 +43,7 @@ def test_the_model_of_contributing_md_keeps_the_contract() -> None:
     assert code
     names: dict[str, Any] = {"__name__": "contributing"}
     exec(compile(code.group(1), "CONTRIBUTING.md", "exec"), names)
-    check_model(names["SmoothedGCN"])
+    check_model_alone(names["SmoothedGCN"])
 
 
 class Unseeded(TGCN):
@@ -204,7 +204,7 @@ class NeverCut(TGCN):
 )
 def test_a_broken_model_is_found(broken: Any, said: str) -> None:
     with pytest.raises(ContractError, match=said):
-        check_model(broken)
+        check_model_alone(broken)
 
 
 OPERATORS = {

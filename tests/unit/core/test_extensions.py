@@ -147,7 +147,7 @@ def test_code_of_main_has_no_target(monkeypatch: pytest.MonkeyPatch) -> None:
     assert target_of(Paced) == ""
     register(Paced, "model", "paced")
     (extension,) = extensions_of(RunConfig(model="paced"))
-    assert (extension.target, extension.qualname) == ("", "Paced") and "class Paced:" in extension.code
+    assert (extension.target, extension.qualname) == ("", "Paced") and "class Paced(TGCN):" in extension.code
     assert "in a cell that defines Paced as the run had it; its source is in" in extension.remedy
     assert extension.argument == "FILE.py"
 

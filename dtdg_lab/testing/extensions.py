@@ -1,0 +1,355 @@
+"""The extension suite: train what a user registers on every system that reads it, and compare what must be equal."""
+
+from __future__ import annotations
+
+import html
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dtdg_lab.cluster.registrations import SentRegistration, apply_registrations, pack_registrations
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.catalogue import SINGULAR, System
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import LabError
+from dtdg_lab.core.model_facts import memory
+from dtdg_lab.core.registration import Registration
+from dtdg_lab.datasets.names import load_for
+from dtdg_lab.distributed.group import SoloGroup
+from dtdg_lab.models.base import DynamicModel
+from dtdg_lab.testing.contracts import ContractError, check_model_alone
+from dtdg_lab.testing.processes import join_group, run_ranks
+from dtdg_lab.testing.training import train_in_memory
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SMALL: Mapping[str, Any] = MappingProxyType(
+    {
+        "dataset": "growing",
+        "generated_nodes": 40,
+        "generated_edges": 160,
+        "generated_snapshots": 24,
+        "hidden": 4,
+        "layers": 2,
+        "epochs": 2,
+        "learning_rate": 0.05,
+        "optimizer": "sgd",
+        "dtype": "float64",
+        "device": "cpu",
+        "threads": 1,
+        "parts": 2,
+        # read by some systems alone
+        "group_times": "size",
+        "window": 4,
+        "full_snapshots": 2,
+        "loss_at": "all",
+        "epoch_batches": 4,
+        "generators": "threads",
+        "batch_nodes": 0.5,
+        "batch_size": 16,
+        "batch_length": 3,
+        "fanouts": "3 3",
+        "cache_rows": 20,
+        "decide_every": 2,
+    }
+)
+EVERYWHERE = ("models", "tasks", "datasets")  # kinds that every system reads
+_FETCHING = ("features", "congestion")  # kinds that change times, and no loss
+_CLOSE = 1e-8  # relative; of losses in float64 that are computed in another order
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One run.
+
+    Attributes:
+        system: that trained, or refused.
+        ranks: R.
+        result: ``trained``, ``refused``, ``differs`` or ``failed``.
+        losses: of every step.
+        reason: why it was refused, failed, or differs; what its losses were compared with.
+        seconds: that it took.
+    """
+
+    system: str
+    ranks: int
+    result: str
+    losses: tuple[float, ...] = ()
+    reason: str = ""
+    seconds: float = 0.0
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it trained as it should, or was refused with a reason."""
+        return self.result in ("trained", "refused")
+
+
+@dataclass(frozen=True, repr=False)
+class ExtensionCheck:
+    """What came of a registration on every system.
+
+    Attributes:
+        title: kind and name of what was checked.
+        outcomes: in the catalogue's order of systems, on one rank and on two.
+    """
+
+    title: str
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def bad(self) -> list[Outcome]:
+        """Return the runs that failed, or whose losses differ."""
+        return [outcome for outcome in self.outcomes if not outcome.is_good]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return one row per system and number of ranks."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            [
+                {
+                    "system": of.system,
+                    "ranks": of.ranks,
+                    "result": of.result,
+                    "last loss": of.losses[-1] if of.losses else None,
+                    "reason": of.reason,
+                }
+                for of in self.outcomes
+            ]
+        )
+
+    def __str__(self) -> str:
+        trained = [of for of in self.outcomes if of.result == "trained"]
+        lines = [f"{self.title}: {len(trained)} of {len(self.outcomes)} runs trained, {len(self.bad)} are wrong"]
+        for of in self.outcomes:
+            loss = f"{of.losses[-1]:.6g}" if of.losses else ""
+            lines.append(
+                f"  {of.system:18} {of.ranks} rank{'s' * (of.ranks > 1):1}  {of.result:8} {loss:10} {of.reason}"
+            )
+        return "\n".join(line.rstrip() for line in lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        table = self.to_pandas().to_html(index=False, na_rep="")
+        return f"<p>{html.escape(str(self).partition(chr(10))[0])}</p>{table}"
+
+
+def check_model(make: Callable[..., DynamicModel], name: str = "", **settings: Any) -> ExtensionCheck:
+    """Check a model by itself, then train it on every system, on one rank and on two.
+
+    By itself: parameters come from the seed, states start at zero, no row mixes in time, gradients reach every
+    parameter (see :mod:`dtdg_lab.testing.contracts`). On systems: losses are equal wherever systems compute the same.
+    It takes about a minute on two cores.
+
+    Args:
+        make: the model's class, or the name of a registered model.
+        name: under which the class is registered meanwhile; that of the class by default.
+        settings: of the runs, such as options of the model.
+
+    Returns:
+        A table of systems: trained, or refused with the reason.
+
+    Raises:
+        ContractError: a promise is broken, or a run failed, or losses differ; the message has the table.
+    """
+    if isinstance(make, str):
+        check_model_alone(catalogue.entry("models", make).load())
+        return check_extension(make, "model", **settings)
+    check_model_alone(make)
+    with _registered(make, "models", name or f"checked-{make.__name__.lower()}") as known:
+        return check_extension(known, "model", **settings)
+
+
+def check_extension(name: str, kind: str, **settings: Any) -> ExtensionCheck:
+    """Train what is registered on every system that reads it, on one rank and on two, and compare losses.
+
+    Losses must be equal on one rank and on two, on all systems that train full batches, and on all that train the same
+    batches and only bring features otherwise; not where measured times decide what is trained.
+
+    Args:
+        name: in the catalogue.
+        kind: such as ``model``, ``task``, ``scheduler`` (see :func:`dtdg_lab.register`).
+        settings: of the runs, beside small ones; those that a system does not read are left out there.
+
+    Raises:
+        UnknownNameError: nothing of the kind has that name.
+        ContractError: a run failed, or losses differ; the message has the table.
+    """
+    of_kind = next((key for key, singular in SINGULAR.items() if kind in (key, singular)), kind)
+    catalogue.entry(of_kind, name)
+    plan = [_Case.of(system, ranks, of_kind, name, settings) for system in _readers(of_kind) for ranks in (1, 2)]
+    reference = _Case.of(catalogue.system("single"), 1, of_kind, name, settings)
+    cases = [*plan, reference]
+    runs = list(zip(cases, _train_all(cases), strict=True))
+    judged = tuple(_judged(case, outcome, runs) for case, outcome in runs[:-1])
+    found = ExtensionCheck(f"{SINGULAR.get(of_kind, of_kind)} {name!r}", judged)
+    if found.bad:
+        raise ContractError(str(found))
+    return found
+
+
+# What is trained.
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """One run: its config, or why there is none."""
+
+    system: str
+    ranks: int
+    config: RunConfig | None
+    refused: str = ""
+
+    @classmethod
+    def of(cls, system: System, ranks: int, kind: str, name: str, given: Mapping[str, Any]) -> _Case:
+        """Return the run of a registered name on a system."""
+        chooser = {"models": "model", "datasets": "dataset"}.get(kind, catalogue.CHOSEN_BY.get(kind, ""))
+        settings = {**SMALL, **given, "system": system.name, "ranks": ranks}
+        if kind in (*EVERYWHERE, *system.parts):
+            settings[chooser] = name
+        if system.parts["parallel"] in _ON_ONE_PART:
+            settings["parts"] = ranks
+        try:
+            return cls(system.name, ranks, RunConfig(**_read_settings(settings)))
+        except LabError as error:
+            return cls(system.name, ranks, None, str(error))
+
+
+def _read_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that the run reads."""
+    owners = catalogue.option_owners(settings["system"], settings["dataset"], settings.get("model", "tgcn"), settings)
+    read = {name for names in owners.values() for name in names} | set(RunConfig.model_fields)
+    return {name: value for name, value in settings.items() if name in read}
+
+
+_ON_ONE_PART = ("single", "shared_edges")
+
+
+def _readers(kind: str) -> list[System]:
+    return [system for system in catalogue.SYSTEMS if kind in EVERYWHERE or kind in system.parts]
+
+
+@contextmanager
+def _registered(what: Any, kind: str, name: str) -> Iterator[str]:
+    """Register a class for a while; one that is registered already keeps its name."""
+    known = next((one.name for one in catalogue.REGISTERED if one.kind == kind and one.what is what), "")
+    if known:
+        yield known
+        return
+    registration = Registration(kind, name, what)
+    registration.apply()
+    try:
+        yield name
+    finally:
+        registration.remove()
+
+
+# How it is trained: on two processes, which first share the runs on one rank, then make those on two together.
+
+
+def _train_all(cases: Sequence[_Case]) -> list[Outcome]:
+    """Return what came of each run."""
+    found = {n: Outcome(of.system, of.ranks, "refused", reason=of.refused) for n, of in enumerate(cases) if of.refused}
+    while left := {number: case for number, case in enumerate(cases) if number not in found}:
+        for of_rank in reversed(run_ranks(_train_on_rank, 2, pack_registrations(), left)):
+            found |= of_rank
+    return [found[number] for number in range(len(cases))]
+
+
+def _train_on_rank(
+    rank: int, ranks: int, address: str, sent: Sequence[SentRegistration], cases: Mapping[int, _Case]
+) -> dict[int, Outcome]:
+    """Train this rank's share of the runs on one rank, then those on all ranks up to the first that breaks down."""
+    apply_registrations(sent)
+    alone = [number for number, case in cases.items() if case.ranks == 1]
+    found = {number: _train(cases[number])[0] for number in alone[rank::ranks]}
+    group = join_group(rank, ranks, address)
+    for number, case in cases.items():
+        if case.ranks == ranks:
+            found[number], is_agreed = _train(case, group)
+            if not is_agreed:  # the other rank may wait in a collective: what is left is trained by other processes
+                return found
+    group.close()
+    return found
+
+
+def _train(case: _Case, group: Any = None) -> tuple[Outcome, bool]:
+    """Return what came of a run, and whether all ranks know of it."""
+    assert case.config is not None
+    start = time.perf_counter()
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            trained = train_in_memory(
+                case.config, load_for(case.config), Path(folder) / "checkpoint", group=group or SoloGroup()
+            )
+    except LabError as error:  # raised on every rank before it trains
+        refused = Outcome(case.system, case.ranks, "refused", reason=str(error))
+        return refused, True
+    except Exception as error:  # whatever a user's code raises belongs into the table
+        failed = Outcome(case.system, case.ranks, "failed", reason=f"{type(error).__name__}: {error}")
+        return failed, False
+    seconds = time.perf_counter() - start
+    if not np.isfinite(trained.losses).all():
+        return Outcome(case.system, case.ranks, "failed", tuple(trained.losses), "a loss is not finite", seconds), True
+    return Outcome(case.system, case.ranks, "trained", tuple(trained.losses), "", seconds), True
+
+
+# What is compared.
+
+
+def _judged(case: _Case, found: Outcome, runs: Sequence[tuple[_Case, Outcome]]) -> Outcome:
+    """Return the outcome of a run, compared with those that compute the same; the last run is the reference."""
+    if found.result != "trained" or case.config is None:
+        return found
+    if catalogue.family(catalogue.system(case.system).family).has_clock(case.config):
+        return replace(found, reason="measured times decide: compared with none")
+    equal = []
+    for other, against in _comparable(case, runs):
+        named = f"{other.system} on {other.ranks}"
+        if not _are_close(found.losses, against.losses):
+            off = f"losses {found.losses[:2]}, but {against.losses[:2]} of {named}"
+            return replace(found, result="differs", reason=off)
+        equal.append(named)
+    return replace(found, reason=f"equals {', '.join(equal)}" if equal else "")
+
+
+def _comparable(case: _Case, runs: Sequence[tuple[_Case, Outcome]]) -> Iterator[tuple[_Case, Outcome]]:
+    """Yield runs that compute the same: on other ranks, of full batches, and the first with the same batches."""
+    trained = [run for run in runs if run[1].result == "trained"]
+    yield from (run for run in trained[:-1] if run[0].system == case.system and run[0].ranks != case.ranks)
+    if _is_full_batch(case):
+        yield from trained[-1:]
+        return
+    batches = [run for run in trained[:-1] if _batches(run[0]) == _batches(case) and run[0].ranks == case.ranks]
+    yield from (run for run in batches[:1] if run[0].system != case.system)
+
+
+def _batches(case: _Case) -> tuple[Any, ...]:
+    """Return what decides the batches of a system: its parts and defaults, without how features are brought."""
+    system = catalogue.system(case.system)
+    return {kind: part for kind, part in system.parts.items() if kind not in _FETCHING}, dict(system.defaults)
+
+
+def _is_full_batch(case: _Case) -> bool:
+    """Whether a run trains full batches, and its model exactly."""
+    assert case.config is not None
+    system = catalogue.system(case.system)
+    layout = system.parts["parallel"]
+    if layout not in catalogue.family(system.family).full_batch or "batching" in system.parts:
+        return False
+    options = {**case.config.options.get("models", {}), "hidden": case.config.hidden}
+    how = catalogue.MEMORY_ON_LAYOUT.get((memory(case.config.model, **options), layout), "")
+    return how.startswith("exact")
+
+
+def _are_close(one: Sequence[float], other: Sequence[float]) -> bool:
+    return len(one) == len(other) and bool(np.allclose(one, other, rtol=_CLOSE, atol=0))

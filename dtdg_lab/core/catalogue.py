@@ -36,7 +36,7 @@ class Entry:
         options: names of the options it reads.
         memory: the state that a model carries between snapshots; empty for other kinds.
         defaults: values of options that replace the glossary's defaults.
-        tasks: of a data set, those that it has labels for.
+        tasks: of a data set, those that it has labels for; empty: those that need no classes.
         needs: of a task, what a graph must hold for it: some of :data:`LABELS`.
         per_vertex: of a task, whether its loss is a sum over nodes.
         loss: of a task, what charts call its loss.
@@ -185,8 +185,7 @@ def _entry(declared: Mapping[str, Any], kind: str, name: str) -> Entry:
     options = about.get("options", kind)  # where it gives none, those of its kind
     if isinstance(options, str):
         options = declared.get("groups", {}).get(options, [])
-    tasks = about.get("tasks", ["regression", "link"] if kind == "datasets" else [])
-    return Entry(name=name, kind=kind, **frozen({**about, "options": options, "tasks": tasks}))
+    return Entry(name=name, kind=kind, **frozen({**about, "options": options}))
 
 
 ENTRIES: list[Entry] = [
@@ -358,7 +357,7 @@ def check_task(dataset: str, task: str) -> None:
 
 def tasks_of(dataset: str) -> tuple[str, ...]:
     """Return the tasks that a data set of the catalogue has labels for, in the catalogue's order."""
-    own = entry("datasets", dataset).tasks
+    own = entry("datasets", dataset).tasks or tasks_with(("following",))
     labels = {label for task in entries("tasks") if task.name in own for label in task.needs}
     return tuple(name for name in names("tasks") if name in own or name in tasks_with(labels))
 
@@ -466,7 +465,7 @@ def _option_lines(name: str) -> list[str]:
         for chosen in SYSTEMS
         if any(name in entry(kind, part).options for kind, part in chosen.parts.items())
     ]
-    given = [each for each in ENTRIES if each.kind in ("models", "datasets") and name in each.options]
+    given = [each for each in ENTRIES if (each.kind in ("models", "datasets") or not systems) and name in each.options]
     readers = [*systems, *(f"{SINGULAR[each.kind]} {each.name}" for each in given)]
     return [
         f"option {name}: {of.meaning}",

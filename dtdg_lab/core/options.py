@@ -222,18 +222,22 @@ class OptionList:
             return str(table.to_html(index=False))
 
 
-def options(system: str, *, dataset: str = "collegemsg", model: str = "tgcn") -> OptionList:
+def options(system: str, *, dataset: str = "collegemsg", model: str = "tgcn", **chosen: str) -> OptionList:
     """The settings that apply to a system, with their defaults under the protocol ``warm``.
 
     Args:
         system: its name.
         dataset: whose own settings and defaults are included.
         model: whose own settings are included.
+        chosen: options that name an entry, such as ``task="link"`` or ``scheduler="fold"``, whose own settings are
+            included.
 
     Raises:
-        UnknownNameError: there is no such system, data set or model.
+        UnknownNameError: there is no such system, data set, model or entry.
     """
-    owners = catalogue.option_owners(system, dataset, model)
+    for name, value in chosen.items():
+        option(name).check(value)
+    owners = catalogue.option_owners(system, dataset, model, chosen)
     rows = []
     for name in dict.fromkeys((*_EVERY_RUN, *(name for group in owners.values() for name in group))):
         of = option(name)

@@ -116,7 +116,7 @@ def register(
         source: paper and section.
         options: names of options that it reads beside those of its kind; an :class:`~dtdg_lab.core.options.Option`
             is added, with the kind as its owner.
-        tasks: of a data set, those that it has labels for; ``regression`` and ``link`` by default.
+        tasks: of a data set, those that it has labels for; by default those that need no classes.
 
     Returns:
         The class, function or instance.
@@ -312,10 +312,9 @@ def _generator_options(loaded: Any, named: Sequence[str]) -> Iterator[str]:
 
 
 def _checked_tasks(registration: Registration) -> tuple[str, ...]:
-    tasks = registration.tasks or ("regression", "link")
-    for task in tasks:
+    for task in registration.tasks:
         catalogue.entry("tasks", task)
-    return tasks
+    return registration.tasks
 
 
 def _task_facts(loaded: Any) -> dict[str, Any]:

@@ -154,11 +154,19 @@ NARROW = 262  # pixels: a text among folded controls
 JUDGED = ("system", "model", "task")  # choices that others may rule out
 RUN_FIELDS = ("ranks", "epochs", "learning_rate", "seed", "hidden", "layers", "parts", "device", "threads")
 _DECLARED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-_OF_FAMILIES = [row for family in catalogue.families() for row in family.setting_rows]
-_OF_SYSTEM = (*_DECLARED["system"], *_OF_FAMILIES, *_DECLARED["exchange"], *_DECLARED["training"])
-MAIN = tuple(name for row in (*_OF_SYSTEM, *_DECLARED["data"]) for name in row if not name.endswith("?"))
 _ORDER = {paper["name"]: place for place, paper in enumerate(PAPERS.values())}  # of cards; others follow
 PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # offered where the ranks divide them; code can set others
+
+
+def _system_rows() -> list[Sequence[str]]:
+    """Return the rows of the main settings of systems and training; families of systems add theirs."""
+    of_families = [row for family in catalogue.families() for row in family.setting_rows]
+    return [*_DECLARED["system"], *of_families, *_DECLARED["exchange"], *_DECLARED["training"]]
+
+
+def _main_names() -> list[str]:
+    """Return the names of the settings that are not folded."""
+    return [name for row in (*_system_rows(), *_DECLARED["data"]) for name in row if not name.endswith("?")]
 
 
 class Settings:
@@ -196,9 +204,10 @@ class Settings:
         self._of_run = config
         self.cards = SystemCards(self._card_chosen, defer=defer, sizing_mode="stretch_width", margin=(2, 4, 8, 4))
         self._cards = sorted(cards_of_families(), key=lambda card: _ORDER.get(card.name, len(_ORDER)))
-        rest = [control.widget for name, control in self.controls.items() if name not in MAIN]
+        main = _main_names()
+        rest = [control.widget for name, control in self.controls.items() if name not in main]
         self.more = folded("More settings", *rest, most_px=270)
-        self.panel = pn.Column(*self._rows(_OF_SYSTEM), margin=0, sizing_mode="stretch_width")
+        self.panel = pn.Column(*self._rows(_system_rows()), margin=0, sizing_mode="stretch_width")
         self.of_data = pn.Column(*self._rows(_DECLARED["data"]), margin=0, sizing_mode="stretch_width")
         self.data = folded("Data", self.of_data)
         self.load(config)
@@ -466,4 +475,4 @@ def _options() -> dict[str, Option]:
         facts: dict[str, Any] = {"name": name, "owner": "run", "kind": str, "default": default[name].default}
         named[name] = Option(**facts, meaning=meaning, live="epoch" if name == "system" else "no")
     glossary = {name: option(name) for name in OPTIONS}
-    return {**{name: {**named, **glossary}[name] for name in MAIN}, **named, **glossary}
+    return {**{name: {**named, **glossary}[name] for name in _main_names()}, **named, **glossary}

@@ -141,8 +141,7 @@ class Extension:
         Raises:
             TypeError, KeyError: a value is missing, or has another type.
         """
-        known = {of.name for of in fields(cls)}
-        return cls(**catalogue.frozen({name: value for name, value in data.items() if name in known}))
+        return cls(**_known_fields(cls, data))
 
 
 def title_of(kind: str, name: str) -> str:
@@ -195,6 +194,12 @@ def extension_of(registration: Registration) -> Extension:
 def _plain(value: Any, names: Iterable[str]) -> dict[str, Any]:
     found = {name: getattr(value, name) for name in names if hasattr(value, name)}
     return {name: dict(one) if isinstance(one, Mapping) else one for name, one in found.items()}
+
+
+def _known_fields(cls: Any, data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a dataclass, immutable; names that this version does not know are left out."""
+    known = {of.name for of in fields(cls)}
+    return catalogue.frozen({name: value for name, value in data.items() if name in known})
 
 
 def _unfrozen(value: Any) -> Any:
@@ -318,15 +323,15 @@ def add_absent(extensions: Iterable[Extension]) -> None:
     """
     for extension in extensions:
         names = {name for name in extension.names if not _is_here(*name)}
-        made = [AbsentEntry(**catalogue.frozen(entry), remedy=extension.remedy) for entry in extension.entries]
+        made = [AbsentEntry(**_known_fields(Entry, entry), remedy=extension.remedy) for entry in extension.entries]
         ABSENT.update({(entry.kind, entry.name): entry for entry in made if (entry.kind, entry.name) in names})
-        systems = [System(**catalogue.frozen(about)) for about in extension.systems]
+        systems = [System(**_known_fields(System, about)) for about in extension.systems]
         ABSENT.update({("systems", system.name): system for system in systems if ("systems", system.name) in names})
         if (FAMILY, extension.name) in names:
             make = catalogue.load("dtdg_lab.systems.base:AbsentFamily")
             ABSENT[FAMILY, extension.name] = make(extension.name, extension.remedy)
         for about in extension.declared:
-            option = Option(**catalogue.frozen({**about, "kind": _TYPES[about["kind"]]}))
+            option = Option(**_known_fields(Option, {**about, "kind": _TYPES[about["kind"]]}))
             if option.name not in OPTIONS or option.name in ABSENT_OPTIONS:
                 OPTIONS[option.name] = option
                 ABSENT_OPTIONS.add(option.name)

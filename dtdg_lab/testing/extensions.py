@@ -324,13 +324,13 @@ def _judged(case: _Case, found: Outcome, runs: Sequence[tuple[_Case, Outcome]]) 
 
 def _comparable(case: _Case, runs: Sequence[tuple[_Case, Outcome]]) -> Iterator[tuple[_Case, Outcome]]:
     """Yield runs that compute the same: on other ranks, of full batches, and the first with the same batches."""
-    trained = [run for run in runs if run[1].result == "trained"]
-    yield from (run for run in trained[:-1] if run[0].system == case.system and run[0].ranks != case.ranks)
-    if _is_full_batch(case):
-        yield from trained[-1:]
-        return
-    batches = [run for run in trained[:-1] if _batches(run[0]) == _batches(case) and run[0].ranks == case.ranks]
-    yield from (run for run in batches[:1] if run[0].system != case.system)
+    *others, reference = runs
+    trained = [run for run in others if run[1].result == "trained"]
+    yield from (run for run in trained if run[0].system == case.system and run[0].ranks != case.ranks)
+    if _is_full_batch(case) and reference[1].result == "trained":
+        yield reference
+    alike = [run for run in trained if _batches(run[0]) == _batches(case) and run[0].ranks == case.ranks]
+    yield from (run for run in alike[:1] if run[0].system != case.system)
 
 
 def _batches(case: _Case) -> tuple[Any, ...]:

@@ -159,8 +159,13 @@ class _Additions:
 
     def names(self) -> list[str]:
         """Return all names that it adds."""
-        named = (*self.entries, *self.options, *self.systems)
-        return [*self.families, *(addition.name for addition in named), *self.tables]
+        return [
+            *self.families,
+            *(entry.name for entry in self.entries),
+            *(option.name for option in self.options),
+            *(system.name for system in self.systems),
+            *self.tables,
+        ]
 
     def taken(self) -> list[str]:
         """Return the names that exist already."""

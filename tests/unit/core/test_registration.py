@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 from registrations import registered_apart
 
@@ -18,6 +19,11 @@ from dtdg_lab.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from dtdg_lab.core.options import OPTIONS, Option, option, options
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.core.registration import Registration, code_digest, register
+from dtdg_lab.datasets.generators.base import Generated, snapshot_of_rising
+from dtdg_lab.datasets.names import load_dataset
+from dtdg_lab.graphs.intervals import IntervalStream
+from dtdg_lab.graphs.snapshot import keys_of
+from dtdg_lab.partition.base import Assigned, make_partition
 from dtdg_lab.systems.base import SystemFamily
 from dtdg_lab.systems.snapshot_groups.schedulers.base import Problem, scheduler
 
@@ -212,6 +218,39 @@ def test_a_rank_repeats_a_registration() -> None:
             assert isinstance(registration, Registration)
             assert registration.apply() is sys.modules[__name__].backwards  # type: ignore[attr-defined]
         assert "backwards" in option("scheduler").choices
+
+
+def test_a_cell_that_runs_again_gets_no_partition_of_before() -> None:
+    graph = load_dataset("growing", generated_nodes=16, generated_edges=32, generated_snapshots=8)
+    sizes = []
+    for least in (3, 5, 3):
+        scope: dict[str, Any] = {"__name__": "__main__", "np": np, "Assigned": Assigned}
+        exec(
+            f"def halves(graph, parts):\n    return Assigned((np.arange(graph.num_nodes) >= {least}).astype(np.int32))",
+            scope,
+        )
+        register(scope["halves"], "partitioner")
+        sizes.append(int(make_partition("halves", graph, 2).counts[0]))
+    assert sizes == [3, 5, 3]
+
+
+def test_a_cell_that_runs_again_gets_no_graph_of_before() -> None:
+    edges = []
+    for step in (1, 2):
+
+        class Circle(Generated):
+            def generate(self, *, seed: int, nodes: int, snapshots: int, step: int = step) -> IntervalStream:
+                src = np.arange(nodes)
+                snapshot = snapshot_of_rising(np.sort(keys_of(src, (src + step) % nodes)), nodes)
+                return IntervalStream(
+                    num_intervals=snapshots, num_nodes=nodes, weighted=False, make=lambda: iter([snapshot] * snapshots)
+                )
+
+        Circle.__module__ = Circle.generate.__module__ = "__main__"
+        register(Circle(name="circle", cite="this test"), "data set")
+        graph = load_dataset("circle", generated_nodes=16, generated_snapshots=8)
+        edges.append(int(graph.snapshots[0].indices[0]))
+    assert edges[0] != edges[1]
 
 
 def test_a_digest_follows_the_code_of_a_cell() -> None:

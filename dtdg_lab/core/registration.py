@@ -13,7 +13,8 @@ from typing import Any
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import LABELS, SINGULAR, Entry, System
-from dtdg_lab.core.errors import ConfigError, UnknownNameError, shortened
+from dtdg_lab.core.errors import ConfigError, LabError, UnknownNameError, shortened
+from dtdg_lab.core.model_facts import memory
 from dtdg_lab.core.options import OPTIONS, Option
 from dtdg_lab.core.records import TABLES
 
@@ -22,7 +23,7 @@ FAMILY = "family"
 _REQUIRED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         FAMILY: ("systems", "entries", "options", "memories", "tables"),
-        "models": ("spatial", "temporal_sequence"),
+        "models": ("spatial", "temporal_sequence", "facts"),
         "tasks": ("needs", "per_vertex", "loss", "measure", "scores"),
         "scheduling": ("facts",),
         "partition": ("__call__",),
@@ -65,6 +66,7 @@ class Registration:
 
         Raises:
             ConfigError: it cannot be imported, is not of its kind, or one of its names is taken.
+            UnsupportedError: nothing can be planned for a model, because what it pulls depends on values.
         """
         loaded = _load(self.what)
         before = next((one for one in catalogue.REGISTERED if (one.kind, one.name) == (self.kind, self.name)), None)
@@ -82,6 +84,12 @@ class Registration:
             replaced.remove()
             catalogue.REGISTERED.remove(before)
         additions.add()
+        if self.kind == "models":
+            try:
+                memory(self.name)  # from a dry run, which finds what no system could train
+            except LabError:
+                additions.remove()
+                raise
         catalogue.REGISTERED.append(self)
         return loaded
 
@@ -164,8 +172,13 @@ class _Additions:
 
     def names(self) -> list[str]:
         """Return all names that it adds."""
-        named = (*self.entries, *self.options, *self.systems)
-        return [*self.families, *(addition.name for addition in named), *self.tables]
+        return [
+            *self.families,
+            *(entry.name for entry in self.entries),
+            *(option.name for option in self.options),
+            *(system.name for system in self.systems),
+            *self.tables,
+        ]
 
     def taken(self) -> list[str]:
         """Return the names that exist already."""

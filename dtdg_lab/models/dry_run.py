@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from dtdg_lab.core.errors import UnsupportedError
+from dtdg_lab.core.errors import ConfigError, UnsupportedError
 from dtdg_lab.core.model_facts import ModelFacts, Pull, SpatialOutput
 from dtdg_lab.kernels.torch_defaults import torch_defaults
 from dtdg_lab.models.graph_view import DIRECTION_OF, GraphView
@@ -73,11 +73,20 @@ def facts_of_class(make: Callable[..., Any], size: Sequence[int], options: Mappi
         options: of the model.
 
     Raises:
-        ConfigError: the class refuses an option.
+        ConfigError: the class refuses an option, or cannot be made like this.
         UnsupportedError: as :func:`facts_of`.
     """
+    name = getattr(make, "__name__", str(make))
     with torch_defaults(), torch.random.fork_rng(devices=()):
-        return facts_of(make(*size, **options))
+        try:
+            model = make(*size, outputs=1, **options)
+        except TypeError as error:
+            given = "".join(f", {option}={value!r}" for option, value in options.items())
+            raise ConfigError(
+                f"{name}{tuple(size)} with outputs=1{given} raised: {error}. A model's constructor takes features, "
+                "hidden and layers, outputs=, and each of its options by name."
+            ) from error
+        return facts_of(model)
 
 
 def _pull(note: _Note) -> Pull:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.config import RunConfig
 from dtdg_lab.systems.snapshot_groups.schedulers import base, heuristics
 
 
@@ -47,3 +49,25 @@ def test_growth_makes_round_robin_wait() -> None:
     even = base.schedule_longest_first(times_s, 4, per_rank=2).makespan_s(times_s)
     assert even < eager
     assert even < 1.06 * times_s.sum() / 4
+
+
+def test_schedulers_say_what_is_known_of_them_beforehand() -> None:
+    facts = {name: base.facts_of(name) for name in catalogue.names("scheduling")}
+    assert [name for name, known in facts.items() if not known.uses_times] == ["round_robin", "consecutive"]
+    assert [name for name, known in facts.items() if known.searches] == ["dygnex_ilp", "dygnex_auto", "best_of"]
+    assert facts["dygnex_ilp"].most_groups == 100 and facts["dygnex_auto"].chooses
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"scheduler": "round_robin"}, False),
+        ({"scheduler": "fold"}, True),
+        ({"scheduler": "fold", "group_times": "size"}, False),
+        ({"scheduler": "best_of", "group_times": "size"}, True),
+    ],
+)
+def test_a_run_has_a_clock_where_measured_times_or_a_search_affect_its_schedule(
+    settings: dict[str, str], expected: bool
+) -> None:
+    assert catalogue.family("snapshot_groups").has_clock(RunConfig(system="psg", **settings)) is expected

@@ -499,7 +499,7 @@ def pull_arms(of: SizeSettings) -> Agent:
 
 def learn_values(of: SizeSettings) -> Agent:
     """Return the deep Q-network."""
-    exploring = {"epsilon_decay": of.epsilon_decay, "epsilon_min": of.epsilon_min}
+    exploring: dict[str, Any] = {"epsilon_decay": of.epsilon_decay, "epsilon_min": of.epsilon_min}
     return DQN(of.choices, seed=of.seed, discount=of.discount, rate=of.rate, **exploring)
 
 

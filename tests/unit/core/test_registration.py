@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
+from outside_family.smoothed import SmoothedGCN
 from registrations import registered_apart
 
 from dtdg_lab.core import catalogue
@@ -18,6 +20,11 @@ from dtdg_lab.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from dtdg_lab.core.options import OPTIONS, Option, option, options
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.core.registration import Registration, code_digest, register
+from dtdg_lab.datasets.generators.base import Generated, snapshot_of_rising
+from dtdg_lab.datasets.names import load_dataset
+from dtdg_lab.graphs.intervals import IntervalStream
+from dtdg_lab.graphs.snapshot import keys_of
+from dtdg_lab.partition.base import Assigned, make_partition
 from dtdg_lab.systems.base import SystemFamily
 from dtdg_lab.systems.snapshot_groups.schedulers.base import Problem, scheduler
 
@@ -214,6 +221,39 @@ def test_a_rank_repeats_a_registration() -> None:
         assert "backwards" in option("scheduler").choices
 
 
+def test_a_cell_that_runs_again_gets_no_partition_of_before() -> None:
+    graph = load_dataset("growing", generated_nodes=16, generated_edges=32, generated_snapshots=8)
+    sizes = []
+    for least in (3, 5, 3):
+        scope: dict[str, Any] = {"__name__": "__main__", "np": np, "Assigned": Assigned}
+        exec(
+            f"def halves(graph, parts):\n    return Assigned((np.arange(graph.num_nodes) >= {least}).astype(np.int32))",
+            scope,
+        )
+        register(scope["halves"], "partitioner")
+        sizes.append(int(make_partition("halves", graph, 2).counts[0]))
+    assert sizes == [3, 5, 3]
+
+
+def test_a_cell_that_runs_again_gets_no_graph_of_before() -> None:
+    edges = []
+    for step in (1, 2):
+
+        class Circle(Generated):
+            def generate(self, *, seed: int, nodes: int, snapshots: int, step: int = step) -> IntervalStream:
+                src = np.arange(nodes)
+                snapshot = snapshot_of_rising(np.sort(keys_of(src, (src + step) % nodes)), nodes)
+                return IntervalStream(
+                    num_intervals=snapshots, num_nodes=nodes, weighted=False, make=lambda: iter([snapshot] * snapshots)
+                )
+
+        Circle.__module__ = Circle.generate.__module__ = "__main__"
+        register(Circle(name="circle", cite="this test"), "data set")
+        graph = load_dataset("circle", generated_nodes=16, generated_snapshots=8)
+        edges.append(int(graph.snapshots[0].indices[0]))
+    assert edges[0] != edges[1]
+
+
 def test_a_digest_follows_the_code_of_a_cell() -> None:
     def entry(part: int) -> Entry:
         scope: dict[str, Any] = {"__name__": "__main__"}
@@ -224,3 +264,36 @@ def test_a_digest_follows_the_code_of_a_cell() -> None:
     digests = [code_digest(entry(part)) for part in (1, 2, 1)]
     assert digests[0] == digests[2] != digests[1]
     assert code_digest(catalogue.entry("partition", "metis")) == ""
+
+
+class LooksAtValues(SmoothedGCN):
+    """A model that pulls once or twice, depending on its parameters."""
+
+    def spatial(self, layer: int, graph: Any, x: Any, state: Any) -> Any:
+        """Pull once more where the rate is positive."""
+        pulled = graph.gcn(x)
+        return graph.gcn(pulled) if self.rate[layer].sum() > 0 else pulled
+
+
+class TakesNoOutputs(SmoothedGCN):
+    """A model whose constructor lacks an argument."""
+
+    def __init__(self, features: int, hidden: int, layers: int = 1) -> None:
+        super().__init__(features, hidden, layers)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (LooksAtValues, "with some values and .* Let what it pulls depend on sizes and options only"),
+        (
+            TakesNoOutputs,
+            r"TakesNoOutputs\(1, 16, 1\) with outputs=1 raised: .*outputs.*takes features, hidden and layers",
+        ),
+    ],
+)
+def test_a_model_that_no_system_could_train_is_not_registered(make: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        register(make, "model", "wrong")
+    assert "wrong" not in catalogue.names("models")
+    assert not catalogue.REGISTERED

@@ -1,4 +1,7 @@
-"""The extension suite: train what a user registers on every system that reads it, and compare what must be equal."""
+"""The extension suite: train what a user registers on every system that reads it, and compare what must be equal.
+
+Two processes first share the runs on one rank, then make those on two ranks together; no run leaves a folder.
+"""
 
 from __future__ import annotations
 
@@ -143,7 +146,9 @@ class ExtensionCheck:
         return f"<p>{html.escape(str(self).partition(chr(10))[0])}</p>{table}"
 
 
-def check_model(make: Callable[..., DynamicModel], name: str = "", **settings: Any) -> ExtensionCheck:
+def check_model(
+    make: Callable[..., DynamicModel] | str, *, systems: Sequence[str] = (), **settings: Any
+) -> ExtensionCheck:
     """Check a model by itself, then train it on every system, on one rank and on two.
 
     By itself: parameters come from the seed, states start at zero, no row mixes in time, gradients reach every
@@ -152,7 +157,7 @@ def check_model(make: Callable[..., DynamicModel], name: str = "", **settings: A
 
     Args:
         make: the model's class, or the name of a registered model.
-        name: under which the class is registered meanwhile; that of the class by default.
+        systems: names of some systems; all by default.
         settings: of the runs, such as options of the model.
 
     Returns:
@@ -163,13 +168,13 @@ def check_model(make: Callable[..., DynamicModel], name: str = "", **settings: A
     """
     if isinstance(make, str):
         check_model_alone(catalogue.entry("models", make).load())
-        return check_extension(make, "model", **settings)
+        return check_extension(make, "model", systems=systems, **settings)
     check_model_alone(make)
-    with _registered(make, "models", name or f"checked-{make.__name__.lower()}") as known:
-        return check_extension(known, "model", **settings)
+    with _registered(make, "models") as name:
+        return check_extension(name, "model", systems=systems, **settings)
 
 
-def check_extension(name: str, kind: str, **settings: Any) -> ExtensionCheck:
+def check_extension(name: str, kind: str, *, systems: Sequence[str] = (), **settings: Any) -> ExtensionCheck:
     """Train what is registered on every system that reads it, on one rank and on two, and compare losses.
 
     Losses must be equal on one rank and on two, on all systems that train full batches, and on all that train the same
@@ -178,15 +183,17 @@ def check_extension(name: str, kind: str, **settings: Any) -> ExtensionCheck:
     Args:
         name: in the catalogue.
         kind: such as ``model``, ``task``, ``scheduler`` (see :func:`dtdg_lab.register`).
+        systems: names of some systems; all that read the kind by default.
         settings: of the runs, beside small ones; those that a system does not read are left out there.
 
     Raises:
-        UnknownNameError: nothing of the kind has that name.
+        UnknownNameError: nothing of the kind has that name, or there is no such system.
         ContractError: a run failed, or losses differ; the message has the table.
     """
     of_kind = next((key for key, singular in SINGULAR.items() if kind in (key, singular)), kind)
     catalogue.entry(of_kind, name)
-    plan = [_Case.of(system, ranks, of_kind, name, settings) for system in _readers(of_kind) for ranks in (1, 2)]
+    chosen = [catalogue.system(system) for system in systems] or _readers(of_kind)
+    plan = [_Case.of(system, ranks, of_kind, name, settings) for system in chosen for ranks in (1, 2)]
     reference = _Case.of(catalogue.system("single"), 1, of_kind, name, settings)
     cases = [*plan, reference]
     runs = list(zip(cases, _train_all(cases), strict=True))
@@ -239,16 +246,16 @@ def _readers(kind: str) -> list[System]:
 
 
 @contextmanager
-def _registered(what: Any, kind: str, name: str) -> Iterator[str]:
-    """Register a class for a while; one that is registered already keeps its name."""
+def _registered(what: Any, kind: str) -> Iterator[str]:
+    """Register a class for a while, and yield its name; one that is registered already keeps its own."""
     known = next((one.name for one in catalogue.REGISTERED if one.kind == kind and one.what is what), "")
     if known:
         yield known
         return
-    registration = Registration(kind, name, what)
+    registration = Registration(kind, f"checked-{getattr(what, '__name__', kind).lower()}", what)
     registration.apply()
     try:
-        yield name
+        yield registration.name
     finally:
         registration.remove()
 
@@ -327,7 +334,7 @@ def _comparable(case: _Case, runs: Sequence[tuple[_Case, Outcome]]) -> Iterator[
     *others, reference = runs
     trained = [run for run in others if run[1].result == "trained"]
     yield from (run for run in trained if run[0].system == case.system and run[0].ranks != case.ranks)
-    if _is_full_batch(case) and reference[1].result == "trained":
+    if _is_full_batch(case) and reference[1].result == "trained" and case.system != reference[0].system:
         yield reference
     alike = [run for run in trained if _batches(run[0]) == _batches(case) and run[0].ranks == case.ranks]
     yield from (run for run in alike[:1] if run[0].system != case.system)

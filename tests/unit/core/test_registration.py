@@ -288,7 +288,7 @@ class TakesNoOutputs(SmoothedGCN):
         (LooksAtValues, "with some values and .* Let what it pulls depend on sizes and options only"),
         (
             TakesNoOutputs,
-            r"TakesNoOutputs\(1, 16, 1\) with outputs=1 raised: .*outputs.*takes features, hidden and layers",
+            r"TakesNoOutputs\(1, 32, 1\) .*raised: .*outputs.*takes features, hidden and",
         ),
     ],
 )

@@ -77,10 +77,14 @@ def test_everything_public_is_documented() -> None:
 
 
 def _public(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
-    """Public functions and classes of a module, and public methods of its public classes."""
+    """Public functions and classes of a module, and public methods of its public classes; an overload has no body."""
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     for node in tree.body:
-        if isinstance(node, kinds) and not node.name.startswith("_"):
+        if isinstance(node, kinds) and not node.name.startswith("_") and not _is_overload(node):
             yield node
             inner = node.body if isinstance(node, ast.ClassDef) else []
             yield from (part for part in inner if isinstance(part, kinds) and not part.name.startswith("_"))
+
+
+def _is_overload(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
+    return any(isinstance(one, ast.Name) and one.id == "overload" for one in node.decorator_list)

@@ -156,4 +156,4 @@ def test_a_study_is_plotted_as_it_is() -> None:
     study = DecayStudy(rows, (1, 2), (0.1, 0.3), (0,), "regression", "tgcn on growing")
     drawn = lab.plot(study).to_json()
     assert "tgcn on growing \\u00b7 2 of 4 cells" in drawn or "tgcn on growing · 2 of 4 cells" in drawn
-    assert "Validation MSE" in drawn and "Lowest (outlined)" in drawn
+    assert "Validation mean squared error" in drawn and "Lowest (outlined)" in drawn

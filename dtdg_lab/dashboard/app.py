@@ -27,7 +27,18 @@ from dtdg_lab.visualization.layout import join_words
 from dtdg_lab.visualization.run_window import RunWindow
 from dtdg_lab.visualization.series import XAxis
 from dtdg_lab.widgets.live import LiveCharts, ThemeSwitch, labelled, tipped
-from dtdg_lab.widgets.run_page import ACTIVE, ALERT, STRETCH, Page, PageContext, Pages, RunPage, alert_html, describe
+from dtdg_lab.widgets.run_page import (
+    ACTIVE,
+    ALERT,
+    STRETCH,
+    Page,
+    PageContext,
+    Pages,
+    RunPage,
+    ViewsPage,
+    alert_html,
+    describe,
+)
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
@@ -254,7 +265,7 @@ class Dashboard:
         """The page of each tab; those of the families of systems are parts of the first."""
         later, session = self.actions.later, self.session
         context = PageContext(later, self._apply, lambda: session.runs)
-        of_families = [page for family in catalogue.families() if (page := family.page(context)) is not None]
+        of_families = [family.page(context) or ViewsPage(context, family.name) for family in catalogue.families()]
         race = RacePage(self.settings, session, self.actions, runs_dir=session.runs_dir)
         return [
             LivePage(CommonPage(self.charts), of_families),

@@ -46,6 +46,7 @@ class RunWindow:
 
     Attributes:
         preparing: what the run does before the first step of its newest attempt; empty from then on.
+        of_family: name of a family -> the views that it adds.
     """
 
     def __init__(self, config: RunConfig, *, points: int = 1500) -> None:
@@ -63,8 +64,10 @@ class RunWindow:
         self.phase_energy = PhaseEnergyView()
         views: list[RunView] = [self.loss, self.phases, self.energy, self.timeline, self.spent, self.partition]
         views.append(self.phase_energy)
+        self.of_family: dict[str, tuple[RunView, ...]] = {}
         for family in catalogue.families():  # all of them: a run may change its system while it trains
-            views += family.views(config, shared)
+            self.of_family[family.name] = tuple(family.views(config, shared))
+            views += self.of_family[family.name]
         self.views = tuple(sorted(views, key=lambda view: view.order))
         self._named = {view.name: view for view in self.views}
         self._tables: dict[str, list[tuple[int | None, RowHandler]]] = {}  # and how far before its step a row is made

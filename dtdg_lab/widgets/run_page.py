@@ -20,6 +20,7 @@ from dtdg_lab.widgets.live import Charts, Defer, OpenedPage, WholeCharts
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
     from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.visualization.run_view import RunView
 
 T = TypeVar("T")
 Panel = tuple[Figure, str]  # a chart with its caption
@@ -270,6 +271,42 @@ class RunPage(Page):
         if run is None or run.config.system not in self.systems():
             return ""
         return f"No {self.data} data yet." if run.status in ACTIVE else f"This run has no {self.data} data."
+
+
+class ViewsPage(RunPage):
+    """The charts of a family that has no page of its own: its views, one under the other.
+
+    Those of a family with systems are shown for runs of these; those of a family without systems for every run.
+
+    Args:
+        context: what the dashboard offers.
+        family: name of the family.
+    """
+
+    def __init__(self, context: PageContext, family: str) -> None:
+        self.family, self.title = family, f"Charts of {family}"
+        super().__init__(context)
+        self.lay_out(self.charts)
+
+    def serves(self, config: RunConfig) -> bool:
+        """Return whether a view has something to show of the run."""
+        systems = self.systems()
+        return (not systems or config.system in systems) and self._run is not None and bool(self._views(self._run))
+
+    def read(self, run: Run) -> tuple[dict[str, Panel], str]:
+        """Return the panels of its views."""
+        named = {}
+        for view in self._views(run):
+            for number, panel in enumerate(view.panels()):
+                named[f"{view.name}-{number}" if number else view.name] = panel
+        return named, ""
+
+    def nothing(self) -> str:
+        """Return no text: the charts have captions."""
+        return ""
+
+    def _views(self, run: Run) -> list[RunView]:
+        return [view for view in run.live.of_family.get(self.family, ()) if view.shown]
 
 
 # Work in a thread: a page must not wait for a file, a partitioner or a solver.

@@ -17,7 +17,8 @@ from dtdg_lab.tasks.base import Rows, Scores, Task, mean_or_none
 class Regression(Task):
     """Squared error against ``graph.targets``, one number a node and snapshot; mean absolute error beside it.
 
-    Persistence predicts ``graph.persistence``; the mean predictor the mean target of the training split.
+    Persistence predicts ``graph.persistence``; the mean predictor the mean target of the training split. A subclass
+    with another :meth:`penalty` trains with it, and is scored by it.
 
     Args:
         graph: T labelled snapshots of N nodes.
@@ -55,10 +56,14 @@ class Regression(Task):
             self._targets[t] = torch.tensor(np.asarray(self._graph.targets[t]), device=self._device).to(self._dtype)
         return self._targets[t]
 
+    def penalty(self, errors: Tensor) -> Tensor:
+        """Return the loss of each error, in the same shape."""
+        return errors.square()
+
     def loss(self, z: Tensor, snapshots: range, rows: Rows) -> Tensor:
-        """(S, n, 1) -> (S,): squared errors of these nodes over N."""
+        """(S, n, 1) -> (S,): penalties of these nodes over N."""
         targets = torch.stack([self._target(t)[rows] for t in snapshots])
-        return (z.squeeze(-1) - targets).square().sum(dim=1) / self._graph.num_nodes
+        return self.penalty(z.squeeze(-1) - targets).sum(dim=1) / self._graph.num_nodes
 
     def share(self, snapshots: range, rows: Rows) -> Tensor:
         """The number of targets: all N nodes have one."""
@@ -71,16 +76,16 @@ class Regression(Task):
         return np.ones(self._graph.num_nodes, bool)
 
     def measure(self, z: Tensor, t: int, rows: slice, part: str) -> Tensor:
-        """(n, 1) -> (2,): sums of squared and of absolute errors."""
+        """(n, 1) -> (2,): sums of penalties and of absolute errors."""
         errors = (z.squeeze(-1) - self._target(t)[rows]).double()
-        return torch.stack([errors.square().sum(), errors.abs().sum()])
+        return torch.stack([self.penalty(errors).sum(), errors.abs().sum()])
 
     def scores(self, part: str, sums: NDArray[np.float64], again: NDArray[np.float64] | None = None) -> Scores:
-        """Mean squared error and ``mae`` over all nodes and the part's snapshots."""
-        squared, absolute = sums.T / self._graph.num_nodes
+        """Mean penalty and ``mae`` over all nodes and the part's snapshots."""
+        penalties, absolute = sums.T / self._graph.num_nodes
         persistence, persistence_absolute, constant = self._baseline(part).T
         metrics = {"mae": mean_or_none(absolute), "persistence_mae": mean_or_none(persistence_absolute)}
-        loss, today, mean = (mean_or_none(errors) for errors in (squared, persistence, constant))
+        loss, today, mean = (mean_or_none(errors) for errors in (penalties, persistence, constant))
         return Scores(part, loss, today, mean, len(sums), metrics)
 
     @cached_property
@@ -89,12 +94,16 @@ class Regression(Task):
         return float(np.mean(self._graph.targets[train.start : train.stop], dtype=np.float64))
 
     def _baseline(self, part: str) -> NDArray[np.float64]:
-        """Persistence squared and absolute, constant squared: mean errors of each snapshot of the part, (S, 3)."""
+        """Mean penalty and absolute error of persistence, and penalty of the constant, of each snapshot: (S, 3)."""
         if part not in self._baselines:
             rows = []
             for t in getattr(self._split, part):
                 target = np.asarray(self._graph.targets[t], dtype=np.float64)
                 error = np.asarray(self._graph.persistence[t], dtype=np.float64) - target
-                rows.append([np.mean(error**2), np.mean(np.abs(error)), np.mean((self._mean - target) ** 2)])
+                constant = self._mean_penalty(self._mean - target)
+                rows.append([self._mean_penalty(error), np.mean(np.abs(error)), constant])
             self._baselines[part] = np.array(rows).reshape(-1, 3)
         return self._baselines[part]
+
+    def _mean_penalty(self, errors: NDArray[np.float64]) -> float:
+        return float(self.penalty(torch.from_numpy(errors)).numpy().mean())

@@ -226,6 +226,25 @@ def test_a_part_without_labelled_items_has_no_scores(name: str, options: dict[st
 # regression
 
 
+class Absolute(Regression):
+    """Absolute errors."""
+
+    def penalty(self, errors: Tensor) -> Tensor:
+        return errors.abs()
+
+
+def test_a_regression_with_another_penalty_trains_with_it_and_is_scored_by_it() -> None:
+    data, task = graph(), Absolute(graph(), SPLIT, dtype=torch.float64)
+    z = readout(task)
+    errors = np.abs(z.detach().numpy()[..., 0] - data.targets.astype(np.float64))
+    assert task.loss(z[2:5], range(2, 5), slice(0, NODES)).tolist() == pytest.approx(errors[2:5].mean(1), rel=1e-12)
+    mean = data.targets[:5].astype(np.float64).mean()
+    found = scored(task, z, "test")
+    assert found.loss == pytest.approx(errors[8:].mean(), rel=1e-12) == found.metrics["mae"]
+    assert found.persistence_loss == found.metrics["persistence_mae"]
+    assert found.mean_loss == pytest.approx(np.abs(mean - data.targets[8:].astype(np.float64)).mean(), rel=1e-12)
+
+
 def test_regression_by_hand() -> None:
     data, task = graph(), made("regression")
     z = readout(task)

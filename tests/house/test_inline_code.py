@@ -279,7 +279,7 @@ FOREIGN = re.findall(
     """
     ARGS BEGIN CourseDirectory HASH KillWait NAME NCCL_SOCKET_IFNAME REASON SBATCH SOLUTION SmoothedGCN Subsystem TERM
     _w autograde edgelist elliptic_txs_ generate_assignment grades ipcluster_config jupyter_bokeh mpi4py my_blocks
-    nbgrader_config node1 node2 pyviz_comms release_feedback renames scancel scp sftp shortest_first srun
+    my_model nbgrader_config node1 node2 pyviz_comms release_feedback renames scancel scp sftp shortest_first srun
     terminationGracePeriodSeconds
     """,
 )

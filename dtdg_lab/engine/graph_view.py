@@ -201,6 +201,7 @@ class SnapshotView(GraphView):
         if key in self._pulled:
             return self._pulled[key]
         columns = self._neighbours.joined(x, direction)
+        assert self._may_keep is not None
         if not self._neighbours.all_here and self._may_keep(columns.numel() * columns.element_size()):
             self._pulled[key] = columns
         return columns
@@ -662,9 +663,18 @@ def operator_settings(
 
 
 class OneVertex(GraphView):
-    """A node without edges (see :class:`dtdg_lab.models.base.GraphView`); a pull gives back what was put in."""
+    """A node without edges (see :class:`dtdg_lab.models.base.GraphView`); a pull gives back what was put in.
+
+    Messages go from the node to itself.
+
+    Args:
+        device: of the rows that it is asked for.
+    """
 
     num_rows = 1
+
+    def __init__(self, device: torch.device | str = "cpu") -> None:
+        self._device = device
 
     def layer(self, number: int) -> GraphView:
         """All layers alike."""
@@ -680,8 +690,8 @@ class OneVertex(GraphView):
 
     def edges(self, direction: str) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return a single edge, from the node to itself."""
-        node = torch.zeros(1, dtype=torch.long)
-        return node, node, torch.ones(1, 1)
+        node = torch.zeros(1, dtype=torch.long, device=self._device)
+        return node, node, torch.ones(1, 1, device=self._device)
 
     def top(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """The one row."""
@@ -713,7 +723,8 @@ class AskedPull:
 class _PullLog(OneVertex):
     """A node that notes the pulls of a model."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device | str) -> None:
+        super().__init__(device)
         self.pulls: list[AskedPull] = []
         self.fed, self.number = torch.zeros(0), 0
 
@@ -727,7 +738,7 @@ class _PullLog(OneVertex):
 
 def asked_pulls(model: DynamicModel) -> list[AskedPull]:
     """Return what the spatial parts of all layers ask for in one snapshot, in order."""
-    log = _PullLog()
+    log = _PullLog(model.readout_layer.weight.device)
     for layer in range(model.layers):
         log.number, log.fed = layer, model.zeros(1, model.width(layer)).requires_grad_(layer > 0)
         model.spatial(layer, log, log.fed, model.initial_state(1))
@@ -757,9 +768,9 @@ class RedistributionWidth:
 
 def seam_widths(model: DynamicModel) -> tuple[RedistributionWidth, ...]:
     """The seam of every layer, whatever this rank has of the graph."""
-    found = []
+    found, node = [], OneVertex(model.readout_layer.weight.device)
     for layer in range(model.layers):
         x = model.zeros(1, model.width(layer)).requires_grad_(layer > 0)
-        mixed = model.spatial(layer, OneVertex(), x, model.initial_state(1))
+        mixed = model.spatial(layer, node, x, model.initial_state(1))
         found.append(RedistributionWidth(mixed.shape[1], mixed.requires_grad))
     return tuple(found)

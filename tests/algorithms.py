@@ -9,6 +9,7 @@ from typing import Any
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS
+from dtdg_lab.core.model_facts import memory
 
 _KINDS = {
     "datasets": "Data sets",
@@ -97,13 +98,13 @@ def _protocols() -> str:
 
 
 def _memory_note() -> str:
-    kinds = {entry.memory: entry.name for entry in catalogue.ENTRIES if entry.memory}
+    kinds = {memory(name): name for name in catalogue.names("models")}
     named = "; ".join(f"`{kind}` (such as {model})" for kind, model in kinds.items())
     return f"The memory of a model is its state between snapshots: {named}. Other combinations are refused."
 
 
 def _memory() -> str:
-    rows = [(f"`{memory}`", f"`{layout}`", kept) for (memory, layout), kept in catalogue.MEMORY_ON_LAYOUT.items()]
+    rows = [(f"`{carried}`", f"`{layout}`", kept) for (carried, layout), kept in catalogue.MEMORY_ON_LAYOUT.items()]
     return _table(("memory", "layout", "kept"), rows)
 
 

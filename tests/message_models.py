@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from dtdg_lab.core import catalogue, message_passing
-from dtdg_lab.core.message_passing import Pull, Seam
-from dtdg_lab.models.base import DynamicModel, GraphView, State
+from dtdg_lab.core import catalogue
+from dtdg_lab.models.base import GlorotModel, State
+from dtdg_lab.models.graph_view import GraphView
 
 
-class SmoothedModel(DynamicModel):
+class SmoothedModel(GlorotModel):
     """With Y_t of ``spatial``, a sigmoid of the rate: h_t = a * h_{t-1} + (1 - a) * ReLU(Y_t W)."""
 
-    memory = "per_vertex"
     by_messages: ClassVar[bool] = False
     mixed_width: ClassVar[str] = "input"  # of what spatial returns: input or hidden
 
-    def __init__(self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1, seed: int = 0) -> None:
-        super().__init__(features, hidden, layers, outputs=outputs, seed=seed)
+    def __init__(self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1) -> None:
+        super().__init__(features, hidden, layers, outputs=outputs)
         widths = [self.width(layer) for layer in range(layers)]
         mixed = [hidden if self.mixed_width == "hidden" else width for width in widths]
         self.project = nn.ParameterList(nn.Parameter(torch.empty(width, hidden)) for width in widths)
         self.update = nn.ParameterList(nn.Parameter(torch.empty(width, hidden)) for width in mixed)
         self.rate = nn.ParameterList(nn.Parameter(torch.empty(hidden)) for _ in widths)
-        self.reset_parameters()
 
     def initial_state(self, rows: int) -> State:
         return State(tuple((self.zeros(rows, self.hidden),) for _ in range(self.layers)))
@@ -64,7 +63,6 @@ class MeanOfSquashed(SmoothedModel):
 class MeanOfMeans(SmoothedModel):
     """Two hops along in-edges, the second of rows that depend on parameters."""
 
-    hops_per_layer = 2
     mixed_width = "hidden"
 
     def spatial(self, layer: int, graph: GraphView, x: Tensor, state: State) -> Tensor:
@@ -74,7 +72,6 @@ class MeanOfMeans(SmoothedModel):
 class MeanBothWays(SmoothedModel):
     """In-neighbours of rows that depend on parameters, then out-neighbours."""
 
-    hops_per_layer = 2
     mixed_width = "hidden"
 
     def spatial(self, layer: int, graph: GraphView, x: Tensor, state: State) -> Tensor:
@@ -83,8 +80,6 @@ class MeanBothWays(SmoothedModel):
 
 class Forgetful(MeanOfMeans):
     """Remembers nothing."""
-
-    memory = "none"
 
     def initial_state(self, rows: int) -> State:
         return State(((),) * self.layers)
@@ -96,15 +91,13 @@ class Forgetful(MeanOfMeans):
 class TopDriven(SmoothedModel):
     """The mean of the best rows, by a learned score, turns a weight; ``evolve`` alone is defined."""
 
-    memory = "weights_from_data"
     K = 4
 
-    def __init__(self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1, seed: int = 0) -> None:
-        super().__init__(features, hidden, layers, outputs=outputs, seed=seed)
+    def __init__(self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1) -> None:
+        super().__init__(features, hidden, layers, outputs=outputs)
         widths = [self.width(layer) for layer in range(layers)]
         self.scorer = nn.ParameterList(nn.Parameter(torch.empty(width, 1)) for width in widths)
         self.first = nn.ParameterList(nn.Parameter(torch.empty(width, hidden)) for width in widths)
-        self.reset_parameters()
 
     def initial_state(self, rows: int) -> State:
         return State(tuple((first,) for first in self.first), per_vertex=False)
@@ -124,14 +117,14 @@ class TopDriven(SmoothedModel):
         return x, state
 
 
-PULLS: Mapping[str, tuple[type[SmoothedModel], tuple[tuple[str, str, bool], ...]]] = MappingProxyType(
+MODELS: Mapping[str, type[SmoothedModel]] = MappingProxyType(
     {
-        "inputs": (MeanOfInputs, (("in", "input", False),)),
-        "squashed": (MeanOfSquashed, (("in", "input", False),)),
-        "means": (MeanOfMeans, (("in", "input", False), ("in", "hidden", True))),
-        "both-ways": (MeanBothWays, (("in", "hidden", True), ("out", "hidden", True))),
-        "forgetful": (Forgetful, (("in", "input", False), ("in", "hidden", True))),
-        "top": (TopDriven, (("top", "input+1", True), ("top", "input+1", True), ("in", "input", False))),
+        "inputs": MeanOfInputs,
+        "squashed": MeanOfSquashed,
+        "means": MeanOfMeans,
+        "both-ways": MeanBothWays,
+        "forgetful": Forgetful,
+        "top": TopDriven,
     }
 )
 
@@ -139,10 +132,11 @@ PULLS: Mapping[str, tuple[type[SmoothedModel], tuple[tuple[str, str, bool], ...]
 def __getattr__(name: str) -> type[SmoothedModel]:
     """Return the class of a model's name and of how it averages, such as ``means_by_messages``."""
     kind, _, how = name.partition("_by_")
-    if kind.replace("_", "-") not in PULLS:
+    if kind.replace("_", "-") not in MODELS:
         raise AttributeError(name)
-    base = PULLS[kind.replace("_", "-")][0]
-    return type(name, (base,), {"by_messages": how == "messages"})
+    made = type(name, (MODELS[kind.replace("_", "-")],), {"by_messages": how == "messages"})
+    globals()[name] = made  # one class for each name
+    return made
 
 
 def name_of(kind: str, *, by_messages: bool) -> str:
@@ -150,33 +144,23 @@ def name_of(kind: str, *, by_messages: bool) -> str:
     return f"{kind}-by-{'messages' if by_messages else 'pulls'}"
 
 
-def register_models() -> None:
-    """Add them to the catalogue of this process."""
-    if name_of("inputs", by_messages=True) in catalogue.names("models"):
-        return
-    of_model, seams = dict(message_passing._OF_MODEL), dict(message_passing._SEAMS)
-    for kind, (base, pulls) in PULLS.items():
-
-        def of_layer(layer, width, learned, settings, pulls=pulls):
-            widths = {"input": width, "hidden": settings.hidden, "input+1": width + 1}
-            return tuple(Pull(layer, way, widths[size], of or learned) for way, size, of in pulls)
-
-        for by_messages in (False, True):
-            name = name_of(kind, by_messages=by_messages)
-            of_model[name] = of_layer
-            if base.memory == "per_vertex":
-                seams[name] = lambda settings, last: last.width
-            catalogue.ENTRIES.append(
-                catalogue.Entry(
-                    name=name,
-                    kind="models",
-                    target=f"message_models:{name.replace('-', '_')}",
-                    summary="A test's.",
-                    source="this test",
-                    memory=base.memory,
-                )
-            )
-    message_passing._OF_MODEL, message_passing._SEAMS = of_model, seams
-
-
-assert Seam
+@contextmanager
+def models_registered() -> Iterator[None]:
+    """Have them in the catalogue of this process."""
+    added = [
+        catalogue.Entry(
+            name=name_of(kind, by_messages=by_messages),
+            kind="models",
+            target=f"message_models:{kind.replace('-', '_')}_by_{'messages' if by_messages else 'pulls'}",
+            summary="A mean of neighbours.",
+            source="this test",
+        )
+        for kind in MODELS
+        for by_messages in (False, True)
+    ]
+    catalogue.ENTRIES.extend(added)
+    try:
+        yield
+    finally:
+        for entry in added:
+            catalogue.ENTRIES.remove(entry)

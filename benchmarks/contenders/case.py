@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from dtdg_lab.core import catalogue
-from dtdg_lab.models.base import DynamicModel
+from dtdg_lab.models.base import DynamicModel, make_model
 
 HIDDEN, FEATURES, RATE = 32, 2, 0.01
 
@@ -38,8 +38,7 @@ class Case:
     def make_model(self) -> DynamicModel:
         """The lab's model with the parameters that all contenders start from."""
         make = catalogue.entry("models", self.model).load()
-        model: DynamicModel = make(FEATURES, HIDDEN, self.layers, outputs=1, seed=0, **self.options)
-        return model
+        return make_model(make, FEATURES, HIDDEN, self.layers, outputs=1, seed=0, **self.options)
 
 
 CASES = (

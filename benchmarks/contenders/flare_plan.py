@@ -11,6 +11,7 @@ from typing import Any
 from contenders.esdg_plan import Workload, generated
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.model_facts import memory
 
 MODELS = ("tgcn", "mpnn-lstm", "evolvegcn-o")  # section 4.1
 HIDDEN = 32
@@ -153,7 +154,7 @@ def config(workload: Workload, name: str, model: str, *, ranks: int, **settings:
     Windows of models without node state take their loss at all snapshots: no other loss would reach the older ones.
     """
     windows = catalogue.system(SYSTEMS[name]["system"]).parts["parallel"] == "halo_window"
-    without_state = catalogue.entry("models", model).memory in ("weights", "none")
+    without_state = memory(model) in ("weights", "none")
     at_all = {"loss_at": "all"} if windows and without_state else {}
     chosen = {**workload.options, **SYSTEMS[name], **at_all, **settings}
     return RunConfig(

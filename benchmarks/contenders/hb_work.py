@@ -89,10 +89,7 @@ def building(
     with RankRun(config, group) as run:
         (part, *_) = run.built.strategy.parts
         batches = [part.sampler.batch(part.sizes[0], 0, index) for index in range(repeats)]
-        shape = block_shape(
-            config.model, run.built.model.memory, config.hidden, config.layers, norm=config["norm"],
-            **config.options.get("models", {}),
-        )  # fmt: skip
+        shape = block_shape(run.built.model.facts, norm=config["norm"])
         held = part.sequence.part
         built_batch(held, batches[0], shape)  # reads what is mapped
         built = [built_batch(held, batch, shape) for batch in batches]

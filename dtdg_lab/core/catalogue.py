@@ -31,7 +31,6 @@ class Entry:
         summary: one sentence.
         source: paper and section, or data collection.
         options: names of the options it reads.
-        memory: the state that a model carries between snapshots; empty for other kinds.
         defaults: values of options that replace the glossary's defaults.
         tasks: of a data set, those that it has labels for; of a strategy that never has all nodes at once, those whose
             loss is a sum over nodes; empty for all others.
@@ -43,7 +42,6 @@ class Entry:
     summary: str
     source: str
     options: tuple[str, ...] = ()
-    memory: str = ""
     defaults: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
     tasks: tuple[str, ...] = ()
 
@@ -188,12 +186,6 @@ PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
     {name: Protocol(name=name, **frozen(about)) for name, about in DECLARED[""]["protocols"].items()}
 )
 
-_NOT_EXCHANGED: Mapping[str, str] = MappingProxyType(
-    {
-        "weights_from_data": "its weights depend on the top-k nodes",
-        "neighbourhood": "its hidden state depends on neighbours",
-    }
-)
 _SINGULAR = {
     "datasets": "data set",
     "models": "model",
@@ -318,26 +310,6 @@ def check_links(text: str, parts: int) -> None:
     """
     if text.strip():
         importlib.import_module("dtdg_lab.network.patterns").parse_links(text, parts)
-
-
-def check_memory(model: str, layout: str, system: str = "") -> str:
-    """How the strategy ``layout`` handles the memory of ``model``: ``exact`` or a named approximation.
-
-    Raises:
-        UnsupportedError: the strategy does not support it; the message names ``system`` and the systems that do.
-    """
-    memory = entry("models", model).memory
-    kept = MEMORY_ON_LAYOUT.get((memory, layout))
-    if kept is None:
-        systems = [one.name for one in SYSTEMS if (memory, one.parts["parallel"]) in MEMORY_ON_LAYOUT]
-        where = f"system {system!r}" if system else f"strategy {layout!r}"
-        reason = _NOT_EXCHANGED.get(memory, f"its memory is {memory!r}")
-        verb = "exchange" if memory in _NOT_EXCHANGED else "support"
-        raise UnsupportedError(
-            f"Model {model!r} does not work with {where}: {reason}, which strategy {layout!r} does not {verb}. "
-            f"Compatible systems: {', '.join(systems) or 'none yet'}."
-        )
-    return kept
 
 
 def check_task(dataset: str, task: str) -> None:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
+from dtdg_lab.core.model_facts import check_memory
 from dtdg_lab.core.options import OPTIONS, default, option
 from dtdg_lab.core.system_errors import explain
 from dtdg_lab.core.units import as_path
@@ -240,7 +241,8 @@ def _check_together(common: dict[str, Any]) -> None:
         )
     settings = {"ranks": ranks, **common}
     settings |= {name: value for kind in common["options"].values() for name, value in kind.items()}
-    catalogue.check_memory(common["model"], system.parts["parallel"], common["system"])
+    of_model = {**common["options"].get("models", {}), "hidden": settings.get("hidden")}
+    check_memory(common["model"], system.parts["parallel"], common["system"], **of_model)
     catalogue.check_task(common["dataset"], settings["task"])
     family.check_settings(settings)
     catalogue.check_links(settings.get("links", ""), common["parts"])

@@ -605,7 +605,8 @@ class Pace:
         self._seed = seed
         self.predictor = TaskTimePredictor(seed)
         self.tasks = SpatialTasks(model)
-        self._pulls = [model.hops_per_layer] * model.layers  # of a full snapshot, as the last step had them
+        pulls = [pull.layer for pull in model.facts.along_edges]
+        self._pulls = [pulls.count(layer) for layer in range(model.layers)]  # of a full snapshot, as the last step had
         self._sizes: list[TaskSize] = []
         self._features: list[list[NDArray[np.float64]]] = []
         self._predicted: list[list[NDArray[np.float64]]] = []

@@ -6,7 +6,6 @@ import copy
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -22,7 +21,7 @@ from dtdg_lab.graphs.snapshot import Snapshot, give_up, repeats
 from dtdg_lab.kernels.device_snapshot import DeviceSnapshot, unpack
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, SnapshotSource, keep_freed_memory
 from dtdg_lab.kernels.spmm import choose_backend, stacked
-from dtdg_lab.models.base import DynamicModel, GraphView
+from dtdg_lab.models.graph_view import DIRECTION_OF, GraphView
 
 # Where a pull finds the rows of neighbours: here, gathered from all ranks, or exchanged by precomputed indices.
 
@@ -84,9 +83,6 @@ def best_filled(x: Tensor, scores: Tensor, k: int) -> Tensor:
 
 
 # A snapshot, or several stacked ones, as a model sees them from some of their nodes.
-
-
-WAY = {"gcn": "in", "mean": "in", "diffusion-in": "in", "diffusion-out": "out", "attention": "in"}
 
 
 class SnapshotView(GraphView):
@@ -153,7 +149,7 @@ class SnapshotView(GraphView):
             return self._constant(x, (*path, kind))
         operator = self._operators.scaled(kind)
         self._is_busy = True
-        return operator.apply(self._neighbours.joined(x, WAY[kind]))
+        return operator.apply(self._neighbours.joined(x, DIRECTION_OF[kind]))
 
     def _path(self, x: Tensor) -> tuple[str, ...] | None:
         """The kinds of pulls that make x of the inputs; None where x may depend on parameters."""
@@ -165,8 +161,8 @@ class SnapshotView(GraphView):
         if path in self._pulled:
             return self._pulled[path]
         operator = self._operators.scaled(path[-1])
-        known = x is self.inputs and self._all_inputs is not None and WAY[path[-1]] == "in"
-        everything = self._all_inputs if known else self._neighbours.joined(x, WAY[path[-1]])
+        known = x is self.inputs and self._all_inputs is not None and DIRECTION_OF[path[-1]] == "in"
+        everything = self._all_inputs if known else self._neighbours.joined(x, DIRECTION_OF[path[-1]])
         assert everything is not None and self._may_keep is not None
         with torch.no_grad():
             result = operator.apply_once(everything)
@@ -663,18 +659,9 @@ def operator_settings(
 
 
 class OneVertex(GraphView):
-    """A node without edges (see :class:`dtdg_lab.models.base.GraphView`); a pull gives back what was put in.
-
-    Messages go from the node to itself.
-
-    Args:
-        device: of the rows that it is asked for.
-    """
+    """A node without edges (see :class:`dtdg_lab.models.base.GraphView`); a pull gives back what was put in."""
 
     num_rows = 1
-
-    def __init__(self, device: torch.device | str = "cpu") -> None:
-        self._device = device
 
     def layer(self, number: int) -> GraphView:
         """All layers alike."""
@@ -684,93 +671,6 @@ class OneVertex(GraphView):
         """The rows given."""
         return x
 
-    def columns(self, x: Tensor, direction: str) -> Tensor:
-        """The rows given."""
-        return x
-
-    def edges(self, direction: str) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return a single edge, from the node to itself."""
-        node = torch.zeros(1, dtype=torch.long, device=self._device)
-        return node, node, torch.ones(1, 1, device=self._device)
-
     def top(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """The one row."""
         return x[:1], scores[:1]
-
-
-# What a model asks of its neighbours, found out on one node.
-
-
-@dataclass(frozen=True, slots=True)
-class AskedPull:
-    """One aggregation of a model.
-
-    Attributes:
-        kind: of the pull, or ``messages``.
-        width: numbers in a row.
-        learned: whether the rows depend on parameters.
-        layer: of the model.
-        as_fed: whether the rows are the layer's input itself, not something computed from it.
-    """
-
-    kind: str
-    width: int
-    learned: bool
-    layer: int
-    as_fed: bool
-
-
-class _PullLog(OneVertex):
-    """A node that notes the pulls of a model."""
-
-    def __init__(self, device: torch.device | str) -> None:
-        super().__init__(device)
-        self.pulls: list[AskedPull] = []
-        self.fed, self.number = torch.zeros(0), 0
-
-    def pull(self, x: Tensor, kind: str, scores: tuple[Tensor, Tensor] | None = None) -> Tensor:
-        self.pulls.append(AskedPull(kind, x.shape[1], x.requires_grad, self.number, x is self.fed))
-        return x
-
-    def columns(self, x: Tensor, direction: str) -> Tensor:
-        return self.pull(x, "messages")
-
-
-def asked_pulls(model: DynamicModel) -> list[AskedPull]:
-    """Return what the spatial parts of all layers ask for in one snapshot, in order."""
-    log = _PullLog(model.readout_layer.weight.device)
-    for layer in range(model.layers):
-        log.number, log.fed = layer, model.zeros(1, model.width(layer)).requires_grad_(layer > 0)
-        model.spatial(layer, log, log.fed, model.initial_state(1))
-    return log.pulls
-
-
-def sends_messages(model: DynamicModel) -> bool:
-    """Return whether a model calls ``graph.messages``."""
-    return any(asked.kind == "messages" for asked in asked_pulls(model))
-
-
-def pulls_features(model: DynamicModel) -> bool:
-    """Return whether the first layer pulls features as they are, and nothing else."""
-    return all(asked.as_fed for asked in asked_pulls(model) if asked.layer == 0)
-
-
-# What lies between the spatial and the temporal part of a layer, found out on one node without edges.
-
-
-@dataclass(frozen=True, slots=True)
-class RedistributionWidth:
-    """Of one layer: numbers in a row, C, and whether they depend on parameters."""
-
-    width: int
-    learned: bool
-
-
-def seam_widths(model: DynamicModel) -> tuple[RedistributionWidth, ...]:
-    """The seam of every layer, whatever this rank has of the graph."""
-    found, node = [], OneVertex(model.readout_layer.weight.device)
-    for layer in range(model.layers):
-        x = model.zeros(1, model.width(layer)).requires_grad_(layer > 0)
-        mixed = model.spatial(layer, node, x, model.initial_state(1))
-        found.append(RedistributionWidth(mixed.shape[1], mixed.requires_grad))
-    return tuple(found)

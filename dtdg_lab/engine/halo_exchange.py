@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dtdg_lab.core.errors import PlanError, UnsupportedError
-from dtdg_lab.core.message_passing import directions
 from dtdg_lab.core.plans import HaloPlan, Partition
 from dtdg_lab.distributed.all_to_all import Arrived, PendingRows
 from dtdg_lab.distributed.group import Group
@@ -752,7 +751,7 @@ def own_nodes(of: BuildContext, exchanger: Exchanger, *, awaited: bool = False) 
         exchanger,
         of.group,
         of.sequence.settings,
-        directions=directions(of.config.model),
+        directions=of.model.facts.directions,
         reuse=of.config["halo_reuse"],
         awaited=awaited,
     )

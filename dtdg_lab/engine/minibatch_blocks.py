@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import DataError, PlanError
-from dtdg_lab.core.message_passing import directions, hops, pulls
+from dtdg_lab.core.model_facts import ModelFacts
 from dtdg_lab.core.plans import TargetBatch
 from dtdg_lab.engine.replicated_part import STATIC_MEMORIES, CachedPart
 
@@ -283,31 +283,21 @@ class BlockShape:
         return self.memory == "neighbourhood"
 
 
-def block_shape(model: str, memory: str, hidden: int, layers: int, *, norm: str = "in", **options: Any) -> BlockShape:
-    """The shape for a model of the catalogue.
+def block_shape(facts: ModelFacts, *, norm: str = "in") -> BlockShape:
+    """Return the shape for a model.
 
     Args:
-        model: its name.
-        memory: what it remembers.
-        hidden: H.
-        layers: L.
+        facts: of the model.
         norm: ``in`` or ``in_out``, the scaling of convolutions.
-        options: the model's own, such as ``gc_layers``; others do not matter.
-
-    Raises:
-        UnknownNameError: there is no such model.
-        ConfigError: a value is not allowed.
     """
-    asked = pulls(model, 1, hidden, layers, **options)
-    first = [pull for pull in asked if pull.layer == 0 and pull.direction != "top"]
-    once = len(first) == 1 and not first[0].learned and first[0].direction == "in"
-    along = directions(model)
+    first = [pull for pull in facts.along_edges if pull.layer == 0]
+    along = facts.directions
     return BlockShape(
-        layers,
-        hops(model, layers, **options) // layers,
-        memory,
+        len(facts.layer_hops),
+        facts.hops_per_layer,
+        facts.memory,
         along,
-        inputs_once=once and along == ("in",),
+        inputs_once=len(first) == 1 and first[0].of_features and along == ("in",) and facts.hops_per_layer == 1,
         out_degrees=norm == "in_out" or "out" in along,
     )
 

@@ -183,7 +183,6 @@ def cached_sequences(
     *,
     cache_gib: float,
     settings: OperatorSettings,
-    directions: Iterable[str] = ("in",),
 ) -> list[CachedSequence]:
     """What a rank's parts train on; their caches are made where no process has made them yet.
 
@@ -197,16 +196,16 @@ def cached_sequences(
         train: the snapshots that are trained.
         cache_gib: most that all P parts may take together, in GiB.
         settings: of the operators, the same for all parts.
-        directions: along which edges the model pulls.
 
     Raises:
         UnsupportedError: the parts would take more; nothing has been written then.
         DataError: a cache cannot be written.
     """
-    reach = reach_of(model.memory, model.layers * model.hops_per_layer, train, directions=directions)
+    facts = model.facts
+    reach = reach_of(facts.memory, facts.hops, train, directions=facts.directions)
     cache_size(graph, partition, reach).refuse_above(cache_gib, graph.num_nodes * len(train))
     chosen = tuple(parts)
     share = max(1, len(chosen))
     room = {"pulls_bytes": graph_view.PULLS_BYTES // share, "spaces_bytes": graph_view.SPACES_BYTES // share}
     held = [cached_part(graph, partition.vertices(part), reach) for part in chosen]
-    return [CachedSequence(part, model.hops_per_layer, settings, **room) for part in held]
+    return [CachedSequence(part, facts.hops_per_layer, settings, **room) for part in held]

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from dtdg_lab.core.errors import UnsupportedError
-from dtdg_lab.core.message_passing import DIRECTIONS
+from dtdg_lab.core.model_facts import DIRECTIONS
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels import spmm
 from dtdg_lab.kernels.device_snapshot import DeviceSnapshot

@@ -6,13 +6,17 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
-from dtdg_lab.core.errors import UnsupportedError
+from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.core.model_facts import ModelFacts
 from dtdg_lab.core.rng import torch_seed
+from dtdg_lab.kernels.torch_defaults import torch_defaults
+from dtdg_lab.models.dry_run import facts_of
+from dtdg_lab.models.graph_view import GraphView
 
 # The recurrent state of a model, for all layers.
 #
@@ -65,131 +69,13 @@ def stack_layer(states: Sequence[State], layer: int) -> State:
     return states[-1].with_layer(layer, stacked)
 
 
-# what a model may remember, as the catalogue and the layouts name it
-MEMORIES = ("per_vertex", "weights", "weights_from_data", "neighbourhood", "none")
-
-
-REDUCTIONS = ("sum", "mean", "amax")  # of messages
-
-
-class GraphView:
-    """How a model sees neighbours; the strategy decides what stands behind it.
-
-    A view may stand for S snapshots stacked block-diagonally (rows s n .. (s + 1) n - 1 are snapshot s); its methods
-    then work on all of them at once, and a model cannot tell. A model calls :meth:`gcn`, :meth:`mean`,
-    :meth:`attention`, :meth:`messages` and :meth:`top`; a strategy's view defines :meth:`pull`, :meth:`columns`,
-    :meth:`edges` and ``top``, and where they differ from the default :meth:`num_targets` and :meth:`drawn_share`.
-    """
-
-    @property
-    def num_rows(self) -> int:
-        """Nodes whose rows the model computes (own rows first)."""
-        raise NotImplementedError
-
-    def layer(self, number: int) -> GraphView:
-        """Return the view as one layer of a model is to see it: a strategy may count, or lay out, layers apart."""
-        return self
-
-    def gcn(self, x: Tensor) -> Tensor:
-        """Return Ã x, symmetrically normalised, with self loops: (n, F) -> (n, F)."""
-        return self.pull(x, "gcn")
-
-    def mean(self, x: Tensor, edges: str = "in") -> Tensor:
-        """Return the weighted mean over in- or out-neighbours (``edges``), 0 where there are none: (n, F) -> (n, F)."""
-        return self.pull(x, "diffusion-out" if edges == "out" else "mean")
-
-    def attention(self, x: Tensor, scores_from: Tensor, scores_to: Tensor) -> Tensor:
-        """Return softmax attention over in-neighbours and the node itself.
-
-        Args:
-            x: (n, heads d), the heads side by side.
-            scores_from: (n, heads).
-            scores_to: (n, heads): node v weighs u by the softmax over u of LeakyReLU(from[u] + to[v]), slope 0.2.
-        """
-        return self.pull(x, "attention", (scores_from, scores_to))
-
-    def messages(
-        self,
-        x: Tensor,
-        message: Callable[[Tensor, Tensor, Tensor | None], Tensor],
-        edges: str = "in",
-        reduce: str = "sum",
-    ) -> Tensor:
-        """Return any message of every edge, reduced by the node that receives it: (n, F) -> (n, C).
-
-        Args:
-            x: (n, F) rows that are sent.
-            message: ``message(x_source, x_target, weight)``: (E, F), (E, F) and (E, 1), or None where edges carry no
-                weight -> (E, C).
-            edges: ``in`` receives along edges, ``out`` against them.
-            reduce: ``sum``, ``mean`` or ``amax``; a node without such edges gets 0. Where neighbours are sampled, a sum
-                is divided by the share that was drawn.
-
-        Raises:
-            UnsupportedError: there is no such way to reduce, or the view cannot send messages along such edges.
-        """
-        if reduce not in REDUCTIONS:
-            raise UnsupportedError(f"reduce={reduce!r}: messages are reduced by {', '.join(REDUCTIONS)}. Choose one.")
-        if edges not in ("in", "out"):
-            raise UnsupportedError(f"edges={edges!r}: messages are received along 'in'- or 'out'-edges. Choose one.")
-        sources = self.columns(x, edges)
-        source, target, weight = self.edges(edges)
-        sent = message(sources.index_select(0, source), x.index_select(0, target), weight)
-        received = sent.new_zeros(self.num_targets(x, edges), *sent.shape[1:])
-        if reduce == "sum":
-            total, share = received.index_add(0, target, sent), self.drawn_share(edges)
-            return total if share is None else total / share.view(-1, *(1,) * (sent.ndim - 1)).to(sent.dtype)
-        index = target.view(-1, *(1,) * (sent.ndim - 1)).expand_as(sent)
-        return received.scatter_reduce(0, index, sent, reduce, include_self=False)
-
-    def top(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """Return the rows of the k nodes of the snapshot with the largest scores, largest first, and these scores.
-
-        Ties go to the lower node; fewer than k nodes give all of them. Differentiable in both.
-
-        Args:
-            x: (n, F).
-            scores: (n,).
-            k: how many.
-
-        Returns:
-            (min(k, N), F) rows and (min(k, N),) scores; the same for every part of the snapshot.
-        """
-        raise NotImplementedError
-
-    def pull(self, x: Tensor, kind: str, scores: tuple[Tensor, Tensor] | None = None) -> Tensor:
-        """Return one hop of neighbours' rows combined, (n, F) -> (n, F).
-
-        Args:
-            x: (n, F) rows; for ``attention`` (n, heads d).
-            kind: ``gcn``, ``mean`` and ``diffusion-in`` (weighted mean over in-neighbours), ``diffusion-out`` or
-                ``attention``.
-            scores: for ``attention``, (from, to), each (n, heads).
-        """
-        raise NotImplementedError
-
-    def columns(self, x: Tensor, direction: str) -> Tensor:
-        """Return the rows of everyone that own rows receive from, own rows first: (n, F) -> (M, F), differentiable."""
-        raise NotImplementedError
-
-    def edges(self, direction: str) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return of every edge the column it comes from, the row it goes to, (E,) each, and its weight, (E, 1)."""
-        raise NotImplementedError
-
-    def num_targets(self, x: Tensor, direction: str) -> int:
-        """Return the number of rows that receive along a direction: of x, the first ones."""
-        return len(x)
-
-    def drawn_share(self, direction: str) -> Tensor | None:
-        """Return the share of each row's neighbours that were drawn, (n,); None where all are here."""
-        return None
-
-
 class DynamicModel(nn.Module):
     """A DTDG model, taken apart into what mixes nodes and what runs through time.
 
-    A layer first evolves its weights (``evolve``; memories of weights), then mixes neighbours (``spatial``, the only
-    place that pulls), then runs each node through time (``temporal_sequence``, for S snapshots at once).
+    A layer first evolves its weights (``evolve``, where they evolve), then mixes neighbours (``spatial``), then runs
+    each node through time (``temporal_sequence``, for S snapshots at once). A model is ordinary PyTorch, and its
+    constructor draws the parameters as any module does. What training must know of it beside (what it pulls, how far
+    it reaches, what it remembers) is found out by a dry run: :attr:`facts`.
 
     A layout may compute S snapshots together, layer by layer: ``evolve`` for each of them in turn, ``spatial`` once on
     a stacked view (with the layer's weights stacked too, see :func:`dtdg_lab.models.base.stack_layer`), then
@@ -201,43 +87,43 @@ class DynamicModel(nn.Module):
         hidden: H, width of every layer's output.
         layers: number of layers.
         outputs: numbers predicted for each node.
-        seed: parameters are drawn from the stream (seed, "parameters").
+
+    Attributes:
+        remembers: tensors (n, H) that a node carries in each layer from one snapshot to the next; they start at zero.
+            A model whose state has another shape defines ``initial_state`` instead.
     """
 
-    memory: ClassVar[str]
-    hops_per_layer: int = 1
+    remembers: int = 1
 
-    def __init__(self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1, seed: int = 0) -> None:
+    def __init__(self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1) -> None:
         super().__init__()
         self.features, self.hidden, self.layers, self.outputs = features, hidden, layers, outputs
         self.readout_layer = nn.Linear(hidden, outputs)
-        self._seed = seed
 
-    def reset_parameters(self) -> None:
-        """Draw every parameter from the model's stream, in float32 on the CPU: matrices Glorot-uniform, vectors zero.
+    @functools.cached_property
+    def facts(self) -> ModelFacts:
+        """What training must know of the model, found out by dry runs.
 
-        The caller's default type and device, and torch's own random state, do not matter.
+        Raises:
+            UnsupportedError: the model pulls otherwise with other values, or gives rows of a wrong shape.
         """
-        self.to_empty(device="cpu").float()
-        draw = torch.Generator("cpu").manual_seed(torch_seed(self._seed, "parameters"))
-        with torch.no_grad():
-            for parameter in self.parameters():
-                if parameter.ndim < 2:
-                    parameter.zero_()
-                    continue
-                for matrix in parameter.view(-1, *parameter.shape[-2:]):  # gates are stacked, each drawn for itself
-                    nn.init.xavier_uniform_(matrix, generator=draw)
+        return facts_of(self)
+
+    @property
+    def memory(self) -> str:
+        """What the model carries between snapshots, one of :data:`dtdg_lab.core.model_facts.MEMORIES`."""
+        return self.facts.memory
 
     def width(self, layer: int) -> int:
-        """Input width of a layer."""
+        """Return the input width of a layer."""
         return self.features if layer == 0 else self.hidden
 
     def initial_state(self, rows: int) -> State:
-        """The state before the first snapshot, for ``rows`` nodes."""
-        raise NotImplementedError
+        """Return the state before the first snapshot, for ``rows`` nodes."""
+        return State(tuple((self.zeros(rows, self.hidden),) * self.remembers for _ in range(self.layers)))
 
     def zeros(self, *shape: int) -> Tensor:
-        """Zeros of the parameters' type, on their device."""
+        """Return zeros of the parameters' type, on their device."""
         return self.readout_layer.weight.new_zeros(shape)
 
     def evolve(self, layer: int, graph: GraphView, x: Tensor, state: State) -> State:
@@ -292,7 +178,7 @@ class DynamicModel(nn.Module):
         return h.squeeze(0), state
 
     def snapshot(self, graph: GraphView, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """One snapshot through all layers: (n, F) -> (n, H) and the new state."""
+        """Run one snapshot through all layers: (n, F) -> (n, H) and the new state."""
         for layer in range(self.layers):
             seen = graph.layer(layer)
             state = self.evolve(layer, seen, x, state)
@@ -301,7 +187,7 @@ class DynamicModel(nn.Module):
         return x, state
 
     def readout(self, h: Tensor) -> Tensor:
-        """Predictions of each node: (..., H) -> (..., outputs)."""
+        """Return predictions of each node: (..., H) -> (..., outputs)."""
         weight, bias = self.readout_layer.weight, self.readout_layer.bias
         if h.ndim < 3 or h.is_contiguous():
             return torch.nn.functional.linear(h, weight, bias)
@@ -321,6 +207,105 @@ class Summarising(Protocol):
 
     def advance(self, layer: int, summary: Tensor, state: State) -> State:
         """Return the state after a snapshot with this summary."""
+
+
+class StepModel(DynamicModel):
+    """A model that is written for one snapshot at a time: ``spatial`` mixes neighbours, ``step`` runs a node through.
+
+    A node carries as many tensors (n, H) as ``step`` has arguments after ``layer`` and ``x``. All start at zero::
+
+        class SmoothedGCN(StepModel):
+            def __init__(self, features, hidden, layers=1, *, outputs=1):
+                super().__init__(features, hidden, layers, outputs=outputs)
+                self.convolve = nn.ModuleList(nn.Linear(self.width(i), hidden, bias=False) for i in range(layers))
+                self.rate = nn.ParameterList(nn.Parameter(torch.zeros(hidden)) for _ in range(layers))
+
+            def spatial(self, layer, graph, x, state):
+                return graph.gcn(x)
+
+            def step(self, layer, x, h):
+                share = torch.sigmoid(self.rate[layer])
+                h = share * h + (1 - share) * torch.relu(self.convolve[layer](x))
+                return h, h
+    """
+
+    def __init__(self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1) -> None:
+        super().__init__(features, hidden, layers, outputs=outputs)
+        self.remembers = len(inspect.signature(self.step).parameters) - 2
+
+    def step(self, layer: int, x: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
+        """Run nodes through one snapshot; rows never mix.
+
+        Args:
+            layer: of the model.
+            x: (n, C), what ``spatial`` gave.
+            state: tensors (n, H), each an argument of its own.
+
+        Returns:
+            The output (n, H), then each tensor of the new state.
+        """
+        raise NotImplementedError
+
+    def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
+        """Step through S snapshots: (S, n, C) -> (S, n, H) and the last state."""
+        now, outputs = state.layers[layer], []
+        for rows in x:
+            output, *after = self.step(layer, rows, *now)
+            if len(after) != len(now):
+                raise ConfigError(
+                    f"{type(self).__name__}.step takes {len(now)} tensors of state and returned {len(after)}. Return "
+                    "the output, then as many tensors as it takes."
+                )
+            now = tuple(after)
+            outputs.append(output)
+        return torch.stack(outputs), state.with_layer(layer, now)
+
+
+class GlorotModel(DynamicModel):
+    """A model whose matrices are drawn Glorot-uniform, each gate for itself, and whose vectors start at zero."""
+
+    def reset_parameters(self) -> None:
+        """Draw every parameter again from torch's default generator."""
+        with torch.no_grad():
+            for parameter in self.parameters():
+                if parameter.ndim < 2:
+                    parameter.zero_()
+                    continue
+                for matrix in parameter.view(-1, *parameter.shape[-2:]):  # gates are stacked
+                    nn.init.xavier_uniform_(matrix)
+
+
+def make_model(
+    make: Callable[..., DynamicModel],
+    features: int,
+    hidden: int,
+    layers: int = 1,
+    *,
+    outputs: int = 1,
+    seed: int = 0,
+    **options: Any,
+) -> DynamicModel:
+    """Make a model whose parameters are drawn from the stream (seed, "parameters"), in float32 on the CPU.
+
+    The caller's default type and device, and torch's own random state, do not matter and do not change.
+
+    Args:
+        make: the model's class.
+        features: F, width of the input.
+        hidden: H, width of every layer's output.
+        layers: number of layers.
+        outputs: numbers predicted for each node.
+        seed: of the parameters.
+        options: of the model.
+    """
+    drawn = torch_seed(seed, "parameters")
+    with torch_defaults(), torch.random.fork_rng(devices=()):
+        torch.default_generator.manual_seed(drawn)
+        model = make(features, hidden, layers, outputs=outputs, **options)
+        if isinstance(model, GlorotModel):  # what the parts of a model have drawn before does not matter
+            torch.default_generator.manual_seed(drawn)
+            model.reset_parameters()
+    return model
 
 
 def apply_weights(x: Tensor, weights: Tensor) -> Tensor:

@@ -6,10 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.models.base import DynamicModel, GraphView, State, side_by_side
+from dtdg_lab.models.base import GlorotModel, State, side_by_side
+from dtdg_lab.models.graph_view import GraphView
 
 
-class DCRNN(DynamicModel):
+class DCRNN(GlorotModel):
     """Diffusion convolutional gated recurrent unit, (n, F) -> (n, H) a snapshot.
 
     The diffusion convolution of Z is [Z ; O Z ; .. ; O^K Z ; I Z ; .. ; I^K Z] Theta, O = D_out^-1 A^T the mean over
@@ -33,28 +34,21 @@ class DCRNN(DynamicModel):
         layers: number of layers.
         outputs: numbers predicted for each node.
         diffusion_steps: K, hops in each direction.
-        seed: parameters are drawn from the stream (seed, "parameters").
     """
 
-    memory = "neighbourhood"
-
     def __init__(
-        self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1, diffusion_steps: int = 2, seed: int = 0
+        self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1, diffusion_steps: int = 2
     ) -> None:
-        super().__init__(features, hidden, layers, outputs=outputs, seed=seed)
+        super().__init__(features, hidden, layers, outputs=outputs)
         if diffusion_steps < 1:
             raise ConfigError(f"diffusion_steps={diffusion_steps}: allowed are whole numbers of at least 1.")
-        self.steps, self.hops_per_layer = diffusion_steps, 2 * diffusion_steps
+        self.steps = diffusion_steps
         terms = 2 * diffusion_steps + 1
         widths = [self.width(layer) for layer in range(layers)]
         self.input_gates = nn.ParameterList(nn.Parameter(torch.empty(3, terms * width, hidden)) for width in widths)
         self.state_gates = nn.ParameterList(nn.Parameter(torch.empty(3, terms * hidden, hidden)) for _ in widths)
         self.gate_bias = nn.ParameterList(nn.Parameter(torch.empty(3 * hidden)) for _ in widths)
         self.reset_parameters()
-
-    def initial_state(self, rows: int) -> State:
-        """Zero hidden state, (rows, H) a layer."""
-        return State(tuple((self.zeros(rows, self.hidden),) for _ in range(self.layers)))
 
     def spatial(self, layer: int, graph: GraphView, x: Tensor, state: State) -> Tensor:
         """All diffusions: (n, width) -> (n, 2H), the update gate beside the candidate before its tanh."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from dtdg_lab.models.base import DynamicModel, GraphView, State, apply_weights
+from dtdg_lab.models.base import GlorotModel, State, apply_weights
+from dtdg_lab.models.graph_view import GraphView
 
 # EvolveGCN-H: the convolution's weights run through a GRU that reads the nodes with the largest scores.
 
 
-class EvolveGCNH(DynamicModel):
+class EvolveGCNH(GlorotModel):
     """Evolving graph convolutional network, version H, (n, F) -> (n, H) a snapshot.
 
     Per layer, with a scorer p (width,) and W_t (width, H): y = x p / |p|; Z_t (width, H) holds, as columns, the rows
@@ -26,10 +27,8 @@ class EvolveGCNH(DynamicModel):
     biases that are vectors, multiplies r into U_c W instead of W, and applies no activation.
     """
 
-    memory = "weights_from_data"
-
-    def __init__(self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1, seed: int = 0) -> None:
-        super().__init__(features, hidden, layers, outputs=outputs, seed=seed)
+    def __init__(self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1) -> None:
+        super().__init__(features, hidden, layers, outputs=outputs)
         widths = [self.width(layer) for layer in range(layers)]
         self.first_weights = nn.ParameterList(nn.Parameter(torch.empty(width, hidden)) for width in widths)
         self.scorer = nn.ParameterList(nn.Parameter(torch.empty(width, 1)) for width in widths)
@@ -74,7 +73,7 @@ class EvolveGCNH(DynamicModel):
 # EvolveGCN-O: the convolution's weights are the output of an LSTM that runs through time.
 
 
-class EvolveGCNO(DynamicModel):
+class EvolveGCNO(GlorotModel):
     """Evolving graph convolutional network, version O, (n, F) -> (n, H) a snapshot.
 
     Per layer, with W_t (width, H) and cell C_t: i, f, o = sigma(V_g W_{t-1} + U_g W_{t-1} + B_g),
@@ -88,10 +87,8 @@ class EvolveGCNO(DynamicModel):
     PyG-Temporal's does so over the rows of W, with biases that are vectors, and applies no activation.
     """
 
-    memory = "weights"
-
-    def __init__(self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1, seed: int = 0) -> None:
-        super().__init__(features, hidden, layers, outputs=outputs, seed=seed)
+    def __init__(self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1) -> None:
+        super().__init__(features, hidden, layers, outputs=outputs)
         widths = [self.width(layer) for layer in range(layers)]
         self.first_weights = nn.ParameterList(nn.Parameter(torch.empty(width, hidden)) for width in widths)
         self.state_gates = nn.ParameterList(nn.Parameter(torch.empty(4, width, width)) for width in widths)

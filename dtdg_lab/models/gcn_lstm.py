@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.kernels.recurrence import carried, lstm_sequence
-from dtdg_lab.models.base import DynamicModel, GraphView, State, side_by_side
+from dtdg_lab.models.base import GlorotModel, State, side_by_side
+from dtdg_lab.models.graph_view import GraphView
 
 # The LSTM that WD-GCN, CD-GCN, GAT-LSTM and MPNN-LSTM run at every node; its weights are shared by all nodes.
 
@@ -42,14 +43,10 @@ class VertexLSTM(nn.Module):
         return hs, (carried(hs, heights), cell)
 
 
-class VertexLSTMModel(DynamicModel):
+class VertexLSTMModel(GlorotModel):
     """A model in whose layers every node has such an LSTM."""
 
-    memory = "per_vertex"
-
-    def initial_state(self, rows: int) -> State:
-        """Zero hidden state and cell, each (rows, H) a layer."""
-        return State(tuple((self.zeros(rows, self.hidden),) * 2 for _ in range(self.layers)))
+    remembers = 2  # hidden state and cell
 
 
 # CD-GCN: a graph convolution beside what it was fed, then an LSTM that every node runs through time.
@@ -67,8 +64,8 @@ class CDGCN(VertexLSTMModel):
     redistributes Y; here what lies between the spatial and the temporal part is Y0, which is narrower.
     """
 
-    def __init__(self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1, seed: int = 0) -> None:
-        super().__init__(features, hidden, layers, outputs=outputs, seed=seed)
+    def __init__(self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1) -> None:
+        super().__init__(features, hidden, layers, outputs=outputs)
         widths = [self.width(layer) for layer in range(layers)]
         self.convolve = nn.ParameterList(nn.Parameter(torch.empty(width, hidden)) for width in widths)
         self.lstm = nn.ModuleList(VertexLSTM(width + hidden, hidden) for width in widths)
@@ -103,10 +100,8 @@ class GATLSTM(VertexLSTMModel):
     Differs from the paper: no dropout. Edge weights have no part in attention.
     """
 
-    def __init__(
-        self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1, heads: int = 2, seed: int = 0
-    ) -> None:
-        super().__init__(features, hidden, layers, outputs=outputs, seed=seed)
+    def __init__(self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1, heads: int = 2) -> None:
+        super().__init__(features, hidden, layers, outputs=outputs)
         if heads < 1 or hidden % heads:
             raise ConfigError(f"hidden={hidden} must be divisible by heads={heads}.")
         self.heads = heads
@@ -149,20 +144,16 @@ class MPNNLSTM(VertexLSTMModel):
     over both LSTMs' states and the inputs. PyG-Temporal's has the norm, the dropout and a bias in each convolution.
     """
 
-    hops_per_layer = 2
+    remembers = 4  # hidden states and cells of both LSTMs: h1, c1, h2, c2
 
-    def __init__(self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1, seed: int = 0) -> None:
-        super().__init__(features, hidden, layers, outputs=outputs, seed=seed)
+    def __init__(self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1) -> None:
+        super().__init__(features, hidden, layers, outputs=outputs)
         widths = [self.width(layer) for layer in range(layers)]
         self.first = nn.ParameterList(nn.Parameter(torch.empty(width, hidden)) for width in widths)
         self.second = nn.ParameterList(nn.Parameter(torch.empty(hidden, hidden)) for _ in widths)
         self.lower = nn.ModuleList(VertexLSTM(2 * hidden, hidden) for _ in widths)
         self.upper = nn.ModuleList(VertexLSTM(hidden, hidden) for _ in widths)
         self.reset_parameters()
-
-    def initial_state(self, rows: int) -> State:
-        """Zero hidden states and cells of both LSTMs (h1, c1, h2, c2), each (rows, H) a layer."""
-        return State(tuple((self.zeros(rows, self.hidden),) * 4 for _ in range(self.layers)))
 
     def spatial(self, layer: int, graph: GraphView, x: Tensor, state: State) -> Tensor:
         """H1 beside Ã H1: (n, width) -> (n, 2H)."""
@@ -193,8 +184,8 @@ class WDGCN(VertexLSTMModel):
     Differs from the paper: the readout is one linear map of h at each snapshot, and layers may be stacked.
     """
 
-    def __init__(self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1, seed: int = 0) -> None:
-        super().__init__(features, hidden, layers, outputs=outputs, seed=seed)
+    def __init__(self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1) -> None:
+        super().__init__(features, hidden, layers, outputs=outputs)
         widths = [self.width(layer) for layer in range(layers)]
         self.convolve = nn.ParameterList(nn.Parameter(torch.empty(width, hidden)) for width in widths)
         self.lstm = nn.ModuleList(VertexLSTM(hidden, hidden) for _ in widths)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from dtdg_lab.models.base import DynamicModel, GraphView, State
+from dtdg_lab.models.base import GlorotModel, State
+from dtdg_lab.models.graph_view import GraphView
 
 
-class GraphSAGE(DynamicModel):
+class GraphSAGE(GlorotModel):
     """GraphSAGE with the mean aggregator, (n, F) -> (n, H): h_v = ReLU([x_v ; mean of x_u over in-neighbours u] W + b).
 
     References: Hamilton, Ying, Leskovec 2017, "Inductive representation learning on large graphs", Algorithm 1 with the
@@ -18,16 +19,12 @@ class GraphSAGE(DynamicModel):
     weights, the mean is weighted; a node without in-neighbours has mean 0.
     """
 
-    memory = "none"
+    remembers = 0
 
-    def __init__(self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1, seed: int = 0) -> None:
-        super().__init__(features, hidden, layers, outputs=outputs, seed=seed)
+    def __init__(self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1) -> None:
+        super().__init__(features, hidden, layers, outputs=outputs)
         self.combine = nn.ModuleList(nn.Linear(2 * self.width(layer), hidden) for layer in range(layers))
         self.reset_parameters()
-
-    def initial_state(self, rows: int) -> State:
-        """Nothing."""
-        return State(((),) * self.layers)
 
     def spatial(self, layer: int, graph: GraphView, x: Tensor, state: State) -> Tensor:
         """Rows beside the mean over in-neighbours: (n, width) -> (n, 2 width)."""

@@ -9,10 +9,11 @@ from torch import Tensor, nn
 
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.kernels.recurrence import carried, gru_sequence
-from dtdg_lab.models.base import DynamicModel, GraphView, State, side_by_side
+from dtdg_lab.models.base import GlorotModel, State, side_by_side
+from dtdg_lab.models.graph_view import GraphView
 
 
-class TGCN(DynamicModel):
+class TGCN(GlorotModel):
     """Temporal graph convolutional network, (n, F) -> (n, H) a snapshot.
 
     With c = GC(A, X_t): u = sigma(W_u [c_u ; h] + b_u), r = sigma(W_r [c_r ; h] + b_r),
@@ -24,15 +25,11 @@ class TGCN(DynamicModel):
     DynaHB and FlareDTDG do; ``gc_layers=2`` is the paper's f(A, X) = sigma(Ã ReLU(Ã X W_0) W_1), shared by the gates.
     """
 
-    memory = "per_vertex"
-
-    def __init__(
-        self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1, gc_layers: int = 1, seed: int = 0
-    ) -> None:
-        super().__init__(features, hidden, layers, outputs=outputs, seed=seed)
+    def __init__(self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1, gc_layers: int = 1) -> None:
+        super().__init__(features, hidden, layers, outputs=outputs)
         if gc_layers not in (1, 2):
             raise ConfigError(f"gc_layers={gc_layers}: allowed are 1 (PyG-Temporal's cell) and 2 (the paper's).")
-        self.gc_layers = self.hops_per_layer = gc_layers
+        self.gc_layers = gc_layers
         widths = [self.width(layer) for layer in range(layers)]
         if gc_layers == 1:
             self.convolve = nn.ModuleList(nn.Linear(width, 3 * hidden) for width in widths)
@@ -43,10 +40,6 @@ class TGCN(DynamicModel):
         self.state_gates = nn.ParameterList(nn.Parameter(torch.empty(3, hidden, hidden)) for _ in widths)
         self.gate_bias = nn.ParameterList(nn.Parameter(torch.empty(3 * hidden)) for _ in widths)
         self.reset_parameters()
-
-    def initial_state(self, rows: int) -> State:
-        """Zero hidden state, (rows, H) a layer."""
-        return State(tuple((self.zeros(rows, self.hidden),) for _ in range(self.layers)))
 
     def spatial(self, layer: int, graph: GraphView, x: Tensor, state: State) -> Tensor:
         """The pulls of the graph convolution: (n, width) -> (n, width) with one layer, (n, H) with two."""

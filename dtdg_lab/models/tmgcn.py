@@ -6,10 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.models.base import DynamicModel, GraphView, State
+from dtdg_lab.models.base import GlorotModel, State
+from dtdg_lab.models.graph_view import GraphView
 
 
-class TMGCN(DynamicModel):
+class TMGCN(GlorotModel):
     """GCN and M-transform, (n, F) -> (n, H) a snapshot.
 
     With Y_t = ReLU(Ã_t x W): h_t = (Y_{t-w+1} + ... + Y_t) / w, and over what there is where fewer than w snapshots
@@ -27,15 +28,12 @@ class TMGCN(DynamicModel):
         layers: number of layers.
         outputs: numbers predicted for each node.
         transform_window: w, snapshots averaged.
-        seed: parameters are drawn from the stream (seed, "parameters").
     """
 
-    memory = "per_vertex"
-
     def __init__(
-        self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1, transform_window: int = 5, seed: int = 0
+        self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1, transform_window: int = 5
     ) -> None:
-        super().__init__(features, hidden, layers, outputs=outputs, seed=seed)
+        super().__init__(features, hidden, layers, outputs=outputs)
         if transform_window < 1:
             raise ConfigError(f"transform_window={transform_window}: allowed are whole numbers of at least 1.")
         self.window = transform_window

@@ -17,7 +17,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError, shortened
 from dtdg_lab.core.files import read_arrays, write_arrays
-from dtdg_lab.core.message_passing import PASSES, Pull, directions, hops, pulls
+from dtdg_lab.core.model_facts import PASSES, ModelFacts, Pull, model_facts
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.system_errors import DAMAGE
@@ -346,7 +346,7 @@ def predicted_bytes(
     Args:
         measures: of the partition and the training snapshots. If ranks run several parts each, measure
             ``partition.on_ranks(R)``.
-        pulls: of the model, by :func:`dtdg_lab.core.message_passing.pulls`.
+        pulls: of the model, see :class:`dtdg_lab.core.model_facts.ModelFacts`.
         itemsize: bytes per number: 4 for float32, 8 for float64.
         reuse: whether halo rows of input features are cached (option ``halo_reuse``).
 
@@ -361,14 +361,13 @@ def predicted_bytes(
     if unknown:
         raise PlanError(
             f"the model aggregates over {', '.join(sorted(unknown))}, but directions={measures.directions} were "
-            "measured. "
-            "Measure the partition with directions=dtdg_lab.core.message_passing.directions(model)."
+            "measured. Measure the partition with the directions of dtdg_lab.core.model_facts.model_facts."
         )
-    layers = 1 + max(pull.layer for pull in along)
+    layers = 1 + max((pull.layer for pull in along), default=0)
     forward, backward = np.zeros((2, layers, measures.parts, measures.parts), np.int64)
     for pull in along:
         rows = measures.matrix[pull.direction]
-        if pull.learned or not reuse:
+        if not (reuse and pull.of_features):
             forward[pull.layer] += rows * (pull.width * itemsize)
         if pull.learned:
             returned = rows if pull.at_first else rows - measures.first_matrix[pull.direction]
@@ -434,9 +433,10 @@ def between_parts(
     """
 
     def moved(pull: Pull, every: Counts) -> dict[str, Counts]:
+        ahead = not (reuse and pull.of_features)
         return {
-            "forward": every.sum(axis=0) * (pull.learned or not reuse),
-            "rerun": every[:rerun_before].sum(axis=0) * (pull.learned or not reuse),
+            "forward": every.sum(axis=0) * ahead,
+            "rerun": every[:rerun_before].sum(axis=0) * ahead,
             "backward": every[0 if pull.at_first or rerun_before else 1 :].sum(axis=0).T * pull.learned,
         }
 
@@ -589,18 +589,19 @@ def partition_graph(
     seed = OPTIONS["seed"].check(seed)
     hidden, layers = OPTIONS["hidden"].check(hidden), OPTIONS["layers"].check(layers)
     of_partitioner, of_model = _sorted_settings(settings)
-    pulled = pulls(model, graph.num_features, hidden, layers, **of_model)
+    facts = model_facts(model, graph.num_features, hidden, layers, **of_model)
     if isinstance(name, Partition):
         base.check_graph("the partition", name, graph)
         partition, partitioner = name, name.made_by or "manual"
     else:
-        reach = hops(model, layers, **of_model)
-        partition = base.make_partition(name, graph, parts, hops=reach, seed=seed, **of_partitioner)
+        partition = base.make_partition(name, graph, parts, hops=facts.hops, seed=seed, **of_partitioner)
         partitioner = name
     train = split(graph.num_snapshots, graph.edge_life, PROTOCOLS[protocol]).train
-    measures = measures_for(graph, partition, model, layers, snapshots=train, **of_model)
+    measures = measures_for(graph, partition, facts, snapshots=train)
     words = f"{model} of {layers} layer{'s' if layers > 1 else ''}, hidden {hidden}"
-    return MeasuredPartition(partition, measures, predicted_bytes(measures, pulled), graph.name, partitioner, words)
+    return MeasuredPartition(
+        partition, measures, predicted_bytes(measures, facts.pulls), graph.name, partitioner, words
+    )
 
 
 def compare_partitions(
@@ -619,26 +620,23 @@ def compare_partitions(
 
 
 def measures_for(
-    graph: DynamicGraph, partition: Partition, model: str, layers: int, *, snapshots: range, **options: Any
+    graph: DynamicGraph, partition: Partition, facts: ModelFacts, *, snapshots: range
 ) -> PartitionMeasures:
     """The metrics of a partition for a model's receptive field, edge directions and memory.
 
     Args:
         graph: T snapshots of N nodes.
         partition: of the same nodes.
-        model: name in the catalogue.
-        layers: of the model.
+        facts: of the model.
         snapshots: of the training split.
-        options: of the model, such as ``gc_layers``.
     """
-    memory = catalogue.entry("models", model).memory
     return kept_measures(
         graph,
         partition,
         snapshots=snapshots,
-        hops=hops(model, layers, **options),
-        directions=directions(model),
-        static=memory in ("per_vertex", "neighbourhood"),
+        hops=facts.hops,
+        directions=facts.directions,
+        static=facts.memory in ("per_vertex", "neighbourhood"),
     )
 
 

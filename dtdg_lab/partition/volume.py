@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.message_passing import PASSES, Pull, Seam, seams
+from dtdg_lab.core.model_facts import PASSES, Pull, SpatialOutput, check_memory, model_facts
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.partition.metrics import Counts, Volume, empty_counts, pulled_volume
@@ -89,14 +88,14 @@ def collectives(
 
     References: ESDG sections 4.2 (two redistributions a layer, mirrored by backward) and 3.1 (rerun).
     """
-    catalogue.check_memory(model, "snapshot")
-    between = seams(model, features, hidden, layers, **options)
+    check_memory(model, "snapshot", hidden=hidden, **options)
+    facts = model_facts(model, features, hidden, layers, **options)
     widths = [features, *[hidden] * (layers - 1)]
-    if catalogue.entry("models", model).memory == "weights_from_data":
+    if facts.memory == "weights_from_data":
         return tuple(_summaries(widths, hidden, blocks))
-    if not between:
+    if facts.memory != "per_vertex":
         return ()
-    counted = _Counted(model, tuple(widths), hidden, between, pairs, blocks, reuse)
+    counted = _Counted(model, tuple(widths), hidden, facts.spatial, pairs, blocks, reuse)
     return tuple(cost for pass_name in PASSES for cost in counted.of(pass_name))
 
 
@@ -120,7 +119,7 @@ class _Counted:
     model: str
     widths: tuple[int, ...]
     hidden: int
-    between: tuple[Seam, ...]
+    between: tuple[SpatialOutput, ...]
     pairs: int
     blocks: int
     reuse: bool
@@ -144,13 +143,13 @@ class _Counted:
         return own + (2 if self.model == "mpnn-lstm" else 1) * self.hidden
 
     def _forward(self, pass_name: str) -> Iterator[AllToAllCost]:
-        for layer, seam in enumerate(self.between):
+        for layer, mixed in enumerate(self.between):
             paper = self._input(layer)
-            if layer == 0 and self.reuse and not seam.learned:
+            if layer == 0 and self.reuse and mixed.constant:
                 yield AllToAllCost(layer, pass_name, "to_vertices", 0, paper, _KEPT)
             else:
                 yield AllToAllCost(
-                    layer, pass_name, "to_vertices", seam.width, paper, _unlike(_NARROW, seam.width, paper)
+                    layer, pass_name, "to_vertices", mixed.width, paper, _unlike(_NARROW, mixed.width, paper)
                 )
             if layer < self._last:
                 yield AllToAllCost(layer, pass_name, "to_snapshots", self.hidden, self.hidden)
@@ -159,9 +158,9 @@ class _Counted:
     def _backward(self) -> Iterator[AllToAllCost]:
         yield self._readout("backward", "to_vertices")
         for layer in range(self._last, -1, -1):
-            seam, paper = self.between[layer], self._input(layer)
-            width = seam.width if seam.learned else 0
-            why = _unlike(_NARROW, seam.width, paper) if seam.learned else _CONSTANT
+            mixed, paper = self.between[layer], self._input(layer)
+            width = mixed.width if mixed.learned else 0
+            why = _unlike(_NARROW, mixed.width, paper) if mixed.learned else _CONSTANT
             yield AllToAllCost(layer, "backward", "to_snapshots", width, paper, why)
             if layer:  # the gradient of a layer's input, which the layer before gives
                 yield AllToAllCost(layer, "backward", "to_vertices", self.hidden, self.hidden)
@@ -242,14 +241,14 @@ def pulled_by_groups(
     """
     split = blocks.row_ranks
     if split == 1:
-        layers = 1 + max(pull.layer for pull in pulls)
+        layers = 1 + max((pull.layer for pull in pulls), default=0)
         return Volume(empty_counts(layers, blocks.ranks), empty_counts(layers, blocks.ranks))
     owner = np.concatenate([np.full(len(blocks.rows(rank)), rank, np.int32) for rank in range(split)])
     times = [snapshots[t] for t in blocks.snapshots]
     last = len(times) - len(blocks.block(blocks.blocks - 1))
 
     def moved(pull: Pull, every: Counts) -> dict[str, Counts]:
-        ahead, whole = pull.learned or not reuse, _placed(every, blocks, len(times))
+        ahead, whole = not (reuse and pull.of_features), _placed(every, blocks, len(times))
         again = _placed(every, blocks, last)
         return {"forward": whole * ahead, "rerun": again * (ahead and rerun), "backward": whole.T * pull.learned}
 

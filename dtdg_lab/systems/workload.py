@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.message_passing import Pull, directions, hops, pulls
+from dtdg_lab.core.model_facts import ModelFacts, Pull, model_facts
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
@@ -43,7 +43,7 @@ class Facts:
         config: settings.
         graph: T snapshots of N nodes.
         train: the snapshots trained.
-        pulled: what the model pulls along edges in one snapshot.
+        model: what training must know of the model.
         parameters: numbers of a gradient.
         outputs: numbers that the model gives of a node.
     """
@@ -51,7 +51,7 @@ class Facts:
     config: RunConfig
     graph: DynamicGraph
     train: range
-    pulled: tuple[Pull, ...]
+    model: ModelFacts
     parameters: int
     outputs: int
 
@@ -71,14 +71,14 @@ class Facts:
         return tuple(self.graph.snapshots[self.train.start : self.train.stop])
 
     @property
-    def model_options(self) -> dict[str, Any]:
-        """Of the model alone."""
-        return dict(self.config.options.get("models", {}))
+    def pulled(self) -> tuple[Pull, ...]:
+        """What the model pulls along edges in one snapshot."""
+        return self.model.along_edges
 
     @property
-    def memory(self) -> str | None:
+    def memory(self) -> str:
         """How the model remembers: per_vertex, weights, weights_from_data, neighbourhood, none."""
-        return catalogue.entry("models", self.config.model).memory
+        return self.model.memory
 
     @property
     def itemsize(self) -> int:
@@ -88,12 +88,12 @@ class Facts:
     @property
     def reach(self) -> int:
         """Hops of all layers."""
-        return hops(self.config.model, self.config.layers, **self.model_options)
+        return self.model.hops
 
     @property
     def directions(self) -> tuple[str, ...]:
         """Along which edges the model pulls."""
-        return directions(self.config.model)
+        return self.model.directions
 
     @property
     def edge_numbers(self) -> int:
@@ -131,9 +131,7 @@ class Facts:
 
     def measured(self, partition: Partition) -> PartitionMeasures:
         """Counts of a partition over the snapshots trained."""
-        return measures_for(
-            self.graph, partition, self.config.model, self.config.layers, snapshots=self.train, **self.model_options
-        )
+        return measures_for(self.graph, partition, self.model, snapshots=self.train)
 
     def passes(self, edges: Any, rows: Any, snapshots: Any, pieces: Any) -> Numbers:
         """(R, 6) as ``StepWork.passes`` has them, forward and backward, with edges and rows in numbers worked on.
@@ -174,18 +172,18 @@ def facts_of(config: RunConfig, graph: DynamicGraph) -> Facts:
     """
     train = split(graph.num_snapshots, graph.edge_life, PROTOCOLS[config.protocol]).train
     settings = dict(config.options.get("models", {}))
-    asked = pulls(config.model, graph.num_features, config.hidden, config.layers, **settings)
+    of_model = model_facts(config.model, graph.num_features, config.hidden, config.layers, **settings)
     outputs = _outputs(config, graph)
     size = (graph.num_features, config.hidden, config.layers, outputs)
     counted = parameters(config.model, size, tuple(sorted(settings.items())))
-    return Facts(config, graph, train, tuple(pull for pull in asked if pull.direction != "top"), counted, outputs)
+    return Facts(config, graph, train, of_model, counted, outputs)
 
 
 @lru_cache(maxsize=256)
 def parameters(model: str, size: tuple[int, int, int, int], settings: tuple[tuple[str, Any], ...]) -> int:
     """Numbers of a model's parameters, counted on the model itself; ``size`` is features, hidden, layers, outputs."""
     features, hidden, layers, outputs = size
-    made = catalogue.entry("models", model).load()(features, hidden, layers, outputs=outputs, seed=0, **dict(settings))
+    made = catalogue.entry("models", model).load()(features, hidden, layers, outputs=outputs, **dict(settings))
     return sum(int(each.numel()) for each in made.parameters())
 
 

@@ -13,13 +13,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dtdg_lab.core.errors import LabError
+from dtdg_lab.core.errors import LabError, UnsupportedError
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.core.rng import generator, torch_seed
 from dtdg_lab.engine.strategy import Step, StepMarks, Strategy
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
-from dtdg_lab.models.base import MEMORIES, DynamicModel, GraphView, State, stack_layer
+from dtdg_lab.models.base import DynamicModel, State, make_model, stack_layer
+from dtdg_lab.models.graph_view import DIRECTION_OF, GraphView
 from dtdg_lab.partition.base import Assigned, accepted
 from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
 
@@ -224,9 +225,6 @@ class LayoutContract:
 # A snapshot whose neighbours are seen through dense matrices: what models are run in where nothing may be sparse.
 
 
-KINDS = ("gcn", "mean", "diffusion-in", "diffusion-out", "attention")
-
-
 class DenseView(GraphView):
     """A snapshot, or several stacked block-diagonally (``torch.block_diag``), as one (N, N) matrix.
 
@@ -248,7 +246,7 @@ class DenseView(GraphView):
 
     def pull(self, x: Tensor, kind: str, scores: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """One hop, (N, F) -> (N, F); see :class:`dtdg_lab.models.base.Space`."""
-        require(kind in KINDS, f"the model pulls {kind!r}; spaces offer {', '.join(KINDS)}")
+        require(kind in DIRECTION_OF, f"the model pulls {kind!r}; views offer {', '.join(DIRECTION_OF)}")
         require((scores is not None) == (kind == "attention"), f"a pull of {kind!r} with scores {scores is not None}")
         if scores is not None:
             return _attention(self.adjacency, x, *scores)
@@ -312,7 +310,7 @@ _VERTICES, _FEATURES, _HIDDEN, _SNAPSHOTS = 10, 3, 4, 3
 class MakeModel(Protocol):
     """A model's class, or a function that fills in its own options."""
 
-    def __call__(self, features: int, hidden: int, layers: int, *, outputs: int = 1, seed: int) -> DynamicModel:
+    def __call__(self, features: int, hidden: int, layers: int, *, outputs: int = 1) -> DynamicModel:
         """A model with F features, H hidden, some layers and some outputs."""
 
 
@@ -370,29 +368,37 @@ def check_parameters(make: MakeModel) -> None:
         ContractError: they are not.
     """
     torch.manual_seed(1)
-    one = make(_FEATURES, _HIDDEN, 2, seed=5).state_dict()
+    one = make_model(make, _FEATURES, _HIDDEN, 2, seed=5).state_dict()
     torch.manual_seed(2)
-    same, other = (make(_FEATURES, _HIDDEN, 2, seed=seed).state_dict() for seed in (5, 6))
+    same, other = (make_model(make, _FEATURES, _HIDDEN, 2, seed=seed).state_dict() for seed in (5, 6))
     for name, tensor in one.items():
         require(bool(torch.isfinite(tensor).all()), f"parameter {name} is not finite at the start")
         require(torch.equal(tensor, same[name]), f"parameter {name} is not a pure function of the seed")
     require(any(not torch.equal(one[name], other[name]) for name in one), "two seeds give the same parameters")
 
 
+def check_facts(make: MakeModel) -> None:
+    """Facts can be derived: what the model pulls depends on sizes and options alone.
+
+    Raises:
+        ContractError: they cannot.
+    """
+    for layers in (1, 2):
+        try:
+            make_model(make, _FEATURES, _HIDDEN, layers).facts  # noqa: B018
+        except UnsupportedError as error:
+            raise ContractError(str(error)) from error
+
+
 def check_state(make: MakeModel) -> None:
-    """The memory is declared, starts as it should, and can be detached and sliced.
+    """The state starts as it should, and can be detached and sliced.
 
     Raises:
         ContractError: it does not.
     """
-    model = make(_FEATURES, _HIDDEN, 2, seed=0).double()
-    require(model.memory in MEMORIES, f"memory {model.memory!r} is none of {', '.join(MEMORIES)}")
+    model = make_model(make, _FEATURES, _HIDDEN, 2, seed=0).double()
     state = model.initial_state(_VERTICES)
     require(len(state.layers) == model.layers, f"the state has {len(state.layers)} layers, the model {model.layers}")
-    require(
-        state.per_vertex == (model.memory not in OF_WEIGHTS) and bool(state.tensors) == (model.memory != "none"),
-        f"the state contradicts the declared memory {model.memory!r}",
-    )
     for tensor in state.tensors:
         require(tensor.dtype == torch.float64, "the state does not have the parameters' type")
         if state.per_vertex:
@@ -412,7 +418,7 @@ def check_forward(make: MakeModel, layers: int) -> None:
     Raises:
         ContractError: a promise is broken.
     """
-    model, snapshots = make(_FEATURES, _HIDDEN, layers, seed=3).double(), example_snapshots()
+    model, snapshots = make_model(make, _FEATURES, _HIDDEN, layers, seed=3).double(), example_snapshots()
     space, x = snapshots[0]
     state = model.initial_state(_VERTICES)
     before = [x.clone(), *(tensor.clone() for tensor in state.tensors)]
@@ -444,7 +450,7 @@ def check_outputs(make: MakeModel) -> None:
         ContractError: they do not.
     """
     for outputs in (1, 3):
-        model = make(_FEATURES, _HIDDEN, 1, outputs=outputs, seed=0)
+        model = make_model(make, _FEATURES, _HIDDEN, 1, outputs=outputs, seed=0)
         for shape in ((_VERTICES,), (_SNAPSHOTS, _VERTICES)):
             found = tuple(model.readout(torch.zeros(*shape, _HIDDEN)).shape)
             require(found == (*shape, outputs), f"readout gives {found}, not {(*shape, outputs)}")
@@ -456,7 +462,7 @@ def _check_rows(model: DynamicModel, space: DenseView, x: Tensor, state: State) 
     whole, _ = model.temporal(0, mixed, state)
     share, _ = model.temporal(0, mixed[2:5], state.slice(slice(2, 5)))
     require(torch.allclose(whole[2:5], share, rtol=1e-12, atol=1e-14), "temporal mixes rows of different nodes")
-    hops = model.layers * model.hops_per_layer
+    hops = model.facts.hops
     chain = DenseView(torch.diag(torch.ones(hops + 3, dtype=x.dtype), -1))  # v aggregates from v - 1
     one = torch.linspace(-1, 2, chain.num_rows * x.shape[1], dtype=x.dtype).view(-1, x.shape[1])
     _, state = model.snapshot(chain, one, model.initial_state(chain.num_rows))
@@ -469,7 +475,9 @@ def _check_rows(model: DynamicModel, space: DenseView, x: Tensor, state: State) 
         )
         state = after
     require(
-        torch.equal(one[hops + 1 :], other[hops + 1 :]), f"a node further than the declared {hops} hops has an effect"
+        torch.equal(one[hops + 1 :], other[hops + 1 :]),
+        f"a node further than {hops} hops has an effect, which autograd does not know of: a pull depends on another "
+        "pull by a step without gradient, such as a comparison",
     )
     require(not torch.equal(one, other), "a node's own features have no influence on it")
 
@@ -488,7 +496,7 @@ def check_sequence(make: MakeModel, layers: int) -> None:
     Raises:
         ContractError: they do not.
     """
-    model, snapshots = make(_FEATURES, _HIDDEN, layers, seed=3).double(), example_snapshots()
+    model, snapshots = make_model(make, _FEATURES, _HIDDEN, layers, seed=3).double(), example_snapshots()
     _, state = run_model(model, snapshots)
     space, x = snapshots[0]
     mixed = model.spatial(0, space, x, state).detach()
@@ -525,7 +533,7 @@ def check_gradients(make: MakeModel, layers: int) -> None:
     """
     gradients = []
     for _ in range(2):
-        model = make(_FEATURES, _HIDDEN, layers, seed=3).double()
+        model = make_model(make, _FEATURES, _HIDDEN, layers, seed=3).double()
         predictions, state = run_model(model, example_snapshots())
         (predictions[-1] - 1.0).square().mean().backward()
         gradients.append({name: parameter.grad for name, parameter in model.named_parameters()})
@@ -552,6 +560,7 @@ def check_model(make: MakeModel) -> None:
         ContractError: a promise is broken; the message says which.
     """
     check_parameters(make)
+    check_facts(make)
     check_state(make)
     check_outputs(make)
     for layers in (1, 2, 3):
@@ -570,6 +579,10 @@ class ModelContract:
     def test_parameters_come_from_the_seed(self, make: MakeModel) -> None:
         """:func:`check_parameters` holds."""
         check_parameters(make)
+
+    def test_facts_can_be_derived(self, make: MakeModel) -> None:
+        """:func:`check_facts` holds."""
+        check_facts(make)
 
     def test_state_starts_at_zero_and_can_be_cut(self, make: MakeModel) -> None:
         """:func:`check_state` holds."""
@@ -596,7 +609,7 @@ class ModelContract:
 
     def test_float32_is_close_to_float64(self, make: MakeModel) -> None:
         """The same model in both types predicts the same to single precision."""
-        model = make(_FEATURES, _HIDDEN, 2, seed=1)
+        model = make_model(make, _FEATURES, _HIDDEN, 2, seed=1)
         single, _ = run_model(model, example_snapshots(torch.float32))
         double, _ = run_model(model.double(), example_snapshots())
         require(single.dtype == torch.float32, f"a float32 model predicts {single.dtype}")

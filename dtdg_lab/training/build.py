@@ -24,7 +24,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import begin_training, sealed, unsealed
 from dtdg_lab.graphs.split import Split, split
 from dtdg_lab.kernels.optimizers import OPTIMIZERS
-from dtdg_lab.models.base import DynamicModel
+from dtdg_lab.models.base import DynamicModel, make_model
 from dtdg_lab.network.emulated_network import EmulatedNetwork, LinkedGroup, RankLinks
 from dtdg_lab.tasks.base import Task
 from dtdg_lab.training.collective import together
@@ -204,7 +204,5 @@ def _sequence(config: RunConfig, graph: DynamicGraph, *, device: str, **share: A
 def _model(config: RunConfig, graph: DynamicGraph, task: Task) -> DynamicModel:
     settings = config.options.get("models", {})
     make = catalogue.entry("models", config.model).load()
-    model: DynamicModel = make(
-        graph.num_features, config.hidden, config.layers, outputs=task.outputs, seed=config.seed, **settings
-    )
-    return model
+    sizes = (graph.num_features, config.hidden, config.layers)
+    return make_model(make, *sizes, outputs=task.outputs, seed=config.seed, **settings)

@@ -63,5 +63,4 @@ def run_forward(config: RunConfig, graph: DynamicGraph, checkpoint: Path) -> For
             hidden.append(h.float().numpy())
             outputs.append(model.readout(h).float().numpy())
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    hops = model.hops_per_layer * model.layers
-    return Forward(np.stack(hidden), np.stack(outputs), parameters, remembered, hops)
+    return Forward(np.stack(hidden), np.stack(outputs), parameters, remembered, model.facts.hops)

@@ -11,7 +11,7 @@ import numpy as np
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import PartitionError
-from dtdg_lab.core.message_passing import Pull, hops, pulls
+from dtdg_lab.core.model_facts import ModelFacts, model_facts
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
 from dtdg_lab.core.system_errors import error_text
 from dtdg_lab.core.units import format_bytes
@@ -90,30 +90,27 @@ def predicted_volume(config: RunConfig, graph: DynamicGraph, blocks: SnapshotBlo
     Where ``halo_reuse`` is on, what is kept is sent once more: in the probe of memory, which no record tells of.
     """
     moved = redistributed(blocks, collectives_of(config, graph, blocks, task), config.layers)
-    rerun, reuse = _reruns(config), config["halo_reuse"]
-    return moved + pulled_by_groups(graph.snapshots, blocks, _pulls(config, graph), rerun=rerun, reuse=reuse)
+    facts, reuse = facts_of_run(config, graph), config["halo_reuse"]
+    rerun = facts.memory in RERUN_MEMORIES
+    return moved + pulled_by_groups(graph.snapshots, blocks, facts.pulls, rerun=rerun, reuse=reuse)
 
 
 def halo_volume(config: RunConfig, graph: DynamicGraph, blocks: SnapshotBlocks, partition: Partition) -> Volume:
     """What a step of a run sends whose ranks own nodes in all snapshots: rows of remote neighbours."""
-    train, last = blocks.snapshots, blocks.block(blocks.blocks - 1)
+    train, last, facts = blocks.snapshots, blocks.block(blocks.blocks - 1), facts_of_run(config, graph)
     return between_parts(
         graph.snapshots[train.start : train.stop],
         partition.on_ranks(blocks.ranks),
-        _pulls(config, graph),
-        rerun_before=len(train) - len(last) if _reruns(config) else 0,
+        facts.pulls,
+        rerun_before=len(train) - len(last) if facts.memory in RERUN_MEMORIES else 0,
         reuse=config["halo_reuse"],
     )
 
 
-def _pulls(config: RunConfig, graph: DynamicGraph) -> tuple[Pull, ...]:
-    """What the run's model pulls in a snapshot."""
-    settings = config.options.get("models", {})
-    return pulls(config.model, graph.num_features, config.hidden, config.layers, **settings)
-
-
-def _reruns(config: RunConfig) -> bool:
-    return catalogue.entry("models", config.model).memory in RERUN_MEMORIES
+def facts_of_run(config: RunConfig, graph: DynamicGraph) -> ModelFacts:
+    """Return what training must know of a run's model."""
+    options = config.options.get("models", {})
+    return model_facts(config.model, graph.num_features, config.hidden, config.layers, **options)
 
 
 def _notes(config: RunConfig, blocks: SnapshotBlocks, peak_bytes: float | None) -> list[str]:
@@ -139,11 +136,6 @@ def _notes(config: RunConfig, blocks: SnapshotBlocks, peak_bytes: float | None) 
 
 
 # The partition of a run: made on rank 0, broadcast to all ranks, and logged as an event with its cost.
-
-
-def model_hops(config: RunConfig) -> int:
-    """D: the hops of all layers of a run's model together."""
-    return hops(config.model, config.layers, **config.options.get("models", {}))
 
 
 def made_by_first(
@@ -182,7 +174,7 @@ def shared_partition(config: RunConfig, graph: DynamicGraph, group: Group) -> Pa
     """
 
     def make() -> tuple[Partition, dict[str, Any]]:
-        hops, settings = model_hops(config), {name: config[name] for name in PARTITION_SETTINGS}
+        hops, settings = facts_of_run(config, graph).hops, {name: config[name] for name in PARTITION_SETTINGS}
         made = make_partition(config["partitioner"], graph, config.parts, hops=hops, seed=config.seed, **settings)
         return made, {"made_by": made.made_by, "seconds": made.seconds, "groups": made.groups is not None}
 
@@ -207,15 +199,13 @@ def partition_event(
     config, graph, partition, train, ranks = of.config, of.graph, of.partition, of.train, of.group.size
     assert partition is not None
     layout = catalogue.system(config.system).parts["parallel"]
-    model, settings = (config.model, config.layers), config.options.get("models", {})
-    measures = measures_for(graph, partition, *model, snapshots=train, **settings)
+    facts = facts_of_run(config, graph)
+    measures = measures_for(graph, partition, facts, snapshots=train)
     between = measures
     if partition.parts != ranks:
-        between = measures_for(graph, partition.on_ranks(ranks), *model, snapshots=train, **settings)
+        between = measures_for(graph, partition.on_ranks(ranks), facts, snapshots=train)
     itemsize = np.dtype(config["dtype"]).itemsize
-    predicted: dict[str, Any] = predicted_bytes(
-        between, _pulls(config, graph), itemsize=itemsize, reuse=config["halo_reuse"]
-    )
+    predicted: dict[str, Any] = predicted_bytes(between, facts.pulls, itemsize=itemsize, reuse=config["halo_reuse"])
     if full_share is not None:  # the mean step
         predicted = {
             pass_name: np.rint(moved * full_share).astype(moved.dtype) for pass_name, moved in predicted.items()

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.events import Event, reading_event
-from dtdg_lab.core.message_passing import PASSES
+from dtdg_lab.core.model_facts import PASSES
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.visualization import charts
 from dtdg_lab.visualization.charts import Drawn, Panel

@@ -19,7 +19,7 @@ from dtdg_lab.engine.strategy import Strategy
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.kernels.operators import OperatorSettings
-from dtdg_lab.models.base import DynamicModel
+from dtdg_lab.models.base import DynamicModel, make_model
 from dtdg_lab.systems.vertex_parts.strategy import ReplicatedStrategy
 from dtdg_lab.tasks.regression import Regression
 from dtdg_lab.testing.contracts import LayoutContract, MakeLayout
@@ -48,20 +48,19 @@ class TestCachedVertex(LayoutContract):
     def make_layout(self, request: pytest.FixtureRequest) -> MakeLayout:
         graph, name = _graph(), request.param
         partition = Partition(np.arange(graph.num_nodes, dtype=np.int32) % PARTS, PARTS)
-        ways = ("in", "out") if name == "dcrnn" else ("in",)
 
-        def make(rank: int, size: int) -> tuple[Strategy, DynamicModel]:
-            make_model = catalogue.entry("models", name).load()
-            model = make_model(graph.num_features, 4, 1 if name == "dcrnn" else 2, seed=1).double()
+        def make_strategy(rank: int, size: int) -> tuple[Strategy, DynamicModel]:
+            make = catalogue.entry("models", name).load()
+            model = make_model(make, graph.num_features, 4, 1 if name == "dcrnn" else 2, seed=1).double()
             share = PARTS // size
             sequences = cached_sequences(
-                graph, partition, range(rank * share, (rank + 1) * share), model, TRAIN, cache_gib=1.0, directions=ways,
+                graph, partition, range(rank * share, (rank + 1) * share), model, TRAIN, cache_gib=1.0,
                 settings=OperatorSettings(dtype=torch.float64),
             )  # fmt: skip
             task = Regression(graph, Split(TRAIN, range(0), range(9, 10)), dtype=torch.float64)
             return ReplicatedStrategy(model, sequences, task, TRAIN, counts_group=rank == 0), model
 
-        return make
+        return make_strategy
 
     @pytest.fixture
     def sizes(self) -> Sequence[int]:

@@ -17,7 +17,7 @@ from dtdg_lab.engine.strategy import Strategy
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.kernels.operators import OperatorSettings
-from dtdg_lab.models.base import DynamicModel
+from dtdg_lab.models.base import DynamicModel, make_model
 from dtdg_lab.systems.decayed_windows.sampled import SampledWindows, SampledWindowStrategy
 from dtdg_lab.tasks.regression import Regression
 from dtdg_lab.testing.contracts import LayoutContract, MakeLayout
@@ -40,7 +40,9 @@ class TestSampledWindow(LayoutContract):
         partition = Partition(np.arange(graph.num_nodes, dtype=np.int32) % PARTS, PARTS)
 
         def make(rank: int, size: int) -> tuple[Strategy, DynamicModel]:
-            model = catalogue.entry("models", request.param).load()(graph.num_features, 4, 2, seed=1).double()
+            model = make_model(
+                catalogue.entry("models", request.param).load(), graph.num_features, 4, 2, seed=1
+            ).double()
             share = PARTS // size
             windows = SampledWindows(TRAIN, 3, 2, 0, partition, range(rank * share, (rank + 1) * share))
             task = Regression(graph, Split(TRAIN, range(0), range(9, 10)), dtype=torch.float64)

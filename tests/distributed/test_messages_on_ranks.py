@@ -6,6 +6,7 @@ averages by ``graph.messages``.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from itertools import product
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from message_models import name_of, register_models
+from message_models import models_registered, name_of
 from thinning import thinned, values_that_run
 from torch import Tensor
 
@@ -35,7 +36,11 @@ NODES, FEATURES, WIDTH, SNAPSHOTS = 13, 3, 4, 3
 WAYS = list(product(["in", "out"], ["sum", "mean", "amax"], [True, False]))  # edges, reduce, weighted
 FOUND = ("y", "of_x", "of_gate")
 
-register_models()
+
+@pytest.fixture(autouse=True)
+def registered() -> Iterator[None]:
+    with models_registered():
+        yield
 
 
 # Two layers of messages with parameters on all snapshots, beside dense matrices.
@@ -228,7 +233,8 @@ def _trained(group: Group, model: str, system: str, more: dict[str, Any]) -> dic
 
 def _trainings_on_rank(rank: int, ranks: int, address: str, trainings: list[Any]) -> list[dict[str, Any]]:
     group = join_group(rank, ranks, address)
-    found = [_trained(group, *training) for training in trainings]
+    with models_registered():
+        found = [_trained(group, *training) for training in trainings]
     group.close()
     return found
 

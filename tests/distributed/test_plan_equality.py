@@ -24,6 +24,7 @@ from dtdg_lab.distributed.store import open_store
 from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import split
+from dtdg_lab.models.base import make_model
 from dtdg_lab.testing.contracts import DenseView, run_model
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import RunComponents, build, make_task
@@ -303,8 +304,8 @@ def test_the_first_step_is_plain_autograd_s(solo: dict[str, Any], case: int) -> 
     graph = _graph(config.dataset)
     task = make_task(config, graph, split(graph.num_snapshots, 1, PROTOCOLS["warm"]))
     make = catalogue.entry("models", config.model).load()
-    model = make(
-        graph.num_features, config.hidden, config.layers, outputs=task.outputs, seed=config.seed,
+    model = make_model(
+        make, graph.num_features, config.hidden, config.layers, outputs=task.outputs, seed=config.seed,
         **config.options.get("models", {}),
     ).double()  # fmt: skip
     losses = []

@@ -15,7 +15,7 @@ from thinning import thinned, values_that_run
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.message_passing import PASSES as WAYS
+from dtdg_lab.core.model_facts import PASSES as WAYS
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.engine.strategy import StepMarks

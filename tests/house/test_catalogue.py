@@ -10,6 +10,7 @@ from algorithms import render
 
 from dtdg_lab.core import catalogue, events
 from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.model_facts import memory
 from dtdg_lab.core.options import OPTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,8 +68,8 @@ def test_no_system_is_an_alias_of_another() -> None:
 
 
 def test_memory_table_speaks_of_every_memory_and_layout() -> None:
-    memories = {catalogue.entry("models", name).memory for name in MODELS}
-    assert {memory for memory, _ in catalogue.MEMORY_ON_LAYOUT} == memories
+    memories = {memory(name) for name in MODELS}
+    assert {carried for carried, _ in catalogue.MEMORY_ON_LAYOUT} == memories
     assert {layout for _, layout in catalogue.MEMORY_ON_LAYOUT} == set(catalogue.names("parallel"))
 
 

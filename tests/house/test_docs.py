@@ -30,8 +30,9 @@ each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.rel
 
 
 def missing(text: str, folder: Path) -> list[str]:
-    """Relative links of a page that lead nowhere; those into the internet are not followed."""
-    found = (link.split("#")[0] for link in LINK.findall(text) if not re.match(r"[a-z]+:", link))
+    """Relative links of a page's prose that lead nowhere; those into the internet are not followed."""
+    prose = re.sub(r"```.*?```", "", text, flags=re.S)
+    found = (link.split("#")[0] for link in LINK.findall(prose) if not re.match(r"[a-z]+:", link))
     return [link for link in found if link and not (folder / link).exists()]
 
 

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import DataError, PlanError, UnsupportedError
+from dtdg_lab.core.model_facts import memory
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.engine import replicated_part as cached_files
 from dtdg_lab.engine.graph_view import DeviceSequence
@@ -40,7 +41,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.kernels.operators import OperatorSettings
-from dtdg_lab.models.base import DynamicModel
+from dtdg_lab.models.base import DynamicModel, make_model
 from dtdg_lab.partition.metrics import measure
 from dtdg_lab.systems.single.strategy import SingleStrategy
 from dtdg_lab.systems.vertex_parts.strategy import ReplicatedStrategy
@@ -365,7 +366,7 @@ def test_measures_count_the_same_rows() -> None:
 
 def _sequences(graph: DynamicGraph, partition: Partition, model: DynamicModel, **given: Any) -> list[CachedSequence]:
     settings = OperatorSettings(dtype=torch.float64, **given.pop("settings", {}))
-    given = {"cache_gib": 1.0, "directions": ("in", "out") if model.memory == "neighbourhood" else ("in",)} | given
+    given = {"cache_gib": 1.0} | given
     return cached_sequences(graph, partition, range(partition.parts), model, TRAIN, settings=settings, **given)
 
 
@@ -388,12 +389,12 @@ MODELS = catalogue.names("models")
 
 def _model(name: str, layers: int, *, outputs: int = 1, **more: Any) -> DynamicModel:
     make = catalogue.entry("models", name).load()
-    model: DynamicModel = make(FEATURES, 4, layers, outputs=outputs, seed=1, **more)
+    model: DynamicModel = make_model(make, FEATURES, 4, layers, outputs=outputs, seed=1, **more)
     return model.double()
 
 
 def _memory(name: str) -> str:
-    return str(catalogue.entry("models", name).load().memory)
+    return memory(name)
 
 
 def _task(graph: DynamicGraph, kind: Any = Regression) -> Any:

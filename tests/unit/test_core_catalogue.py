@@ -8,6 +8,7 @@ from dtdg_lab.core import catalogue, records
 from dtdg_lab.core.catalogue import PROTOCOLS, Protocol
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, UnknownNameError, UnsupportedError
+from dtdg_lab.core.model_facts import check_memory, memory
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.graphs.split import split
 
@@ -41,7 +42,6 @@ def test_entries_are_whole(entry: catalogue.Entry) -> None:
     assert entry.summary.endswith(".")
     assert entry.source
     assert all(OPTIONS[name].owner == entry.kind for name in entry.options)
-    assert bool(entry.memory) == (entry.kind == "models")
 
 
 @pytest.mark.parametrize("system", catalogue.names("systems"))
@@ -69,22 +69,21 @@ def test_every_option_is_read_by_some_system() -> None:
 @pytest.mark.parametrize("model", catalogue.names("models"))
 @pytest.mark.parametrize("layout", catalogue.names("parallel"))
 def test_every_cell_of_the_memory_table_is_kept_or_refused(model: str, layout: str) -> None:
-    memory = catalogue.entry("models", model).memory
-    if (memory, layout) in catalogue.MEMORY_ON_LAYOUT:
-        assert catalogue.check_memory(model, layout)
+    if (memory(model), layout) in catalogue.MEMORY_ON_LAYOUT:
+        assert check_memory(model, layout)
     else:
         with pytest.raises(UnsupportedError):
-            catalogue.check_memory(model, layout)
+            check_memory(model, layout)
 
 
 def test_a_refused_cell_names_what_works(monkeypatch: pytest.MonkeyPatch) -> None:
     without = {cell: how for cell, how in catalogue.MEMORY_ON_LAYOUT.items() if cell != ("weights", "single")}
     monkeypatch.setattr(catalogue, "MEMORY_ON_LAYOUT", without)
     with pytest.raises(UnsupportedError, match=r"memory is 'weights', .* 'single' .*Compatible systems: pipad, psg"):
-        catalogue.check_memory("evolvegcn-o", "single")
+        check_memory("evolvegcn-o", "single")
     monkeypatch.setattr(catalogue, "MEMORY_ON_LAYOUT", {})
     with pytest.raises(UnsupportedError, match="none yet"):
-        catalogue.check_memory("evolvegcn-o", "single")
+        check_memory("evolvegcn-o", "single")
 
 
 def test_refusals_of_the_table_are_errors_of_the_config(monkeypatch: pytest.MonkeyPatch) -> None:

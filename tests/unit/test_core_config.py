@@ -16,6 +16,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import MEMORY_ON_LAYOUT
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, UnknownNameError, UnsupportedError
+from dtdg_lab.core.model_facts import memory
 
 SYSTEMS, MODELS, DATASETS = map(catalogue.names, ("systems", "models", "datasets"))
 
@@ -24,10 +25,10 @@ SYSTEMS, MODELS, DATASETS = map(catalogue.names, ("systems", "models", "datasets
 def test_json_round_trip_of_every_system_model_and_dataset(system: str) -> None:
     """A system has each of its models and each data set, paired as its number shifts them."""
     layout = catalogue.system(system).parts["parallel"]
-    models = [model for model in MODELS if (catalogue.entry("models", model).memory, layout) in MEMORY_ON_LAYOUT]
+    models = [model for model in MODELS if (memory(model), layout) in MEMORY_ON_LAYOUT]
     for number, dataset in enumerate(DATASETS, SYSTEMS.index(system)):
         model = models[number % len(models)]
-        without_state = system == "flaredtdg" and catalogue.entry("models", model).memory in ("weights", "none")
+        without_state = system == "flaredtdg" and memory(model) in ("weights", "none")
         more = {"loss_at": "all"} if without_state else {}
         config = RunConfig(system=system, model=model, dataset=dataset, epochs=3, edge_life=2, **more)
         again = RunConfig.from_json(config.to_json())

@@ -21,7 +21,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.operators import Operators
 from dtdg_lab.kernels.spmm import Adjacency
-from dtdg_lab.models.base import DynamicModel
+from dtdg_lab.models.base import DynamicModel, make_model
 
 NODES, SNAPSHOTS, FEATURES = 17, 5, 3
 
@@ -238,7 +238,7 @@ class _Ranks:
 
 
 def _model(name: str, layers: int = 2) -> DynamicModel:
-    model: DynamicModel = catalogue.entry("models", name).load()(FEATURES, 4, layers, seed=3)
+    model: DynamicModel = make_model(catalogue.entry("models", name).load(), FEATURES, 4, layers, seed=3)
     return model.double()
 
 

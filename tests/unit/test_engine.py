@@ -12,18 +12,19 @@ import torch
 from torch import Tensor
 
 from dtdg_lab.core import catalogue
+from dtdg_lab.core.model_facts import memory
 from dtdg_lab.core.plans import SnapshotGroups
 from dtdg_lab.engine import graph_view as space_store
 from dtdg_lab.engine.backprop import reference as plain
 from dtdg_lab.engine.backprop import time_blocks as layer
 from dtdg_lab.engine.backprop import time_blocks as stepwise
 from dtdg_lab.engine.backprop.reference import HOW, GroupRunner, plain_loss
-from dtdg_lab.engine.graph_view import DeviceSequence, seam_widths
+from dtdg_lab.engine.graph_view import DeviceSequence
 from dtdg_lab.engine.strategy import Learned, SequenceSegment, Step, StepMarks, Timeline, in_order
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
-from dtdg_lab.models.base import DynamicModel
+from dtdg_lab.models.base import DynamicModel, make_model
 from dtdg_lab.tasks.base import Task
 from dtdg_lab.testing.contracts import RecordingMarks
 from dtdg_lab.training.memory import peak_bytes
@@ -70,7 +71,9 @@ def _task(name: str, graph: DynamicGraph, dtype: torch.dtype = torch.float64) ->
 
 
 def _model(name: str, layers: int, outputs: int) -> DynamicModel:
-    model: DynamicModel = catalogue.entry("models", name).load()(FEATURES, HIDDEN, layers, outputs=outputs, seed=2)
+    model: DynamicModel = make_model(
+        catalogue.entry("models", name).load(), FEATURES, HIDDEN, layers, outputs=outputs, seed=2
+    )
     return model.double()
 
 
@@ -142,7 +145,7 @@ def test_the_sizes_of_this_file_make_other_blocks_and_stacks(monkeypatch: pytest
     assert len(stacks) == {"whole": 5, "some": 3, "fine": 1}[sizes]
     run = _run("tgcn", 1, "regression", "all")
     block = Timeline(run, TRAIN).open(0, "forward")
-    (seam,) = seam_widths(run.model)
+    (seam,) = run.model.facts.spatial
     inputs = [space.inputs for space in block.stacks[0]]
     crossing = layer.BoundaryState(run.model.initial_state(NODES))
     pieces = layer.Layer(run, 0, block, inputs, crossing, learning=True, seam=seam)._pieces()
@@ -170,7 +173,7 @@ def test_a_run_too_large_to_keep_goes_step_by_step(monkeypatch: pytest.MonkeyPat
 
 def test_a_memory_without_a_way_to_run_is_not_in_the_catalogue() -> None:
     for name in catalogue.names("models"):
-        assert catalogue.entry("models", name).load().memory in HOW
+        assert memory(name) in HOW
 
 
 @pytest.mark.parametrize("model", ["tgcn", "evolvegcn-o", "dcrnn", "graphsage", "evolvegcn-h"])

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.models.base import DynamicModel, State, apply_weights, side_by_side, stack_layer
+from dtdg_lab.models.base import DynamicModel, State, apply_weights, make_model, side_by_side, stack_layer
 from dtdg_lab.models.dcrnn import DCRNN
 from dtdg_lab.models.evolvegcn import EvolveGCNH, EvolveGCNO
 from dtdg_lab.models.gcn_lstm import CDGCN, GATLSTM, MPNNLSTM, WDGCN
@@ -27,7 +27,7 @@ def made(model: type[DynamicModel], layers: int = 1, **options: Any) -> DynamicM
     """The model in float64; H is a prime, which only one head divides."""
     if model is GATLSTM:
         options = {"heads": 1, **options}
-    return model(F, H, layers, seed=0, **options).double()
+    return make_model(model, F, H, layers, seed=0, **options).double()
 
 
 def _sequence() -> tuple[list[tuple[DenseView, Tensor]], Tensor]:
@@ -57,7 +57,7 @@ def test_parameters_come_from_the_seed_alone(make: type[DynamicModel]) -> None:
     try:
         for default in (torch.set_default_dtype, torch.set_default_device):
             default(torch.float64 if default is torch.set_default_dtype else "meta")
-            mine = make(F, H, 2, seed=0, **({"heads": 1} if make is GATLSTM else {}))
+            mine = make_model(make, F, H, 2, seed=0, **({"heads": 1} if make is GATLSTM else {}))
             assert {parameter.dtype for parameter in mine.parameters()} == {torch.float32}
             for name, parameter in mine.double().state_dict().items():
                 assert torch.equal(parameter.cpu(), plain[name]), name
@@ -125,18 +125,18 @@ def test_parameters_are_as_many_as_the_paper_s(make: type[DynamicModel], options
 
 
 def test_glorot_bounds_hold_for_each_gate() -> None:
-    model = TGCN(40, 60, seed=1)
+    model = make_model(TGCN, 40, 60, seed=1)
     bound = (6 / (60 + 60)) ** 0.5
     for gate in model.state_gates[0]:
         assert 0.9 * bound < gate.abs().max() <= bound
     assert not model.gate_bias[0].any()
-    evolving = EvolveGCNO(40, 60, seed=1)
+    evolving = make_model(EvolveGCNO, 40, 60, seed=1)
     bound = (6 / (40 + 60)) ** 0.5
     assert 0.9 * bound < evolving.first_weights[0].abs().max() <= bound
 
 
 def test_draws_stay_what_they_were() -> None:
-    tgcn, evolving = TGCN(2, 3, seed=7).state_dict(), EvolveGCNO(2, 3, seed=7).state_dict()
+    tgcn, evolving = (make_model(make, 2, 3, seed=7).state_dict() for make in (TGCN, EvolveGCNO))
     for (state, name), wanted in {
         (0, "convolve.0.weight"): [-0.730273, -0.51161, -0.109111],
         (0, "input_gates.0"): [0.808896, -0.128342, 0.588047],
@@ -217,11 +217,11 @@ def test_dcrnn_hears_twice_its_steps_and_no_further() -> None:
     one, two = (model.snapshot(chain, data, state)[0] for data in (x, other))
     changed = (one != two).any(dim=1)
     assert changed.tolist() == [v <= 4 for v in range(N)]
-    assert model.hops_per_layer == 4
+    assert model.facts.hops_per_layer == 4
 
 
 def test_evolvegcn_h_takes_the_lower_vertex_of_equal_scores() -> None:
-    model = EvolveGCNH(F, 3, seed=0).double()
+    model = make_model(EvolveGCNH, F, 3, seed=0).double()
     x = torch.ones(N, F, dtype=torch.float64, requires_grad=True)
     model.summary(0, DenseView(torch.zeros(N, N, dtype=torch.float64)), x).sum().backward()
     assert x.grad.any(dim=1).tolist() == [v < 3 for v in range(N)]
@@ -240,7 +240,7 @@ def test_a_layer_pulls_no_more_than_it_must(make: type[DynamicModel]) -> None:
 
     model, space = made(make, layers=2), Counts(torch.eye(N, dtype=torch.float64).roll(1, 0))
     model.snapshot(space, torch.ones(N, F, dtype=torch.float64), model.initial_state(N))
-    assert space.pulls == 2 * (3 * 2 * 2 if make is DCRNN else model.hops_per_layer)
+    assert space.pulls == 2 * (3 * 2 * 2 if make is DCRNN else model.facts.hops_per_layer)
 
 
 # what is refused
@@ -258,7 +258,7 @@ def test_a_layer_pulls_no_more_than_it_must(make: type[DynamicModel]) -> None:
 )
 def test_options_that_make_no_model_are_refused(make: type[DynamicModel], options: dict[str, int], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        make(F, H, seed=0, **options)
+        make_model(make, F, H, seed=0, **options)
 
 
 # the small parts they share

@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dtdg_lab.models.base import DynamicModel
+from dtdg_lab.models.base import DynamicModel, make_model
 from dtdg_lab.models.dcrnn import DCRNN
 from dtdg_lab.models.evolvegcn import EvolveGCNH, EvolveGCNO
 from dtdg_lab.models.gcn_lstm import MPNNLSTM
@@ -115,7 +115,7 @@ def shake(module: nn.Module) -> None:
 
 
 def test_tgcn_is_the_same_function(pygt: types.ModuleType) -> None:
-    theirs, ours = pygt.TGCN(F, H), TGCN(F, H, seed=0).double()
+    theirs, ours = pygt.TGCN(F, H), make_model(TGCN, F, H, seed=0).double()
     shake(theirs)
     convs, linears = (theirs.conv_z, theirs.conv_r, theirs.conv_h), (theirs.linear_z, theirs.linear_r, theirs.linear_h)
 
@@ -159,7 +159,7 @@ def test_mpnn_lstm_is_the_same_function_but_for_its_norm_and_biases(pygt: types.
     states beside the raw inputs; ours is the second LSTM's. With the additions set to nothing the rest is equal.
     """
     theirs, x, edges = _mpnn_of(pygt)
-    ours = MPNNLSTM(F, H, seed=0).double()
+    ours = make_model(MPNNLSTM, F, H, seed=0).double()
     with torch.no_grad():
         theirs._convolution_1.bias.zero_()
         theirs._convolution_2.bias.zero_()
@@ -185,7 +185,7 @@ def test_mpnn_lstm_as_released_mixes_vertices_and_snapshots(pygt: types.ModuleTy
 
 def _dcrnn_copied(theirs: nn.Module, steps: int) -> DCRNN:
     """Ours with theirs' weights; its third term is a Chebyshev one, 2 P (P x) - x, where the paper's is P (P x)."""
-    ours = DCRNN(F, H, diffusion_steps=steps, seed=0).double()
+    ours = make_model(DCRNN, F, H, diffusion_steps=steps, seed=0).double()
     with torch.no_grad():
         for g, conv in enumerate((theirs.conv_x_z, theirs.conv_x_r, theirs.conv_x_h)):
             w = conv.weight  # (2, K, F + H, H): out- and in-walks; K counts k = 0
@@ -237,7 +237,7 @@ def test_dcrnn_is_another_function_elsewhere(pygt: types.ModuleType) -> None:
 
 
 def _square(model: type[DynamicModel]) -> DynamicModel:
-    ours = model(H, H, seed=0).double()
+    ours = make_model(model, H, H, seed=0).double()
     shake(ours)
     return ours
 

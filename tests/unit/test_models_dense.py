@@ -20,7 +20,7 @@ from dtdg_lab.engine.graph_view import NeighbourRows, SnapshotView
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, SnapshotSource
 from dtdg_lab.kernels.spmm import stacked
-from dtdg_lab.models.base import DynamicModel
+from dtdg_lab.models.base import DynamicModel, make_model
 from dtdg_lab.models.dcrnn import DCRNN
 from dtdg_lab.models.evolvegcn import EvolveGCNH, EvolveGCNO
 from dtdg_lab.models.gcn_lstm import CDGCN, GATLSTM, MPNNLSTM, WDGCN
@@ -283,13 +283,13 @@ def assert_is_dense(model: DynamicModel, layer_of: Layer, run: Callable[..., Ten
 @pytest.mark.parametrize("case", CASES)
 def test_model_is_its_paper_s_equations(case: str, layers: int) -> None:
     make, options, layer_of = CASES[case]
-    assert_is_dense(shaken(make(F, H, layers, outputs=OUT, seed=2, **options)), layer_of)
+    assert_is_dense(shaken(make_model(make, F, H, layers, outputs=OUT, seed=2, **options)), layer_of)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if not case.startswith("dcrnn")])
 def test_snapshots_stacked_in_one_space_are_the_paper_s_equations(case: str) -> None:
     make, options, layer_of = CASES[case]
-    assert_is_dense(shaken(make(F, H, 2, outputs=OUT, seed=2, **options)), layer_of, together)
+    assert_is_dense(shaken(make_model(make, F, H, 2, outputs=OUT, seed=2, **options)), layer_of, together)
 
 
 NO_DGL = pytest.mark.skipif(importlib.util.find_spec("dgl") is None, reason="dgl is not installed")
@@ -300,20 +300,20 @@ NO_DGL = pytest.mark.skipif(importlib.util.find_spec("dgl") is None, reason="dgl
 def test_model_is_its_paper_s_equations_on_sparse_snapshots(case: str, backend: str) -> None:
     make, options, layer_of = CASES[case]
     for stack in (False, True) if make is not DCRNN else (False,):
-        model = shaken(make(F, H, 2, outputs=OUT, seed=2, **options))
+        model = shaken(make_model(make, F, H, 2, outputs=OUT, seed=2, **options))
         assert_is_dense(model, layer_of, functools.partial(sparse, backend=backend, stack=stack))
 
 
 @pytest.mark.parametrize("run", [one_by_one, together])
 def test_evolvegcn_h_repeats_the_last_vertex_where_there_are_too_few(run: Callable[..., Any]) -> None:
     assert N < 12
-    assert_is_dense(shaken(EvolveGCNH(F, 12, 2, outputs=OUT, seed=2)), evolvegcn_h, run)
+    assert_is_dense(shaken(make_model(EvolveGCNH, F, 12, 2, outputs=OUT, seed=2)), evolvegcn_h, run)
 
 
 def test_the_references_tell_the_models_apart() -> None:
     found = []
     for make, options, layer_of in CASES.values():
-        model = shaken(make(F, H, 1, outputs=OUT, seed=2, **options))
+        model = shaken(make_model(make, F, H, 1, outputs=OUT, seed=2, **options))
         found.append(dense(layer_of, dict(model.named_parameters()), 1))
     for one in range(len(found)):
         assert all((found[one] - other).abs().max() > 1e-3 for other in found[:one])

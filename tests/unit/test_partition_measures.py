@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dtdg_lab.core.errors import ConfigError, PartitionError, PlanError, UnknownNameError
-from dtdg_lab.core.message_passing import Pull
+from dtdg_lab.core.model_facts import Pull, model_facts
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.graphs.build import build_graph
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
@@ -135,7 +135,7 @@ def test_told_is_plain_and_thinned():
 def test_bytes_by_hand():
     found = measure(graph_of(), HALVES, directions=("in", "out"))
     pulls = [
-        Pull(0, "in", 3, False),
+        Pull(0, "in", 3, False, of_features=True),
         Pull(0, "out", 5, True, at_first=False),
         Pull(1, "in", 2, True),
         Pull(1, "top", 9, True),
@@ -231,9 +231,9 @@ def test_what_a_model_remembers_decides_what_is_replicated():
     graph = trainable()
     half = Partition(np.arange(20, dtype=np.int32) % 2, 2)
     whole = range(graph.num_snapshots)
-    assert measures_for(graph, half, "tgcn", 2, snapshots=whole, gc_layers=2).hops == 4
-    assert not measures_for(graph, half, "evolvegcn-o", 1, snapshots=whole).static
-    assert not measures_for(graph, half, "graphsage", 1, snapshots=whole).static
+    assert measures_for(graph, half, model_facts("tgcn", 2, 4, 2, gc_layers=2), snapshots=whole).hops == 4
+    for model in ("evolvegcn-o", "graphsage"):
+        assert not measures_for(graph, half, model_facts(model, 2, 4, 1), snapshots=whole).static
 
 
 def test_partitions_side_by_side():

@@ -15,6 +15,7 @@ from torch.nn import functional
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, DataError, PlanError, UnsupportedError
+from dtdg_lab.core.model_facts import memory
 from dtdg_lab.engine.backprop import reference as grouped
 from dtdg_lab.engine.graph_view import DeviceSequence
 from dtdg_lab.engine.minibatch_blocks import BlockShape, block_shape
@@ -25,14 +26,14 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.kernels.operators import OperatorSettings
-from dtdg_lab.models.base import DynamicModel
+from dtdg_lab.models.base import DynamicModel, make_model
 from dtdg_lab.systems.feature_cache.strategy import neighbour_sampler
 from dtdg_lab.tasks.classification import Classification
 from dtdg_lab.tasks.regression import Regression
 
 NODES, SNAPSHOTS, FEATURES, HIDDEN, LENGTH = 40, 7, 3, 4, 3
 TRAIN, ALL = range(1, 6), 10**6
-MODELS = [name for name in catalogue.names("models") if catalogue.entry("models", name).memory in
+MODELS = [name for name in catalogue.names("models") if memory(name) in
           ("per_vertex", "weights", "none")]  # fmt: skip
 SEEDS = np.sort(np.random.default_rng(5).permutation(NODES)[:23])
 DOUBLE = OperatorSettings(dtype=torch.float64)
@@ -60,12 +61,8 @@ def _graph(*, weighted: bool = False, static: bool = False, share: float = 0.06)
 
 def _model(name: str, layers: int, **more: Any) -> DynamicModel:
     make = catalogue.entry("models", name).load()
-    model: DynamicModel = make(FEATURES, HIDDEN, layers, seed=1, **more)
+    model: DynamicModel = make_model(make, FEATURES, HIDDEN, layers, seed=1, **more)
     return model.double()
-
-
-def _shape(name: str, model: DynamicModel, **more: Any) -> BlockShape:
-    return block_shape(name, model.memory, HIDDEN, model.layers, **more)
 
 
 def _batches(size: int = 5, *, seed: int = 0, part: int = 1, length: int = LENGTH, **more: Any) -> SeedBatches:
@@ -137,7 +134,7 @@ def test_with_all_neighbours_a_batch_is_trained_as_on_the_whole_graph(name: str,
         graph, model = _graph(static=static, weighted=weighted), _model(name, layers)
         wanted = torch.tensor(np.asarray(graph.targets), dtype=torch.float64)
         task = Regression(graph, Split(TRAIN, range(0), range(6, 7)), dtype=torch.float64)
-        sampler = _sampler(graph, _shape(name, model))
+        sampler = _sampler(graph, block_shape(model.facts))
         for number in (0, 7):
             sampled = sampler.sample(number)
             np.testing.assert_array_equal(sampler.keys(number), sampled.keys)
@@ -159,7 +156,7 @@ def test_so_is_one_with_classes_of_which_some_are_known(name: str) -> None:
         labels = classes[t, targets]
         return functional.cross_entropy(z[labels >= 0], labels[labels >= 0]) if (labels >= 0).any() else None
 
-    sampler = _sampler(graph, _shape(name, model))
+    sampler = _sampler(graph, block_shape(model.facts))
     sampled = next(of for of in map(sampler.sample, range(10)) if 4 in of.blocks.batch.snapshots)
     _assert_equal(_on_the_batch(graph, sampled, model, task), _on_the_whole(graph, sampled, model, cross_entropy))
 
@@ -191,7 +188,7 @@ def _neighbours(graph: DynamicGraph, t: int, v: int) -> NDArray[np.int32]:
 @pytest.mark.parametrize(("name", "layers"), [("tgcn", 1), ("tgcn", 2), ("graphsage", 2), ("evolvegcn-o", 1)])
 def test_keys_are_those_of_the_rows_that_the_first_layer_reads(name: str, layers: int, static: bool) -> None:
     graph, model = _graph(static=static), _model(name, layers)
-    shape = _shape(name, model)
+    shape = block_shape(model.facts)
     sampler = _sampler(graph, shape)
     for number in range(3):
         sampled = sampler.sample(number)
@@ -226,7 +223,7 @@ SAMPLERS = [pytest.param(lambda: sampled_edges, id="own"), pytest.param(DglSampl
 @pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])
 def test_drawn_neighbours_are_in_neighbours_each_once_and_at_most_the_fanout(make: Any, weighted: bool) -> None:
     graph = _graph(weighted=weighted, share=0.2)
-    sampler = _sampler(graph, _shape("graphsage", _model("graphsage", 1)), 4, length=1, draw=make())
+    sampler = _sampler(graph, block_shape(_model("graphsage", 1).facts), 4, length=1, draw=make())
     limited = 0
     for number in range(12):
         for (t, v), pulled in _pulled(sampler.sample(number), graph).items():
@@ -249,7 +246,7 @@ def test_drawn_neighbours_are_in_neighbours_each_once_and_at_most_the_fanout(mak
 def test_sums_over_drawn_neighbours_are_on_average_those_over_all(make: Any) -> None:
     graph, fanout, rounds = _graph(share=0.3), 3, 400
     batches = {"size": len(SEEDS), "length": 1}
-    sampler = _sampler(graph, _shape("graphsage", _model("graphsage", 1)), fanout, draw=make(), **batches)
+    sampler = _sampler(graph, block_shape(_model("graphsage", 1).facts), fanout, draw=make(), **batches)
     sums: dict[tuple[int, int], list[float]] = {}
     value = np.random.default_rng(0).random(NODES)
     for number in range(rounds):
@@ -268,7 +265,7 @@ def test_sums_over_drawn_neighbours_are_on_average_those_over_all(make: Any) -> 
 
 def test_a_batch_is_a_function_of_seed_part_and_number() -> None:
     graph, model = _graph(weighted=True, share=0.2), _model("tgcn", 2)
-    shape = _shape("tgcn", model)
+    shape = block_shape(model.facts)
     ahead, back = _sampler(graph, shape, 3), _sampler(graph, shape, 3)
     first = [_to_dict(ahead.sample(number)) for number in range(6)]
     assert first == [_to_dict(back.sample(number)) for number in reversed(range(6))][::-1]
@@ -284,7 +281,7 @@ def _to_dict(sampled: SampledBatch) -> bytes:
 @needs_dgl
 def test_dgl_s_sampler_is_refused_where_a_layer_pulls_twice() -> None:
     config = RunConfig(system="dgl-default", parts=2, sampler="dgl", model="tgcn", gc_layers=2)
-    shape = _shape("tgcn", _model("tgcn", 1, gc_layers=2), gc_layers=2)
+    shape = block_shape(_model("tgcn", 1, gc_layers=2).facts)
     with pytest.raises(UnsupportedError, match=r"layers of 2 hops.*sampler='own'"):
         neighbour_sampler(config, shape)
     assert neighbour_sampler(config.replace(sampler="own"), shape) is sampled_edges
@@ -292,8 +289,8 @@ def test_dgl_s_sampler_is_refused_where_a_layer_pulls_twice() -> None:
 
 def test_layers_that_need_more_than_in_neighbours_are_refused() -> None:
     graph, model = _graph(), _model("graphsage", 2)
-    dcrnn = _shape("dcrnn", _model("dcrnn", 2))
-    for shape, fanouts in ((dcrnn, (3, 3)), (_shape("graphsage", model), (3,))):
+    dcrnn = block_shape(_model("dcrnn", 2).facts)
+    for shape, fanouts in ((dcrnn, (3, 3)), (block_shape(model.facts), (3,))):
         with pytest.raises(PlanError, match="layers must pull along in-edges alone"):
             BatchSampler(graph, _batches(), shape, fanouts)
 

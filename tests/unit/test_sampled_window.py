@@ -13,6 +13,7 @@ from torch import Tensor
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import DataError, PlanError, UnsupportedError
+from dtdg_lab.core.model_facts import memory
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.engine.graph_view import DeviceSequence
 from dtdg_lab.engine.minibatches import sampled_edges, sampling_key
@@ -23,7 +24,7 @@ from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.kernels.spmm import ScaledOperator
-from dtdg_lab.models.base import DynamicModel
+from dtdg_lab.models.base import DynamicModel, make_model
 from dtdg_lab.systems.decayed_windows.sampled import SampledWindows, SampledWindowStrategy
 from dtdg_lab.tasks.classification import Classification
 from dtdg_lab.tasks.regression import Regression
@@ -247,7 +248,7 @@ def test_every_epoch_deals_all_vertices_anew() -> None:
 
 def _model(name: str, layers: int, *, outputs: int = 1, **more: Any) -> DynamicModel:
     make = catalogue.entry("models", name).load()
-    model: DynamicModel = make(FEATURES, 4, layers, outputs=outputs, seed=1, **more)
+    model: DynamicModel = make_model(make, FEATURES, 4, layers, outputs=outputs, seed=1, **more)
     return model.double()
 
 
@@ -316,7 +317,7 @@ def _assert_equal(found: Step, wanted: Step) -> None:
 
 
 CARRIED = ("per_vertex", "weights", "none")
-MODELS = [name for name in catalogue.names("models") if catalogue.entry("models", name).memory in CARRIED]
+MODELS = [name for name in catalogue.names("models") if memory(name) in CARRIED]
 CASES = [(name, layers, {}) for name in MODELS for layers in (1, 2)] + [("tgcn", 2, {"gc_layers": 2}), ("tgcn", 3, {})]
 
 

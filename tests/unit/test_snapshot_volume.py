@@ -6,14 +6,13 @@ from itertools import product
 
 import numpy as np
 import pytest
-import torch
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import ConfigError, UnknownNameError, UnsupportedError
-from dtdg_lab.core.message_passing import PASSES as WAYS
-from dtdg_lab.core.message_passing import Seam, pulls, seams
+from dtdg_lab.core.errors import UnsupportedError
+from dtdg_lab.core.model_facts import PASSES as WAYS
+from dtdg_lab.core.model_facts import model_facts
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
 from dtdg_lab.core.rng import generator
 from dtdg_lab.datasets.names import load_for
@@ -30,7 +29,6 @@ from dtdg_lab.partition.volume import (
     sent,
 )
 from dtdg_lab.systems.snapshot_blocks.forecast import PAPER
-from dtdg_lab.testing.contracts import DenseView
 from dtdg_lab.training.build import build, make_task
 from dtdg_lab.training.live_settings import plan_events
 from dtdg_lab.training.partition import blocks_event
@@ -60,35 +58,6 @@ BLOCKS = [
 @pytest.fixture(scope="module")
 def graph():
     return load_for(RunConfig(**SMALL))
-
-
-# what lies between the parts of a layer
-
-
-@pytest.mark.parametrize("layers", [1, 3])
-@pytest.mark.parametrize(("name", "options"), SETTINGS, ids=str)
-def test_seams_are_what_models_give(name, options, layers):
-    model = catalogue.entry("models", name).load()(FEATURES, HIDDEN, layers, **options)
-    space = DenseView((torch.rand(6, 6, generator=torch.Generator().manual_seed(0)) < 0.4).float())
-    x, state, found = torch.ones(6, FEATURES), model.initial_state(6), []
-    for layer in range(layers):
-        state = model.evolve(layer, space, x, state)
-        mixed = model.spatial(layer, space, x, state)
-        (x, later), _ = model.temporal_sequence(layer, torch.stack([mixed, mixed]), state)
-        found.append(Seam(mixed.shape[1], mixed.requires_grad))
-        remembers = model.memory in ("per_vertex", "neighbourhood")
-        assert torch.equal(x, later) != remembers or name == "tmgcn"  # whose mean of two equal snapshots is either
-    described = seams(name, FEATURES, HIDDEN, layers, **options)
-    assert described == (tuple(found) if model.memory == "per_vertex" else ())
-
-
-def test_seams_refuse_what_models_refuse():
-    with pytest.raises(UnknownNameError, match="Did you mean 'cdgcn'"):
-        seams("cdgcnn", 2, 6, 1)
-    with pytest.raises(ConfigError, match="hidden=0 must be at least 1"):
-        seams("graphsage", 2, 0, 1)
-    with pytest.raises(ConfigError, match="hidden=5 must be divisible by heads=2"):
-        seams("gatlstm", 2, 5, 1)
 
 
 # legs
@@ -250,7 +219,7 @@ def test_pulled_rows_by_sets(graph):
 def test_halo_volume_is_what_partitions_predict(graph, name, reuse):
     train = range(2, 14)
     owner = (np.arange(graph.num_nodes) % 4).astype(np.int32)
-    partition, asked = Partition(owner, 4), pulls(name, graph.num_features, 6, 2)
+    partition, asked = Partition(owner, 4), model_facts(name, graph.num_features, 6, 2).pulls
     found = between_parts(graph.snapshots[2:14], partition, asked, rerun_before=9, reuse=reuse)
     described = predicted_bytes(
         measure(graph, partition, snapshots=train, directions=("in", "out")), asked, reuse=reuse
@@ -271,7 +240,7 @@ def test_halo_volume_is_what_partitions_predict(graph, name, reuse):
 
 @pytest.mark.parametrize("blocks", [b for b in BLOCKS if b.row_ranks > 1], ids=str)
 def test_groups_of_ranks_pull_within_themselves(graph, blocks):
-    asked = pulls("cdgcn", graph.num_features, 6, 2)
+    asked = model_facts("cdgcn", graph.num_features, 6, 2).pulls
     blocks = SnapshotBlocks(blocks.snapshots, blocks.blocks, blocks.ranks, graph.num_nodes, blocks.row_ranks)
     found = pulled_by_groups(graph.snapshots, blocks, asked, rerun=True)
     wanted = np.zeros((blocks.ranks, blocks.ranks), int)
@@ -296,7 +265,7 @@ def test_groups_of_ranks_pull_within_themselves(graph, blocks):
 
 
 def test_whole_snapshots_on_a_rank_pull_nothing(graph):
-    asked = pulls("cdgcn", graph.num_features, 6, 2)
+    asked = model_facts("cdgcn", graph.num_features, 6, 2).pulls
     blocks = SnapshotBlocks(range(9), 2, 3, graph.num_nodes)
     assert pulled_by_groups(graph.snapshots, blocks, asked, rerun=True).total == 0
 
@@ -327,7 +296,7 @@ def test_what_a_run_is_told_of_its_blocks(graph):
     assert covered == list(train)
     sizes = np.array([described["predicted"][way] for way in WAYS])
     assert sizes.shape == (3, 2, 4, 4) and (sizes[0] >= sizes[1]).all()
-    halo = pulled_by_groups(graph.snapshots, blocks, pulls("cdgcn", graph.num_features, 6, 2), rerun=True)
+    halo = pulled_by_groups(graph.snapshots, blocks, model_facts("cdgcn", graph.num_features, 6, 2).pulls, rerun=True)
     some = collectives("cdgcn", graph.num_features, 6, 2, blocks=3)
     moved = redistributed(blocks, some, 2) + halo
     assert sizes.tolist() == [(8 * moved.numbers[way]).tolist() for way in WAYS]
@@ -357,7 +326,7 @@ def test_ranks_that_own_vertices_are_told_blocks_without_legs(graph):
     assert described["own"] == described["rows"] == described["chunks"] == described["collectives"] == ()
     sizes = {way: np.array(sent) for way, sent in described["predicted"].items()}
     measured = measure(graph, partition.on_ranks(2), snapshots=parts.train)
-    wanted = predicted_bytes(measured, pulls("cdgcn", graph.num_features, 6, 2), itemsize=8)
+    wanted = predicted_bytes(measured, model_facts("cdgcn", graph.num_features, 6, 2).pulls, itemsize=8)
     assert all(sizes[way].tolist() == wanted[way].tolist() for way in wanted)
     assert 0 < sizes["rerun"].sum() < sizes["forward"].sum()
 

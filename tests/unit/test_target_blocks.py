@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import DataError, PlanError, UnsupportedError
+from dtdg_lab.core.model_facts import memory
 from dtdg_lab.core.plans import TargetBatch
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.engine import graph_view as space_store
@@ -36,7 +37,7 @@ from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.kernels.spmm import Adjacency
-from dtdg_lab.models.base import DynamicModel, State
+from dtdg_lab.models.base import DynamicModel, State, make_model
 from dtdg_lab.partition.halo import hop_distance
 from dtdg_lab.tasks.classification import Classification
 from dtdg_lab.tasks.link_prediction import LinkPrediction
@@ -71,7 +72,7 @@ def _graph(*, seed: int = 3, weighted: bool = False, static: bool = False, share
 
 def _part(graph: DynamicGraph, model: DynamicModel, own: NDArray[np.int64] = OWN, train: range = TRAIN) -> CachedPart:
     ways = ("in", "out") if model.memory == "neighbourhood" else ("in",)
-    reach = reach_of(model.memory, model.layers * model.hops_per_layer, train, directions=ways)
+    reach = reach_of(model.memory, model.facts.hops, train, directions=ways)
     found: dict[str, list[NDArray[Any]]] = {}
     for name, piece in pieces(graph, own, reach):
         found.setdefault(name, []).append(piece)
@@ -80,12 +81,8 @@ def _part(graph: DynamicGraph, model: DynamicModel, own: NDArray[np.int64] = OWN
 
 def _model(name: str, layers: int, **more: Any) -> DynamicModel:
     make = catalogue.entry("models", name).load()
-    model: DynamicModel = make(FEATURES, HIDDEN, layers, seed=1, **more)
+    model: DynamicModel = make_model(make, FEATURES, HIDDEN, layers, seed=1, **more)
     return model.double()
-
-
-def _shape(name: str, model: DynamicModel, **more: Any) -> BlockShape:
-    return block_shape(name, model.memory, HIDDEN, model.layers, **more)
 
 
 def _batch(targets: list[int], snapshots: range = BATCH) -> TargetBatch:
@@ -151,11 +148,11 @@ def _squared(graph: DynamicGraph) -> LossOf:
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3])
-@pytest.mark.parametrize("name", [name for name in MODELS if catalogue.entry("models", name).memory in EXACT])
+@pytest.mark.parametrize("name", [name for name in MODELS if memory(name) in EXACT])
 def test_a_batch_is_trained_as_on_the_whole_graph(name: str, layers: int) -> None:
     for static, weighted in ((False, True), (True, False)):
         graph, model = _graph(static=static, weighted=weighted), _model(name, layers)
-        blocks = target_blocks(_part(graph, model), FEW, _shape(name, model))
+        blocks = target_blocks(_part(graph, model), FEW, block_shape(model.facts))
         wanted = _on_the_whole(graph, model, FEW, _squared(graph))
         _assert_equal(_on_blocks(blocks, model, _task(graph)), wanted)
 
@@ -167,7 +164,7 @@ def test_a_batch_is_trained_as_on_the_whole_graph(name: str, layers: int) -> Non
 )  # fmt: skip
 def test_so_are_the_corners(name: str, batch: TargetBatch) -> None:
     graph, model = _graph(), _model(name, 2)
-    blocks = target_blocks(_part(graph, model), batch, _shape(name, model))
+    blocks = target_blocks(_part(graph, model), batch, block_shape(model.facts))
     wanted = _on_the_whole(graph, model, batch, _squared(graph))
     _assert_equal(_on_blocks(blocks, model, _task(graph)), wanted)
 
@@ -184,7 +181,7 @@ def test_so_are_the_corners(name: str, batch: TargetBatch) -> None:
 )
 def test_so_are_options(name: str, options: dict[str, Any], scaling: dict[str, Any]) -> None:
     graph, model = _graph(weighted=True), _model(name, 2, **options)
-    shape = _shape(name, model, norm=scaling.get("norm", "in"), **options)
+    shape = block_shape(model.facts, norm=scaling.get("norm", "in"))
     blocks = target_blocks(_part(graph, model), FEW, shape)
     wanted = _on_the_whole(graph, model, FEW, _squared(graph), **scaling)
     _assert_equal(_on_blocks(blocks, model, _task(graph), **scaling), wanted)
@@ -202,18 +199,18 @@ def test_so_are_classes_of_which_some_are_known(name: str) -> None:
         labels = classes[t, targets]
         return functional.cross_entropy(z[labels >= 0], labels[labels >= 0]) if (labels >= 0).any() else None
 
-    blocks = target_blocks(_part(graph, model), batch, _shape(name, model))
+    blocks = target_blocks(_part(graph, model), batch, block_shape(model.facts))
     _assert_equal(_on_blocks(blocks, model, task), _on_the_whole(graph, model, batch, cross_entropy))
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3])
-@pytest.mark.parametrize("name", [name for name in MODELS if catalogue.entry("models", name).memory not in EXACT])
+@pytest.mark.parametrize("name", [name for name in MODELS if memory(name) not in EXACT])
 def test_what_cannot_be_exact_is_what_a_part_of_the_targets_alone_computes(name: str, layers: int) -> None:
     """DCRNN's state is cut off beyond the layers' hops; EvolveGCN-H takes the best of the targets."""
     graph, model = _graph(weighted=True), _model(name, layers)
-    blocks = target_blocks(_part(graph, model), FEW, _shape(name, model))
+    blocks = target_blocks(_part(graph, model), FEW, block_shape(model.facts))
     alone = CachedSequence(
-        _part(graph, model, OWN[FEW.targets], BATCH), model.hops_per_layer, OperatorSettings(dtype=torch.float64)
+        _part(graph, model, OWN[FEW.targets], BATCH), model.facts.hops_per_layer, OperatorSettings(dtype=torch.float64)
     )
     wanted = _of(TargetRun(model, alone, _task(graph), BATCH, "all"))
     _assert_equal(_on_blocks(blocks, model, _task(graph)), wanted)
@@ -224,7 +221,7 @@ def test_with_one_snapshot_or_all_targets_they_are_exact_too(name: str) -> None:
     graph, model = _graph(), _model(name, 2)
     everyone = np.arange(NODES)
     batch = _batch([0, 9, 30], range(3, 4)) if name == "dcrnn" else _batch(everyone.tolist())
-    blocks = target_blocks(_part(graph, model, everyone), batch, _shape(name, model))
+    blocks = target_blocks(_part(graph, model, everyone), batch, block_shape(model.facts))
     _assert_equal(
         _on_blocks(blocks, model, _task(graph)), _on_the_whole(graph, model, batch, _squared(graph), everyone)
     )
@@ -236,7 +233,7 @@ def test_with_one_snapshot_or_all_targets_they_are_exact_too(name: str) -> None:
 @pytest.mark.parametrize("name", ["tgcn", "gatlstm", "evolvegcn-o", "graphsage"])
 def test_it_does_not_matter_how_a_batch_is_computed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     graph, model = _graph(), _model(name, 2)
-    shape = _shape(name, model)
+    shape = block_shape(model.facts)
     part, task = _part(graph, model), _task(graph)
     wanted = _on_blocks(target_blocks(part, FEW, shape), model, task)
     monkeypatch.setattr(target_growth, "_SCRATCH", 1)
@@ -253,7 +250,7 @@ def test_it_does_not_matter_how_a_batch_is_computed(name: str, monkeypatch: pyte
 
 def test_a_batch_that_is_used_again_pulls_no_features_again(monkeypatch: pytest.MonkeyPatch) -> None:
     graph, model = _graph(), _model("tgcn", 1)
-    blocks = target_blocks(_part(graph, model), FEW, _shape("tgcn", model))
+    blocks = target_blocks(_part(graph, model), FEW, block_shape(model.facts))
     sequence = TargetSequence(blocks, OperatorSettings(dtype=torch.float64))
     wanted = _of(TargetRun(model, sequence, _task(graph), BATCH, "all"))
     monkeypatch.setattr(Adjacency, "product", None)
@@ -266,8 +263,8 @@ def test_a_snapshot_batch_needs_no_blocks(name: str) -> None:
     graph, model = _graph(), _model(name, 1)
     part, double = _part(graph, model), OperatorSettings(dtype=torch.float64)
     once = range(2, 3) if name == "dcrnn" else BATCH
-    whole = TargetRun(model, CachedSequence(part, model.hops_per_layer, double), _task(graph), once, "all")
-    blocks = target_blocks(part, _batch(list(range(len(OWN))), once), _shape(name, model))
+    whole = TargetRun(model, CachedSequence(part, model.facts.hops_per_layer, double), _task(graph), once, "all")
+    blocks = target_blocks(part, _batch(list(range(len(OWN))), once), block_shape(model.facts))
     _assert_equal(_of(whole), _on_blocks(blocks, model, _task(graph)))
 
 
@@ -286,7 +283,7 @@ class _DenseStates:
     def trained(self, batch: TargetBatch, own: NDArray[np.int64]) -> tuple[float, dict[str, Tensor]]:
         """A batch's loss and gradients, in the whole graph; the states of the nodes that it reaches are replaced."""
         graph, model, vertices = self.graph, self.model, own[batch.targets]
-        targets, hops = torch.tensor(vertices), model.layers * model.hops_per_layer
+        targets, hops = torch.tensor(vertices), model.facts.hops
         ways = ("in", "out") if model.memory == "neighbourhood" else ("in",)
         met = TRAIN if len(vertices) == len(own) else batch.snapshots  # the part's own sequence holds those of all
         far = hop_distance([graph.snapshots[t] for t in met], vertices, hops, ways)
@@ -309,7 +306,7 @@ class _DenseStates:
         return float(total.detach()), _taken(model)
 
 
-STATEFUL = [name for name in MODELS if catalogue.entry("models", name).memory in ("per_vertex", "neighbourhood")]
+STATEFUL = [name for name in MODELS if memory(name) in ("per_vertex", "neighbourhood")]
 
 
 @pytest.mark.parametrize(("name", "layers"), [*((name, 1) for name in STATEFUL), ("tgcn", 2), ("cdgcn", 2)])
@@ -320,7 +317,7 @@ def test_batches_start_from_the_states_that_were_computed_last(
     graph, model = _graph(share=0.12 if name == "dcrnn" else 0.03), _model(name, layers)
     own = np.arange(NODES) if name == "dcrnn" else OWN
     part, task, double = _part(graph, model, own), _task(graph), OperatorSettings(dtype=torch.float64)
-    shape, states = replace(_shape(name, model), places=True), StateCache(model, part, 1 << 20)
+    shape, states = replace(block_shape(model.facts), places=True), StateCache(model, part, 1 << 20)
     dense = _DenseStates(graph, model)
     draw, everyone = np.random.default_rng(2), _batch(list(range(len(own))), range(1, 4))
     drawn = [_batch(sorted(draw.choice(len(own), 9, replace=False)), of)
@@ -333,7 +330,7 @@ def test_batches_start_from_the_states_that_were_computed_last(
         sequence: Any = TargetSequence(blocks, double)
         places: Tensor | None = torch.tensor(blocks.arrays["places"])
         if batch is everyone:
-            sequence, places = CachedSequence(part, model.hops_per_layer, double), None
+            sequence, places = CachedSequence(part, model.facts.hops_per_layer, double), None
         run = TargetRun(model, sequence, task, batch.snapshots, "all", states=states, places=places)
         wanted = dense.trained(batch, own)
         _assert_equal(_of(run), wanted)
@@ -379,7 +376,7 @@ def test_blocks_hold_every_neighbour_and_no_vertex_more(memory: str, data: strat
     targets = data.draw(strategies.sets(strategies.integers(0, len(OWN) - 1), min_size=1))
     graph = _graph(seed=seed, weighted=seed % 2 == 1)
     model = _model("tgcn" if memory == "per_vertex" else "graphsage", layers)
-    shape = block_shape("tgcn" if memory == "per_vertex" else "graphsage", memory, HIDDEN, layers)
+    shape = block_shape(model.facts)
     assert shape.inputs_once
     blocks = target_blocks(_part(graph, model), _batch(sorted(targets), snapshots), shape)
     pulls = [_sources(graph.snapshots[t]) for t in snapshots]
@@ -413,7 +410,7 @@ def _sources(snapshot: Snapshot) -> list[set[int]]:
 def test_where_nothing_is_pulled_there_are_no_edges() -> None:
     graph, model = _graph(share=0.0), _model("tgcn", 2)
     batch = _batch([0, 1], range(5, 6))
-    blocks = target_blocks(_part(graph, model), batch, _shape("tgcn", model))
+    blocks = target_blocks(_part(graph, model), batch, block_shape(model.facts))
     assert (blocks.rows, blocks.edges, blocks.heights) == (2, 0, (2, 2))
     _assert_equal(_on_blocks(blocks, model, _task(graph)), _on_the_whole(graph, model, batch, _squared(graph)))
 
@@ -421,7 +418,7 @@ def test_where_nothing_is_pulled_there_are_no_edges() -> None:
 @pytest.mark.parametrize("name", ["tgcn", "dcrnn", "graphsage"])
 def test_blocks_travel_as_bytes_and_are_used_where_they_arrive(name: str) -> None:
     graph, model = _graph(weighted=True, static=True), _model(name, 2)
-    blocks = target_blocks(_part(graph, model), TargetBatch(2, 5, 7, BATCH, FEW.targets), _shape(name, model))
+    blocks = target_blocks(_part(graph, model), TargetBatch(2, 5, 7, BATCH, FEW.targets), block_shape(model.facts))
     message = blocks.to_bytes()
     found = TargetBlocks.from_bytes(message)
     assert found.to_bytes() == message
@@ -440,7 +437,7 @@ def test_blocks_travel_as_bytes_and_are_used_where_they_arrive(name: str) -> Non
 def test_features_that_never_change_are_held_once() -> None:
     model = _model("tgcn", 1)
     changing, constant = (
-        target_blocks(_part(_graph(static=static), model), FEW, _shape("tgcn", model)) for static in (False, True)
+        target_blocks(_part(_graph(static=static), model), FEW, block_shape(model.facts)) for static in (False, True)
     )
     assert len(changing.arrays["features"]) == changing.rows
     assert len(constant.arrays["features"]) == len(set(constant.arrays["feature_of"].tolist())) <= NODES
@@ -456,7 +453,7 @@ def test_building_needs_no_torch() -> None:
 
 def test_what_cannot_be_built_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     graph, model = _graph(), _model("tgcn", 2)
-    part, shape = _part(graph, model), _shape("tgcn", model)
+    part, shape = _part(graph, model), block_shape(model.facts)
     for wrong in (replace(shape, layers=3), replace(shape, directions=("in", "out"), inputs_once=False)):
         with pytest.raises(PlanError, match="cache what the model's layers reach"):
             target_blocks(part, FEW, wrong)
@@ -480,7 +477,7 @@ def test_what_cannot_be_built_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_what_a_batch_does_not_have_is_refused() -> None:
     graph, model = _graph(), _model("tgcn", 1)
-    blocks = target_blocks(_part(graph, model), FEW, _shape("tgcn", model))
+    blocks = target_blocks(_part(graph, model), FEW, block_shape(model.facts))
     sequence = TargetSequence(blocks, OperatorSettings())
     with pytest.raises(PlanError, match="snapshots range"):
         sequence.view(5)

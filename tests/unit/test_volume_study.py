@@ -10,7 +10,7 @@ import pytest
 import dtdg_lab as lab
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError, UnsupportedError
-from dtdg_lab.core.message_passing import pulls
+from dtdg_lab.core.model_facts import model_facts
 from dtdg_lab.graphs.split import split
 from dtdg_lab.partition import base as make
 from dtdg_lab.partition.base import Assigned
@@ -134,7 +134,7 @@ def test_pulls_that_are_counted_are_the_models(graph):
     train = split(graph.num_snapshots, 1, PROTOCOLS["warm"]).train
     owner = make.Partition((np.arange(NODES) % 3).astype(np.int32), 3)
     rows = pulled_rows(graph.snapshots[train.start : train.stop], owner).sum()
-    (pull,) = [pull for pull in pulls("evolvegcn-h", 2, 4, 1) if pull.direction == "in"]
+    (pull,) = [pull for pull in model_facts("evolvegcn-h", 2, 4, 1).pulls if pull.direction == "in"]
     assert row.hypergraph == rows * pull.width * (1 + pull.learned)
     assert row.snapshot == 2 * len(train) * 2 * (2 * 4)  # Z_t to two other ranks, and its gradient back
     assert row.snapshot_as_paper == 0

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from dtdg_lab.core.model_facts import SpatialOutput
 from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.engine import strategy
-from dtdg_lab.engine.graph_view import DeviceSequence, RedistributionWidth, SnapshotView, seam_widths
+from dtdg_lab.engine.graph_view import DeviceSequence, SnapshotView
 from dtdg_lab.engine.strategy import BlockRows, Gradients, Learned, SequenceSegment, StepMarks, TimeBlock, Timeline
 from dtdg_lab.models.base import State
 
@@ -90,7 +91,7 @@ class Layer:
         crossing: BoundaryState,
         *,
         learning: bool,
-        seam: RedistributionWidth,
+        seam: SpatialOutput,
     ) -> None:
         self._run, self._number, self._block, self._crossing = run, number, block, crossing
         self._rows = block.vertices[number]
@@ -359,7 +360,7 @@ class _Passes:
     """Forward and backward of a run through its blocks."""
 
     def __init__(self, run: SequenceSegment, timeline: Timeline) -> None:
-        self._run, self._timeline, self._seams = run, timeline, seam_widths(run.model)
+        self._run, self._timeline, self._seams = run, timeline, run.model.facts.spatial
 
     def loss(self) -> Tensor:
         begins: list[State | None] = [None]

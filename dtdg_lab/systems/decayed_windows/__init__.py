@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.core.catalogue import entry
 from dtdg_lab.core.errors import ConfigError, UnsupportedError
+from dtdg_lab.core.model_facts import memory
 from dtdg_lab.systems.base import SystemFamily
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ class DecayedWindowsFamily(SystemFamily):
         if settings["full_snapshots"] == settings["window"]:
             return
         named = f"system={settings['system']!r} with"
-        memory = entry("models", settings["model"]).memory
-        if settings["loss_at"] == "last" and memory in ("weights", "none"):
-            carries = "no state" if memory == "none" else "only weights, which evolve independently of the snapshots"
+        carried = memory(settings["model"])
+        if settings["loss_at"] == "last" and carried in ("weights", "none"):
+            carries = "no state" if carried == "none" else "only weights, which evolve independently of the snapshots"
             raise UnsupportedError(
                 f"{named} model={settings['model']!r} and loss_at='last': the model carries {carries}, so decayed "
                 "snapshots cannot affect the loss at the last snapshot, and alpha and full_snapshots would have no "

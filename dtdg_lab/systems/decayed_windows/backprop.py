@@ -14,9 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dtdg_lab.core.model_facts import SpatialOutput
 from dtdg_lab.engine.async_overlap import Pace, SpatialTask
 from dtdg_lab.engine.backprop.time_blocks import BoundaryState, Layer, Tensors
-from dtdg_lab.engine.graph_view import OneVertex, RedistributionWidth, SnapshotView
+from dtdg_lab.engine.graph_view import OneVertex, SnapshotView
 from dtdg_lab.engine.strategy import (
     AllToAllPhase,
     BlockRows,
@@ -365,7 +366,7 @@ class OverlappedLayer(WindowLayer):
         crossing: BoundaryState,
         *,
         learning: bool,
-        seam: RedistributionWidth,
+        seam: SpatialOutput,
         pace: Pace,
     ) -> None:
         self._pace = pace
@@ -420,7 +421,7 @@ def add_gradients_window_blocks(
     seam: BlockRows,
     begin: State,
     *,
-    widths: Sequence[RedistributionWidth],
+    widths: Sequence[SpatialOutput],
     make: MakeLayer = WindowLayer,
     leaving: int,
 ) -> tuple[Tensor, State | None]:

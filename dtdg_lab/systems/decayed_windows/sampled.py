@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dtdg_lab.core.errors import DataError, PlanError, UnsupportedError
-from dtdg_lab.core.message_passing import directions
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.rng import generator
 from dtdg_lab.engine import strategy
@@ -335,7 +334,7 @@ class SampledWindowStrategy(strategy.Strategy):
         drawing = Drawing(
             windows.train,
             model.layers,
-            model.hops_per_layer,
+            model.facts.hops_per_layer,
             model.memory == "per_vertex",
             windows.fanout,
             windows.seed,
@@ -356,7 +355,7 @@ def build(of: strategy.BuildContext) -> SampledWindowStrategy:
     """
     assert of.partition is not None
     config = of.config
-    check_in_edges(directions(config.model), config.system)
+    check_in_edges(of.model.facts.directions, config.system)
     windows = SampledWindows(of.train, config["window"], config["fanout"], config.seed, of.partition, of.parts)
     return SampledWindowStrategy(
         of.model, of.sequence.graph, of.task, windows, of.sequence.settings, counts_group=of.group.rank == 0

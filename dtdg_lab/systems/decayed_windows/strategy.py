@@ -19,14 +19,13 @@ from torch import Tensor
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError, UnsupportedError
 from dtdg_lab.core.events import Event
-from dtdg_lab.core.message_passing import directions
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.preparation import each
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.async_overlap import Pace, TaskSize
 from dtdg_lab.engine.backprop.time_blocks import STEP_NUMBERS
-from dtdg_lab.engine.graph_view import DeviceSequence, NeighbourRows, NumberedSequence, SnapshotView, seam_widths
+from dtdg_lab.engine.graph_view import DeviceSequence, NeighbourRows, NumberedSequence, SnapshotView
 from dtdg_lab.engine.halo_exchange import Exchanger, HaloRows, HaloSequence, LocalSource, PartEdges, Route, own_nodes
 from dtdg_lab.engine.strategy import BuildContext, SequenceSegment, Step, StepMarks, StepResult, Strategy
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
@@ -332,7 +331,7 @@ class DecayedWindowStrategy(Strategy):
         self._exchanger, self._group, self._cuts, self.pace = exchanger, group, cuts, pace
         self._loss_at, self._inherits = loss_at, inherits
         self._shrunken = ShrunkenViews(sequence.graph, sequence.settings, exchanger, group, cuts.directions)
-        self._widths = seam_widths(model) if model.memory == "per_vertex" else ()
+        self._widths = model.facts.spatial if model.memory == "per_vertex" else ()
         self._epoch = -1
         self._rows: backprop.SurvivalRows
         self._everyone: SurvivalOrder | None = None
@@ -650,7 +649,7 @@ def build(of: BuildContext) -> DecayedWindowStrategy:
         exchanger,
         group=of.group,
         shape=shape,
-        cuts=Cuts(of.partition.owner, chunking, of.parts, config.seed, directions(config.model)),
+        cuts=Cuts(of.partition.owner, chunking, of.parts, config.seed, of.model.facts.directions),
         pace=pace,
         loss_at=config["loss_at"],
         inherits=config["late_state"] == "inherit",

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, PlanError, shortened
-from dtdg_lab.core.message_passing import DIRECTIONS
+from dtdg_lab.core.model_facts import DIRECTIONS
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.rng import generator
 from dtdg_lab.graphs.snapshot import Snapshot

@@ -131,7 +131,7 @@ def _full_halo(facts: Facts, placed: Partition, batches: list[HybridBatch]) -> N
     by_direction = {direction: pulled_rows(facts.snapshots, placed, direction) for direction in facts.directions}
     for pull in facts.pulled:
         rows = np.tensordot(times, by_direction[pull.direction], axes=1) * (pull.width * facts.itemsize)
-        ahead = pull.learned or not facts.config["halo_reuse"]
+        ahead = not (pull.of_features and facts.config["halo_reuse"])
         sent += rows * ahead + rows.T * pull.learned
     return sent
 

@@ -23,7 +23,6 @@ from dtdg_lab.core.plans import Partition
 from dtdg_lab.distributed.gradients import FlatGradients
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.backprop.reference import bring
-from dtdg_lab.engine.graph_view import pulls_features, sends_messages
 from dtdg_lab.engine.minibatch_blocks import BlockShape, TargetBlocks, block_shape
 from dtdg_lab.engine.minibatches import SeedBatches, fanouts_of, rounds_of, sampled_edges, stretches_of
 from dtdg_lab.engine.sampled_blocks import BatchSampler, DglSampler, NeighbourSampler, SampledBatch, check_in_edges
@@ -577,11 +576,10 @@ def _samplers(of: BuildContext, partition: Partition) -> list[BatchSampler]:
         UnsupportedError: the model pulls along out-edges.
     """
     config, graph, size = of.config, of.sequence.graph, of.config["batch_size"]
-    options = config.options.get("models", {})
-    shape = block_shape(config.model, of.model.memory, config.hidden, config.layers, norm=config["norm"], **options)
+    shape = block_shape(of.model.facts, norm=config["norm"])
     check_in_edges(shape.directions, config.system)
-    once = shape.inputs_once and pulls_features(of.model)
-    shape = replace(shape, inputs_once=once, neighbours=sends_messages(of.model), weighted=graph.weighted)
+    sends = any(pull.kind == "messages" for pull in of.model.facts.pulls)
+    shape = replace(shape, neighbours=sends, weighted=graph.weighted)
     draw, fanouts = neighbour_sampler(config, shape), fanouts_of(config["fanouts"], config.layers)
     first = graph.snapshots[of.train.start]
     same = all(first is each or first.equals(each) for each in (graph.snapshots[t] for t in of.train))

@@ -15,11 +15,9 @@ import torch
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError
 from dtdg_lab.core.events import Event
-from dtdg_lab.core.message_passing import directions
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.distributed.gradients import FlatGradients
 from dtdg_lab.engine.backprop.reference import bring
-from dtdg_lab.engine.graph_view import pulls_features
 from dtdg_lab.engine.minibatch_blocks import block_shape
 from dtdg_lab.engine.replicated import cached_sequences
 from dtdg_lab.engine.replicated_part import part_folder
@@ -553,20 +551,11 @@ def build(of: BuildContext) -> HybridBatchStrategy:
         of.train,
         cache_gib=config["cache_gib"],
         settings=settings,
-        directions=directions(config.model),
     )
     trained, cached = of.task.trains(), config["batch_state"] == "cached"
     limit_bytes = int(config["batch_state_gib"] * GIB) // len(of.parts)
     states = [StateCache(of.model, each.part, limit_bytes) if cached else None for each in sequences]
-    shape = block_shape(
-        config.model,
-        of.model.memory,
-        config.hidden,
-        config.layers,
-        norm=config["norm"],
-        **config.options.get("models", {}),
-    )
-    shape = replace(shape, places=cached, inputs_once=shape.inputs_once and pulls_features(of.model))
+    shape = replace(block_shape(of.model.facts, norm=config["norm"]), places=cached)
     run = partial(TargetRun, of.model, task=of.task, loss_at="all")
     loads = vertex_loads(graph, shape.hops)
     parts = []

@@ -12,12 +12,12 @@ from torch import Tensor
 
 from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.core.events import Event
+from dtdg_lab.core.model_facts import ModelFacts
 from dtdg_lab.core.rng import torch_seed
-from dtdg_lab.engine.graph_view import SPACES_BYTES, DeviceSequence, SnapshotView, asked_pulls
+from dtdg_lab.engine.graph_view import SPACES_BYTES, DeviceSequence, SnapshotView
 from dtdg_lab.engine.strategy import BuildContext
 from dtdg_lab.kernels.operators import Operators, SharedOperators, SnapshotSource
 from dtdg_lab.kernels.spmm import SharedOperator
-from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.systems.single.charts import OverlapProfile
 from dtdg_lab.systems.single.strategy import SingleStrategy
 
@@ -76,21 +76,20 @@ class OverlapSequence(DeviceSequence):
         return SharedOperators(self._each(snapshots))
 
 
-def learned_pulls(model: DynamicModel) -> list[Pull]:
-    """Kind and width of every pull that depends on parameters; the others are computed once and kept.
+def shared_pulls(facts: ModelFacts) -> list[Pull]:
+    """Return kind and width of every pull that is not of features alone; those are computed once and kept.
 
     Raises:
         UnsupportedError: a pull weighs edges otherwise than by degrees.
     """
-    asked = asked_pulls(model)
-    other = sorted({of.kind for of in asked} - set(SHARED_KINDS))
+    other = sorted({pull.kind for pull in facts.along_edges} - set(SHARED_KINDS))
     if other:
         raise UnsupportedError(
             f"system='pipad' shares sums over in-neighbours that are scaled by degrees ({', '.join(SHARED_KINDS)}), "
             f"but the model pulls by {', '.join(other)}. Choose tgcn, wdgcn, cdgcn, mpnn-lstm, tmgcn or evolvegcn-o, "
             "or system='single'."
         )
-    return [(of.kind, of.width) for of in asked if of.learned]
+    return [(pull.kind, pull.width) for pull in facts.along_edges if not pull.of_features]
 
 
 class OverlapStrategy(SingleStrategy):
@@ -123,7 +122,7 @@ def build(of: BuildContext) -> OverlapStrategy:
     Raises:
         UnsupportedError: the model has pulls that cannot be shared.
     """
-    pulls, given = learned_pulls(of.model), of.config["shared_snapshots"]
+    pulls, given = shared_pulls(of.model.facts), of.config["shared_snapshots"]
     if given:
         return OverlapStrategy(of, OverlapProfile(given, (), (), (), "shared_snapshots is given"))
     if not pulls:

@@ -15,7 +15,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, UnknownNameError, shortened
-from dtdg_lab.core.message_passing import Pull, pulls
+from dtdg_lab.core.model_facts import ModelFacts, memory, model_facts
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
 from dtdg_lab.datasets.names import load_for
@@ -192,15 +192,15 @@ class StepSettings:
         """
         plan = SnapshotBlocks(range(len(changes.edges)), self.blocks, ranks, changes.nodes)
         some = self.sent()
-        memory = catalogue.entry("models", self.model).memory
+        carried = memory(self.model, hidden=self.hidden, **self.options)
         moved = redistributed(plan, some, self.layers).bytes(self.itemsize)
         return StepWork(
             nodes=changes.nodes,
             edges=int(changes.edges.sum()),
-            passes=_passes(plan, changes, memory),
+            passes=_passes(plan, changes, carried),
             sent=sum((each.sum(axis=0) for each in moved.values()), np.zeros((ranks, ranks))),
             exchanges=_exchanges(some, self.blocks) + 1 if ranks > 1 else 0,
-            brought=_brought(plan, changes, memory, difference=self.difference) * self.streamed,
+            brought=_brought(plan, changes, carried, difference=self.difference) * self.streamed,
         )
 
 
@@ -630,9 +630,9 @@ def estimate_volumes(
     smooth = smoothed(graph, smoothing) if smooths else graph
     outcomes = []
     for name, plan in product(of_model, plans):
-        on, pulled = smooth if name in smooths else graph, pulls(name, features, hidden, layers)
+        on, facts = smooth if name in smooths else graph, model_facts(name, features, hidden, layers)
         made = make_partition("hypergraph", on, plan.ranks, seed=seed, imbalance=imbalance)
-        outcomes.append(_row_volume_study(name, on, plan, some=of_model[name], pulled=pulled, made=made))
+        outcomes.append(_row_volume_study(name, on, plan, some=of_model[name], facts=facts, made=made))
     size = f"{graph.num_nodes:,} nodes with {features} features; {layers} layer{'s' * (layers > 1)}, hidden {hidden}"
     described = (
         f"Values sent in one step of {len(train)} snapshots in {many} block{'s' * (many > 1)} of {graph.name!r}, "
@@ -659,15 +659,15 @@ def _row_volume_study(
     plan: SnapshotBlocks,
     *,
     some: Sequence[AllToAllCost],
-    pulled: Sequence[Pull],
+    facts: ModelFacts,
     made: Partition,
 ) -> VolumeRow:
     """Both counts of one model and number of ranks."""
-    train, layers = plan.snapshots, 1 + max(pull.layer for pull in pulled)
-    again = catalogue.entry("models", name).memory in RERUN_MEMORIES
+    train, layers = plan.snapshots, len(facts.layer_hops)
+    again = facts.memory in RERUN_MEMORIES
     before_last = len(train) - len(plan.block(plan.blocks - 1))
     trained = graph.snapshots[train.start : train.stop]
-    halo = between_parts(trained, made, pulled, rerun_before=before_last if again else 0).total
+    halo = between_parts(trained, made, facts.pulls, rerun_before=before_last if again else 0).total
     ours = redistributed(plan, some, layers).total
     return VolumeRow(
         model=name,

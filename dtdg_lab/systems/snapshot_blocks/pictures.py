@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dtdg_lab.core.catalogue import System
-from dtdg_lab.core.message_passing import pulls
+from dtdg_lab.core.model_facts import model_facts
 from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.core.units import format_bytes
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
@@ -46,5 +46,5 @@ def volume_of(plan: SnapshotBlocks, graph: DynamicGraph) -> Volume:
     """Bytes that a step of the model sends under a plan."""
     of_step = sent(collectives(MODEL, graph.num_features, HIDDEN, LAYERS, blocks=plan.blocks))
     moved = redistributed(plan, of_step, LAYERS)
-    pulled = pulls(MODEL, graph.num_features, HIDDEN, LAYERS)
+    pulled = model_facts(MODEL, graph.num_features, HIDDEN, LAYERS).pulls
     return moved + pulled_by_groups(graph.snapshots, plan, pulled, rerun=plan.blocks > 1)

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from dtdg_lab.core.events import Event, OverlapChosen
-from dtdg_lab.core.message_passing import directions
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
 from dtdg_lab.core.units import format_bytes
 from dtdg_lab.distributed.group import Group
@@ -19,7 +18,7 @@ from dtdg_lab.engine.async_overlap import OverlapTrial
 from dtdg_lab.engine.backprop import evolving_weights as evolved
 from dtdg_lab.engine.backprop import time_blocks as blocks
 from dtdg_lab.engine.backprop.evolving_weights import SnapshotSummaries, StateRelay
-from dtdg_lab.engine.graph_view import DeviceSequence, NumberedSequence, SnapshotSequence, seam_widths
+from dtdg_lab.engine.graph_view import DeviceSequence, NumberedSequence, SnapshotSequence
 from dtdg_lab.engine.halo_exchange import Exchanger, HaloSequence
 from dtdg_lab.engine.strategy import BuildContext, SequenceSegment, Step, StepMarks, StepOutcome, StepResult, Strategy
 from dtdg_lab.graphs.delta import kept_bytes
@@ -66,7 +65,7 @@ class SnapshotBlockStrategy(Strategy):
         ranks = plan.column(group.rank)
         self._moved, self._summaries = Exchanger(column, ranks=ranks), Exchanger(column, name="summaries", ranks=ranks)
         through_time = model.memory == "per_vertex"
-        constant = not seam_widths(model)[0].learned  # what the first layer mixes depends on no parameter
+        constant = model.facts.spatial[0].constant
         self._moves = moves = None
         self._trial: OverlapTrial | None = None
         if plan.groups > 1:
@@ -232,7 +231,7 @@ def _of_plan(of: BuildContext, plan: SnapshotBlocks, *, streamed: bool) -> Snaps
             halo,
             row_group,
             of.sequence.settings,
-            directions=directions(config.model),
+            directions=of.model.facts.directions,
             reuse=config["halo_reuse"],
         )
     elif plan.blocks > 1 and streamed:  # those of one block at a time are here

@@ -8,7 +8,6 @@ from typing import Any
 from torch import Tensor
 
 from dtdg_lab.core.events import Event
-from dtdg_lab.core.message_passing import directions
 from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.engine.backprop.reference import HOW, bring
 from dtdg_lab.engine.backprop.time_blocks import BlockTimeline, add_gradients_blocks, add_gradients_stepwise
@@ -232,6 +231,5 @@ def build_replicated(of: BuildContext) -> ReplicatedStrategy:
         of.train,
         cache_gib=of.config["cache_gib"],
         settings=of.sequence.settings,
-        directions=directions(of.config.model),
     )
     return ReplicatedStrategy(of.model, sequences, of.task, of.train, counts_group=of.group.rank == 0)

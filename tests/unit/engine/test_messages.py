@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from message_models import name_of, register_models
+from message_models import models_registered, name_of
 
-from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import UnsupportedError
+from dtdg_lab.core.model_facts import model_facts
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
-from dtdg_lab.engine.graph_view import DeviceSequence, SnapshotView, asked_pulls, pulls_features, sends_messages
-from dtdg_lab.engine.minibatch_blocks import BlockShape
+from dtdg_lab.engine.graph_view import DeviceSequence, SnapshotView
+from dtdg_lab.engine.minibatch_blocks import BlockShape, block_shape
 from dtdg_lab.engine.minibatches import SeedBatches
 from dtdg_lab.engine.sampled_blocks import BatchSampler, Drawing, SampledPart
 from dtdg_lab.engine.target_batches import TargetSequence
@@ -142,6 +143,12 @@ def test_a_way_or_reduction_that_there_is_not_is_refused(given: dict[str, str]) 
 # Systems that cannot send messages, or not along out-edges, refuse them before they train.
 
 
+@pytest.fixture(autouse=True)
+def registered() -> Iterator[None]:
+    with models_registered():
+        yield
+
+
 def build_with(model: str, **settings: Any) -> None:
     small = {"dataset": "growing", "generated_nodes": 30, "generated_edges": 90, "generated_snapshots": 20}
     config = RunConfig(**{**small, **settings}, model=model, device="cpu")
@@ -149,7 +156,6 @@ def build_with(model: str, **settings: Any) -> None:
 
 
 def test_shared_edges_refuse_messages() -> None:
-    register_models()
     with pytest.raises(UnsupportedError, match=r"pipad.*messages.*system='single'"):
         build_with(name_of("inputs", by_messages=True), system="pipad")
 
@@ -157,21 +163,16 @@ def test_shared_edges_refuse_messages() -> None:
 @pytest.mark.parametrize("by_messages", [True, False])
 @pytest.mark.parametrize("system", ["dynagraph", "dgl-default"])
 def test_sampled_neighbours_refuse_out_edges(system: str, by_messages: bool) -> None:
-    register_models()
     with pytest.raises(UnsupportedError, match=rf"{system}.*draws in-neighbours.*adgnn-t"):
         build_with(name_of("both-ways", by_messages=by_messages), system=system)
 
 
-def test_a_dry_run_tells_what_a_model_asks_for() -> None:
-    register_models()
-    model = catalogue.entry("models", name_of("means", by_messages=True)).load()(3, 4, 2)
-    asked = asked_pulls(model)
-    assert [(of.kind, of.layer, of.width, of.learned, of.as_fed) for of in asked] == [
-        ("messages", 0, 3, False, True),
-        ("messages", 0, 4, True, False),
-        ("messages", 1, 4, True, True),
-        ("messages", 1, 4, True, False),
-    ]
-    assert sends_messages(model)
-    assert not pulls_features(model)
-    assert pulls_features(catalogue.entry("models", name_of("inputs", by_messages=False)).load()(3, 4, 2))
+def test_a_batch_has_no_rows_beyond_those_that_receive_messages_of_features() -> None:
+    """The farthest nodes' features are columns alone, as where a kind of pull aggregates them."""
+    for kind, once in (("inputs", True), ("squashed", False), ("both-ways", False)):
+        shapes = [
+            block_shape(model_facts(name_of(kind, by_messages=how), features=3, hidden=4, layers=2))
+            for how in (False, True)
+        ]
+        assert shapes[0] == shapes[1]
+        assert shapes[0].inputs_once == once

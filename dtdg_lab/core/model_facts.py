@@ -1,0 +1,234 @@
+"""What training must know of a model: the rows it pulls, how far it reaches, and what it remembers.
+
+Nothing of it is declared. Models are run once on a few nodes (:mod:`dtdg_lab.models.dry_run`), which takes some
+milliseconds and torch. Those of the package are also stored, in ``models/facts.json``, so that partitions and forecasts
+of them work without torch.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.errors import ConfigError, UnsupportedError
+from dtdg_lab.core.options import option
+
+_MODELS = Path(__file__).parent.parent / "models"
+DIRECTIONS = ("in", "out")  # of edges: a node aggregates over in-neighbours or out-neighbours
+PASSES = ("forward", "rerun", "backward")  # rerun: the recomputation of a time block
+# what a model may carry from one snapshot to the next
+MEMORIES = ("per_vertex", "weights", "weights_from_data", "neighbourhood", "none")
+
+
+@dataclass(frozen=True, slots=True)
+class Pull:
+    """One aggregation of other nodes' rows.
+
+    Attributes:
+        layer: of the model, from 0.
+        direction: ``in`` aggregates over in-neighbours, ``out`` over out-neighbours; ``top`` selects the nodes with the
+            largest scores, independent of edges.
+        width: numbers per row; attention adds one score per head to the projected row, ``top`` one score.
+        learned: whether a gradient is sent back.
+        at_first: whether it is also sent back in the first snapshot of a run; false for the initial state, which is
+            a zero constant. The rows themselves are sent in every snapshot.
+        kind: the method of :class:`dtdg_lab.models.graph_view.GraphView` that the model called.
+        of_features: whether it aggregates the features as they are, or such an aggregate, so that views keep it.
+    """
+
+    layer: int
+    direction: str
+    width: int
+    learned: bool
+    at_first: bool = True
+    kind: str = "gcn"
+    of_features: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SpatialOutput:
+    """The rows that the spatial part of a layer hands to the temporal part; they are redistributed between ranks.
+
+    Attributes:
+        width: C, numbers per row.
+        learned: whether a gradient flows back through it; not if the row only aggregates input data.
+        constant: whether it is the same under other parameters, so that it may be kept.
+    """
+
+    width: int
+    learned: bool
+    constant: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """What training must know of a model.
+
+    Attributes:
+        pulls: all aggregations of one snapshot, in the model's order.
+        spatial: what the spatial part of each layer gives.
+        layer_hops: hops that each layer reaches along edges.
+        memory: ``per_vertex`` (each node has a state of its own), ``weights`` (that evolve by themselves),
+            ``weights_from_data`` (that evolve with the nodes), ``neighbourhood`` (a state that neighbours read) or
+            ``none``.
+    """
+
+    pulls: tuple[Pull, ...]
+    spatial: tuple[SpatialOutput, ...]
+    layer_hops: tuple[int, ...]
+    memory: str
+
+    @property
+    def hops_per_layer(self) -> int:
+        """Hops of the layer that reaches furthest."""
+        return max(self.layer_hops)
+
+    @property
+    def hops(self) -> int:
+        """Hops that one snapshot reaches along edges: those of all layers, each taken for the furthest."""
+        return len(self.layer_hops) * self.hops_per_layer
+
+    @property
+    def along_edges(self) -> tuple[Pull, ...]:
+        """The pulls that follow edges."""
+        return tuple(pull for pull in self.pulls if pull.direction in DIRECTIONS)
+
+    @property
+    def directions(self) -> tuple[str, ...]:
+        """The edge directions that the model aggregates over; ``("in",)`` where it looks at no neighbour."""
+        used = {pull.direction for pull in self.along_edges} or {"in"}
+        return tuple(direction for direction in DIRECTIONS if direction in used)
+
+
+def model_facts(model: str, features: int, hidden: int, layers: int, **options: Any) -> ModelFacts:
+    """Return the facts of a model of the catalogue.
+
+    Args:
+        model: its name.
+        features: F, width of the input.
+        hidden: H, width of every layer's output.
+        layers: number of layers.
+        options: of the model, such as ``gc_layers``; the glossary's defaults if missing. Others are ignored.
+
+    Raises:
+        UnknownNameError: there is no such model.
+        ConfigError: a size is below 1, or an option's value is not allowed.
+        UnsupportedError: no table describes the model, for example because it pulls otherwise with other values.
+    """
+    entry = catalogue.entry("models", model)
+    for name, size in (("features", features), ("hidden", hidden), ("layers", layers)):
+        if size < 1:
+            raise ConfigError(f"{name}={size} must be at least 1.")
+    settings = {name: option(name).check(options.get(name, option(name).default)) for name in entry.options}
+    known = _stored_facts(entry, features, hidden, layers, settings)
+    return known or _derived(entry.load(), (features, hidden, layers), tuple(settings.items()))
+
+
+def memory(model: str, **options: Any) -> str:
+    """Return what a model of the catalogue carries between snapshots, one of :data:`MEMORIES`.
+
+    Args:
+        model: its name.
+        options: of the model; they may include ``hidden`` (the glossary's default if missing).
+
+    Raises:
+        UnknownNameError: there is no such model.
+        ConfigError: an option's value is not allowed.
+    """
+    hidden = options.pop("hidden", None) or option("hidden").default
+    return model_facts(model, 1, hidden, 1, **options).memory
+
+
+_NOT_EXCHANGED: Mapping[str, str] = MappingProxyType(
+    {
+        "weights_from_data": "its weights depend on the top-k nodes",
+        "neighbourhood": "its hidden state depends on neighbours",
+    }
+)
+
+
+def check_memory(model: str, layout: str, system: str = "", **options: Any) -> str:
+    """Return how the strategy ``layout`` handles the memory of ``model``: ``exact`` or a named approximation.
+
+    Args:
+        model: its name.
+        layout: entry of the kind ``parallel``.
+        system: for the message.
+        options: as for :func:`memory`.
+
+    Raises:
+        UnsupportedError: the strategy does not support it; the message names ``system`` and the systems that do.
+    """
+    carried = memory(model, **options)
+    kept = catalogue.MEMORY_ON_LAYOUT.get((carried, layout))
+    if kept is None:
+        able = {layout for memory_, layout in catalogue.MEMORY_ON_LAYOUT if memory_ == carried}
+        systems = [one.name for one in catalogue.SYSTEMS if one.parts["parallel"] in able]
+        where = f"system {system!r}" if system else f"strategy {layout!r}"
+        reason = _NOT_EXCHANGED.get(carried, f"its memory is {carried!r}")
+        verb = "exchange" if carried in _NOT_EXCHANGED else "support"
+        raise UnsupportedError(
+            f"Model {model!r} does not work with {where}: {reason}, which strategy {layout!r} does not {verb}. "
+            f"Compatible systems: {', '.join(systems) or 'none yet'}."
+        )
+    return kept
+
+
+@functools.lru_cache(maxsize=4096)
+def _derived(make: Any, size: tuple[int, int, int], options: tuple[tuple[str, Any], ...]) -> ModelFacts:
+    dry_run = importlib.import_module("dtdg_lab.models.dry_run")  # by text: it needs torch, and stands above
+    facts: ModelFacts = dry_run.facts_of_class(make, size, dict(options))
+    return facts
+
+
+# The stored facts: of each model some cases, with widths (a, b, c) for a F + b H + c; written by tests/model_facts.py.
+
+
+def _stored_facts(
+    entry: catalogue.Entry, features: int, hidden: int, layers: int, settings: Mapping[str, Any]
+) -> ModelFacts | None:
+    """Return the stored facts at one size; None where none are stored for the settings, or the model's file differs."""
+    stored = _stored().get(entry.target)
+    if stored is None or stored["source"] != source_hash(entry.target):
+        return None
+    for case in stored["cases"]:
+        alike = all(settings[name] == value for name, value in case["options"].items())
+        if alike and hidden % case["hidden_multiple"] == 0:
+            return _at_size(case, features, hidden, layers)
+    return None
+
+
+def _at_size(case: Mapping[str, Any], features: int, hidden: int, layers: int) -> ModelFacts:
+    def width(of: Sequence[int]) -> int:
+        return of[0] * features + of[1] * hidden + of[2]
+
+    of_layers = [case["layers"][min(layer, 1)] for layer in range(layers)]
+    pulls = tuple(
+        Pull(layer, direction, width(wide), *others)
+        for layer, of in enumerate(of_layers)
+        for many, direction, wide, *others in of["pulls"]
+        for _ in range(many)
+    )
+    spatial = tuple(SpatialOutput(width(of["spatial"][0]), *of["spatial"][1:]) for of in of_layers)
+    return ModelFacts(pulls, spatial, tuple(of["hops"] for of in of_layers), case["memory"])
+
+
+@functools.cache
+def _stored() -> Mapping[str, Any]:
+    """Return the stored facts by the target of a model."""
+    return json.loads((_MODELS / "facts.json").read_text(encoding="utf-8"))
+
+
+@functools.cache
+def source_hash(target: str) -> str:
+    """Return a hash of the file that a model of the package is written in."""
+    file = _MODELS / f"{target.partition(':')[0].rpartition('.')[2]}.py"
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:16]

@@ -1,0 +1,178 @@
+"""What dry runs find out of models that a user may write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from dtdg_lab.core.errors import ConfigError, UnsupportedError
+from dtdg_lab.core.model_facts import Pull, SpatialOutput
+from dtdg_lab.models.base import DynamicModel, State, StepModel, make_model
+from dtdg_lab.models.dry_run import facts_of
+from dtdg_lab.models.tgcn import TGCN
+
+
+class Smoothed(StepModel):
+    """A graph convolution, smoothed over time."""
+
+    def __init__(self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1) -> None:
+        super().__init__(features, hidden, layers, outputs=outputs)
+        self.convolve = nn.ModuleList(nn.Linear(self.width(i), hidden, bias=False) for i in range(layers))
+        self.rate = nn.ParameterList(nn.Parameter(torch.zeros(hidden)) for _ in range(layers))
+
+    def spatial(self, layer: int, graph: Any, x: Tensor, state: State) -> Tensor:
+        return graph.gcn(x)
+
+    def step(self, layer: int, x: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        share = torch.sigmoid(self.rate[layer])
+        h = share * h + (1 - share) * torch.relu(self.convolve[layer](x))
+        return h, h
+
+
+class TwoHops(Smoothed):
+    def spatial(self, layer: int, graph: Any, x: Tensor, state: State) -> Tensor:
+        gate = torch.sigmoid(self.rate[layer].mean())
+        sums = graph.messages(x, lambda source, target, weight: gate * torch.tanh(source - target))
+        return graph.mean(sums, edges="out")
+
+
+class OfLogarithms(Smoothed):
+    def spatial(self, layer: int, graph: Any, x: Tensor, state: State) -> Tensor:
+        return graph.gcn(torch.sign(x) * torch.log1p(x.abs()))
+
+
+class ReadsNeighboursStates(Smoothed):
+    def spatial(self, layer: int, graph: Any, x: Tensor, state: State) -> Tensor:
+        (h,) = state.layers[layer]
+        return graph.gcn(x) + graph.mean(h)[:, : x.shape[1]]
+
+
+class EvolvesFromNodes(DynamicModel):
+    def __init__(self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1) -> None:
+        super().__init__(features, hidden, layers, outputs=outputs)
+        self.first = nn.ParameterList(nn.Parameter(torch.rand(self.width(i), hidden)) for i in range(layers))
+
+    def initial_state(self, rows: int) -> State:
+        return State(tuple((first,) for first in self.first), per_vertex=False)
+
+    def evolve(self, layer: int, graph: Any, x: Tensor, state: State) -> State:
+        best, _ = graph.top(x, x.sum(1), 2)
+        return state.with_layer(layer, (state.layers[layer][0] * torch.tanh(best.mean()),))
+
+    def spatial(self, layer: int, graph: Any, x: Tensor, state: State) -> Tensor:
+        return graph.gcn(x) @ state.layers[layer][0]
+
+
+class Detached(Smoothed):
+    def spatial(self, layer: int, graph: Any, x: Tensor, state: State) -> Tensor:
+        return graph.gcn(x) * self.rate[layer].detach().mean()
+
+
+class PullsNothing(Smoothed):
+    def spatial(self, layer: int, graph: Any, x: Tensor, state: State) -> Tensor:
+        return x
+
+
+def test_a_model_of_one_step() -> None:
+    facts = Smoothed(3, 4, 2).facts
+    assert facts.pulls == (Pull(0, "in", 3, False, of_features=True), Pull(1, "in", 4, True))
+    assert facts.spatial == (SpatialOutput(3, False, True), SpatialOutput(4, True))
+    assert (facts.layer_hops, facts.memory) == ((1, 1), "per_vertex")
+
+
+def test_messages_and_two_hops() -> None:
+    facts = TwoHops(3, 4).facts
+    messages = Pull(0, "in", 3, False, kind="messages", of_features=True)
+    assert facts.pulls == (messages, Pull(0, "out", 3, True, kind="diffusion-out"))
+    assert (facts.hops, facts.directions) == (2, ("in", "out"))
+
+
+def test_rows_that_only_follow_from_features_are_not_kept() -> None:
+    facts = OfLogarithms(3, 4).facts
+    assert facts.pulls == (Pull(0, "in", 3, False),)  # views keep what is pulled of the features themselves
+    assert facts.spatial == (SpatialOutput(3, False, True),)
+
+
+def test_states_that_neighbours_read() -> None:
+    facts = ReadsNeighboursStates(3, 4).facts
+    assert (facts.memory, facts.pulls[1].at_first, facts.pulls[1].learned) == ("neighbourhood", False, True)
+
+
+def test_weights_that_evolve_from_nodes() -> None:
+    facts = EvolvesFromNodes(3, 4).facts
+    assert (facts.memory, [pull.direction for pull in facts.pulls]) == ("weights_from_data", ["top", "in"])
+
+
+def test_a_detached_parameter_keeps_nothing_constant() -> None:
+    assert Detached(3, 4).facts.spatial == (SpatialOutput(3, False, False),)
+
+
+def test_a_model_without_pulls() -> None:
+    facts = PullsNothing(3, 4).facts
+    assert (facts.pulls, facts.hops, facts.directions, facts.memory) == ((), 0, ("in",), "per_vertex")
+
+
+def test_a_dry_run_changes_nothing() -> None:
+    model, before = TGCN(3, 4), torch.random.get_rng_state()
+    values = [parameter.clone() for parameter in model.parameters()]
+    with torch.no_grad(), torch.inference_mode():
+        facts = facts_of(model)
+    assert facts == TGCN(3, 4).facts
+    assert all(map(torch.equal, values, model.parameters()))
+    assert all(parameter.grad is None for parameter in model.parameters())
+    torch.random.set_rng_state(before)
+
+
+class OfTheWrongHeight(Smoothed):
+    def spatial(self, layer: int, graph: Any, x: Tensor, state: State) -> Tensor:
+        return graph.gcn(x[:2])
+
+
+class LosesRows(Smoothed):
+    def spatial(self, layer: int, graph: Any, x: Tensor, state: State) -> Tensor:
+        return graph.gcn(x)[:1]
+
+
+class PullsHearsay(Smoothed):
+    def spatial(self, layer: int, graph: Any, x: Tensor, state: State) -> Tensor:
+        return graph.pull(x, "hearsay")
+
+
+class LooksAtValues(Smoothed):
+    def spatial(self, layer: int, graph: Any, x: Tensor, state: State) -> Tensor:
+        return graph.gcn(graph.gcn(x)) if self.rate[layer].sum() > 0 else graph.gcn(x)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (OfTheWrongHeight, "sends 2 rows by graph.gcn, where 3 nodes are"),
+        (LosesRows, "gave 1 rows for 3 nodes"),
+        (PullsHearsay, "pulls 'hearsay': a view offers gcn, mean"),
+        (LooksAtValues, "with some values and .* with others"),
+    ],
+)
+def test_models_that_no_table_describes(make: type[StepModel], said: str) -> None:
+    with pytest.raises(UnsupportedError, match=said):
+        facts_of(make(3, 4))
+
+
+def test_a_step_gives_back_the_state_that_it_takes() -> None:
+    class Forgets(Smoothed):
+        def step(self, layer: int, x: Tensor, h: Tensor) -> tuple[Tensor]:  # type: ignore[override]
+            return (h,)
+
+    with pytest.raises(ConfigError, match="takes 1 tensors of state and returned 0"):
+        Forgets(3, 4).facts  # noqa: B018
+
+
+def test_parameters_of_a_user_s_model_are_those_it_drew_under_the_seed() -> None:
+    before = torch.random.get_rng_state()
+    one, same, other = (make_model(Smoothed, 3, 4, seed=seed) for seed in (5, 5, 6))
+    assert torch.equal(before, torch.random.get_rng_state())
+    assert torch.equal(one.convolve[0].weight, same.convolve[0].weight)
+    assert not torch.equal(one.convolve[0].weight, other.convolve[0].weight)
+    assert not one.rate[0].any()

@@ -71,7 +71,7 @@ def _kind(kind: str) -> str:
             options = ", ".join(f"`{name}`" for name in entry.options) or "none"
             row = [f"`{entry.name}`", entry.summary, options, f"[{Path(file).name}]({file})", entry.source]
             if kind == "datasets":
-                row[3:3] = [", ".join(entry.tasks), _settings(entry.defaults)]
+                row[3:3] = [", ".join(catalogue.tasks_of(entry.name)), _settings(entry.defaults)]
             rows.append(tuple(row))
     more = ("tasks", "brings") if kind == "datasets" else ()
     return _table(("name", "what it is" if more else "what it does", "options", *more, "file", "source"), rows)

@@ -9,7 +9,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from doubles import RecordingRecorder, Script, Trained
 from generator_children import generator_children
 
 from dtdg_lab.core.config import RunConfig
@@ -17,6 +16,7 @@ from dtdg_lab.core.errors import ControlError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.testing.training import RecordingRecorder, Script, Trained
 from dtdg_lab.training.recording import ResourceMonitor
 from dtdg_lab.training.replay import RunReplay
 from dtdg_lab.training.trainer import Trainer

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import ClassVar
 
@@ -28,9 +27,7 @@ class SmoothedModel(GlorotModel):
         self.project = nn.ParameterList(nn.Parameter(torch.empty(width, hidden)) for width in widths)
         self.update = nn.ParameterList(nn.Parameter(torch.empty(width, hidden)) for width in mixed)
         self.rate = nn.ParameterList(nn.Parameter(torch.empty(hidden)) for _ in widths)
-
-    def initial_state(self, rows: int) -> State:
-        return State(tuple((self.zeros(rows, self.hidden),) for _ in range(self.layers)))
+        self.reset_parameters()
 
     def average(self, graph: GraphView, x: Tensor, edges: str = "in") -> Tensor:
         """Return the mean over neighbours along edges without weights."""
@@ -81,8 +78,7 @@ class MeanBothWays(SmoothedModel):
 class Forgetful(MeanOfMeans):
     """Remembers nothing."""
 
-    def initial_state(self, rows: int) -> State:
-        return State(((),) * self.layers)
+    remembers = 0
 
     def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
         return torch.relu(x @ self.update[layer]), state
@@ -98,6 +94,7 @@ class TopDriven(SmoothedModel):
         widths = [self.width(layer) for layer in range(layers)]
         self.scorer = nn.ParameterList(nn.Parameter(torch.empty(width, 1)) for width in widths)
         self.first = nn.ParameterList(nn.Parameter(torch.empty(width, hidden)) for width in widths)
+        self.reset_parameters()
 
     def initial_state(self, rows: int) -> State:
         return State(tuple((first,) for first in self.first), per_vertex=False)
@@ -134,9 +131,7 @@ def __getattr__(name: str) -> type[SmoothedModel]:
     kind, _, how = name.partition("_by_")
     if kind.replace("_", "-") not in MODELS:
         raise AttributeError(name)
-    made = type(name, (MODELS[kind.replace("_", "-")],), {"by_messages": how == "messages"})
-    globals()[name] = made  # one class for each name
-    return made
+    return type(name, (MODELS[kind.replace("_", "-")],), {"by_messages": how == "messages"})
 
 
 def name_of(kind: str, *, by_messages: bool) -> str:
@@ -144,23 +139,12 @@ def name_of(kind: str, *, by_messages: bool) -> str:
     return f"{kind}-by-{'messages' if by_messages else 'pulls'}"
 
 
-@contextmanager
-def models_registered() -> Iterator[None]:
-    """Have them in the catalogue of this process."""
-    added = [
-        catalogue.Entry(
-            name=name_of(kind, by_messages=by_messages),
-            kind="models",
-            target=f"message_models:{kind.replace('-', '_')}_by_{'messages' if by_messages else 'pulls'}",
-            summary="A mean of neighbours.",
-            source="this test",
-        )
-        for kind in MODELS
-        for by_messages in (False, True)
-    ]
-    catalogue.ENTRIES.extend(added)
-    try:
-        yield
-    finally:
-        for entry in added:
-            catalogue.ENTRIES.remove(entry)
+def register_models() -> None:
+    """Add them to the catalogue of this process."""
+    for kind in MODELS:
+        for by_messages in (False, True):
+            name = name_of(kind, by_messages=by_messages)
+            target = f"message_models:{name.replace('-', '_')}"
+            if name not in catalogue.names("models"):
+                about = {"summary": "A test's.", "source": "this test"}
+                catalogue.ENTRIES.append(catalogue.Entry(name=name, kind="models", target=target, **about))

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from doubles import RecordingRecorder, Trained, train_in_memory
 from numpy.typing import NDArray
 
 from dtdg_lab.core import catalogue
@@ -28,6 +27,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.feature_cache.policies.base import StoredPolicy, save_policy
 from dtdg_lab.systems.feature_cache.policies.env import state_size
 from dtdg_lab.systems.feature_cache.strategy import FeatureService, RemoteFeatureStrategy, RemotePart
+from dtdg_lab.testing.training import RecordingRecorder, Trained, train_in_memory
 from dtdg_lab.training.build import RunComponents, build
 
 PARTS, STEPS, EPOCHS = 4, 6, 2  # steps of an epoch

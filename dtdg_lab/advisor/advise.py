@@ -510,7 +510,7 @@ def advise(
         options: of systems, model and data, by name; each applies to the systems that read it.
 
     Raises:
-        ConfigError: a number is invalid, or no system reads an option.
+        ConfigError: a number is invalid, no system reads an option, or none of the systems can be predicted.
         UnknownNameError: a name is not in the catalogue.
         RunStoreError: one of ``runs`` is not a run.
 
@@ -534,6 +534,8 @@ def advise(
             suggestions.append(_suggestion(config, graph, *learnt, budget=memory_gib * GIB, network=network))
         except LabError as error:
             left[name] = str(error)
+    if not suggestions:
+        raise _nothing("be predicted", left)
     ranked = tuple(sorted(suggestions, key=lambda each: (not each.fits, each.predicted.epoch_s)))
     described = _to_dict(graph, first, ranks, memory_gib)
     return Advice(described, ranked, MappingProxyType(left), *learnt, MappingProxyType(dict(found.skipped)))
@@ -573,7 +575,7 @@ def _configs(
             raise UnknownNameError("option", name, OPTIONS)
     stored = given["dataset"] if isinstance(given["dataset"], str) else given["dataset"].store()
     for name in catalogue.names("systems") if systems is None else systems:
-        owners = catalogue.option_owners(name, stored, given["model"])
+        owners = catalogue.option_owners(name, stored, given["model"], options)
         read = {each for room in owners.values() for each in room} | set(_COMMON)
         mine = {each: value for each, value in options.items() if each in read}
         unread -= set(mine)
@@ -582,12 +584,14 @@ def _configs(
         except LabError as error:
             left[name] = str(error)
     if not configs:
-        raise ConfigError(
-            "no system can run with these settings: " + "; ".join(f"{name}: {why}" for name, why in left.items())
-        )
+        raise _nothing("run with these settings", left)
     if unread:
         raise ConfigError(f"{', '.join(sorted(unread))}: no chosen system reads it, with this data and model.")
     return configs, left
+
+
+def _nothing(what: str, left: Mapping[str, str]) -> ConfigError:
+    return ConfigError(f"no system can {what}: " + "; ".join(f"{name}: {why}" for name, why in left.items()))
 
 
 def found_runs(runs: Runs, runs_dir: str | Path | None, graph: DynamicGraph, cores: int | None) -> FoundRuns:

@@ -320,7 +320,8 @@ def _of(system: str, model: str, options: Mapping[str, Any]) -> dict[str, Any]:
         if name not in OPTIONS:
             raise UnknownNameError("option", name, OPTIONS)
     data = [entry.name for entry in catalogue.ENTRIES if entry.kind == "datasets"]
-    read = {name for each in data for room in catalogue.option_owners(system, each, model).values() for name in room}
+    owners = [catalogue.option_owners(system, dataset, model, options) for dataset in data]
+    read = {name for of_kinds in owners for names in of_kinds.values() for name in names}
     return {name: value for name, value in options.items() if name in read or name in ("seed", "protocol")}
 
 

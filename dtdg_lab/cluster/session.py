@@ -652,7 +652,7 @@ class Session:
                 device=device,
                 changes=tuple((changes or {}).items()),
                 busy_file=str(self._files.busy_file) if self._files.owned else "",
-                families=tuple(REGISTERED),
+                registrations=tuple(REGISTERED),
                 silent_s=self.silent_s,
                 host="127.0.0.1" if here else "",
             )

@@ -19,11 +19,11 @@ from dtdg_lab.cluster.event_history import EventHistory
 from dtdg_lab.cluster.liveness import Beacon, death_reason, signs_of_life, wait_for_note
 from dtdg_lab.cluster.messaging import ControlServer, Publisher, StoredControl, ask
 from dtdg_lab.cluster.stop_signals import OVERDUE_S, StopSignals
-from dtdg_lab.core.catalogue import register
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, LabError, RunFailedError, StoppedError
 from dtdg_lab.core.events import AttemptStarted, Preparing
 from dtdg_lab.core.preparation import preparation
+from dtdg_lab.core.registration import Registration
 from dtdg_lab.core.system_errors import error_text
 from dtdg_lab.distributed.heartbeat import OtherRankError
 from dtdg_lab.runs.directory import ENDED, RunDirectory
@@ -197,7 +197,7 @@ class RankTask:
     device: str = "auto"
     changes: tuple[tuple[str, Any], ...] = ()
     busy_file: str = ""
-    families: tuple[str, ...] = ()  # of systems from outside the package
+    registrations: tuple[Registration, ...] = ()
     silent_s: float = SILENT_S
     host: str = "127.0.0.1"  # empty where ranks are on several machines: each then takes its outward address
 
@@ -262,8 +262,8 @@ def run_rank(task: RankTask) -> str:
 
 def _run_rank(task: RankTask, directory: RunDirectory, signals: StopSignals) -> str:
     try:
-        for family in task.families:
-            register(family)
+        for registration in task.registrations:
+            registration.apply()
         finisher = Finisher(directory, task.attempt, ranks=task.size)
         with ExitStack() as stack:
             try:

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import importlib
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.core.errors import ConfigError, UnknownNameError, UnsupportedError
+from dtdg_lab.core.errors import UnknownNameError, UnsupportedError
+
+if TYPE_CHECKING:
+    from dtdg_lab.core.registration import Registration
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -32,8 +35,13 @@ class Entry:
         source: paper and section, or data collection.
         options: names of the options it reads.
         defaults: values of options that replace the glossary's defaults.
-        tasks: of a data set, those that it has labels for; of a strategy that never has all nodes at once, those whose
-            loss is a sum over nodes; empty for all others.
+        tasks: of a data set, those that it has labels for; empty: those that need no classes.
+        needs: of a task, what a graph must hold for it: some of :data:`LABELS`.
+        per_vertex: of a task, whether its loss is a sum over nodes.
+        loss: of a task, what charts call its loss.
+        metrics: of a task, shares of 1, larger is better; the first that an evaluation has is drawn beside the loss.
+        all_nodes: of a strategy, whether it has all nodes of a snapshot at once, which a loss over pairs needs.
+        value: the algorithm itself, where no text leads to it, such as a class of a notebook cell.
     """
 
     name: str
@@ -44,10 +52,16 @@ class Entry:
     options: tuple[str, ...] = ()
     defaults: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
     tasks: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    per_vertex: bool = True
+    loss: str = "loss"
+    metrics: tuple[str, ...] = ()
+    all_nodes: bool = True
+    value: Any = field(default=None, compare=False, repr=False)
 
     def load(self) -> Any:
-        """Import and return the class, function or definition this entry names."""
-        return load(self.target)
+        """Return the class, function or definition of this entry, imported where a text names it."""
+        return load(self.target) if self.value is None else self.value
 
 
 def load(target: str) -> Any:
@@ -119,8 +133,9 @@ def _read(file: Path) -> dict[str, Any]:
     return tomllib.loads(file.read_text(encoding="utf-8"))
 
 
-# Families of systems, in order: each is a folder under ``systems/``, reached by this text alone.
-FAMILIES: dict[str, str] = {
+# Families of systems, in order: each is a folder under ``systems/``, reached by this text alone. A registered one may
+# stand here itself.
+FAMILIES: dict[str, Any] = {
     name: f"dtdg_lab.systems.{name}:FAMILY"
     for name in (
         "single",
@@ -147,6 +162,14 @@ DECLARED[""]["entries"]["datasets"] = _PUBLISHED | DECLARED[""]["entries"]["data
 TASK_OPTIONS, TRAINING_OPTIONS, ENERGY_OPTIONS = (
     tuple(DECLARED[""]["options"][kind]) for kind in ("tasks", "training", "energy")
 )
+# Kind -> the option that names its entry.
+CHOSEN_BY: dict[str, str] = {
+    option["choices"]: name
+    for declared in DECLARED.values()
+    for options in declared.get("options", {}).values()
+    for name, option in options.items()
+    if isinstance(option.get("choices"), str)
+}
 
 
 def frozen(about: Mapping[str, Any]) -> dict[str, Any]:
@@ -160,8 +183,7 @@ def _entry(declared: Mapping[str, Any], kind: str, name: str) -> Entry:
     options = about.get("options", kind)  # where it gives none, those of its kind
     if isinstance(options, str):
         options = declared.get("groups", {}).get(options, [])
-    tasks = about.get("tasks", ["regression", "link"] if kind == "datasets" else [])
-    return Entry(name=name, kind=kind, **frozen({**about, "options": options, "tasks": tasks}))
+    return Entry(name=name, kind=kind, **frozen({**about, "options": options}))
 
 
 ENTRIES: list[Entry] = [
@@ -186,19 +208,22 @@ PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
     {name: Protocol(name=name, **frozen(about)) for name, about in DECLARED[""]["protocols"].items()}
 )
 
-_SINGULAR = {
-    "datasets": "data set",
-    "models": "model",
-    "tasks": "task",
-    "parallel": "layout",
-    "batching": "batching",
-    "control": "batch-size controller",
-    "comm": "exchange",
-    "scheduling": "scheduler",
-    "partition": "partitioner",
-    "features": "cache policy",
-    "congestion": "congestion pattern",
-}
+SINGULAR: Mapping[str, str] = MappingProxyType(
+    {
+        "datasets": "data set",
+        "models": "model",
+        "tasks": "task",
+        "parallel": "layout",
+        "batching": "batching",
+        "control": "batch-size controller",
+        "comm": "exchange",
+        "scheduling": "scheduler",
+        "partition": "partitioner",
+        "features": "cache policy",
+        "congestion": "congestion pattern",
+    }
+)
+LABELS = ("classes", "following")  # what a graph may lack and a task may need; every graph has ``targets``
 STORED = "graph:"  # prefix of the names of graphs stored by their hash
 
 
@@ -223,7 +248,7 @@ def entry(kind: str, name: str) -> Entry:
     for candidate in ENTRIES:
         if (candidate.kind, candidate.name) == (kind, name):
             return candidate
-    raise UnknownNameError(_SINGULAR.get(kind, kind), name, names(kind))
+    raise UnknownNameError(SINGULAR.get(kind, kind), name, names(kind))
 
 
 def system(name: str) -> System:
@@ -246,7 +271,8 @@ def family(name: str) -> Any:
     """
     if name not in FAMILIES:
         raise UnknownNameError("family of systems", name, FAMILIES)
-    return load(FAMILIES[name])
+    target = FAMILIES[name]
+    return load(target) if isinstance(target, str) else target
 
 
 def families() -> list[Any]:
@@ -254,52 +280,7 @@ def families() -> list[Any]:
     return [family(name) for name in FAMILIES]
 
 
-REGISTERED: list[str] = []  # texts of families from outside the package, in order
-
-
-def register(target: str) -> Any:
-    """Add a family of systems from outside the package; a second call with the same text changes nothing.
-
-    Engines import it by the same text when they train one of its systems.
-
-    Args:
-        target: ``module:attribute`` of a :class:`dtdg_lab.systems.base.SystemFamily`; the module must be importable
-            here and on every engine.
-
-    Returns:
-        The family.
-
-    Raises:
-        ConfigError: it cannot be imported, or one of its names is taken.
-    """
-    from dtdg_lab.core.options import OPTIONS
-    from dtdg_lab.core.records import TABLES
-
-    try:
-        found = load(target)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(
-            f"register({target!r}): {error}. Give 'module:attribute' of a SystemFamily in a module on PYTHONPATH."
-        ) from error
-    if target in REGISTERED:
-        return found
-    taken = [
-        *(name for name in (found.name,) if name in FAMILIES),
-        *(each.name for each in found.systems if each.name in names("systems")),
-        *(each.name for each in found.entries if each.name in names(each.kind)),
-        *(each.name for each in found.options if each.name in OPTIONS),
-        *(table for table in found.tables if table in TABLES),
-    ]
-    if taken:
-        raise ConfigError(f"register({target!r}): {', '.join(taken)} are names in use. Choose others.")
-    FAMILIES[found.name] = target
-    ENTRIES.extend(found.entries)
-    SYSTEMS.extend(found.systems)
-    MEMORY_ON_LAYOUT.update(found.memories)
-    OPTIONS.update({each.name: each for each in found.options})
-    TABLES.update(found.tables)
-    REGISTERED.append(target)
-    return found
+REGISTERED: list[Registration] = []  # what ``lab.register`` has added, in order
 
 
 def check_links(text: str, parts: int) -> None:
@@ -320,13 +301,39 @@ def check_task(dataset: str, task: str) -> None:
     """
     if dataset.startswith(STORED):
         return
-    able = entry("datasets", dataset).tasks
+    able = tasks_of(dataset)
     if task not in able:
-        labelled = [name for name in names("datasets") if task in entry("datasets", name).tasks]
+        labelled = [name for name in names("datasets") if task in tasks_of(name)]
         raise UnsupportedError(
             f"task={task!r} is not available on data set {dataset!r}, which supports {', '.join(able)}. "
-            f"Data sets with {task}: {', '.join(labelled)}."
+            f"Data sets with {task}: {', '.join(labelled) or 'none'}."
         )
+
+
+def tasks_of(dataset: str) -> tuple[str, ...]:
+    """Return the tasks that a data set of the catalogue has labels for, in the catalogue's order."""
+    own = entry("datasets", dataset).tasks or tasks_with(("following",))
+    labels = {label for task in entries("tasks") if task.name in own for label in task.needs}
+    return tuple(name for name in names("tasks") if name in own or name in tasks_with(labels))
+
+
+def loss_name(task: str) -> str:
+    """Return what charts call the loss of a task; of a task that is not registered here, ``loss``."""
+    return next((known.loss for known in entries("tasks") if known.name == task), "loss")
+
+
+def metrics_of(task: str) -> tuple[str, ...]:
+    """Return the metrics of a task that may be drawn beside its loss; none of a task that is not registered here."""
+    return next((known.metrics for known in entries("tasks") if known.name == task), ())
+
+
+def tasks_with(labels: Collection[str]) -> tuple[str, ...]:
+    """Return the tasks that a graph with these labels serves, in the catalogue's order.
+
+    Args:
+        labels: some of :data:`LABELS`.
+    """
+    return tuple(task.name for task in entries("tasks") if set(task.needs) <= set(labels))
 
 
 def check_loss(task: str, system_name: str) -> None:
@@ -335,7 +342,8 @@ def check_loss(task: str, system_name: str) -> None:
     Raises:
         UnsupportedError: its strategy never has all nodes at once; the message names the systems that do.
     """
-    able = [one.name for one in SYSTEMS if task in (entry("parallel", one.parts["parallel"]).tasks or (task,))]
+    per_vertex = entry("tasks", task).per_vertex
+    able = [one.name for one in SYSTEMS if per_vertex or entry("parallel", one.parts["parallel"]).all_nodes]
     if system_name not in able:
         raise UnsupportedError(
             f"Task {task!r} needs all nodes at once, which system {system_name!r} never has. Compatible systems: "
@@ -343,14 +351,30 @@ def check_loss(task: str, system_name: str) -> None:
         )
 
 
-def option_owners(system_name: str, dataset: str, model: str) -> dict[str, tuple[str, ...]]:
-    """Kind -> names of the options that a run of this system on this data set and model reads."""
-    chosen = system(system_name)
+def option_owners(
+    system_name: str, dataset: str, model: str, settings: Mapping[str, Any] = _NOTHING
+) -> dict[str, tuple[str, ...]]:
+    """Kind -> names of the options that a run of this system on this data set and model reads.
+
+    Args:
+        system_name: of the system.
+        dataset: of the data set; a stored graph has no options.
+        model: of the model.
+        settings: of the run, by flat name. A scheduler or another entry chosen there adds its own options.
+    """
     data = entry("datasets", dataset).options if not dataset.startswith(STORED) else ()
     owners: dict[str, tuple[str, ...]] = {"datasets": data, "models": entry("models", model).options}
-    for kind, name in chosen.parts.items():
-        owners[kind] = entry(kind, name).options
-    return {**owners, "tasks": TASK_OPTIONS, "training": TRAINING_OPTIONS, "energy": ENERGY_OPTIONS}
+    for kind, part in system(system_name).parts.items():
+        owners[kind] = _with_chosen(kind, entry(kind, part).options, settings)
+    tasks = _with_chosen("tasks", TASK_OPTIONS, settings)
+    return {**owners, "tasks": tasks, "training": TRAINING_OPTIONS, "energy": ENERGY_OPTIONS}
+
+
+def _with_chosen(kind: str, options: tuple[str, ...], settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """Add the options of the kind's entry that the settings name; a wrong name is refused by its option."""
+    chosen = settings.get(CHOSEN_BY.get(kind, ""))
+    more = [candidate.options for candidate in entries(kind) if candidate.name == chosen]
+    return tuple(dict.fromkeys((*options, *(name for names in more for name in names))))
 
 
 def describe(name: str) -> str:
@@ -395,8 +419,8 @@ def _option_lines(name: str) -> list[str]:
         for chosen in SYSTEMS
         if any(name in entry(kind, part).options for kind, part in chosen.parts.items())
     ]
-    given = [each for each in ENTRIES if each.kind in ("models", "datasets") and name in each.options]
-    readers = [*systems, *(f"{_SINGULAR[each.kind]} {each.name}" for each in given)]
+    given = [each for each in ENTRIES if (each.kind in ("models", "datasets") or not systems) and name in each.options]
+    readers = [*systems, *(f"{SINGULAR[each.kind]} {each.name}" for each in given)]
     return [
         f"option {name}: {of.meaning}",
         f"  allowed: {of.allowed}",

@@ -97,7 +97,7 @@ class RunConfig(BaseModel):
         """
         target = {name: getattr(self, name) for name in _NAMES} | changes
         dataset = target["dataset"] if isinstance(target["dataset"], str) else catalogue.STORED
-        owners = catalogue.option_owners(target["system"], dataset, target["model"])
+        owners = catalogue.option_owners(target["system"], dataset, target["model"], self.flat | changes)
         keep = {name for kind in owners.values() for name in kind}
         kept = {
             name: value
@@ -204,27 +204,28 @@ def _check_names(common: dict[str, Any]) -> None:
 
 
 def _by_kind(common: dict[str, Any], given: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    owners = catalogue.option_owners(common["system"], common["dataset"], common["model"])
+    run = common["dataset"], common["model"], given
+    owners = catalogue.option_owners(common["system"], *run)
     allowed = {name for kind in owners.values() for name in kind}
     for name in given:
         if name not in allowed:
-            run = f"system {common['system']!r} with model {common['model']!r} on {common['dataset']!r}"
+            where = f"system {common['system']!r} with model {common['model']!r} on {common['dataset']!r}"
             if name in OPTIONS:
                 readers = [
                     one.name
                     for one in catalogue.SYSTEMS
-                    for names in catalogue.option_owners(one.name, common["dataset"], common["model"]).values()
+                    for names in catalogue.option_owners(one.name, *run).values()
                     if name in names
                 ]
                 use = f"it is used by {', '.join(readers)}" if readers else f"it belongs to {OPTIONS[name].owner}"
-                reason = f"Option {name!r} does not apply to {run}; {use}."
+                reason = f"Option {name!r} does not apply to {where}; {use}."
                 raise UnknownNameError("option", name, allowed | set(_FIELDS), reason=reason)
-            raise UnknownNameError("option", name, allowed | set(_FIELDS), f"These are the options of {run}.")
-    where = {name: common[name] for name in ("system", "dataset", "protocol")}
+            raise UnknownNameError("option", name, allowed | set(_FIELDS), f"These are the options of {where}.")
+    defaults_of = {name: common[name] for name in ("system", "dataset", "protocol")}
     filled: dict[str, dict[str, Any]] = {}
     for kind, names in owners.items():
         for name in names:
-            value = given[name] if name in given else default(name, **where)
+            value = given[name] if name in given else default(name, **defaults_of)
             filled.setdefault(kind, {})[name] = option(name).check(value)
     return filled
 

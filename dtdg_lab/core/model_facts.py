@@ -105,6 +105,11 @@ class ModelFacts:
         return tuple(pull for pull in self.pulls if pull.direction in DIRECTIONS)
 
     @property
+    def sends_messages(self) -> bool:
+        """Whether the model calls ``graph.messages``."""
+        return any(pull.kind == "messages" for pull in self.pulls)
+
+    @property
     def directions(self) -> tuple[str, ...]:
         """The edge directions that the model aggregates over; ``("in",)`` where it looks at no neighbour."""
         used = {pull.direction for pull in self.along_edges} or {"in"}

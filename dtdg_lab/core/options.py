@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from dtdg_lab.core import catalogue
-from dtdg_lab.core.catalogue import PROTOCOLS, names
+from dtdg_lab.core.catalogue import CHOSEN_BY, PROTOCOLS, names
 from dtdg_lab.core.errors import ConfigError, UnknownNameError, shortened
 from dtdg_lab.core.time_length import seconds_of
 
@@ -130,13 +130,11 @@ def _plain(bound: float) -> str:
 def _declared(owner: str, name: str, about: dict[str, Any]) -> Option:
     choices = about.get("choices", ())
     if isinstance(choices, str):  # a kind, whose entries it chooses from
-        CHOSEN_BY[choices] = name
         choices = names(choices)
     typed = {"kind": type(about["default"]), "choices": tuple(choices), "slider": tuple(about.get("slider", ()))}
     return Option(**{**about, **typed, "name": name, "owner": owner})
 
 
-CHOSEN_BY: dict[str, str] = {}  # kind -> the option that names its entry
 OPTIONS: dict[str, Option] = {
     name: _declared(owner, name, about)
     for declared in catalogue.DECLARED.values()
@@ -220,18 +218,22 @@ class OptionList:
             return str(table.to_html(index=False))
 
 
-def options(system: str, *, dataset: str = "collegemsg", model: str = "tgcn") -> OptionList:
+def options(system: str, *, dataset: str = "collegemsg", model: str = "tgcn", **chosen: str) -> OptionList:
     """The settings that apply to a system, with their defaults under the protocol ``warm``.
 
     Args:
         system: its name.
         dataset: whose own settings and defaults are included.
         model: whose own settings are included.
+        chosen: options that name an entry, such as ``task="link"`` or ``scheduler="fold"``, whose own settings are
+            included.
 
     Raises:
-        UnknownNameError: there is no such system, data set or model.
+        UnknownNameError: there is no such system, data set, model or entry.
     """
-    owners = catalogue.option_owners(system, dataset, model)
+    for name, value in chosen.items():
+        option(name).check(value)
+    owners = catalogue.option_owners(system, dataset, model, chosen)
     rows = []
     for name in dict.fromkeys((*_EVERY_RUN, *(name for group in owners.values() for name in group))):
         of = option(name)

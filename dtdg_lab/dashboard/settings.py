@@ -22,7 +22,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError, LabError
 from dtdg_lab.core.options import CHOSEN_BY, OPTIONS, Option, default, option
 from dtdg_lab.datasets.names import list_datasets
-from dtdg_lab.graphs.storage import graph_folder, read_meta
+from dtdg_lab.graphs.storage import FOLLOWING, LABEL_ARRAYS, graph_folder, read_meta
 from dtdg_lab.visualization.style import coloured
 from dtdg_lab.widgets.controls import PATIENCE_S, folded, make_control
 from dtdg_lab.widgets.live import Defer
@@ -65,13 +65,12 @@ def as_json(config: RunConfig) -> str:
 
 
 HERE, DOWNLOAD, GENERATED, OWN = "On this machine", "Downloaded on first use", "Synthetic", "Your own graphs"
-_GENERATORS = "dtdg_lab.datasets.generators."
 _NOTE = f"font-size:11.5px;line-height:1.3;color:{coloured('soft')}"
 
 
 def is_generated(dataset: str) -> bool:
     """Whether a data set of the catalogue comes from a seeded generator."""
-    return not is_stored(dataset) and catalogue.entry("datasets", dataset).target.startswith(_GENERATORS)
+    return not is_stored(dataset) and hasattr(catalogue.entry("datasets", dataset).load(), "generate")
 
 
 def is_stored(dataset: str) -> bool:
@@ -98,9 +97,9 @@ def dataset_label(dataset: str) -> str:
 def dataset_tasks(dataset: str) -> tuple[str, ...]:
     """The tasks that a data set supports."""
     if not is_stored(dataset):
-        return catalogue.entry("datasets", dataset).tasks
-    classified = "classes" in _stored_meta(dataset).get("arrays", ())
-    return ("regression", "link", "classification") if classified else ("regression", "link")
+        return catalogue.tasks_of(dataset)
+    arrays = _stored_meta(dataset).get("arrays", (f"{FOLLOWING}indptr",))
+    return catalogue.tasks_with([label for label, array in LABEL_ARRAYS.items() if array in arrays])
 
 
 _KINDS = {"dataset": "datasets", "model": "models", "task": "tasks"}
@@ -153,14 +152,21 @@ CHOSEN = ("dataset", "model", "protocol", "system")  # these decide which option
 EXPLAINED = ("system", "dataset", "model", "task", "protocol")
 NARROW = 262  # pixels: a text among folded controls
 JUDGED = ("system", "model", "task")  # choices that others may rule out
-LINK_ONLY = catalogue.entry("tasks", "link").options
 RUN_FIELDS = ("ranks", "epochs", "learning_rate", "seed", "hidden", "layers", "parts", "device", "threads")
 _DECLARED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-_OF_FAMILIES = [row for family in catalogue.families() for row in family.setting_rows]
-_OF_SYSTEM = (*_DECLARED["system"], *_OF_FAMILIES, *_DECLARED["exchange"], *_DECLARED["training"])
-MAIN = tuple(name for row in (*_OF_SYSTEM, *_DECLARED["data"]) for name in row if not name.endswith("?"))
 _ORDER = {paper["name"]: place for place, paper in enumerate(PAPERS.values())}  # of cards; others follow
 PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # offered where the ranks divide them; code can set others
+
+
+def _system_rows() -> list[Sequence[str]]:
+    """Return the rows of the main settings of systems and training; families of systems add theirs."""
+    of_families = [row for family in catalogue.families() for row in family.setting_rows]
+    return [*_DECLARED["system"], *of_families, *_DECLARED["exchange"], *_DECLARED["training"]]
+
+
+def _main_names() -> list[str]:
+    """Return the names of the settings that are not folded."""
+    return [name for row in (*_system_rows(), *_DECLARED["data"]) for name in row if not name.endswith("?")]
 
 
 class Settings:
@@ -198,9 +204,10 @@ class Settings:
         self._of_run = config
         self.cards = SystemCards(self._card_chosen, defer=defer, sizing_mode="stretch_width", margin=(2, 4, 8, 4))
         self._cards = sorted(cards_of_families(), key=lambda card: _ORDER.get(card.name, len(_ORDER)))
-        rest = [control.widget for name, control in self.controls.items() if name not in MAIN]
+        main = _main_names()
+        rest = [control.widget for name, control in self.controls.items() if name not in main]
         self.more = folded("More settings", *rest, most_px=270)
-        self.panel = pn.Column(*self._rows(_OF_SYSTEM), margin=0, sizing_mode="stretch_width")
+        self.panel = pn.Column(*self._rows(_system_rows()), margin=0, sizing_mode="stretch_width")
         self.of_data = pn.Column(*self._rows(_DECLARED["data"]), margin=0, sizing_mode="stretch_width")
         self.data = folded("Data", self.of_data)
         self.load(config)
@@ -244,7 +251,8 @@ class Settings:
 
     def _active(self) -> set[str]:
         """Names of the settings that a run of the chosen system, data set and model reads."""
-        owners = catalogue.option_owners(self._system, self._value("dataset"), self._value("model"))
+        chosen = {name: self._value(name) for name in CHOSEN_BY.values()}
+        owners = catalogue.option_owners(self._system, self._value("dataset"), self._value("model"), chosen)
         return {*CHOSEN, *RUN_FIELDS, *(name for names in owners.values() for name in names)}
 
     def config(self) -> RunConfig:
@@ -355,9 +363,9 @@ class Settings:
         self._offer_parts(alone)
         self._offer_tasks()
         self._offer_systems()
-        linked = self._value("task") == "link"
+        read = {"task", *catalogue.entry("tasks", self._value("task")).options}
         for name, control in self.controls.items():
-            control.widget.visible = name in active and (linked or name not in LINK_ONLY)
+            control.widget.visible = name in active and (control.option.owner != "tasks" or name in read)
             if name == "parts" and alone:
                 control.widget.visible = False  # there is only one
             control.widget.disabled = self._running and control.option.live == "no"
@@ -467,4 +475,4 @@ def _options() -> dict[str, Option]:
         facts: dict[str, Any] = {"name": name, "owner": "run", "kind": str, "default": default[name].default}
         named[name] = Option(**facts, meaning=meaning, live="epoch" if name == "system" else "no")
     glossary = {name: option(name) for name in OPTIONS}
-    return {**{name: {**named, **glossary}[name] for name in MAIN}, **named, **glossary}
+    return {**{name: {**named, **glossary}[name] for name in _main_names()}, **named, **glossary}

@@ -12,6 +12,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS, Entry
 from dtdg_lab.core.errors import ConfigError, DataError, UnknownNameError, UnsupportedError, shortened
 from dtdg_lab.core.options import OPTIONS, option
+from dtdg_lab.core.registration import code_digest
 from dtdg_lab.datasets.download import fetch, find, given_folder, remember, verified
 from dtdg_lab.datasets.interval_length import check_one_way
 from dtdg_lab.datasets.registry import PARSER_VERSION, PUBLISHED, Published
@@ -80,7 +81,7 @@ def load_published(
 
 
 def load_generated(
-    definition: Any, options: Mapping[str, Any], *, seed: int = 0, strict_label: bool = False
+    definition: Any, options: Mapping[str, Any], *, seed: int = 0, strict_label: bool = False, code: str = ""
 ) -> DynamicGraph:
     """The dynamic graph of a generator, which streams: its snapshots are written to the cache as they come.
 
@@ -89,6 +90,7 @@ def load_generated(
         options: all options it reads, checked.
         seed: of its random streams.
         strict_label: count only edges of the newest base interval in the label.
+        code: digest of the generator's code, where it is not of the package.
 
     Raises:
         ConfigError: the options do not go together, such as more edges than fit.
@@ -98,6 +100,8 @@ def load_generated(
     built_with = _for_building(options)
     settings = {key.removeprefix("generated_"): value for key, value in options.items() if key not in built_with}
     data = {"generator": type(definition).__name__, "seed": seed, **dataclasses.asdict(definition)}
+    if code:
+        data["code"] = code
 
     def make(folder: Path) -> None:
         stream = definition.generate(seed=seed, **settings)
@@ -117,7 +121,6 @@ def _key(name: str, data: Mapping[str, Any], options: Mapping[str, Any], strict_
 
 STORED = catalogue.STORED
 FALLBACK = "growing"
-_OWN_OPTIONS = tuple(name for name, known in OPTIONS.items() if known.owner == "datasets")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +134,7 @@ class DatasetInfo:
         rows: edges in the source; None where options decide, or where it is not stated.
         nodes: nodes; None as for ``rows``.
         bytes: size of its files on this machine, else of the download; None where neither is known.
-        tasks: what can be learned on it: ``regression``, ``link``, ``classification``.
+        tasks: what can be learned on it, such as ``regression``.
         on_this_machine: whether it can be loaded without the web.
         where: the files, or where they are to be had.
     """
@@ -189,7 +192,7 @@ def load_dataset(
         return load_published(definition, checked, root=root, seed=seed, strict_label=strict_label)
     if root is not None:
         given_folder(root)  # no file is read, but a slip is said
-    return load_generated(definition, checked, seed=seed, strict_label=strict_label)
+    return load_generated(definition, checked, seed=seed, strict_label=strict_label, code=code_digest(entry))
 
 
 def _check_name(name: Any) -> None:
@@ -207,13 +210,14 @@ def _check_name(name: Any) -> None:
 
 def _refuse_others(name: str, allowed: tuple[str, ...], given: dict[str, Any]) -> None:
     """Refuse settings that the data set would silently ignore; the glossary's defaults of others are no settings."""
+    own = tuple(name for name, known in OPTIONS.items() if known.owner == "datasets")
     for key, value in given.items():
         if key in allowed:
             continue
         if key not in OPTIONS:
             advice = f"These are what data set {name!r} reads." if allowed else "A stored graph reads none of them."
-            raise UnknownNameError("option", key, allowed or _OWN_OPTIONS, advice)
-        if key in _OWN_OPTIONS and OPTIONS[key].check(value) == OPTIONS[key].default:
+            raise UnknownNameError("option", key, allowed or own, advice)
+        if key in own and OPTIONS[key].check(value) == OPTIONS[key].default:
             continue
         why = (
             "a stored graph is cut already: set it where the graph is made"
@@ -273,7 +277,7 @@ def _info(entry: Entry, root: str | Path | None) -> DatasetInfo:
         "name": entry.name,
         "source": definition.cite,
         "licence": definition.licence,
-        "tasks": entry.tasks,
+        "tasks": catalogue.tasks_of(entry.name),
     }
     if not isinstance(definition, Published):
         return DatasetInfo(

@@ -188,8 +188,8 @@ class SnapshotView(GraphView):
         Those of features are exchanged once, where pulls of features are kept.
         """
         self._is_busy = True
-        path = self._path(x) if self._may_keep is not None else None
-        if path is None:
+        path = self._path(x)
+        if self._may_keep is None or path is None:
             return self._neighbours.joined(x, direction)
         if not path and self._all_inputs is not None and direction == "in":
             return self._all_inputs

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import DataError, shortened
 from dtdg_lab.core.units import as_path
 from dtdg_lab.graphs.intervals import IntervalStream
@@ -190,9 +191,9 @@ class DynamicGraph:
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """What can be learned on this graph: ``regression``, ``link``, ``classification``."""
-        links, classes = self.following is not None, self.num_classes > 0
-        return ("regression", *(["link"] if links else []), *(["classification"] if classes else []))
+        """Names of the tasks whose labels this graph holds."""
+        held = {"following": self.following is not None, "classes": self.num_classes > 0}
+        return catalogue.tasks_with([label for label, is_held in held.items() if is_held])
 
     @cached_property
     def num_edges(self) -> NDArray[np.int64]:

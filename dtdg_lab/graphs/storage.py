@@ -341,6 +341,7 @@ def _to_dict(folder: Path) -> dict[str, Any] | None:
 
 
 FOLLOWING = "following_"  # prefix of the arrays of label graphs
+LABEL_ARRAYS = {"following": f"{FOLLOWING}indptr", "classes": "classes"}  # label -> the array that a graph has with it
 
 
 def put_snapshot(draft: Draft, snapshot: Snapshot, prefix: str = "") -> None:

@@ -194,21 +194,6 @@ class DynamicModel(nn.Module):
         return vertices_last(h, weight.t()) + bias
 
 
-@runtime_checkable
-class Summarising(Protocol):
-    """A model with ``weights_from_data`` whose ``evolve`` is ``advance`` of a ``summary``.
-
-    Need not be defined. Where ranks hold different snapshots, they then summarise them at once and exchange the
-    summaries; otherwise each waits for the state of the rank before it.
-    """
-
-    def summary(self, layer: int, graph: GraphView, x: Tensor) -> Tensor:
-        """Return what a layer's weights need to know of a snapshot, (width, H), from its input (n, width)."""
-
-    def advance(self, layer: int, summary: Tensor, state: State) -> State:
-        """Return the state after a snapshot with this summary."""
-
-
 class StepModel(DynamicModel):
     """A model that is written for one snapshot at a time: ``spatial`` mixes neighbours, ``step`` runs a node through.
 
@@ -306,6 +291,21 @@ def make_model(
             torch.default_generator.manual_seed(drawn)
             model.reset_parameters()
     return model
+
+
+@runtime_checkable
+class Summarising(Protocol):
+    """A model with ``weights_from_data`` whose ``evolve`` is ``advance`` of a ``summary``.
+
+    Need not be defined. Where ranks hold different snapshots, they then summarise them at once and exchange the
+    summaries; otherwise each waits for the state of the rank before it.
+    """
+
+    def summary(self, layer: int, graph: GraphView, x: Tensor) -> Tensor:
+        """Return what a layer's weights need to know of a snapshot, (width, H), from its input (n, width)."""
+
+    def advance(self, layer: int, summary: Tensor, state: State) -> State:
+        """Return the state after a snapshot with this summary."""
 
 
 def apply_weights(x: Tensor, weights: Tensor) -> Tensor:

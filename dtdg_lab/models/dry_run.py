@@ -298,8 +298,7 @@ class DryView(GraphView):
 
     def columns(self, x: Tensor, direction: str) -> Tensor:
         """Return the rows given."""
-        kept = any(x is known for known in self.features)
-        return self._send("messages", direction, x, of_features=kept)
+        return self._send("messages", direction, x, of_features=any(x is known for known in self.features))
 
     def edges(self, direction: str) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return an edge from each node to itself."""

@@ -370,6 +370,7 @@ class EmulatedNetwork:
             table=config["congestion_table"],
             file=config["congestion_file"],
             epochs=config.epochs,
+            settings=config.options.get("congestion", {}),
         )
         if config["congestion_by"] == "netem":
             _check_for_kernel(config, by_hand, pattern)

@@ -7,7 +7,7 @@ import math
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -568,6 +568,7 @@ class PatternSettings:
         table: of a schedule, see :func:`dtdg_lab.network.patterns.parse_table`; empty makes one by the seed.
         file: of a recorded trace, see :func:`dtdg_lab.network.patterns.load_trace`.
         epochs: of the run.
+        settings: options of the run that the pattern's entry names, by name.
 
     Raises:
         ConfigError: a number is out of bounds.
@@ -582,6 +583,7 @@ class PatternSettings:
     table: str = ""
     file: str = ""
     epochs: int = 30
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_delay(self.delay_ms, "congestion_ms")
@@ -702,7 +704,14 @@ def recorded(settings: PatternSettings) -> Pattern:
     return load_trace(settings.file, settings.parts)
 
 
-def make_pattern(name: str, *, parts: int, **settings: float | str) -> Pattern:
+class PatternRule(Protocol):
+    """A function that makes a pattern; one of a user's own is added by ``lab.register(rule, "congestion pattern")``."""
+
+    def __call__(self, settings: PatternSettings) -> Pattern:
+        """Return the pattern, such as ``Phases(settings.slow(1.0), settings.first_epoch, settings.cycle, 2)``."""
+
+
+def make_pattern(name: str, *, parts: int, **settings: Any) -> Pattern:
     """A pattern by its name.
 
     Args:
@@ -720,8 +729,8 @@ def make_pattern(name: str, *, parts: int, **settings: float | str) -> Pattern:
     or asymmetric, oscillating); their course in time is not specified. Differs from the paper: their shapes are ours. A
     congested link is all of an owner's replies, as section VI-A congests nodes.
     """
-    made: Pattern = catalogue.entry("congestion", name).load()(PatternSettings(parts, **settings))  # type: ignore[arg-type]
-    return made
+    make: PatternRule = catalogue.entry("congestion", name).load()
+    return make(PatternSettings(parts, **settings))
 
 
 def _in_long_phases(settings: PatternSettings, *weights: float) -> Pattern:

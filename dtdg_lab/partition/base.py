@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from dtdg_lab.core.errors import DataError, PartitionError, PlanError, UnknownNa
 from dtdg_lab.core.files import read_arrays, write_arrays
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.plans import Partition
+from dtdg_lab.core.registration import code_digest
 from dtdg_lab.core.system_errors import explain, reading
 from dtdg_lab.core.units import as_path
 from dtdg_lab.datasets.download import one_at_a_time
@@ -175,9 +176,39 @@ def check_graph(called: str, partition: Partition, graph: DynamicGraph) -> None:
         )
 
 
+class Partitioner(Protocol):
+    """A function that divides nodes; one of a user's own is added by ``lab.register(assign, "partitioner")``.
+
+    It may have further parameters by name: ``hops``, ``seed``, and any option of its entry, such as ``imbalance``.
+    Its result depends on its arguments only, because it is cached under them and the digest of its code.
+    """
+
+    def __call__(self, graph: DynamicGraph, parts: int) -> Assigned:
+        """Return the part of each node; :func:`without_empty_parts` gives every part at least one.
+
+        Args:
+            graph: N nodes in T snapshots.
+            parts: P, 1 to N.
+
+        Raises:
+            PartitionError: the graph cannot be divided so.
+        """
+
+
 # increase it when the result of a partitioner changes, so that cached partitions are not reused
 PARTITION_VERSION = 1
-PARTITION_SETTINGS = ("assignment_order", "imbalance", "partition_file")
+
+
+def partition_settings(name: str = "") -> tuple[str, ...]:
+    """Return the options that a partitioner may read, or with ``""`` those of all partitioners."""
+    read = [entry.options for entry in catalogue.entries("partition") if name in ("", entry.name)]
+    chooser = catalogue.CHOSEN_BY["partition"]
+    return tuple(dict.fromkeys(option for options in read for option in options if option != chooser))
+
+
+def reads_file(name: str) -> bool:
+    """Return whether a partitioner reads a partition from a file instead of making one."""
+    return "partition_file" in inspect.signature(catalogue.entry("partition", name).load()).parameters
 
 
 def accepted(function: Callable[..., Any], settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -200,7 +231,8 @@ def make_partition(
         parts: P, from 1 to N.
         hops: layers times hops per layer, for partitioners that use the size of computation graphs.
         seed: of randomised partitioners.
-        **settings: ``assignment_order``, ``imbalance``, ``partition_file``; they default to the glossary's values.
+        **settings: ``assignment_order``, ``imbalance``, ``partition_file``, and options of a registered partitioner;
+            they default to the glossary's values.
 
     Returns:
         The partition; ``seconds`` is the time that making it took, also if it comes from the cache.
@@ -211,12 +243,13 @@ def make_partition(
         NotAvailableError: the partitioner's library is not installed.
         DataError: a partition file is missing or damaged.
     """
-    assign = catalogue.entry("partition", name).load()
+    entry = catalogue.entry("partition", name)
+    assign = entry.load()
     parts, settings = _checked_parts(graph, parts), _checked_settings(settings)
     read = accepted(assign, {"hops": hops, "seed": seed, **settings})
     if "partition_file" in read:  # a file may change and is cheap to read
         return _timed(assign, name, graph, parts, read)
-    file = _cache_file(name, graph, parts, read)
+    file = _cache_file(entry, graph, parts, read)
     with one_at_a_time(file):
         with contextlib.suppress(DataError, PartitionError):  # missing or damaged
             return load_partition(file, graph, parts)
@@ -237,8 +270,10 @@ def _timed(
     return Partition(assigned.owner, parts, assigned.groups, graph.data_hash, made_by, seconds)
 
 
-def _cache_file(name: str, graph: DynamicGraph, parts: int, read: dict[str, Any]) -> Path:
-    asked = {"version": PARTITION_VERSION, "graph": graph.data_hash, "name": name, "parts": parts, **read}
+def _cache_file(entry: catalogue.Entry, graph: DynamicGraph, parts: int, read: dict[str, Any]) -> Path:
+    asked = {"version": PARTITION_VERSION, "graph": graph.data_hash, "name": entry.name, "parts": parts, **read}
+    if code := code_digest(entry):
+        asked["code"] = code
     key = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:32]
     return cache_folder() / "partitions" / f"{key}.npz"
 
@@ -261,7 +296,8 @@ def _checked_parts(graph: DynamicGraph, parts: Any) -> int:
 
 
 def _checked_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    unknown = [name for name in settings if name not in PARTITION_SETTINGS]
+    known = partition_settings()
+    unknown = [name for name in settings if name not in known]
     if unknown:
-        raise UnknownNameError("setting of partitioners", unknown[0], PARTITION_SETTINGS)
-    return {name: OPTIONS[name].check(settings.get(name, OPTIONS[name].default)) for name in PARTITION_SETTINGS}
+        raise UnknownNameError("setting of partitioners", unknown[0], known)
+    return {name: OPTIONS[name].check(settings.get(name, OPTIONS[name].default)) for name in known}

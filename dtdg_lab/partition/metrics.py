@@ -611,11 +611,11 @@ def compare_partitions(
 
     Args:
         graph: to be partitioned.
-        names: of partitioners; by default all except ``file``.
+        names: of partitioners; by default all that make a partition, rather than read one.
         parts: P.
         settings: as for :func:`partition_graph`.
     """
-    chosen = names or tuple(name for name in catalogue.names("partition") if name != "file")
+    chosen = names or tuple(name for name in catalogue.names("partition") if not base.reads_file(name))
     return [partition_graph(graph, name, parts, **settings) for name in chosen]
 
 
@@ -642,9 +642,10 @@ def measures_for(
 
 def _sorted_settings(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Split settings into those of partitioners and those of models."""
+    known = base.partition_settings()
     of_models = [name for name, option in OPTIONS.items() if option.owner == "models"]
     for name in settings:
-        if name not in base.PARTITION_SETTINGS and name not in of_models:
-            raise UnknownNameError("setting of lab.partition.partition", name, [*base.PARTITION_SETTINGS, *of_models])
-    mine = {name: value for name, value in settings.items() if name in base.PARTITION_SETTINGS}
-    return mine, {name: value for name, value in settings.items() if name not in base.PARTITION_SETTINGS}
+        if name not in known and name not in of_models:
+            raise UnknownNameError("setting of lab.partition.partition", name, [*known, *of_models])
+    mine = {name: value for name, value in settings.items() if name in known}
+    return mine, {name: value for name, value in settings.items() if name not in known}

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core import catalogue
-from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.core.errors import ConfigError, UnsupportedError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -310,10 +310,13 @@ class SystemFamily:
         """What each rank does in an epoch of the facts' config.
 
         Raises:
-            LabError: the graph does not serve the config.
+            LabError: the graph does not serve the config, or the family counts no work.
         """
         if "workload" not in self.targets:
-            raise NotImplementedError(f"the family {self.name!r} counts no work.")
+            raise UnsupportedError(
+                f"the family {self.name!r} counts no work, so its systems cannot be predicted. Define its method "
+                "workload(facts), or leave its systems out."
+            )
         return self._call("workload", facts, layout=facts.layout)
 
     def memory_changes(self, config: RunConfig) -> Sequence[tuple[str, float]]:

@@ -21,7 +21,7 @@ from dtdg_lab.core.plans import Partition
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import split
-from dtdg_lab.partition.base import PARTITION_SETTINGS, make_partition
+from dtdg_lab.partition.base import make_partition, partition_settings
 from dtdg_lab.partition.metrics import PartitionMeasures, measures_for
 
 # What a config computes on a graph, whatever its system: snapshots trained, pulls, sizes of rows and of gradients.
@@ -124,7 +124,7 @@ class Facts:
     def partition(self) -> Partition:
         """Of the nodes into P parts, as a run of the config makes it."""
         config = self.config
-        live_settings = {name: config[name] for name in PARTITION_SETTINGS}
+        live_settings = {name: config[name] for name in partition_settings(config["partitioner"])}
         return make_partition(
             config["partitioner"], self.graph, config.parts, hops=self.reach, seed=config.seed, **live_settings
         )
@@ -195,11 +195,9 @@ def whole_bytes(graph: DynamicGraph, snapshots: int, edges: int) -> int:
 
 
 def _outputs(config: RunConfig, graph: DynamicGraph) -> int:
-    if config["task"] == "classification":
-        return max(int(graph.num_classes), 1)
-    if config["task"] == "link":
-        return 2 if config["link_head"] == "concat" else config.hidden
-    return 1
+    task = catalogue.entry("tasks", config["task"])
+    options = {name: config[name] for name in task.options}
+    return int(task.load().count_outputs(graph, hidden=config.hidden, **options))
 
 
 # What each rank does in an epoch of a system, counted from the graph, and what it keeps in memory meanwhile.

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 
 PARTS = ("train", "validation", "test")
 Rows = slice | Tensor  # some of the nodes: a run of them, or their numbers
@@ -40,19 +43,40 @@ class Task(Protocol):
 
     A task holds all labels of the graph on every rank, and draws nothing that depends on the number of ranks.
 
+    It is made as ``Task(graph, split, device=..., dtype=..., **options)`` with the options of its entry; where its
+    constructor also has parameters ``seed`` or ``hidden``, it gets the run's.
+
     Attributes:
-        name: ``regression``, ``classification`` or ``link``.
+        name: in the catalogue.
+        needs: what the graph must hold beside ``targets``: ``classes``, or ``following`` (the edges that follow).
         outputs: columns that the model's readout must have.
-        per_vertex: whether the loss is a sum over nodes, so that blocks of nodes may be taken apart.
+        per_vertex: whether the loss is a sum over nodes, so that blocks of nodes may be taken apart; of the class.
+        loss_name: what charts call the loss.
+        main_metrics: names of metrics that are shares of 1, larger is better; the first that an evaluation has is drawn
+            beside the loss.
         columns: K, the length of what :meth:`measure` returns.
         resampled: columns of what :meth:`resample` returns; 0 where the task has no bootstrap.
     """
 
     name: str
+    needs: ClassVar[tuple[str, ...]] = ()
     outputs: int
     per_vertex: bool
+    loss_name: ClassVar[str] = "loss"
+    main_metrics: ClassVar[tuple[str, ...]] = ()
     columns: int
     resampled: int = 0
+
+    @classmethod
+    def count_outputs(cls, graph: DynamicGraph, *, hidden: int, **options: Any) -> int:
+        """Return ``outputs`` for a graph without reading its labels; override it where they are not the class's.
+
+        Args:
+            graph: that is trained on.
+            hidden: H of the model.
+            options: of the task.
+        """
+        return cls.outputs
 
     def prepare(self, snapshots: range) -> None:
         """Copy the data for the loss of these snapshots to the device; ``loss`` does so if it has not been done."""

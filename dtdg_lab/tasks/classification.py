@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -93,7 +94,14 @@ class Classification(Task):
     """
 
     name = "classification"
+    needs = ("classes",)
     per_vertex = True
+    loss_name, main_metrics = "cross-entropy (nats)", ("accuracy", "macro_f1")
+
+    @classmethod
+    def count_outputs(cls, graph: DynamicGraph, *, hidden: int, **options: Any) -> int:
+        """Return the number of classes."""
+        return max(graph.num_classes, 1)
 
     def __init__(
         self, graph: DynamicGraph, split: Split, *, device: str = "cpu", dtype: torch.dtype = torch.float32

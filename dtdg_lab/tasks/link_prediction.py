@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -301,9 +302,16 @@ class LinkPrediction(Task):
     """
 
     name = "link"
+    needs = ("following",)
     per_vertex = False
+    loss_name, main_metrics = "cross-entropy (nats)", ("mrr", "average_precision", "auc", "accuracy")
     columns = _TODAY + len(_OWN)
     resampled = (len(_OWN) - 1) * RESAMPLES
+
+    @classmethod
+    def count_outputs(cls, graph: DynamicGraph, *, hidden: int, **options: Any) -> int:
+        """Return the columns that the head reads of a node."""
+        return 2 if options["link_head"] == "concat" else hidden
 
     def __init__(
         self,
@@ -326,7 +334,7 @@ class LinkPrediction(Task):
             )
         self._graph, self._following, self._split = graph, graph.following, split
         self._device, self._dtype = device, dtype
-        self.outputs = 2 if link_head == "concat" else hidden
+        self.outputs = self.count_outputs(graph, hidden=hidden, link_head=link_head)
         self._head, self._share, self._negatives = link_head, link_share, negatives
         self._candidates = ranking_negatives
         self._seed, self._run_seed = edge_seed(for_a_hash(graph.following)), seed

@@ -29,6 +29,7 @@ class Regression(Task):
     """
 
     name = "regression"
+    loss_name = "mean squared error"
     outputs = 1
     per_vertex = True
     columns = 2

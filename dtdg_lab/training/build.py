@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -173,18 +174,16 @@ def make_task(config: RunConfig, graph: DynamicGraph, parts: Split, *, device: s
     Raises:
         UnsupportedError: the graph does not serve it; the message names what it serves.
     """
+    entry = catalogue.entry("tasks", config["task"])
     if config["task"] not in graph.tasks:
         raise UnsupportedError(
             f"task={config['task']!r} on {graph.name!r}, which serves {', '.join(graph.tasks)}. "
-            "Choose one of these, or give the graph what the task needs (classes, following)."
+            f"Choose one of these, or give the graph what the task needs: {', '.join(entry.needs)}."
         )
-    entry = catalogue.entry("tasks", config["task"])
-    settings = {name: config[name] for name in entry.options}
-    if settings.get("link_head") == "dot":
-        settings["hidden"] = config.hidden
-    if config["task"] == "link":
-        settings["seed"] = config.seed  # of the bootstrap; pairs follow the edges alone
-    task: Task = entry.load()(graph, parts, device=device, dtype=DTYPES[config["dtype"]], **settings)
+    make = entry.load()
+    read = {"seed", "hidden"} & inspect.signature(make).parameters.keys()
+    settings = {name: config[name] for name in (*entry.options, *read)}
+    task: Task = make(graph, parts, device=device, dtype=DTYPES[config["dtype"]], **settings)
     return task
 
 

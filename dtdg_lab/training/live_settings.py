@@ -55,7 +55,7 @@ def check_changes(config: RunConfig, changes: dict[str, Any]) -> RunConfig:
 
 def readable(system: str, config: RunConfig) -> set[str]:
     """The settings that a run of this model on this data set reads under a system."""
-    owners = option_owners(system, config.dataset, config.model)
+    owners = option_owners(system, config.dataset, config.model, config.flat)
     return {"system", *RunConfig.model_fields, *(name for room in owners.values() for name in room)}
 
 

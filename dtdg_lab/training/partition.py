@@ -20,7 +20,7 @@ from dtdg_lab.engine.strategy import BuildContext
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.graphs.statistics import runs_of
-from dtdg_lab.partition.base import PARTITION_SETTINGS, make_partition
+from dtdg_lab.partition.base import make_partition, partition_settings
 from dtdg_lab.partition.metrics import RERUN_MEMORIES, Volume, between_parts, measures_for, predicted_bytes
 from dtdg_lab.partition.volume import AllToAllCost, collectives, pulled_by_groups, redistributed, sent
 from dtdg_lab.tasks.base import PARTS, Task
@@ -174,7 +174,8 @@ def shared_partition(config: RunConfig, graph: DynamicGraph, group: Group) -> Pa
     """
 
     def make() -> tuple[Partition, dict[str, Any]]:
-        hops, settings = facts_of_run(config, graph).hops, {name: config[name] for name in PARTITION_SETTINGS}
+        settings = {name: config[name] for name in partition_settings(config["partitioner"])}
+        hops = facts_of_run(config, graph).hops
         made = make_partition(config["partitioner"], graph, config.parts, hops=hops, seed=config.seed, **settings)
         return made, {"made_by": made.made_by, "seconds": made.seconds, "groups": made.groups is not None}
 

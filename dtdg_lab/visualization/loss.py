@@ -8,7 +8,9 @@ from statistics import median_high
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core import catalogue
+from dtdg_lab.core.catalogue import loss_name, metrics_of
 from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.options import option
 from dtdg_lab.core.records import PAIRS, few_pairs, interval_of
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.visualization.charts import FROM_ZERO, Drawn, line, points, right_axis
@@ -16,13 +18,14 @@ from dtdg_lab.visualization.layout import Figure, frame, join_words, percent, wi
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, SPLIT_COLOURS, STEP_COLOUR, series_colour
 from dtdg_lab.visualization.run_view import Row, RunView, SharedViews
 from dtdg_lab.visualization.series import Line, Point, Series, XAxis
-from dtdg_lab.visualization.style import BASELINE, LOSSES, MAIN, finite, main_metric, words
+from dtdg_lab.visualization.style import BASELINE, finite, main_metric, words
 
 if TYPE_CHECKING:
     from dtdg_lab.visualization.run_window import RunWindow
 
 
 SPLITS = ("train", "validation", "test")
+USUAL_TASK: str = option("task").default
 ENTRY = 54  # pixels of a name in the legend: two columns in a chart of 310 pixels
 _BASELINES = (("persistence", "persistence_loss", "dash"), ("mean", "mean_loss", "dot"))
 X_TITLES = {"steps": "step (model updates)", "seconds": "time since the start (s)"}
@@ -33,7 +36,7 @@ class LossView(RunView):
 
     name = "loss"
 
-    def __init__(self, shared: SharedViews, task: str = "regression") -> None:
+    def __init__(self, shared: SharedViews, task: str = USUAL_TASK) -> None:
         self.task, self._points = task, shared.points
         self.steps = Series(shared.points)
         self.splits = {split: Series(shared.points) for split in SPLITS}
@@ -62,7 +65,7 @@ class LossView(RunView):
         self._baselines[split] = finite({name: row.get(column) for name, column, _ in _BASELINES})
         self._newest[split], self._newest_step[split] = finite(row.get("metrics")), row["step"]
         self._support[split] = row.get("metrics") or {}
-        for name in MAIN.get(self.task, ()):
+        for name in metrics_of(self.task):
             if name in self._newest[split]:
                 series = self.metrics[split].setdefault(name, Series(self._points))
                 series.add(row["step"], seconds, self._newest[split][name], attempt)
@@ -132,7 +135,7 @@ class LossView(RunView):
     def layout(self, x: XAxis) -> dict[str, Any]:
         """Title, axes and marks."""
         title = "Loss" if self.metric is None else f"Loss and {words(self.metric)} (right axis)"
-        layout = frame(title, X_TITLES[x], LOSSES.get(self.task, "loss"), **self._marks.layout(x, self._end(x)))
+        layout = frame(title, X_TITLES[x], loss_name(self.task), **self._marks.layout(x, self._end(x)))
         layout["legend"] = {**layout["legend"], "entrywidth": ENTRY}
         if self.metric is not None:
             right_axis(layout, words(self.metric), 44, **FROM_ZERO)
@@ -212,8 +215,8 @@ def compare_figure(runs: Labelled, x: XAxis = "steps") -> Figure:
     part.
     """
     data = [_line(label, window, index, x) for index, (label, window) in enumerate(runs)] + _baselines(runs, x)
-    tasks = {window.loss.task for _, window in runs} or {"regression"}
-    y_title = LOSSES.get(tasks.pop(), "loss") if len(tasks) == 1 else "loss (of different tasks)"
+    tasks = {window.loss.task for _, window in runs} or {USUAL_TASK}
+    y_title = loss_name(tasks.pop()) if len(tasks) == 1 else "loss (of different tasks)"
     layout = frame(_title(runs), X_TITLES[x], y_title, showlegend=True)
     if not any(trace["x"] for trace in data):
         return {"data": data, "layout": with_note(layout, NO_LOSS)}
@@ -377,7 +380,7 @@ def wall_time_figure(runs: Labelled) -> Figure:
     between two attempts of a run is not.
     """
     data = [_line_over_seconds(label, window, index, window.loss.judged) for index, (label, window) in enumerate(runs)]
-    named = {LOSSES.get(window.loss.task, "loss") for _, window in runs} or {LOSSES["regression"]}
+    named = {loss_name(window.loss.task) for _, window in runs} or {loss_name(USUAL_TASK)}
     judged = {window.loss.judged for _, window in runs} or {"validation"}
     title = f"Loss over wall time: {named.pop() if len(named) == 1 else 'of different tasks'}"
     split = "validation or training" if len(judged) > 1 else "training" if judged == {"train"} else "validation"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dtdg_lab.core.catalogue import loss_name
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
 from dtdg_lab.visualization import charts
 from dtdg_lab.visualization.charts import Drawn, Panel
@@ -20,7 +21,6 @@ from dtdg_lab.visualization.loss import NEAR
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, TEXT_COLOUR, series_colour
 from dtdg_lab.visualization.run_view import RunView, SharedViews
 from dtdg_lab.visualization.series import Series
-from dtdg_lab.visualization.style import LOSSES
 
 if TYPE_CHECKING:
     from dtdg_lab.visualization.run_window import RunWindow
@@ -88,7 +88,7 @@ def curve_of(label: str, seed: int, window: RunWindow, *, over: bool) -> Curve:
         bytes=() if sent is None else tuple(sent.tolist()),
         peak=window.spent.peak_bytes,
         judged=loss.judged,
-        loss_name=LOSSES.get(loss.task, "loss"),
+        loss_name=loss_name(loss.task),
         sources=tuple(sorted(window.energy.joules())),
         over=over,
     )

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dtdg_lab.core.catalogue import metrics_of
 from dtdg_lab.core.records import is_score
 from dtdg_lab.visualization.charts import STEPS, Drawn, chart, flag, rule
 from dtdg_lab.visualization.layout import Figure
@@ -166,25 +167,8 @@ def short(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-# Names of losses and metrics in charts and sentences, and which metric of a task stands beside its loss.
+# Names of metrics in charts and sentences, and which metric of a task stands beside its loss.
 
-
-LOSSES: Mapping[str, str] = MappingProxyType(
-    {
-        "regression": "mean squared error",
-        "classification": "cross-entropy (nats)",
-        "link": "cross-entropy (nats)",
-    }
-)
-
-# the first that an evaluation holds is drawn; all are shares of 1, larger is better
-MAIN: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "regression": (),
-        "classification": ("accuracy", "macro_f1"),
-        "link": ("mrr", "average_precision", "auc", "accuracy"),
-    }
-)
 
 _WORDS = {"mrr": "MRR", "auc": "AUC", "mae": "mean absolute error"}
 BASELINE = "persistence_"
@@ -203,7 +187,7 @@ def finite(metrics: Mapping[str, Any] | None) -> dict[str, float]:
 
 def main_metric(task: str, metrics: Container[str]) -> str | None:
     """The metric of a task that is drawn beside its loss; None where there is none of them."""
-    return next((name for name in MAIN.get(task, ()) if name in metrics), None)
+    return next((name for name in metrics_of(task) if name in metrics), None)
 
 
 # Rows of words as a table in text.

@@ -41,6 +41,8 @@ def cards_of_families() -> list[SystemCard]:
     found: dict[str, SystemCard] = {}
     for family in catalogue.families():
         mine = [system for system in catalogue.SYSTEMS if system.family == family.name]
+        if not mine:  # it adds other things
+            continue
         title = family.card or family.name.replace("_", " ").capitalize()
         known = found.get(title, SystemCard(title, "", (), ()))
         idea = known.idea or family.idea or ("" if family.card else mine[0].summary)

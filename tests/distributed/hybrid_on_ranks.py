@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from doubles import RecordingRecorder, Trained
 from hybrid_training import drawn, generators_left, repeated, train
 
 from dtdg_lab.core.config import RunConfig
@@ -17,6 +16,7 @@ from dtdg_lab.distributed.group import Group
 from dtdg_lab.distributed.model_averaging import Averager, averager_for
 from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.testing.processes import join_group
+from dtdg_lab.testing.training import RecordingRecorder, Trained
 from dtdg_lab.training import updates
 from dtdg_lab.training.build import RunComponents, build
 

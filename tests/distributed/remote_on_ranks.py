@@ -8,7 +8,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from doubles import Trained
 from hybrid_training import train as train_by_steps
 from remote_training import (
     CHANGES,
@@ -30,6 +29,7 @@ from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.systems.feature_cache import store as cache_memory
 from dtdg_lab.testing.processes import join_group
+from dtdg_lab.testing.training import Trained
 
 STEPS = 3
 CASES: list[dict[str, Any]] = [

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from doubles import Trained, train_in_memory
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.events import OverlapChosen
@@ -19,6 +18,7 @@ from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.engine.async_overlap import TRIED
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.testing.processes import join_group, run_ranks
+from dtdg_lab.testing.training import Trained, train_in_memory
 from dtdg_lab.training import build
 
 EPOCHS, TRAINED = 11, 12

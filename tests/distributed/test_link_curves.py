@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from doubles import train_in_memory
 from thinning import thinned, values_that_run
 
 from dtdg_lab.core.config import RunConfig
@@ -22,6 +21,7 @@ from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import EdgeSet
 from dtdg_lab.testing.processes import join_group, run_ranks
+from dtdg_lab.testing.training import train_in_memory
 
 EPOCHS = 5
 DATA: dict[str, dict[str, Any]] = {

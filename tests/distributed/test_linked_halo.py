@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from doubles import train_in_memory
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import PlanError
@@ -25,6 +24,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.network.emulated_network import LinkedGroup
 from dtdg_lab.network.patterns import LinkState, parse_links
 from dtdg_lab.testing.processes import join_group, run_ranks
+from dtdg_lab.testing.training import train_in_memory
 
 RANKS, TURNS, WIDTH = 4, 4, 8
 SLOW_S, LESS_S, LATE_S, RATE_S = 0.12, 0.1, 0.08, 0.1

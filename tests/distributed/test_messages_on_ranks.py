@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from message_models import models_registered, name_of
+from message_models import name_of, register_models
 from thinning import thinned, values_that_run
 from torch import Tensor
 
+from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.datasets.names import load_for
@@ -38,10 +39,13 @@ WAYS = list(product(["in", "out"], ["sum", "mean", "amax"], [True, False]))  # e
 FOUND = ("y", "of_x", "of_gate")
 
 
-@pytest.fixture(autouse=True)
-def registered() -> Iterator[None]:
-    with models_registered():
-        yield
+@pytest.fixture(scope="module", autouse=True)
+def of_this_module_alone() -> Iterator[None]:
+    """Add the models to the catalogue, and take them away again."""
+    before = list(catalogue.ENTRIES)
+    register_models()
+    yield
+    catalogue.ENTRIES[:] = before
 
 
 # Two layers of messages with parameters on all snapshots, beside dense matrices.
@@ -214,6 +218,7 @@ def _graph() -> DynamicGraph:
 
 
 def _trained(group: Group, model: str, system: str, more: dict[str, Any]) -> dict[str, Any]:
+    register_models()
     parts = {} if system in ("single", "esdg", "esdg-hybrid", "psg") else {"parts": 2}
     config = RunConfig(**{**SMALL, **parts, **more}, system=system, model=model, ranks=group.size)
     built, sent = build(config, _graph(), group), group.bytes_sent
@@ -238,8 +243,7 @@ def _trained(group: Group, model: str, system: str, more: dict[str, Any]) -> dic
 
 def _trainings_on_rank(rank: int, ranks: int, address: str, trainings: list[Any]) -> list[dict[str, Any]]:
     group = join_group(rank, ranks, address)
-    with models_registered():
-        found = [_trained(group, *training) for training in trainings]
+    found = [_trained(group, *training) for training in trainings]
     group.close()
     return found
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from doubles import train_in_memory
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
@@ -17,6 +16,7 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.testing.processes import join_group, run_ranks
+from dtdg_lab.testing.training import train_in_memory
 
 SMALL = {"dataset": "growing", "generated_nodes": 40, "generated_edges": 120, "generated_snapshots": 40, "hidden": 4,
          "layers": 2, "device": "cpu", "epochs": 1}  # fmt: skip

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from doubles import Trained, train_in_memory
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.testing.processes import delayed_group, join_group, run_ranks
+from dtdg_lab.testing.training import Trained, train_in_memory
 
 pytestmark = pytest.mark.slow  # seconds are compared; that no bit changes: test_snapshot_plans.py
 LEG_S, EPOCHS, HIDDEN, NODES, OWN = 0.025, 5, 64, 2800, 6

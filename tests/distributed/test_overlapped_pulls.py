@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from doubles import train_in_memory
 from thinning import thinned
 
 from dtdg_lab.core.config import RunConfig
@@ -23,6 +22,7 @@ from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.decayed_windows.strategy import DecayedWindowStrategy
 from dtdg_lab.testing.processes import delayed_group, join_group, run_ranks
+from dtdg_lab.testing.training import train_in_memory
 from dtdg_lab.training.build import build
 
 DELAY_S, NODES = 0.05, 6000

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from doubles import Trained, train_in_memory
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.plans import Partition
@@ -24,6 +23,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.partition import child_process as in_child
 from dtdg_lab.systems.vertex_parts import strategy
 from dtdg_lab.testing.processes import join_group, run_ranks
+from dtdg_lab.testing.training import Trained, train_in_memory
 from dtdg_lab.training import build
 from dtdg_lab.training import partition as partitioned
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from doubles import train_in_memory
 
 from dtdg_lab.core.catalogue import family
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.testing.processes import join_group, run_ranks
+from dtdg_lab.testing.training import train_in_memory
 
 FAMILY = family("decayed_windows")
 SMALL = {"system": "flaredtdg", "dataset": "growing", "generated_nodes": 40, "generated_edges": 160,

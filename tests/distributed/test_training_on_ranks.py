@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from doubles import Trained, train_in_memory
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import NotAvailableError, NotFiniteError
@@ -18,6 +17,7 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.testing.processes import join_group, run_ranks
+from dtdg_lab.testing.training import Trained, train_in_memory
 from dtdg_lab.training import build
 
 RANKS, STEPS, SLOW_S = 2, 5, 0.15

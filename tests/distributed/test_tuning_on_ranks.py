@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from doubles import train_in_memory
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.testing.processes import join_group, run_ranks
+from dtdg_lab.testing.training import train_in_memory
 
 SMALL = {"system": "flaredtdg", "dataset": "growing", "generated_nodes": 23, "generated_edges": 80,
          "generated_snapshots": 40, "hidden": 4, "learning_rate": 0.05, "device": "cpu", "epochs": 3,

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from doubles import train_in_memory
 from thinning import thinned, values_that_run
 from torch import Tensor
 
@@ -30,6 +29,7 @@ from dtdg_lab.systems.decayed_windows.strategy import DecayedWindowStrategy
 from dtdg_lab.systems.decayed_windows.window import HybridBatch, Trapezoid, hybrid_batch, survival_order
 from dtdg_lab.testing.contracts import DenseView
 from dtdg_lab.testing.processes import join_group, run_ranks
+from dtdg_lab.testing.training import train_in_memory
 from dtdg_lab.training.build import RunComponents, build
 
 PARTS, NODES = 4, 41

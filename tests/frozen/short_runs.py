@@ -16,13 +16,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from doubles import train_in_memory
-
 import dtdg_lab as lab
 from dtdg_lab.core.catalogue import names
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.testing.processes import join_group, run_ranks
+from dtdg_lab.testing.training import train_in_memory
 from dtdg_lab.visualization.run_window import RunWindow
 
 Settings = Mapping[str, Any]

@@ -38,6 +38,8 @@ import pytest
 from short_runs import CASES, NO_LOSSES, NO_RUN, UNSTEADY, options, public_names, run_here, run_on_ranks, systems
 from thinning import thinned
 
+from dtdg_lab.core.catalogue import CHOSEN_BY
+
 FOLDER = Path(__file__).parent
 OF_RUNS = ("losses", "events", "tables", "figures", "summary")
 CATEGORIES: Mapping[str, tuple[str, ...]] = {
@@ -122,7 +124,10 @@ def test_public_names() -> None:
 
 def test_options() -> None:
     kept = {_renamed("options", name): _new_choices(name, about) for name, about in frozen("options").items()}
-    assert_same(kept, options())
+    now = options()
+    for name in CHOSEN_BY.values():  # a new entry of the catalogue needs no second edit here
+        now[name]["choices"] = [choice for choice in now[name]["choices"] if choice in kept[name]["choices"]]
+    assert_same(kept, now)
 
 
 def test_renames_name_what_is_frozen() -> None:

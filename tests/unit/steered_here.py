@@ -9,13 +9,13 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from doubles import RecordingRecorder, Script, ScriptedControl, Trained
 
 from dtdg_lab.cluster.local import train
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.testing.training import RecordingRecorder, Script, ScriptedControl, Trained
 from dtdg_lab.training import interfaces
 from dtdg_lab.training.interfaces import LocalControl
 from dtdg_lab.training.recording import ResourceMonitor, StepRecorder

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-from doubles import Trained, train_in_memory
 from thinning import thinned
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.testing.training import Trained, train_in_memory
 from dtdg_lab.training.block_memory import GIB
 from dtdg_lab.training.build import build
 

@@ -14,10 +14,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dtdg_lab.core.catalogue import names
 from dtdg_lab.core.errors import ConfigError, NotFiniteError, PlanError, UnknownNameError
 from dtdg_lab.rl import DQN, Agent, Bandit, Fixed, UniformAgent
 from dtdg_lab.systems.hybrid_batches.policies import (
-    POLICIES,
     BatchDecision,
     BatchPolicy,
     ProgressLaw,
@@ -399,7 +399,7 @@ def test_a_size_that_somebody_else_chose_teaches_nothing() -> None:
 
 
 @pytest.mark.parametrize("paid", ["paper", "progress"])
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", names("control"))
 def test_an_batch_policy_is_resumed_in_the_middle_of_a_window(name: str, paid: str) -> None:
     def made() -> BatchPolicy:
         return make_batch_policy(name, choices=5, initial=2, seed=4, reward=paid, sizes=GRID[:5])

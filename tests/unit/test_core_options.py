@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from registrations import registered_apart
 
 from dtdg_lab.core import catalogue
-from dtdg_lab.core import options as options_module
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
 from dtdg_lab.core.options import OPTIONS, Option, option
+from dtdg_lab.core.registration import register
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
 from dtdg_lab.systems.base import SystemFamily
 
@@ -148,16 +149,15 @@ def test_a_family_adds_its_options_and_replaces_none(monkeypatch: pytest.MonkeyP
 
     families = SimpleNamespace(ADDS=Adds(), REPLACES=Replaces())
     monkeypatch.setitem(sys.modules, "families_of_a_test", families)
-    monkeypatch.setattr(options_module, "OPTIONS", dict(OPTIONS))
-    monkeypatch.setattr(catalogue, "FAMILIES", dict(catalogue.FAMILIES))
-    monkeypatch.setattr(catalogue, "REGISTERED", [])
-    with pytest.raises(ConfigError, match="seed are names in use"):
-        catalogue.register("families_of_a_test:REPLACES")
-    assert options_module.OPTIONS == OPTIONS, "all of a family's options are added, or none"
-    for _ in range(2):
-        assert catalogue.register("families_of_a_test:ADDS") is families.ADDS
-        assert options_module.OPTIONS == {**OPTIONS, "whole": WHOLE, "real": REAL}
-        assert option("whole") is WHOLE and option("seed") is OPTIONS["seed"]
+    with registered_apart():
+        before = dict(OPTIONS)
+        with pytest.raises(ConfigError, match="seed are names in use"):
+            register("families_of_a_test:REPLACES")
+        assert before == OPTIONS, "all of a family's options are added, or none"
+        for _ in range(2):
+            assert register("families_of_a_test:ADDS") is families.ADDS
+            assert {**before, "whole": WHOLE, "real": REAL} == OPTIONS
+            assert option("whole") is WHOLE and option("seed") is OPTIONS["seed"]
 
 
 def test_choices_follow_the_catalogue() -> None:

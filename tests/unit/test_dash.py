@@ -403,14 +403,6 @@ def test_what_is_certain_to_be_refused_is_not_available_and_says_why(dashboard, 
     assert "needs all nodes at once" in dashboard.alert.value and session.runs == []
 
 
-def test_a_strategy_lists_its_tasks_where_it_never_has_all_nodes():
-    from dtdg_lab.core.catalogue import entries, load
-
-    apart = [each.name for each in entries("tasks") if load(each.target).per_vertex]
-    listed = {each.name: each.tasks for each in entries("parallel") if each.tasks}
-    assert listed == dict.fromkeys(("cached_vertex", "sampled_window", "remote_feature"), tuple(apart))
-
-
 def test_every_control_has_a_tooltip_with_its_meaning_and_when_a_change_takes_effect(dashboard):
     when = {"step": "at the next step", "epoch": "at the next epoch", "no": "in a new run"}
     for name, control in dashboard.settings.controls.items():

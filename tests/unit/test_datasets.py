@@ -115,7 +115,7 @@ def test_real_files_have_the_published_counts(real_data, name):
     assert (definition.rows, definition.nodes) == (stated["rows"], stated["nodes"])
     graph = load_dataset(name, root=real_data)
     assert graph.name == name
-    assert graph.tasks == catalogue.entry("datasets", name).tasks
+    assert graph.tasks == catalogue.tasks_of(name)
     assert (graph.num_snapshots, graph.num_nodes) == (snapshots, stated["nodes"])
     assert graph.source.startswith(f"file {stated['file']} in {real_data.resolve()}")
     table = read(definition, find(definition, real_data))
@@ -385,7 +385,7 @@ def test_small_files_like_the_published_ones_are_read(tmp_path, name, monkeypatc
     assert graph.num_nodes == {"reddit-hyperlinks": 3, "elliptic": 12, "amlsim": 5}.get(name, 7)
     snapshots = 2 if name == "elliptic" else 4 if given else 50
     assert graph.num_snapshots == snapshots
-    assert graph.tasks == entry.tasks
+    assert graph.tasks == catalogue.tasks_of(entry.name)
     if name.startswith("ogbn"):
         own = load_dataset(name, root=tmp_path / "data", features="given")
         assert own.features.shape == (50, 7, 2)
@@ -447,7 +447,7 @@ def test_generators_take_their_options_and_the_seed(name):
     graph = load_dataset(name, **sizes)
     assert (graph.num_nodes, graph.num_snapshots, graph.edge_life) == (100, 9, 3)
     assert graph.source == "generated (seed 0)"
-    assert graph.tasks == catalogue.entry("datasets", name).tasks
+    assert graph.tasks == catalogue.tasks_of(name)
     assert load_dataset(name, **sizes).data_hash == graph.data_hash
     assert load_dataset(name, seed=4, **sizes).data_hash != graph.data_hash
     others = {"growth": 5.0, "growth_curve": "exponential", "churn": 0.5, "zipf": 1.2, "communities": 2, "drift": 0.5}
@@ -674,7 +674,7 @@ def test_the_list_is_the_catalogue_s_and_reads_no_file(real_data, monkeypatch):
     assert list(listed) == list(catalogue.names("datasets"))
     assert {name for name, info in listed.items() if info.on_this_machine} == {*REAL, *GENERATED}
     for name, info in listed.items():
-        assert info.tasks == catalogue.entry("datasets", name).tasks
+        assert info.tasks == catalogue.tasks_of(name)
         assert info.licence
         assert info.source
     here = listed["collegemsg"]

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from doubles import train_in_memory
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_for
+from dtdg_lab.testing.training import train_in_memory
 
 FOLDER = Path(__file__).resolve().parent.parent / "golden"
 ONE_OF_EACH_MEMORY = ("tgcn", "evolvegcn-o", "evolvegcn-h", "dcrnn", "graphsage")

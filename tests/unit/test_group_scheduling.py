@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from doubles import Trained, train_in_memory
 from thinning import thinned
 from torch import Tensor
 
@@ -28,6 +27,7 @@ from dtdg_lab.systems.snapshot_groups import strategy as group_scheduling
 from dtdg_lab.systems.snapshot_groups.schedulers import base, dygnex, heuristics
 from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
 from dtdg_lab.systems.snapshot_groups.strategy import GroupScheduling, shares_cores, snapshot_groups
+from dtdg_lab.testing.training import Trained, train_in_memory
 from dtdg_lab.training.build import RunComponents, build
 from dtdg_lab.training.memory import peak_bytes
 

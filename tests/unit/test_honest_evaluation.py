@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from doubles import train_in_memory
 from thinning import thinned
 
 from dtdg_lab.core import catalogue
@@ -28,6 +27,7 @@ from dtdg_lab.systems.hybrid_batches.policies import BatchPolicy
 from dtdg_lab.tasks.classification import Classification
 from dtdg_lab.tasks.link_prediction import LinkPrediction
 from dtdg_lab.tasks.regression import Regression
+from dtdg_lab.testing.training import train_in_memory
 from dtdg_lab.training import build as built_by
 from dtdg_lab.training.build import build
 from dtdg_lab.training.evaluation import Evaluator

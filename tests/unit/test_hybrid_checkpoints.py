@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from doubles import RecordingRecorder
 from hybrid_training import (
     PARTS,
     TOGETHER,
@@ -28,6 +27,7 @@ from dtdg_lab.core.errors import RunFailedError, RunStoreError
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.hybrid_batches.part_batches import Drawn, PartBatches
 from dtdg_lab.systems.hybrid_batches.workers import BatchMaker
+from dtdg_lab.testing.training import RecordingRecorder
 from dtdg_lab.training.recording import PhaseClock
 
 

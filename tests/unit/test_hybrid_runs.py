@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from doubles import Trained
 from hybrid_training import (
     OWN,
     PARTS,
@@ -34,6 +33,7 @@ from dtdg_lab.core.errors import ConfigError, LabError, UnsupportedError
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.systems.hybrid_batches import strategy
 from dtdg_lab.systems.hybrid_batches.batches import Reservoir
+from dtdg_lab.testing.training import Trained
 from dtdg_lab.training.build import build
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from doubles import RecordingRecorder, train_in_memory
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import NotFiniteError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.engine.strategy import StepResult
 from dtdg_lab.systems.snapshot_groups.strategy import SnapshotGroupStrategy
+from dtdg_lab.testing.training import RecordingRecorder, train_in_memory
 
 SMALL = {"dataset": "growing", "generated_nodes": 40, "generated_edges": 160, "generated_snapshots": 20, "hidden": 4}
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from doubles import Trained, train_in_memory
 from thinning import thinned
 
 from dtdg_lab.core.config import RunConfig
@@ -19,6 +18,7 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.partition import child_process as in_child
 from dtdg_lab.partition.base import make_partition, save_partition
+from dtdg_lab.testing.training import Trained, train_in_memory
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 SMALL = {"dataset": "growing", "generated_nodes": 24, "generated_edges": 80, "generated_snapshots": 40, "hidden": 4,

@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from doubles import RecordingRecorder, Trained
 from hybrid_training import train
 from remote_training import (
     CHANGES,
@@ -46,6 +45,7 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.systems.feature_cache import FAMILY
 from dtdg_lab.systems.feature_cache import store as cache_memory
 from dtdg_lab.systems.feature_cache.strategy import RemoteFeatureStrategy
+from dtdg_lab.testing.training import RecordingRecorder, Trained
 from dtdg_lab.visualization.partition import LinkLog
 from dtdg_lab.visualization.race import SpentView
 from dtdg_lab.visualization.run_view import RunClock, SharedViews

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from doubles import RecordingRecorder, Trained, train_in_memory
 from runs_synthetic import write_steps
 from thinning import thinned
 
@@ -45,6 +44,7 @@ from dtdg_lab.runs.records import RecordWriter, read_lines
 from dtdg_lab.systems.single.charts import OverlapProfile, OverlapView
 from dtdg_lab.systems.single.shared_edges import measured
 from dtdg_lab.testing.contracts import DenseView, run_model
+from dtdg_lab.testing.training import RecordingRecorder, Trained, train_in_memory
 from dtdg_lab.training.build import build
 from dtdg_lab.training.checkpoint import LOOK_S, Checkpoint, CheckpointManager, LastGood, Position
 from dtdg_lab.training.forward import run_forward

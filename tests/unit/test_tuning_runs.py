@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from doubles import Trained, train_in_memory
 from thinning import thinned
 
 from dtdg_lab.core.catalogue import PROTOCOLS
@@ -16,6 +15,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.user_data import from_edges
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import split
+from dtdg_lab.testing.training import Trained, train_in_memory
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 NODES, EDGES, INTERVALS = 20, 60, 31

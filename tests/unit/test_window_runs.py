@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from doubles import Trained, train_in_memory
 from thinning import thinned
 from torch import Tensor
 
@@ -26,6 +25,7 @@ from dtdg_lab.runs.directory import read_kept
 from dtdg_lab.systems.decayed_windows import strategy as windows
 from dtdg_lab.systems.decayed_windows.strategy import DecayedWindowStrategy
 from dtdg_lab.systems.decayed_windows.window import Trapezoid, survival_order
+from dtdg_lab.testing.training import Trained, train_in_memory
 from dtdg_lab.training.build import build
 from dtdg_lab.training.checkpoint import Checkpoint, Position
 from dtdg_lab.training.live_settings import check_changes

@@ -17,6 +17,7 @@ from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.dashboard.pages.data import is_here
 from dtdg_lab.dashboard.settings import PARTS, Settings, dataset_choices, dataset_label, dataset_tasks
 from dtdg_lab.datasets.names import load_for
+from dtdg_lab.partition.base import partition_settings, reads_file
 from dtdg_lab.partition.metrics import partition_graph
 from dtdg_lab.runs.html import render
 from dtdg_lab.visualization.layout import Figure, share
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 
 NOT_HERE = "The graph is not on this machine yet: a run, or lab.datasets.load({name!r}), downloads it."
-PARTITION_OPTIONS = ("assignment_order", "imbalance", "partition_file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def _outcome(graph: DynamicGraph, name: str, wanted: WantedPartition) -> Partiti
 def _settings(config: RunConfig) -> dict[str, Any]:
     """What partitions, and the rows that a model aggregates across them, depend on."""
     read = ("seed", "model", "layers", "hidden", "protocol")
-    options = {**config.options["models"], **{name: config[name] for name in PARTITION_OPTIONS}}
+    options = {**config.options.get("models", {}), **{name: config[name] for name in partition_settings()}}
     return {**{name: config[name] for name in read}, **options}
 
 
@@ -160,7 +160,7 @@ class PartitionPage(Page):
 
     def _make_widgets(self, defer: Callable[[Callable[[], None]], None]) -> None:
         every = list(catalogue.names("partition"))
-        named = [name for name in every if name != "file"]
+        named = [name for name in every if not reads_file(name)]
         data = {"The settings": {AS_SET: ""}, **dataset_choices()}
         wide = {"sizing_mode": "stretch_width", "min_width": 100, "max_width": 190, "margin": (3, 8)}
         tip = "Graph to partition: that of the settings, or another. The run does not change."

@@ -209,6 +209,10 @@ def checked_settings(generate: Callable[Given, Made]) -> Callable[Given, Made]:
 class Generated:
     """What every definition of a generated data set has; each gives its own ``generate``.
 
+    A subclass, a frozen dataclass too, defines ``generate(*, seed, **options)``, which returns an ``IntervalStream`` or
+    another sequence of snapshots that ``build_graph`` takes. Its options are named as in the glossary, but for
+    ``generated_``: ``nodes``, ``edges``, ``snapshots``, ``churn``. ``lab.register(MINE, "data set")`` adds an instance.
+
     Attributes:
         name: the data set's name in the lab.
         cite: where the idea is from.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dtdg_lab.core.catalogue import entry
 from dtdg_lab.core.errors import ConfigError, UnsupportedError
 from dtdg_lab.core.model_facts import memory
 from dtdg_lab.systems.base import SystemFamily
@@ -40,9 +41,9 @@ class DecayedWindowsFamily(SystemFamily):
                 "effect. Set loss_at='all', which takes the loss at all snapshots of the window, or choose another "
                 "model."
             )
-        if settings["loss_at"] == "all" and settings["task"] == "link":
+        if settings["loss_at"] == "all" and not entry("tasks", settings["task"]).per_vertex:
             raise UnsupportedError(
-                f"{named} task='link' and loss_at='all': node pairs are drawn from all nodes, but decayed "
+                f"{named} task={settings['task']!r} and loss_at='all': its loss needs all nodes at once, but decayed "
                 "snapshots lack some. Set loss_at='last', make all snapshots full (full_snapshots=window), or choose "
                 "system='full-history'."
             )

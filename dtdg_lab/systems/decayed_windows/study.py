@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core import catalogue
+from dtdg_lab.core.catalogue import loss_name
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.systems.decayed_windows.charts import DecayMap, decay_map_figure
@@ -112,7 +113,7 @@ class DecayStudy(StudyResult):
             self.alphas,
             len(self.seeds),
             tuple(path),
-            loss=f"{part} {'MSE' if self.task == 'regression' else 'loss'}",
+            loss=f"{part} {loss_name(self.task)}",
             baselines={name: value for name, value in baselines.items() if value is not None},
         )
         return decay_map_figure(shown, title=self.described)

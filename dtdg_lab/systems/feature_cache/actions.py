@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -284,7 +285,7 @@ class FeaturePath:
 # Cache modes and policies by their names in the catalogue: settings of the pipeline, and the policy that decides.
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PathSettings:
     """Arguments of a cache mode, for one part.
 
@@ -294,7 +295,6 @@ class PathSettings:
         epoch_steps: steps of an epoch.
         costs: costs of this run's steps, as far as known; called by policies that use a cost model.
         actions: what a policy of windows chooses from.
-        links: state of the links over time, for a policy that knows it.
     """
 
     config: RunConfig
@@ -302,13 +302,21 @@ class PathSettings:
     epoch_steps: int
     costs: Callable[[], CacheCosts]
     actions: CacheActions = field(init=False)
-    links: EmulatedNetwork = field(init=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "actions", CacheActions(self.config.parts))
+
+    @cached_property
+    def links(self) -> EmulatedNetwork:
+        """State of the links over time, for a policy that knows it; it is made again when their settings change."""
         from dtdg_lab.network.emulated_network import EmulatedNetwork
 
-        object.__setattr__(self, "actions", CacheActions(self.config.parts))
-        object.__setattr__(self, "links", EmulatedNetwork(self.config))
+        return EmulatedNetwork(self.config)
+
+    @property
+    def knows_links(self) -> bool:
+        """Whether the policy has asked for the links."""
+        return "links" in vars(self)
 
     def path(self, ahead: int = 0) -> FeaturePath:
         """The pipeline settings of the config's policy."""
@@ -321,6 +329,17 @@ class PathSettings:
 LONGEST = 32  # limit of windows planned live, so that changes are noticed soon
 
 PathAndPolicy = tuple[FeaturePath, CachePolicy | None]
+
+
+class CacheRule(Protocol):
+    """A function that makes a cache policy; one of a user's own is added by ``lab.register(rule, "cache policy")``."""
+
+    def __call__(self, of: PathSettings) -> PathAndPolicy:
+        """Return the settings of the pipeline, ``of.path()``, and the policy; None where nothing is decided.
+
+        Raises:
+            ConfigError: the policy cannot decide in this run.
+        """
 
 
 def no_policy(of: PathSettings) -> PathAndPolicy:

@@ -321,6 +321,7 @@ class RemoteFeatureStrategy(Strategy):
         self._epoch = 0
         self._costs: dict[tuple[int, int], CacheCosts] = {}
         self._asked: tuple[Any, ...] | None = None  # what features come by
+        self._link_policies: set[str] = set()  # that have asked for the links
         self._made: tuple[tuple[Any, ...], list[PathAndPolicy]] | None = None  # ways, and what they were made of
 
     def epoch(self, epoch: int) -> Sequence[Step]:
@@ -449,8 +450,8 @@ class RemoteFeatureStrategy(Strategy):
 
     def apply_settings(self, config: RunConfig) -> None:
         """Have features come as a config says, from the next step on."""
-        before, self._config, self._asked = self._asked, config, _asked(config)
-        if before == self._asked:
+        self._config = config
+        if self._asked == self._asked_of(config):
             return
         for part, way in zip(self.parts, self._ways(config), strict=True):
             if way[0].decides and not part.control.probed:
@@ -458,11 +459,12 @@ class RemoteFeatureStrategy(Strategy):
                     # the law of a fetch that no link slows; no bytes of training's
                     part.control.probe(self._timed(fetcher, part, note=lambda _: None, loopback=True))
             part.apply_settings(*way)
+        self._asked = self._asked_of(config)
 
     def validate_settings(self, config: RunConfig) -> str:
         """Why features cannot come as a config says; empty where they can. Ranks may differ: memory and fetches do."""
         try:
-            if self._asked != _asked(config):
+            if self._asked != self._asked_of(config):
                 for path, _ in self._ways(config):
                     if path.caches:
                         check_cache_memory(path.capacity, self.service.row_bytes)
@@ -472,7 +474,7 @@ class RemoteFeatureStrategy(Strategy):
 
     def _ways(self, config: RunConfig) -> list[PathAndPolicy]:
         """Of each part; made once where it is first asked whether they can be made."""
-        asked = _asked(config)
+        asked = self._asked_of(config)
         if self._made is None or self._made[0] != asked:
             make = catalogue.entry("features", config["cache_policy"]).load()
             costs = [partial(self._costs_of, part, config) for part in self.parts]
@@ -480,8 +482,16 @@ class RemoteFeatureStrategy(Strategy):
                 PathSettings(config, part.number, self.epoch_steps, of)
                 for part, of in zip(self.parts, costs, strict=True)
             ]
-            self._made = asked, [make(settings) for settings in given]
+            ways = [make(settings) for settings in given]
+            if any(settings.knows_links for settings in given):
+                self._link_policies.add(config["cache_policy"])
+            self._made = self._asked_of(config), ways
         return self._made[1]
+
+    def _asked_of(self, config: RunConfig) -> tuple[Any, ...]:
+        """What the way that features come is made of; of the links only where a policy has asked for them."""
+        kinds = ("features", "congestion") if config["cache_policy"] in self._link_policies else ("features",)
+        return tuple(sorted((name, value) for kind in kinds for name, value in config.options.get(kind, {}).items()))
 
     # what a step costs, for policies that think by it
 
@@ -535,12 +545,6 @@ class RemoteFeatureStrategy(Strategy):
         return timed_fetches(fetcher, part.number, space, row_bytes=row_bytes, note=note, loopback=loopback)
 
 
-def _asked(config: RunConfig) -> tuple[Any, ...]:
-    """What the way that features come is made of; of the links only where a policy knows them beforehand."""
-    rooms = ("features", "congestion") if config["cache_policy"] == "clairvoyant" else ("features",)
-    return tuple(config[name] for room in rooms for name in catalogue.entry(room, catalogue.names(room)[0]).options)
-
-
 def build(of: BuildContext) -> RemoteFeatureStrategy:
     """Mini-batches whose remote features are fetched from the ranks that own them; collective.
 
@@ -576,10 +580,10 @@ def _samplers(of: BuildContext, partition: Partition) -> list[BatchSampler]:
         UnsupportedError: the model pulls along out-edges.
     """
     config, graph, size = of.config, of.sequence.graph, of.config["batch_size"]
-    shape = block_shape(of.model.facts, norm=config["norm"])
-    check_in_edges(shape.directions, config.system)
-    sends = any(pull.kind == "messages" for pull in of.model.facts.pulls)
-    shape = replace(shape, neighbours=sends, weighted=graph.weighted)
+    facts = of.model.facts
+    check_in_edges(facts.directions, config.system)
+    shape = block_shape(facts, norm=config["norm"])
+    shape = replace(shape, neighbours=facts.sends_messages, weighted=graph.weighted)
     draw, fanouts = neighbour_sampler(config, shape), fanouts_of(config["fanouts"], config.layers)
     first = graph.snapshots[of.train.start]
     same = all(first is each or first.equals(each) for each in (graph.snapshots[t] for t in of.train))

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.plans import Partition, TargetBatch
 from dtdg_lab.engine.minibatches import SeedBatches, fanouts_of, rounds_of, sampled_edges, sampling_key, stretches_of
+from dtdg_lab.systems.feature_cache.actions import FeaturePath
 from dtdg_lab.systems.feature_cache.policies.calibration import products
 from dtdg_lab.systems.workload import EpochWork, Facts, Fetching, Row, curve_row, plain_work, some_parts
 
@@ -76,25 +77,29 @@ def remote_work(facts: Facts) -> EpochWork:
         alive=np.tile([float(most.rows), float(most.edges)], (ranks, 1)),
         sent=serving,
         held_bytes=np.full(ranks, facts.graph_bytes / ranks),
-        fetching=Fetching(owners, fetched * row_bytes, ahead=config["cache_policy"] != "on_demand"),
+        fetching=Fetching(owners, fetched * row_bytes, ahead=_path(facts).runs_ahead),
         notes=(f"means over {len(minis)} mini-batches drawn as a run draws them",),
     )
 
 
+def _path(facts: Facts) -> FeaturePath:
+    """Return how features come by a policy of this name; a registered one is assumed to decide about windows."""
+    return FeaturePath.of_policy(facts.config["cache_policy"])
+
+
 def _window(facts: Facts) -> int:
     """Batches that a cache serves; 1 where there is none."""
-    policy = facts.config["cache_policy"]
-    return 1 if policy in ("on_demand", "prefetch") else int(facts.config["cache_window"])
+    return int(facts.config["cache_window"]) if _path(facts).caches else 1
 
 
 def _fetched_rows(facts: Facts, partition: Partition, drawn_of: list[list[_Mini]], per_epoch: int) -> float:
     """Remote rows that a part fetches in a step, on average."""
     asked = float(np.mean([len(mini.remote) for drawn in drawn_of for mini in drawn]))
-    policy, window = facts.config["cache_policy"], _window(facts)
-    if window == 1 and policy != "epoch_hot":
+    window, by_epoch = _window(facts), _path(facts).mode == "epoch_hot"
+    if window == 1 and not by_epoch:
         return asked
     room = float(facts.config["cache_rows"])
-    if policy == "epoch_hot":
+    if by_epoch:
         alone = facts.graph.num_nodes - float(partition.counts.mean())
         whole = alone * (1 if facts.graph.static_features else len(facts.train))
         return min(asked, min(whole, room) / per_epoch + asked * max(0.0, 1 - room / max(whole, 1.0)))

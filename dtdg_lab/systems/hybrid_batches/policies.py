@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core import rng
-from dtdg_lab.core.errors import ConfigError, NotFiniteError, PlanError, UnknownNameError, shortened
+from dtdg_lab.core import catalogue, rng
+from dtdg_lab.core.errors import ConfigError, NotFiniteError, PlanError, shortened
 from dtdg_lab.rl import DQN, Agent, Bandit, Choice, Fixed, UniformAgent, checked_action, checked_choices
 
 # A model of progress and time as functions of batch size: the size with the most progress per second is chosen.
@@ -245,15 +245,12 @@ def _share(gain: float, whole: float) -> float:
 # The batch-size controller: observes steps, rewards the last choice, and makes the next.
 
 
-POLICIES = ("none", "random", "bandit", "dqn", "law")
-
-
 @dataclass(frozen=True, slots=True)
 class BatchDecision:
     """One choice of a batch size, and the observations since the one before.
 
     Attributes:
-        policy: name of the controller, one of ``POLICIES``.
+        policy: name of the controller in the catalogue.
         state: ``loss_reduction`` (the loss of the window before minus this one's, None if either is unknown),
             ``epsilon``, ``greedy``, ``loss`` (mean of the window, None if there was none), ``step_s`` (mean seconds of
             its steps) and ``steps``.
@@ -447,53 +444,95 @@ class BatchPolicy:
         self._losses, self._loss_count, self._seconds, self._steps = 0.0, 0, 0.0, 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeSettings:
+    """What agents that choose batch sizes are made of; each reads what it needs.
+
+    Attributes:
+        choices: number of sizes to choose from.
+        initial: index of the size until the first decision.
+        seed: of random numbers.
+        discount: gamma of the DQN.
+        epsilon_decay: factor of an exploration rate per decision.
+        epsilon_min: lower limit of the exploration rate.
+        rate: learning rate.
+        sizes: (N_S, N_V) of each choice; empty where they are unknown.
+        settings: options of the run that the controller's entry names, by name.
+    """
+
+    choices: int
+    initial: int = 0
+    seed: int = 0
+    discount: float = 0.99
+    epsilon_decay: float = 0.95
+    epsilon_min: float = 0.1
+    rate: float = 0.005
+    sizes: tuple[tuple[float, float], ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+class SizeRule(Protocol):
+    """A function that makes an agent; ``lab.register(rule, "batch-size controller")`` adds one of a user's own."""
+
+    def __call__(self, of: SizeSettings) -> Agent:
+        """Return an agent of ``of.choices`` actions.
+
+        Raises:
+            ConfigError: it cannot choose among these sizes.
+        """
+
+
+def keep_size(of: SizeSettings) -> Agent:
+    """Return the agent that keeps the initial size."""
+    return Fixed(of.choices, of.initial)
+
+
+def draw_size(of: SizeSettings) -> Agent:
+    """Return the agent that draws a size uniformly at random."""
+    return UniformAgent(checked_choices(of.choices), seed=of.seed)
+
+
+def pull_arms(of: SizeSettings) -> Agent:
+    """Return the multi-armed bandit."""
+    return Bandit(of.choices)
+
+
+def learn_values(of: SizeSettings) -> Agent:
+    """Return the deep Q-network."""
+    exploring = {"epsilon_decay": of.epsilon_decay, "epsilon_min": of.epsilon_min}
+    return DQN(of.choices, seed=of.seed, discount=of.discount, rate=of.rate, **exploring)
+
+
+def fit_law(of: SizeSettings) -> Agent:
+    """Return the progress law.
+
+    Raises:
+        ConfigError: the sizes are unknown.
+    """
+    if not of.sizes:
+        raise ConfigError("batch_policy='law' fits progress against size: give sizes, (N_S, N_V) of each choice.")
+    return ProgressLaw(of.sizes)
+
+
 def make_batch_policy(
-    name: str,
-    *,
-    choices: int,
-    initial: int,
-    seed: int = 0,
-    discount: float = 0.99,
-    epsilon_decay: float = 0.95,
-    epsilon_min: float = 0.1,
-    rate: float = 0.005,
-    reward: str = "paper",
-    sizes: Sequence[tuple[float, float]] | None = None,
+    name: str, *, reward: str = "paper", sizes: Sequence[tuple[float, float]] | None = None, **settings: Any
 ) -> BatchPolicy:
     """A batch-size controller by its name in the catalogue.
 
     Args:
-        name: one of ``POLICIES``.
-        choices: number of sizes to choose from, 2 or more; 1 or more for ``none``.
-        initial: index of the size until the first decision; ``none`` always keeps it.
-        seed: of the agent's random numbers.
-        discount: gamma of the DQN, whose other settings are fixed.
-        epsilon_decay: factor of its exploration rate per decision.
-        epsilon_min: lower limit of the exploration rate.
-        rate: its learning rate.
+        name: of the catalogue's kind ``control``.
         reward: ``paper`` or ``progress``; ``law`` always uses progress.
         sizes: (N_S, N_V) of each choice, which ``law`` needs.
+        settings: attributes of :class:`SizeSettings`; ``choices`` is 2 or more, 1 or more for ``none``.
 
     Raises:
         ConfigError: there is only one size, the reward is unknown, or ``law`` has no sizes.
         UnknownNameError: the controller is unknown.
         PlanError: ``initial`` is not the index of a size.
     """
-    if name not in POLICIES:
-        raise UnknownNameError("batch_policy", name, POLICIES)
-    checked_choices(choices, least=1 if name == "none" else 2)
-    if name == "law" and sizes is None:
-        raise ConfigError("batch_policy='law' fits progress against size: give sizes, (N_S, N_V) of each choice.")
-    exploring: dict[str, Any] = {"epsilon_decay": epsilon_decay, "epsilon_min": epsilon_min}
-    agents: dict[str, Callable[[], Agent]] = {
-        "none": lambda: Fixed(choices, initial),
-        "random": lambda: UniformAgent(choices, seed=seed),
-        "bandit": lambda: Bandit(choices),
-        "dqn": lambda: DQN(choices, seed=seed, discount=discount, rate=rate, **exploring),
-        "law": lambda: ProgressLaw(sizes or ()),
-    }
-    agent = agents[name]()
-    return BatchPolicy(agent, name, choices, initial, reward)
+    make: SizeRule = catalogue.entry("control", name).load()
+    of = SizeSettings(sizes=tuple(sizes or ()), **settings)
+    return BatchPolicy(make(of), name, of.choices, of.initial, reward)
 
 
 def _finite(loss: float) -> float:

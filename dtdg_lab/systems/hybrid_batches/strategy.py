@@ -475,6 +475,7 @@ class HybridBatchStrategy(Strategy):
             rate=config["agent_rate"],
             reward=config["reward"],
             sizes=[(size.snapshots, size.vertices) for size in self.sizing.sizes[0]],
+            settings=config.options["control"],
         )
 
     def _event(self) -> Event:

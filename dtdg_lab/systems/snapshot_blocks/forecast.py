@@ -66,7 +66,7 @@ def settings_of(facts: Facts, **more: Any) -> StepSettings:
         facts: its config and graph.
         **more: settings of blocks, where they are not the defaults.
     """
-    pairs = facts.outputs if facts.config["task"] == "link" else 0
+    pairs = 0 if catalogue.entry("tasks", facts.config["task"]).per_vertex else facts.outputs
     return _settings_of(facts.config, facts.graph.num_features, pairs=pairs, **more)
 
 

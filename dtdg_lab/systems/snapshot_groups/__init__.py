@@ -46,10 +46,12 @@ class SnapshotGroupsFamily(SystemFamily):
 
     def has_clock(self, config: RunConfig) -> bool:
         """Whether schedules follow measured times, or their search may stop at its time limit."""
-        scheduler = config.flat.get("scheduler")
-        if scheduler in (None, "round_robin", "consecutive"):  # they use no group times
+        from dtdg_lab.systems.snapshot_groups.schedulers.base import facts_of
+
+        if "scheduler" not in config.flat:
             return False
-        return scheduler in ("dygnex_ilp", "dygnex_auto", "best_of") or config.flat.get("group_times") != "size"
+        facts = facts_of(config["scheduler"])
+        return facts.searches or (facts.uses_times and config["group_times"] != "size")
 
     def epoch_bounds(self, run: StoredRun, newest: int) -> pd.Series[float] | None:
         """Of complete epochs; None where the times of two groups overlap."""

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 
 LEAST_GROUPS = 2
-FULL_ITERATIONS = ("round_robin", "consecutive")  # schedulers whose iterations are full, whatever groups take
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,7 +78,7 @@ def group_work(facts: Facts) -> EpochWork:
     sizes = weighed @ np.array(ASSUMED_COMPUTE)
     most = base.named(config["scheduler"], per_rank)[1]
     steps = len(base.solve(config["scheduler"], sizes, config.parts, per_rank=most, time_limit_s=1.0).assignment)
-    fixed = steps == -(-len(starts) // (config.parts * most)) and config["scheduler"] in FULL_ITERATIONS
+    fixed = steps == -(-len(starts) // (config.parts * most)) and not base.facts_of(config["scheduler"]).uses_times
     alive = np.tile([rows[0] * at_once, float(edges.max()) * at_once], (ranks, 1))
     share = np.full(ranks, 1 / ranks)
     return plain_work(

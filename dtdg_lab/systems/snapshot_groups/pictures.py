@@ -35,8 +35,9 @@ def group_times_s(graph: DynamicGraph) -> NDArray[np.float64]:
 def schedule_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
     """The Gantt chart of the system's schedule of a small epoch, and its duration beside that of other systems."""
     times_s, own = group_times_s(graph), system.parts["scheduling"]
-    plans = _plans(tuple(times_s.tolist()))
-    plan, named = plans[_NAMES[own]], _NAMES[own]
+    plans = _plans(tuple(times_s.tolist()), own)
+    named = _NAMES.get(own, own)
+    plan = plans[named]
     spans = {name: planned_epoch(each, times_s, allreduce_s=EXCHANGE_S).span_s for name, each in plans.items()}
     bound_s = lower_bound_s(times_s, RANKS, per_rank=2, allreduce_s=EXCHANGE_S)
     gantt = planned_figure(plan, times_s, per_rank=2, allreduce_s=EXCHANGE_S, label=named)
@@ -60,10 +61,10 @@ def schedule_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
 
 
 @lru_cache(maxsize=4)
-def _plans(times_s: tuple[float, ...]) -> dict[str, Schedule]:
-    """Schedules of the same groups by system."""
+def _plans(times_s: tuple[float, ...], own: str) -> dict[str, Schedule]:
+    """Schedules of the same groups by system, and by the scheduler of another system."""
     return {
-        name: solve(
+        _NAMES.get(scheduler, scheduler): solve(
             scheduler,
             np.array(times_s),
             RANKS,
@@ -71,5 +72,5 @@ def _plans(times_s: tuple[float, ...]) -> dict[str, Schedule]:
             allreduce_s=EXCHANGE_S,
             time_limit_s=LIMIT_S,
         )
-        for scheduler, name in _NAMES.items()
+        for scheduler in dict.fromkeys((*_NAMES, own))
     }

@@ -315,6 +315,7 @@ class GroupScheduling:
                     time_limit_s=config["schedule_limit_s"],
                     seed=config.seed,
                     targets=config["schedule_targets"],
+                    settings=config.options["scheduling"],
                 )
                 if made.parts != config.parts:
                     raise PlanError(f"its schedule is for {made.parts} parts; the run has {config.parts}.")

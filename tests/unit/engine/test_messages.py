@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from message_models import models_registered, name_of
+from message_models import name_of, register_models
 
+from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.core.model_facts import model_facts
@@ -28,6 +29,15 @@ from dtdg_lab.testing.contracts import DenseView
 from dtdg_lab.training.build import build
 
 NODES, FEATURES = 11, 3
+
+
+@pytest.fixture(scope="module", autouse=True)
+def of_this_module_alone() -> Iterator[None]:
+    """Add the models to the catalogue, and take them away again."""
+    before = list(catalogue.ENTRIES)
+    register_models()
+    yield
+    catalogue.ENTRIES[:] = before
 
 
 def graph_of(adjacency: np.ndarray, weighted: bool, nodes: int = NODES) -> DynamicGraph:
@@ -141,12 +151,6 @@ def test_a_way_or_reduction_that_there_is_not_is_refused(given: dict[str, str]) 
 
 
 # Systems that cannot send messages, or not along out-edges, refuse them before they train.
-
-
-@pytest.fixture(autouse=True)
-def registered() -> Iterator[None]:
-    with models_registered():
-        yield
 
 
 def build_with(model: str, **settings: Any) -> None:

@@ -10,13 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from numbers import Integral, Real
 from types import MappingProxyType
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import ConfigError, NotAvailableError, PlanError, shortened
+from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.plans import Schedule
 
 # The input of a scheduler, validated once for all of them.
@@ -35,6 +36,7 @@ class Problem:
         time_limit_s: seconds a search may take.
         seed: of the random numbers.
         targets: that DyGNeX-G tries per iteration; 0 limits them to about a second of work.
+        settings: options of the run that the scheduler's entry names, by name.
         since: ``time.perf_counter()`` when scheduling began.
 
     Raises:
@@ -50,6 +52,7 @@ class Problem:
     time_limit_s: float = 10.0
     seed: int = 0
     targets: int = 0
+    settings: Mapping[str, Any] = field(default_factory=dict)
     since: float = field(default_factory=time.perf_counter, init=False)
 
     def __post_init__(self) -> None:
@@ -132,19 +135,54 @@ def checked_times(times_s: ArrayLike) -> NDArray[np.float64]:
     return own
 
 
-def scheduler(rule: Callable[[Problem], Schedule]) -> Callable[..., Schedule]:
-    """The scheduler ``schedule(times_s, ranks, **options)`` whose arguments are the attributes of a :class:`Problem`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerFacts:
+    """What is known of a scheduler beforehand.
+
+    Attributes:
+        uses_times: whether the times of groups affect its schedules; where they do not, its iterations are full.
+        searches: whether it may stop at the time limit, so that equal runs may have different schedules.
+        chooses: whether it only chooses among other schedulers, so that a comparison of all leaves it out.
+        most_groups: above this number a comparison of all leaves it out, because it takes too long; None: never.
+    """
+
+    uses_times: bool = True
+    searches: bool = False
+    chooses: bool = False
+    most_groups: int | None = None
+
+
+@overload
+def scheduler(rule: Callable[[Problem], Schedule]) -> Callable[..., Schedule]: ...
+
+
+@overload
+def scheduler(**facts: Any) -> Callable[[Callable[[Problem], Schedule]], Callable[..., Schedule]]: ...
+
+
+def scheduler(rule: Callable[[Problem], Schedule] | None = None, **facts: Any) -> Any:
+    """Make a scheduler ``schedule(times_s, ranks, **options)``, whose arguments are the attributes of a `Problem`.
 
     Args:
         rule: solves the problem. Its docstring says what it makes of the options; it ignores those that are not listed.
+        facts: attributes of :class:`SchedulerFacts`, as in ``@scheduler(uses_times=False)``.
     """
+    if rule is None:
+        return functools.partial(scheduler, **facts)
 
     @functools.wraps(rule)
     def schedule(times_s: NDArray[np.float64], ranks: int, **options: Any) -> Schedule:
         return rule(Problem(times_s, ranks, **options))
 
     del schedule.__wrapped__  # its arguments are not those of the rule
+    vars(schedule)["facts"] = SchedulerFacts(**facts)
     return schedule
+
+
+def facts_of(name: str) -> SchedulerFacts:
+    """Return what is known of a scheduler of the catalogue beforehand."""
+    facts: SchedulerFacts = catalogue.entry("scheduling", name).load().facts
+    return facts
 
 
 # A lower bound of the makespan, which can certify a schedule without a search.
@@ -376,7 +414,15 @@ def named(scheduler: str, per_rank: int) -> tuple[str, int]:
     return ("round_robin", 1) if scheduler == PSG else (scheduler, per_rank)
 
 
-def solve(scheduler: str, times_s: ArrayLike, ranks: int, *, per_rank: int = 2, **options: Any) -> Schedule:
+def solve(
+    scheduler: str,
+    times_s: ArrayLike,
+    ranks: int,
+    *,
+    per_rank: int = 2,
+    settings: Mapping[str, Any] = MappingProxyType({}),
+    **options: Any,
+) -> Schedule:
     """Run a scheduler; the schedule includes the seconds it took.
 
     Args:
@@ -384,6 +430,7 @@ def solve(scheduler: str, times_s: ArrayLike, ranks: int, *, per_rank: int = 2, 
         times_s: (K,) seconds of each group.
         ranks: R.
         per_rank: maximum number of groups per rank and iteration; ``psg`` always has one.
+        settings: options of the run by name; defaults are filled in.
         **options: further attributes of a :class:`Problem`.
 
     Raises:
@@ -395,8 +442,9 @@ def solve(scheduler: str, times_s: ArrayLike, ranks: int, *, per_rank: int = 2, 
     run = entry.load()
     if "schedule_targets" not in entry.options:
         options.pop("targets", None)
+    settings = {name: OPTIONS[name].default for name in entry.options} | dict(settings)
     begun = time.perf_counter()
-    made: Schedule = run(times_s, ranks, per_rank=most, **options)
+    made: Schedule = run(times_s, ranks, per_rank=most, settings=settings, **options)
     return replace(made, seconds=time.perf_counter() - begun)
 
 
@@ -450,11 +498,6 @@ def longest_first_slots(problem: Problem) -> Slots:
 # How the other schedulers would have performed with the group times of a run.
 
 
-_ILP = "dygnex_ilp"
-_ILP_MOST = 100  # groups: the paper solves the integer programme below this number, and uses the greedy rule from it
-_CHOOSERS = ("round_robin", "dygnex_auto")  # round_robin is listed as psg; dygnex_auto only picks one of the others
-
-
 @dataclass(frozen=True, slots=True)
 class ScheduleReplay:
     """The outcome of each scheduler for the same times.
@@ -475,6 +518,12 @@ class ScheduleReplay:
     def rows(self) -> list[dict[str, Any]]:
         """Plain values, a row per outcome; :data:`base.MEANINGS` describes the columns."""
         return [each.row() for each in self.outcomes]
+
+
+def _is_compared(name: str, groups: int) -> bool:
+    """Return whether a comparison of all schedulers has this one; round_robin is listed as psg."""
+    facts = facts_of(name)
+    return named(PSG, 1)[0] != name and not facts.chooses and (facts.most_groups is None or groups <= facts.most_groups)
 
 
 def replay(
@@ -512,8 +561,7 @@ def replay(
     found: list[ScheduleOutcome] = []
     missing: list[tuple[str, str]] = []
     if schedulers is None:
-        known = [name for name in catalogue.names("scheduling") if name not in _CHOOSERS]
-        schedulers = (PSG, *(name for name in known if name != _ILP or len(times) <= _ILP_MOST))
+        schedulers = (PSG, *(name for name in catalogue.names("scheduling") if _is_compared(name, len(times))))
     for name in schedulers:
         try:
             found += simulate(times, ranks=(ranks,), schedulers=(name,), **options)

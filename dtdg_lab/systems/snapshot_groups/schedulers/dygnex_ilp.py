@@ -27,7 +27,7 @@ from dtdg_lab.systems.snapshot_groups.schedulers.dygnex import schedule as sched
 from dtdg_lab.systems.snapshot_groups.schedulers.heuristics import best_slots
 
 
-@scheduler
+@scheduler(searches=True, most_groups=100)  # from there the paper uses the greedy rule
 def schedule(problem: Problem) -> Schedule:
     """Minimise the epoch time over all assignments; stop at a proven gap, or at the time limit with the best found.
 
@@ -239,7 +239,7 @@ def _read(solver: Any, takes: NDArray[Any], problem: Problem) -> Slots:
 ILP_BELOW = 100  # groups
 
 
-@scheduler
+@scheduler(searches=True, chooses=True)
 def schedule_auto(problem: Problem) -> Schedule:
     """DyGNeX-L below 100 groups, DyGNeX-G from 100; the notes say which.
 

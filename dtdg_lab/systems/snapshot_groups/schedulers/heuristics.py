@@ -158,7 +158,7 @@ FOLDS = 12  # numbers of bundles tried
 NEAR = 1e-3  # relative distance from the bound below which only DyGNeX-G is still tried
 
 
-@scheduler
+@scheduler(searches=True)
 def schedule_best_of(problem: Problem) -> Schedule:
     """The best of fold with several numbers of iterations, longest first and DyGNeX-G, improved by swaps.
 
@@ -236,7 +236,7 @@ def _heuristics(problem: Problem) -> Iterator[tuple[str, Callable[[], Slots]]]:
 # Consecutive groups to one rank: what BLAD pipelines.
 
 
-@scheduler
+@scheduler(uses_times=False)
 def schedule_consecutive(problem: Problem) -> Schedule:
     """Assign groups 0, 1, 2, ... to ranks, ``per_rank`` consecutive ones to each rank in turn.
 
@@ -256,7 +256,7 @@ def schedule_consecutive(problem: Problem) -> Schedule:
 # Groups in time order, assigned to ranks in turn: the baseline PSG.
 
 
-@scheduler
+@scheduler(uses_times=False)
 def schedule_round_robin(problem: Problem) -> Schedule:
     """Assign groups 0, 1, 2, ... to ranks in turn, ``per_rank`` rounds per iteration.
 

@@ -1,0 +1,414 @@
+"""Registrations: algorithms, data sets and families from outside the package, added to the catalogue by one call."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import inspect
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import CodeType, FunctionType, MappingProxyType
+from typing import Any
+
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.catalogue import LABELS, SINGULAR, Entry, System
+from dtdg_lab.core.errors import ConfigError, UnknownNameError, shortened
+from dtdg_lab.core.options import OPTIONS, Option
+from dtdg_lab.core.records import TABLES
+
+FAMILY = "family"
+# Kind of a registration -> attributes that whatever is registered must have.
+_REQUIRED: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        FAMILY: ("systems", "entries", "options", "memories", "tables"),
+        "models": ("spatial", "temporal_sequence"),
+        "tasks": ("needs", "per_vertex", "loss", "measure", "scores"),
+        "scheduling": ("facts",),
+        "partition": ("__call__",),
+        "datasets": ("cite", "licence"),
+        "congestion": ("__call__",),
+        "features": ("__call__",),
+        "control": ("__call__",),
+    }
+)
+_BUILT_WITH = ("edge_life", "smoothing_window", "features")  # options of every generated graph
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """One call of :func:`register`, kept so that a rank can repeat it.
+
+    Attributes:
+        kind: ``family``, or a kind of the catalogue.
+        name: in the catalogue.
+        what: a class, function or instance, or a text ``module:attribute``.
+        summary: one sentence.
+        source: paper and section.
+        options: names of options that it reads, and new options.
+        tasks: of a data set, those that it has labels for.
+    """
+
+    kind: str
+    name: str
+    what: Any
+    summary: str = ""
+    source: str = ""
+    options: tuple[str | Option, ...] = ()
+    tasks: tuple[str, ...] = ()
+
+    def apply(self) -> Any:
+        """Add it to the catalogue of this process, unless that has been done.
+
+        Returns:
+            The class, function or instance.
+
+        Raises:
+            ConfigError: it cannot be imported, is not of its kind, or one of its names is taken.
+        """
+        loaded = _load(self.what)
+        before = next((one for one in catalogue.REGISTERED if (one.kind, one.name) == (self.kind, self.name)), None)
+        if before is not None and _load(before.what) is loaded:
+            return loaded
+        additions = _additions(self, loaded)
+        replaced = _additions(before, _load(before.what)) if before is not None and _is_of_cell(before.what) else None
+        taken = [name for name in additions.taken() if replaced is None or name not in replaced.names()]
+        if taken:
+            raise ConfigError(
+                f"register({_text(self.what)}): {', '.join(taken)} are names in use. Choose others: "
+                "lab.register(..., name=NAME)."
+            )
+        if before is not None and replaced is not None:
+            replaced.remove()
+            catalogue.REGISTERED.remove(before)
+        additions.add()
+        catalogue.REGISTERED.append(self)
+        return loaded
+
+
+def register(
+    what: Any,
+    kind: str = FAMILY,
+    name: str = "",
+    *,
+    summary: str = "",
+    source: str = "",
+    options: Sequence[str | Option] = (),
+    tasks: Sequence[str] = (),
+) -> Any:
+    """Add an algorithm, a data set or a family of systems; whatever offers the package's own then offers it too.
+
+    A second call with the same object or text changes nothing. What was registered from a notebook cell is replaced
+    when the cell runs again.
+
+    Args:
+        what: the class, function or instance, or a text ``module:attribute`` that is importable here and on every
+            engine.
+        kind: ``family``, ``model``, ``task``, ``scheduler``, ``partitioner``, ``data set``, ``congestion pattern``,
+            ``cache policy`` or ``batch-size controller``; or the catalogue's name of the kind, such as ``scheduling``.
+        name: in the catalogue; its attribute ``name``, or that of the class or function in lower case, by default.
+        summary: one sentence; the first line of its docstring by default.
+        source: paper and section.
+        options: names of options that it reads beside those of its kind; an :class:`~dtdg_lab.core.options.Option`
+            is added, with the kind as its owner.
+        tasks: of a data set, those that it has labels for; by default those that need no classes.
+
+    Returns:
+        The class, function or instance.
+
+    Raises:
+        ConfigError: it cannot be imported, is not of its kind, or one of its names is taken.
+        UnknownNameError: the kind, an option or a task is unknown.
+    """
+    kind = _kind(kind)
+    name = name or _name_of(_load(what), what)
+    return Registration(kind, name, what, summary, source, tuple(options), tuple(tasks)).apply()
+
+
+def code_digest(entry: Entry) -> str:
+    """Return a digest of an entry's code, for keys of caches; empty for the package's own, which has versions.
+
+    A class or function of a module counts with its whole module, one of a notebook cell by itself.
+    """
+    if entry.target.startswith("dtdg_lab."):
+        return ""
+    loaded = entry.load()
+    digest = hashlib.sha256(entry.target.encode())
+    module = inspect.getmodule(loaded if isinstance(loaded, type | FunctionType) else type(loaded))
+    if module is not None and module.__name__ != "__main__":
+        digest.update(inspect.getsource(module).encode())
+    else:
+        for code in _codes(loaded):
+            digest.update(code)
+    return digest.hexdigest()[:16]
+
+
+# What a registration adds to the catalogue, the glossary and the record tables.
+
+
+@dataclass(frozen=True, slots=True)
+class _Additions:
+    """The names that a registration adds, in all places that have some."""
+
+    entries: tuple[Entry, ...] = ()
+    options: tuple[Option, ...] = ()
+    families: Mapping[str, Any] = field(default_factory=dict)
+    systems: tuple[System, ...] = ()
+    memories: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    tables: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def names(self) -> list[str]:
+        """Return all names that it adds."""
+        named = (*self.entries, *self.options, *self.systems)
+        return [*self.families, *(addition.name for addition in named), *self.tables]
+
+    def taken(self) -> list[str]:
+        """Return the names that exist already."""
+        return [
+            *(name for name in self.families if name in catalogue.FAMILIES),
+            *(system.name for system in self.systems if system.name in catalogue.names("systems")),
+            *(entry.name for entry in self.entries if entry.name in catalogue.names(entry.kind)),
+            *(option.name for option in self.options if option.name in OPTIONS),
+            *(table for table in self.tables if table in TABLES),
+        ]
+
+    def add(self) -> None:
+        """Add all of it."""
+        catalogue.FAMILIES.update(self.families)
+        catalogue.ENTRIES.extend(self.entries)
+        catalogue.SYSTEMS.extend(self.systems)
+        catalogue.MEMORY_ON_LAYOUT.update(self.memories)
+        OPTIONS.update({option.name: option for option in self.options})
+        TABLES.update(self.tables)
+        _follow_catalogue()
+
+    def remove(self) -> None:
+        """Remove all of it."""
+        for name in self.families:
+            del catalogue.FAMILIES[name]
+        for pair in self.memories:
+            del catalogue.MEMORY_ON_LAYOUT[pair]
+        for option in self.options:
+            del OPTIONS[option.name]
+        for table in self.tables:
+            del TABLES[table]
+        keys = {(entry.kind, entry.name) for entry in self.entries}
+        names = {system.name for system in self.systems}
+        catalogue.ENTRIES[:] = [entry for entry in catalogue.ENTRIES if (entry.kind, entry.name) not in keys]
+        catalogue.SYSTEMS[:] = [system for system in catalogue.SYSTEMS if system.name not in names]
+        _follow_catalogue()
+
+
+def _follow_catalogue() -> None:
+    """Let options that name an entry choose from the entries that there are now."""
+    for kind, name in catalogue.CHOSEN_BY.items():
+        if name in OPTIONS:
+            OPTIONS[name] = dataclasses.replace(OPTIONS[name], choices=catalogue.names(kind))
+
+
+def _additions(registration: Registration, loaded: Any) -> _Additions:
+    """What a registration adds.
+
+    Raises:
+        ConfigError: the object is not of the kind, or an option has another owner.
+        UnknownNameError: an option, task or label is unknown.
+    """
+    kind, what = registration.kind, registration.what
+    missing = [attribute for attribute in _REQUIRED[kind] if not hasattr(loaded, attribute)]
+    if missing or (kind == FAMILY and isinstance(loaded, type)):
+        raise ConfigError(
+            f"register({_text(what)}): no {SINGULAR.get(kind, FAMILY)}"
+            f"{': it lacks ' + ', '.join(missing) if missing else ', but a class'}. "
+            f"Give {_FORMS[kind]}, or another kind= of {', '.join(_kinds())}."
+        )
+    if kind == FAMILY:
+        return _Additions(
+            tuple(loaded.entries),
+            tuple(loaded.options),
+            {registration.name: what},
+            tuple(loaded.systems),
+            loaded.memories,
+            loaded.tables,
+        )
+    new = tuple(option for option in registration.options if isinstance(option, Option))
+    named = [option.name if isinstance(option, Option) else option for option in registration.options]
+    _check_options(kind, new, named, what)
+    entry = Entry(
+        name=registration.name,
+        kind=kind,
+        target=what if isinstance(what, str) else _target(what),
+        summary=registration.summary or _first_line(loaded) or f"{SINGULAR[kind].capitalize()} {registration.name}.",
+        source=registration.source or "registered",
+        options=tuple(dict.fromkeys((*_usual_options(kind, loaded, named), *named))),
+        tasks=_checked_tasks(registration) if kind == "datasets" else (),
+        **(_task_facts(loaded) if kind == "tasks" else {}),
+        value=None if isinstance(what, str) else what,
+    )
+    return _Additions((entry,), new)
+
+
+_FORMS: Mapping[str, str] = MappingProxyType(
+    {
+        FAMILY: "an instance of a subclass of SystemFamily",
+        "models": "a subclass of DynamicModel (dtdg_lab.models.base)",
+        "tasks": "a subclass of Task (dtdg_lab.tasks.base)",
+        "scheduling": "a function with @scheduler (dtdg_lab.systems.snapshot_groups.schedulers.base)",
+        "partition": "a function assign(graph, parts, ...) (dtdg_lab.partition.base.Partitioner)",
+        "datasets": "an instance of a subclass of Generated (dtdg_lab.datasets.generators.base), or a Published",
+        "congestion": "a function of PatternSettings (dtdg_lab.network.patterns.PatternRule)",
+        "features": "a function of PathSettings (dtdg_lab.systems.feature_cache.actions.CacheRule)",
+        "control": "a function of SizeSettings (dtdg_lab.systems.hybrid_batches.policies.SizeRule)",
+    }
+)
+
+
+def _check_options(kind: str, new: Sequence[Option], named: Sequence[str], what: Any) -> None:
+    added = [option.name for option in new]
+    for name in named:
+        if name not in added and name not in OPTIONS:
+            advice = f"Give a new option as Option(name={name!r}, owner={kind!r}, ...)."
+            raise UnknownNameError("option", name, OPTIONS, advice)
+    owners = {option.name: option.owner for option in (*new, *(OPTIONS[name] for name in named if name in OPTIONS))}
+    for name, owner in owners.items():
+        if owner != kind:
+            raise ConfigError(
+                f"register({_text(what)}): the option {name!r} belongs to {owner!r}, not to {kind!r}. Give options "
+                f"with owner={kind!r}."
+            )
+
+
+def _usual_options(kind: str, loaded: Any, named: Sequence[str]) -> tuple[str, ...]:
+    """Return the options of the kind, or those that a data set is generated or cut with."""
+    if kind == "datasets" and hasattr(loaded, "generate"):
+        return (*_generator_options(loaded, named), *_BUILT_WITH)
+    group = {"steps": "steps", "static": "static"}.get(str(getattr(loaded, "kind", "")), kind)
+    groups = [
+        declared["groups"][group] for declared in catalogue.DECLARED.values() if group in declared.get("groups", {})
+    ]
+    return tuple(groups[0]) if groups else ()
+
+
+def _generator_options(loaded: Any, named: Sequence[str]) -> Iterator[str]:
+    """Yield the options that a generator's method ``generate`` reads as its arguments."""
+    for argument, facts in inspect.signature(loaded.generate).parameters.items():
+        options = [name for name in (f"generated_{argument}", argument) if name in OPTIONS or name in named]
+        if options and argument != "seed":
+            yield options[0]
+        elif argument != "seed" and facts.default is facts.empty:
+            raise ConfigError(
+                f"generate() of {loaded.name!r} needs {argument!r}, which is no option. Give it a default, or register "
+                f"with options=[Option(name={argument!r}, owner='datasets', ...)]."
+            )
+
+
+def _checked_tasks(registration: Registration) -> tuple[str, ...]:
+    for task in registration.tasks:
+        catalogue.entry("tasks", task)
+    return registration.tasks
+
+
+def _task_facts(loaded: Any) -> dict[str, Any]:
+    """Return the attributes of a task's class that are known without importing it."""
+    for label in loaded.needs:
+        if label not in LABELS:
+            raise UnknownNameError("label in needs", label, LABELS, "Every graph has targets.")
+    return {
+        "needs": tuple(loaded.needs),
+        "per_vertex": loaded.per_vertex,
+        "loss": getattr(loaded, "loss_name", "loss"),
+        "metrics": tuple(getattr(loaded, "main_metrics", ())),
+    }
+
+
+# Names and origins of what is registered.
+
+
+def _kinds() -> dict[str, str]:
+    """Each allowed text of a kind, singular first -> the kind."""
+    singular = {SINGULAR.get(kind, kind): kind for kind in _REQUIRED}
+    return singular | {kind: kind for kind in _REQUIRED}
+
+
+def _kind(kind: str) -> str:
+    if kind not in _kinds():
+        raise UnknownNameError("kind", kind, _kinds(), f"These can be registered: {', '.join(_kinds())}.")
+    return _kinds()[kind]
+
+
+def _load(what: Any) -> Any:
+    """Return what a text names, or the object itself.
+
+    Raises:
+        ConfigError: the text names nothing that can be imported.
+    """
+    if not isinstance(what, str):
+        return what
+    try:
+        return catalogue.load(what)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(
+            f"register({what!r}): {error}. Give 'module:attribute' of a module on PYTHONPATH, or the object itself."
+        ) from error
+
+
+def _name_of(loaded: Any, what: Any) -> str:
+    """Return an object's own attribute ``name``, else the name of the class or function in lower case.
+
+    Raises:
+        ConfigError: it has none.
+    """
+    own = vars(loaded).get("name", "") if isinstance(loaded, type) else getattr(loaded, "name", "")
+    name = own if isinstance(own, str) and own else getattr(loaded, "__name__", "").lower()
+    if not name or not isinstance(name, str) or name == "<lambda>":
+        raise ConfigError(f"register({_text(what)}): it has no name. Give one: lab.register(..., name=NAME).")
+    return name
+
+
+def _text(what: Any) -> str:
+    return repr(what) if isinstance(what, str) else getattr(what, "__qualname__", shortened(what))
+
+
+def _target(what: Any) -> str:
+    """Return the text by which an object would be imported; of an instance, that of its class."""
+    named = what if hasattr(what, "__qualname__") else type(what)
+    return f"{named.__module__}:{named.__qualname__}"
+
+
+def _first_line(loaded: Any) -> str:
+    return (inspect.getdoc(loaded) or "").partition("\n")[0]
+
+
+def _is_of_cell(what: Any) -> bool:
+    """Return whether something was made in a notebook cell or script, so that running it again replaces it."""
+    if isinstance(what, str):
+        return what.startswith("__main__:")
+    if hasattr(what, "__qualname__"):
+        return bool(what.__module__ == "__main__")
+    module = sys.modules.get(type(what).__module__)
+    return module is None or module.__name__ == "__main__" or not any(value is what for value in vars(module).values())
+
+
+def _codes(loaded: Any) -> Iterator[bytes]:
+    """Yield the instructions and constants of a function, or of all functions of a class."""
+    if isinstance(loaded, FunctionType):
+        function = inspect.unwrap(loaded)
+        yield from _code_parts(function.__code__)
+        yield repr((function.__defaults__, function.__kwdefaults__)).encode()
+        return
+    kind = loaded if isinstance(loaded, type) else type(loaded)
+    for owner in kind.__mro__:
+        if owner.__module__ == "__main__":
+            for member in vars(owner).values():
+                if isinstance(member, FunctionType):
+                    yield from _codes(member)
+
+
+def _code_parts(code: CodeType) -> Iterator[bytes]:
+    yield code.co_code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _code_parts(constant)
+        else:
+            ordered = sorted(map(repr, constant)) if isinstance(constant, frozenset) else constant
+            yield repr(ordered).encode()
+    yield repr(code.co_names).encode()

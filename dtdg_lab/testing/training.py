@@ -1,0 +1,176 @@
+"""Training without a run directory or a cluster: records in memory, requests that come at chosen steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from torch import Tensor
+
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import ControlError
+from dtdg_lab.core.records import TABLES
+from dtdg_lab.distributed.group import Group, SoloGroup
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.training.recording import ResourceMonitor
+from dtdg_lab.training.trainer import Trainer, TrainingOutcome
+
+
+class RecordingRecorder:
+    """Keeps every row as a dict of its table's columns, in the order written.
+
+    Args:
+        failure: raised by :meth:`check`, as a recorder whose disk is full would; None never fails.
+    """
+
+    def __init__(self, failure: Exception | None = None) -> None:
+        self.tables: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
+        self.failure = failure
+
+    def row(self, table: str, values: tuple[Any, ...]) -> None:
+        """Keep one row.
+
+        Raises:
+            ValueError: it has another number of values than the table has columns.
+        """
+        self.tables[table].append(dict(zip(TABLES[table], values, strict=True)))
+
+    def check(self) -> None:
+        """Raise the failure this recorder was given, if any."""
+        if self.failure is not None:
+            raise self.failure
+
+    def flush(self) -> None:
+        """Nothing waits."""
+
+    def reached(self, step: int, ranks: Iterable[int]) -> bool:
+        """Rows of other ranks are elsewhere, and stay."""
+        return True
+
+    def column(self, table: str, name: str) -> list[Any]:
+        """One column of a table, in the order written."""
+        return [row[name] for row in self.tables[table]]
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        """The events of one kind, in the order written."""
+        return [row for row in self.tables["events"] if row["kind"] == kind]
+
+
+Script = Mapping[int, Mapping[str, Any]]
+
+
+class ScriptedControl:
+    """Requests that arrive at chosen exchanges, for tests that need the same story every time.
+
+    A trainer asks once a step, and once a control round while it is paused: entry k of the script is known from the
+    exchange of step k on (counted from ``first_step``), so it rules from step k + 1.
+
+    Args:
+        script: exchange -> request, such as ``{3: {"set": {"learning_rate": 0.1}}, 5: {"stop": True}}``.
+        first_step: the step the trainer begins with; requests for earlier ones are left out.
+    """
+
+    def __init__(self, script: Script, *, first_step: int = 0) -> None:
+        self._due = sorted(step for step in script if step >= first_step)
+        self._payloads = [dict(script[step]) for step in self._due]
+        self._exchange = first_step - 1
+
+    def latest(self) -> int:
+        """The requests known at this exchange; the next call is the next exchange."""
+        self._exchange += 1
+        return sum(due <= self._exchange for due in self._due)
+
+    def payload(self, version: int) -> dict[str, Any]:
+        """The request of a version.
+
+        Raises:
+            ControlError: the script has no such version.
+        """
+        if not 1 <= version <= len(self._payloads):
+            raise ControlError(f"the script has versions 1 to {len(self._payloads)}, not {version}.")
+        return self._payloads[version - 1]
+
+    def stops(self) -> bool:
+        """A stop is known once its exchange has come."""
+        return False
+
+    def stop_version(self) -> int:
+        """As above."""
+        return 0
+
+    def refuse(self, reason: str) -> None:
+        """The script has ended by then."""
+
+    def wait(self, seen: int, timeout_s: float) -> None:
+        """Return at once: a script does not come sooner by waiting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What a training in memory left."""
+
+    outcome: TrainingOutcome
+    recorder: RecordingRecorder
+    parameters: dict[str, Tensor]
+    optimizer: dict[str, Any]
+    config: RunConfig
+
+    @property
+    def losses(self) -> list[float]:
+        """The loss of every step."""
+        return self.recorder.column("steps", "global_loss")
+
+
+def train_in_memory(
+    config: RunConfig,
+    graph: DynamicGraph,
+    checkpoint: Path,
+    *,
+    group: Group | None = None,
+    script: Script = MappingProxyType({}),
+    first_step: int = 0,
+    recorder: RecordingRecorder | None = None,
+    resume: bool = False,
+    changes: Mapping[str, Any] = MappingProxyType({}),
+) -> Trained:
+    """Train one rank to its end and return what it did.
+
+    Args:
+        config: the run's settings; on resuming, the checkpoint's are used.
+        graph: the data.
+        checkpoint: the file of the last checkpoint.
+        group: the processes; this one alone where None.
+        script: requests (see :class:`ScriptedControl`).
+        first_step: the step a resumed training begins with, for the script.
+        recorder: takes the rows; pass one to read them although training fails.
+        resume: go on from the checkpoint.
+        changes: live settings that differ from the checkpoint's.
+
+    Raises:
+        LabError: what ended training.
+    """
+    group = SoloGroup() if group is None else group
+    recorder = RecordingRecorder() if recorder is None else recorder
+    resource_monitor = ResourceMonitor(config, "cpu", group.rank, group.size, recorder)
+    try:
+        trainer = Trainer(
+            config,
+            graph,
+            group,
+            recorder=recorder,
+            control=ScriptedControl(script, first_step=first_step),
+            checkpoint=checkpoint,
+            resource_monitor=resource_monitor,
+            resume=resume,
+            changes=changes,
+        )
+        outcome = trainer.run()
+    finally:
+        resource_monitor.close()
+    group.barrier()  # rank 0 has written the last checkpoint, with which a caller may go on at once
+    built = trainer.built
+    parameters = {name: parameter.detach().clone() for name, parameter in built.model.named_parameters()}
+    return Trained(outcome, recorder, parameters, built.optimizer.state_dict(), trainer.live_settings.config)

@@ -1,0 +1,226 @@
+"""Registration: everything that a user adds is found by the names of the package's own."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import pytest
+from registrations import registered_apart
+
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.catalogue import Entry, System
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import ConfigError, UnknownNameError, UnsupportedError
+from dtdg_lab.core.options import OPTIONS, Option, option, options
+from dtdg_lab.core.plans import Schedule
+from dtdg_lab.core.registration import Registration, code_digest, register
+from dtdg_lab.systems.base import SystemFamily
+from dtdg_lab.systems.snapshot_groups.schedulers.base import Problem, scheduler
+
+
+@pytest.fixture(autouse=True)
+def _apart() -> Iterator[None]:
+    with registered_apart():
+        yield
+
+
+@scheduler
+def backwards(problem: Problem) -> Schedule:
+    """Schedule the last group first."""
+    rows = [((group,), *((),) * (problem.ranks - 1)) for group in reversed(range(problem.groups))]
+    return Schedule(tuple(rows), problem.groups)
+
+
+class NeedsNothing:
+    """A task of any graph."""
+
+    needs: ClassVar[tuple[str, ...]] = ()
+    per_vertex = True
+    loss = measure = scores = None
+
+
+class NeedsClasses(NeedsNothing):
+    """A task of classes."""
+
+    needs = ("classes",)
+
+
+class NeedsFollowing(NeedsNothing):
+    """A task of the edges that follow."""
+
+    needs = ("following",)
+
+
+SCHEDULERS = "dtdg_lab.systems.snapshot_groups.schedulers"
+SLOPE = Option(name="slope", owner="tasks", kind=float, default=1.0, low=0.0, meaning="Steepness of a loss.")
+
+
+def test_a_registered_scheduler_is_a_choice_of_its_option() -> None:
+    assert register(backwards, "scheduler") is backwards
+    assert option("scheduler").choices[-1] == "backwards"
+    assert RunConfig(system="psg", scheduler="backwards")["scheduler"] == "backwards"
+    assert catalogue.entry("scheduling", "backwards").load() is backwards
+    assert catalogue.entry("scheduling", "backwards").summary == "Schedule the last group first."
+    assert "backwards" in str(options("psg")) and "scheduling backwards" in catalogue.describe("backwards")
+
+
+@pytest.mark.parametrize(
+    ("kind", "chooser"),
+    [
+        ("partitioner", "partitioner"),
+        ("cache policy", "cache_policy"),
+        ("congestion pattern", "congestion"),
+        ("batch-size controller", "batch_policy"),
+    ],
+)
+def test_every_kind_of_function_is_a_choice_of_its_option(kind: str, chooser: str) -> None:
+    register(backwards, kind, "mine")
+    assert "mine" in option(chooser).choices
+
+
+def test_a_system_may_name_a_registered_part() -> None:
+    class Backwards(SystemFamily):
+        name = "backwards"
+        systems = (
+            System(
+                name="psg-backwards",
+                family="snapshot_groups",
+                parts={"parallel": "snapshot_group", "scheduling": "backwards"},
+                summary="PSG from the end.",
+                source="this test",
+            ),
+        )
+
+    register(backwards, "scheduler")
+    register(Backwards())
+    assert RunConfig(system="psg-backwards")["scheduler"] == "backwards"
+
+
+def test_entries_of_a_registered_family_are_choices() -> None:
+    class Schedulers(SystemFamily):
+        name = "schedulers"
+        entries = (Entry(name="late", kind="scheduling", target="m:f", summary="Late.", source="this test"),)
+
+    register(Schedulers())
+    assert "late" in option("scheduler").choices
+
+
+def test_a_task_is_available_where_a_graph_has_what_it_needs() -> None:
+    for task, name in ((NeedsNothing, "free"), (NeedsClasses, "classy"), (NeedsFollowing, "edgy")):
+        register(task, "task", name)
+    assert RunConfig(dataset="growing", task="free")["task"] == "free"
+    assert RunConfig(dataset="growing", task="edgy")["task"] == "edgy"
+    with pytest.raises(UnsupportedError, match=r"Data sets with classy: .*sbm"):
+        RunConfig(dataset="growing", task="classy")
+    assert "classy" in catalogue.tasks_of("sbm")
+    assert catalogue.tasks_with(["following"]) == ("regression", "link", "free", "edgy")
+
+
+def test_a_data_set_may_be_the_only_one_with_a_task() -> None:
+    made = SimpleNamespace(name="spots", cite="", licence="", generate=lambda *, seed, nodes: None)
+    register(NeedsClasses, "task", "classy")
+    register(made, "data set", tasks=("classy",))
+    assert catalogue.tasks_of("spots") == ("regression", "classification", "classy")
+    assert catalogue.entry("datasets", "spots").options[0] == "generated_nodes"
+
+
+def test_a_new_option_is_read_where_its_entry_is_chosen() -> None:
+    register(NeedsNothing, "task", "free", options=[SLOPE])
+    config = RunConfig(dataset="growing", task="free", slope=2.0)
+    assert config.options["tasks"]["slope"] == 2.0
+    assert "slope" not in RunConfig(dataset="growing").flat
+    assert "slope" not in config.replace(task="regression").flat
+    with pytest.raises(UnknownNameError, match="Option 'slope' does not apply"):
+        RunConfig(dataset="growing", slope=2.0)
+
+
+@pytest.mark.parametrize(
+    ("what", "kind", "given", "why"),
+    [
+        (backwards, "schedule", {}, "Unknown kind 'schedule'"),
+        (backwards, "model", {}, "no model: it lacks spatial"),
+        (len, "scheduler", {}, "no scheduler: it lacks facts. Give a function with @scheduler"),
+        (SystemFamily, "family", {}, "no family, but a class"),
+        ("no_such_module:it", "task", {}, "No module named"),
+        ("sys:no_such_thing", "task", {}, "has no attribute"),
+        (backwards, "scheduler", {"name": "fold"}, "fold are names in use"),
+        (backwards, "scheduler", {"options": [SLOPE]}, "belongs to 'tasks'"),
+        (backwards, "scheduler", {"options": ["slop"]}, "Unknown option 'slop'"),
+        (lambda graph, parts: None, "partitioner", {}, "it has no name"),
+        (type("Odd", (NeedsNothing,), {"needs": ("moods",)}), "task", {}, "Unknown label in needs 'moods'"),
+    ],
+)
+def test_what_cannot_be_registered_changes_nothing(what: Any, kind: str, given: dict[str, Any], why: str) -> None:
+    before = list(catalogue.ENTRIES), dict(OPTIONS)
+    with pytest.raises(ConfigError, match=why):
+        register(what, kind, **given)
+    assert (*before, []) == (catalogue.ENTRIES, OPTIONS, catalogue.REGISTERED)
+
+
+def test_a_second_call_changes_nothing() -> None:
+    for what in (backwards, f"{__name__}:backwards"):
+        register(what, "scheduler", "twice")
+    assert [one.name for one in catalogue.REGISTERED] == ["twice"]
+    assert catalogue.names("scheduling").count("twice") == 1
+
+
+def test_another_object_under_a_registered_name_is_refused() -> None:
+    register(backwards, "scheduler", "mine")
+    with pytest.raises(ConfigError, match="mine are names in use"):
+        register(f"{SCHEDULERS}.heuristics:schedule_fold", "scheduler", "mine")
+
+
+def test_a_cell_that_runs_again_replaces_what_it_registered() -> None:
+    def first() -> None:
+        """First."""
+
+    def second() -> None:
+        """Second."""
+
+    for version in (first, second):
+        version.__module__ = "__main__"
+        register(version, "partitioner", "of_cell")
+    assert catalogue.entry("partition", "of_cell").load() is second
+    assert option("partitioner").choices.count("of_cell") == 1
+    assert [one.what for one in catalogue.REGISTERED] == [second]
+
+
+def test_a_cell_that_runs_again_replaces_a_family_with_its_options() -> None:
+    def family(low: int) -> SystemFamily:
+        class Mine(SystemFamily):
+            name = "mine"
+            options = (Option(name="mine", owner="parallel", kind=int, default=low, low=low, meaning="A number."),)
+
+        return Mine()
+
+    for low in (1, 2):
+        register(family(low))
+    assert option("mine").low == 2 and catalogue.family("mine").options[0].low == 2
+
+
+def test_a_rank_repeats_a_registration() -> None:
+    register(f"{__name__}:backwards", "scheduler", options=["groups_per_rank"])
+    sent = pickle.dumps(catalogue.REGISTERED)
+    with registered_apart():
+        catalogue.ENTRIES[:] = [entry for entry in catalogue.ENTRIES if entry.name != "backwards"]
+        catalogue.REGISTERED.clear()
+        for registration in pickle.loads(sent):
+            assert isinstance(registration, Registration)
+            assert registration.apply() is sys.modules[__name__].backwards  # type: ignore[attr-defined]
+        assert "backwards" in option("scheduler").choices
+
+
+def test_a_digest_follows_the_code_of_a_cell() -> None:
+    def entry(part: int) -> Entry:
+        scope: dict[str, Any] = {"__name__": "__main__"}
+        exec(f"def assign(graph, parts): return {part}", scope)
+        register(scope["assign"], "partitioner")
+        return catalogue.entry("partition", "assign")
+
+    digests = [code_digest(entry(part)) for part in (1, 2, 1)]
+    assert digests[0] == digests[2] != digests[1]
+    assert code_digest(catalogue.entry("partition", "metis")) == ""

@@ -79,12 +79,15 @@ class ModelFacts:
         memory: ``per_vertex`` (each node has a state of its own), ``weights`` (that evolve by themselves),
             ``weights_from_data`` (that evolve with the nodes), ``neighbourhood`` (a state that neighbours read) or
             ``none``.
+        relayed: numbers of each layer's weights, where these evolve from data without
+            :class:`dtdg_lab.models.base.Summarising`, so that ranks hand them on; else empty.
     """
 
     pulls: tuple[Pull, ...]
     spatial: tuple[SpatialOutput, ...]
     layer_hops: tuple[int, ...]
     memory: str
+    relayed: tuple[int, ...] = ()
 
     @property
     def hops_per_layer(self) -> int:

@@ -10,7 +10,7 @@ import importlib
 import json
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +49,6 @@ class Extension:
         declared: its new options, with type, bounds, default and meaning.
         entries: what the catalogue had: its entry, or those of a family.
         systems: of a family.
-        facts: derived from a model, such as what it pulls.
     """
 
     kind: str
@@ -65,7 +64,6 @@ class Extension:
     declared: tuple[dict[str, Any], ...] = ()
     entries: tuple[dict[str, Any], ...] = ()
     systems: tuple[dict[str, Any], ...] = ()
-    facts: dict[str, Any] = field(default_factory=dict)
 
     @property
     def title(self) -> str:

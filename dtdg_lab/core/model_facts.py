@@ -79,12 +79,15 @@ class ModelFacts:
         memory: ``per_vertex`` (each node has a state of its own), ``weights`` (that evolve by themselves),
             ``weights_from_data`` (that evolve with the nodes), ``neighbourhood`` (a state that neighbours read) or
             ``none``.
+        relayed: numbers of each layer's weights, where these evolve from data without
+            :class:`dtdg_lab.models.base.Summarising`, so that ranks hand them on; else empty.
     """
 
     pulls: tuple[Pull, ...]
     spatial: tuple[SpatialOutput, ...]
     layer_hops: tuple[int, ...]
     memory: str
+    relayed: tuple[int, ...] = ()
 
     @property
     def hops_per_layer(self) -> int:
@@ -160,10 +163,23 @@ _NOT_EXCHANGED: Mapping[str, str] = MappingProxyType(
 )
 
 
-def check_memory(model: str, layout: str, system: str = "", **options: Any) -> str:
-    """Return how the strategy ``layout`` handles the memory of ``model``: ``exact`` or a named approximation.
+def kept_memory(model: str, layout: str, **options: Any) -> str | None:
+    """Return how the strategy ``layout`` handles the memory of ``model``: ``exact``, a named approximation, or None.
 
-    Empty where only a run's folder describes one of them: it was checked where that is registered.
+    It is empty where only a run's folder describes one of them: it was checked where that is registered.
+
+    Args:
+        model: its name.
+        layout: entry of the kind ``parallel``.
+        options: as for :func:`memory`.
+    """
+    if {("models", model), ("parallel", layout)} & catalogue.ABSENT.keys():
+        return ""
+    return catalogue.MEMORY_ON_LAYOUT.get((memory(model, **options), layout))
+
+
+def check_memory(model: str, layout: str, system: str = "", **options: Any) -> str:
+    """Return how the strategy ``layout`` handles the memory of ``model`` (see :func:`kept_memory`).
 
     Args:
         model: its name.
@@ -174,11 +190,9 @@ def check_memory(model: str, layout: str, system: str = "", **options: Any) -> s
     Raises:
         UnsupportedError: the strategy does not support it; the message names ``system`` and the systems that do.
     """
-    if {("models", model), ("parallel", layout)} & catalogue.ABSENT.keys():
-        return ""
-    carried = memory(model, **options)
-    kept = catalogue.MEMORY_ON_LAYOUT.get((carried, layout))
+    kept = kept_memory(model, layout, **options)
     if kept is None:
+        carried = memory(model, **options)
         able = {layout for memory_, layout in catalogue.MEMORY_ON_LAYOUT if memory_ == carried}
         systems = [one.name for one in catalogue.SYSTEMS if one.parts["parallel"] in able]
         where = f"system {system!r}" if system else f"strategy {layout!r}"

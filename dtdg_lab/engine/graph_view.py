@@ -197,6 +197,7 @@ class SnapshotView(GraphView):
         if key in self._pulled:
             return self._pulled[key]
         columns = self._neighbours.joined(x, direction)
+        assert self._may_keep is not None
         if not self._neighbours.all_here and self._may_keep(columns.numel() * columns.element_size()):
             self._pulled[key] = columns
         return columns
@@ -669,15 +670,6 @@ class OneVertex(GraphView):
     def pull(self, x: Tensor, kind: str, scores: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """The rows given."""
         return x
-
-    def columns(self, x: Tensor, direction: str) -> Tensor:
-        """The rows given."""
-        return x
-
-    def edges(self, direction: str) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return a single edge, from the node to itself."""
-        node = torch.zeros(1, dtype=torch.long)
-        return node, node, torch.ones(1, 1)
 
     def top(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """The one row."""

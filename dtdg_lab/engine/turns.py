@@ -4,6 +4,9 @@ A model is ordinary PyTorch: its ``spatial`` calls ``graph.gcn(x)``, and gets th
 travel, other snapshots may compute. Each function then runs in a greenlet, in the same thread: autograd numbers its
 nodes by thread, and backward must run the exchanges in the reverse of one order that all ranks share, which several
 threads would break. Everywhere else a model's function is simply called, and :func:`pause` does nothing.
+
+Only starting the first exchange of all functions early would need no greenlets, and hides as much where a layer pulls
+once. With two pulls (MPNN-LSTM on two ranks, window of 6) 24 delays follow one another instead of 8.
 """
 
 from __future__ import annotations

@@ -61,7 +61,9 @@ def facts_of(model: Any) -> ModelFacts:
             )
     pulls = tuple(map(_pull, first.view.notes))
     spatial = tuple(map(_spatial_output, first.layers, again.layers))
-    return ModelFacts(pulls, spatial, tuple(of.hops for of in first.layers), first.memory)
+    hands_on = first.memory == "weights_from_data" and not (hasattr(model, "summary") and hasattr(model, "advance"))
+    relayed = first.state_numbers if hands_on else ()
+    return ModelFacts(pulls, spatial, tuple(of.hops for of in first.layers), first.memory, relayed)
 
 
 def facts_of_class(make: Callable[..., Any], size: Sequence[int], options: Mapping[str, Any]) -> ModelFacts:
@@ -189,6 +191,11 @@ class _DryRun:
     def asked(self) -> list[tuple[int, str, str, int]]:
         """Layer, kind, direction and width of every aggregation."""
         return [(note.layer, note.kind, note.direction, note.width) for note in self.view.notes]
+
+    @property
+    def state_numbers(self) -> tuple[int, ...]:
+        """Numbers of each layer's state."""
+        return tuple(sum(tensor.numel() for tensor in tensors) for tensors in self._first.layers)
 
     @property
     def memory(self) -> str:

@@ -32,6 +32,7 @@ _SCORED_ONCE = "forward scores the last block alone: the others are scored in th
 _CONSTANT = "Ã x of the data holds no parameter: no rank needs its gradient"
 _KEPT = "Ã x of the data is the same in every step: it was sent in the first, and kept"
 _SUMMARIES = "the paper has EvolveGCN-O only; -H reads the data, and every rank needs every snapshot's summary"
+_WEIGHTS = "the paper has EvolveGCN-O only; these weights read the data, and a rank starts from those of the one before"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class AllToAllCost:
     Attributes:
         layer: of the model, from 0.
         pass_name: ``forward``, ``rerun`` (the same again, in all blocks but the last) or ``backward``.
-        collective: ``to_vertices``, ``to_snapshots`` or ``summaries``.
+        collective: ``to_vertices``, ``to_snapshots``, ``summaries`` or ``weights``.
         width: numbers in a row; 0 where there is no such collective.
         paper: the same as the paper counts it; 0 where it has no such collective.
         why: the reason of a difference; empty where there is none.
@@ -92,7 +93,9 @@ def collectives(
     facts = model_facts(model, features, hidden, layers, **options)
     widths = [features, *[hidden] * (layers - 1)]
     if facts.memory == "weights_from_data":
-        return tuple(_summaries(widths, hidden, blocks))
+        summaries = [width * hidden for width in widths]
+        gathered = ("weights", facts.relayed, _WEIGHTS) if facts.relayed else ("summaries", summaries, _SUMMARIES)
+        return tuple(_gathered(*gathered, blocks=blocks))
     if facts.memory != "per_vertex":
         return ()
     counted = _Counted(model, tuple(widths), hidden, facts.spatial, pairs, blocks, reuse)
@@ -104,12 +107,12 @@ def sent(costs: tuple[AllToAllCost, ...]) -> tuple[AllToAllCost, ...]:
     return tuple(cost for cost in costs if cost.width)
 
 
-def _summaries(widths: list[int], hidden: int, blocks: int) -> Iterator[AllToAllCost]:
-    """A width x H summary of every snapshot and layer, to all ranks; gradients come back to the rank that made it."""
+def _gathered(name: str, widths: Sequence[int], why: str, *, blocks: int) -> Iterator[AllToAllCost]:
+    """What goes from each rank to all, layer by layer; gradients come back to the rank that sent it."""
     for pass_name in ("forward", *(["rerun"] if blocks > 1 else []), "backward"):
         layers = range(len(widths))
         for layer in reversed(layers) if pass_name == "backward" else layers:
-            yield AllToAllCost(layer, pass_name, "summaries", widths[layer] * hidden, 0, _SUMMARIES)
+            yield AllToAllCost(layer, pass_name, name, widths[layer], 0, why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,23 +191,27 @@ def collective_rows(
 
     In a block p sends q the rows of its own snapshots and of q's chunk of nodes (``to_vertices``), or those of q's
     snapshots and of its own chunk (``to_snapshots``); ``summaries`` are one row for each own snapshot, to all of the
-    column, and on the way back from all of them. Rows stay within a column. Over all pairs that is S N (R - 1) / R in
-    each pass but ``rerun``, where all shares are even and ``row_ranks`` is 1.
+    column, and on the way back from all of them; ``weights`` are likewise one row of each rank with a snapshot. Rows
+    stay within a column. Over all pairs that is S N (R - 1) / R in each pass but ``rerun``, where all shares are even
+    and ``row_ranks`` is 1.
 
     Args:
         blocks: who has which snapshots and nodes.
-        name: ``to_vertices``, ``to_snapshots`` or ``summaries``.
+        name: ``to_vertices``, ``to_snapshots``, ``summaries`` or ``weights``.
         pass_name: ``forward``, ``backward``, or ``rerun``: all blocks but the last.
         only_last: whether the last block alone has it.
     """
     ranks, last = range(blocks.ranks), blocks.blocks - 1
     ran = range(last if only_last else 0, last if pass_name == "rerun" else last + 1)
-    own = np.array([sum(len(blocks.own(block, rank)) for block in ran) for rank in ranks], np.int64)
+    counted = [[len(blocks.own(block, rank)) for block in ran] for rank in ranks]
+    if name == "weights":
+        counted = [[int(count > 0) for count in of] for of in counted]
+    own, to_all = np.array([sum(of) for of in counted], np.int64), name in ("summaries", "weights")
     chunk = np.array([len(blocks.chunk(rank)) for rank in ranks], np.int64)
     column = np.arange(blocks.ranks) % blocks.row_ranks
-    rows = np.outer(own, np.ones_like(own) if name == "summaries" else chunk) * (column[:, None] == column)
+    rows = np.outer(own, np.ones_like(own) if to_all else chunk) * (column[:, None] == column)
     np.fill_diagonal(rows, 0)
-    back = name == "to_snapshots" or (name == "summaries" and pass_name == "backward")
+    back = name == "to_snapshots" or (to_all and pass_name == "backward")
     return rows.T.copy() if back else rows
 
 

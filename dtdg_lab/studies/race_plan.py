@@ -18,7 +18,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunStoreError, shortened
 from dtdg_lab.core.extensions import check_registered
-from dtdg_lab.core.model_facts import memory
+from dtdg_lab.core.model_facts import kept_memory
 from dtdg_lab.core.options import OPTIONS, option
 from dtdg_lab.core.units import as_path, format_seconds
 from dtdg_lab.datasets.names import load_for
@@ -194,8 +194,7 @@ def same_losses(config: RunConfig) -> tuple[tuple[Any, ...], str] | None:
     layout, family = parts["parallel"], catalogue.family(catalogue.system(config.system).family)
     learning = tuple(flat.get(name) for name in _DECLARED["learning"])
     learning += tuple(sorted((name, flat[name]) for name in _options_of(config, "tasks", "models", "datasets")))
-    carried = memory(config.model, hidden=config.hidden, **config.options.get("models", {}))
-    how = catalogue.MEMORY_ON_LAYOUT.get((carried, layout), "")
+    how = kept_memory(config.model, layout, hidden=config.hidden, **config.options.get("models", {})) or ""
     if layout in family.full_batch and "batching" not in config.options and how.startswith("exact"):
         return (learning, "full batch"), "both train on the whole training split in one step, exactly"
     if (flat.get("exchange") == "models" and config.ranks > 1) or family.has_clock(config):

@@ -22,11 +22,11 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import SINGULAR, System
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError
-from dtdg_lab.core.model_facts import memory
 from dtdg_lab.core.registration import Registration
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.models.base import DynamicModel
+from dtdg_lab.studies.race_plan import same_losses
 from dtdg_lab.testing.contracts import ContractError, check_model_alone
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.testing.training import train_in_memory
@@ -65,7 +65,6 @@ SMALL: Mapping[str, Any] = MappingProxyType(
     }
 )
 EVERYWHERE = ("models", "tasks", "datasets")  # kinds that every system reads
-_FETCHING = ("features", "congestion")  # kinds that change times, and no loss
 _CLOSE = 1e-8  # relative; of losses in float64 that are computed in another order
 
 
@@ -223,12 +222,13 @@ class _Case:
         settings = {**SMALL, **given, "system": system.name, "ranks": ranks}
         if kind in (*EVERYWHERE, *system.parts):
             settings[chooser] = name
-        if system.parts["parallel"] in _ON_ONE_PART:
-            settings["parts"] = ranks
-        try:
-            return cls(system.name, ranks, RunConfig(**_read_settings(settings)))
-        except LabError as error:
-            return cls(system.name, ranks, None, str(error))
+        refused = ""
+        for parts in dict.fromkeys((settings["parts"], ranks)):  # some systems take one part alone
+            try:
+                return cls(system.name, ranks, RunConfig(**_read_settings({**settings, "parts": parts})))
+            except LabError as error:
+                refused = str(error)
+        return cls(system.name, ranks, None, refused)
 
 
 def _read_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -236,9 +236,6 @@ def _read_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     owners = catalogue.option_owners(settings["system"], settings["dataset"], settings.get("model", "tgcn"), settings)
     read = {name for names in owners.values() for name in names} | set(RunConfig.model_fields)
     return {name: value for name, value in settings.items() if name in read}
-
-
-_ON_ONE_PART = ("single", "shared_edges")
 
 
 def _readers(kind: str) -> list[System]:
@@ -314,49 +311,25 @@ def _train(case: _Case, group: Any = None) -> tuple[Outcome, bool]:
 
 
 def _judged(case: _Case, found: Outcome, runs: Sequence[tuple[_Case, Outcome]]) -> Outcome:
-    """Return the outcome of a run, compared with those that compute the same; the last run is the reference."""
+    """Return the outcome of a run, compared with the first one that computes the same; the last run is first of all."""
     if found.result != "trained" or case.config is None:
         return found
-    if catalogue.family(catalogue.system(case.system).family).has_clock(case.config):
+    key = _losses_key(case.config)
+    if key is None:
         return replace(found, reason="measured times decide: compared with none")
-    equal = []
-    for other, against in _comparable(case, runs):
-        named = f"{other.system} on {other.ranks}"
-        if not _are_close(found.losses, against.losses):
-            off = f"losses {found.losses[:2]}, but {against.losses[:2]} of {named}"
-            return replace(found, result="differs", reason=off)
-        equal.append(named)
-    return replace(found, reason=f"equals {', '.join(equal)}" if equal else "")
+    trained = [(other, of) for other, of in (runs[-1], *runs[:-1]) if of.result == "trained"]
+    alike = [(other, of) for other, of in trained if other.config is not None and _losses_key(other.config) == key]
+    first, of_first = alike[0]
+    if of_first is found or (first.system, first.ranks) == (case.system, case.ranks):
+        others = len({(other.system, other.ranks) for other, _ in alike}) - 1
+        return replace(found, reason=f"what {others} other run{'s' * (others > 1)} must equal" if others else "")
+    named = f"{first.system} on {first.ranks}"
+    if len(found.losses) != len(of_first.losses) or not np.allclose(found.losses, of_first.losses, rtol=_CLOSE, atol=0):
+        why = f"losses {found.losses[:2]}, but {of_first.losses[:2]} of {named}"
+        return replace(found, result="differs", reason=why)
+    return replace(found, reason=f"equals {named}")
 
 
-def _comparable(case: _Case, runs: Sequence[tuple[_Case, Outcome]]) -> Iterator[tuple[_Case, Outcome]]:
-    """Yield runs that compute the same: on other ranks, of full batches, and the first with the same batches."""
-    *others, reference = runs
-    trained = [run for run in others if run[1].result == "trained"]
-    yield from (run for run in trained if run[0].system == case.system and run[0].ranks != case.ranks)
-    if _is_full_batch(case) and reference[1].result == "trained" and case.system != reference[0].system:
-        yield reference
-    alike = [run for run in trained if _batches(run[0]) == _batches(case) and run[0].ranks == case.ranks]
-    yield from (run for run in alike[:1] if run[0].system != case.system)
-
-
-def _batches(case: _Case) -> tuple[Any, ...]:
-    """Return what decides the batches of a system: its parts and defaults, without how features are brought."""
-    system = catalogue.system(case.system)
-    return {kind: part for kind, part in system.parts.items() if kind not in _FETCHING}, dict(system.defaults)
-
-
-def _is_full_batch(case: _Case) -> bool:
-    """Whether a run trains full batches, and its model exactly."""
-    assert case.config is not None
-    system = catalogue.system(case.system)
-    layout = system.parts["parallel"]
-    if layout not in catalogue.family(system.family).full_batch or "batching" in system.parts:
-        return False
-    options = {**case.config.options.get("models", {}), "hidden": case.config.hidden}
-    how = catalogue.MEMORY_ON_LAYOUT.get((memory(case.config.model, **options), layout), "")
-    return how.startswith("exact")
-
-
-def _are_close(one: Sequence[float], other: Sequence[float]) -> bool:
-    return len(one) == len(other) and bool(np.allclose(one, other, rtol=_CLOSE, atol=0))
+def _losses_key(config: RunConfig) -> tuple[Any, ...] | None:
+    known = same_losses(config)
+    return known[0] if known else None

@@ -22,6 +22,7 @@ from dtdg_lab.cluster.messaging import new_key, pack
 from dtdg_lab.cluster.run import RunHandle
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.cluster.session_files import SessionFiles
+from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, RunFailedError
 from dtdg_lab.datasets.download import one_at_a_time
@@ -87,7 +88,7 @@ def test_a_run_is_stopped_before_its_first_step(
     monkeypatch.setenv("DTDG_LAB_CACHE", session._engines.client[:].apply_sync(os.getenv, "DTDG_LAB_CACHE")[0])
     config = config.replace(system="adgnn-t", epochs=1)
     asked = {"seed": config.seed, "imbalance": config["imbalance"]}
-    with one_at_a_time(_cache_file("metis", load_for(config), 2, asked)):
+    with one_at_a_time(_cache_file(catalogue.entry("partition", "metis"), load_for(config), 2, asked)):
         run = session.train(config)
         until(lambda: bool(run.live.preparing), what="what it waits for")
         assert run.status == "starting" and "another process" in run.live.preparing

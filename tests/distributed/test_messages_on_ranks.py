@@ -32,6 +32,7 @@ from dtdg_lab.models.base import GraphView
 from dtdg_lab.testing.contracts import DenseView
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import build
+from dtdg_lab.training.partition import blocks_event
 
 NODES, FEATURES, WIDTH, SNAPSHOTS = 13, 3, 4, 3
 WAYS = list(product(["in", "out"], ["sum", "mean", "amax"], [True, False]))  # edges, reduce, weighted
@@ -230,7 +231,11 @@ def _trained(group: Group, model: str, system: str, more: dict[str, Any]) -> dic
         found["gradients"].append(built.gradients.gradients.clone().numpy())
     found["losses"] += [row.loss for row in built.evaluator.evaluate(built.model, ("validation",), final=False)]
     found["bytes"] = group.bytes_sent - sent
-    found["links"] = built.strategy.rows().get("links", [])
+    rows = built.strategy.rows()
+    found["links"], found["collectives"] = rows.get("links", []), {row[2] for row in rows.get("exchanges", [])}
+    if system == "esdg":
+        told = blocks_event(config, _graph(), built.strategy.plan, built.task).write()
+        found["told"] = {way: np.array(sent) for way, sent in told["predicted"].items()}
     built.close()
     return found
 
@@ -279,7 +284,7 @@ def test_messages_train_as_the_same_pull_does(request: pytest.FixtureRequest, ca
 
 TOP: list[tuple[str, dict[str, Any], int]] = [
     ("esdg", {"blocks": 3}, 1),
-    ("esdg", {}, 2),
+    ("esdg", {"blocks": 1}, 2),
     ("esdg", {"blocks": 2}, 2),
     ("esdg", {"blocks": 9, "graph_storage": "streamed"}, 2),  # one snapshot a block: one rank has none
     ("esdg-hybrid", {"blocks": 3}, 2),
@@ -299,5 +304,15 @@ def test_weights_from_data_train_as_on_one_process(system: str, more: dict[str, 
     model = name_of("top", by_messages=True)
     windows = system in ("full-history", "flaredtdg")  # whose loss is that of the last snapshot
     expected = _trained(SoloGroup(), model, *((system, more) if windows else ("single", {})))
-    for (found,) in run_ranks(_trainings_on_rank, ranks, [(model, system, more)]):
+    by_rank = [found for (found,) in run_ranks(_trainings_on_rank, ranks, [(model, system, more)])]
+    for found in by_rank:
         _assert_same(found, expected)
+    if system != "esdg":
+        return
+    counted = {way: np.zeros_like(sent) for way, sent in by_rank[0]["told"].items()}
+    for sender, found in enumerate(by_rank):
+        assert found["collectives"] == ({"weights"} if ranks > 1 else set())
+        for layer, way, to, _, moved in found["links"]:
+            counted[way][layer, sender, to] += moved
+    for way, sent in by_rank[0]["told"].items():
+        np.testing.assert_array_equal(counted[way], sent)

@@ -63,7 +63,8 @@ class SnapshotBlockStrategy(Strategy):
         self._plan, self._rank, self._snapshots, self._halo = plan, group.rank, snapshots, halo
         _, column = group.split(plan.row_ranks)
         ranks = plan.column(group.rank)
-        self._moved, self._summaries = Exchanger(column, ranks=ranks), Exchanger(column, name="summaries", ranks=ranks)
+        evolving = "weights" if model.facts.relayed else "summaries"
+        self._moved, self._summaries = Exchanger(column, ranks=ranks), Exchanger(column, name=evolving, ranks=ranks)
         through_time = model.memory == "per_vertex"
         constant = model.facts.spatial[0].constant
         self._moves = moves = None

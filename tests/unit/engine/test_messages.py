@@ -13,10 +13,11 @@ from registrations import registered_apart
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import UnsupportedError
+from dtdg_lab.core.model_facts import model_facts
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.engine.graph_view import DeviceSequence, SnapshotView
-from dtdg_lab.engine.minibatch_blocks import BlockShape
+from dtdg_lab.engine.minibatch_blocks import BlockShape, block_shape
 from dtdg_lab.engine.minibatches import SeedBatches
 from dtdg_lab.engine.sampled_blocks import BatchSampler, Drawing, SampledPart
 from dtdg_lab.engine.target_batches import TargetSequence
@@ -167,3 +168,14 @@ def test_shared_edges_refuse_messages() -> None:
 def test_sampled_neighbours_refuse_out_edges(system: str, by_messages: bool) -> None:
     with pytest.raises(UnsupportedError, match=rf"{system}.*draws in-neighbours.*adgnn-t"):
         build_with(name_of("both-ways", by_messages=by_messages), system=system)
+
+
+def test_a_batch_has_no_rows_beyond_those_that_receive_messages_of_features() -> None:
+    """The farthest nodes' features are columns alone, as where a kind of pull aggregates them."""
+    for kind, once in (("inputs", True), ("squashed", False), ("both-ways", False)):
+        shapes = [
+            block_shape(model_facts(name_of(kind, by_messages=how), features=3, hidden=4, layers=2))
+            for how in (False, True)
+        ]
+        assert shapes[0] == shapes[1]
+        assert shapes[0].inputs_once == once

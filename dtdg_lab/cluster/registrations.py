@@ -76,6 +76,14 @@ class SentRegistration:
                 "What it refers to must be importable on every engine, or be defined beside it."
             ) from error
 
+    def apply(self) -> None:
+        """Register it in this process.
+
+        Raises:
+            ConfigError: the code cannot be imported or rebuilt.
+        """
+        Registration(self.kind, self.name, self.load(), self.summary, self.source, self.options, self.tasks).apply()
+
 
 def pack_registrations(*configs: RunConfig) -> tuple[SentRegistration, ...]:
     """Return what is registered in this process, to be sent to engines.
@@ -108,27 +116,22 @@ def apply_registrations(sent: Sequence[SentRegistration]) -> None:
     Raises:
         ConfigError: some code cannot be imported or rebuilt, or is not that which was sent.
     """
-    for registration in reversed(REGISTERED[:]):
-        registration.remove()
+    for record in reversed(REGISTERED[:]):
+        record.remove()
     _replace_folders(sent)
     for registration in {registration.module: registration for registration in sent if registration.target}.values():
-        module = registration.module
-        digests = {_digest(module), registration.digest or _digest(module)} if module in sys.modules else set()
-        if digests and digests != {_DIGESTS.get(module)}:
-            importlib.reload(sys.modules[module])
+        if registration.module in sys.modules and _is_outdated(registration):
+            importlib.reload(sys.modules[registration.module])
     for registration in sent:
-        what = registration.load()
-        Registration(
-            registration.kind,
-            registration.name,
-            what,
-            registration.summary,
-            registration.source,
-            registration.options,
-            registration.tasks,
-        ).apply()
+        registration.apply()
         if registration.target:
             _DIGESTS[registration.module] = _checked_digest(registration)
+
+
+def _is_outdated(registration: SentRegistration) -> bool:
+    """Return whether a module was imported from a file of other content than it has now, or than was sent."""
+    imported, digest = _DIGESTS.get(registration.module), _digest(registration.module)
+    return imported != digest or imported != (registration.digest or digest)
 
 
 def _replace_folders(sent: Sequence[SentRegistration]) -> None:

@@ -143,8 +143,8 @@ class _Reader:
         if isinstance(reduced, str):
             yield from self._all([str(getattr(value, "__module__", "")), reduced])
             return
-        make, arguments, state, items, pairs, *_ = (*reduced, None, None, None)
-        yield from self._all([make, arguments, state, list(items or ()), list(pairs or ())])
+        make, arguments, *state = reduced  # the state may have iterators over items
+        yield from self._all([make, arguments, *(list(part) if isinstance(part, Iterator) else part for part in state)])
 
     def _is_library(self, module: str | None) -> bool:
         """Return whether a module is of this package or of an installed library."""

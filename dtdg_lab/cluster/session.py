@@ -483,35 +483,37 @@ class Session:
             ConfigError: engines are not one for each rank.
             RunStoreError: the run's folder cannot be created.
         """
-        return self.launch(config, partial(RunDirectory.create, config), engines=engines)
+        return self.launch(config.ranks, partial(RunDirectory.create, config), engines=engines, config=config)
 
     def launch(
         self,
-        config: RunConfig,
+        ranks: int,
         make: Callable[..., RunDirectory],
         *,
         runs_dir: str | Path | None = None,
         engines: Sequence[int] | None = None,
+        config: RunConfig | None = None,
     ) -> Run:
         """As :meth:`train`, for the run whose folder ``make`` creates in the folder ``root``: a fork, or a replay.
 
         Args:
-            config: of the run.
+            ranks: of the run.
             make: called with ``root`` once its engines are free.
             runs_dir: in place of the session's folder of runs.
             engines: as in :meth:`train`.
+            config: of the run; without it, all registered code must be fit to be sent to engines.
 
         Raises:
             ClusterError: registered code that the run uses cannot be sent to engines, or as :meth:`train`.
         """
         with self._lock:
-            places = places_of(config.ranks, engines)
-            self._check_free(config.ranks, places)
+            places = places_of(ranks, engines)
+            self._check_free(ranks, places)
             root = writable_folder(runs_dir or self._files.runs_dir, "runs_dir", RunStoreError)
-            registrations = pack_registrations(config)
+            registrations = pack_registrations(*([config] if config else []))
             directory = make(root=root.resolve())
             self._files.add_run(directory.path, places)
-            return self._launch(directory, config.ranks, attempt=1, places=places, registrations=registrations)
+            return self._launch(directory, ranks, attempt=1, places=places, registrations=registrations)
 
     def halves(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Indices of the first and of the second half of the engines, of the same size.

@@ -30,8 +30,8 @@ class Here:
     def __init__(self, folder: Path) -> None:
         self.folder, self.made = folder, []
 
-    def launch(self, config: RunConfig, make: Any, *, runs_dir: object = None) -> Any:
-        assert config in make.args and runs_dir is None
+    def launch(self, ranks: int, make: Any, *, config: RunConfig, runs_dir: object = None) -> Any:
+        assert config in make.args and config.ranks == ranks and runs_dir is None
         self.made.append(handle(train_here(config, runs_dir=self.folder, make=make)))
         return self.made[-1]
 

@@ -105,7 +105,7 @@ class Registration:
             ADDED[self.key] = additions
             REGISTERED.insert(position, record)
             if self.kind == "models":
-                memory(self.name)  # from a dry run, which finds what no system could train
+                memory(self.name, layers=2)  # from a dry run, which finds what no system could train
         return loaded
 
     def remove(self) -> None:

@@ -375,7 +375,7 @@ class TakesNoOutputs(SmoothedGCN):
         (LooksAtValues, "with some values and .* Let what it pulls depend on sizes and options only"),
         (
             TakesNoOutputs,
-            r"TakesNoOutputs\(1, 32, 1\) .*raised: .*outputs.*takes features, hidden and",
+            r"TakesNoOutputs\(8, 32, 2\) .*raised TypeError: .*outputs.* constructor takes features",
         ),
     ],
 )

@@ -224,10 +224,10 @@ class _Weights:
 
     def compute(self, number: int, state: State) -> tuple[Tensor | None, State]:
         run, pass_name = self._run, "forward" if number == len(self) - 1 else "rerun"
-        spaces, found, end = self._through(number, state, pass_name)
+        spaces, outputs, end = self._through(number, state, pass_name)
         # every rank must take part in backward, layer by layer, also without own snapshots
-        loss = torch.stack([weights.sum() * 0 for (weights,) in end.layers]).sum()
-        for space, h in zip(spaces, found, strict=True):
+        loss = torch.stack([weights.sum() * 0 for weights in end.tensors]).sum()
+        for space, h in zip(spaces, outputs, strict=True):
             snapshots = space.snapshots
             loss = loss + run.loss(run.model.readout(h).unsqueeze(0), snapshots, slice(0, run.own))
         self._timeline.turn(number)

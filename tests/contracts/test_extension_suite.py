@@ -242,7 +242,7 @@ def test_a_class_is_checked_with_its_options() -> None:
 
 def test_the_systems_of_a_family_are_trained() -> None:
     register_all()
-    check = lab.testing.check_extension("striped", "family")
+    check = lab.testing.check_extension("striped", "family", stripe_width=2)
     assert [(run.system, run.ranks, run.result) for run in check.outcomes] == [
         ("striped", 1, "trained"),
         ("striped", 2, "trained"),

@@ -86,8 +86,8 @@ def shared_pulls(facts: ModelFacts) -> list[Pull]:
     if other:
         raise UnsupportedError(
             f"system='pipad' shares sums over in-neighbours that are scaled by degrees ({', '.join(SHARED_KINDS)}), "
-            f"but the model pulls by {', '.join(other)}. Choose tgcn, wdgcn, cdgcn, mpnn-lstm, tmgcn or evolvegcn-o, "
-            "or system='single'."
+            f"but the model pulls by {', '.join(other)}. Choose a model that mixes neighbours by graph.gcn(x) or "
+            "graph.mean(x) alone, such as tgcn, or system='single'."
         )
     return [(pull.kind, pull.width) for pull in facts.along_edges if not pull.of_features]
 

@@ -61,22 +61,24 @@ class BreaksOnShares(SmoothedGCN):
 
 
 def results(check: ExtensionCheck) -> dict[tuple[str, int], Outcome]:
-    return {(of.system, of.ranks): of for of in check.outcomes}
+    return {(run.system, run.ranks): run for run in check.outcomes}
 
 
 def test_a_model_of_messages_trains_wherever_out_edges_are_exchanged() -> None:
     check = lab.testing.check_model(TwoHops)
-    found = results(check)
-    assert {system for system, _ in found} == set(catalogue.names("systems"))
-    refused = {system for (system, ranks), of in found.items() if of.result == "refused" and ranks == 2}
-    sampled = {one.name for one in catalogue.SYSTEMS if one.parts["parallel"] in ("sampled_window", "remote_feature")}
+    runs = results(check)
+    assert {system for system, _ in runs} == set(catalogue.names("systems"))
+    refused = {system for (system, ranks), run in runs.items() if run.result == "refused" and ranks == 2}
+    sampled = {
+        system.name for system in catalogue.SYSTEMS if system.parts["parallel"] in ("sampled_window", "remote_feature")
+    }
     assert refused == {"single", "pipad", *sampled}
-    assert "shares sums over in-neighbours" in found["pipad", 1].reason
-    assert "draws in-neighbours" in found["greendygnn", 1].reason
+    assert "shares sums over in-neighbours" in runs["pipad", 1].reason
+    assert "draws in-neighbours" in runs["greendygnn", 1].reason
     for system in ("esdg", "esdg-hybrid", "adgnn-t", "hypergraph-vertex", "pygt-dist"):
-        assert "single on 1" in found[system, 2].reason
-        assert found[system, 2].losses == pytest.approx(found["single", 1].losses, rel=1e-10)
-    assert found["psg", 2].reason == "equals psg on 1"
+        assert "single on 1" in runs[system, 2].reason
+        assert runs[system, 2].losses == pytest.approx(runs["single", 1].losses, rel=1e-10)
+    assert runs["psg", 2].reason == "equals psg on 1"
     assert not [name for name in catalogue.names("models") if name.startswith("checked-")]
 
 
@@ -128,9 +130,8 @@ def test_every_kind_trains_on_every_system_that_reads_it(name: str) -> None:
     register_all()
     settings = {"congestion_from": 1, "congestion_ms": 1.0} if name == "dusk" else {}
     check = lab.testing.check_extension(name, KINDS[name], **settings)
-    trained = [of for of in check.outcomes if of.result == "trained"]
-    assert len(trained) >= 8
-    assert all(of.reason for of in check.outcomes if of.system != "striped")
+    assert len(check.trained) >= 8
+    assert all(run.reason for run in check.outcomes if run.system != "striped")
 
 
 # What is broken is never called refused.
@@ -242,11 +243,12 @@ def test_a_class_is_checked_with_its_options() -> None:
 
 def test_the_systems_of_a_family_are_trained() -> None:
     register_all()
-    check = lab.testing.check_extension("striped", "family", stripe_width=2)
+    check = lab.testing.check_extension("striped", "family")
     assert [(run.system, run.ranks, run.result) for run in check.outcomes] == [
         ("striped", 1, "trained"),
-        ("striped", 2, "trained"),
+        ("striped", 2, "refused"),
     ]
+    assert check.outcomes[1].reason.startswith("stripe_width=4 leaves 1 stripes for 2 ranks.")
     with pytest.raises(UnknownNameError, match="family of systems 'stripd'"):
         lab.testing.check_extension("stripd", "family")
 

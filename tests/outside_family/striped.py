@@ -56,10 +56,8 @@ def striped_strategy(of: BuildContext) -> Strategy:
             self._width, self._rows = int(of.config["stripe_width"]), list[tuple[Any, ...]]()
             self._stripes = (len(of.train) - self._width + 1) // self._width
             if self._stripes < of.group.size:
-                raise UnsupportedError(
-                    f"stripe_width={self._width} leaves {self._stripes} stripes for {of.group.size} ranks. Set a smaller "
-                    "one, or cut the data finer (cut=...)."
-                )
+                fewer = f"stripe_width={self._width} leaves {self._stripes} stripes for {of.group.size} ranks"
+                raise UnsupportedError(f"{fewer}. Set a smaller one, or cut the data finer (cut=...).")
             self._use(int(of.config["stripe_shift"]))
 
         def _use(self, shift: int) -> None:

@@ -8,13 +8,14 @@ from contextlib import contextmanager
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.records import TABLES
+from dtdg_lab.core.registration import ADDED
 
 
 @contextmanager
 def registered_apart() -> Iterator[None]:
     """Undo at the end all registrations that are made meanwhile."""
     lists = (catalogue.ENTRIES, catalogue.SYSTEMS, catalogue.REGISTERED)
-    tables = (catalogue.FAMILIES, catalogue.MEMORY_ON_LAYOUT, catalogue.ABSENT, OPTIONS, TABLES)
+    tables = (catalogue.FAMILIES, catalogue.MEMORY_ON_LAYOUT, catalogue.ABSENT, OPTIONS, TABLES, ADDED)
     absent = set(catalogue.ABSENT_OPTIONS)
     before = [list(items) for items in lists], [dict(items) for items in tables]
     try:

@@ -9,18 +9,22 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import REGISTERED
 from dtdg_lab.core.errors import ClusterError, ConfigError, NotAvailableError
-from dtdg_lab.core.extensions import target_of, title_of
+from dtdg_lab.core.extensions import extension_of, names_used, target_of, title_of
 from dtdg_lab.core.options import Option
 from dtdg_lab.core.registration import Registration
 from dtdg_lab.core.units import format_bytes
 
+if TYPE_CHECKING:
+    from dtdg_lab.core.config import RunConfig
+
 MOST_BYTES = 4 << 20  # of code by value; it is sent to each rank of each attempt
 _DIGESTS: dict[str, bytes] = {}  # module -> digest of its file when this engine imported it
+_FOLDERS: list[str] = []  # on this engine's import path for what was sent last
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,7 @@ class SentRegistration:
         source: paper and section.
         options: names of options, and new ones.
         tasks: of a data set.
+        digest: of the file of the module; empty where it has none.
     """
 
     kind: str
@@ -48,6 +53,12 @@ class SentRegistration:
     source: str
     options: tuple[str | Option, ...]
     tasks: tuple[str, ...]
+    digest: bytes = b""
+
+    @property
+    def module(self) -> str:
+        """The module that engines import; empty for code by value."""
+        return self.target.partition(":")[0]
 
     def load(self) -> Any:
         """Return the text to import, or the object.
@@ -65,36 +76,89 @@ class SentRegistration:
                 "What it refers to must be importable on every engine, or be defined beside it."
             ) from error
 
+    def apply(self) -> None:
+        """Register it in this process.
 
-def pack_registrations() -> tuple[SentRegistration, ...]:
+        Raises:
+            ConfigError: the code cannot be imported or rebuilt.
+        """
+        Registration(self.kind, self.name, self.load(), self.summary, self.source, self.options, self.tasks).apply()
+
+
+def pack_registrations(*configs: RunConfig) -> tuple[SentRegistration, ...]:
     """Return what is registered in this process, to be sent to engines.
 
+    What cannot be sent is left out where no run uses it.
+
+    Args:
+        configs: settings of the runs that the engines will train; without any, they may use all of it.
+
     Raises:
-        ClusterError: an object can be neither imported nor sent.
+        ClusterError: an object that a run uses can be neither imported nor sent.
         NotAvailableError: cloudpickle is not installed.
     """
-    return tuple(_packed(registration) for registration in REGISTERED)
+    used = {key for config in configs for key in names_used(config)}
+    packed = []
+    for registration in REGISTERED:
+        try:
+            packed.append(_packed(registration))
+        except (ClusterError, NotAvailableError):
+            if not configs or used & set(extension_of(registration).names):
+                raise
+    return tuple(packed)
 
 
 def apply_registrations(sent: Sequence[SentRegistration]) -> None:
     """Register in this process what another one has sent, and nothing else.
 
-    Modules whose files have changed since this process imported them are imported again.
+    Modules that this process imported from files of other content are imported again.
 
     Raises:
-        ConfigError: some code cannot be imported or rebuilt.
+        ConfigError: some code cannot be imported or rebuilt, or is not that which was sent.
     """
-    for registration in reversed(REGISTERED[:]):
-        registration.remove()
-    modules = {one.target.partition(":")[0]: one.folder for one in sent if one.target}
-    sys.path.extend(folder for folder in dict.fromkeys(modules.values()) if folder and folder not in sys.path)
-    for module in modules:
-        if module in sys.modules and _DIGESTS.get(module) != _digest(module):
-            importlib.reload(sys.modules[module])
+    for record in reversed(REGISTERED[:]):
+        record.remove()
+    _replace_folders(sent)
+    for registration in {registration.module: registration for registration in sent if registration.target}.values():
+        if registration.module in sys.modules and _is_outdated(registration):
+            importlib.reload(sys.modules[registration.module])
+    for registration in sent:
+        registration.apply()
+        if registration.target:
+            _DIGESTS[registration.module] = _checked_digest(registration)
+
+
+def _is_outdated(registration: SentRegistration) -> bool:
+    """Return whether a module was imported from a file of other content than it has now, or than was sent."""
+    imported, digest = _DIGESTS.get(registration.module), _digest(registration.module)
+    return imported != digest or imported != (registration.digest or digest)
+
+
+def _replace_folders(sent: Sequence[SentRegistration]) -> None:
+    """Look for modules last in the folders that were sent now, and no longer in those that were sent before."""
+    sys.path[:] = [folder for folder in sys.path if folder not in _FOLDERS]
+    folders = dict.fromkeys(registration.folder for registration in sent if registration.folder)
+    _FOLDERS[:] = [folder for folder in folders if folder not in sys.path]
+    sys.path.extend(_FOLDERS)
     importlib.invalidate_caches()
-    for one in sent:
-        Registration(one.kind, one.name, one.load(), one.summary, one.source, one.options, one.tasks).apply()
-    _DIGESTS.update({module: _digest(module) for module in modules})
+
+
+def _checked_digest(registration: SentRegistration) -> bytes:
+    """Return the digest of the file that a module was imported from.
+
+    Raises:
+        ConfigError: the file that was sent has another one.
+    """
+    module = registration.module
+    digest = _digest(module)
+    # a file of that folder was only edited since it was sent
+    if digest != registration.digest and registration.digest and _folder_of(module) != registration.folder:
+        raise ConfigError(
+            f"{title_of(registration.kind, registration.name)}: engines import {module} from "
+            f"{sys.modules[module].__file__}, whose text differs from that in {registration.folder}, where it was "
+            "registered. Rename one of the two modules, or copy the registered one there; then restart the engines."
+        )
+    return digest
 
 
 def _packed(registration: Registration) -> SentRegistration:
@@ -109,14 +173,15 @@ def _packed(registration: Registration) -> SentRegistration:
         registration.source,
         registration.options,
         registration.tasks,
+        _digest(target.partition(":")[0]) if target else b"",
     )
 
 
 def _folder_of(module: str) -> str:
     """Return the folder on the import path that holds a module's package; empty where there is none."""
     loaded = sys.modules[module.partition(".")[0]]
-    places = list(getattr(loaded, "__path__", ())) or [getattr(loaded, "__file__", None) or ""]
-    return str(Path(places[0]).resolve().parent) if places[0] else ""
+    paths = list(getattr(loaded, "__path__", ())) or [getattr(loaded, "__file__", None) or ""]
+    return str(Path(paths[0]).resolve().parent) if paths[0] else ""
 
 
 def _by_value(registration: Registration) -> bytes:

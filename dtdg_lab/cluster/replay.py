@@ -67,7 +67,7 @@ def fork(
     config = branched_config(directory, kept, changes)
     make = partial(RunDirectory.create, config, environment=_environment(directory, kept, config), begin=kept.path)
     if session is not None:
-        return session.launch(config.ranks, make, runs_dir=runs_dir)
+        return session.launch(config.ranks, make, runs_dir=runs_dir, config=config)
     if config.ranks != 1:
         raise ConfigError(
             f"the run has ranks={config.ranks}, and this is one process: give session=lab.Session(ranks="
@@ -309,7 +309,7 @@ def replay(
     """
     directory, config, make = _prepared(run)
     if session is not None:
-        repeated = open_run(session.launch(config.ranks, make, runs_dir=runs_dir).wait().path)
+        repeated = open_run(session.launch(config.ranks, make, runs_dir=runs_dir, config=config).wait().path)
     elif config.ranks == 1:
         repeated = train_here(
             config, runs_dir=runs_dir or directory.path.resolve().parent, progress=progress, make=make
@@ -333,7 +333,7 @@ def start_replay(run: str | Path | StoredRun | Run, *, session: Session, runs_di
         RunStoreError: there is no run, or it completed no step.
     """
     _, config, make = _prepared(run)
-    return session.launch(config.ranks, make, runs_dir=runs_dir)
+    return session.launch(config.ranks, make, runs_dir=runs_dir, config=config)
 
 
 def store_verification(path: str | Path) -> ReplayVerification:

@@ -483,7 +483,7 @@ class Session:
             ConfigError: engines are not one for each rank.
             RunStoreError: the run's folder cannot be created.
         """
-        return self.launch(config.ranks, partial(RunDirectory.create, config), engines=engines)
+        return self.launch(config.ranks, partial(RunDirectory.create, config), engines=engines, config=config)
 
     def launch(
         self,
@@ -492,6 +492,7 @@ class Session:
         *,
         runs_dir: str | Path | None = None,
         engines: Sequence[int] | None = None,
+        config: RunConfig | None = None,
     ) -> Run:
         """As :meth:`train`, for the run whose folder ``make`` creates in the folder ``root``: a fork, or a replay.
 
@@ -500,12 +501,16 @@ class Session:
             make: called with ``root`` once its engines are free.
             runs_dir: in place of the session's folder of runs.
             engines: as in :meth:`train`.
+            config: of the run; without it, all registered code must be fit to be sent to engines.
+
+        Raises:
+            ClusterError: registered code that the run uses cannot be sent to engines, or as :meth:`train`.
         """
         with self._lock:
             places = places_of(ranks, engines)
             self._check_free(ranks, places)
             root = writable_folder(runs_dir or self._files.runs_dir, "runs_dir", RunStoreError)
-            registrations = pack_registrations()
+            registrations = pack_registrations(*([config] if config else []))
             directory = make(root=root.resolve())
             self._files.add_run(directory.path, places)
             return self._launch(directory, ranks, attempt=1, places=places, registrations=registrations)
@@ -568,7 +573,7 @@ class Session:
             before = read_kept(directory.checkpoint_file).config if kept else config
             check_registered(before)
             check_request(before, {"set": changes})
-            registrations = pack_registrations()
+            registrations = pack_registrations(before.replace(**changes))
             add_extensions(directory.path, before.replace(**changes))
             if not ours:
                 self._files.add_run(path)

@@ -242,7 +242,11 @@ def _check_together(common: dict[str, Any]) -> None:
         )
     settings = {"ranks": ranks, **common}
     settings |= {name: value for kind in common["options"].values() for name, value in kind.items()}
-    of_model = {**common["options"].get("models", {}), "hidden": settings.get("hidden")}
+    of_model = {
+        **common["options"].get("models", {}),
+        "hidden": settings.get("hidden"),
+        "layers": settings.get("layers"),
+    }
     check_memory(common["model"], system.parts["parallel"], common["system"], **of_model)
     catalogue.check_task(common["dataset"], settings["task"])
     family.check_settings(settings)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FILE = "extensions.json"  # in the folder of a run, race or study
 SCHEMA = 1
-_TYPES = {known.__name__: known for known in (int, float, str, bool)}
+_TYPES = {kind.__name__: kind for kind in (int, float, str, bool)}
 _KEPT = ("name", "kind", "target", "summary", "source", "options", "defaults", "tasks", "needs")
 
 
@@ -130,7 +130,7 @@ class Extension:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {of.name: _unfrozen(getattr(self, of.name)) for of in fields(self)}
+        return {attribute.name: _unfrozen(getattr(self, attribute.name)) for attribute in fields(self)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Extension:
@@ -158,9 +158,9 @@ def target_of(what: Any) -> str:
     module = getattr(what, "__module__", "") or ""
     if module in ("", "__main__") or getattr(sys.modules.get(module), "__spec__", None) is None:
         return ""
-    named = vars(sys.modules[module])
-    name = getattr(what, "__qualname__", "") or next((name for name, value in named.items() if value is what), "")
-    return f"{module}:{name}" if named.get(name) is what else ""
+    values = vars(sys.modules[module])
+    name = getattr(what, "__qualname__", "") or next((name for name, value in values.items() if value is what), "")
+    return f"{module}:{name}" if values.get(name) is what else ""
 
 
 def extension_of(registration: Registration) -> Extension:
@@ -177,27 +177,29 @@ def extension_of(registration: Registration) -> Extension:
         qualname=target.partition(":")[2] or variable_of(value),
         summary=registration.summary,
         source=registration.source,
-        options=tuple(one.name if isinstance(one, Option) else one for one in options),
+        options=tuple(option.name if isinstance(option, Option) else option for option in options),
         tasks=tuple(registration.tasks),
         sha256=source_hash(value),
         code="" if target else defining_code(value),
-        declared=tuple({**asdict(one), "kind": one.kind.__name__} for one in options if isinstance(one, Option)),
+        declared=tuple(
+            {**asdict(option), "kind": option.kind.__name__} for option in options if isinstance(option, Option)
+        ),
         entries=tuple(_plain(entry, _KEPT) for entry in entries),
-        systems=tuple(_plain(system, [of.name for of in fields(system)]) for system in value.systems)
+        systems=tuple(_plain(system, [attribute.name for attribute in fields(system)]) for system in value.systems)
         if is_family
         else (),
     )
 
 
 def _plain(value: Any, names: Iterable[str]) -> dict[str, Any]:
-    found = {name: getattr(value, name) for name in names if hasattr(value, name)}
-    return {name: dict(one) if isinstance(one, Mapping) else one for name, one in found.items()}
+    items = {name: getattr(value, name) for name in names if hasattr(value, name)}
+    return {name: dict(item) if isinstance(item, Mapping) else item for name, item in items.items()}
 
 
 def _known_fields(cls: Any, data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of a dataclass, immutable; names that this version does not know are left out."""
-    known = {of.name for of in fields(cls)}
-    return catalogue.frozen({name: value for name, value in data.items() if name in known})
+    names = {attribute.name for attribute in fields(cls)}
+    return catalogue.frozen({name: value for name, value in data.items() if name in names})
 
 
 def _unfrozen(value: Any) -> Any:
@@ -209,7 +211,7 @@ def _unfrozen(value: Any) -> Any:
 
 def _option_code(about: Mapping[str, Any]) -> str:
     """Return the call that makes an option, without what is its default."""
-    defaults = {of.name: of.default for of in fields(Option)}
+    defaults = {attribute.name: attribute.default for attribute in fields(Option)}
     about = catalogue.frozen(about)
     given = {name: value for name, value in about.items() if name in defaults and value != defaults[name]}
     written = [f"{name}={value if name == 'kind' else _quoted(value)}" for name, value in given.items()]
@@ -263,8 +265,8 @@ def names_used(config: RunConfig) -> set[tuple[str, str]]:
     system = catalogue.system(config.system)
     flat = config.flat
     parts = {**system.parts, **{kind: flat[option] for kind, option in CHOSEN_BY.items() if option in flat}}
-    named = {("systems", config.system), (FAMILY, system.family), ("models", config.model)}
-    return named | {("datasets", config.dataset)} | set(parts.items())
+    names = {("systems", config.system), (FAMILY, system.family), ("models", config.model)}
+    return names | {("datasets", config.dataset)} | set(parts.items())
 
 
 def extensions_of(*configs: RunConfig, texts: Collection[str] = ()) -> tuple[Extension, ...]:
@@ -276,7 +278,11 @@ def extensions_of(*configs: RunConfig, texts: Collection[str] = ()) -> tuple[Ext
     """
     used = {name for config in configs for name in names_used(config)} if catalogue.REGISTERED else set()
     described = [extension_of(registration) for registration in catalogue.REGISTERED]
-    return tuple(one for one in described if used & set(one.names) or {name for _, name in one.names} & set(texts))
+    return tuple(
+        extension
+        for extension in described
+        if used & set(extension.names) or {name for _, name in extension.names} & set(texts)
+    )
 
 
 def check_registered(*configs: RunConfig, texts: Collection[str] = ()) -> None:
@@ -321,8 +327,8 @@ def add_absent(extensions: Iterable[Extension]) -> None:
     """
     for extension in extensions:
         names = {name for name in extension.names if not _is_here(*name)}
-        made = [AbsentEntry(**_known_fields(Entry, entry), remedy=extension.remedy) for entry in extension.entries]
-        ABSENT.update({(entry.kind, entry.name): entry for entry in made if (entry.kind, entry.name) in names})
+        entries = [AbsentEntry(**_known_fields(Entry, about), remedy=extension.remedy) for about in extension.entries]
+        ABSENT.update({(entry.kind, entry.name): entry for entry in entries if (entry.kind, entry.name) in names})
         systems = [System(**_known_fields(System, about)) for about in extension.systems]
         ABSENT.update({("systems", system.name): system for system in systems if ("systems", system.name) in names})
         if (FAMILY, extension.name) in names:
@@ -330,7 +336,8 @@ def add_absent(extensions: Iterable[Extension]) -> None:
             ABSENT[FAMILY, extension.name] = make(extension.name, extension.remedy)
         for about in extension.declared:
             option = Option(**_known_fields(Option, {**about, "kind": _TYPES[about["kind"]]}))
-            if option.name not in OPTIONS or option.name in ABSENT_OPTIONS:
+            is_used = any(option.name in entry.options for entry in catalogue.ENTRIES)
+            if option.name not in OPTIONS or (option.name in ABSENT_OPTIONS and not is_used):
                 OPTIONS[option.name] = option
                 ABSENT_OPTIONS.add(option.name)
 

@@ -23,6 +23,7 @@ from dtdg_lab.core.options import option
 
 _MODELS = Path(__file__).parent.parent / "models"
 DIRECTIONS = ("in", "out")  # of edges: a node aggregates over in-neighbours or out-neighbours
+_SOME_FEATURES = 8  # where a width of inputs is not known yet
 PASSES = ("forward", "rerun", "backward")  # rerun: the recomputation of a time block
 # what a model may carry from one snapshot to the next
 MEMORIES = ("per_vertex", "weights", "weights_from_data", "neighbourhood", "none")
@@ -91,8 +92,8 @@ class ModelFacts:
 
     @property
     def hops_per_layer(self) -> int:
-        """Hops of the layer that reaches furthest."""
-        return max(self.layer_hops)
+        """Hops of the layer that reaches furthest, at least 1: plans of no hop are not made."""
+        return max(1, *self.layer_hops)
 
     @property
     def hops(self) -> int:
@@ -145,19 +146,20 @@ def memory(model: str, **options: Any) -> str:
 
     Args:
         model: its name.
-        options: of the model; they may include ``hidden`` (the glossary's default if missing).
+        options: of the model; they may include ``hidden`` and ``layers`` (the glossary's defaults if missing).
 
     Raises:
         UnknownNameError: there is no such model.
         ConfigError: an option's value is not allowed.
+        UnsupportedError: nothing can be planned for the model.
     """
-    hidden = options.pop("hidden", None) or option("hidden").default
-    return model_facts(model, 1, hidden, 1, **options).memory
+    hidden, layers = (options.pop(name, None) or option(name).default for name in ("hidden", "layers"))
+    return model_facts(model, _SOME_FEATURES, hidden, layers, **options).memory
 
 
 _NOT_EXCHANGED: Mapping[str, str] = MappingProxyType(
     {
-        "weights_from_data": "its weights depend on the top-k nodes",
+        "weights_from_data": "its weights depend on the nodes of each snapshot",
         "neighbourhood": "its hidden state depends on neighbours",
     }
 )

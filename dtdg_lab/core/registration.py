@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import inspect
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from types import CodeType, FunctionType, MappingProxyType
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from dtdg_lab.core import catalogue
-from dtdg_lab.core.catalogue import LABELS, SINGULAR, Entry, System
-from dtdg_lab.core.errors import ConfigError, LabError, UnknownNameError, shortened
+from dtdg_lab.core.catalogue import LABELS, REGISTERED, SINGULAR, Entry, System
+from dtdg_lab.core.code_digest import digest_of
+from dtdg_lab.core.errors import ConfigError, UnknownNameError, shortened
 from dtdg_lab.core.model_facts import memory
 from dtdg_lab.core.options import OPTIONS, Option
 from dtdg_lab.core.records import TABLES
@@ -58,8 +59,16 @@ class Registration:
     options: tuple[str | Option, ...] = ()
     tasks: tuple[str, ...] = ()
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """Kind and name."""
+        return self.kind, self.name
+
     def apply(self) -> Any:
-        """Add it to the catalogue of this process, unless that has been done.
+        """Add it to the catalogue of this process, unless that has been done; an error changes nothing.
+
+        An option that it names, and that another registration brings, is kept as the option itself: the record is
+        complete without the other.
 
         Returns:
             The class, function or instance.
@@ -69,34 +78,43 @@ class Registration:
             UnsupportedError: nothing can be planned for a model, because what it pulls depends on values.
         """
         loaded = _load(self.what)
-        before = next((one for one in catalogue.REGISTERED if (one.kind, one.name) == (self.kind, self.name)), None)
-        if before is not None and _load(before.what) is loaded:
-            return loaded
-        additions = _additions(self, loaded)
-        replaced = _additions(before, _load(before.what)) if before is not None and _is_of_cell(before.what) else None
-        taken = [name for name in additions.taken() if replaced is None or name not in replaced.names()]
-        if taken:
-            raise ConfigError(
-                f"register({_text(self.what)}): {', '.join(taken)} are names in use. Choose others: "
-                "lab.register(..., name=NAME)."
-            )
-        if before is not None and replaced is not None:
-            replaced.remove()
-            catalogue.REGISTERED.remove(before)
-        additions.add()
-        if self.kind == "models":
-            try:
+        before = next((record for record in REGISTERED if record.key == self.key), None)
+        brought = _brought_options(besides=self.key)
+        options = tuple(
+            option if isinstance(option, Option) else brought.get(option, option) for option in self.options
+        )
+        record = replace(self, options=options)
+        if before is not None:
+            is_same = _load(before.what) is loaded
+            if is_same and (record.options, record.tasks) == (before.options, before.tasks):
+                return loaded
+            if not _is_replaceable(before.what):
+                if is_same and not (record.options or record.tasks):
+                    return loaded
+                raise ConfigError(_refusal(record, is_same))
+        with _restored_after_errors():
+            position = len(REGISTERED) if before is None else REGISTERED.index(before)
+            own_options = {option.name for option in ADDED[self.key].options} if before is not None else set()
+            if before is not None:
+                before.remove()
+            additions = _additions(record, loaded)
+            _check_names(record, additions, own_options)
+            additions.add()
+            for option in additions.options:
+                _redefine(option)
+            ADDED[self.key] = additions
+            REGISTERED.insert(position, record)
+            if self.kind == "models":
                 memory(self.name)  # from a dry run, which finds what no system could train
-            except LabError:
-                additions.remove()
-                raise
-        catalogue.REGISTERED.append(self)
         return loaded
 
     def remove(self) -> None:
-        """Remove from the catalogue of this process what :meth:`apply` has added."""
-        _additions(self, _load(self.what)).remove()
-        catalogue.REGISTERED.remove(self)
+        """Remove from the catalogue of this process what :meth:`apply` has added.
+
+        Options that another registration brings too stay.
+        """
+        REGISTERED[:] = [record for record in REGISTERED if record.key != self.key]
+        ADDED.pop(self.key).remove(kept=_brought_options(besides=self.key))
 
 
 def register(
@@ -138,22 +156,16 @@ def register(
     return Registration(kind, name, what, summary, source, tuple(options), tuple(tasks)).apply()
 
 
-def code_digest(entry: Entry) -> str:
-    """Return a digest of an entry's code, for keys of caches; empty for the package's own, which has versions.
+def code_digest(entry: Entry) -> str | None:
+    """Return a digest of an entry's code and of the values it reads, for keys of caches.
 
-    A class or function of a module counts with its whole module, one of a notebook cell by itself.
+    Returns:
+        Empty for the package's own code, which has versions; None where two digests could be equal although the results
+        differ, so that nothing may be cached.
     """
     if entry.target.startswith("dtdg_lab."):
         return ""
-    loaded = entry.load()
-    digest = hashlib.sha256(entry.target.encode())
-    module = inspect.getmodule(loaded if isinstance(loaded, type | FunctionType) else type(loaded))
-    if module is not None and module.__name__ != "__main__":
-        digest.update(inspect.getsource(module).encode())
-    else:
-        for code in _codes(loaded):
-            digest.update(code)
-    return digest.hexdigest()[:16]
+    return digest_of(entry.load())
 
 
 # What a registration adds to the catalogue, the glossary and the record tables.
@@ -170,23 +182,12 @@ class _Additions:
     memories: Mapping[tuple[str, str], str] = field(default_factory=dict)
     tables: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def names(self) -> list[str]:
-        """Return all names that it adds."""
-        return [
-            *self.families,
-            *(entry.name for entry in self.entries),
-            *(option.name for option in self.options),
-            *(system.name for system in self.systems),
-            *self.tables,
-        ]
-
     def taken(self) -> list[str]:
-        """Return the names that exist already."""
+        """Return the names that exist already, without those of options."""
         return [
             *(name for name in self.families if name in catalogue.FAMILIES),
             *(system.name for system in self.systems if system.name in catalogue.names("systems")),
             *(entry.name for entry in self.entries if entry.name in catalogue.names(entry.kind)),
-            *(option.name for option in self.options if option.name in OPTIONS.keys() - catalogue.ABSENT_OPTIONS),
             *(table for table in self.tables if table in TABLES),
         ]
 
@@ -198,20 +199,21 @@ class _Additions:
         catalogue.MEMORY_ON_LAYOUT.update(self.memories)
         OPTIONS.update({option.name: option for option in self.options})
         TABLES.update(self.tables)
-        named = [*((FAMILY, name) for name in self.families), *(("systems", system.name) for system in self.systems)]
-        for key in (*named, *((entry.kind, entry.name) for entry in self.entries)):
+        keys = [*((FAMILY, name) for name in self.families), *(("systems", system.name) for system in self.systems)]
+        for key in (*keys, *((entry.kind, entry.name) for entry in self.entries)):
             catalogue.ABSENT.pop(key, None)  # it is here from now on
         catalogue.ABSENT_OPTIONS.difference_update(option.name for option in self.options)
         _follow_catalogue()
 
-    def remove(self) -> None:
-        """Remove all of it."""
+    def remove(self, kept: Collection[str]) -> None:
+        """Remove all of it, but the options with names in ``kept``."""
         for name in self.families:
             del catalogue.FAMILIES[name]
         for pair in self.memories:
             del catalogue.MEMORY_ON_LAYOUT[pair]
         for option in self.options:
-            del OPTIONS[option.name]
+            if option.name not in kept:
+                del OPTIONS[option.name]
         for table in self.tables:
             del TABLES[table]
         keys = {(entry.kind, entry.name) for entry in self.entries}
@@ -219,6 +221,82 @@ class _Additions:
         catalogue.ENTRIES[:] = [entry for entry in catalogue.ENTRIES if (entry.kind, entry.name) not in keys]
         catalogue.SYSTEMS[:] = [system for system in catalogue.SYSTEMS if system.name not in names]
         _follow_catalogue()
+
+
+ADDED: dict[tuple[str, str], _Additions] = {}  # kind and name of a registration -> what it has added
+
+
+def _brought_options(besides: tuple[str, str]) -> dict[str, Option]:
+    """Return the new options of all registrations but one, by name."""
+    return {option.name: option for key, additions in ADDED.items() if key != besides for option in additions.options}
+
+
+def _check_names(record: Registration, additions: _Additions, own_options: Collection[str]) -> None:
+    """Refuse names that are taken.
+
+    Args:
+        record: the registration.
+        additions: what it adds.
+        own_options: names of options that it brought before, which it may change.
+
+    Raises:
+        ConfigError: a name is taken.
+    """
+    if taken := additions.taken():
+        raise ConfigError(
+            f"register({_text(record.what)}): {', '.join(taken)} are names in use. Choose others: "
+            "lab.register(..., name=NAME)."
+        )
+    brought = _brought_options(besides=record.key)
+    of_families = {option.name for key, others in ADDED.items() if key[0] == FAMILY for option in others.options}
+    for option in additions.options:
+        name = option.name
+        if name not in OPTIONS or name in catalogue.ABSENT_OPTIONS or brought.get(name) == option:
+            continue
+        if name not in brought or name not in own_options or name in of_families:
+            raise ConfigError(
+                f"register({_text(record.what)}): there is another option {name!r} ({OPTIONS[name].meaning}). Give "
+                f"options=[{name!r}] to read that one, or call the new one otherwise."
+            )
+
+
+def _redefine(option: Option) -> None:
+    """Let all registrations that bring an option of this name bring this one."""
+    for place, record in enumerate(REGISTERED):
+        options = _with_option(record.options, option)
+        REGISTERED[place] = replace(record, options=options)
+        ADDED[record.key] = replace(ADDED[record.key], options=_with_option(ADDED[record.key].options, option))
+
+
+def _with_option(options: tuple[Any, ...], option: Option) -> tuple[Any, ...]:
+    return tuple(option if isinstance(other, Option) and other.name == option.name else other for other in options)
+
+
+@contextmanager
+def _restored_after_errors() -> Iterator[None]:
+    """Restore the catalogue if the block raises, whatever it raises."""
+    lists: tuple[list[Any], ...] = (catalogue.ENTRIES, catalogue.SYSTEMS, REGISTERED)
+    tables: tuple[dict[Any, Any], ...] = (
+        catalogue.FAMILIES,
+        catalogue.MEMORY_ON_LAYOUT,
+        catalogue.ABSENT,
+        OPTIONS,
+        TABLES,
+        ADDED,
+    )
+    items_before = [list(items) for items in lists]
+    values_before = [dict(values) for values in tables]
+    absent_options = set(catalogue.ABSENT_OPTIONS)
+    try:
+        yield
+    except BaseException:
+        for items, old_items in zip(lists, items_before, strict=True):
+            items[:] = old_items
+        for values, old_values in zip(tables, values_before, strict=True):
+            values.clear()
+            values.update(old_values)
+        catalogue.ABSENT_OPTIONS.update(absent_options)
+        raise
 
 
 def _follow_catalogue() -> None:
@@ -229,7 +307,7 @@ def _follow_catalogue() -> None:
 
 
 def _additions(registration: Registration, loaded: Any) -> _Additions:
-    """What a registration adds.
+    """Return what a registration adds.
 
     Raises:
         ConfigError: the object is not of the kind, or an option has another owner.
@@ -253,15 +331,15 @@ def _additions(registration: Registration, loaded: Any) -> _Additions:
             loaded.tables,
         )
     new = tuple(option for option in registration.options if isinstance(option, Option))
-    named = [option.name if isinstance(option, Option) else option for option in registration.options]
-    _check_options(kind, new, named, what)
+    names = [option.name if isinstance(option, Option) else option for option in registration.options]
+    _check_options(kind, new, names, what)
     entry = Entry(
         name=registration.name,
         kind=kind,
         target=what if isinstance(what, str) else _target(what),
         summary=registration.summary or _first_line(loaded) or f"{SINGULAR[kind].capitalize()} {registration.name}.",
         source=registration.source or "registered",
-        options=tuple(dict.fromkeys((*_usual_options(kind, loaded, named), *named))),
+        options=tuple(dict.fromkeys((*_usual_options(kind, loaded, names), *names))),
         tasks=_checked_tasks(registration) if kind == "datasets" else (),
         **(_task_facts(loaded) if kind == "tasks" else {}),
         value=None if isinstance(what, str) else what,
@@ -284,13 +362,13 @@ _FORMS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def _check_options(kind: str, new: Sequence[Option], named: Sequence[str], what: Any) -> None:
+def _check_options(kind: str, new: Sequence[Option], names: Sequence[str], what: Any) -> None:
     added = [option.name for option in new]
-    for name in named:
-        if name not in added and name not in OPTIONS:
+    for name in names:
+        if name not in added and (name not in OPTIONS or name in catalogue.ABSENT_OPTIONS):
             advice = f"Give a new option as Option(name={name!r}, owner={kind!r}, ...)."
-            raise UnknownNameError("option", name, OPTIONS, advice)
-    owners = {option.name: option.owner for option in (*new, *(OPTIONS[name] for name in named if name in OPTIONS))}
+            raise UnknownNameError("option", name, OPTIONS.keys() - catalogue.ABSENT_OPTIONS, advice)
+    owners = {option.name: option.owner for option in (*(OPTIONS[name] for name in names if name in OPTIONS), *new)}
     for name, owner in owners.items():
         if owner != kind:
             raise ConfigError(
@@ -299,10 +377,10 @@ def _check_options(kind: str, new: Sequence[Option], named: Sequence[str], what:
             )
 
 
-def _usual_options(kind: str, loaded: Any, named: Sequence[str]) -> tuple[str, ...]:
+def _usual_options(kind: str, loaded: Any, names: Sequence[str]) -> tuple[str, ...]:
     """Return the options of the kind, or those that a data set is generated or cut with."""
     if kind == "datasets" and hasattr(loaded, "generate"):
-        return (*_generator_options(loaded, named), *_BUILT_WITH)
+        return (*_generator_options(loaded, names), *_BUILT_WITH)
     group = {"steps": "steps", "static": "static"}.get(str(getattr(loaded, "kind", "")), kind)
     groups = [
         declared["groups"][group] for declared in catalogue.DECLARED.values() if group in declared.get("groups", {})
@@ -310,10 +388,10 @@ def _usual_options(kind: str, loaded: Any, named: Sequence[str]) -> tuple[str, .
     return tuple(groups[0]) if groups else ()
 
 
-def _generator_options(loaded: Any, named: Sequence[str]) -> Iterator[str]:
+def _generator_options(loaded: Any, names: Sequence[str]) -> Iterator[str]:
     """Yield the options that a generator's method ``generate`` reads as its arguments."""
     for argument, facts in inspect.signature(loaded.generate).parameters.items():
-        options = [name for name in (f"generated_{argument}", argument) if name in OPTIONS or name in named]
+        options = [name for name in (f"generated_{argument}", argument) if name in OPTIONS or name in names]
         if options and argument != "seed":
             yield options[0]
         elif argument != "seed" and facts.default is facts.empty:
@@ -392,45 +470,35 @@ def _text(what: Any) -> str:
 
 def _target(what: Any) -> str:
     """Return the text by which an object would be imported; of an instance, that of its class."""
-    named = what if hasattr(what, "__qualname__") else type(what)
-    return f"{named.__module__}:{named.__qualname__}"
+    definition = what if hasattr(what, "__qualname__") else type(what)
+    return f"{definition.__module__}:{definition.__qualname__}"
 
 
 def _first_line(loaded: Any) -> str:
     return (inspect.getdoc(loaded) or "").partition("\n")[0]
 
 
-def _is_of_cell(what: Any) -> bool:
-    """Return whether something was made in a notebook cell or script, so that running it again replaces it."""
+def _is_replaceable(what: Any) -> bool:
+    """Return whether a name may be registered again: for code of a notebook cell or script, or of a reloaded module."""
     if isinstance(what, str):
         return what.startswith("__main__:")
+    module = sys.modules.get(
+        getattr(what, "__module__", "") if hasattr(what, "__qualname__") else type(what).__module__
+    )
+    if module is None or module.__name__ == "__main__":
+        return True
     if hasattr(what, "__qualname__"):
-        return bool(what.__module__ == "__main__")
-    module = sys.modules.get(type(what).__module__)
-    return module is None or module.__name__ == "__main__" or not any(value is what for value in vars(module).values())
+        return what.__qualname__ in vars(module) and vars(module)[what.__qualname__] is not what
+    return not any(value is what for value in vars(module).values())
 
 
-def _codes(loaded: Any) -> Iterator[bytes]:
-    """Yield the instructions and constants of a function, or of all functions of a class."""
-    if isinstance(loaded, FunctionType):
-        function = inspect.unwrap(loaded)
-        yield from _code_parts(function.__code__)
-        yield repr((function.__defaults__, function.__kwdefaults__)).encode()
-        return
-    kind = loaded if isinstance(loaded, type) else type(loaded)
-    for owner in kind.__mro__:
-        if owner.__module__ == "__main__":
-            for member in vars(owner).values():
-                if isinstance(member, FunctionType):
-                    yield from _codes(member)
-
-
-def _code_parts(code: CodeType) -> Iterator[bytes]:
-    yield code.co_code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _code_parts(constant)
-        else:
-            ordered = sorted(map(repr, constant)) if isinstance(constant, frozenset) else constant
-            yield repr(ordered).encode()
-    yield repr(code.co_names).encode()
+def _refusal(record: Registration, is_same: bool) -> str:
+    """Return why a registration cannot replace that of its name."""
+    if is_same:
+        return (
+            f"register({_text(record.what)}): it is registered as {record.name!r} with other options or tasks. Give "
+            "them in the first call, or register it under another name: lab.register(..., name=NAME)."
+        )
+    return (
+        f"register({_text(record.what)}): {record.name} are names in use. Choose others: lab.register(..., name=NAME)."
+    )

@@ -49,8 +49,10 @@ def source_hash(what: Any) -> str:
 
 def variable_of(what: Any) -> str:
     """Return the name of a class or function, or that of a variable of ``__main__``; empty if it has none."""
-    named = vars(sys.modules["__main__"])
-    return getattr(what, "__qualname__", "") or next((name for name, value in named.items() if value is what), "")
+    name = getattr(what, "__qualname__", "")
+    if name and not name.endswith("<lambda>"):
+        return str(name)
+    return next((name for name, value in vars(sys.modules["__main__"]).items() if value is what), "")
 
 
 def defining_code(what: Any) -> str:
@@ -64,18 +66,19 @@ def defining_code(what: Any) -> str:
     imports: dict[str, None] = {}
     helpers: dict[str, str] = {}
     is_instance = not hasattr(what, "__qualname__")
-    made = f"{what!r}" if is_dataclass(what) else f"{type(what).__qualname__}()"
-    if not _collect(type(what) if is_instance else what, imports, helpers):
+    call = f"{what!r}" if is_dataclass(what) else f"{type(what).__qualname__}()"
+    has_name = is_instance or variable_of(what)  # a lambda may have none
+    if not has_name or not _collect(type(what) if is_instance else what, imports, helpers):
         return ""
     if is_instance:
-        helpers[""] = f"{variable_of(what) or 'registered'} = {made}\n"
+        helpers[""] = f"{variable_of(what) or 'registered'} = {call}\n"
     return "\n".join([*sorted(imports), "", *helpers.values()])
 
 
 def _collect(what: Any, imports: dict[str, None], helpers: dict[str, str]) -> bool:
     """Add what a definition needs, then itself; return False if its text is not known."""
     text = source_of(what)
-    if not text:
+    if not text or not _is_definition(text):
         return False
     helpers[what.__name__] = ""  # a helper may refer back to it
     module = sys.modules.get(what.__module__)
@@ -97,12 +100,21 @@ def _collect(what: Any, imports: dict[str, None], helpers: dict[str, str]) -> bo
     return True
 
 
-def _globals_of(text: str, known: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def _is_definition(text: str) -> bool:
+    """Return whether a text defines something; that of a lambda may be a part of a call."""
+    try:
+        statements = ast.parse(text).body
+    except SyntaxError:
+        return False
+    return isinstance(statements[0], ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Assign)
+
+
+def _globals_of(text: str, values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the global names that a definition reads, with their values."""
     names = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
     for name in sorted(names):
-        if name in known and not hasattr(builtins, name):
-            yield name, known[name]
+        if name in values and not hasattr(builtins, name):
+            yield name, values[name]
 
 
 def _import_module(module: ModuleType, name: str) -> str:

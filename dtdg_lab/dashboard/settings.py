@@ -69,8 +69,13 @@ _NOTE = f"font-size:11.5px;line-height:1.3;color:{coloured('soft')}"
 
 
 def is_generated(dataset: str) -> bool:
-    """Whether a data set of the catalogue comes from a seeded generator."""
-    return not is_stored(dataset) and hasattr(catalogue.entry("datasets", dataset).load(), "generate")
+    """Return whether a data set of the catalogue comes from a seeded generator.
+
+    Of one that only a run's folder describes, this is not known: False.
+    """
+    if is_stored(dataset) or ("datasets", dataset) in catalogue.ABSENT:
+        return False
+    return hasattr(catalogue.entry("datasets", dataset).load(), "generate")
 
 
 def is_stored(dataset: str) -> bool:

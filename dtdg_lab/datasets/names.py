@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -192,7 +193,10 @@ def load_dataset(
         return load_published(definition, checked, root=root, seed=seed, strict_label=strict_label)
     if root is not None:
         given_folder(root)  # no file is read, but a slip is said
-    return load_generated(definition, checked, seed=seed, strict_label=strict_label, code=code_digest(entry))
+    code = code_digest(entry)
+    if code is None:
+        code = uuid.uuid4().hex  # a graph that is made again for each call
+    return load_generated(definition, checked, seed=seed, strict_label=strict_label, code=code)
 
 
 def _check_name(name: Any) -> None:

@@ -287,7 +287,8 @@ def make_model(
     with torch_defaults(), torch.random.fork_rng(devices=()):
         torch.default_generator.manual_seed(drawn)
         model = make(features, hidden, layers, outputs=outputs, **options)
-        if isinstance(model, GlorotModel):  # what the parts of a model have drawn before does not matter
+        if type(model).__init__.__module__.startswith("dtdg_lab.models.") and isinstance(model, GlorotModel):
+            # once more, so that what parts of the package's models have drawn before does not matter
             torch.default_generator.manual_seed(drawn)
             model.reset_parameters()
     return model

@@ -1,11 +1,10 @@
-"""The facts of a model, found out by running it on a few nodes without edges.
+"""The facts of a model, found out by running it on a few nodes.
 
-Each node is its own and only neighbour, so a pull gives back the rows that were sent, and is noted. Every pull is a
-node in autograd's graph: walking it back from a tensor tells which pulls, parameters, inputs and states the tensor was
-made of, through any operation and any kernel.
-
-What this cannot see are rows that follow from pulled ones by a step without gradient, such as an argmax:
-:func:`dtdg_lab.testing.check_model` looks for those.
+Most come from nodes without edges: each is its own and only neighbour, so a pull gives back the rows that were sent,
+and is noted. Every pull is a node in autograd's graph, and walking it back from a tensor tells which pulls, parameters,
+inputs and states the tensor was made of, through any operation and any kernel. Steps without a gradient, such as a
+comparison or ``detach``, are invisible there. What is remembered, and how far a layer reaches, is therefore also
+found by changing values and looking at what changes; the reach on a path of nodes.
 """
 
 from __future__ import annotations
@@ -18,12 +17,13 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from dtdg_lab.core.errors import ConfigError, UnsupportedError
+from dtdg_lab.core.errors import ConfigError, LabError, UnsupportedError
 from dtdg_lab.core.model_facts import ModelFacts, Pull, SpatialOutput
 from dtdg_lab.kernels.torch_defaults import torch_defaults
-from dtdg_lab.models.graph_view import DIRECTION_OF, GraphView
+from dtdg_lab.models.dense_view import DenseView
+from dtdg_lab.models.graph_view import DIRECTION_OF, GraphView, check_pull
 
-_NODES = 3
+_NODES = 16
 _PARAMETERS = frozenset(("parameter", "previous layer", "first state"))  # sources that depend on parameters
 _STATES = frozenset(("state", "first state"))
 
@@ -34,7 +34,6 @@ class Layered(Protocol):
     layers: int
     width: Callable[[int], int]
     parameters: Callable[[], Any]
-    buffers: Callable[[], Any]
     initial_state: Callable[[int], Any]
     evolve: Callable[..., Any]
     spatial: Callable[..., Tensor]
@@ -42,28 +41,54 @@ class Layered(Protocol):
 
 
 def facts_of(model: Any) -> ModelFacts:
-    """Find out what training must know of a model, from three dry runs with other parameters, states and inputs.
+    """Find out what training must know of a model.
+
+    It is run with its own parameters and initial state, then with others, then with other inputs, then with another
+    state, and last on a path of nodes.
 
     Args:
         model: a :class:`dtdg_lab.models.base.DynamicModel`; it is copied, not changed.
 
     Raises:
-        UnsupportedError: it pulls otherwise with other values, or gives rows of a wrong shape.
+        UnsupportedError: nothing can be planned for it, since it pulls otherwise with other values, gives rows of a
+            wrong shape, draws random numbers, changes what views keep, or fails.
     """
+    name = type(model).__name__
     with torch_defaults(), torch.random.fork_rng(devices=()):
-        runs = [_DryRun(_fresh_copy(model, jitter), jitter, scale) for jitter, scale in ((0, 1), (0.5, 1), (0.25, -1))]
-    first, again, _ = runs
-    for other in runs[1:]:
-        if other.asked != first.asked:
-            raise UnsupportedError(
-                f"{type(model).__name__} pulls {first.asked} with some values and {other.asked} with others, so that "
-                "nothing can be planned. Let what it pulls depend on sizes and options only, not on values."
+        torch.default_generator.manual_seed(0)
+        before = torch.random.get_rng_state()
+        try:
+            plain, other = _fresh_copy(model, 0.0), _fresh_copy(model, 0.5)
+            first = _DryRun(plain, jitter=0.0)
+            parameters, inputs, state = (
+                _DryRun(other, jitter=0.5),
+                _DryRun(other, jitter=0.5, scale=-1.0),
+                _DryRun(other, jitter=0.9),
             )
+            hops = [max(note.hops, _reach(other, layer)) for layer, note in enumerate(first.layers)]
+        except LabError:
+            raise
+        except Exception as error:
+            raise UnsupportedError(
+                f"{name}: its dry run on {_NODES} nodes with features={model.features}, hidden={model.hidden}, "
+                f"layers={model.layers} raised {type(error).__name__}: {error}"
+            ) from error
+        if not torch.equal(before, torch.random.get_rng_state()):
+            raise UnsupportedError(
+                f"{name} draws random numbers as it runs (dropout?). Leave that out: recomputed snapshots, other ranks "
+                "and replays would draw others."
+            )
+    for run in (parameters, inputs, state):
+        if run.asked != first.asked:
+            raise UnsupportedError(
+                f"{name} pulls {first.asked} with some values and {run.asked} with others, so that nothing can be "
+                "planned. Let what it pulls depend on sizes and options only, not on values."
+            )
+    memory = _memory(parameters, inputs, state)
     pulls = tuple(map(_pull, first.view.notes))
-    spatial = tuple(map(_spatial_output, first.layers, again.layers))
-    hands_on = first.memory == "weights_from_data" and not (hasattr(model, "summary") and hasattr(model, "advance"))
-    relayed = first.state_numbers if hands_on else ()
-    return ModelFacts(pulls, spatial, tuple(of.hops for of in first.layers), first.memory, relayed)
+    spatial = tuple(map(_spatial_output, first.layers, parameters.layers))
+    hands_on = memory == "weights_from_data" and not (hasattr(model, "summary") and hasattr(model, "advance"))
+    return ModelFacts(pulls, spatial, tuple(hops), memory, first.state_numbers if hands_on else ())
 
 
 def facts_of_class(make: Callable[..., Any], size: Sequence[int], options: Mapping[str, Any]) -> ModelFacts:
@@ -82,13 +107,35 @@ def facts_of_class(make: Callable[..., Any], size: Sequence[int], options: Mappi
     with torch_defaults(), torch.random.fork_rng(devices=()):
         try:
             model = make(*size, outputs=1, **options)
-        except TypeError as error:
+        except LabError:
+            raise
+        except Exception as error:
             given = "".join(f", {option}={value!r}" for option, value in options.items())
             raise ConfigError(
-                f"{name}{tuple(size)} with outputs=1{given} raised: {error}. A model's constructor takes features, "
-                "hidden and layers, outputs=, and each of its options by name."
+                f"{name}{tuple(size)} with outputs=1{given} raised {type(error).__name__}: {error}. A model's "
+                "constructor takes features, hidden and layers, outputs=, and each of its options by name."
             ) from error
         return facts_of(model)
+
+
+def _memory(reference: _DryRun, inputs: _DryRun, state: _DryRun) -> str:
+    """Return what is carried between snapshots, from a run, one with other inputs, and one with another state."""
+    if not reference.first_state.tensors:
+        return "none"
+    pairs = zip(reference.layers, inputs.layers, strict=True)
+    if not reference.first_state.per_vertex:
+        reads = any({"input", "previous layer"} & note.evolved_from for note in reference.layers)
+        changes = any(not _are_equal(note.evolved, other.evolved) for note, other in pairs)
+        return "weights_from_data" if reads or changes else "weights"
+    reads = any(_STATES & note.mixed_from for note in reference.layers)
+    changes = any(
+        not torch.equal(note.mixed, other.mixed) for note, other in zip(reference.layers, state.layers, strict=True)
+    )
+    return "neighbourhood" if reads or changes else "per_vertex"
+
+
+def _are_equal(tensors: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
+    return all(map(torch.equal, tensors, others))
 
 
 def _pull(note: _Note) -> Pull:
@@ -105,15 +152,56 @@ def _spatial_output(note: _LayerNote, again: _LayerNote) -> SpatialOutput:
 
 
 def _fresh_copy(model: Any, jitter: float) -> Any:
-    """Return a copy on the CPU without gradients, with ``jitter`` of other parameters."""
-    found = copy.deepcopy(model).cpu()
+    """Return a copy on the CPU in float64 without gradients, with ``jitter`` of other parameters."""
+    fresh = copy.deepcopy(model).cpu().double()
     draw = torch.Generator().manual_seed(1)
     with torch.no_grad():
-        for parameter in found.parameters():
+        for parameter in fresh.parameters():
             parameter.add_(jitter * torch.rand(parameter.shape, generator=draw, dtype=parameter.dtype))
             parameter.grad = None
-            parameter.requires_grad_()
-    return found
+    return fresh
+
+
+def _other_state(state: Any, jitter: float) -> Any:
+    """Return a state whose floating tensors differ by ``jitter``, as leaves of autograd's graph."""
+    draw = torch.Generator().manual_seed(2)
+    for layer, tensors in enumerate(state.layers):
+        leaves = []
+        for tensor in tensors:
+            leaf = tensor.detach().clone()
+            if leaf.is_floating_point():
+                leaf += jitter * torch.rand(leaf.shape, generator=draw, dtype=leaf.dtype)
+                leaf.requires_grad_()
+            leaves.append(leaf)
+        state = state.with_layer(layer, tuple(leaves))
+    return state
+
+
+@torch.no_grad()
+def _reach(model: Layered, layer: int) -> int:
+    """Return how many nodes away on a path a change of one node's input and state has an effect in a layer."""
+    counted = DryView(_Origins())
+    x = torch.rand(_NODES, model.width(layer), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    state = model.evolve(layer, counted, x, _other_state(model.initial_state(_NODES), 0.5))
+    model.spatial(layer, counted, x, state)
+    nodes = len(counted.notes) + 3
+    path = _Path(nodes)
+    x = torch.rand(nodes, model.width(layer), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    state = _other_state(model.initial_state(nodes), 0.5) if state.per_vertex else state  # weights are the same for all
+    rows = model.spatial(layer, path, x, state)
+    furthest = 0
+    for change in (1.0, -1.0, 10.0, -10.0):
+        changed, moved = x.clone(), state
+        changed[0] += change
+        if state.per_vertex:
+            for number, tensors in enumerate(state.layers):
+                copies = tuple(tensor.clone() for tensor in tensors)
+                for tensor in copies:
+                    tensor[0] += change if tensor.is_floating_point() else 0
+                moved = moved.with_layer(number, copies)
+        differs = (model.spatial(layer, path, changed, moved) != rows).flatten(1).any(1)
+        furthest = max(furthest, int(differs.nonzero().max()) if differs.any() else 0)
+    return furthest
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,11 +218,12 @@ class _Note:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _LayerNote:
-    """One layer: what its spatial part gave and was made of, and what its weights evolved from."""
+    """One layer: what its spatial part gave and was made of, and what its weights evolved to and from."""
 
     mixed: Tensor
     hops: int
     mixed_from: frozenset[str]
+    evolved: tuple[Tensor, ...]
     evolved_from: frozenset[str]
 
 
@@ -142,48 +231,47 @@ class _DryRun:
     """One snapshot through all layers on nodes without edges.
 
     Args:
-        model: its parameters must require gradients.
+        model: its floating parameters in float64.
         jitter: how far the state is from the initial one.
         scale: of the inputs, which are random.
     """
 
-    def __init__(self, model: Layered, jitter: float, scale: float) -> None:
+    def __init__(self, model: Layered, *, jitter: float, scale: float = 1.0) -> None:
         self.origins = _Origins()
         self.view = DryView(self.origins)
-        first = model.initial_state(_NODES)
-        self._first = first
-        other = torch.Generator().manual_seed(2)
-        state = first
-        for layer, tensors in enumerate(first.layers):
-            leaves = []
-            for given in tensors:
-                moved = given.detach() + jitter * torch.rand(given.shape, generator=other, dtype=given.dtype)
-                leaf = moved.requires_grad_()
-                self.origins.label(leaf, "first state" if given.requires_grad else "state")
-                leaves.append(leaf)
-            state = state.with_layer(layer, tuple(leaves))
-        draw, dtype = torch.Generator().manual_seed(0), next(iter(model.parameters())).dtype
+        self.first_state = model.initial_state(_NODES)
+        state = _other_state(self.first_state, jitter)
+        for given, leaf in zip(self.first_state.tensors, state.tensors, strict=True):
+            self.origins.label(leaf, "first state" if given.requires_grad else "state")
+        self.state_numbers = tuple(sum(tensor.numel() for tensor in layer) for layer in self.first_state.layers)
+        draw, learned = torch.Generator().manual_seed(0), False
         self.layers: list[_LayerNote] = []
-        learned = False
         for layer in range(model.layers):
-            leaf = (scale * torch.rand(_NODES, model.width(layer), generator=draw, dtype=dtype)).requires_grad_()
-            self.origins.label(leaf, "previous layer" if learned else "input")
+            leaf = scale * torch.rand(_NODES, model.width(layer), generator=draw, dtype=torch.float64)
+            self.origins.label(leaf.requires_grad_(), "previous layer" if learned else "input")
             state, learned_here = self._run_layer(model, layer, leaf * 1.0, state)  # a model may write to its input
             learned = learned or learned_here
 
     def _run_layer(self, model: Layered, layer: int, x: Tensor, state: Any) -> tuple[Any, bool]:
         view = self.view.layer(layer)
         if layer == 0:
-            view.features = [x]
+            view.features = [(x, x._version)]
         after = model.evolve(layer, view, x, state)
-        evolved, _ = self.origins.of(*after.layers[layer]) if after is not state else (frozenset(), 0)
+        if after is not state and after.per_vertex:
+            raise UnsupportedError(
+                f"{type(model).__name__}.evolve changes a state of nodes, but is called for weights alone. Change "
+                "a state of nodes in step or temporal_sequence."
+            )
+        evolved, _ = self.origins.of(*after.layers[layer]) if after is not state else (frozenset[str](), 0)
         mixed = model.spatial(layer, view, x, after)
+        view.check_features(type(model).__name__)
         if len(mixed) != _NODES:
             raise UnsupportedError(
                 f"{type(model).__name__}.spatial gave {len(mixed)} rows for {_NODES} nodes. Return one row for each."
             )
         sources, hops = self.origins.of(mixed)
-        self.layers.append(_LayerNote(mixed.detach(), hops, sources, evolved))
+        tensors = tuple(tensor.detach().clone() for tensor in after.layers[layer])
+        self.layers.append(_LayerNote(mixed.detach().clone(), hops, sources, tensors, evolved))
         h, _ = model.temporal(layer, mixed, after)
         return after, bool(_PARAMETERS & self.origins.of(h)[0])
 
@@ -191,21 +279,6 @@ class _DryRun:
     def asked(self) -> list[tuple[int, str, str, int]]:
         """Layer, kind, direction and width of every aggregation."""
         return [(note.layer, note.kind, note.direction, note.width) for note in self.view.notes]
-
-    @property
-    def state_numbers(self) -> tuple[int, ...]:
-        """Numbers of each layer's state."""
-        return tuple(sum(tensor.numel() for tensor in tensors) for tensors in self._first.layers)
-
-    @property
-    def memory(self) -> str:
-        """What is carried between snapshots, one of :data:`dtdg_lab.core.model_facts.MEMORIES`."""
-        if not self._first.tensors:
-            return "none"
-        if not self._first.per_vertex:
-            reads = any({"input", "previous layer"} & of.evolved_from for of in self.layers)
-            return "weights_from_data" if reads else "weights"
-        return "neighbourhood" if any(_STATES & of.mixed_from for of in self.layers) else "per_vertex"
 
 
 class _Mark(torch.autograd.Function):
@@ -254,9 +327,8 @@ class _Origins:
             if node in seen:
                 continue
             seen.add(node)
-            number = getattr(node, "number", None)
-            if isinstance(number, int):
-                of_pull, chain = self._pulls[number]
+            if isinstance(node, _Mark._backward_cls):
+                of_pull, chain = self._pulls[node.number]
                 sources |= of_pull
                 hops = max(hops, chain)
             elif hasattr(node, "variable"):
@@ -272,7 +344,8 @@ class DryView(GraphView):
     def __init__(self, origins: _Origins) -> None:
         self._origins, self._layer = origins, 0
         self.notes: list[_Note] = []
-        self.features: list[Tensor] = []  # the inputs, and what has been pulled of them alone
+        # the inputs, and what has been pulled of them alone, each with the version in which a view would keep it
+        self.features: list[tuple[Tensor, int]] = []
 
     @property
     def num_rows(self) -> int:
@@ -284,22 +357,29 @@ class DryView(GraphView):
         self._layer = number
         return self
 
+    def check_features(self, model: str) -> None:
+        """Check that a model has left alone what views keep.
+
+        Raises:
+            UnsupportedError: it has changed its input, or what was pulled of it, in place.
+        """
+        if any(x._version != version for x, version in self.features):
+            raise UnsupportedError(
+                f"{model}.spatial changes in place its input, or what it pulled of it, which views keep from step to "
+                "step. Make another tensor: y = y * 0.9 instead of y *= 0.9."
+            )
+
     def pull(self, x: Tensor, kind: str, scores: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """Return the rows given.
 
         Raises:
             UnsupportedError: there is no such kind.
         """
-        if kind not in DIRECTION_OF:
-            raise UnsupportedError(f"the model pulls {kind!r}: a view offers {', '.join(DIRECTION_OF)}.")
-        if (scores is None) == (kind == "attention"):
-            raise UnsupportedError(
-                f"a pull of {kind!r} with scores {scores is not None}: only attention has, and needs, them."
-            )
+        check_pull(kind, scores)
         if scores is None:
-            kept = any(x is known for known in self.features)
+            kept = self._is_of_features(x)
             pulled = self._send(kind, DIRECTION_OF[kind], x, of_features=kept)
-            self.features += [pulled] * kept
+            self.features += [(pulled, pulled._version)] * kept
             return pulled
         sent_to, received = scores
         z, sent = self._send(kind, "in", x, sent_to).split([x.shape[1], sent_to.shape[1]], dim=1)
@@ -307,30 +387,46 @@ class DryView(GraphView):
 
     def columns(self, x: Tensor, direction: str) -> Tensor:
         """Return the rows given."""
-        return self._send("messages", direction, x, of_features=any(x is known for known in self.features))
+        return self._send("messages", direction, x, of_features=self._is_of_features(x))
 
     def edges(self, direction: str) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return an edge from each node to itself."""
         nodes = torch.arange(_NODES)
-        return nodes, nodes, torch.ones(_NODES, 1)
+        return nodes, nodes, torch.ones(_NODES, 1, dtype=torch.float64)
 
     def top(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """Return the rows of the largest scores."""
+        """Return the rows of the largest scores, some of them again where k is larger than the number of nodes."""
         sent = self._send("top", "top", x, scores.unsqueeze(1), along_edges=False)
-        best = torch.sort(sent[:, -1], descending=True, stable=True).indices[:k]
+        best = torch.sort(sent[:, -1], descending=True, stable=True).indices[torch.arange(k) % _NODES]
         return sent[:, :-1].index_select(0, best), sent[:, -1].index_select(0, best)
+
+    def _is_of_features(self, x: Tensor) -> bool:
+        return any(x is known for known, _ in self.features)
 
     def _send(
         self, kind: str, direction: str, *rows: Tensor, along_edges: bool = True, of_features: bool = False
     ) -> Tensor:
         """Note rows that are sent side by side, and return them as they arrive."""
-        for of in rows:
-            if len(of) != _NODES:
+        for tensor in rows:
+            if len(tensor) != _NODES:
                 raise UnsupportedError(
-                    f"the model sends {len(of)} rows by graph.{kind}, where {_NODES} nodes are. Send one row for each."
+                    f"the model sends {len(tensor)} rows by graph.{kind}, where {_NODES} nodes are. Send one each."
                 )
-        sent = torch.cat([of.flatten(1) for of in rows], dim=1) if len(rows) > 1 else rows[0]
+        sent = torch.cat([tensor.flatten(1) for tensor in rows], dim=1) if len(rows) > 1 else rows[0]
         sources, hops = self._origins.of(sent)
-        width = sent[0].numel()
-        self.notes.append(_Note(self._layer, kind, direction, width, sources, of_features))
+        self.notes.append(_Note(self._layer, kind, direction, sent[0].numel(), sources, of_features))
         return self._origins.pulled(sent, sources, hops + along_edges)
+
+
+class _Path(DenseView):
+    """Nodes in a row, with edges both ways between neighbours."""
+
+    def __init__(self, nodes: int) -> None:
+        ones = torch.ones(nodes - 1, dtype=torch.float64)
+        super().__init__(torch.diag(ones, 1) + torch.diag(ones, -1))
+
+    def top(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """Return k rows, some of them again where there are fewer nodes."""
+        rows, best = super().top(x, scores, k)
+        again = torch.arange(k) % len(rows)
+        return rows[again], best[again]

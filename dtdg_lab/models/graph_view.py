@@ -13,6 +13,18 @@ DIRECTION_OF = {"gcn": "in", "mean": "in", "diffusion-in": "in", "diffusion-out"
 REDUCTIONS = ("sum", "mean", "amax")  # of messages
 
 
+def check_pull(kind: str, scores: object) -> None:
+    """Check a model's call of :meth:`GraphView.pull`.
+
+    Raises:
+        UnsupportedError: there is no such kind, or scores are given where the kind has none, or are missing.
+    """
+    if kind not in DIRECTION_OF:
+        raise UnsupportedError(f"the model pulls {kind!r}: a view offers {', '.join(DIRECTION_OF)}.")
+    if (scores is None) == (kind == "attention"):
+        raise UnsupportedError(f"a pull of {kind!r} with scores {scores is not None}: attention alone takes them.")
+
+
 class GraphView:
     """How a model sees neighbours; the strategy decides what stands behind it.
 

@@ -250,6 +250,8 @@ def make_partition(
     if "partition_file" in read:  # a file may change and is cheap to read
         return _timed(assign, name, graph, parts, read)
     file = _cache_file(entry, graph, parts, read)
+    if file is None:
+        return _timed(assign, name, graph, parts, read)
     with one_at_a_time(file):
         with contextlib.suppress(DataError, PartitionError):  # missing or damaged
             return load_partition(file, graph, parts)
@@ -270,9 +272,13 @@ def _timed(
     return Partition(assigned.owner, parts, assigned.groups, graph.data_hash, made_by, seconds)
 
 
-def _cache_file(entry: catalogue.Entry, graph: DynamicGraph, parts: int, read: dict[str, Any]) -> Path:
+def _cache_file(entry: catalogue.Entry, graph: DynamicGraph, parts: int, read: dict[str, Any]) -> Path | None:
+    """Return the file of a partition; None where it is not known whether the partitioner is that of the file."""
     asked = {"version": PARTITION_VERSION, "graph": graph.data_hash, "name": entry.name, "parts": parts, **read}
-    if code := code_digest(entry):
+    code = code_digest(entry)
+    if code is None:
+        return None
+    if code:
         asked["code"] = code
     key = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:32]
     return cache_folder() / "partitions" / f"{key}.npz"

@@ -89,7 +89,7 @@ def collectives(
 
     References: ESDG sections 4.2 (two redistributions a layer, mirrored by backward) and 3.1 (rerun).
     """
-    check_memory(model, "snapshot", hidden=hidden, **options)
+    check_memory(model, "snapshot", hidden=hidden, layers=layers, **options)
     facts = model_facts(model, features, hidden, layers, **options)
     widths = [features, *[hidden] * (layers - 1)]
     if facts.memory == "weights_from_data":

@@ -194,7 +194,12 @@ def same_losses(config: RunConfig) -> tuple[tuple[Any, ...], str] | None:
     layout, family = parts["parallel"], catalogue.family(catalogue.system(config.system).family)
     learning = tuple(flat.get(name) for name in _DECLARED["learning"])
     learning += tuple(sorted((name, flat[name]) for name in _options_of(config, "tasks", "models", "datasets")))
-    how = kept_memory(config.model, layout, hidden=config.hidden, **config.options.get("models", {})) or ""
+    how = (
+        kept_memory(
+            config.model, layout, hidden=config.hidden, layers=config.layers, **config.options.get("models", {})
+        )
+        or ""
+    )
     if layout in family.full_batch and "batching" not in config.options and how.startswith("exact"):
         return (learning, "full batch"), "both train on the whole training split in one step, exactly"
     if (flat.get("exchange") == "models" and config.ranks > 1) or family.has_clock(config):

@@ -179,12 +179,17 @@ def facts_of(config: RunConfig, graph: DynamicGraph) -> Facts:
     return Facts(config, graph, train, of_model, counted, outputs)
 
 
-@lru_cache(maxsize=256)
 def parameters(model: str, size: tuple[int, int, int, int], settings: tuple[tuple[str, Any], ...]) -> int:
-    """Numbers of a model's parameters, counted on the model itself; ``size`` is features, hidden, layers, outputs."""
+    """Count the numbers of a model's parameters; ``size`` is features, hidden, layers, outputs."""
+    return _count_parameters(catalogue.entry("models", model).load(), size, settings)
+
+
+@lru_cache(maxsize=256)
+def _count_parameters(make: Any, size: tuple[int, int, int, int], settings: tuple[tuple[str, Any], ...]) -> int:
+    make_model = catalogue.load("dtdg_lab.models.base:make_model")  # by text: it needs torch
     features, hidden, layers, outputs = size
-    made = catalogue.entry("models", model).load()(features, hidden, layers, outputs=outputs, **dict(settings))
-    return sum(int(each.numel()) for each in made.parameters())
+    model = make_model(make, features, hidden, layers, outputs=outputs, **dict(settings))
+    return sum(int(parameter.numel()) for parameter in model.parameters())
 
 
 def whole_bytes(graph: DynamicGraph, snapshots: int, edges: int) -> int:

@@ -74,7 +74,7 @@ def test_code_of_a_script_trains_on_engines_as_here(trial: dict[str, Any]) -> No
     assert trial["trials"] == ["finished", "finished"]
     assert "If scheduler 'late' was registered after this attempt began" in trial["late"]
     assert trial["described"] == ["paced", "late"]
-    assert "model 'locked' cannot be sent to engines" in trial["refused"]
+    assert "model 'locked' cannot be sent to engines" in trial["refused"] and trial["beside"] == "finished"
 
 
 def test_a_run_keeps_the_description_of_its_code(trial: dict[str, Any]) -> None:

@@ -90,11 +90,6 @@ class CountsTheSpace(TGCN):
         return super().spatial(layer, space, x, state) / space.num_rows
 
 
-class HearsUnseen(TGCN):
-    def spatial(self, layer: int, space: Any, x: Tensor, state: State) -> Tensor:
-        return super().spatial(layer, space, x, state) + space.gcn((space.gcn(x) > 0).to(x.dtype))
-
-
 class PullsByChance(TGCN):
     def spatial(self, layer: int, space: Any, x: Tensor, state: State) -> Tensor:
         pulled = super().spatial(layer, space, x, state)
@@ -178,7 +173,6 @@ class NeverCut(TGCN):
         (WritesIntoItsInput, "in place"),
         (KnowsNumbers, "node numbers"),
         (CountsTheSpace, "stacked in one space"),
-        (HearsUnseen, "further than 1 hops"),
         (PullsByChance, "with some values and"),
         (HasADeadGate, "no gradient reaches"),
         (HasADeadScorer, "no gradient reaches parameter scorer"),

@@ -130,8 +130,9 @@ def main(folder: Path) -> dict[str, Any]:
             session_of_kernel = session
 
         lab.register(Locked, "model", "locked")
+        found["beside"] = session.train(config).wait().status
         try:
-            session.train(config)
+            session.train(config.replace(model="locked"))
         except ClusterError as error:
             found["refused"] = str(error)
     found["script"] = str(lab.runs.export(run.path, folder / "again.py", kind="script"))

@@ -30,9 +30,8 @@ class Here:
     def __init__(self, folder: Path) -> None:
         self.folder, self.made = folder, []
 
-    def launch(self, ranks: int, make: Any, *, runs_dir: object = None) -> Any:
-        config = next(each for each in make.args if isinstance(each, RunConfig))
-        assert config.ranks == ranks and runs_dir is None
+    def launch(self, ranks: int, make: Any, *, config: RunConfig, runs_dir: object = None) -> Any:
+        assert config in make.args and config.ranks == ranks and runs_dir is None
         self.made.append(handle(train_here(config, runs_dir=self.folder, make=make)))
         return self.made[-1]
 

@@ -26,6 +26,7 @@ GROUPS = {
     "races": "open",
     "runs": "compare export fork open replay show_progress verify_replay",
     "studies": "Above Halving Median choice decay integer log_uniform open uniform",
+    "testing": "ExtensionCheck check_extension check_model",
 }
 TOP = (
     "Dashboard DynamicGraph RunConfig Session StopRule Sweep card describe open options plot race register run_study "

@@ -9,6 +9,7 @@ from typing import Any
 
 import panel as pn
 
+from dtdg_lab.core.catalogue import ABSENT
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.dashboard.settings import NARROW, Settings, is_generated, is_stored
@@ -46,6 +47,8 @@ def why_not(config: RunConfig) -> str:
     """Why a graph is not loaded for a chart only; empty where it is."""
     if is_stored(config.dataset):
         return ""
+    if ("datasets", config.dataset) in ABSENT:
+        return "not registered here"
     if is_generated(config.dataset):
         rows = config["generated_edges"] * config["generated_snapshots"]
     else:
@@ -59,6 +62,8 @@ def why_not(config: RunConfig) -> str:
 
 def is_here(config: RunConfig) -> bool:
     """Whether a config's graph is available offline."""
+    if ("datasets", config.dataset) in ABSENT:
+        return False
     return is_stored(config.dataset) or is_generated(config.dataset) or _info(config).on_this_machine
 
 

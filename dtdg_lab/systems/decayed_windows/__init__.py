@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.core.catalogue import entry
+from dtdg_lab.core.catalogue import ABSENT, entry
 from dtdg_lab.core.errors import ConfigError, UnsupportedError
 from dtdg_lab.core.model_facts import memory
 from dtdg_lab.systems.base import SystemFamily
@@ -31,19 +31,19 @@ class DecayedWindowsFamily(SystemFamily):
             )
         if settings["full_snapshots"] == settings["window"]:
             return
-        named = f"system={settings['system']!r} with"
-        carried = memory(settings["model"])
+        system = f"system={settings['system']!r} with"
+        carried = _memory_of(settings)
         if settings["loss_at"] == "last" and carried in ("weights", "none"):
             carries = "no state" if carried == "none" else "only weights, which evolve independently of the snapshots"
             raise UnsupportedError(
-                f"{named} model={settings['model']!r} and loss_at='last': the model carries {carries}, so decayed "
+                f"{system} model={settings['model']!r} and loss_at='last': the model carries {carries}, so decayed "
                 "snapshots cannot affect the loss at the last snapshot, and alpha and full_snapshots would have no "
                 "effect. Set loss_at='all', which takes the loss at all snapshots of the window, or choose another "
                 "model."
             )
         if settings["loss_at"] == "all" and not entry("tasks", settings["task"]).per_vertex:
             raise UnsupportedError(
-                f"{named} task={settings['task']!r} and loss_at='all': its loss needs all nodes at once, but decayed "
+                f"{system} task={settings['task']!r} and loss_at='all': its loss needs all nodes at once, but decayed "
                 "snapshots lack some. Set loss_at='last', make all snapshots full (full_snapshots=window), or choose "
                 "system='full-history'."
             )
@@ -57,6 +57,14 @@ class DecayedWindowsFamily(SystemFamily):
     def has_clock(self, config: RunConfig) -> bool:
         """Whether K and alpha are tuned by measured costs."""
         return bool(config.flat.get("tune"))
+
+
+def _memory_of(settings: Mapping[str, Any]) -> str:
+    """Return what the model carries; empty where only a run's folder describes it, for there it was checked."""
+    if ("models", settings["model"]) in ABSENT:
+        return ""
+    names = ("hidden", *entry("models", settings["model"]).options)
+    return memory(settings["model"], **{name: settings[name] for name in names if name in settings})
 
 
 FAMILY = DecayedWindowsFamily()

@@ -192,7 +192,7 @@ class StepSettings:
         """
         plan = SnapshotBlocks(range(len(changes.edges)), self.blocks, ranks, changes.nodes)
         some = self.sent()
-        carried = memory(self.model, hidden=self.hidden, **self.options)
+        carried = memory(self.model, hidden=self.hidden, layers=self.layers, **self.options)
         moved = redistributed(plan, some, self.layers).bytes(self.itemsize)
         return StepWork(
             nodes=changes.nodes,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dtdg_lab.core.catalogue import ABSENT
 from dtdg_lab.systems.base import SystemFamily
 
 if TYPE_CHECKING:
@@ -45,11 +46,16 @@ class SnapshotGroupsFamily(SystemFamily):
         return [ScheduleView(config.ranks)]
 
     def has_clock(self, config: RunConfig) -> bool:
-        """Whether schedules follow measured times, or their search may stop at its time limit."""
+        """Return whether schedules follow measured times, or their search may stop at its time limit.
+
+        Of a scheduler that only a run's folder describes, neither is known: its schedules may depend on times.
+        """
         from dtdg_lab.systems.snapshot_groups.schedulers.base import facts_of
 
         if "scheduler" not in config.flat:
             return False
+        if ("scheduling", config["scheduler"]) in ABSENT:
+            return True
         facts = facts_of(config["scheduler"])
         return facts.searches or (facts.uses_times and config["group_times"] != "size")
 

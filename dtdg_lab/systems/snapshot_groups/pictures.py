@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.catalogue import System
+from dtdg_lab.core.catalogue import System, entry
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
@@ -35,7 +36,7 @@ def group_times_s(graph: DynamicGraph) -> NDArray[np.float64]:
 def schedule_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
     """The Gantt chart of the system's schedule of a small epoch, and its duration beside that of other systems."""
     times_s, own = group_times_s(graph), system.parts["scheduling"]
-    plans = _plans(tuple(times_s.tolist()), own)
+    plans = _plans(tuple(times_s.tolist()), own, entry("scheduling", own).load())
     named = _NAMES.get(own, own)
     plan = plans[named]
     spans = {name: planned_epoch(each, times_s, allreduce_s=EXCHANGE_S).span_s for name, each in plans.items()}
@@ -61,8 +62,14 @@ def schedule_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
 
 
 @lru_cache(maxsize=4)
-def _plans(times_s: tuple[float, ...], own: str) -> dict[str, Schedule]:
-    """Schedules of the same groups by system, and by the scheduler of another system."""
+def _plans(times_s: tuple[float, ...], own: str, code: Any) -> dict[str, Schedule]:
+    """Return schedules of the same groups by system, and by the scheduler of another system.
+
+    Args:
+        times_s: of the groups, seconds.
+        own: the other system's scheduler.
+        code: its function, so that another one of that name gets its own schedule.
+    """
     return {
         _NAMES.get(scheduler, scheduler): solve(
             scheduler,

@@ -9,13 +9,16 @@ import types
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
+from outside_family.smoothed import SmoothedGCN
 from registrations import registered_apart
 
+from dtdg_lab.cluster import registrations
 from dtdg_lab.cluster.registrations import MOST_BYTES, SentRegistration, apply_registrations, pack_registrations
 from dtdg_lab.core import catalogue
+from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError
 from dtdg_lab.core.registration import register
 
@@ -27,11 +30,8 @@ def _apart(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-class Plain:
+class Plain(SmoothedGCN):
     """A model of a test."""
-
-    memory: ClassVar[str] = "per_vertex"
-    spatial = temporal_sequence = None
 
 
 def sent() -> tuple[SentRegistration, ...]:
@@ -64,7 +64,7 @@ def test_code_of_main_goes_by_value() -> None:
     assert one.target == "" and 0 < len(one.code) < 4096
     del names["HALF"]
     apply_registrations([one])
-    assert catalogue.entry("models", "mine").load()().half() == 0.5
+    assert catalogue.entry("models", "mine").load().half(None) == 0.5
 
 
 def test_a_module_without_a_file_goes_with_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,6 +91,31 @@ def test_what_cannot_be_sent_is_refused(line: str, why: str) -> None:
     register(names["Mine"], "model", "mine")
     with pytest.raises(ClusterError, match=why):
         pack_registrations()
+    config = RunConfig()
+    assert pack_registrations(config) == ()
+    with pytest.raises(ClusterError, match=why):
+        pack_registrations(config, config.replace(model="mine"))
+
+
+def test_modules_of_one_name_in_two_folders_are_not_confused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registrations, "_FOLDERS", [])
+    text = "def early(graph, parts):\n    return {}\n"
+    packed = []
+    for part in (1, 2):
+        (tmp_path / str(part)).mkdir()
+        module = module_of(text.format(part), "rules_of_a_test", tmp_path / str(part))
+        with registered_apart():
+            register(module.early, "partitioner")
+            packed.append(sent())
+        sys.path.remove(str(tmp_path / str(part)))
+        monkeypatch.delitem(sys.modules, "rules_of_a_test")
+    for part in (1, 2, 1):
+        apply_registrations(packed[part - 1])
+        assert catalogue.entry("partition", "early").load()(None, 2) == part
+    monkeypatch.delitem(sys.modules, "rules_of_a_test")
+    sys.path.insert(0, str(tmp_path / "2"))
+    with pytest.raises(ConfigError, match=r"import rules_of_a_test from .*2/rules_of_a_test.py, whose text differs"):
+        apply_registrations(packed[0])
 
 
 def test_an_engine_has_what_was_sent_last_and_nothing_else(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,24 @@ def test_what_is_registered_stays_where_a_folder_describes_it() -> None:
     before = dict(OPTIONS)
     add_absent(described_elsewhere()[:1])
     assert catalogue.ABSENT == {} and before == OPTIONS
+
+
+def test_a_folder_changes_no_option_that_an_entry_reads() -> None:
+    add_absent(described_elsewhere()[:1])
+    catalogue.ENTRIES.append(replace(catalogue.entry("models", "tgcn"), name="reader", options=("pace",)))
+    other = described_elsewhere()[0]
+    add_absent([replace(other, declared=({**other.declared[0], "default": 2.0},))])
+    assert option("pace").default == 1.0
+
+
+def test_a_lambda_on_a_line_of_a_call_has_no_defining_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for number, line in enumerate(("lambda graph, parts: None,", "what=lambda graph, parts: None,")):
+        text = f"register(\n    {line}\n    kind='partitioner', name='of_lambda{number}')\n"
+        cell = tmp_path / f"cell{number}.py"
+        cell.write_text(text)
+        exec(compile(text, str(cell), "exec"), {"__name__": "__main__", "register": register})
+        extension = extension_of(catalogue.REGISTERED[-1])
+        assert extension.code == extension.qualname == "" and "raise NotImplementedError" in extension.statements
 
 
 def test_a_config_uses_only_some_registrations() -> None:

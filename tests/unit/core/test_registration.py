@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 import sys
 from collections.abc import Iterator
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -273,6 +274,92 @@ class LooksAtValues(SmoothedGCN):
         """Pull once more where the rate is positive."""
         pulled = graph.gcn(x)
         return graph.gcn(pulled) if self.rate[layer].sum() > 0 else pulled
+
+
+STRENGTH = Option(name="strength", owner="partition", kind=int, default=1, meaning="A number.")
+
+
+def of_cell(name: str = "of_cell") -> Any:
+    """Return a new partitioner of a cell."""
+    scope: dict[str, Any] = {"__name__": "__main__"}
+    exec(f"def {name}(graph, parts, strength=1): return strength", scope)
+    return scope[name]
+
+
+def test_a_mistake_in_a_model_changes_nothing() -> None:
+    def model(pull: Any) -> Any:
+        class Mine(SmoothedGCN):
+            def spatial(self, layer: int, graph: Any, x: Any, state: Any) -> Any:
+                return pull(graph, x)
+
+        Mine.__module__ = "__main__"
+        return Mine
+
+    def right(graph: Any, x: Any) -> Any:
+        return graph.gcn(x)
+
+    def wrong(graph: Any, x: Any) -> Any:
+        return graph.gnc(x)
+
+    for pulls in ((wrong, right), (wrong,)):  # before and after one that works
+        for pull in pulls:
+            if pull is right:
+                good = register(model(pull), "model", "mine")
+            else:
+                with pytest.raises(Exception, match="gnc"):
+                    register(model(pull), "model", "mine")
+    assert catalogue.entry("models", "mine").load() is good
+    assert [record.what for record in catalogue.REGISTERED] == [good]
+
+
+def test_a_registration_that_names_the_option_of_another_brings_it_too() -> None:
+    register(of_cell("a"), "partitioner", options=[STRENGTH])
+    register(of_cell("b"), "partitioner", options=["strength"])
+    register(of_cell("c"), "partitioner", options=[dataclasses.replace(STRENGTH)])
+    assert all(record.options == (STRENGTH,) for record in catalogue.REGISTERED)
+    register(of_cell("a"), "partitioner")
+    assert [record.name for record in catalogue.REGISTERED] == ["a", "b", "c"], "a cell keeps its position"
+    assert option("strength") == STRENGTH
+    for record in catalogue.REGISTERED[:]:
+        record.remove()
+    assert "strength" not in OPTIONS and not catalogue.REGISTERED
+
+
+def test_a_cell_that_runs_again_changes_its_option_for_all_that_read_it() -> None:
+    register(of_cell("a"), "partitioner", options=[STRENGTH])
+    register(of_cell("b"), "partitioner", options=["strength"])
+    larger = dataclasses.replace(STRENGTH, default=5)
+    with pytest.raises(ConfigError, match=r"there is another option 'strength' .*Give options=\['strength'\]"):
+        register(of_cell("c"), "partitioner", options=[larger])
+    register(of_cell("a"), "partitioner", options=[larger])
+    assert [record.options for record in catalogue.REGISTERED] == [(larger,), (larger,)]
+    assert option("strength").default == 5
+
+
+def test_other_options_in_a_second_call_are_not_ignored() -> None:
+    register(backwards, "scheduler")
+    with pytest.raises(ConfigError, match="is registered as 'backwards' with other options"):
+        register(backwards, "scheduler", options=["groups_per_rank"])
+    cell = of_cell()
+    register(cell, "partitioner")
+    register(cell, "partitioner", options=[STRENGTH])
+    assert "strength" in catalogue.entry("partition", "of_cell").options
+
+
+def test_code_of_a_module_that_was_imported_again_replaces_that_of_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("reloaded_of_a_test")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    for part in (1, 2):
+        exec(f"def assign(graph, parts): return {part}", vars(module))
+        register(module.assign, "partitioner")
+    assert catalogue.entry("partition", "assign").load()(None, 2) == 2
+
+
+def test_an_option_of_a_folder_is_no_option_of_a_registration() -> None:
+    OPTIONS["gain"] = dataclasses.replace(STRENGTH, name="gain")
+    catalogue.ABSENT_OPTIONS.add("gain")
+    with pytest.raises(UnknownNameError, match=r"Unknown option 'gain'.* Give a new option as Option"):
+        register(of_cell(), "partitioner", options=["gain"])
 
 
 class TakesNoOutputs(SmoothedGCN):

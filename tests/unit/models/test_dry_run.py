@@ -112,7 +112,8 @@ def test_a_detached_parameter_keeps_nothing_constant() -> None:
 
 def test_a_model_without_pulls() -> None:
     facts = PullsNothing(3, 4).facts
-    assert (facts.pulls, facts.hops, facts.directions, facts.memory) == ((), 0, ("in",), "per_vertex")
+    assert (facts.pulls, facts.layer_hops, facts.hops) == ((), (0,), 1)
+    assert (facts.directions, facts.memory) == (("in",), "per_vertex")
 
 
 def test_a_dry_run_changes_nothing() -> None:
@@ -126,6 +127,93 @@ def test_a_dry_run_changes_nothing() -> None:
     torch.random.set_rng_state(before)
 
 
+class EvolvesFromDetachedNodes(EvolvesFromNodes):
+    def evolve(self, layer: int, graph: Any, x: Tensor, state: State) -> State:
+        return state.with_layer(layer, (torch.tanh(state.layers[layer][0] + x.detach().mean()),))
+
+
+class ReadsDetachedStates(Smoothed):
+    def spatial(self, layer: int, graph: Any, x: Tensor, state: State) -> Tensor:
+        return graph.gcn(x) + graph.mean(state.layers[layer][0].detach()).mean(1, keepdim=True)
+
+
+class DetachesBetweenHops(Smoothed):
+    def spatial(self, layer: int, graph: Any, x: Tensor, state: State) -> Tensor:
+        return graph.gcn(graph.gcn(x).detach())
+
+
+class ComparesBetweenHops(Smoothed):
+    def spatial(self, layer: int, graph: Any, x: Tensor, state: State) -> Tensor:
+        return graph.gcn(x) + graph.mean((graph.mean(x) > 0.5).to(x.dtype))
+
+
+class ReadsStatesInTheSecondLayer(Smoothed):
+    def spatial(self, layer: int, graph: Any, x: Tensor, state: State) -> Tensor:
+        return graph.gcn(x) + (graph.mean(state.layers[1][0]).mean(1, keepdim=True) if layer else 0)
+
+
+class Frozen(Smoothed):
+    def __init__(self, *sizes: int, **named: Any) -> None:
+        super().__init__(*sizes, **named)
+        self.scale = nn.Parameter(torch.ones(sizes[0]), requires_grad=False)
+
+    def spatial(self, layer: int, graph: Any, x: Tensor, state: State) -> Tensor:
+        return graph.gcn(x * self.scale)
+
+
+class CountsSteps(Smoothed):
+    """A state of whole numbers beside the hidden one."""
+
+    def initial_state(self, rows: int) -> State:
+        return State(
+            tuple((self.zeros(rows, self.hidden), torch.zeros(rows, 1, dtype=torch.long)) for _ in range(self.layers))
+        )
+
+    def step(self, layer: int, x: Tensor, h: Tensor, seen: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]
+        h, _ = super().step(layer, x, h)
+        return h, h, seen + 1
+
+
+class TakesFortyBest(EvolvesFromNodes):
+    def evolve(self, layer: int, graph: Any, x: Tensor, state: State) -> State:
+        best, _ = graph.top(x, x.sum(1), 40)
+        return state.with_layer(layer, (state.layers[layer][0] * (torch.ones(1, 40, dtype=x.dtype) @ best).mean(),))
+
+
+@pytest.mark.parametrize(
+    ("make", "memory", "layer_hops"),
+    [
+        (EvolvesFromDetachedNodes, "weights_from_data", (1, 1)),
+        (ReadsDetachedStates, "neighbourhood", (1, 1)),
+        (DetachesBetweenHops, "per_vertex", (2, 2)),
+        (ComparesBetweenHops, "per_vertex", (2, 2)),
+        (ReadsStatesInTheSecondLayer, "neighbourhood", (1, 1)),
+        (CountsSteps, "per_vertex", (1, 1)),
+        (TakesFortyBest, "weights_from_data", (1, 1)),
+    ],
+)
+def test_steps_without_a_gradient_are_seen_in_values(make: Any, memory: str, layer_hops: tuple[int, ...]) -> None:
+    facts = make(4, 4, 2).facts
+    assert (facts.memory, facts.layer_hops) == (memory, layer_hops)
+
+
+def test_a_frozen_parameter_is_not_learned() -> None:
+    facts = Frozen(3, 4).facts
+    assert facts.pulls == (Pull(0, "in", 3, False),)
+    assert facts.spatial == (SpatialOutput(3, False, False),)
+
+
+def test_a_subclass_of_a_package_model_keeps_what_it_sets() -> None:
+    class Mine(TGCN):
+        def __init__(self, *sizes: int, **named: Any) -> None:
+            super().__init__(*sizes, **named)
+            self.ones = nn.Parameter(torch.ones(3))
+
+    model = make_model(Mine, 3, 4, seed=1)
+    assert torch.equal(model.ones, torch.ones(3))
+    assert torch.equal(model.convolve[0].weight, make_model(Mine, 3, 4, seed=1).convolve[0].weight)
+
+
 class OfTheWrongHeight(Smoothed):
     def spatial(self, layer: int, graph: Any, x: Tensor, state: State) -> Tensor:
         return graph.gcn(x[:2])
@@ -134,6 +222,34 @@ class OfTheWrongHeight(Smoothed):
 class LosesRows(Smoothed):
     def spatial(self, layer: int, graph: Any, x: Tensor, state: State) -> Tensor:
         return graph.gcn(x)[:1]
+
+
+class ChangesWhatIsKept(Smoothed):
+    def spatial(self, layer: int, graph: Any, x: Tensor, state: State) -> Tensor:
+        y = graph.gcn(x)
+        y *= 0.9
+        return y
+
+
+class ChangesItsInput(Smoothed):
+    def spatial(self, layer: int, graph: Any, x: Tensor, state: State) -> Tensor:
+        x *= 0.9
+        return graph.gcn(x)
+
+
+class EvolvesNodes(Smoothed):
+    def evolve(self, layer: int, graph: Any, x: Tensor, state: State) -> State:
+        return state.with_layer(layer, (state.layers[layer][0] + 1,))
+
+
+class DropsOut(Smoothed):
+    def spatial(self, layer: int, graph: Any, x: Tensor, state: State) -> Tensor:
+        return nn.functional.dropout(graph.gcn(x), 0.1)
+
+
+class HasATypo(Smoothed):
+    def spatial(self, layer: int, graph: Any, x: Tensor, state: State) -> Tensor:
+        return graph.gnc(x)
 
 
 class PullsHearsay(Smoothed):
@@ -149,10 +265,15 @@ class LooksAtValues(Smoothed):
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (OfTheWrongHeight, "sends 2 rows by graph.gcn, where 3 nodes are"),
-        (LosesRows, "gave 1 rows for 3 nodes"),
+        (OfTheWrongHeight, "sends 2 rows by graph.gcn, where 16 nodes are"),
+        (LosesRows, "gave 1 rows for 16 nodes"),
         (PullsHearsay, "pulls 'hearsay': a view offers gcn, mean"),
         (LooksAtValues, "with some values and .* with others"),
+        (ChangesWhatIsKept, r"changes in place its input, or what it pulled .* y = y \* 0.9"),
+        (ChangesItsInput, "changes in place its input"),
+        (EvolvesNodes, "evolve changes a state of nodes"),
+        (DropsOut, "draws random numbers"),
+        (HasATypo, r"dry run on 16 nodes with features=3, hidden=4, layers=1 raised AttributeError: .*gnc"),
     ],
 )
 def test_models_that_no_table_describes(make: type[StepModel], said: str) -> None:

@@ -79,8 +79,8 @@ def test_a_damaged_description_is_refused(content: str, why: str, run: RunDirect
 
 def test_names_that_a_later_version_adds_are_left_out(run: RunDirectory) -> None:
     described = json.loads(run.extensions_file.read_text())
-    described["extensions"][0] |= {"colour": "red", "facts": {"hops": 1}}
+    described["extensions"][0] |= {"colour": "red", "summary": "Of a later version."}
     described["extensions"][0]["entries"][0]["colour"] = "red"
     run.extensions_file.write_text(json.dumps(described))
     assert open_run(run.path).config.model == "plain"
-    assert dict(run.extensions()[0].facts) == {"hops": 1}
+    assert run.extensions()[0].summary == "Of a later version."

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.core.errors import DataError, LabError, RunFailedError, RunInterruptedError
+from dtdg_lab.core.errors import ConfigError, DataError, LabError, RunFailedError, RunInterruptedError
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
@@ -76,13 +76,26 @@ def _parser() -> argparse.ArgumentParser:
     env.add_argument("--json", action="store_true", help="print the findings as JSON")
     env.set_defaults(execute=_env)
 
-    run = commands.add_parser("run", help="train a config file")
-    run.add_argument("config", type=Path, metavar="CONFIG.json", help="settings, as RunConfig(...).to_json() writes")
+    run = commands.add_parser("run", help="train with the settings of a file or of --set")
+    run.add_argument(
+        "config", type=Path, nargs="?", metavar="CONFIG.json", help="settings, as RunConfig(...).to_json() writes"
+    )
+    run.add_argument(
+        "--set",
+        nargs="+",
+        action="extend",
+        default=[],
+        dest="settings",
+        metavar="NAME=VALUE",
+        help="settings, beside those of the file or else the defaults; may be repeated",
+    )
+    run.add_argument("--json", action="store_true", help="print the whole summary as JSON")
     run.add_argument("--cluster", action="store_true", help="use a cluster even for one rank")
     run.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="folder for runs (default: runs)")
     run.set_defaults(execute=_run)
 
     demo = commands.add_parser("demo", help="a short run on real data, or on synthetic data if none is available")
+    demo.add_argument("--json", action="store_true", help="print the whole summary as JSON")
     demo.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="folder for runs (default: runs)")
     demo.set_defaults(execute=_demo)
 
@@ -184,14 +197,42 @@ def _env(parsed: argparse.Namespace) -> int:
 
 
 def _run(parsed: argparse.Namespace) -> int:
-    from dtdg_lab.core.config import RunConfig
-
-    config = RunConfig.load(parsed.config)
+    config = _config(parsed.config, parsed.settings)
     if config.ranks > 1 or parsed.cluster:
-        return _report(_run_on_engines(config, parsed.runs))
+        return _report(_run_on_engines(config, parsed.runs), parsed.json)
     from dtdg_lab.cluster.local import train_here
 
-    return _report(train_here(config, runs_dir=parsed.runs, progress=True, deliver=False))
+    return _report(train_here(config, runs_dir=parsed.runs, progress=True, deliver=False), parsed.json)
+
+
+def _config(file: Path | None, texts: Sequence[str]) -> RunConfig:
+    """Return the settings of a file, or the defaults, with those of ``NAME=VALUE``."""
+    from dtdg_lab.core.config import RunConfig
+
+    if file is None and not texts:
+        raise ConfigError("no settings are given. Give CONFIG.json, --set NAME=VALUE, or both.")
+    settings = dict(_setting(text) for text in texts)
+    if file is None:
+        return RunConfig(**settings)
+    config = RunConfig.load(file)
+    return config.replace(**settings) if settings else config
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    """Return name and value of ``NAME=VALUE``; text that is not of the option's type is left to its check."""
+    from dtdg_lab.core.options import OPTIONS
+
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise ConfigError(f"--set {text!r} is not NAME=VALUE, such as epochs=5. CONFIG.json goes before --set.")
+    kind = OPTIONS[name].kind if name in OPTIONS else str
+    if kind is bool:
+        return name, {"true": True, "false": False}.get(value.lower(), value)
+    for number in (int, float):
+        if kind in (int, float):
+            with contextlib.suppress(ValueError):
+                return name, number(value)
+    return name, value
 
 
 def _run_on_engines(config: RunConfig, runs_dir: Path) -> Run:
@@ -229,14 +270,20 @@ def _demo(parsed: argparse.Namespace) -> int:
         print(f"The demo uses synthetic data because real data is not available: {error}", file=sys.stderr)
         dataset = "growing"
     config = RunConfig(system="psg", dataset=dataset, model="tgcn", parts=2, epochs=3, group_stride=4)
-    return _report(train_here(config, runs_dir=parsed.runs, progress=True, deliver=False))
+    return _report(train_here(config, runs_dir=parsed.runs, progress=True, deliver=False), parsed.json)
 
 
-def _report(run: Any) -> int:
+def _report(run: Any, as_json: bool) -> int:
     """Print the result of a run and the path of its report; the exit code is 1 if it failed."""
-    print(json.dumps(run.summary, indent=2, default=str))
+    summary, splits = run.summary, ("train", "validation", "test")
+    if as_json:
+        print(json.dumps(summary, indent=2, default=str))
+    else:
+        losses = {split: summary.get(f"{split}_loss") for split in splits}
+        print(f"{summary['status']}: {summary['epochs']} epochs, {summary['steps']} steps")
+        print("loss: " + ", ".join(f"{split} {loss:.4g}" for split, loss in losses.items() if loss is not None))
     print(f"report: {Path(run.path) / 'report.html'}")
-    return 0 if run.summary["status"] in ("finished", "stopped") else 1
+    return 0 if summary["status"] in ("finished", "stopped") else 1
 
 
 def _dash(parsed: argparse.Namespace) -> int:
@@ -292,7 +339,6 @@ def _export(parsed: argparse.Namespace) -> int:
 
 
 def _study(parsed: argparse.Namespace) -> int:
-    from dtdg_lab.core.errors import ConfigError
     from dtdg_lab.studies.presets import preset, sweep_of
     from dtdg_lab.studies.runner import study_at_command
     from dtdg_lab.studies.sweep import Sweep

@@ -18,7 +18,6 @@ class HowTo:
         kind: of what is added, such as ``model``.
         file: name of the file.
         code: its content.
-        settings: the command that writes the settings of a run.
         run: the command that trains.
         check: the command that checks.
     """
@@ -26,7 +25,6 @@ class HowTo:
     kind: str
     file: str
     code: str
-    settings: str
     run: str
     check: str
 
@@ -45,5 +43,5 @@ def how_tos() -> dict[str, HowTo]:
 def _how_to(kind: str, text: str) -> HowTo:
     (file,) = re.findall(r"File `(\w+\.py)`:$", text, re.M)
     ((code, commands),) = re.findall(r"^```python\n(.*?)^```\n\n((?:    [^\n]*\n)+)", text, re.M | re.S)
-    settings, run, check = (line.strip() for line in commands.splitlines())
-    return HowTo(kind, file, code, settings, run, check)
+    run, check = (line.strip() for line in commands.splitlines())
+    return HowTo(kind, file, code, run, check)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.errors import PlanError
+from dtdg_lab.core.errors import PlanError, UnsupportedError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -259,7 +259,8 @@ class SnapshotBlocks:
         nodes: N, at least R.
 
     Raises:
-        PlanError: the numbers are inconsistent.
+        PlanError: there are too few snapshots or nodes.
+        UnsupportedError: G does not divide R.
 
     References: ESDG sections 3.1 (blocks), 4.2 (shares, chunks), 6.5 (hybrid, open there).
     """
@@ -277,7 +278,7 @@ class SnapshotBlocks:
                 "the training split are allowed. Set fewer blocks, or cut the data finer (cut=...)."
             )
         if self.ranks < 1 or self.row_ranks < 1 or self.ranks % self.row_ranks:
-            raise PlanError(
+            raise UnsupportedError(
                 f"row_ranks={self.row_ranks} does not divide ranks={self.ranks}: every snapshot is split among "
                 f"row_ranks of them. Set row_ranks to a divisor of {self.ranks}."
             )

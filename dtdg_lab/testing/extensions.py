@@ -21,15 +21,16 @@ from dtdg_lab.cluster.registrations import SentRegistration, apply_registrations
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import SINGULAR, System
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import LabError
-from dtdg_lab.core.registration import Registration
+from dtdg_lab.core.errors import ConfigError, NotAvailableError, UnknownNameError
+from dtdg_lab.core.options import Option
+from dtdg_lab.core.registration import FAMILY, Registration
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.studies.race_plan import same_losses
 from dtdg_lab.testing.contracts import ContractError, check_model_alone
 from dtdg_lab.testing.processes import join_group, run_ranks
-from dtdg_lab.testing.training import train_in_memory
+from dtdg_lab.testing.training import RecordingRecorder, train_in_memory
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,6 +66,8 @@ SMALL: Mapping[str, Any] = MappingProxyType(
     }
 )
 EVERYWHERE = ("models", "tasks", "datasets")  # kinds that every system reads
+REFUSALS = (ConfigError, NotAvailableError)  # of a config, or while a run is built; UnsupportedError is a ConfigError
+_SEVERITY = ("trained", "refused", "failed")  # of two ranks' outcomes the later one counts
 _CLOSE = 1e-8  # relative; of losses in float64 that are computed in another order
 
 
@@ -73,12 +76,13 @@ class Outcome:
     """One run.
 
     Attributes:
-        system: that trained, or refused.
+        system: that was to train.
         ranks: R.
-        result: ``trained``, ``refused``, ``differs`` or ``failed``.
+        result: ``trained``; ``refused`` before it began, as not supported or not available; ``differs`` in its losses;
+            or ``failed``.
         losses: of every step.
         reason: why it was refused, failed, or differs; what its losses were compared with.
-        seconds: that it took.
+        seconds: until it ended.
     """
 
     system: str
@@ -107,6 +111,11 @@ class ExtensionCheck:
     outcomes: tuple[Outcome, ...]
 
     @property
+    def trained(self) -> list[Outcome]:
+        """Return the runs that trained as they should."""
+        return [outcome for outcome in self.outcomes if outcome.result == "trained"]
+
+    @property
     def bad(self) -> list[Outcome]:
         """Return the runs that failed, or whose losses differ."""
         return [outcome for outcome in self.outcomes if not outcome.is_good]
@@ -118,25 +127,22 @@ class ExtensionCheck:
         return pd.DataFrame(
             [
                 {
-                    "system": of.system,
-                    "ranks": of.ranks,
-                    "result": of.result,
-                    "last loss": of.losses[-1] if of.losses else None,
-                    "reason": of.reason,
+                    "system": outcome.system,
+                    "ranks": outcome.ranks,
+                    "result": outcome.result,
+                    "last loss": outcome.losses[-1] if outcome.losses else None,
+                    "reason": outcome.reason,
                 }
-                for of in self.outcomes
+                for outcome in self.outcomes
             ]
         )
 
     def __str__(self) -> str:
-        trained = [of for of in self.outcomes if of.result == "trained"]
-        lines = [f"{self.title}: {len(trained)} of {len(self.outcomes)} runs trained, {len(self.bad)} are wrong"]
-        for of in self.outcomes:
-            loss = f"{of.losses[-1]:.6g}" if of.losses else ""
-            lines.append(
-                f"  {of.system:18} {of.ranks} rank{'s' * (of.ranks > 1):1}  {of.result:8} {loss:10} {of.reason}"
-            )
-        return "\n".join(line.rstrip() for line in lines)
+        lines = [f"{self.title}: {len(self.trained)} of {len(self.outcomes)} runs trained, {len(self.bad)} are wrong"]
+        for run in self.outcomes:
+            ranks, loss = f"{run.ranks} rank{'s' * (run.ranks > 1):1}", f"{run.losses[-1]:.6g}" if run.losses else ""
+            lines.append(f"  {run.system:18} {ranks}  {run.result:8} {loss:10} {run.reason}".rstrip())
+        return "\n".join(lines)
 
     __repr__ = __str__
 
@@ -146,7 +152,11 @@ class ExtensionCheck:
 
 
 def check_model(
-    make: Callable[..., DynamicModel] | str, *, systems: Sequence[str] = (), **settings: Any
+    make: Callable[..., DynamicModel] | str,
+    *,
+    systems: Sequence[str] = (),
+    options: Sequence[str | Option] = (),
+    **settings: Any,
 ) -> ExtensionCheck:
     """Check a model by itself, then train it on every system, on one rank and on two.
 
@@ -157,19 +167,23 @@ def check_model(
     Args:
         make: the model's class, or the name of a registered model.
         systems: names of some systems; all by default.
-        settings: of the runs, such as options of the model.
+        options: of a class that is not registered, as of :func:`dtdg_lab.register`: names, and new options.
+        settings: of the runs, beside small ones, such as options of the model.
 
     Returns:
         A table of systems: trained, or refused with the reason.
 
     Raises:
-        ContractError: a promise is broken, or a run failed, or losses differ; the message has the table.
+        ConfigError: options are given of a model that is registered, or a setting is wrong.
+        UnknownNameError: there is no such model, system, or setting.
+        ContractError: a promise is broken, a run failed, losses differ, or nothing trained; the message has the table.
     """
     if isinstance(make, str):
+        _require_no_options(make, options)
         check_model_alone(catalogue.entry("models", make).load())
         return check_extension(make, "model", systems=systems, **settings)
     check_model_alone(make)
-    with _registered(make, "models") as name:
+    with _registered(make, "models", options) as name:
         return check_extension(name, "model", systems=systems, **settings)
 
 
@@ -177,30 +191,32 @@ def check_extension(name: str, kind: str, *, systems: Sequence[str] = (), **sett
     """Train what is registered on every system that reads it, on one rank and on two, and compare losses.
 
     Losses must be equal on one rank and on two, on all systems that train full batches, and on all that train the same
-    batches and only bring features otherwise; not where measured times decide what is trained.
+    batches and only bring features otherwise; not where measured times decide what is trained. The systems of a family
+    train a small model of the package.
 
     Args:
         name: in the catalogue.
-        kind: such as ``model``, ``task``, ``scheduler`` (see :func:`dtdg_lab.register`).
-        systems: names of some systems; all that read the kind by default.
-        settings: of the runs, beside small ones; those that a system does not read are left out there.
+        kind: such as ``model``, ``task``, ``scheduler``, ``family`` (see :func:`dtdg_lab.register`).
+        systems: names of some systems; all that read the kind, or all of the family, by default.
+        settings: of the runs, beside small ones; a system that does not read one trains without it.
 
     Raises:
-        UnknownNameError: nothing of the kind has that name, or there is no such system.
-        ContractError: a run failed, or losses differ; the message has the table.
+        UnknownNameError: nothing of the kind has that name, there is no such system, or none reads a setting.
+        ConfigError: the family has no systems.
+        ContractError: a run failed, losses differ, or nothing trained; the message has the table.
     """
-    of_kind = next((key for key, singular in SINGULAR.items() if kind in (key, singular)), kind)
-    catalogue.entry(of_kind, name)
-    chosen = [catalogue.system(system) for system in systems] or _readers(of_kind)
-    plan = [_Case.of(system, ranks, of_kind, name, settings) for system in chosen for ranks in (1, 2)]
-    reference = _Case.of(catalogue.system("single"), 1, of_kind, name, settings)
+    kind = next((key for key, singular in SINGULAR.items() if kind in (key, singular)), kind)
+    chosen = [catalogue.system(system) for system in systems] or _readers(name, kind)
+    _require_read(settings, chosen, name, kind)
+    plan = [_Case.of(system, ranks, kind, name, settings) for system in chosen for ranks in (1, 2)]
+    reference = _Case.of(catalogue.system("single"), 1, kind, name, settings)
     cases = [*plan, reference]
     runs = list(zip(cases, _train_all(cases), strict=True))
     judged = tuple(_judged(case, outcome, runs) for case, outcome in runs[:-1])
-    found = ExtensionCheck(f"{SINGULAR.get(of_kind, of_kind)} {name!r}", judged)
-    if found.bad:
-        raise ContractError(str(found))
-    return found
+    check = ExtensionCheck(f"{SINGULAR.get(kind, kind)} {name!r}", judged)
+    if check.bad or not check.trained:
+        raise ContractError(str(check))
+    return check
 
 
 # What is trained.
@@ -218,38 +234,82 @@ class _Case:
     @classmethod
     def of(cls, system: System, ranks: int, kind: str, name: str, given: Mapping[str, Any]) -> _Case:
         """Return the run of a registered name on a system."""
-        chooser = {"models": "model", "datasets": "dataset"}.get(kind, catalogue.CHOSEN_BY.get(kind, ""))
-        settings = {**SMALL, **given, "system": system.name, "ranks": ranks}
-        if kind in (*EVERYWHERE, *system.parts):
-            settings[chooser] = name
+        settings = _settings(system, kind, name, given) | {"ranks": ranks}
         refused = ""
         for parts in dict.fromkeys((settings["parts"], ranks)):  # some systems take one part alone
             try:
                 return cls(system.name, ranks, RunConfig(**_read_settings({**settings, "parts": parts})))
-            except LabError as error:
+            except REFUSALS as error:
                 refused = str(error)
         return cls(system.name, ranks, None, refused)
 
 
+def _settings(system: System, kind: str, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a registered name's runs on a system: given ones, else its own, else small ones."""
+    settings = {**SMALL, **system.defaults, **given, "system": system.name}
+    if kind in (*EVERYWHERE, *system.parts):
+        settings[_chooser(kind)] = name
+    return settings
+
+
+def _chooser(kind: str) -> str:
+    """Return the setting that names what is checked; empty for a family."""
+    return {"models": "model", "datasets": "dataset"}.get(kind, catalogue.CHOSEN_BY.get(kind, ""))
+
+
+def _read_names(settings: Mapping[str, Any]) -> set[str]:
+    """Return the names of all settings that the run reads."""
+    owners = catalogue.option_owners(settings["system"], settings["dataset"], settings.get("model", "tgcn"), settings)
+    return {name for names in owners.values() for name in names} | set(RunConfig.model_fields)
+
+
 def _read_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that the run reads."""
-    owners = catalogue.option_owners(settings["system"], settings["dataset"], settings.get("model", "tgcn"), settings)
-    read = {name for names in owners.values() for name in names} | set(RunConfig.model_fields)
-    return {name: value for name, value in settings.items() if name in read}
+    names = _read_names(settings)
+    return {name: value for name, value in settings.items() if name in names}
 
 
-def _readers(kind: str) -> list[System]:
-    return [system for system in catalogue.SYSTEMS if kind in EVERYWHERE or kind in system.parts]
+def _require_read(given: Mapping[str, Any], systems: Sequence[System], name: str, kind: str) -> None:
+    """Raise UnknownNameError for a setting that no system reads, or that the check itself chooses."""
+    names = set[str]().union(*(_read_names(_settings(system, kind, name, given)) for system in systems))
+    names -= {"system", "ranks", _chooser(kind)}
+    for setting in given:
+        if setting not in names:
+            advice = "The check chooses systems (systems=...), ranks and the name that it checks."
+            raise UnknownNameError("setting", setting, names, advice)
+
+
+def _require_no_options(name: str, options: Sequence[str | Option]) -> None:
+    """Raise ConfigError where options are given of a model that has its own."""
+    if options:
+        raise ConfigError(
+            f"check_model(options={[str(getattr(option, 'name', option)) for option in options]}): model {name!r} is "
+            "registered, and has the options that lab.register was given. Give them there."
+        )
+
+
+def _readers(name: str, kind: str) -> list[System]:
+    """Return the systems that read a kind, or those of a family."""
+    if kind != FAMILY:
+        catalogue.entry(kind, name)
+        return [system for system in catalogue.SYSTEMS if kind in EVERYWHERE or kind in system.parts]
+    catalogue.family(name)
+    systems = [system for system in catalogue.SYSTEMS if system.family == name]
+    if not systems:
+        raise ConfigError(f"Family {name!r} has no systems to train. Check what it adds by a run and its report.")
+    return systems
 
 
 @contextmanager
-def _registered(what: Any, kind: str) -> Iterator[str]:
+def _registered(what: Any, kind: str, options: Sequence[str | Option]) -> Iterator[str]:
     """Register a class for a while, and yield its name; one that is registered already keeps its own."""
-    known = next((one.name for one in catalogue.REGISTERED if one.kind == kind and one.what is what), "")
-    if known:
-        yield known
+    own = next((record.name for record in catalogue.REGISTERED if record.kind == kind and record.what is what), "")
+    if own:
+        _require_no_options(own, options)
+        yield own
         return
-    registration = Registration(kind, f"checked-{getattr(what, '__name__', kind).lower()}", what)
+    name = f"checked-{getattr(what, '__name__', kind).lower()}"
+    registration = Registration(kind, name, what, options=tuple(options))
     registration.apply()
     try:
         yield registration.name
@@ -262,74 +322,87 @@ def _registered(what: Any, kind: str) -> Iterator[str]:
 
 def _train_all(cases: Sequence[_Case]) -> list[Outcome]:
     """Return what came of each run."""
-    found = {n: Outcome(of.system, of.ranks, "refused", reason=of.refused) for n, of in enumerate(cases) if of.refused}
-    while left := {number: case for number, case in enumerate(cases) if number not in found}:
-        for of_rank in reversed(run_ranks(_train_on_rank, 2, pack_registrations(), left)):
-            found |= of_rank
-    return [found[number] for number in range(len(cases))]
+    outcomes = {
+        number: Outcome(case.system, case.ranks, "refused", reason=case.refused)
+        for number, case in enumerate(cases)
+        if case.refused
+    }
+    while left := {number: case for number, case in enumerate(cases) if number not in outcomes}:
+        by_rank = run_ranks(_train_on_rank, 2, pack_registrations(), left)
+        for number in set().union(*by_rank):
+            outcomes[number] = _decisive([results[number] for results in by_rank if number in results])
+    return [outcomes[number] for number in range(len(cases))]
+
+
+def _decisive(outcomes: Sequence[Outcome]) -> Outcome:
+    """Return the outcome of a run from those of its ranks: the worst; of failures the first, as others follow it."""
+    return min(outcomes, key=lambda outcome: (-_SEVERITY.index(outcome.result), outcome.seconds))
 
 
 def _train_on_rank(
     rank: int, ranks: int, address: str, sent: Sequence[SentRegistration], cases: Mapping[int, _Case]
 ) -> dict[int, Outcome]:
-    """Train this rank's share of the runs on one rank, then those on all ranks up to the first that breaks down."""
+    """Train this rank's share of the runs on one rank, then those on all ranks up to the first that does not train."""
     apply_registrations(sent)
     alone = [number for number, case in cases.items() if case.ranks == 1]
-    found = {number: _train(cases[number])[0] for number in alone[rank::ranks]}
+    outcomes = {number: _train(cases[number]) for number in alone[rank::ranks]}
     group = join_group(rank, ranks, address)
     for number, case in cases.items():
         if case.ranks == ranks:
-            found[number], is_agreed = _train(case, group)
-            if not is_agreed:  # the other rank may wait in a collective: what is left is trained by other processes
-                return found
+            outcomes[number] = _train(case, group)
+            if outcomes[number].result != "trained":  # the other rank may wait in a collective: others train the rest
+                return outcomes
     group.close()
-    return found
+    return outcomes
 
 
-def _train(case: _Case, group: Any = None) -> tuple[Outcome, bool]:
-    """Return what came of a run, and whether all ranks know of it."""
+def _train(case: _Case, group: Any = None) -> Outcome:
+    """Return what came of a run on this rank."""
     assert case.config is not None
-    start = time.perf_counter()
+    recorder, start = RecordingRecorder(), time.perf_counter()
+
+    def outcome(result: str, reason: str = "", losses: Sequence[float] = ()) -> Outcome:
+        return Outcome(case.system, case.ranks, result, tuple(losses), reason, time.perf_counter() - start)
+
     try:
         with tempfile.TemporaryDirectory() as folder:
             trained = train_in_memory(
-                case.config, load_for(case.config), Path(folder) / "checkpoint", group=group or SoloGroup()
+                case.config,
+                load_for(case.config),
+                Path(folder) / "checkpoint",
+                group=group or SoloGroup(),
+                recorder=recorder,
             )
-    except LabError as error:  # raised on every rank before it trains
-        refused = Outcome(case.system, case.ranks, "refused", reason=str(error))
-        return refused, True
     except Exception as error:  # whatever a user's code raises belongs into the table
-        failed = Outcome(case.system, case.ranks, "failed", reason=f"{type(error).__name__}: {error}")
-        return failed, False
-    seconds = time.perf_counter() - start
-    if not np.isfinite(trained.losses).all():
-        return Outcome(case.system, case.ranks, "failed", tuple(trained.losses), "a loss is not finite", seconds), True
-    return Outcome(case.system, case.ranks, "trained", tuple(trained.losses), "", seconds), True
+        if isinstance(error, REFUSALS) and not recorder.events("kernel"):  # the first event of a run that is built
+            return outcome("refused", str(error))
+        return outcome("failed", f"{type(error).__name__}: {error}")
+    return outcome("trained", losses=trained.losses)
 
 
 # What is compared.
 
 
-def _judged(case: _Case, found: Outcome, runs: Sequence[tuple[_Case, Outcome]]) -> Outcome:
+def _judged(case: _Case, outcome: Outcome, runs: Sequence[tuple[_Case, Outcome]]) -> Outcome:
     """Return the outcome of a run, compared with the first one that computes the same; the last run is first of all."""
-    if found.result != "trained" or case.config is None:
-        return found
+    if outcome.result != "trained" or case.config is None:
+        return outcome
     key = _losses_key(case.config)
     if key is None:
-        return replace(found, reason="measured times decide: compared with none")
-    trained = [(other, of) for other, of in (runs[-1], *runs[:-1]) if of.result == "trained"]
-    alike = [(other, of) for other, of in trained if other.config is not None and _losses_key(other.config) == key]
-    first, of_first = alike[0]
-    if of_first is found or (first.system, first.ranks) == (case.system, case.ranks):
+        return replace(outcome, reason="measured times decide: compared with none")
+    trained = [(other, result) for other, result in (runs[-1], *runs[:-1]) if result.result == "trained"]
+    alike = [pair for pair in trained if pair[0].config is not None and _losses_key(pair[0].config) == key]
+    first, reference = alike[0]
+    if reference is outcome or (first.system, first.ranks) == (case.system, case.ranks):
         others = len({(other.system, other.ranks) for other, _ in alike}) - 1
-        return replace(found, reason=f"what {others} other run{'s' * (others > 1)} must equal" if others else "")
-    named = f"{first.system} on {first.ranks}"
-    if len(found.losses) != len(of_first.losses) or not np.allclose(found.losses, of_first.losses, rtol=_CLOSE, atol=0):
-        why = f"losses {found.losses[:2]}, but {of_first.losses[:2]} of {named}"
-        return replace(found, result="differs", reason=why)
-    return replace(found, reason=f"equals {named}")
+        return replace(outcome, reason=f"reference of {others} run{'s' * (others > 1)}" if others else "")
+    title, losses = f"{first.system} on {first.ranks}", outcome.losses
+    if len(losses) != len(reference.losses) or not np.allclose(losses, reference.losses, rtol=_CLOSE, atol=0):
+        why = f"losses {losses[:2]}, but {reference.losses[:2]} of {title}"
+        return replace(outcome, result="differs", reason=why)
+    return replace(outcome, reason=f"equals {title}")
 
 
 def _losses_key(config: RunConfig) -> tuple[Any, ...] | None:
-    known = same_losses(config)
-    return known[0] if known else None
+    key_and_reason = same_losses(config)
+    return key_and_reason[0] if key_and_reason else None

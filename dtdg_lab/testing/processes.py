@@ -10,8 +10,9 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
-from multiprocessing import forkserver
+from multiprocessing import forkserver, spawn
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -75,7 +76,8 @@ def run_ranks(
 
     ``address`` is that of a store which this process holds while the ranks run, with its key (see :func:`join_group`);
     it outlives any rank. Each rank has one thread and
-    treats warnings as errors.
+    treats warnings as errors. Where the function is the package's, ranks do not import the caller's ``__main__``: a
+    script may call it without a guard.
 
     Args:
         function: importable by its module and name.
@@ -93,7 +95,8 @@ def run_ranks(
 
     store, address = open_store(ranks, host=host)
     task = pickle.dumps((function, args))
-    started = [_start(rank, ranks, address, task) for rank in range(ranks)]
+    with _no_main() if function.__module__.startswith("dtdg_lab.") else nullcontext():
+        started = [_start(rank, ranks, address, task) for rank in range(ranks)]
     try:
         _collect(started, timeout_s, may_die)
     finally:
@@ -146,6 +149,16 @@ def _start(rank: int, ranks: int, address: str, task: bytes) -> _Rank:
     process.start()
     theirs.close()
     return _Rank(process, ours)
+
+
+def _no_main() -> Any:
+    """Start processes meanwhile that do not import this one's ``__main__``, which may start processes itself."""
+    prepare = spawn.get_preparation_data
+
+    def without_main(name: str) -> dict[str, Any]:
+        return {key: value for key, value in prepare(name).items() if not key.startswith("init_main")}
+
+    return mock.patch.object(spawn, "get_preparation_data", without_main)
 
 
 def _context() -> Any:

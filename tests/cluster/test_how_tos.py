@@ -46,8 +46,7 @@ def shell(command: str, folder: Path, package: Path = ROOT) -> str:
 def test_its_commands_train_on_two_ranks_and_check(tmp_path: Path, kind: str) -> None:
     how_to = HOW_TOS[kind]
     (tmp_path / how_to.file).write_text(how_to.code, encoding="utf-8")
-    shell(how_to.settings, tmp_path)
-    assert '"status": "finished"' in shell(how_to.run, tmp_path)
+    assert shell(how_to.run, tmp_path).startswith("finished: 5 epochs, ")
     (run,) = (tmp_path / "runs").iterdir()
     assert json.loads((run / "config.json").read_text())["ranks"] == 2
     checked = shell(how_to.check, tmp_path)

@@ -27,7 +27,7 @@ def test_each_kind_has_its_own_file_and_commands() -> None:
     assert [*found] == ["model", "scheduler", "partitioner", "task", "data set", "chart", "system"]
     assert len({how_to.file for how_to in found.values()}) == len(found)
     for how_to in found.values():
-        assert how_to.run == f"python -m dtdg_lab run my_run.json --register {how_to.file}"
+        assert how_to.run.startswith(f"python -m dtdg_lab run --register {how_to.file} --set ")
         assert how_to.code.count("lab.register(") == 1 and "lab.register(" not in how_to.definition
 
 

@@ -43,7 +43,7 @@ def striped_strategy(of: BuildContext) -> Strategy:
 
     import numpy as np
 
-    from dtdg_lab.core.errors import DataError
+    from dtdg_lab.core.errors import UnsupportedError
     from dtdg_lab.core.plans import SnapshotGroups
     from dtdg_lab.core.rng import generator
     from dtdg_lab.engine.backprop.reference import GroupRunner
@@ -56,7 +56,8 @@ def striped_strategy(of: BuildContext) -> Strategy:
             self._width, self._rows = int(of.config["stripe_width"]), list[tuple[Any, ...]]()
             self._stripes = (len(of.train) - self._width + 1) // self._width
             if self._stripes < of.group.size:
-                raise DataError(f"stripe_width={self._width} leaves {self._stripes} stripes for {of.group.size} ranks.")
+                fewer = f"stripe_width={self._width} leaves {self._stripes} stripes for {of.group.size} ranks"
+                raise UnsupportedError(f"{fewer}. Set a smaller one, or cut the data finer (cut=...).")
             self._use(int(of.config["stripe_shift"]))
 
         def _use(self, shift: int) -> None:

@@ -9,7 +9,7 @@ import torch
 from thinning import thinned
 
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import DataError, PlanError
+from dtdg_lab.core.errors import DataError, PlanError, UnsupportedError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
@@ -75,14 +75,16 @@ def test_measuring_leaves_the_model_as_it_was(graph: DynamicGraph) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "error", "said"),
     [
-        ({"blocks": 31}, r"blocks=31 of 30 snapshots: from 1 block"),
-        ({"blocks": 2, "row_ranks": 2}, r"row_ranks=2 does not divide ranks=1"),
+        ({"blocks": 31}, PlanError, r"blocks=31 of 30 snapshots: from 1 block"),
+        ({"blocks": 2, "row_ranks": 2}, UnsupportedError, r"row_ranks=2 does not divide ranks=1"),
     ],
 )
-def test_what_cannot_be_planned_is_said(graph: DynamicGraph, settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(PlanError, match=said):
+def test_what_cannot_be_planned_is_said(
+    graph: DynamicGraph, settings: dict[str, Any], error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
         build(_config(model="tgcn", **settings), graph, SoloGroup())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import types
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dtdg_lab.__main__ import main
+from dtdg_lab.__main__ import _config, main
 from dtdg_lab.cluster.session_files import SessionInfo
 from dtdg_lab.core.errors import ClusterError
 
@@ -27,7 +28,6 @@ def test_module_runs_and_shows_its_commands() -> None:
     [
         ([], "required: COMMAND"),
         (["fly"], "invalid choice: 'fly'"),
-        (["run"], "required: CONFIG.json"),
         (["dash", "--port", "http"], "is not a port"),
         (["dash", "--port", "70000"], "is not a port"),
         (["dash", "--ranks", "0"], "is not a count"),
@@ -130,13 +130,57 @@ def test_sessions_are_listed_and_ended(session_list: list[str], capsys: pytest.C
     assert capsys.readouterr().out.endswith("no sessions\n")
 
 
-def test_run_trains_one_rank_and_prints_its_summary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    settings = {
-        "system": "psg", "dataset": "growing", "epochs": 1, "hidden": 4, "generated_nodes": 30,
-        "generated_edges": 120, "generated_snapshots": 24, "threads": 1, "device": "cpu",
-    }  # fmt: skip
-    (tmp_path / "config.json").write_text(json.dumps(settings))
-    assert main(["run", str(tmp_path / "config.json"), "--runs", str(tmp_path / "runs")]) == 0
+SETTINGS = {
+    "system": "psg",
+    "dataset": "growing",
+    "epochs": 1,
+    "hidden": 4,
+    "generated_nodes": 30,
+    "generated_edges": 120,
+    "generated_snapshots": 24,
+    "threads": 1,
+    "device": "cpu",
+}
+
+
+def test_run_trains_with_given_settings_and_prints_losses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = [f"{name}={value}" for name, value in SETTINGS.items()]
+    assert main(["run", "--set", *texts[:2], "--runs", str(tmp_path / "runs"), "--set", *texts[2:]]) == 0
+    status, losses, report = capsys.readouterr().out.splitlines()
+    assert status == "finished: 1 epochs, 4 steps"
+    assert re.fullmatch(r"loss: train \S+, validation \S+, test \S+", losses)
+    assert Path(report.removeprefix("report: ")).is_file()
+
+
+def test_given_settings_go_before_those_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(SETTINGS))
+    texts = ["pipelined=TRUE", "system=blad", "learning_rate=1e-2", "epochs=2e0"]
+    config = _config(tmp_path / "config.json", texts)
+    assert (config.system, config["pipelined"], config.learning_rate, config.epochs) == ("blad", True, 0.01, 2)
+    assert config["generated_nodes"] == 30
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ([], "no settings are given"),
+        (["--set", "epochs"], "'epochs' is not NAME=VALUE"),
+        (["--set", "=3"], "'=3' is not NAME=VALUE"),
+        (["--set", "epochs=many"], "epochs='many' has type str"),
+        (["--set", "system=blad", "pipelined=2"], "pipelined='2' has type str"),
+        (["--set", "epoch=2"], "Did you mean 'epochs'?"),
+        (["--set", "system=pgs"], "Did you mean 'psg'?"),
+    ],
+)
+def test_wrong_settings_are_one_message(texts: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", *texts]) == 2
+    shown = capsys.readouterr()
+    assert message in shown.err and shown.err.count("\n") == 1 and shown.out == ""
+
+
+def test_run_trains_a_file_and_prints_its_summary_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(SETTINGS))
+    assert main(["run", str(tmp_path / "config.json"), "--json", "--runs", str(tmp_path / "runs")]) == 0
     out = capsys.readouterr().out
     summary, _, report = out.partition("report: ")
     assert json.loads(summary)["status"] == "finished"

@@ -67,15 +67,15 @@ class _Pieces:
 
         total = torch.zeros((), dtype=torch.float64, device=run.sequence.device)
         spaces = list(zip(*block.stacks, strict=True))
-        found = in_order(piece, spaces, device=run.sequence.device, alone=run.sequence.collective)
-        for seen, (loss, gradients, of_state) in zip(spaces, found, strict=True):
+        results = in_order(piece, spaces, device=run.sequence.device, alone=run.sequence.collective)
+        for seen, (loss, gradients, state_gradients) in zip(spaces, results, strict=True):
             total += loss
             learned.add(gradients)
-            of = [states[t].tensors for t in seen[0].snapshots]
-            for place, gradient in enumerate(of_state):
+            used = [states[t].tensors for t in seen[0].snapshots]
+            for place, gradient in enumerate(state_gradients):
                 if gradient is not None:
-                    self.ends += [tensors[place] for tensors in of]
-                    self.seeds += gradient.unbind() if len(of) > 1 else [gradient]
+                    self.ends += [tensors[place] for tensors in used]
+                    self.seeds += gradient.unbind() if len(used) > 1 else [gradient]
         return total
 
 
@@ -224,10 +224,10 @@ class _Weights:
 
     def compute(self, number: int, state: State) -> tuple[Tensor | None, State]:
         run, pass_name = self._run, "forward" if number == len(self) - 1 else "rerun"
-        spaces, found, end = self._through(number, state, pass_name)
+        spaces, outputs, end = self._through(number, state, pass_name)
         # every rank must take part in backward, layer by layer, also without own snapshots
-        loss = torch.stack([weights.sum() * 0 for (weights,) in end.layers]).sum()
-        for space, h in zip(spaces, found, strict=True):
+        loss = torch.stack([weights.sum() * 0 for weights in end.tensors]).sum()
+        for space, h in zip(spaces, outputs, strict=True):
             snapshots = space.snapshots
             loss = loss + run.loss(run.model.readout(h).unsqueeze(0), snapshots, slice(0, run.own))
         self._timeline.turn(number)
@@ -250,7 +250,7 @@ class _Weights:
                 seen = []
                 evolve = partial(self._evolved, layer, spaces, xs, seen)
                 ends.append(self._relay(state, number, layer, pass_name, evolve).layers[layer])
-            xs = [run.model.spatial(layer, space, x, of) for space, x, of in zip(spaces, xs, seen, strict=True)]
+            xs = [run.model.spatial(layer, space, x, at) for space, x, at in zip(spaces, xs, seen, strict=True)]
         return list(block.stacks[0]), xs, State(tuple(ends), per_vertex=False)
 
     def _evolved(
@@ -264,9 +264,9 @@ class _Weights:
 
     def _summaries(self, model: Summarising, layer: int, spaces: list[SnapshotView], xs: list[Tensor]) -> Tensor:
         """Those of own snapshots, one in each row; where there are none, still with a history."""
-        found = [model.summary(layer, space, x).flatten() for space, x in zip(spaces, xs, strict=True)]
-        if found:
-            return torch.stack(found)
+        summaries = [model.summary(layer, space, x).flatten() for space, x in zip(spaces, xs, strict=True)]
+        if summaries:
+            return torch.stack(summaries)
         own = self._run.model
         return own.zeros(0, own.width(layer) * own.hidden).requires_grad_(torch.is_grad_enabled())
 

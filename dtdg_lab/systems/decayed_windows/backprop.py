@@ -252,7 +252,7 @@ class Entering(BoundaryState):
 
     def slice(self, rows: slice) -> State:
         """The state of a piece, as far as ``begin`` contains it; otherwise zeros that share memory."""
-        held = self.begin.layers[0][0].shape[0]
+        held = self.begin.tensors[0].shape[0] if self.begin.tensors else 0  # a layer may remember nothing
         if rows.start < held:
             return self.begin.slice(slice(rows.start, min(rows.stop, held)))
         assert self.model is not None

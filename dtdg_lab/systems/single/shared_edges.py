@@ -33,20 +33,20 @@ class OverlapSequence(DeviceSequence):
     """Snapshots in groups whose common edges are aggregated once.
 
     Args:
-        of: the snapshots, all nodes.
+        sequence: the snapshots, all nodes.
         size: snapshots in a group; with 1 nothing is shared.
         spaces_bytes: most bytes of groups kept, by an estimate from their edges.
     """
 
-    def __init__(self, of: DeviceSequence, size: int, *, spaces_bytes: int = SPACES_BYTES) -> None:
-        how = of.settings
+    def __init__(self, sequence: DeviceSequence, size: int, *, spaces_bytes: int = SPACES_BYTES) -> None:
+        settings = sequence.settings
         super().__init__(
-            of.graph,
-            device=of.device,
-            dtype=of.dtype,
-            kernel=how.backend,
-            norm=how.norm,
-            self_loops=how.self_loops,
+            sequence.graph,
+            device=sequence.device,
+            dtype=sequence.dtype,
+            kernel=settings.backend,
+            norm=settings.norm,
+            self_loops=settings.self_loops,
             spaces_bytes=spaces_bytes,
         )
         self._size = size
@@ -62,13 +62,15 @@ class OverlapSequence(DeviceSequence):
     def common(self, snapshots: range) -> float:
         """The share of all edges that the snapshots of their groups have in common."""
         groups = [view.snapshots for view in self.stacks(snapshots) if len(view.snapshots) > 1]
-        counts = [SharedOperator([of.scaled("gcn") for of in self._each(group)]).edges for group in groups]
+        counts = [
+            SharedOperator([operators.scaled("gcn") for operators in self._each(group)]).edges for group in groups
+        ]
         common = sum(shared * len(group) for group, (shared, _) in zip(groups, counts, strict=True))
         return common / max(sum(every for _, every in counts), 1)
 
     def _each(self, snapshots: range) -> list[Operators]:
-        own, how = range(self.graph.num_nodes), self.settings
-        return [Operators(SnapshotSource(self.graph.snapshots[t], own, how), how) for t in snapshots]
+        own, settings = range(self.graph.num_nodes), self.settings
+        return [Operators(SnapshotSource(self.graph.snapshots[t], own, settings), settings) for t in snapshots]
 
     def _operators(self, snapshots: range, rows: range) -> Operators:
         if self._size == 1 or len(snapshots) == 1:
@@ -86,8 +88,8 @@ def shared_pulls(facts: ModelFacts) -> list[Pull]:
     if other:
         raise UnsupportedError(
             f"system='pipad' shares sums over in-neighbours that are scaled by degrees ({', '.join(SHARED_KINDS)}), "
-            f"but the model pulls by {', '.join(other)}. Choose tgcn, wdgcn, cdgcn, mpnn-lstm, tmgcn or evolvegcn-o, "
-            "or system='single'."
+            f"but the model pulls by {', '.join(other)}. Choose a model that mixes neighbours by graph.gcn(x) or "
+            "graph.mean(x) alone, such as tgcn, or system='single'."
         )
     return [(pull.kind, pull.width) for pull in facts.along_edges if not pull.of_features]
 
@@ -96,15 +98,15 @@ class OverlapStrategy(SingleStrategy):
     """Back-propagation through the whole training split, with shared products (see :class:`OverlapSequence`).
 
     Args:
-        of: what it is built from.
+        context: what it is built from.
         profile: the group size, and how it was chosen.
     """
 
     plan_kinds = ("shared_edges",)
 
-    def __init__(self, of: BuildContext, profile: OverlapProfile) -> None:
-        sequence = of.sequence if profile.chosen == 1 else OverlapSequence(of.sequence, profile.chosen)
-        super().__init__(of.model, sequence, of.task, of.train)
+    def __init__(self, context: BuildContext, profile: OverlapProfile) -> None:
+        sequence = context.sequence if profile.chosen == 1 else OverlapSequence(context.sequence, profile.chosen)
+        super().__init__(context.model, sequence, context.task, context.train)
         self._profile = profile
 
     def plan_events(self) -> list[Event]:
@@ -116,21 +118,21 @@ class OverlapStrategy(SingleStrategy):
         return {"shared_edges": self._profile.write()}
 
 
-def build(of: BuildContext) -> OverlapStrategy:
+def build(context: BuildContext) -> OverlapStrategy:
     """The strategy of a run; its group size is given, or measured here.
 
     Raises:
         UnsupportedError: the model has pulls that cannot be shared.
     """
-    pulls, given = shared_pulls(of.model.facts), of.config["shared_snapshots"]
+    pulls, given = shared_pulls(context.model.facts), context.config["shared_snapshots"]
     if given:
-        return OverlapStrategy(of, OverlapProfile(given, (), (), (), "shared_snapshots is given"))
+        return OverlapStrategy(context, OverlapProfile(given, (), (), (), "shared_snapshots is given"))
     if not pulls:
         why = "no pull of the model depends on parameters, and the others are computed once"
-        return OverlapStrategy(of, OverlapProfile(1, (), (), (), why))
-    if of.state.get("shared_edges", {}).get("sizes"):  # measured before
-        return OverlapStrategy(of, OverlapProfile.read(of.state["shared_edges"]))
-    return OverlapStrategy(of, measured(of.sequence, of.train, pulls, seed=of.config.seed))
+        return OverlapStrategy(context, OverlapProfile(1, (), (), (), why))
+    if context.state.get("shared_edges", {}).get("sizes"):  # measured before
+        return OverlapStrategy(context, OverlapProfile.read(context.state["shared_edges"]))
+    return OverlapStrategy(context, measured(context.sequence, context.train, pulls, seed=context.config.seed))
 
 
 def measured(sequence: DeviceSequence, train: range, pulls: Sequence[Pull], *, seed: int) -> OverlapProfile:
@@ -169,10 +171,10 @@ def measured(sequence: DeviceSequence, train: range, pulls: Sequence[Pull], *, s
 
 
 def _seconds(
-    views: Sequence[SnapshotView], pulls: Sequence[Pull], given: dict[int, Tensor], of: DeviceSequence
+    views: Sequence[SnapshotView], pulls: Sequence[Pull], given: dict[int, Tensor], sequence: DeviceSequence
 ) -> float:
     """Forward and backward of all pulls."""
-    _wait(of.device)
+    _wait(sequence.device)
     began = time.perf_counter()
     for kind, width in pulls:
         start = 0
@@ -181,7 +183,7 @@ def _seconds(
             start += view.num_rows
             y = view.pull(x, kind)
             torch.autograd.grad(y, x, y.detach())
-    _wait(of.device)
+    _wait(sequence.device)
     return time.perf_counter() - began
 
 

@@ -328,7 +328,8 @@ def _train_all(cases: Sequence[_Case]) -> list[Outcome]:
         if case.refused
     }
     while left := {number: case for number, case in enumerate(cases) if number not in outcomes}:
-        by_rank = run_ranks(_train_on_rank, 2, pack_registrations(), left)
+        sent = pack_registrations(*(case.config for case in left.values() if case.config is not None))
+        by_rank = run_ranks(_train_on_rank, 2, sent, left)
         for number in set().union(*by_rank):
             outcomes[number] = _decisive([results[number] for results in by_rank if number in results])
     return [outcomes[number] for number in range(len(cases))]

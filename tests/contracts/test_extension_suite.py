@@ -51,6 +51,13 @@ class CountsRows(SmoothedGCN):
         return graph.gcn(x) + 0.01 * (graph.num_rows % 40)
 
 
+class CountsRows(SmoothedGCN):
+    """A model whose numbers depend on how many nodes are seen at once."""
+
+    def spatial(self, layer: int, graph: Any, x: Tensor, state: Any) -> Tensor:
+        return graph.gcn(x) / graph.num_rows
+
+
 class BreaksOnShares(SmoothedGCN):
     """A model that fails where it sees shares of several snapshots at once."""
 

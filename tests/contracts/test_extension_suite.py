@@ -51,11 +51,11 @@ class CountsRows(SmoothedGCN):
         return graph.gcn(x) + 0.01 * (graph.num_rows % 40)
 
 
-class CountsRows(SmoothedGCN):
-    """A model whose numbers depend on how many nodes are seen at once."""
+class HearsUnseen(SmoothedGCN):
+    """A second hop that no gradient tells of."""
 
     def spatial(self, layer: int, graph: Any, x: Tensor, state: Any) -> Tensor:
-        return graph.gcn(x) / graph.num_rows
+        return graph.gcn(x) + graph.mean((graph.mean(x) > 0.3).to(x.dtype))
 
 
 class BreaksOnShares(SmoothedGCN):
@@ -93,6 +93,12 @@ def test_losses_that_differ_between_systems_are_found() -> None:
     lab.register(CountsRows, "model", "counts-rows")
     with pytest.raises(ContractError, match=r"pygt-dist +2 ranks +differs .*losses .*, but .* of single on 1"):
         lab.testing.check_extension("counts-rows", "model", systems=("adgnn-t", "pygt-dist"))
+
+
+def test_a_hop_that_no_gradient_tells_of_is_exchanged() -> None:
+    lab.register(HearsUnseen, "model", "hears-unseen")
+    found = results(lab.testing.check_extension("hears-unseen", "model", systems=("adgnn-t", "pygt-dist")))
+    assert found["pygt-dist", 2].reason == "equals single on 1"
 
 
 def test_a_model_that_breaks_on_one_system_is_told_and_the_others_train() -> None:

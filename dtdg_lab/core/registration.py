@@ -34,6 +34,7 @@ _REQUIRED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "control": ("__call__",),
     }
 )
+_OF_OBJECTS = (FAMILY, "scheduling", "partition", "congestion", "features", "control")  # of which a class is none
 _BUILT_WITH = ("edge_life", "smoothing_window", "features")  # options of every generated graph
 
 
@@ -315,7 +316,7 @@ def _additions(registration: Registration, loaded: Any) -> _Additions:
     """
     kind, what = registration.kind, registration.what
     missing = [attribute for attribute in _REQUIRED[kind] if not hasattr(loaded, attribute)]
-    if missing or (kind == FAMILY and isinstance(loaded, type)):
+    if missing or (kind in _OF_OBJECTS and isinstance(loaded, type)):
         raise ConfigError(
             f"register({_text(what)}): no {SINGULAR.get(kind, FAMILY)}"
             f"{': it lacks ' + ', '.join(missing) if missing else ', but a class'}. "

@@ -138,7 +138,7 @@ class DynamicModel(nn.Module):
 
         All pulls are here, and little else after the last one: what it returns is kept for every node and snapshot.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} defines no spatial(layer, graph, x, state)")
 
     def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
         """Run nodes through S consecutive snapshots: (S, n, C) -> (S, n, H) and the last state; rows never mix.
@@ -218,7 +218,7 @@ class StepModel(DynamicModel):
         super().__init__(features, hidden, layers, outputs=outputs)
         self.remembers = len(inspect.signature(self.step).parameters) - 2
 
-    def step(self, layer: int, x: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
+    def step(self, layer: int, x: Tensor, *state: Tensor) -> Tensor | tuple[Tensor, ...]:
         """Run nodes through one snapshot; rows never mix.
 
         Args:
@@ -227,19 +227,21 @@ class StepModel(DynamicModel):
             state: tensors (n, H), each an argument of its own.
 
         Returns:
-            The output (n, H), then each tensor of the new state.
+            The output (n, H), then each tensor of the new state; the output alone where there is no state.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} defines no step(layer, x, ...)")
 
     def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
         """Step through S snapshots: (S, n, C) -> (S, n, H) and the last state."""
         now, outputs = state.layers[layer], []
         for rows in x:
-            output, *after = self.step(layer, rows, *now)
+            returned = self.step(layer, rows, *now)
+            output, *after = (returned,) if isinstance(returned, Tensor) else returned
             if len(after) != len(now):
+                returns = "one tensor alone" if isinstance(returned, Tensor) else f"{len(after)} after the output"
                 raise ConfigError(
-                    f"{type(self).__name__}.step takes {len(now)} tensors of state and returned {len(after)}. Return "
-                    "the output, then as many tensors as it takes."
+                    f"{type(self).__name__}.step takes {len(now)} tensors of state and returned {returns}. Return the "
+                    "output, then as many tensors as it takes: return h, h."
                 )
             now = tuple(after)
             outputs.append(output)

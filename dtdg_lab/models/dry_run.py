@@ -23,7 +23,7 @@ from dtdg_lab.kernels.torch_defaults import torch_defaults
 from dtdg_lab.models.dense_view import DenseView
 from dtdg_lab.models.graph_view import DIRECTION_OF, GraphView, check_pull
 
-_NODES = 16
+_NODES, _OUTPUTS = 16, 2
 _PARAMETERS = frozenset(("parameter", "previous layer", "first state"))  # sources that depend on parameters
 _STATES = frozenset(("state", "first state"))
 
@@ -32,6 +32,7 @@ class Layered(Protocol):
     """The parts of a :class:`dtdg_lab.models.base.DynamicModel` that are run."""
 
     layers: int
+    hidden: int
     width: Callable[[int], int]
     parameters: Callable[[], Any]
     initial_state: Callable[[int], Any]
@@ -59,31 +60,27 @@ def facts_of(model: Any) -> ModelFacts:
         before = torch.random.get_rng_state()
         try:
             plain, other = _fresh_copy(model, 0.0), _fresh_copy(model, 0.5)
-            first = _DryRun(plain, jitter=0.0)
-            parameters, inputs, state = (
-                _DryRun(other, jitter=0.5),
-                _DryRun(other, jitter=0.5, scale=-1.0),
-                _DryRun(other, jitter=0.9),
-            )
-            hops = [max(note.hops, _reach(other, layer)) for layer, note in enumerate(first.layers)]
+            first, parameters = _DryRun(plain, jitter=0.0), _DryRun(other, jitter=0.5)
+            inputs, state = _DryRun(other, jitter=0.5, scale=-1.0), _DryRun(other, jitter=0.9)
+            if not torch.equal(before, torch.random.get_rng_state()):
+                raise UnsupportedError(
+                    f"{name} draws random numbers as it runs (dropout?). Leave that out: recomputed snapshots, other "
+                    "ranks and replays would draw others."
+                )
+            _check_pulls(name, first, (parameters, inputs, state))
+            hops = []
+            for layer, note in enumerate(parameters.layers):
+                _check_rows(other, layer, note)
+                hops.append(max(first.layers[layer].hops, _reach(other, layer)))
         except LabError:
             raise
         except Exception as error:
+            offered = " A graph offers gcn, mean, attention, messages and top." * isinstance(error, AttributeError)
             raise UnsupportedError(
                 f"{name}: its dry run on {_NODES} nodes with features={model.features}, hidden={model.hidden}, "
-                f"layers={model.layers} raised {type(error).__name__}: {error}"
+                f"layers={model.layers} raised {type(error).__name__}: {error}.{offered} The input of a layer has "
+                "self.width(layer) numbers."
             ) from error
-        if not torch.equal(before, torch.random.get_rng_state()):
-            raise UnsupportedError(
-                f"{name} draws random numbers as it runs (dropout?). Leave that out: recomputed snapshots, other ranks "
-                "and replays would draw others."
-            )
-    for run in (parameters, inputs, state):
-        if run.asked != first.asked:
-            raise UnsupportedError(
-                f"{name} pulls {first.asked} with some values and {run.asked} with others, so that nothing can be "
-                "planned. Let what it pulls depend on sizes and options only, not on values."
-            )
     memory = _memory(parameters, inputs, state)
     pulls = tuple(map(_pull, first.view.notes))
     spatial = tuple(map(_spatial_output, first.layers, parameters.layers))
@@ -106,15 +103,21 @@ def facts_of_class(make: Callable[..., Any], size: Sequence[int], options: Mappi
     name = getattr(make, "__name__", str(make))
     with torch_defaults(), torch.random.fork_rng(devices=()):
         try:
-            model = make(*size, outputs=1, **options)
+            model = make(*size, outputs=_OUTPUTS, **options)
         except LabError:
             raise
         except Exception as error:
             given = "".join(f", {option}={value!r}" for option, value in options.items())
             raise ConfigError(
-                f"{name}{tuple(size)} with outputs=1{given} raised {type(error).__name__}: {error}. A model's "
+                f"{name}{tuple(size)} with outputs={_OUTPUTS}{given} raised {type(error).__name__}: {error}. A model's "
                 "constructor takes features, hidden and layers, outputs=, and each of its options by name."
             ) from error
+        readout = getattr(model, "_modules", {}).get("readout_layer")
+        if readout is None or getattr(readout, "out_features", _OUTPUTS) != _OUTPUTS:
+            raise ConfigError(
+                f"{name} has no readout of outputs={_OUTPUTS}. Begin its constructor with "
+                "super().__init__(features, hidden, layers, outputs=outputs)."
+            )
         return facts_of(model)
 
 
@@ -177,14 +180,59 @@ def _other_state(state: Any, jitter: float) -> Any:
     return state
 
 
+def _check_pulls(model: str, first: _DryRun, others: Sequence[_DryRun]) -> None:
+    """Check that a model pulls the same with other values.
+
+    Raises:
+        UnsupportedError: it does not.
+    """
+    for run in others:
+        if run.asked != first.asked:
+            raise UnsupportedError(
+                f"{model} pulls {first.asked} with some values and {run.asked} with others, so that nothing can be "
+                "planned. Let what it pulls depend on sizes and options only, not on values."
+            )
+
+
+@torch.no_grad()
+def _check_rows(model: Layered, layer: int, note: _LayerNote) -> None:
+    """Check what a layer gives in time.
+
+    Raises:
+        UnsupportedError: rows have another width than H, or depend on each other, or on what was called before.
+    """
+    name = type(model).__name__
+    h, again, moved = (model.temporal(layer, rows, note.state)[0] for rows in (note.mixed, note.mixed, note.moved))
+    if h.shape != (_NODES, model.hidden):
+        raise UnsupportedError(
+            f"{name} gave an output of {tuple(h.shape)} for {_NODES} nodes and hidden={model.hidden}. Let step return "
+            f"an output of ({_NODES}, {model.hidden}) first."
+        )
+    if not torch.equal(h, again):
+        raise UnsupportedError(
+            f"{name} gives something else when step (or temporal_sequence) is called again: it keeps state elsewhere. "
+            "Take the state as arguments, and return it."
+        )
+    if not torch.allclose(moved[1:], h[1:], rtol=1e-9, atol=1e-12):
+        raise UnsupportedError(
+            f"{name} mixes nodes in step (or temporal_sequence): a node's output changes with another one's rows. They "
+            "lie on several ranks: mix them in spatial, by graph."
+        )
+
+
 @torch.no_grad()
 def _reach(model: Layered, layer: int) -> int:
     """Return how many nodes away on a path a change of one node's input and state has an effect in a layer."""
     counted = DryView(_Origins())
     x = torch.rand(_NODES, model.width(layer), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     state = model.evolve(layer, counted, x, _other_state(model.initial_state(_NODES), 0.5))
+    to_evolve = len(counted.notes)
     model.spatial(layer, counted, x, state)
-    nodes = len(counted.notes) + 3
+    asked = [note.direction for note in counted.notes[to_evolve:]]
+    if "top" in asked:  # whose rows may be of any node
+        return 0
+    pulls = len(asked)
+    nodes = pulls + 3
     path = _Path(nodes)
     x = torch.rand(nodes, model.width(layer), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     state = _other_state(model.initial_state(nodes), 0.5) if state.per_vertex else state  # weights are the same for all
@@ -201,6 +249,11 @@ def _reach(model: Layered, layer: int) -> int:
                 moved = moved.with_layer(number, copies)
         differs = (model.spatial(layer, path, changed, moved) != rows).flatten(1).any(1)
         furthest = max(furthest, int(differs.nonzero().max()) if differs.any() else 0)
+    if furthest > pulls:
+        raise UnsupportedError(
+            f"{type(model).__name__}.spatial mixes nodes otherwise than by the graph: it pulls {pulls} times, and a "
+            f"node {furthest} nodes away has an effect. They lie on several ranks: use graph.gcn, .mean or .messages."
+        )
     return furthest
 
 
@@ -218,13 +271,27 @@ class _Note:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _LayerNote:
-    """One layer: what its spatial part gave and was made of, and what its weights evolved to and from."""
+    """One layer: what its spatial part gave and was made of, and the state after its weights evolved, and from what."""
 
     mixed: Tensor
     hops: int
     mixed_from: frozenset[str]
-    evolved: tuple[Tensor, ...]
+    state: Any
+    layer: int
     evolved_from: frozenset[str]
+
+    @property
+    def evolved(self) -> tuple[Tensor, ...]:
+        """The layer's weights."""
+        tensors: tuple[Tensor, ...] = self.state.layers[self.layer]
+        return tensors
+
+    @property
+    def moved(self) -> Tensor:
+        """What the spatial part gave, with another first row."""
+        rows = self.mixed.clone()
+        rows[0] += 1.0
+        return rows
 
 
 class _DryRun:
@@ -265,13 +332,16 @@ class _DryRun:
         evolved, _ = self.origins.of(*after.layers[layer]) if after is not state else (frozenset[str](), 0)
         mixed = model.spatial(layer, view, x, after)
         view.check_features(type(model).__name__)
+        if not isinstance(mixed, Tensor):
+            raise UnsupportedError(
+                f"{type(model).__name__}.spatial returned {type(mixed).__name__}. Return a tensor, a row for each node."
+            )
         if len(mixed) != _NODES:
             raise UnsupportedError(
                 f"{type(model).__name__}.spatial gave {len(mixed)} rows for {_NODES} nodes. Return one row for each."
             )
         sources, hops = self.origins.of(mixed)
-        tensors = tuple(tensor.detach().clone() for tensor in after.layers[layer])
-        self.layers.append(_LayerNote(mixed.detach().clone(), hops, sources, tensors, evolved))
+        self.layers.append(_LayerNote(mixed.detach().clone(), hops, sources, after.detach(), layer, evolved))
         h, _ = model.temporal(layer, mixed, after)
         return after, bool(_PARAMETERS & self.origins.of(h)[0])
 
@@ -408,6 +478,8 @@ class DryView(GraphView):
     ) -> Tensor:
         """Note rows that are sent side by side, and return them as they arrive."""
         for tensor in rows:
+            if not isinstance(tensor, Tensor):
+                raise UnsupportedError(f"graph.{kind} got a {type(tensor).__name__} where it takes rows, a tensor.")
             if len(tensor) != _NODES:
                 raise UnsupportedError(
                     f"the model sends {len(tensor)} rows by graph.{kind}, where {_NODES} nodes are. Send one each."

@@ -79,7 +79,8 @@ class GraphView:
                 is divided by the share that was drawn.
 
         Raises:
-            UnsupportedError: there is no such way to reduce, or the view cannot send messages along such edges.
+            UnsupportedError: there is no such way to reduce, the view cannot send messages along such edges, or the
+                message fails where edges carry no weight.
         """
         if reduce not in REDUCTIONS:
             raise UnsupportedError(f"reduce={reduce!r}: messages are reduced by {', '.join(REDUCTIONS)}. Choose one.")
@@ -87,7 +88,15 @@ class GraphView:
             raise UnsupportedError(f"edges={edges!r}: messages are received along 'in'- or 'out'-edges. Choose one.")
         sources = self.columns(x, edges)
         source, target, weight = self.edges(edges)
-        sent = message(sources.index_select(0, source), x.index_select(0, target), weight)
+        try:
+            sent = message(sources.index_select(0, source), x.index_select(0, target), weight)
+        except TypeError as error:
+            if weight is not None:
+                raise
+            raise UnsupportedError(
+                f"graph.messages: the message raised {error}. Edges of this graph carry no weights, so its third "
+                "argument is None: write it for None too, or choose a graph with weights."
+            ) from error
         received = sent.new_zeros(self.num_targets(x, edges), *sent.shape[1:])
         if reduce == "sum":
             total, share = received.index_add(0, target, sent), self.drawn_share(edges)

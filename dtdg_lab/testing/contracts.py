@@ -241,7 +241,7 @@ __all__ = [
 ]
 
 OF_WEIGHTS = ("weights", "weights_from_data")
-_VERTICES, _FEATURES, _HIDDEN, _SNAPSHOTS = 10, 3, 4, 3
+_VERTICES, _FEATURES, _HIDDEN, _SNAPSHOTS = 10, 4, 4, 3
 
 
 class MakeModel(Protocol):

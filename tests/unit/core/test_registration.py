@@ -384,3 +384,8 @@ def test_a_model_that_no_system_could_train_is_not_registered(make: Any, said: s
         register(make, "model", "wrong")
     assert "wrong" not in catalogue.names("models")
     assert not catalogue.REGISTERED
+
+
+def test_a_class_is_no_scheduler() -> None:
+    with pytest.raises(ConfigError, match=r"register\(SmoothedGCN\): no scheduler, but a class"):
+        register(SmoothedGCN, "scheduler", "smooth")

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from dtdg_lab.core.errors import ConfigError, UnsupportedError
 from dtdg_lab.core.model_facts import Pull, SpatialOutput
 from dtdg_lab.models.base import DynamicModel, State, StepModel, make_model
-from dtdg_lab.models.dry_run import facts_of
+from dtdg_lab.models.dry_run import facts_of, facts_of_class
 from dtdg_lab.models.tgcn import TGCN
 
 
@@ -252,6 +252,39 @@ class HasATypo(Smoothed):
         return graph.gnc(x)
 
 
+class MixesAllNodes(Smoothed):
+    def spatial(self, layer: int, graph: Any, x: Tensor, state: State) -> Tensor:
+        y = graph.gcn(x)
+        return y - y.mean(0)
+
+
+class MixesInStep(Smoothed):
+    def step(self, layer: int, x: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        h, _ = super().step(layer, x, h)
+        return h - h.mean(0), h
+
+
+class IsTooWide(Smoothed):
+    def step(self, layer: int, x: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        h, _ = super().step(layer, x, h)
+        return torch.cat([h, h], dim=1), h
+
+
+class ReturnsNothing(Smoothed):
+    def spatial(self, layer: int, graph: Any, x: Tensor, state: State) -> Tensor:  # type: ignore[return]
+        graph.gcn(x)
+
+
+class SwapsArguments(Smoothed):
+    def spatial(self, layer: int, graph: Any, x: Tensor, state: State) -> Tensor:
+        return graph.messages(lambda source, target, weight: source, x)
+
+
+class HasNoStep(StepModel):
+    def spatial(self, layer: int, graph: Any, x: Tensor, state: State) -> Tensor:
+        return graph.gcn(x)
+
+
 class PullsHearsay(Smoothed):
     def spatial(self, layer: int, graph: Any, x: Tensor, state: State) -> Tensor:
         return graph.pull(x, "hearsay")
@@ -273,7 +306,16 @@ class LooksAtValues(Smoothed):
         (ChangesItsInput, "changes in place its input"),
         (EvolvesNodes, "evolve changes a state of nodes"),
         (DropsOut, "draws random numbers"),
-        (HasATypo, r"dry run on 16 nodes with features=3, hidden=4, layers=1 raised AttributeError: .*gnc"),
+        (MixesAllNodes, "mixes nodes otherwise than by the graph: it pulls 1 times, and a node 3 nodes away"),
+        (MixesInStep, "mixes nodes in step"),
+        (IsTooWide, r"an output of \(16, 8\) for 16 nodes and hidden=4"),
+        (ReturnsNothing, "spatial returned NoneType. Return a tensor"),
+        (SwapsArguments, "graph.messages got a function where it takes rows"),
+        (HasNoStep, r"HasNoStep defines no step\(layer, x, ...\)"),
+        (
+            HasATypo,
+            r"dry run on 16 nodes with features=3, hidden=4, .* raised AttributeError: .*gnc.* A graph offers gcn",
+        ),
     ],
 )
 def test_models_that_no_table_describes(make: type[StepModel], said: str) -> None:
@@ -286,7 +328,7 @@ def test_a_step_gives_back_the_state_that_it_takes() -> None:
         def step(self, layer: int, x: Tensor, h: Tensor) -> tuple[Tensor]:  # type: ignore[override]
             return (h,)
 
-    with pytest.raises(ConfigError, match="takes 1 tensors of state and returned 0"):
+    with pytest.raises(ConfigError, match="takes 1 tensors of state and returned 0 after the output"):
         Forgets(3, 4).facts  # noqa: B018
 
 
@@ -297,3 +339,33 @@ def test_parameters_of_a_user_s_model_are_those_it_drew_under_the_seed() -> None
     assert torch.equal(one.convolve[0].weight, same.convolve[0].weight)
     assert not torch.equal(one.convolve[0].weight, other.convolve[0].weight)
     assert not one.rate[0].any()
+
+
+def test_a_step_that_returns_one_tensor() -> None:
+    class Alone(Smoothed):
+        def step(self, layer: int, x: Tensor, h: Tensor) -> Tensor:  # type: ignore[override]
+            return super().step(layer, x, h)[0]
+
+    class Stateless(Smoothed):
+        def step(self, layer: int, x: Tensor) -> Tensor:  # type: ignore[override]
+            return torch.relu(self.convolve[layer](x))
+
+    with pytest.raises(ConfigError, match="takes 1 tensors of state and returned one tensor alone"):
+        Alone(3, 4).facts  # noqa: B018
+    assert Stateless(3, 4).facts.memory == "none"
+
+
+class ForgetsSuper(StepModel):
+    def __init__(self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1) -> None:
+        self.hidden = hidden
+
+
+class KeepsOutputs(Smoothed):
+    def __init__(self, features: int, hidden: int, layers: int = 1, *, outputs: int = 1) -> None:
+        super().__init__(features, hidden, layers)
+
+
+@pytest.mark.parametrize("make", [ForgetsSuper, KeepsOutputs])
+def test_a_constructor_begins_with_that_of_the_base(make: Any) -> None:
+    with pytest.raises(ConfigError, match=r"no readout of outputs=2. Begin its constructor with super\(\).__init__"):
+        facts_of_class(make, (3, 4, 1), {})

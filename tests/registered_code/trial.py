@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,15 @@ def register_all() -> None:
     lab.register("outside_family.striped:FAMILY")
 
 
+def refusal(act: Callable[[], Any]) -> str:
+    """Return why something is refused; empty if it is not."""
+    try:
+        act()
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
 def main(folder: Path) -> dict[str, Any]:
     """Train, resume, fork, replay, race and study with it; return what came of it."""
     register_all()
@@ -135,6 +145,16 @@ def main(folder: Path) -> dict[str, Any]:
             session.train(config.replace(model="locked"))
         except ClusterError as error:
             found["refused"] = str(error)
+
+        class Changed(Paced):
+            """The model, after its cell was changed."""
+
+        lab.register(Changed, "model", "paced", options=[PACE])
+        found["changed"] = [
+            refusal(lambda: session.resume(run)),
+            refusal(lambda: lab.race(contestants, seeds=(0,), session=session, runs_dir=folder, progress=False)),
+            refusal(lambda: lab.run_study(sweep, name="models", session=session, runs_dir=folder, progress=False)),
+        ]
     found["script"] = str(lab.runs.export(run.path, folder / "again.py", kind="script"))
     return found
 

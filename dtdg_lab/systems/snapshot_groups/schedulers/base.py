@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import heapq
+import inspect
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -122,7 +122,7 @@ def test_the_command_line_registers_a_file_that_engines_import(folder: Path) -> 
     config.write_text(json.dumps({"system": "psg", "dataset": "growing", "model": "plain", "epochs": 1, **sizes}))
     run = ["-m", "dtdg_lab", "run", str(config), "--runs", str(folder / "plain")]
     assert "Unknown model 'plain'" in start(run, folder, code=2)
-    assert '"status": "finished"' in start([*run, "--register", "home/plain_models.py"], folder)
+    assert "finished: 1 epochs" in start([*run, "--register", "home/plain_models.py"], folder)
     (made,) = (folder / "plain").iterdir()
     (model,) = json.loads((made / "extensions.json").read_text())["extensions"]
     assert model["target"] == "plain_models:Plain" and model["sha256"]

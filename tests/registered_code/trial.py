@@ -128,10 +128,11 @@ def main(folder: Path) -> dict[str, Any]:
         found["forked"] = fork.status
         found["replayed"] = bool(lab.runs.verify_replay(lab.runs.replay(run, session=session)))
         contestants = {"mine": config, "plain": config.replace(model="tgcn")}
-        found["race"] = str(lab.race(contestants, seeds=(0,), session=session, runs_dir=folder, progress=False).folder)
+        quiet = {"session": session, "runs_dir": folder, "progress": False}
+        found["race"] = str(lab.race(contestants, name="both", seeds=(0,), **quiet).folder)
         over = {"model": ["tgcn", "paced"]}
         sweep = lab.Sweep(config, over=over, seeds=(0,))
-        study = lab.run_study(sweep, name="models", session=session, runs_dir=folder, progress=False)
+        study = lab.run_study(sweep, name="models", **quiet)
         found["study"], found["trials"] = str(study.path), [trial.status for trial in study.trials]
 
         class Locked(Paced):
@@ -152,8 +153,8 @@ def main(folder: Path) -> dict[str, Any]:
         lab.register(Changed, "model", "paced", options=[PACE])
         found["changed"] = [
             refusal(lambda: session.resume(run)),
-            refusal(lambda: lab.race(contestants, seeds=(0,), session=session, runs_dir=folder, progress=False)),
-            refusal(lambda: lab.run_study(sweep, name="models", session=session, runs_dir=folder, progress=False)),
+            refusal(lambda: lab.race(contestants, name="both", seeds=(0,), **quiet)),
+            refusal(lambda: lab.run_study(sweep, name="models", **quiet)),
         ]
     found["script"] = str(lab.runs.export(run.path, folder / "again.py", kind="script"))
     return found

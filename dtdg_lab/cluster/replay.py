@@ -15,6 +15,7 @@ from dtdg_lab.cluster.worker import FORKED, REPLAYS, repeated_by
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.events import Ended
+from dtdg_lab.core.extensions import code_changes
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.runs.directory import LAST, Kept, RunDirectory, describe_environment, read_kept
 from dtdg_lab.runs.run import StoredRun, open_run
@@ -264,15 +265,20 @@ def _words(first: EventHistory, again: EventHistory, where: int | None, paramete
             ", and so are the last parameters." if parameters else end
         )
     place = "in its last parameters" if where is None else f"from step {where} on"
-    causes = _causes(first.directory, again.directory)
+    causes = causes_of(first.directory, again.directory)
     return f"{ids}, but not bit for bit: it differs {place}. {causes}"
 
 
-def _causes(first: RunDirectory, again: RunDirectory) -> str:
+def causes_of(first: RunDirectory, again: RunDirectory) -> str:
+    """Say why a run and its replay may differ."""
     before, now = first.environment(), again.environment()
     hashes = [each.get("data", {}).get("sha256") for each in (before, now)]
     if hashes[0] != hashes[1]:
         return "Their data differ: restore the data set of the first run."
+    if changes := code_changes(first.extensions(), again.extensions()):
+        return (
+            f"This is expected, as {'; '.join(changes)}: register the code as the first run had it, and replay again."
+        )
     described = [name for name in ("versions", "python", "cpu", "gpus", "git") if before.get(name) != now.get(name)]
     if described:
         return f"Their environments differ in {', '.join(described)}: the order of sums may differ."

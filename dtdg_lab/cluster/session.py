@@ -26,7 +26,15 @@ from dtdg_lab.core.extensions import check_registered
 from dtdg_lab.core.files import writable_folder
 from dtdg_lab.core.units import NETEM, STATE, as_path, state_root
 from dtdg_lab.network.netem import undo_left_over
-from dtdg_lab.runs.directory import ENDED, RunDirectory, add_extensions, gpu_count, read_kept, write_json
+from dtdg_lab.runs.directory import (
+    ENDED,
+    RunDirectory,
+    add_extensions,
+    check_same_code,
+    gpu_count,
+    read_kept,
+    write_json,
+)
 from dtdg_lab.runs.liveness import SILENT_S, host_id, is_dead, read_notes
 
 if TYPE_CHECKING:
@@ -539,7 +547,8 @@ class Session:
         Raises:
             ControlError: the run is still active, here or in another session.
             ClusterError: there are fewer engines alive than the run has ranks.
-            ConfigError: a change is not allowed, or the run uses code that is not registered in this process.
+            ConfigError: a change is not allowed, or the run uses code that is not registered in this process, or that
+                has changed.
             RunStoreError: there is no run, or no checkpoint.
         """
         from dtdg_lab.cluster.worker import check_request
@@ -573,8 +582,11 @@ class Session:
             before = read_kept(directory.checkpoint_file).config if kept else config
             check_registered(before)
             check_request(before, {"set": changes})
-            registrations = pack_registrations(before.replace(**changes))
-            add_extensions(directory.path, before.replace(**changes))
+            after = before.replace(**changes)
+            remedy = "train with this code in a new run: lab.runs.fork(...), or session.train(run.config)"
+            check_same_code(f"run {directory.id}", directory.path, after, remedy=remedy)
+            registrations = pack_registrations(after)
+            add_extensions(directory.path, after)
             if not ours:
                 self._files.add_run(path)
             attempt = status["attempt"] + 1

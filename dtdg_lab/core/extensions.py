@@ -301,6 +301,20 @@ def check_registered(*configs: RunConfig, texts: Collection[str] = ()) -> None:
         raise ConfigError(" ".join(remedies))
 
 
+def code_changes(before: Iterable[Extension], now: Iterable[Extension]) -> list[str]:
+    """Say which registrations have other code than before; those whose hash is unknown on one side are left out.
+
+    Returns:
+        One phrase for each, such as ``the code of model 'smoothed' differs (sha256 1a... then, 2b... now)``.
+    """
+    hashes = {(one.kind, one.name): one.sha256 for one in before if one.sha256}
+    return [
+        f"the code of {one.title} differs (sha256 {then} then, {one.sha256} now)"
+        for one in now
+        if one.sha256 and (then := hashes.get((one.kind, one.name), one.sha256)) != one.sha256
+    ]
+
+
 # Absent names: described by a run's folder, and not registered in this process.
 
 

@@ -354,6 +354,28 @@ def learn_extensions(folder: Path) -> None:
         raise RunStoreError(f"{folder / extensions.FILE} is damaged ({error!r}). {RESTORE}") from error
 
 
+def check_same_code(what: str, folder: Path, *configs: RunConfig, texts: Collection[str] = (), remedy: str) -> None:
+    """Refuse to continue with registered code that has changed since a folder described it.
+
+    Args:
+        what: is continued, such as ``study 'rates'``.
+        folder: of the run, race or study.
+        configs: settings to continue with.
+        texts: values of settings; some may name registered code.
+        remedy: what to do instead of registering the former code, as an infinitive without ``to``.
+
+    Raises:
+        ConfigError: some code that the settings use has changed.
+        RunStoreError: the description cannot be read, is damaged, or of a newer version.
+    """
+    now = extensions.extensions_of(*configs, texts=texts)
+    if changes := extensions.code_changes(read_extensions(folder), now):
+        raise ConfigError(
+            f"{what} cannot be continued: {'; '.join(changes)}. Register the code as it was (where it is of a notebook "
+            f"cell, its source is in {extensions.FILE} in the folder {folder.name}), or {remedy}."
+        )
+
+
 def add_extensions(folder: Path, *configs: RunConfig, texts: Collection[str] = (), begin: Path | None = None) -> None:
     """Describe in a folder the registered code that runs of these settings use, in place of older descriptions.
 

@@ -93,6 +93,12 @@ def differences(runs: Sequence[StoredRun]) -> list[str]:
     tasks = list(dict.fromkeys(run.config["task"] for run in runs))
     if len(tasks) > 1:
         captions.append(f"The runs have different tasks ({', '.join(tasks)}): their losses have different units.")
+    hashes: dict[str, dict[str, None]] = {}
+    for extension in (one for run in runs for one in run.directory.extensions() if one.sha256):
+        hashes.setdefault(extension.title, {})[extension.sha256] = None
+    for title, known in hashes.items():
+        if len(known) > 1:
+            captions.append(f"The runs use different code of {title} (sha256 {', '.join(known)}).")
     return captions
 
 

@@ -22,7 +22,14 @@ from dtdg_lab.core.model_facts import kept_memory
 from dtdg_lab.core.options import OPTIONS, option
 from dtdg_lab.core.units import as_path, format_seconds
 from dtdg_lab.datasets.names import load_for
-from dtdg_lab.runs.directory import add_extensions, learn_extensions, read_json, store_error, write_json
+from dtdg_lab.runs.directory import (
+    add_extensions,
+    check_same_code,
+    learn_extensions,
+    read_json,
+    store_error,
+    write_json,
+)
 from dtdg_lab.studies.sweep import Cell
 from dtdg_lab.visualization.layout import join_words
 
@@ -489,7 +496,7 @@ class RacePlan:
         """This plan with the additions of a new one: the same contestants and rule, possibly more of them or of seeds.
 
         Raises:
-            ConfigError: the new plan differs; the message names the difference.
+            ConfigError: the new plan differs, or the registered code has changed; the message names the difference.
         """
         # with the old labels of existing contestants: generated labels depend on the other contestants
         before = {config.replace(seed=0).to_json(): label for label, config in self.configs.items()}
@@ -516,6 +523,7 @@ class RacePlan:
                     f"race {self.name!r} ran on data {self.data[seed][:12]}, but the data is now "
                     f"{new.data[seed][:12]}: {other}."
                 )
+        check_same_code(f"race {self.name!r}", folder, *new.configs.values(), remedy=other)
         seeds = tuple(dict.fromkeys([*self.seeds, *new.seeds]))
         return replace(new, seeds=seeds, data={**self.data, **new.data}, copy_bytes_per_s=self.copy_bytes_per_s)
 

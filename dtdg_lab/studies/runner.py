@@ -39,6 +39,7 @@ from dtdg_lab.runs.directory import (
     ENDED,
     RunDirectory,
     add_extensions,
+    check_same_code,
     learn_extensions,
     read_json,
     store_error,
@@ -877,6 +878,9 @@ def _write_sweep(folder: Path, sweep: Sweep, *, replaces: bool) -> None:
                 f"the study {folder} is of another sweep: {why}. Give another name=, or restart=True to restart "
                 "(existing content is kept in a subfolder)."
             )
+        if not replaces:
+            remedy = "give another name=, or restart=True to restart (existing content is kept in a subfolder)"
+            check_same_code(f"study {folder.name!r}", folder, texts=texts, remedy=remedy)
         if before == sweep:
             return
     add_extensions(folder, texts=texts)

@@ -77,6 +77,12 @@ def test_code_of_a_script_trains_on_engines_as_here(trial: dict[str, Any]) -> No
     assert "model 'locked' cannot be sent to engines" in trial["refused"] and trial["beside"] == "finished"
 
 
+def test_code_that_has_changed_continues_no_run_race_or_study(trial: dict[str, Any]) -> None:
+    for what, message in zip(("run", "race", "study"), trial["changed"], strict=True):
+        assert message.startswith(what) and "the code of model 'paced' differs (sha256" in message
+        assert "lab.runs.fork" in message if what == "run" else "another name" in message
+
+
 def test_a_run_keeps_the_description_of_its_code(trial: dict[str, Any]) -> None:
     (model,) = json.loads((Path(trial["model"]) / "extensions.json").read_text())["extensions"]
     assert (model["kind"], model["name"], model["target"]) == ("models", "paced", "")
@@ -116,7 +122,7 @@ def test_the_command_line_registers_a_file_that_engines_import(folder: Path) -> 
     config.write_text(json.dumps({"system": "psg", "dataset": "growing", "model": "plain", "epochs": 1, **sizes}))
     run = ["-m", "dtdg_lab", "run", str(config), "--runs", str(folder / "plain")]
     assert "Unknown model 'plain'" in start(run, folder, code=2)
-    assert '"status": "finished"' in start([*run, "--register", "home/plain_models.py"], folder)
+    assert "finished: 1 epochs" in start([*run, "--register", "home/plain_models.py"], folder)
     (made,) = (folder / "plain").iterdir()
     (model,) = json.loads((made / "extensions.json").read_text())["extensions"]
     assert model["target"] == "plain_models:Plain" and model["sha256"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,15 @@ def register_all() -> None:
     lab.register("outside_family.striped:FAMILY")
 
 
+def refusal(act: Callable[[], Any]) -> str:
+    """Return why something is refused; empty if it is not."""
+    try:
+        act()
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
 def main(folder: Path) -> dict[str, Any]:
     """Train, resume, fork, replay, race and study with it; return what came of it."""
     register_all()
@@ -118,10 +128,11 @@ def main(folder: Path) -> dict[str, Any]:
         found["forked"] = fork.status
         found["replayed"] = bool(lab.runs.verify_replay(lab.runs.replay(run, session=session)))
         contestants = {"mine": config, "plain": config.replace(model="tgcn")}
-        found["race"] = str(lab.race(contestants, seeds=(0,), session=session, runs_dir=folder, progress=False).folder)
+        quiet = {"session": session, "runs_dir": folder, "progress": False}
+        found["race"] = str(lab.race(contestants, name="both", seeds=(0,), **quiet).folder)
         over = {"model": ["tgcn", "paced"]}
         sweep = lab.Sweep(config, over=over, seeds=(0,))
-        study = lab.run_study(sweep, name="models", session=session, runs_dir=folder, progress=False)
+        study = lab.run_study(sweep, name="models", **quiet)
         found["study"], found["trials"] = str(study.path), [trial.status for trial in study.trials]
 
         class Locked(Paced):
@@ -135,6 +146,16 @@ def main(folder: Path) -> dict[str, Any]:
             session.train(config.replace(model="locked"))
         except ClusterError as error:
             found["refused"] = str(error)
+
+        class Changed(Paced):
+            """The model, after its cell was changed."""
+
+        lab.register(Changed, "model", "paced", options=[PACE])
+        found["changed"] = [
+            refusal(lambda: session.resume(run)),
+            refusal(lambda: lab.race(contestants, name="both", seeds=(0,), **quiet)),
+            refusal(lambda: lab.run_study(sweep, name="models", **quiet)),
+        ]
     found["script"] = str(lab.runs.export(run.path, folder / "again.py", kind="script"))
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import linecache
 import sys
 from dataclasses import dataclass
@@ -44,6 +45,32 @@ def cell(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     for name in ("np", "Count", "paths", "HALF", "LOCK", "helper", "Model", "Child"):
         monkeypatch.setattr(sys.modules["__main__"], name, names[name], raising=False)
     return names
+
+
+RULES = """\
+from dtdg_lab.systems.snapshot_groups.schedulers.base import scheduler
+
+@scheduler
+def first(problem):
+    return min(problem.times_s)
+
+@scheduler(searches=True)
+def second(problem):
+    return max(problem.times_s)
+"""
+
+
+def test_the_source_of_a_scheduler_is_its_rule_with_the_decorator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(linecache.cache, "<cell 2>", (len(RULES), None, RULES.splitlines(keepends=True), "<cell 2>"))
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(RULES, "<cell 2>", "exec"), names)
+    monkeypatch.setattr(sys.modules["__main__"], "scheduler", names["scheduler"], raising=False)
+    assert source_of(names["first"]).startswith("@scheduler\ndef first(problem):")
+    assert source_hash(names["first"]) != source_hash(names["second"])
+    assert list(inspect.signature(names["first"]).parameters) == ["times_s", "ranks", "options"]
+    again: dict[str, Any] = {"__name__": "again"}
+    exec(defining_code(names["second"]), again)
+    assert again["second"].facts.searches and again["second"]([1.0, 2.0], 1) == 2.0
 
 
 def test_the_text_of_a_class_is_cut_out_of_its_cell(cell: dict[str, Any]) -> None:

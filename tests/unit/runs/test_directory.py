@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 from registrations import registered_apart
 
+from dtdg_lab.cluster.replay import causes_of
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunStoreError
 from dtdg_lab.core.registration import register
+from dtdg_lab.core.source_code import source_hash
 from dtdg_lab.models.tgcn import TGCN
-from dtdg_lab.runs.directory import RunDirectory, add_extensions
-from dtdg_lab.runs.run import open_run
+from dtdg_lab.runs.directory import RunDirectory, add_extensions, check_same_code
+from dtdg_lab.runs.run import differences, open_run
 
 
 class Plain(TGCN):
@@ -57,6 +59,42 @@ def test_a_fork_keeps_the_descriptions_of_its_origin(run: RunDirectory) -> None:
     run.checkpoint_file.write_bytes(b"")
     fork = RunDirectory.create(RunConfig(system="psg"), root=run.path.parent, begin=run.checkpoint_file)
     assert fork.extensions() == run.extensions()
+
+
+@pytest.fixture
+def changed(run: RunDirectory) -> RunDirectory:
+    """The run, after its model's code has changed."""
+    register(Plain, "model", "plain")
+    described = json.loads(run.extensions_file.read_text())
+    described["extensions"][0]["sha256"] = "0123456789abcdef"
+    run.extensions_file.write_text(json.dumps(described))
+    return run
+
+
+def test_code_that_has_changed_is_not_continued(changed: RunDirectory) -> None:
+    expected = (
+        r"race 'r' cannot be continued: the code of model 'plain' differs \(sha256 0123456789abcdef then, .*or wait"
+    )
+    with pytest.raises(ConfigError, match=expected):
+        check_same_code("race 'r'", changed.path, changed.config(), remedy="wait")
+    with pytest.raises(ConfigError, match=expected):
+        check_same_code("race 'r'", changed.path, texts=["plain"], remedy="wait")
+    check_same_code("race 'r'", changed.path, RunConfig(system="psg"), remedy="wait")
+    changed.extensions_file.write_text(changed.extensions_file.read_text().replace("0123456789abcdef", ""))
+    check_same_code("race 'r'", changed.path, changed.config(), remedy="wait")
+
+
+def test_a_fork_records_its_own_code(changed: RunDirectory) -> None:
+    changed.checkpoint_file.write_bytes(b"")
+    fork = RunDirectory.create(changed.config(), root=changed.path.parent, begin=changed.checkpoint_file)
+    assert fork.extensions()[0].sha256 == source_hash(Plain) != changed.extensions()[0].sha256
+
+
+def test_a_comparison_and_a_replay_name_code_that_differs(changed: RunDirectory) -> None:
+    again = RunDirectory.create(changed.config(), root=changed.path.parent)
+    (caption,) = differences([open_run(changed.path), open_run(again.path)])
+    assert caption.startswith("The runs use different code of model 'plain' (sha256 0123456789abcdef, ")
+    assert "as the code of model 'plain' differs" in causes_of(changed, again)
 
 
 @pytest.mark.parametrize(

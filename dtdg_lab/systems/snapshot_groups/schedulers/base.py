@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import heapq
+import inspect
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -174,8 +175,8 @@ def scheduler(rule: Callable[[Problem], Schedule] | None = None, **facts: Any) -
     def schedule(times_s: NDArray[np.float64], ranks: int, **options: Any) -> Schedule:
         return rule(Problem(times_s, ranks, **options))
 
-    del schedule.__wrapped__  # its arguments are not those of the rule
-    vars(schedule)["facts"] = SchedulerFacts(**facts)
+    own = inspect.signature(schedule, follow_wrapped=False)  # its arguments are not those of the rule
+    vars(schedule).update(facts=SchedulerFacts(**facts), __signature__=own)
     return schedule
 
 

@@ -34,7 +34,7 @@ _REQUIRED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "control": ("__call__",),
     }
 )
-_OF_OBJECTS = (FAMILY, "scheduling", "partition", "congestion", "features", "control")  # of which a class is none
+_OF_OBJECTS = (FAMILY, "scheduling", "partition", "congestion", "features", "control")  # kinds that a class is none of
 _BUILT_WITH = ("edge_life", "smoothing_window", "features")  # options of every generated graph
 
 

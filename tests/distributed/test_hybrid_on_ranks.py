@@ -260,7 +260,7 @@ def test_the_validation_part_is_read_by_the_rank_that_decides(stories: list[dict
     last = max(row["step"] for row in one["evaluations"])
     received = {row["step"]: row["loss"] for row in one["evaluations"] if row["split"] == "validation"}
     decided = {row["step"]: row["state"]["loss"] for row in one["decisions"]}
-    assert decided and decided.items() <= {step: loss for step, loss in received.items() if step < last}.items()
+    assert decided and decided.items() <= received.items()  # the last decision may be made at the end of the run
     assert {row["split"] for row in one["evaluations"] if row["step"] < last} == {"train", "validation"}
     assert other["evaluations"] == other["decisions"] == []
 

@@ -151,7 +151,7 @@ def test_a_family_adds_its_options_and_replaces_none(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "families_of_a_test", families)
     with registered_apart():
         before = dict(OPTIONS)
-        with pytest.raises(ConfigError, match="seed are names in use"):
+        with pytest.raises(ConfigError, match="there is another option 'seed'"):
             register("families_of_a_test:REPLACES")
         assert before == OPTIONS, "all of a family's options are added, or none"
         for _ in range(2):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
@@ -61,7 +60,7 @@ def test_the_command_line_trains_into_the_home_folder(home: Path, capsys: pytest
     (home / "config.json").write_text(CONFIG.to_json())
     assert main(["run", "~/config.json", "--runs", "~/runs"]) == 0
     assert len(list((home / "runs").glob("*-single-*"))) == 1
-    assert json.loads(capsys.readouterr().out.partition("report:")[0])["status"] == "finished"
+    assert capsys.readouterr().out.startswith("finished")
 
 
 def test_folders_of_the_environment_are_expanded(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,7 +92,7 @@ class Extension:
 
     @property
     def argument(self) -> str:
-        """What ``--register`` takes on the command line."""
+        """Return what ``--register`` takes on the command line."""
         if self.kind == FAMILY and self.target:
             return self.target
         module = self.target.partition(":")[0]
@@ -100,7 +100,7 @@ class Extension:
 
     @property
     def remedy(self) -> str:
-        """What to do before a run can train with it."""
+        """Return what to do before a run can train with it."""
         first = f"{self.title} is not registered here. Register it first: {self.call}"
         if self.target:
             return f"{first}; on the command line: --register {self.argument}."

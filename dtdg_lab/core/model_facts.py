@@ -107,7 +107,7 @@ class ModelFacts:
 
     @property
     def sends_messages(self) -> bool:
-        """Whether the model calls ``graph.messages``."""
+        """Return whether the model calls ``graph.messages``."""
         return any(pull.kind == "messages" for pull in self.pulls)
 
     @property

@@ -29,7 +29,7 @@ T = TypeVar("T")
 E = TypeVar("E", bound=Event)
 
 RECENT_STEPS = 2_000  # exact
-FEW_ROWS = 4_000  # of a table, all of which are kept
+FEW_ROWS = 4_000  # the newest of a table, which are always kept
 EVENTS_OF_A_KIND = 1_000  # the newest; so that the events of many epochs do not push out a plan
 WAITING_ROWS = 4_000  # of lines that are turned into columns once a chart asks for their table
 IDENTITY = ("rank", "attempt")

@@ -6,14 +6,13 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 import param
 from panel.custom import JSComponent
 
 from dtdg_lab.core.errors import LabError
-from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.widgets.drawing import DrawingOrder
 from dtdg_lab.widgets.live import Defer
 from dtdg_lab.widgets.scripts import component_script
@@ -172,17 +171,3 @@ _CALLS: Mapping[str, Callable[[DrawingOrder, CardActions, Mapping[str, Any]], No
     "option": lambda order, actions, said: actions.option(said["chart"], said["option"], said["value"]),
 }
 
-
-@dataclass(slots=True)
-class DrawnCharts:
-    """What was sent of each chart last, so that only what changed is sent again."""
-
-    _texts: dict[str, tuple[str, str]] = field(default_factory=dict)
-
-    def encode(self, chart: str, figure: Figure, caption: str, *, forced: bool) -> str | None:
-        """Return a figure as JSON; None where neither it nor its caption has changed and it is not forced."""
-        text = json.dumps(figure, allow_nan=False, separators=(",", ":"))
-        if not forced and self._texts.get(chart) == (text, caption):
-            return None
-        self._texts[chart] = (text, caption)
-        return text

@@ -19,7 +19,7 @@ function dlHandles(plot, area, tell) {
       const {along, low, high} = dot.spec, axis = axisOf(along)
       return Math.min(high, Math.max(low, axis.p2l(at[along] - plot.getBoundingClientRect()[along] - axis._offset)))
     }
-    const say = (kind, value) => { sent = Date.now(); tell({kind, handle: name, value: value - (dot.spec.origin ?? 0)}) }
+    const say = (kind, value) => { sent = Date.now(); tell({kind, handle: name, value: (value - (dot.spec.origin ?? 0)) * (dot.spec.scale ?? 1)}) }
     const cancel = () => { dot.moved = false; tell({kind: "cancelled", handle: name}) }
     dot.addEventListener("keydown", (event) => {
       const {along, low, high, step = (high - low) / 50} = dot.spec
@@ -75,10 +75,11 @@ function dlHandles(plot, area, tell) {
         dot.spec = spec
         dot.title = spec.title
         dlText(dot, spec.letter ?? "")
-        const origin = spec.origin ?? 0
+        const valueOf = (position) => (position - (spec.origin ?? 0)) * (spec.scale ?? 1)
+        const [low, high] = [valueOf(spec.low), valueOf(spec.high)].sort((a, b) => a - b), now = valueOf(spec[spec.along])
         dlSay(dot, {
-          "aria-label": spec.title, "aria-orientation": spec.along === "x" ? "horizontal" : "vertical", "aria-valuemin": spec.low - origin,
-          "aria-valuemax": spec.high - origin, "aria-valuenow": spec[spec.along] - origin, "aria-valuetext": spec.said ?? String(spec[spec.along] - origin), "data-handle": spec.name,
+          "aria-label": spec.title, "aria-orientation": spec.along === "x" ? "horizontal" : "vertical", "aria-valuemin": low, "aria-valuemax": high,
+          "aria-valuenow": now, "aria-valuetext": spec.said ?? String(now), "data-handle": spec.name,
         })
         dot.style.cursor = spec.along === "x" ? "ew-resize" : "ns-resize"
         for (const along of ["x", "y"]) move(dot, along, spec[along])

@@ -404,9 +404,9 @@ class Run(RunHandle):
         elif kind == Refused.kind and data["version"] is not None:  # it could not be applied at its step or epoch
             refused = Refused.read(data)
             asked = ", ".join(f"{name}={value!r}" for name, value in refused.changes.items())
-            before = self._refused if refused.version == self._refused_version else []
+            before = self._refused if data["version"] == self._refused_version else []
             self._refused = [*before, f"{asked} was refused and the run continues unchanged: {refused.reason}"]
-            self._refused_version = refused.version
+            self._refused_version = data["version"]
         elif kind == Resumed.kind:  # changes made after the checkpoint are undone by resuming from it
             self._config = self._started_config.replace(**Resumed.read(data).settings)
             self._refused, self._refused_version = [], 0  # versions count from 1 again

@@ -312,9 +312,7 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack, finisher: 
     writer = RecordWriter(directory.record_file(task.rank), task.rank, task.attempt, sink=on_write)
     stack.callback(writer.close)
     refusals = RefusalLog(writer, config)
-    store, control = _meet(
-        task, directory, beginning, stack, telemetry=publisher.address, host=host, refusals=refusals
-    )
+    store, control = _meet(task, directory, beginning, stack, telemetry=publisher.address, host=host, refusals=refusals)
     signals.request = control.stop_by
     beacon = _beacon(task, directory, store, writer)
     if task.rank == 0:
@@ -346,9 +344,7 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack, finisher: 
             if not control.stop_request():
                 raise
             return _stopped(control, directory, task, error)
-        refusals.trainer = trainer
-        if beginning.check is None and isinstance(control, ControlServer):
-            control.check = partial(_check_after, trainer.live_settings, control)
+        _judge_requests_by(trainer, control, beginning, refusals)
         state = trainer.run().state
         resource_monitor.close()
         writer.flush()
@@ -358,6 +354,15 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack, finisher: 
     except (RuntimeError, ClusterError) as error:
         raise _named(error, beacon, task) from error
     return state
+
+
+def _judge_requests_by(
+    trainer: Trainer, control: ControlServer | StoredControl, beginning: RunStart, refusals: RefusalLog
+) -> None:
+    """Check requests against the settings of a trainer from here on, and record refusals at its step."""
+    refusals.trainer = trainer
+    if beginning.check is None and isinstance(control, ControlServer):
+        control.check = partial(_check_after, trainer.live_settings, control)
 
 
 def _beacon(task: RankTask, directory: RunDirectory, store: SignedStore, writer: RecordWriter) -> Beacon:

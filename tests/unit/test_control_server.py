@@ -78,7 +78,11 @@ def test_forged_requests_are_not_told_as_refused() -> None:
     key, refusals = new_key(), list[Any]()
     door = server(key, Store(), refusals)
     request = {"set": {"alpha": 0.5}, "place": PLACE, "nonce": "once"}
-    for message in (pack(new_key(), request), pack(key, request | {"place": "other/1"}), pack(key, request | {"nonce": ""})):
+    for message in (
+        pack(new_key(), request),
+        pack(key, request | {"place": "other/1"}),
+        pack(key, request | {"nonce": ""}),
+    ):
         assert "refused" in unpack(key, door._answer(message))
     assert refusals == []
     door.close()

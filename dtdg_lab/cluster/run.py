@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.cluster.liveness import death_reason
 from dtdg_lab.cluster.messaging import Subscriber, ask
+from dtdg_lab.cluster.requester import requester
 from dtdg_lab.cluster.worker import place_of
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, ControlError, LabError, RunFailedError, RunInterruptedError
@@ -218,12 +219,16 @@ class Run(RunHandle):
 
     # requests
 
-    def set(self, **live_settings: Any) -> int:
+    def set(self, *, by: str | None = None, **live_settings: Any) -> int:
         """Change live settings; returns the version under which all ranks apply them.
 
         Step settings take effect before the same next step of all ranks, epoch settings at the next epoch. The
         epoch settings of one call are applied or refused together, separately from its step settings and from other
-        calls.
+        calls. Refused requests are recorded too: see :meth:`requests`.
+
+        Args:
+            by: who asks, for the log of changes; by default ``notebook`` in a kernel, else the name of the program.
+            live_settings: the settings to change.
 
         Raises:
             ConfigError: a value is not allowed with the active and pending settings, or the setting cannot
@@ -232,7 +237,7 @@ class Run(RunHandle):
         """
         texts = [value for value in live_settings.values() if isinstance(value, str)]
         try:
-            version = self._ask({"set": live_settings})
+            version = self._ask({"set": live_settings, "by": requester(by)})
         except ConfigError as error:
             if not (named := extensions_of(texts=texts)):
                 raise
@@ -396,12 +401,12 @@ class Run(RunHandle):
             self._config = self._config.replace(**changed.changes)
             if changed.version > self._refused_version:
                 self._refused = []
-        elif kind == Refused.kind:  # a change that could not be applied at its step or epoch
+        elif kind == Refused.kind and data["version"] is not None:  # it could not be applied at its step or epoch
             refused = Refused.read(data)
             asked = ", ".join(f"{name}={value!r}" for name, value in refused.changes.items())
-            before = self._refused if refused.version == self._refused_version else []
+            before = self._refused if data["version"] == self._refused_version else []
             self._refused = [*before, f"{asked} was refused and the run continues unchanged: {refused.reason}"]
-            self._refused_version = refused.version
+            self._refused_version = data["version"]
         elif kind == Resumed.kind:  # changes made after the checkpoint are undone by resuming from it
             self._config = self._started_config.replace(**Resumed.read(data).settings)
             self._refused, self._refused_version = [], 0  # versions count from 1 again

@@ -28,6 +28,7 @@ from dtdg_lab.dashboard.choices import (
     first_sentence,
     is_stored,
 )
+from dtdg_lab.dashboard.run_names import value_text
 from dtdg_lab.visualization.style import coloured
 from dtdg_lab.widgets.controls import PATIENCE_S, folded, make_control
 from dtdg_lab.widgets.live import Defer
@@ -49,8 +50,9 @@ LIVE_GROUPS = ("step", "epoch")
 HEADINGS = {"step": "Applied at the next step", "epoch": "Applied at the next epoch"}
 NEXT_RUN = "Used by the next run"
 FIXED, NEXT = "Fixed during a run", "Next run"
-_WHOLE_ROW, _HALF_ROW = (f":host {{ flex: 1 1 {basis}; min-width: 0; width: auto; }}" for basis in ("100%", "40%"))
-_WRAPPED = ":host { display: flex; flex-flow: row wrap; align-items: flex-end; }"
+_WHOLE_ROW, _HALF_ROW = (f":host {{ flex: 1 1 {basis} !important; min-width: 0 !important; width: auto !important; }}" for basis in ("100%", "40%"))
+_SHRINKS = ":host { min-width: 0 !important; }"
+_WRAPPED = ":host { display: flex; flex-flow: row wrap !important; align-items: flex-end; min-width: 0 !important; }"
 _HEADING = {"font-size": "11px", "color": coloured("soft"), "border-top": f"1px solid {coloured('line')}"}
 _BOX = {
     "border": f"1px solid {coloured('line')}",
@@ -70,7 +72,8 @@ def _main_names() -> list[str]:
 class Settings:
     """Controls for every setting of a run; ``on_change(name, value)`` is called for live ones while a run is active.
 
-    ``defer(call)`` schedules a call where widgets may be changed, ``on_cards(cards)`` gets the cards of all systems.
+    ``defer(call)`` schedules a call where widgets may be changed, ``on_cards(cards)`` gets the cards of all
+    systems, and ``on_preview(name, value)`` what a slider stands at while it is dragged.
 
     Attributes:
         panel: settings of the chosen system and of training that can change while a run trains, by when they do.
@@ -86,6 +89,7 @@ class Settings:
         *,
         defer: Defer = lambda call: call(),
         on_cards: Callable[[Sequence[SystemCard]], None] = lambda cards: None,
+        on_preview: Callable[[str, Any], None] = lambda name, value: None,
     ) -> None:
         self._on_change, self._on_cards = on_change, on_cards
         self._running = False
@@ -96,8 +100,9 @@ class Settings:
         self.controls = {name: make_control(made, self._choices(name)) for name, made in _options().items()}
         for control in self.controls.values():
             control.on_change(lambda name, value: defer(partial(self._changed, name, value)))
+            control.on_preview(lambda name, value: defer(partial(on_preview, name, value)))
         # StaticText and not panes: a pane that changes in a notebook asks the internet for its style sheets
-        self.notes = {name: pn.widgets.StaticText(value="", margin=(-3, 8, 2, 9), width=NARROW) for name in EXPLAINED}
+        self.notes = {name: pn.widgets.StaticText(value="", margin=(-3, 8, 2, 9), **_WIDE) for name in EXPLAINED}
         self._chosen: dict[str, str] = {}
         self._of_run = config
         self._cards = sorted(cards_of_families(), key=lambda card: _ORDER.get(card.name, len(_ORDER)))
@@ -115,7 +120,7 @@ class Settings:
         title = pn.widgets.StaticText(value="<b>Settings</b>", margin=(0, 8, 2, 8), **_WIDE)
         live_rows = [part for group in LIVE_GROUPS for part in (self._headings[group], self._row(self._groups[group]))]
         self.panel = pn.Column(
-            title, self._row(["system"]), *live_rows, margin=0, styles=_BOX, css_classes=["dl-settings"], **_WIDE
+            title, self._row(["system"]), *live_rows, margin=0, styles=_BOX, stylesheets=[_SHRINKS], css_classes=["dl-settings"], **_WIDE
         )
         self._fixed_row = self._row(self._groups["no"])
         self.fixed = folded(FIXED, self._fixed_row)
@@ -228,6 +233,26 @@ class Settings:
             self._chosen = {name: config[name] for name in self._chosen}
             self._refresh()
 
+    @property
+    def system(self) -> str:
+        """The system that is chosen."""
+        return str(self._value("system"))
+
+    @property
+    def of_run(self) -> RunConfig:
+        """The settings of the run as they were followed last."""
+        return self._of_run
+
+    def is_waiting(self, name: str) -> bool:
+        """Return whether a value that was chosen here has not been applied yet."""
+        return name in self._asked
+
+    def take(self, changes: Mapping[str, Any]) -> None:
+        """Show these values as if a person had chosen them for the next run."""
+        for name, value in changes.items():
+            self.controls[name].show(value)
+            self._changed(name, value)
+
     def settled(self, name: str) -> None:
         """A value that was pending until the end of the epoch has been applied, or will not be."""
         self._asked.pop(name, None)
@@ -263,7 +288,9 @@ class Settings:
         if self._running and live != "no":
             waits = live == "epoch"
             self._asked[name] = (value, math.inf if waits else time.monotonic() + PATIENCE_S)
-            self.controls[name].waits(waits)
+            if waits and name in self._of_run.flat:
+                before = value_text(_shown(name, self._of_run))
+                self.controls[name].waits(f"{before} → {value_text(value)}")
             self._on_change(name, value)
             if name == "system":
                 self._offer_systems()

@@ -38,7 +38,7 @@ class PageFacts:
         engines, engines_ready: how many there are, and how many of them answer.
         ready: whether a run can be started.
         busy: whether a request is on its way.
-        preparing, preparing_left_s: what is done before the first step, and for how long.
+        preparing, left_words: what is done before the first step, and for how long.
         step, epoch, epochs, seconds, seconds_left: how far the run is, as ``runs.tables.Progress``.
         paused_s: for how long it has been paused.
         ended: time of day when it ended, or was last heard of.
@@ -62,7 +62,7 @@ class PageFacts:
     ready: bool = True
     busy: bool = False
     preparing: str = ""
-    preparing_left_s: float | None = None
+    left_words: str = ""
     step: int = 0
     epoch: int = 0
     epochs: int = 0
@@ -135,8 +135,7 @@ def _idle(facts: PageFacts) -> Head:
 
 def _progress(facts: PageFacts) -> tuple[float | None, Words, str]:
     if facts.status == "starting" or (facts.status == "running" and not facts.epoch):
-        left = "" if facts.preparing_left_s is None else f"{about_text(facts.preparing_left_s)} left"
-        return None, ((facts.preparing or "Starting the ranks", False),), left
+        return None, ((facts.preparing or "Starting the ranks", False),), facts.left_words
     if facts.status == "finished":
         took = f", took {clock_text(facts.seconds)}"
         words = ((f"{facts.epochs} epochs", True), (f" · {facts.step:,} steps", False))
@@ -198,7 +197,9 @@ def _run(facts: PageFacts, label: str) -> Button:
 
 
 def _resume(facts: PageFacts) -> Button:
-    where = "" if facts.checkpoint_step is None or facts.status == "stopped" else f" from step {facts.checkpoint_step:,}"
+    where = (
+        "" if facts.checkpoint_step is None or facts.status == "stopped" else f" from step {facts.checkpoint_step:,}"
+    )
     is_possible = not facts.busy and facts.engines_ready == facts.engines
     tip = "Continues from the last checkpoint."
     return Button("resume", f"Resume{where}", "act", tip, disabled=not is_possible)
@@ -249,7 +250,9 @@ def _of_engines(facts: PageFacts) -> Notice | None:
     missing = facts.engines - facts.engines_ready
     if facts.ready and missing > 0:
         are = "engine is" if missing == 1 else "engines are"
-        return Notice("bad", f"{missing} of {facts.engines} {are} missing.", "No run can be started without.", (RESTART,))
+        return Notice(
+            "bad", f"{missing} of {facts.engines} {are} missing.", "No run can be started without.", (RESTART,)
+        )
     return None
 
 

@@ -53,7 +53,9 @@ class ChangeLog(TextComponent):
     def draw(self, entries: Sequence[ChangeEntry]) -> None:
         """Show these, newest first."""
         more = f"Show all {len(entries)} with their effects" if entries else ""
-        self.show({"entries": [asdict(entry) for entry in entries], "hint": HINT if entries else NO_CHANGE, "more": more})
+        self.show(
+            {"entries": [asdict(entry) for entry in entries], "hint": HINT if entries else NO_CHANGE, "more": more}
+        )
 
 
 class EffectsTable(TextComponent):

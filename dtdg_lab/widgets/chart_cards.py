@@ -1,4 +1,4 @@
-"""Cards with charts in the browser: titles, keys and captions as text, plots drawn one at a time by ``chart_cards.js``."""
+"""Cards with charts in the browser: titles, keys and captions as text, plots drawn one at a time."""
 
 from __future__ import annotations
 
@@ -170,4 +170,3 @@ _CALLS: Mapping[str, Callable[[DrawingOrder, CardActions, Mapping[str, Any]], No
     "clicked": lambda order, actions, said: actions.click(said["chart"], said["x"], said["y"], said["customdata"]),
     "option": lambda order, actions, said: actions.option(said["chart"], said["option"], said["value"]),
 }
-

@@ -114,9 +114,9 @@ class SettingControl:
             self.widget.end = max(self.widget.end, value)
         self.widget.value = value
 
-    def waits(self, waiting: bool) -> None:
-        """Say beside the label whether what was chosen still waits to be applied."""
-        self.widget.label = f"{self.label} · waits" if waiting else self.label
+    def waits(self, words: str = "") -> None:
+        """Say beside the label what waits to be applied, such as ``8 → 6``; nothing where the text is empty."""
+        self.widget.label = f"{self.label} · {words}" if words else self.label
 
     def offer(self, choices: Choices) -> None:
         """Change what a choice offers; the value goes to the nearest one left: itself, or the last."""
@@ -140,9 +140,18 @@ class SettingControl:
         """Call ``listener(name, value)`` when a person has chosen a value: on release, for a slider."""
         self._listener = listener
 
+    def on_preview(self, listener: Callable[[str, Any], None]) -> None:
+        """Call ``listener(name, value)`` while a person drags a slider."""
+        if "value_throttled" in self.widget.param:
+            self.widget.param.watch(lambda event: self._tell(listener, event.new), "value")
+
     def _changed(self, event: Any) -> None:
-        if self._quiet != threading.get_ident() and self._listener is not None and event.new is not None:
-            self._listener(self.name, self._typed(event.new))
+        if self._listener is not None:
+            self._tell(self._listener, event.new)
+
+    def _tell(self, listener: Callable[[str, Any], None], value: Any) -> None:
+        if self._quiet != threading.get_ident() and value is not None:
+            listener(self.name, self._typed(value))
 
 
 def _values(choices: Choices) -> list[Any]:

@@ -119,4 +119,3 @@ class DrawingOrder:
             if name in display.visible:
                 display.owes, display.sent_s = self._number, now_s
         return self._number
-

@@ -3,7 +3,7 @@
 
 const TOUR = [
   ["dl-settings", "Settings", "Drag a slider or choose a value. Each group says when it takes effect."],
-  ["dl-run", "Run", "Starts a run with these settings. It trains while you watch."],
+  ["dl-do-run", "Run", "Starts a run with these settings. It trains while you watch."],
   ["dl-try", "Try", "A click changes just this setting, so you see what it does."],
   ["dl-changes", "Changes", "Every change gets a number here, and the same number in the charts."],
 ]
@@ -67,7 +67,7 @@ export function render({model, el}) {
     for (const [action, button] of known) if (!specs.some((spec) => spec.action === action)) button.remove()
     for (const {action, label, kind, tip, disabled} of specs) {
       const button = known.get(action) ?? dlMake("button", {type: "button", "data-action": action, onclick: () => act(action)})
-      button.className = kind === "link" ? "dl-link" : `dl-button ${kind} dl-${action}`
+      button.className = kind === "link" ? "dl-link" : `dl-button ${kind} dl-do-${action}`
       dlText(button, label)
       dlSay(button, {title: tip || null, "aria-description": tip || null})
       button.disabled = disabled

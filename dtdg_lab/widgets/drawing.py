@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 PICTURE_S, OTHERS_S = 0.25, 1.0  # least time between two drawings of a chart
 CALM_PICTURE_S = 1.0  # where a viewer prefers reduced motion
 PATIENCE_S = 5.0  # for a display's answer; after that it is taken for closed until it speaks again
-BUSY_S = 0.5  # a page whose drawings take longer is busy
+SMOOTHING = 0.2  # of the mean time of a drawing, so that one slow drawing makes no busy page
+BUSY_S = 1.0  # a page whose drawings take longer on average is busy
 
 
 @dataclass(slots=True)
@@ -64,7 +65,7 @@ class DrawingOrder:
         if took_ms is None:
             self.force(chart)
         else:
-            known.took_s = took_ms / 1e3
+            known.took_s += SMOOTHING * (took_ms / 1e3 - known.took_s)
 
     def forget(self, display: str) -> None:
         """Forget a display that was closed."""

@@ -9,7 +9,7 @@ from tables import START_NS, run_tables
 
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.chart import Chart, ChartOptions
-from dtdg_lab.visualization.common import common_charts, common_tiles
+from dtdg_lab.visualization.common_charts import common_charts, common_tiles
 from dtdg_lab.visualization.layout import Figure
 
 OPTIONS = ChartOptions()

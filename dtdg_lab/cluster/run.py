@@ -10,15 +10,23 @@ from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dtdg_lab.cluster.controller import ControlFunction, Controller
 from dtdg_lab.cluster.liveness import death_reason
 from dtdg_lab.cluster.messaging import Subscriber, ask
 from dtdg_lab.cluster.requester import requester
 from dtdg_lab.cluster.worker import place_of
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import ConfigError, ControlError, LabError, RunFailedError, RunInterruptedError
+from dtdg_lab.core.errors import (
+    ConfigError,
+    ControlError,
+    LabError,
+    RunFailedError,
+    RunInterruptedError,
+    UnknownNameError,
+)
 from dtdg_lab.core.events import AttemptStarted, Paused, Refused, Resumed, SettingsChanged, Stopping, Unpaused
 from dtdg_lab.core.extensions import extensions_of
-from dtdg_lab.core.records import rows_of
+from dtdg_lab.core.records import TABLES, rows_of
 from dtdg_lab.runs.charts import all_rollups
 from dtdg_lab.runs.directory import ENDED, RunDirectory, add_extensions
 from dtdg_lab.runs.figures import save_figures
@@ -27,6 +35,7 @@ from dtdg_lab.runs.liveness import Silence, dead_ranks, is_dead, read_notes, sil
 from dtdg_lab.runs.records import RunTables
 from dtdg_lab.runs.run import PreparationLine, open_run
 from dtdg_lab.runs.tables import RunTables as RecordColumns
+from dtdg_lab.visualization.changes import changes_frame, requested_changes
 from dtdg_lab.visualization.run_window import RunWindow
 
 if TYPE_CHECKING:
@@ -87,6 +96,14 @@ class RunHandle:
     def config(self) -> RunConfig:
         """The current settings as far as this handle follows them."""
         return self._config
+
+    def requests(self) -> pd.DataFrame:
+        """Return the log of changes: who asked for which setting, its old and new value, and what became of it.
+
+        A row for each setting, with the number of its request as index: see ``StoredRun.requests``.
+        """
+        with self.lock:
+            return changes_frame(requested_changes(self.store, ended=self.status in ENDED))
 
     def save_figures(self, folder: str | Path, *, overwrite: bool = False) -> list[Path]:
         """Write every chart so far to a folder and return the paths (see ``runs.figures.save_figures``)."""
@@ -248,6 +265,26 @@ class Run(RunHandle):
             ) from error
         add_extensions(self.path, texts=texts)
         return version
+
+    def control(self, function: ControlFunction, *, table: str = "evaluations", by: str | None = None) -> Controller:
+        """Let a function steer this run: it is called with new rows of a table, and returns settings to change.
+
+        It is called in a thread of this process until the run ends, first with all rows of this attempt so far. An
+        error ends the controller, not the run, and is printed.
+
+        Args:
+            function: called with a pandas frame of rows of all ranks; returns a dict of settings, or None.
+            table: the record table, such as ``steps``.
+            by: its name in the log of changes; by default that of the function.
+
+        Raises:
+            UnknownNameError: there is no such table.
+            ConfigError: the name is not a short text in one line.
+        """
+        if table not in TABLES:
+            raise UnknownNameError("record table", table, TABLES)
+        name = getattr(function, "__name__", type(function).__name__) if by is None else by
+        return Controller(self, function, self._ended, table=table, by=requester(name))
 
     def pause(self) -> int:
         """Pause all ranks after the same step."""

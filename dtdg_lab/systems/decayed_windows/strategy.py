@@ -261,7 +261,7 @@ class ShrunkenViews:
 # Node parts that train on windows of snapshots: the newest whole, with exchanges, the older ones ever smaller.
 
 
-BatchRow = tuple[int, int, int, list[int | None], int, int, float]
+BatchRow = tuple[int, int, int, list[int | None], int, int, float, None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -450,7 +450,7 @@ class DecayedWindowStrategy(Strategy):
         kept = [*batch.counts, *[None] * batch.full]
         rows = sum(space.num_rows for space in spaces)
         self._batches.append(
-            (batch.target, batch.snapshots.start, batch.full, kept, rows, self._shrunken.edges, shrink_s)
+            (batch.target, batch.snapshots.start, batch.full, kept, rows, self._shrunken.edges, shrink_s, None)
         )
         return spaces
 

@@ -13,7 +13,6 @@ from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.events import Event
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.systems.decayed_windows.window import RULES, RowMemory, Trapezoid, decayed_counts
-from dtdg_lab.visualization.layout import share
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +107,9 @@ class TrapezoidFacts(Event):
         return of_piece + self.row_bytes * float(rank_rows.max())
 
     def changed(self, changes: Mapping[str, Any]) -> TrapezoidFacts:
-        """The same after live settings have changed; others among them are passed over."""
-        known = {name: changes[name] for name in ("full_snapshots", "alpha", "decay") if name in changes}
-        return replace(self, shape=replace(self.shape, **known)) if known else self
+        """Return the facts with other settings; those that do not shape a window are ignored."""
+        shape = {name: changes[name] for name in ("full_snapshots", "alpha", "decay") if name in changes}
+        return replace(self, window=changes.get("window", self.window), shape=replace(self.shape, **shape))
 
     @property
     def words(self) -> str:
@@ -122,7 +121,7 @@ class TrapezoidFacts(Event):
             text += (
                 f", those before in {older} of {self.chunks:,} chunks ({self.shape.decay}, alpha {self.shape.alpha:g})"
             )
-        text += f". {share(self.kept())} of the rows of {self.window} full ones"
+        text += f". {_percent(self.kept())} of the rows of {self.window} full ones"
         peak = self.peak_bytes()
         return text + ("." if peak is None else f", {format_bytes(peak)} at a step's peak by prediction.")
 
@@ -197,7 +196,11 @@ class ChunkFacts(Event):
         text = (
             f"{self.chunks:,} chunk{'s' * (self.chunks > 1)} in {'each of ' if self.parts > 1 else ''}{self.parts} "
             f"part{'s' * (self.parts > 1)} by {self.made_by or self.chunker}, {least:,} to {most:,} nodes each, made "
-            f"in {format_seconds(self.seconds)}; {share(self.cut_share)} of the edges within parts join two chunks."
+            f"in {format_seconds(self.seconds)}; {_percent(self.cut_share)} of the edges within parts join two chunks."
         )
         note = self.note.rstrip(".")
         return f"{text} NOTE: {note}." if note else text
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g}%"

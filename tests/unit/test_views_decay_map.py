@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 import pytest
 
 import dtdg_lab as lab
-from dtdg_lab.systems.decayed_windows.charts import DecayMap, decay_map_figure, decay_map_panels, place
+from dtdg_lab.systems.decayed_windows.decay_map import DecayMap, decay_map_figure, decay_map_panels, place
 from dtdg_lab.systems.decayed_windows.study import MEANINGS, DecayStudy
 from dtdg_lab.visualization.palette import TEXT_COLOUR
 

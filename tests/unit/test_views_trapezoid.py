@@ -31,10 +31,7 @@ from dtdg_lab.runs.report import event_rows
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.systems.decayed_windows.charts import (
     Batch,
-    ChunkFacts,
     DecisionLog,
-    Shape,
-    TrapezoidFacts,
     decision_panels,
     decision_words,
     proposal_words,
@@ -42,6 +39,7 @@ from dtdg_lab.systems.decayed_windows.charts import (
     shape_words,
     snapped,
 )
+from dtdg_lab.systems.decayed_windows.events import ChunkFacts, Shape, TrapezoidFacts
 from dtdg_lab.systems.decayed_windows.view import TrapezoidView
 from dtdg_lab.visualization.layout import percent
 from dtdg_lab.visualization.run_window import CHARTS, RunWindow

@@ -8,7 +8,8 @@ from dtdg_lab.core.catalogue import System
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.engine.minibatches import sampled_edges, sampling_key
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.systems.decayed_windows.charts import Shape, TrapezoidFacts, shape_figure
+from dtdg_lab.systems.decayed_windows.charts import shape_figure
+from dtdg_lab.systems.decayed_windows.events import Shape, TrapezoidFacts
 from dtdg_lab.systems.decayed_windows.window import RULES
 from dtdg_lab.visualization.charts import Panel, compared_panel, stacked_panel
 from dtdg_lab.visualization.layout import percent

@@ -13,7 +13,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import loss_name
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.units import format_bytes, format_seconds
-from dtdg_lab.systems.decayed_windows.charts import DecayMap, decay_map_figure
+from dtdg_lab.systems.decayed_windows.decay_map import DecayMap, decay_map_figure
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.study import COLUMNS, StudyResult
 from dtdg_lab.visualization.study import MEANINGS as PROVENANCE

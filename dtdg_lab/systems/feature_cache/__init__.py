@@ -61,7 +61,7 @@ class FeatureCacheFamily(SystemFamily):
 
     def event_texts(self) -> Mapping[str, Callable[[dict[str, Any]], str]]:
         """Captions of its events."""
-        from dtdg_lab.systems.feature_cache.charts import FeatureFacts, links_of
+        from dtdg_lab.systems.feature_cache.events import FeatureFacts, links_of
 
         def congestion(data: dict[str, Any]) -> str:
             links = links_of(data, 0)

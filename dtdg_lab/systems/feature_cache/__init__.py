@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.errors import ConfigError, UnsupportedError
@@ -58,16 +58,6 @@ class FeatureCacheFamily(SystemFamily):
         from dtdg_lab.systems.feature_cache.view import FeaturesView
 
         return [FeaturesView(shared.marks)]
-
-    def event_texts(self) -> Mapping[str, Callable[[dict[str, Any]], str]]:
-        """Captions of its events."""
-        from dtdg_lab.systems.feature_cache.events import FeatureFacts, links_of
-
-        def congestion(data: dict[str, Any]) -> str:
-            links = links_of(data, 0)
-            return f"{links.pattern}: {links.words or 'nothing is added to any link'}"
-
-        return {"features": FeatureFacts.text, "congestion": congestion}
 
     def energy_bound(self, run: StoredRun, raced: Sequence[StoredRun]) -> tuple[float, str, bool] | None:
         """Joules of the clairvoyant if it takes part, else without those of stalls for features."""

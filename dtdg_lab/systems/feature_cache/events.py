@@ -176,3 +176,71 @@ def links_of(data: Mapping[str, Any], step: int) -> Links:
         for owner, asking in enumerate(others)
     )
     return Links(step, pattern, delay, mbit, by, slowest, narrowest)
+
+
+@dataclass(frozen=True, slots=True)
+class Congestion(Event):
+    """The links from a step on.
+
+    Attributes:
+        pattern: name of the congestion pattern.
+        delay_ms: added to replies, by owner, then by requester; (P, P).
+        mbit: rate of replies, likewise; None where it is not limited.
+        by: ``emulated``, by the replying rank, or ``netem``, by the kernel.
+    """
+
+    kind: ClassVar[str] = "congestion"
+    about: ClassVar[str] = "congestion"
+    pattern: str
+    delay_ms: tuple[tuple[float, ...], ...]
+    mbit: tuple[tuple[float | None, ...], ...]
+    by: str = "emulated"
+
+    def check(self) -> None:
+        """Raise a DataError if the links are not a square of parts."""
+        lengths = {len(row) for row in (*self.delay_ms, *self.mbit)}
+        if lengths - {len(self.delay_ms)} or len(self.mbit) != len(self.delay_ms):
+            raise DataError(
+                "an event has congestion of links that are not a square of parts: was it recorded by another version?"
+            )
+
+    @property
+    def parts(self) -> int:
+        """P."""
+        return len(self.delay_ms)
+
+    @property
+    def owner_delays_ms(self) -> tuple[float, ...]:
+        """Delay of each owner: the largest of its links; (P,)."""
+        return tuple(
+            max((delay for other, delay in enumerate(row) if other != owner), default=0.0)
+            for owner, row in enumerate(self.delay_ms)
+        )
+
+    @property
+    def owner_mbit(self) -> tuple[float | None, ...]:
+        """Rate of each owner: the least of its links; None where none is limited; (P,)."""
+        return tuple(
+            min((rate for other, rate in enumerate(row) if other != owner and rate is not None), default=None)
+            for owner, row in enumerate(self.mbit)
+        )
+
+    @property
+    def slow_links(self) -> int:
+        """Links that are late or limited."""
+        return sum(
+            self.delay_ms[owner][other] > 0 or self.mbit[owner][other] is not None
+            for owner in range(self.parts)
+            for other in range(self.parts)
+            if owner != other
+        )
+
+    @property
+    def words(self) -> str:
+        """What is added, such as ``one_slow: part 1 +20 ms, part 2 at 25 Mbit/s``."""
+        described = []
+        for owner, (delay, rate) in enumerate(zip(self.owner_delays_ms, self.owner_mbit, strict=True)):
+            if delay or rate is not None:
+                late = f" +{delay:.3g} ms" if delay else ""
+                described.append(f"part {owner}{late}" + ("" if rate is None else f" at {rate:.4g} Mbit/s"))
+        return f"{self.pattern}: {', '.join(described) or 'nothing is added to any link'}"

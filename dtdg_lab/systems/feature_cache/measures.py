@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -87,12 +88,11 @@ class LinkHistory:
     @property
     def is_slow(self) -> Array:
         """(C,) whether a link is late or limited."""
-        slow: Array = (self.delay_ms > 0).any(axis=1) | np.isfinite(self.mbit).any(axis=1)
-        return slow
+        return np.any((self.delay_ms > 0) | np.isfinite(self.mbit), axis=1)
 
     def ends(self, last: float) -> Array:
         """(C,) where each state ends; the newest one at ``last``."""
-        return np.append(self.steps[1:], last)
+        return np.append(self.steps[1:], last)[: len(self.steps)]
 
     def delay_at(self, step: float, owner: int) -> float:
         """Return the delay of an owner at a step, in milliseconds."""
@@ -102,8 +102,8 @@ class LinkHistory:
     def stretches(self, values: Array, first: float, last: float) -> Iterator[tuple[float, float, float]]:
         """Yield begin, end and value between two steps, of states in a row with the same value."""
         ends = self.ends(last)
-        begins = np.flatnonzero(np.append(True, np.diff(values) != 0)) if len(values) else np.empty(0, np.int64)
-        for begin, until in zip(begins, np.append(begins[1:], len(values)), strict=True):
+        bounds = [0, *(np.flatnonzero(values[1:] != values[:-1]) + 1).tolist(), len(values)] if len(values) else []
+        for begin, until in pairwise(bounds):
             left, right = max(first, float(self.steps[begin])), min(last, float(ends[until - 1]))
             if right > left:
                 yield left, right, float(values[begin])
@@ -158,7 +158,12 @@ def _by_owner(rows: Rows) -> Rows:
 
 
 HELD = Rollup(
-    "windows", by=("part", "owner"), sums=("rows", "capacity", "length"), most=("late_steps",), prepare=_by_owner
+    "windows",
+    by=("part", "owner"),
+    sums=("rows", "capacity", "length"),
+    most=("late_steps",),
+    points=75,  # of each part and owner
+    prepare=_by_owner,
 )
 LENGTHS = Rollup("windows", by=("part",), sums=("length",))
 
@@ -193,10 +198,9 @@ class Caches:
     def between(self, first: float, last: float) -> Caches:
         """Return the caches that serve between two steps, cut at the first."""
         chosen = (self.end > first) & (self.begin < last)
-        columns = [getattr(self, name)[chosen] for name in self.__slots__]
-        cut = Caches(*columns)
-        np.maximum(cut.begin, first, out=cut.begin)
-        return cut
+        cut = {field.name: getattr(self, field.name)[chosen] for field in fields(self)}
+        cut["begin"] = np.maximum(cut["begin"], first)
+        return replace(self, **cut)
 
 
 def recent_caches(tables: RunTables) -> Caches:
@@ -208,12 +212,9 @@ def recent_caches(tables: RunTables) -> Caches:
         held = np.zeros((len(rows), parts))
         for place, counts in enumerate(rows["by_owner"].tolist()):
             held[place, : len(counts)] = counts[:parts]
-        numbers = {
-            name: rows[name].astype(np.float64)
-            for name in ("step", "length", "late_steps", "biased", "capacity")
-        }
-        begin, part = numbers.pop("step"), rows["part"].astype(np.int64)
-        return Caches(part, begin, _ends(part, begin, newest_step(tables) + 1), *numbers.values(), held)
+        part, begin = rows["part"].astype(np.int64), rows["step"].astype(np.float64)
+        numbers = {name: rows[name].astype(np.float64) for name in ("length", "late_steps", "biased", "capacity")}
+        return Caches(part=part, begin=begin, end=_ends(part, begin, newest_step(tables) + 1), held=held, **numbers)
 
     return tables.once("recent caches", read)
 
@@ -223,7 +224,9 @@ def mean_caches(tables: RunTables) -> Caches:
 
     def read() -> Caches:
         rows, parts, width = tables.rollup(HELD), part_count(tables), tables.width(HELD)
-        rows = rows.where((rows["bucket"] >= first_step(tables) // width) & (rows["owner"] < parts)) if len(rows) else rows
+        rows = (
+            rows.where((rows["bucket"] >= first_step(tables) // width) & (rows["owner"] < parts)) if len(rows) else rows
+        )
         if not len(rows):
             return recent_caches(tables)
         keys, first, place = np.unique(
@@ -280,19 +283,31 @@ class BatchSums:
     Attributes:
         begin: (n,) first step of each stretch.
         width: steps of a stretch.
-        rate: (n,) share of the remote rows that were in a cache; NaN where none was asked for.
+        remote: (n,) rows of other parts that were asked for.
+        hit: (n,) those of them that were in a cache.
         wait_s: (n,) seconds that training waited in a step, mean of the parts.
         worst_wait_s: (n,) likewise of the part that waited most.
     """
 
     begin: Array
     width: float
-    rate: Array
+    remote: Array
+    hit: Array
     wait_s: Array
     worst_wait_s: Array
 
     def __len__(self) -> int:
         return len(self.begin)
+
+    def rates(self, most: int) -> tuple[Array, Array]:
+        """Return the middles of at most so many stretches, and the share of rows that were in a cache in each."""
+        merged = max(1, -(-len(self) // most))
+        starts = np.arange(0, len(self), merged)
+        if not len(starts):
+            return self.begin, self.remote
+        remote, hit = (np.add.reduceat(values, starts) for values in (self.remote, self.hit))
+        ends = np.append(self.begin[starts[1:]], self.begin[-1] + self.width)
+        return ((self.begin[starts] + ends) / 2)[remote > 0], (hit / np.maximum(remote, 1))[remote > 0]
 
 
 def batch_sums(tables: RunTables) -> BatchSums:
@@ -321,15 +336,13 @@ def _batch_sums(rows: Rows, counts: Array, width: float) -> BatchSums:
     """Return sums by bucket of rows that are sums of ``counts`` batches each."""
     buckets, place = np.unique(rows["bucket"], return_inverse=True)
     remote, hit, wait_s, known = (
-        np.bincount(place, values, len(buckets))
-        for values in (rows["remote"], rows["hit"], rows["wait_s"], counts)
+        np.bincount(place, values, len(buckets)) for values in (rows["remote"], rows["hit"], rows["wait_s"], counts)
     )
     pairs, of_part = np.unique(np.stack([rows["part"], rows["bucket"]]), axis=1, return_inverse=True)
     part_wait_s = np.bincount(of_part.ravel(), rows["wait_s"]) / np.bincount(of_part.ravel(), counts)
     worst = np.zeros(len(buckets))
     np.maximum.at(worst, np.searchsorted(buckets, pairs[1]), part_wait_s)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return BatchSums(buckets * width, width, hit / remote, wait_s / known, worst)
+    return BatchSums(buckets * width, width, remote, hit, wait_s / np.maximum(known, 1), worst)
 
 
 def hits_by_step(tables: RunTables) -> tuple[Array, Array, Array]:

@@ -33,6 +33,11 @@ class SizeFacts:
         return " x ".join(given_words(value) for value in self.given)
 
     @property
+    def name(self) -> str:
+        """As charts have it, such as ``20% × 5%``: snapshots first."""
+        return size_name(*self.given)
+
+    @property
     def targets(self) -> str:
         """Targets of a part, from the smallest to the largest where they differ."""
         return numbers(self.least_targets, self.most_targets)
@@ -94,6 +99,10 @@ class HybridFacts(Event):
     def label(self, action: int) -> str:
         """The size of an action; its number where that is not of these facts."""
         return self.sizes[action].label if 0 <= action < len(self.sizes) else f"size {action}"
+
+    def name(self, action: int) -> str:
+        """Name of the size of an action; its number where that is not of these facts."""
+        return self.sizes[action].name if 0 <= action < len(self.sizes) else f"size {action}"
 
     @property
     def words(self) -> str:
@@ -174,3 +183,18 @@ def given_words(value: float) -> str:
     if value > 1:
         return f"{value:g}"
     return f"{100 * value:.0f} %" if value >= 0.1 else f"{100 * value:.1f} %".replace(".0 %", " %")
+
+
+def size_name(snapshots: float, nodes: float) -> str:
+    """Return the name of a size, such as ``20% × 5%``: snapshots first."""
+    return f"{amount_text(snapshots)} × {amount_text(nodes)}"
+
+
+def amount_text(value: float) -> str:
+    """Return N_S or N_V as it was set: a share in percent, or a number."""
+    return f"{value:g}" if value > 1 else f"{100 * value:.3g}%"
+
+
+def span_text(least: int, most: int) -> str:
+    """Return one number, or the span of several, such as ``95–96``."""
+    return f"{least:,}" if least == most else f"{least:,}–{most:,}"

@@ -8,7 +8,7 @@ CONTROLLED = (
     "the controller now chooses {size}."
 )
 FIXED = "Each part trains {targets} of {nodes} nodes in {snapshots} of {total} snapshots."
-FEW = "Part {part} has only {count} distinct batches of this size, so training repeats them."
+FEW = "Part {part} has only {batches} of this size, so training repeats them."
 PLANNED = "Each part will train {targets} of {nodes} nodes in {snapshots} of {total} snapshots."
 CONFIGURED = "With these settings, a batch takes {nodes} of a part's nodes in {snapshots} of the snapshots."
 PROPOSED = "With {size}, each part would train {targets} of {nodes} nodes in {snapshots} of {total} snapshots."
@@ -26,6 +26,7 @@ STALE_MANY = "Averaged models were {least} to {most} steps stale on {ranks} rank
 
 # Folded charts
 SOURCES = "{share} of batches came from the reservoir."
+BUILT = "Every batch was built in its step."
 RESERVOIR = "The reservoir holds {held} of {capacity} batches of {size}."
 VALUES = "{size} has the highest value now, {value}."
 REWARDS = "The last {count} rewards average {reward}."

@@ -12,8 +12,8 @@ import numpy as np
 
 from dtdg_lab.systems.hybrid_batches import captions
 from dtdg_lab.systems.hybrid_batches.events import HybridFacts
-from dtdg_lab.systems.hybrid_batches.observations import CLOCK, Decision, action_now, decisions_in_use, is_hybrid
-from dtdg_lab.systems.hybrid_batches.time_cards import size_keys, size_line, time_axis, time_card, time_of
+from dtdg_lab.systems.hybrid_batches.observations import CLOCK, Decision, action_now, decisions, in_use, is_hybrid
+from dtdg_lab.systems.hybrid_batches.time_cards import begin_of, size_keys, size_line, time_axis, time_card, time_of
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, XAxis
 from dtdg_lab.visualization.charts import Drawn, line, points
 from dtdg_lab.visualization.layout import Figure
@@ -36,13 +36,7 @@ def is_controlled(tables: RunTables) -> bool:
 
 def _made(tables: RunTables) -> Sequence[Decision]:
     facts = tables.event(HybridFacts)
-    return [] if facts is None else decisions_in_use(tables, facts)
-
-
-def _begin(made: Sequence[Decision], x: XAxis, end: float) -> float:
-    """Return the begin of the axis: 0, or the first decision that is known where that came late."""
-    first = time_of(made[0], x) if made else 0.0
-    return 0.0 if first < 0.1 * end else first
+    return [] if facts is None else in_use(decisions(tables), facts)
 
 
 def _thinned(items: Sequence[T]) -> Sequence[T]:
@@ -74,7 +68,7 @@ def values_figure(tables: RunTables, options: ChartOptions) -> Figure:
     empty = "This controller estimates no values" if made else _FIRST_DECISION
     keys = size_keys(facts) if facts is not None and data else []
     end = places[-1] if places else 0.0
-    return time_card(tables, x, data, VALUES_TITLE, begin=_begin(made, x, end), keys=keys, empty=empty)
+    return time_card(tables, x, data, VALUES_TITLE, begin=begin_of(places[:1], end), keys=keys, empty=empty)
 
 
 def values_caption(tables: RunTables, options: ChartOptions) -> str:
@@ -140,9 +134,10 @@ def rewards_figure(tables: RunTables, options: ChartOptions) -> Figure:
         points("each", places, _short([value for _, value, _ in shown]), STEP_COLOUR, _hover(x), size=5),
         line(f"mean of {_MEAN_OF}", places, _short([mean for *_, mean in shown]), series_colour(0), _hover(x)),
     ]
-    begin = _begin([each.decision for each in rewards], x, places[-1] if places else 0.0)
-    shows = {"begin": begin, "keys": keys if shown else [], "empty": "Appears with the second decision"}
-    return time_card(tables, x, data if shown else [], REWARDS_TITLE, **shows)
+    begin = begin_of(places[:1], places[-1] if places else 0.0)
+    if not shown:
+        return time_card(tables, x, [], REWARDS_TITLE, empty="Appears with the second decision")
+    return time_card(tables, x, data, REWARDS_TITLE, begin=begin, keys=keys)
 
 
 def rewards_caption(tables: RunTables, options: ChartOptions) -> str:
@@ -199,7 +194,7 @@ def regret_figure(tables: RunTables, options: ChartOptions) -> Figure:
     places, best = [place for place, _ in shown], best_size(rewards)
     name = f"against always {made[-1].facts.name(best[0])}" if best is not None else ""
     data = [line(name, places, _short([value for _, value in shown]), series_colour(0), _hover(x))] if shown else []
-    begin = _begin(made, x, places[-1] if places else 0.0)
+    begin = begin_of(places[:1], places[-1] if places else 0.0)
     keys: list[Key] = [(name, series_colour(0), "line")] if data else []
     empty = "Appears when a size was rewarded three times"
     return time_card(tables, x, data, REGRET_TITLE, begin=begin, unit="sum of rewards missed", keys=keys, empty=empty)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from dtdg_lab.core.errors import DataError
@@ -185,6 +186,7 @@ def given_words(value: float) -> str:
     return f"{100 * value:.0f} %" if value >= 0.1 else f"{100 * value:.1f} %".replace(".0 %", " %")
 
 
+@lru_cache(maxsize=1024)
 def size_name(snapshots: float, nodes: float) -> str:
     """Return the name of a size, such as ``20% × 5%``: snapshots first."""
     return f"{amount_text(snapshots)} × {amount_text(nodes)}"

@@ -21,6 +21,7 @@ RECENT_BATCHES = 100  # of a part, whose visits are drawn
 RECENT_SOURCES = 200  # batches of all parts, of which the share from the reservoir is given
 RECENT_ROUNDS = 10  # of a rank, whose staleness is averaged
 DECISIONS = 2_000  # the newest
+RECENT_DECISIONS, SPREAD_DECISIONS = 100, 500
 
 
 def is_hybrid(tables: RunTables) -> bool:
@@ -186,16 +187,41 @@ class Decision:
 
 def decisions(tables: RunTables) -> Sequence[Decision]:
     """Return the newest decisions on batch sizes in order; those of other controllers are left out."""
-    return tables.once("hybrid: decisions", lambda: _decisions(tables))
+    return tables.once("hybrid: decisions", lambda: _read_decisions(tables, slice(-DECISIONS, None)))
 
 
-def _decisions(tables: RunTables) -> list[Decision]:
+def recent_decisions(tables: RunTables) -> Sequence[Decision]:
+    """Return the few newest of them."""
+    return tables.once("hybrid: recent decisions", lambda: _read_decisions(tables, slice(-RECENT_DECISIONS, None)))
+
+
+def spread_decisions(tables: RunTables) -> Sequence[Decision]:
+    """Return some decisions, evenly spread over all that are known, the newest among them."""
+
+    def spread() -> Sequence[Decision]:
+        count = len(_decision_rows(tables))
+        stride = max(1, -(-count // SPREAD_DECISIONS))
+        return _read_decisions(tables, slice((count - 1) % stride, None, stride) if count else slice(0))
+
+    return tables.once("hybrid: spread decisions", spread)
+
+
+def _decision_rows(tables: RunTables) -> Rows:
+    """Return the rows of decisions on batch sizes."""
+
+    def rows() -> Rows:
+        every = tables.rows("decisions")
+        is_of_sizes = [isinstance(state, dict) and "loss_reduction" in state for state in every["state"].tolist()]
+        return every.where(np.array(is_of_sizes, bool))
+
+    return tables.once("hybrid: decision rows", rows)
+
+
+def _read_decisions(tables: RunTables, chosen: slice) -> list[Decision]:
     plans = [(event["step"] or 0, facts) for event, facts in tables.typed(HybridFacts) if facts is not None]
-    rows = tables.rows("decisions")
+    rows = _decision_rows(tables).where(chosen)
     if not plans or not len(rows):
         return []
-    is_of_sizes = [isinstance(state, Mapping) and "loss_reduction" in state for state in rows["state"].tolist()]
-    rows = rows.where(np.array(is_of_sizes, bool)).where(slice(-DECISIONS, None))
     begins, seconds = [step for step, _ in plans], seconds_at(tables, 0, rows["step"])
     columns = (rows["step"].tolist(), seconds.tolist(), rows["policy"].tolist(), rows["action"].tolist())
     more = (rows["values"].tolist(), known(rows["reward"]), rows["state"].tolist())
@@ -208,18 +234,14 @@ def _decisions(tables: RunTables) -> list[Decision]:
     return found
 
 
-def decisions_in_use(tables: RunTables, facts: HybridFacts) -> Sequence[Decision]:
+def in_use(made: Sequence[Decision], facts: HybridFacts) -> Sequence[Decision]:
     """Return the decisions of the controller in use, among the sizes in use."""
-    return [
-        decision
-        for decision in decisions(tables)
-        if decision.policy == facts.batch_policy and decision.facts.sizes == facts.sizes
-    ]
+    return [each for each in made if each.policy == facts.batch_policy and each.facts.sizes == facts.sizes]
 
 
 def action_now(tables: RunTables, facts: HybridFacts) -> int:
     """Return the number of the size in use: of the newest decision where a controller has made one."""
-    made = decisions_in_use(tables, facts) if facts.adjusted else ()
+    made = in_use(recent_decisions(tables), facts) if facts.adjusted else ()
     return made[-1].action if made else facts.choice
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.rows import Array, Rows
 from dtdg_lab.systems.hybrid_batches import captions
-from dtdg_lab.systems.hybrid_batches.batches import FEW, SHARES, batch_size, nearest
+from dtdg_lab.systems.hybrid_batches.batches import FEW, SHARES, batch_size, grid, nearest
 from dtdg_lab.systems.hybrid_batches.events import HybridFacts, SizeFacts, amount_text, span_text
 from dtdg_lab.systems.hybrid_batches.observations import (
     CLOCK,
@@ -36,6 +35,7 @@ SHOWN_PARTS = 8
 _ENDS = SHOWN_PARTS // 2  # busiest and idlest parts where there are more
 _GAP = 5  # between parts, in sixtieths of a part
 _COLUMNS = 200  # of snapshots
+_NOTE = 0.22  # of the field, that the words beside a box need
 _CELLS = 16_000  # of visits
 _FIELD, _SIZES = (0.0, 0.63), (0.73, 1.0)  # of the width
 _ASSUMED = 100  # snapshots, and nodes of a part, before a run says how many there are
@@ -58,22 +58,25 @@ def batch_figure(tables: RunTables, options: ChartOptions) -> Figure:
     parts = _shown_parts(tables, facts)
     boxes = {part: batches.get(part) or _expected(facts, part) for part in parts}
     tops = {part: place * (SHARES + _GAP) for place, part in enumerate(parts)}
+    proposed = _proposed(facts, options.preview) if known else None
+    hatched = {part for part, batch in boxes.items() if facts.reservoir and batch.source == "new"}
     data = _visits(tables, facts, tops) if known else []
-    shapes: list[Drawn] = []
+    shapes = [_ground(facts, top) for top in tops.values()]
     notes = [label("Nodes by load, heaviest on top of each part", 0, 1, **ABOVE, font=SMALL)]
     for part, batch in boxes.items():
         data += _batch_traces(facts, batch, tops[part])
-        data += [_hatch(batch, tops[part])] if facts.reservoir and batch.source == "new" else []
-        shapes += _outline(batch, tops[part], color=CURRENT_COLOUR, width=2)
-        notes.append(_part_note(facts, batch, tops[part], is_now=part in batches, known=known))
+        data += [_hatch(batch, tops[part])] if part in hatched else []
+        shapes.append(_outline(batch.snapshots, tops[part], color=CURRENT_COLOUR, width=2))
+        if proposed is None:
+            notes.append(_part_note(facts, batch, tops[part], is_now=part in batches, known=known))
     hidden = len(facts.candidates) - len(parts)
     if hidden:
         below: Drawn = {"xref": "paper", "yref": "paper", "xanchor": "right", "yanchor": "top", "yshift": -3}
         notes.append(label(f"{hidden} more", -0.005, 0, **below, font=SMALL))
-    proposed = _proposed(facts, options.preview) if known else None
     if proposed is not None:
-        shapes += [shape for part in parts for shape in _proposal(boxes[part], proposed, tops[part])]
-        notes.append(_proposal_note(facts, proposed, boxes[parts[0]], tops[parts[0]]))
+        spans = {part: _proposed_span(facts, boxes[part], proposed) for part in parts}
+        shapes += [_outline(spans[part], tops[part], color=MARK_COLOUR, width=2, dash="dash") for part in parts]
+        notes.append(_proposal_note(proposed, spans[parts[0]], tops[parts[0]]))
     sizes = size_panel(tables, facts, domain=_SIZES)
     first, last = facts.first, facts.first + facts.snapshots - 1
     field: Drawn = {"domain": list(_FIELD), "range": [first - 0.5, last + 0.5], "showgrid": False, "nticks": 14}
@@ -86,7 +89,7 @@ def batch_figure(tables: RunTables, options: ChartOptions) -> Figure:
     return card(
         data + sizes["data"],
         TITLE,
-        keys=_KEYS,
+        keys=[*_KEYS, ("built in the step", CURRENT_COLOUR, "hatch")] if hatched else _KEYS,
         x_title="training snapshot, oldest to newest",
         height=HEIGHT,
         margin={"l": 62, "r": 8, "t": 24, "b": 40},
@@ -96,7 +99,7 @@ def batch_figure(tables: RunTables, options: ChartOptions) -> Figure:
         yaxis2=sizes["yaxis2"],
         shapes=shapes + sizes["shapes"],
         annotations=notes + sizes["annotations"],
-        meta={"clickable": True},
+        meta={"clickable": known and not facts.adjusted},
     )
 
 
@@ -117,14 +120,14 @@ def batch_caption(tables: RunTables, options: ChartOptions) -> str:
         part, batch = min(batches.items())
         return captions.CONTROLLED.format(
             part=part,
-            targets=batch.targets,
-            nodes=facts.candidates[part],
+            targets=f"{batch.targets:,}",
+            nodes=f"{facts.candidates[part]:,}",
             snapshots=len(batch.snapshots),
             total=facts.snapshots,
             size=size.name,
         )
     few = _few(facts)
-    return captions.FEW.format(part=few[0], count=few[1]) if few else captions.FIXED.format(**_amounts(facts, size))
+    return captions.FEW.format(part=few[0], batches=few[1]) if few else captions.FIXED.format(**_amounts(facts, size))
 
 
 def _amounts(facts: HybridFacts, size: SizeFacts) -> dict[str, Any]:
@@ -136,12 +139,12 @@ def _amounts(facts: HybridFacts, size: SizeFacts) -> dict[str, Any]:
     }
 
 
-def _few(facts: HybridFacts) -> tuple[int, int] | None:
-    """Return the part whose reservoir holds fewest batches of the size in use, and how many; None where enough."""
+def _few(facts: HybridFacts) -> tuple[int, str] | None:
+    """Return the part whose reservoir has room for fewest batches of the size in use; None where it has for enough."""
     if not facts.reservoir or facts.choice >= len(facts.capacities):
         return None
     count, part = min((count, part) for part, count in enumerate(facts.capacities[facts.choice]))
-    return (part, count) if count < FEW else None
+    return (part, f"{count} distinct batch{'es' * (count > 1)}") if count < FEW else None
 
 
 def _configured_size(tables: RunTables, preview: Mapping[str, Any]) -> tuple[float, float]:
@@ -153,16 +156,21 @@ def _configured_size(tables: RunTables, preview: Mapping[str, Any]) -> tuple[flo
 
 def _configured(tables: RunTables, preview: Mapping[str, Any]) -> HybridFacts:
     """Return the batches of the settings, of a hundred snapshots and of parts of a hundred nodes."""
-    given = _configured_size(tables, preview)
-    snapshots, nodes = (max(1, round(_ASSUMED * (value if value <= 1 else 0.2))) for value in given)
+    given, policy = _configured_size(tables, preview), str(tables.setting("batch_policy"))
+    pairs: Sequence[tuple[float, float]] = [given]
+    if policy != "none":
+        pairs = grid(str(tables.setting("snapshot_sizes")), str(tables.setting("node_sizes")))
+    sizes = [[max(1, round(_ASSUMED * (value if value <= 1 else 0.2))) for value in pair] for pair in pairs]
     return HybridFacts(
-        sizes=(SizeFacts(snapshots, nodes, nodes, given),),
+        sizes=tuple(
+            SizeFacts(snapshots, nodes, nodes, pair) for (snapshots, nodes), pair in zip(sizes, pairs, strict=True)
+        ),
         snapshots=_ASSUMED,
         first=0,
         nodes=_ASSUMED * tables.config.parts,
         candidates=(_ASSUMED,) * tables.config.parts,
-        choice=0,
-        batch_policy=str(tables.setting("batch_policy")),
+        choice=nearest(tuple(pairs), *given),
+        batch_policy=policy,
         reservoir=bool(tables.setting("reservoir")),
         exchange=str(tables.setting("exchange")),
         load_groups=1,
@@ -268,6 +276,12 @@ def _batch_traces(facts: HybridFacts, batch: PartBatch, top: float) -> list[Draw
     return [heat(f"part {batch.part}", shares, x, _edges(top, len(rows)), _BLUES, span=(0.0, 0.5), ygap=0.6, **looks)]
 
 
+def _ground(facts: HybridFacts, top: float) -> Drawn:
+    """Return the field of a part, before its visits are drawn over it."""
+    x = (facts.first - 0.5, facts.first + facts.snapshots - 0.5)
+    return box(x, (top, top + SHARES), layer="below", fillcolor=_GREYS[0][1], line={"width": 0})
+
+
 def _hatch(batch: PartBatch, top: float) -> Drawn:
     """Return hatching over the box of a batch that the reservoir did not have, so that the step built it."""
     begin, end = batch.snapshots.start - 0.5, batch.snapshots.stop - 0.5
@@ -277,9 +291,8 @@ def _hatch(batch: PartBatch, top: float) -> Drawn:
     return line("built in the step", x, y, CURRENT_COLOUR, width=0, mode="lines", **looks)
 
 
-def _outline(batch: PartBatch, top: float, **looks: Any) -> list[Drawn]:
-    x = (batch.snapshots.start - 0.5, batch.snapshots.stop - 0.5)
-    return [box(x, (top, top + SHARES), line=looks)]
+def _outline(snapshots: range, top: float, **looks: Any) -> Drawn:
+    return box((snapshots.start - 0.5, snapshots.stop - 0.5), (top, top + SHARES), line=looks)
 
 
 def _part_note(facts: HybridFacts, batch: PartBatch, top: float, *, is_now: bool, known: bool) -> Drawn:
@@ -291,15 +304,20 @@ def _part_note(facts: HybridFacts, batch: PartBatch, top: float, *, is_now: bool
     else:
         snapshots, nodes = map(amount_text, facts.size.given)
         lines = [f"<b>part {batch.part}</b>", f"{snapshots} of the snapshots", f"{nodes} of its nodes"]
-    if facts.reservoir and batch.source == "new":
-        lines.append("built in the step")
-    if batch.source == "snapshot":
-        lines.append("in place of a batch")
     if len(facts.candidates) > 4:  # low fields
         lines = [", ".join([lines[0], *lines[2:]])]
-    middle = (batch.snapshots.start + batch.snapshots.stop) / 2
-    is_left = middle > facts.first + facts.snapshots / 2
-    x, side = (batch.snapshots.start - 0.7, "right") if is_left else (batch.snapshots.stop - 0.3, "left")
+    elif facts.reservoir and batch.source == "new":
+        lines.append("built in the step")
+    elif batch.source == "snapshot":
+        lines.append("in place of a batch")
+    before = batch.snapshots.start - facts.first
+    after = facts.first + facts.snapshots - batch.snapshots.stop
+    if max(before, after) < _NOTE * facts.snapshots:
+        x, side = batch.snapshots.stop - 0.7, "right"  # inside
+    elif before > after:
+        x, side = batch.snapshots.start - 0.7, "right"
+    else:
+        x, side = batch.snapshots.stop - 0.3, "left"
     looks: Drawn = {"xanchor": side, "align": side, "bgcolor": _BACK, "borderpad": 2, "size": 11.5}
     return label("<br>".join(lines), x, top + SHARES / 2, **looks)
 
@@ -325,21 +343,20 @@ def _proposed(facts: HybridFacts, preview: Mapping[str, Any]) -> SizeFacts | Non
     return SizeFacts(sizes[0].snapshots, min(targets), max(targets), given)
 
 
-def _proposal(batch: PartBatch, proposed: SizeFacts, top: float) -> list[Drawn]:
-    wider = replace(batch, snapshots=range(batch.snapshots.start, batch.snapshots.start + proposed.snapshots))
-    return _outline(wider, top, color=MARK_COLOUR, width=2, dash="dash")
+def _proposed_span(facts: HybridFacts, batch: PartBatch, proposed: SizeFacts) -> range:
+    """Return the snapshots that a box of the proposed size covers, from where the batch of a part begins."""
+    begin = min(batch.snapshots.start, facts.first + facts.snapshots - proposed.snapshots)
+    return range(begin, begin + proposed.snapshots)
 
 
-def _proposal_note(facts: HybridFacts, proposed: SizeFacts, batch: PartBatch, top: float) -> Drawn:
+def _proposal_note(proposed: SizeFacts, span: range, top: float) -> Drawn:
     lines = (
         f"<b>{proposed.name}</b>",
         f"{span_text(proposed.least_targets, proposed.most_targets)} nodes in {proposed.snapshots} snapshots",
         "Release to apply, Esc to cancel",
     )
-    middle = batch.snapshots.start + proposed.snapshots / 2
-    side = "right" if middle > facts.first + facts.snapshots / 2 else "left"
-    looks: Drawn = {"xanchor": side, "yanchor": "top", "align": side, "bgcolor": _BACK, "borderpad": 2, "size": 11.5}
-    return label("<br>".join(lines), middle, top + 2, MARK_COLOUR, **looks)
+    looks: Drawn = {"bgcolor": _BACK, "borderpad": 2, "size": 11.5}
+    return label("<br>".join(lines), (span.start + span.stop - 1) / 2, top + SHARES / 2, MARK_COLOUR, **looks)
 
 
 PICTURE = Chart(

@@ -12,7 +12,7 @@ from dtdg_lab.core.rows import Array, Rows
 from dtdg_lab.systems.hybrid_batches import captions
 from dtdg_lab.systems.hybrid_batches.events import HybridFacts
 from dtdg_lab.systems.hybrid_batches.observations import CLOCK, action_now, is_hybrid, seconds_at
-from dtdg_lab.systems.hybrid_batches.time_cards import size_keys, size_line, stretches, time_axis, time_card
+from dtdg_lab.systems.hybrid_batches.time_cards import begin_of, size_keys, size_line, stretches, time_axis, time_card
 from dtdg_lab.visualization.chart import FIRST_SECOND, NOTHING_YET, Chart, ChartOptions, Key, XAxis
 from dtdg_lab.visualization.charts import Drawn, bars, line
 from dtdg_lab.visualization.layout import Figure
@@ -77,7 +77,8 @@ def sources_caption(tables: RunTables, options: ChartOptions) -> str:
     rows = _drawn_batches(tables, options)
     if not len(rows):
         return NOTHING_YET
-    return captions.SOURCES.format(share=percent_text(float((rows["source"].astype(str) == "reservoir").mean())))
+    share = float((rows["source"].astype(str) == "reservoir").mean())
+    return captions.SOURCES.format(share=percent_text(share)) if share or has_reservoir(tables) else captions.BUILT
 
 
 SOURCES = Chart(
@@ -113,7 +114,7 @@ def reservoir_figure(tables: RunTables, options: ChartOptions) -> Figure:
             style = size_line(facts, action, in_use=action == current)
             colour, name = style.pop("colour"), facts.name(action)
             data.append(line(name, seconds.tolist(), share, colour, "%{x:.1f} s: %{y:.0f}%", **style))
-    begin = float(seconds[0]) if len(seconds) and seconds[0] > 0.1 * tables.seconds else 0.0
+    begin = begin_of(seconds[:1].tolist(), tables.seconds)
     return time_card(tables, "seconds", data, RESERVOIR_TITLE, begin=begin, keys=size_keys(facts), **looks)
 
 
@@ -121,9 +122,9 @@ def reservoir_caption(tables: RunTables, options: ChartOptions) -> str:
     """Return how many batches of the size in use are held."""
     facts = tables.event(HybridFacts)
     _, levels = _levels(tables)
-    action = None if facts is None else action_now(tables, facts)
-    if facts is None or action not in levels:
+    if facts is None or action_now(tables, facts) not in levels:
         return NOTHING_YET
+    action = action_now(tables, facts)
     held, capacity = (int(each[-1]) for each in levels[action])
     return captions.RESERVOIR.format(held=f"{held:,}", capacity=f"{capacity:,}", size=facts.name(action))
 

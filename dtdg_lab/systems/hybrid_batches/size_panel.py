@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.systems.hybrid_batches.batches import grid
 from dtdg_lab.systems.hybrid_batches.events import HybridFacts, amount_text, size_name
-from dtdg_lab.systems.hybrid_batches.observations import action_now, decisions_in_use
+from dtdg_lab.systems.hybrid_batches.observations import action_now, in_use, recent_decisions
 from dtdg_lab.visualization.charts import Drawn, box, heat, label
 from dtdg_lab.visualization.numbers import three_digits
 from dtdg_lab.visualization.palette import TEXT_COLOUR, series_colour
@@ -22,7 +22,7 @@ Cell = tuple[float | None, int | None]  # its estimated value, and how often it 
 CURRENT_COLOUR = series_colour(0)
 SMALL = {"size": 11, "color": "#57606A"}
 ABOVE: Drawn = {"xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom", "yshift": 3}
-_RECENT_DECISIONS = 50
+_COUNTED = 50
 _GRID_CELLS, _LISTED = 16, 8  # sizes of a grid; of a list, where there are more
 _GREENS = ((0.0, "#F3F7F5"), (1.0, "#5FBF9A"))
 
@@ -35,18 +35,18 @@ def size_panel(tables: RunTables, facts: HybridFacts, *, domain: tuple[float, fl
     cells = {pair: (values.get(pair), times.get(pair)) for pair in pairs}
     across, down = (list(dict.fromkeys(pair[place] for pair in pairs)) for place in (0, 1))
     if len(pairs) <= _GRID_CELLS and len(across) * len(down) == len(pairs):
-        return _size_grid(cells, current, domain)
+        return _size_grid(cells, current, domain, is_controlled=facts.adjusted)
     return _size_list(cells, current, domain)
 
 
 def _valued(tables: RunTables, facts: HybridFacts) -> tuple[Mapping[Pair, float], Mapping[Pair, int]]:
     """Return by size its estimated value, and how often the newest decisions chose it; both empty without any."""
-    made = decisions_in_use(tables, facts) if facts.adjusted else ()
+    made = in_use(recent_decisions(tables), facts) if facts.adjusted else ()
     if not made:
         return {}, {}
     values = {size.given: value for size, value in zip(facts.sizes, made[-1].values, strict=False) if value is not None}
     times = dict.fromkeys((size.given for size in facts.sizes), 0)
-    for decision in made[-_RECENT_DECISIONS:]:
+    for decision in made[-_COUNTED:]:
         if decision.action < len(facts.sizes):
             times[facts.sizes[decision.action].given] += 1
     return values, times
@@ -65,17 +65,21 @@ def _as_share(value: float) -> tuple[bool, float]:
     return value > 1, value  # whole numbers after shares
 
 
-def _size_grid(
-    cells: Mapping[Pair, Cell],
-    current: Pair,
-    domain: tuple[float, float],
-) -> Drawn:
+def _size_grid(cells: Mapping[Pair, Cell], current: Pair, domain: tuple[float, float], *, is_controlled: bool) -> Drawn:
     """Return sizes as a grid: shares of snapshots across, shares of nodes up."""
     across, down = (sorted({pair[place] for pair in cells}, key=_as_share) for place in (0, 1))
     z = [[_worth(*cells[x, y]) for x in across] for y in down]
     changes = [[_changes(x, y) for x in across] for y in down]
-    notes = [_cell_note(cells[x, y], column, row) for row, y in enumerate(down) for column, x in enumerate(across)]
-    head = "Value, times chosen (last 50)" if any(count is not None for _, count in cells.values()) else "Batch size"
+    notes = [
+        _cell_note(cells[x, y], column, row, is_current=(x, y) == current)
+        for row, y in enumerate(down)
+        for column, x in enumerate(across)
+    ]
+    is_chosen = any(count is not None for _, count in cells.values())
+    if is_chosen:
+        head = f"Value, times chosen (last {_COUNTED})"
+    else:
+        head = "Sizes to choose from" if is_controlled else "Batch size: click to change"
     notes.append(label(head, domain[0], 1, **ABOVE, font=SMALL))
     beside: Drawn = {"xref": "paper", "yref": "paper", "xanchor": "right", "xshift": -38, "font": SMALL}
     notes.append(label("share<br>of nodes", domain[0], 0.5, **beside))
@@ -103,14 +107,16 @@ def _size_list(
     z = [[_worth(*cells[pair])] for pair in shown]
     changes = [[_changes(*pair)] for pair in shown]
     head = f"Best {len(shown)} of {len(cells)} sizes" if len(cells) > len(shown) else "Batch size"
-    notes = [_cell_note(cells[pair], 0, row, between=", ") for row, pair in enumerate(shown)]
+    notes = [
+        _cell_note(cells[pair], 0, row, is_current=pair == current, between=", ") for row, pair in enumerate(shown)
+    ]
     notes.append(label(head, domain[0], 1, **ABOVE, font=SMALL))
     names = _names([0.0] * len(shown), (0.0, 1.0), "x2") | {"ticktext": [f"{size_name(*pair)} " for pair in shown]}
     return {
         "data": [_size_heat(z, [0], list(range(len(shown))), changes)],
         "shapes": [_frame(0, shown.index(current))] if current in shown else [],
         "annotations": notes,
-        "xaxis2": {**_names([0.0], domain, "y2"), "showticklabels": False},
+        "xaxis2": {**_names([0.0], domain, "y2"), "showticklabels": False, "ticks": ""},
         "yaxis2": names,
     }
 
@@ -121,8 +127,8 @@ def _worth(value: float | None, times: int | None) -> float:
 
 
 def _changes(snapshots: float, nodes: float) -> dict[str, Any]:
-    """Return the settings that a click on a size requests."""
-    return {"batch_policy": "none", "batch_snapshots": snapshots, "batch_nodes": nodes}
+    """Return the settings that a click on a size requests, without a controller."""
+    return {"batch_snapshots": snapshots, "batch_nodes": nodes}
 
 
 def _size_heat(z: Sequence[Sequence[float]], x: list[int], y: list[int], changes: list[list[dict[str, Any]]]) -> Drawn:
@@ -130,14 +136,16 @@ def _size_heat(z: Sequence[Sequence[float]], x: list[int], y: list[int], changes
     low, high = min(found), max(found)
     span = (low - 0.1 * (high - low), high) if high > low else (low, low + 1.0)
     looks: Drawn = {"xaxis": "x2", "yaxis": "y2", "xgap": 3, "ygap": 3, "showscale": False, "customdata": changes}
-    return heat("sizes", z, x, y, _GREENS, span=span, hover="click to use this size<extra></extra>", **looks)
+    return heat("sizes", z, x, y, _GREENS, span=span, hoverinfo="skip", **looks)
 
 
-def _cell_note(cell: Cell, column: int, row: int, between: str = "<br>") -> Drawn:
+def _cell_note(cell: Cell, column: int, row: int, *, is_current: bool, between: str = "<br>") -> Drawn:
     value, times = cell
+    font = {"size": 11.5, "color": TEXT_COLOUR}
     texts = [f"<b>{three_digits(value)}</b>"] if value is not None else []
     texts += [] if times is None else [f"{times}×"]
-    return label(between.join(texts), column, row, TEXT_COLOUR, 11.5, xref="x2", yref="y2", captureevents=False)
+    texts += ["<b>now</b>"] if is_current and not texts else []
+    return label(between.join(texts), column, row, font=font, xref="x2", yref="y2", captureevents=False)
 
 
 def _frame(column: int, row: int) -> Drawn:

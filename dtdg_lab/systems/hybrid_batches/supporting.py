@@ -15,12 +15,13 @@ from dtdg_lab.systems.hybrid_batches.observations import (
     Averaging,
     Decision,
     averaging,
-    decisions,
     is_hybrid,
+    recent_decisions,
+    spread_decisions,
     staleness_text,
 )
-from dtdg_lab.systems.hybrid_batches.time_cards import end_of, stretches, time_axis, time_card, time_of
-from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, XAxis
+from dtdg_lab.systems.hybrid_batches.time_cards import begin_of, end_of, stretches, time_axis, time_card, time_of
+from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, Mark, XAxis
 from dtdg_lab.visualization.charts import FROM_ZERO, Drawn, line, points
 from dtdg_lab.visualization.layout import Figure, join_words
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, series_colour
@@ -33,8 +34,7 @@ if TYPE_CHECKING:
 
 SIZES_TITLE = "Batch size over time"
 _RECENT = 20  # decisions of which the caption tells
-_DRAWN = 500  # decisions
-_NAMES = 16  # sizes that the axis has room for
+_NAMES, _NAMED_SIZES = 16, 10  # sizes that the axis has room for, and with their names
 _HAND_SET = 100  # stretches without a controller
 _BEST, _EXPLORING = series_colour(0), series_colour(4)
 
@@ -42,8 +42,8 @@ _BEST, _EXPLORING = series_colour(0), series_colour(4)
 def sizes_figure(tables: RunTables, options: ChartOptions) -> Figure:
     """Return the size of each decision, and of stretches in which no controller chose."""
     x = time_axis(tables, options)
-    made, hand_set = decisions(tables)[-_DRAWN:], _hand_set(tables, x)
-    begin = time_of(made[0], x) if made and len(decisions(tables)) > _DRAWN else 0.0
+    made, hand_set = spread_decisions(tables), _hand_set(tables, x)
+    begin = begin_of([time_of(decision, x) for decision in made[:1]], end_of(tables, x))
     names = _names(made, hand_set)
     rows = {name: row for row, name in enumerate(names)}
     data = [
@@ -51,8 +51,11 @@ def sizes_figure(tables: RunTables, options: ChartOptions) -> Figure:
         for name, start, end, _ in hand_set
         if name in rows and end >= begin
     ]
-    keys: list[Key] = [("set by hand", BASELINE_COLOUR, "line")] if data else []
-    kinds = (("best value", _BEST, "square", "box", True), ("exploring", _EXPLORING, "x", "cross", False))
+    keys: list[Key] = [("fixed size", BASELINE_COLOUR, "line")] if data else []
+    kinds: tuple[tuple[str, str, str, Mark, bool], ...] = (
+        ("best value", _BEST, "square", "box", True),
+        ("exploring", _EXPLORING, "x", "cross", False),
+    )
     for label, colour, symbol, mark, is_best in kinds:
         some = [decision for decision in made if decision.is_best == is_best and decision.size in rows]
         if some:
@@ -61,7 +64,11 @@ def sizes_figure(tables: RunTables, options: ChartOptions) -> Figure:
             marker: Drawn = {"marker": {"symbol": symbol}, "customdata": [decision.size for decision in some]}
             data.append(points(label, places, [rows[d.size] for d in some], colour, hover, size=6, **marker))
             keys.append((label, colour, mark))
-    ticks = {"tickvals": list(range(len(names))), "ticktext": [f"{name} " for name in names]}
+    stride = -(-len(names) // _NAMED_SIZES)
+    ticks = {
+        "tickvals": list(range(len(names)))[:: stride or 1],
+        "ticktext": [f"{name} " for name in names][:: stride or 1],
+    }
     axis = {**ticks, "range": [-0.6, max(len(names), 1) - 0.4], "tickfont": {"size": 10.5}}
     looks: Drawn = {"unit": "snapshots × nodes", "keys": keys, "empty": "Appears with the first decision"}
     return time_card(tables, x, data, SIZES_TITLE, begin=begin, yaxis=axis, margin={"l": 78}, **looks)
@@ -69,7 +76,7 @@ def sizes_figure(tables: RunTables, options: ChartOptions) -> Figure:
 
 def sizes_caption(tables: RunTables, options: ChartOptions) -> str:
     """Return the size that the newest decisions chose most often, or the one that is set."""
-    facts, made = tables.event(HybridFacts), decisions(tables)
+    facts, made = tables.event(HybridFacts), recent_decisions(tables)
     if facts is not None and not facts.adjusted:
         return captions.SET.format(size=facts.size.name)
     if not made:
@@ -95,10 +102,10 @@ def _hand_set(tables: RunTables, x: XAxis) -> list[tuple[str, float, float, tupl
 def _names(made: Sequence[Decision], hand_set: Sequence[tuple[str, float, float, tuple[float, float]]]) -> list[str]:
     """Return the names of the sizes in order, those with most snapshots on top; of many those that were used last."""
     given = {name: size for name, _, _, size in hand_set}
-    for decision in made:
-        given |= {size.name: size.given for size in decision.facts.sizes}
+    for facts in {id(decision.facts): decision.facts for decision in made}.values():
+        given |= {size.name: size.given for size in facts.sizes}
     used = list(dict.fromkeys([*(d.size for d in reversed(made)), *(name for name, *_ in reversed(hand_set)), *given]))
-    return sorted((name for name in used[:_NAMES]), key=lambda name: given.get(name, (0.0, 0.0)))
+    return sorted(used[:_NAMES], key=lambda name: given.get(name, (0.0, 0.0)))
 
 
 SIZES = Chart(
@@ -123,8 +130,7 @@ _POINTS = 300  # of a line
 def staleness_figure(tables: RunTables, options: ChartOptions) -> Figure:
     """Return the staleness of each round by rank, or least, mean and most where ranks are many."""
     rounds = averaging(tables)
-    begin = min((float(each.seconds[0]) for each in rounds.values()), default=0.0)
-    begin = 0.0 if begin < 0.1 * tables.seconds else begin
+    begin = begin_of([float(each.seconds[0]) for each in rounds.values()], tables.seconds)
     keys: list[Key] = []
     if len(rounds) <= _NAMED:
         data = [_rank_line(rank, each, begin, tables.seconds) for rank, each in rounds.items()]

@@ -11,8 +11,9 @@ from dtdg_lab.systems.hybrid_batches.events import HybridFacts, SizeFacts, span_
 from dtdg_lab.systems.hybrid_batches.observations import (
     action_now,
     averaging,
-    decisions_in_use,
+    in_use,
     newest_sources,
+    spread_decisions,
     staleness_text,
     step_clock,
     steps_per_second,
@@ -31,7 +32,7 @@ def size_tile(tables: RunTables) -> Tile:
     """Return the size of the batches now."""
     facts = tables.event(HybridFacts)
     sizes = () if facts is None else facts.sizes
-    made = decisions_in_use(tables, facts) if facts is not None and facts.adjusted else ()
+    made = in_use(spread_decisions(tables), facts) if facts is not None and facts.adjusted else ()
     spark = [_targets(sizes[decision.action]) for decision in made if decision.action < len(sizes)]
     return Tile(
         label="Batch size",

@@ -10,7 +10,8 @@ import numpy as np
 from dtdg_lab.core.rows import Array
 from dtdg_lab.systems.hybrid_batches.events import HybridFacts, amount_text
 from dtdg_lab.systems.hybrid_batches.observations import Decision
-from dtdg_lab.visualization.chart import SECONDS_TITLE, STEPS_TITLE, ChartOptions, Key, XAxis, card
+from dtdg_lab.visualization.change_marks import HALF_WIDTH, with_changes
+from dtdg_lab.visualization.chart import SECONDS_TITLE, STEPS_TITLE, ChartOptions, Key, Mark, XAxis, card
 from dtdg_lab.visualization.charts import Drawn
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, series_colour
@@ -36,6 +37,12 @@ def time_of(decision: Decision, x: XAxis) -> float:
     return round(decision.seconds, 3) if x == "seconds" else decision.step
 
 
+def begin_of(times: Sequence[float], end: float) -> float:
+    """Return the begin of an axis: 0, or the first time that is known where earlier rows are not in memory."""
+    first = min(times, default=0.0)
+    return 0.0 if first < 0.2 * end else first
+
+
 def time_card(
     tables: RunTables, x: XAxis, data: Sequence[Drawn], title: str, *, begin: float = 0.0, **looks: Any
 ) -> Figure:
@@ -43,7 +50,10 @@ def time_card(
     end = max(end_of(tables, x), begin)
     margin = _MARGIN * max(end - begin, 1e-3)
     axis = {"range": [begin - margin, end + margin], **looks.pop("xaxis", {})}
-    return card(data, title, x_title=SECONDS_TITLE if x == "seconds" else STEPS_TITLE, xaxis=axis, **looks)
+    figure = card(data, title, x_title=SECONDS_TITLE if x == "seconds" else STEPS_TITLE, xaxis=axis, **looks)
+    if not data:
+        return figure
+    return {**figure, "layout": with_changes(figure["layout"], tables, x, begin, end, width=HALF_WIDTH)}
 
 
 def stretches(x: Array, begin: float, end: float, most: int) -> tuple[Array, Array]:
@@ -73,8 +83,10 @@ def size_keys(facts: HybridFacts) -> list[Key]:
     keys: list[Key] = [
         (f"{amount_text(value)} of snapshots", series_colour(place), "line") for place, value in enumerate(snapshots)
     ]
-    marks = zip(nodes, ("line", "dash", "dot"), strict=False)
-    return keys + [(f"{amount_text(value)} of nodes", BASELINE_COLOUR, mark) for value, mark in marks]
+    marks: tuple[Mark, ...] = ("line", "dash", "dot")
+    return keys + [
+        (f"{amount_text(value)} of nodes", BASELINE_COLOUR, mark) for value, mark in zip(nodes, marks, strict=False)
+    ]
 
 
 def _amounts(facts: HybridFacts) -> tuple[list[float], list[float]]:

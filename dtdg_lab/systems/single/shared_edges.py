@@ -18,7 +18,7 @@ from dtdg_lab.engine.graph_view import SPACES_BYTES, DeviceSequence, SnapshotVie
 from dtdg_lab.engine.strategy import BuildContext
 from dtdg_lab.kernels.operators import Operators, SharedOperators, SnapshotSource
 from dtdg_lab.kernels.spmm import SharedOperator
-from dtdg_lab.systems.single.charts import OverlapProfile
+from dtdg_lab.systems.single.events import OverlapProfile
 from dtdg_lab.systems.single.strategy import SingleStrategy
 
 SIZES = (1, 2, 4, 8)

@@ -23,7 +23,7 @@ class SnapshotGroupsFamily(SystemFamily):
 
     def summary(self, tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
         """Facts of the run's last schedule."""
-        from dtdg_lab.systems.snapshot_groups.charts import ScheduleFacts
+        from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
 
         events = tables["events"]
         described = [data for data in events.loc[events["kind"] == "schedule", "data"] if isinstance(data, dict)]

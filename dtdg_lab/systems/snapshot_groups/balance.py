@@ -93,20 +93,26 @@ class Balance:
         return self.wait_s / self.time_s if self.time_s > 0 else 0.0
 
 
-def last_balance(tables: RunTables) -> Balance | None:
-    """Return the balance of the last whole epoch, or of the first one while it runs; None before its first step."""
+def balance_of(tables: RunTables, epoch: int) -> Balance | None:
+    """Return the balance of an epoch as far as all ranks have made it; None where its steps are not in memory."""
 
     def balance() -> Balance | None:
-        rows, epoch = tables.rows("steps"), tables.complete_epoch
-        newest = rows["epoch"].max(initial=-1)
-        rows = rows.where(rows["epoch"] == (newest if epoch is None else epoch))
-        found = iterations(rows)
-        if not len(found) or (tables.ranks > 1 and len(np.unique(rows["rank"])) < tables.ranks):
+        rows = tables.rows("steps")
+        rows = rows.where(rows["epoch"] == epoch)
+        steps = iterations(rows)
+        if not len(steps) or len(np.unique(rows["rank"])) < tables.ranks:
             return None
-        sums = {name: float(found[name].sum()) for name in ("own_s", "wait_s", "critical_s", "time_s")}
-        return Balance(int(found["epoch"][0]), len(found), **sums)
+        sums = {name: float(steps[name].sum()) for name in ("own_s", "wait_s", "critical_s", "time_s")}
+        return Balance(epoch, len(steps), **sums)
 
-    return tables.once("balance of the last epoch", balance)
+    return tables.once(("balance of an epoch", epoch), balance)
+
+
+def last_balance(tables: RunTables) -> Balance | None:
+    """Return the balance of the last whole epoch, or of the first one while it runs; None before its first step."""
+    complete = tables.complete_epoch
+    newest = max(tables.epochs.values(), default=0) if complete is None else complete
+    return balance_of(tables, newest)
 
 
 def balance_by_epoch(tables: RunTables) -> Rows:

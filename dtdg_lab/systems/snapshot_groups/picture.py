@@ -8,7 +8,7 @@ import numpy as np
 
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.systems.snapshot_groups import captions
-from dtdg_lab.systems.snapshot_groups.balance import last_balance
+from dtdg_lab.systems.snapshot_groups.balance import balance_of
 from dtdg_lab.systems.snapshot_groups.epoch_blocks import EpochBlocks, measured_bound, planned_epoch, shown_epoch
 from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
 from dtdg_lab.systems.snapshot_groups.gantt import (
@@ -66,9 +66,8 @@ def schedule_caption(tables: RunTables, options: ChartOptions) -> str:
     time = seconds_text(epoch_seconds(tables, blocks))
     if tables.ranks == 1:
         return captions.ALONE.format(groups=f"{len(blocks.groups):,}", time=time)
-    balance = last_balance(tables)
-    is_balanced = balance is not None and balance.epoch == blocks.epoch and blocks.is_whole
-    waited = balance.waiting_share if balance and is_balanced else blocks.waiting_share(tables.ranks)
+    balance = balance_of(tables, blocks.epoch)
+    waited = blocks.waiting_share(tables.ranks) if balance is None else balance.waiting_share
     words = captions.WAITED if blocks.is_whole else captions.WAITED_SO_FAR
     return words.format(share=percent_text(waited), epoch=blocks.epoch + 1, time=time)
 

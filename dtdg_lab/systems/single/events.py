@@ -50,3 +50,39 @@ class OverlapProfile(Event):
         """Raise a DataError if sizes, times and shares are not as many."""
         if not len(self.sizes) == len(self.seconds) == len(self.shares):
             raise DataError("the profile of shared edges lacks times: was it recorded by another version?")
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotTimes(Event):
+    """How long each training snapshot takes, as its forward pass was timed before the first step.
+
+    Attributes:
+        first: number of the first training snapshot.
+        seconds: of each, in order.
+    """
+
+    kind: ClassVar[str] = "snapshot_times"
+    about: ClassVar[str] = "times of snapshots"
+    ended: ClassVar[str] = "Snapshots are no longer trained as one batch."
+    first: int
+    seconds: tuple[float, ...]
+
+    @property
+    def words(self) -> str:
+        """The snapshot that takes longest."""
+        return f"Snapshot {self.longest} takes longest: {percent(self.longest_share)} of all snapshots' time."
+
+    @property
+    def longest(self) -> int:
+        """Number of the snapshot that takes longest."""
+        return self.first + self.seconds.index(max(self.seconds))
+
+    @property
+    def longest_share(self) -> float:
+        """Its share of the time of all snapshots."""
+        return max(self.seconds) / sum(self.seconds)
+
+    def check(self) -> None:
+        """Raise a DataError if there are no times."""
+        if not self.seconds or not sum(self.seconds) > 0:
+            raise DataError("the event has no times of snapshots: was it recorded by another version?")

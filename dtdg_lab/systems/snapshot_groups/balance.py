@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dtdg_lab.core.records import OWN_PHASES
 from dtdg_lab.core.rollups import Rollup
 from dtdg_lab.core.rows import Rows
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
-
-_OWN = ("batch_s", "transfer_s", "compute_s")  # of a rank's time in a step: what is not waiting, exchange or control
 
 
 def iterations(rows: Rows) -> Rows:
@@ -27,7 +26,7 @@ def iterations(rows: Rows) -> Rows:
     starts = np.flatnonzero(np.diff(steps, prepend=-1)) if len(steps) else np.empty(0, np.int64)
     counts = np.diff(starts, append=len(steps))
     starts, ranks = starts[counts == counts.max(initial=0)], counts.max(initial=1)
-    own_s = sum(np.nan_to_num(rows[name].astype(np.float64)) for name in _OWN)
+    own_s = sum(np.nan_to_num(rows[f"{phase}_s"].astype(np.float64)) for phase in OWN_PHASES)
     grid = starts[:, None] + np.arange(ranks)
     own_s, wait_s, time_s = (
         np.asarray(values, np.float64)[grid] for values in (own_s, np.nan_to_num(rows["wait_s"]), rows["time_s"])

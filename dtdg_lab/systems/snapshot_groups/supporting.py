@@ -11,6 +11,7 @@ from dtdg_lab.systems.snapshot_groups import captions
 from dtdg_lab.systems.snapshot_groups.balance import BALANCE, balance_by_epoch, last_balance
 from dtdg_lab.systems.snapshot_groups.group_times import group_times
 from dtdg_lab.systems.snapshot_groups.picture import is_scheduled
+from dtdg_lab.visualization.change_marks import HALF_WIDTH, with_changes
 from dtdg_lab.visualization.chart import (
     FIRST_EPOCH,
     NOTHING_YET,
@@ -50,16 +51,18 @@ def imbalance_figure(tables: RunTables, options: ChartOptions) -> Figure:
     data = _over_time(epochs, options, [("slowest rank", ratios, EDGE_COLOUR, hover)])
     top = float(np.nanmax(ratios, initial=1.1)) - 1
     y_axis = {"range": [1 - 0.06 * top, 1 + 1.1 * top]}
-    return card(
+    keys: list[Key] = [("even", BASELINE_COLOUR, "dot")]
+    figure = card(
         data,
         "Imbalance by epoch",
         unit="slowest rank over mean",
-        keys=[("even", BASELINE_COLOUR, "dot")],
+        keys=keys,
         x_title=_x_title(options),
         empty=FIRST_EPOCH,
         yaxis=y_axis,
-        shapes=[rule(y=1)],
+        shapes=[rule(y=1)] if data else [],
     )
+    return _with_changes(figure, tables, options)
 
 
 def imbalance_caption(tables: RunTables, options: ChartOptions) -> str:
@@ -124,7 +127,8 @@ def own_work_figure(tables: RunTables, options: ChartOptions) -> Figure:
     data = [{**trace, "mode": "lines", "stackgroup": "time", "fillcolor": trace["line"]["color"]} for trace in data]
     keys: list[Key] = [(name, colour, "box") for name, _, colour in kinds]
     looks: dict[str, Any] = {"x_title": _x_title(options), "empty": FIRST_EPOCH, "yaxis": {"range": [0, 100]}}
-    return card(data, "Where the ranks' time goes", unit="% of their time", keys=keys, **looks)
+    figure = card(data, "Where the ranks' time goes", unit="% of their time", keys=keys, **looks)
+    return _with_changes(figure, tables, options)
 
 
 def own_work_caption(tables: RunTables, options: ChartOptions) -> str:
@@ -147,6 +151,16 @@ def _over_time(epochs: Rows, options: ChartOptions, curves: list[tuple[str, Arra
         line(name, x, known(values.round(5)), colour, hover, **{**looks, "marker": {"size": 5, "color": colour}})
         for name, values, colour, hover in curves
     ]
+
+
+def _with_changes(figure: Figure, tables: RunTables, options: ChartOptions) -> Figure:
+    """Return a chart over the whole run with the marks of changes, from the begin of the run."""
+    if not figure["data"]:
+        return figure
+    end = float(max(figure["data"][0]["x"]))
+    layout = with_changes(figure["layout"], tables, options.x, 0.0, end, width=HALF_WIDTH)
+    layout["xaxis"] = {**layout["xaxis"], "range": [0.0, 1.01 * end]}
+    return {**figure, "layout": layout}
 
 
 def _x_title(options: ChartOptions) -> str:

@@ -17,7 +17,8 @@ from thinning import thinned
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.systems.snapshot_groups import charts as gantt
-from dtdg_lab.systems.snapshot_groups.charts import WATCHED_S, ScheduleFacts, balance_of, times_figure
+from dtdg_lab.systems.snapshot_groups.charts import WATCHED_S, balance_of, times_figure
+from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
 from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
 from dtdg_lab.visualization.run_window import CHARTS, RunWindow
 

@@ -18,12 +18,14 @@ from dtdg_lab.core.errors import ConfigError, ControlError, LabError, RunFailedE
 from dtdg_lab.core.events import AttemptStarted, Paused, Refused, Resumed, SettingsChanged, Stopping, Unpaused
 from dtdg_lab.core.extensions import extensions_of
 from dtdg_lab.core.records import rows_of
+from dtdg_lab.runs.charts import all_rollups
 from dtdg_lab.runs.directory import ENDED, RunDirectory, add_extensions
 from dtdg_lab.runs.figures import save_figures
 from dtdg_lab.runs.finish import Finisher
 from dtdg_lab.runs.liveness import Silence, dead_ranks, is_dead, read_notes, silent_beyond
 from dtdg_lab.runs.records import RunTables
 from dtdg_lab.runs.run import PreparationLine, open_run
+from dtdg_lab.runs.tables import RunTables as RecordColumns
 from dtdg_lab.visualization.run_window import RunWindow
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ class RunHandle:
         id: the run's name: its folder's.
         path: the run's folder.
         live: bounded state for the views; hold ``lock`` while reading it. A resumed run's handle continues with it.
+        store: the record tables as columns, for charts; likewise.
         version: increases with every change of ``live``, or of the status.
         silent: rank -> whole seconds without a sign of life, for ranks whose processes are stopped or blocked.
     """
@@ -58,12 +61,14 @@ class RunHandle:
         self.id, self.path = directory.id, directory.path
         self._started_config = self._config = directory.config()
         self.live = RunWindow(self._started_config)
+        self.store = RecordColumns(self._started_config, directory.records, all_rollups())
         self.lock = threading.Lock()
         self.version = 0
         self.silent: dict[int, int] = {}
         self._next_seq: dict[int, int] = {}
         if before is not None:
             self._tables, self.live, self.lock = before._tables, before.live, before.lock
+            self.store = before.store
             self._config, self.version, self._next_seq = before._config, before.version + 1, before._next_seq
         self._thread = threading.Thread(target=self._follow, name=f"run-{directory.id}", daemon=True)
 
@@ -102,6 +107,7 @@ class RunHandle:
     def _add(self, line: dict[str, Any]) -> None:
         self._next_seq[line["rank"]] = line["seq"] + 1
         self.live.add(line)
+        self.store.add_lines([line])
         self.version += 1
 
 

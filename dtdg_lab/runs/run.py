@@ -13,10 +13,12 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, RunStoreError, UnknownNameError
 from dtdg_lab.runs import html as page
+from dtdg_lab.runs.charts import all_rollups
 from dtdg_lab.runs.directory import ENDED, RESTORE, Kept, RunDirectory, read_config, read_object, reading
 from dtdg_lab.runs.figures import save_figures
 from dtdg_lab.runs.records import RunTables
 from dtdg_lab.runs.summary import COMPARED, SCHEMA
+from dtdg_lab.runs.tables import RunTables as RecordColumns
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.loss import compare_figure, edge_life, wall_time_figure, wall_time_words
 from dtdg_lab.visualization.run_window import RunWindow
@@ -240,6 +242,11 @@ class StoredRun:
         window = RunWindow(self.config, points=self.points)
         self._feed(window)
         return window
+
+    @cached_property
+    def store(self) -> RecordColumns:
+        """The record tables of this run as columns, for charts."""
+        return RecordColumns.open(self.config, self.directory.records, all_rollups())
 
     def catch_up(self) -> None:
         """Feed the views with the lines that were written since they were made, or last fed."""

@@ -21,14 +21,17 @@ if TYPE_CHECKING:
     from dtdg_lab.graphs.delta import SequenceChanges
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
     from dtdg_lab.runs.run import StoredRun
+    from dtdg_lab.runs.tables import RunTables
     from dtdg_lab.studies.study import Study
     from dtdg_lab.systems.step_time import MeasuredStep, StepForecast
     from dtdg_lab.systems.workload import EpochWork, Facts, Row
+    from dtdg_lab.visualization.chart import Chart
     from dtdg_lab.visualization.charts import Panel
     from dtdg_lab.visualization.layout import Figure
     from dtdg_lab.visualization.run_view import RunView, SharedViews
     from dtdg_lab.visualization.run_window import RunWindow
     from dtdg_lab.visualization.scaling import Efficiency
+    from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
     from dtdg_lab.widgets.run_page import PageContext, RunPage
 
 GRADIENTS = "gradients, every system"  # a curve of ``lab.estimate.scaling_forecast``
@@ -247,6 +250,26 @@ class SystemFamily:
             shared: what charts share, such as the marks of changed settings.
         """
         return ()
+
+    def charts(self) -> Sequence[Chart]:
+        """The charts of its systems: pictures, then supporting ones, then those that are folded."""
+        return ()
+
+    def tiles(self, tables: RunTables) -> Sequence[Tile]:
+        """Up to five tiles of a run, from its tables; those of every run where it has none of its own."""
+        return ()
+
+    def suggestions(self, config: RunConfig) -> Sequence[Suggestion]:
+        """Changes of settings to try on a run with these settings, at most four."""
+        return ()
+
+    def effect(self, system: str) -> Effect | None:
+        """The number that is compared before and after each change of a run of one of its systems."""
+        return None
+
+    def sentence(self, system: str) -> str:
+        """What one of its systems does, in a sentence for its card and the page's head."""
+        return self.idea or catalogue.system(system).summary
 
     def event_texts(self) -> Mapping[str, Callable[[dict[str, Any]], str]]:
         """Kind of event -> a sentence about its data, for lists of events."""

@@ -1,0 +1,168 @@
+"""Rollups: sums of all rows of a run by keys, kept small for runs of any length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dtdg_lab.core.rows import Array, Rows, as_column, as_numbers, as_objects
+
+Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Rollup:
+    """Sums of a table's rows by keys, over the whole run.
+
+    Attributes:
+        table: whose rows they are.
+        by: columns of the keys.
+        sums: columns that are summed; ``<column>_known`` is the number of known values.
+        least: columns whose least value is kept, as ``<column>_least``.
+        most: columns whose largest value is kept, as ``<column>_most``.
+        last: columns whose newest value is kept.
+        along: column that is cut into buckets of one width, which doubles where they are more than ``2 * points``;
+            without buckets where it is empty.
+        width: of the first buckets.
+        points: least number of buckets of a long run.
+        prepare: rows -> rows to sum, such as those of one rank; it gets all rows of a step together.
+        all_attempts: whether rows that a resume replaced count too, such as joules, which were spent.
+    """
+
+    table: str
+    by: tuple[str, ...] = ()
+    sums: tuple[str, ...] = ()
+    least: tuple[str, ...] = ()
+    most: tuple[str, ...] = ()
+    last: tuple[str, ...] = ()
+    along: str = "step"
+    width: float = 1.0
+    points: int = 150
+    prepare: Callable[[Rows], Rows] = lambda rows: rows
+    all_attempts: bool = False
+
+    @property
+    def columns(self) -> list[str]:
+        """Columns of the table that are named here; ``prepare`` may use more."""
+        named = (*self.by, *self.sums, *self.least, *self.most, *self.last, *filter(None, [self.along]))
+        return list(dict.fromkeys(named))
+
+
+def _newest(old: Any, new: Any) -> Any:
+    return new
+
+
+def _total(old: Any, new: Any) -> Any:
+    return old + new
+
+
+class Sums:
+    """The sums of a rollup, a slot for each key.
+
+    Args:
+        rollup: what is summed.
+
+    Attributes:
+        width: of the buckets now.
+    """
+
+    def __init__(self, rollup: Rollup) -> None:
+        self.rollup, self.width = rollup, rollup.width
+        self._slots: dict[Key, int] = {}
+        self._merges: dict[str, Callable[[Any, Any], Any]] = {
+            **{name: _total for column in rollup.sums for name in (column, f"{column}_known")},
+            **{f"{column}_least": min for column in rollup.least},
+            **{f"{column}_most": max for column in rollup.most},
+            **dict.fromkeys(rollup.last, _newest),
+        }
+        self._values: dict[str, list[Any]] = {name: [] for name in self._merges}
+
+    def copy(self) -> Sums:
+        """Return the same sums, to add more to."""
+        copy = Sums(self.rollup)
+        copy.width, copy._slots = self.width, dict(self._slots)
+        copy._values = {name: [*values] for name, values in self._values.items()}
+        return copy
+
+    def add(self, rows: Rows) -> None:
+        """Add rows."""
+        rollup, rows = self.rollup, self.rollup.prepare(rows)
+        if not len(rows):
+            return
+        keys = [rows[name].tolist() for name in rollup.by]
+        if rollup.along:
+            self._widen(np.unique(self._buckets(rows)))
+            keys.append(self._buckets(rows).tolist())
+        groups: dict[Key, int] = {}
+        if keys:
+            group = np.array([groups.setdefault(key, len(groups)) for key in zip(*keys, strict=True)], np.int64)
+        else:
+            groups[()], group = 0, np.zeros(len(rows), np.int64)
+        self._merge(groups, self._reduce(rows, group, len(groups)))
+
+    def _buckets(self, rows: Rows) -> Array:
+        return np.floor_divide(rows[self.rollup.along], self.width).astype(np.int64)
+
+    def _reduce(self, rows: Rows, group: Array, count: int) -> dict[str, list[Any]]:
+        """Return what is kept of each group of rows."""
+        rollup, reduced = self.rollup, {}
+        for name in rollup.sums:
+            values = _numbers(rows[name])
+            reduced[name] = np.bincount(group, np.nan_to_num(values), count).tolist()
+            reduced[f"{name}_known"] = np.bincount(group, ~np.isnan(values), count).tolist()
+        for names, reduce, start, suffix in (
+            (rollup.least, np.fmin, np.inf, "least"),
+            (rollup.most, np.fmax, -np.inf, "most"),
+        ):
+            for name in names:
+                extreme = np.full(count, start)
+                reduce.at(extreme, group, _numbers(rows[name]))
+                reduced[f"{name}_{suffix}"] = extreme.tolist()
+        for name in rollup.last:
+            newest = np.empty(count, object)
+            newest[group] = as_objects(rows[name].tolist())
+            reduced[name] = newest.tolist()
+        return reduced
+
+    def _merge(self, groups: Mapping[Key, int], reduced: Mapping[str, list[Any]]) -> None:
+        """Add what is kept of groups; a key has the same slot in all lists, which grow in the same order."""
+        for name, values in self._values.items():
+            merge, new = self._merges[name], reduced[name]
+            for key, place in groups.items():
+                slot = self._slots.get(key, len(values))
+                if slot < len(values):
+                    values[slot] = merge(values[slot], new[place])
+                else:
+                    values.append(new[place])
+        for key in groups:
+            self._slots.setdefault(key, len(self._slots))
+
+    def _widen(self, new: Array) -> None:
+        """Double the width of buckets until they, and the new ones, are few."""
+        buckets, doublings = np.union1d(new, [key[-1] for key in self._slots]), 0
+        while len(buckets) > 2 * self.rollup.points:
+            buckets, doublings = np.unique(buckets // 2), doublings + 1
+        if not doublings:
+            return
+        slots, values = self._slots, self._values
+        self._slots, self._values = {}, {name: [] for name in values}
+        self.width *= 2**doublings
+        for key, slot in slots.items():
+            wider = (*key[:-1], int(key[-1] // 2**doublings))
+            self._merge({wider: 0}, {name: [column[slot]] for name, column in values.items()})
+
+    def rows(self) -> Rows:
+        """Return the sums as rows in order of buckets; keys are columns too, the last ``bucket``."""
+        names = [*self.rollup.by, *(["bucket"] if self.rollup.along else [])]
+        columns = {name: as_column([key[place] for key in self._slots]) for place, name in enumerate(names)}
+        for name, values in self._values.items():
+            columns[name] = as_column(values) if name in self.rollup.last else as_numbers(values)
+        rows = Rows(columns, np.arange(len(self._slots)))
+        return rows.sort("bucket") if self.rollup.along and len(rows) else rows
+
+
+def _numbers(column: Array) -> Array:
+    return as_numbers(column.tolist()) if column.dtype == object else column.astype(np.float64)

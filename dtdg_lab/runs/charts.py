@@ -1,0 +1,27 @@
+"""All charts that a run may have: those of every run, then those of the families of systems."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.rollups import Rollup
+from dtdg_lab.visualization.chart import Chart
+
+if TYPE_CHECKING:
+    from dtdg_lab.runs.tables import RunTables
+
+
+def all_charts() -> tuple[Chart, ...]:
+    """Return the charts of every registered family: a run may change its system while it trains."""
+    return tuple(chart for family in catalogue.families() for chart in family.charts())
+
+
+def all_rollups() -> tuple[Rollup, ...]:
+    """Return the sums that any chart needs; tables are made with them."""
+    return tuple(dict.fromkeys(rollup for chart in all_charts() for rollup in chart.rollups))
+
+
+def charts_of(tables: RunTables) -> tuple[Chart, ...]:
+    """Return the charts that a run can have now."""
+    return tuple(chart for chart in all_charts() if chart.shown(tables))

@@ -1,0 +1,187 @@
+"""Lines of records: parsed and checked, and read from a rank's file as it grows."""
+
+from __future__ import annotations
+
+import json
+import mmap
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.records import SCHEMA
+from dtdg_lab.runs.directory import store_error
+
+Line = dict[str, Any]
+BLOCK_BYTES = 4 << 20
+
+
+def parse_line(raw: bytes, place: str) -> Line:
+    """Return one record line.
+
+    Args:
+        raw: its text.
+        place: of the line, such as ``line 3 of FILE``, for errors.
+
+    Raises:
+        DataError: it is damaged, or another version wrote it.
+    """
+    try:
+        try:
+            line = orjson.loads(raw)
+        except orjson.JSONDecodeError:  # stricter than json: lone surrogates, large integers
+            line = json.loads(raw)
+        _check(line)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DataError(
+            f"{place} is damaged ({error}). Restore the file from a copy, or remove it to read the rest."
+        ) from error
+    if line.get("v", SCHEMA) != SCHEMA:
+        newer = line["v"] > SCHEMA
+        remedy = "Update dtdg_lab, or open" if newer else "Train it again, or open"
+        raise DataError(
+            f"{place} was written by {'a newer' if newer else 'an older'} version of DTDG Lab: records of schema "
+            f"{line['v']}, and this version reads schema {SCHEMA}. {remedy} the run where it was made; nothing was "
+            "changed."
+        )
+    return line
+
+
+def _check(line: Any) -> None:
+    """Raise ValueError, KeyError or TypeError if a line is not in the ranks' format."""
+    columns, rows = line["columns"], line["rows"]
+    if type(columns) is not list or type(rows) is not list or {*map(type, rows)} - {list}:
+        raise ValueError("it does not have the format of record lines")
+    if {*map(len, rows)} - {len(columns)}:
+        raise ValueError("its rows do not fit its columns")
+    numbers = (line["rank"], line["attempt"], line.get("v", SCHEMA))
+    if {*map(type, numbers)} - {int} or {*map(type, (line["table"], *columns))} - {str}:
+        raise ValueError("it does not have the format of record lines")
+    if len({*columns}) != len(columns):
+        raise ValueError("a column comes twice")
+
+
+@dataclass(slots=True)
+class RecordFile:
+    """The file of one rank, as far as it has been read.
+
+    Attributes:
+        path: of the file.
+        offset: bytes read so far.
+        lines: lines read so far.
+    """
+
+    path: Path
+    offset: int = 0
+    lines: int = 0
+
+    def is_cut(self) -> bool:
+        """Return whether the file is shorter than what has been read of it."""
+        return self.path.stat().st_size < self.offset
+
+    def read(self, most: int = BLOCK_BYTES) -> list[tuple[bytes, str]]:
+        """Return complete lines that were not read yet, each with its place; a line being written is left for later.
+
+        Args:
+            most: about as many bytes.
+
+        Raises:
+            RunStoreError: the file cannot be read.
+        """
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self.offset)
+                block = file.read(most)
+                while b"\n" not in block and (more := file.read(most)):
+                    block += more
+        except OSError as error:
+            raise store_error("read", self.path, error) from error
+        whole = block[: block.rfind(b"\n") + 1]
+        first, self.offset = self.lines + 1, self.offset + len(whole)
+        lines = whole.splitlines()
+        self.lines += len(lines)
+        return [(raw, f"line {number} of {self.path}") for number, raw in enumerate(lines, start=first)]
+
+
+# Where attempts begin in a rank's file, by bisection: the numbers of attempts only increase in a file.
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptStart:
+    """Where one rank began an attempt.
+
+    Attributes:
+        attempt: number, from 1.
+        rank: that wrote it.
+        step: the first one; None where it made none.
+        time_ns: when rank 0 began the attempt, by its event ``started``; None where that is unknown.
+    """
+
+    attempt: int
+    rank: int
+    step: int | None
+    time_ns: int | None
+
+
+def attempt_starts(path: Path) -> Iterator[AttemptStart]:
+    """Yield where the attempts of one rank's file begin; damaged lines are passed over."""
+    if not path.stat().st_size:
+        return
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+        begin = 0
+        while (head := _attempt_after(text, begin)) is not None:
+            yield _start_of(text, begin, head[0])
+            begin = _end_of_attempt(text, begin, head[0])
+
+
+def _start_of(text: mmap.mmap, begin: int, attempt: int) -> AttemptStart:
+    """Return the start of the attempt whose lines begin at a byte."""
+    rank, time_ns = -1, None
+    for line in _lines_after(text, begin):
+        if line["attempt"] != attempt:
+            break
+        rank, columns = line["rank"], line["columns"]
+        if line["table"] == "events" and rank == 0:
+            clock, kind = columns.index("time_ns"), columns.index("kind")
+            time_ns = next((row[clock] for row in line["rows"] if row[kind] == "started"), time_ns)
+        if line["table"] == "steps" and line["rows"]:
+            place = columns.index("step")
+            return AttemptStart(attempt, rank, min(row[place] for row in line["rows"]), time_ns)
+    return AttemptStart(attempt, rank, None, time_ns)
+
+
+def _lines_after(text: mmap.mmap, begin: int) -> Iterator[Line]:
+    while (end := text.find(b"\n", begin)) >= 0:
+        with suppress(DataError):  # reading the whole file reports it
+            yield parse_line(text[begin:end], "")
+        begin = end + 1
+
+
+def _attempt_after(text: mmap.mmap, begin: int) -> tuple[int, int] | None:
+    """Return the attempt of the first line after a byte that has one, and where that line ends; None without one."""
+    while (end := text.find(b"\n", begin)) >= 0:
+        place = text.find(b'"attempt":', begin, end)
+        digits = text[place + 10 : text.find(b",", place, end)].strip() if place >= 0 else b""
+        if digits.isdigit():
+            return int(digits), end + 1
+        begin = end + 1
+    return None
+
+
+def _end_of_attempt(text: mmap.mmap, begin: int, attempt: int) -> int:
+    """Return the first byte after the last line of an attempt that begins at a byte."""
+    low, high = begin, len(text)
+    while high - low > 4096:
+        middle = text.find(b"\n", (low + high) // 2) + 1
+        head = _attempt_after(text, middle) if 0 < middle < high else None
+        if head is not None and head[0] == attempt:
+            low = middle
+        else:
+            high = (low + high) // 2
+    while (head := _attempt_after(text, low)) is not None and head[0] == attempt:
+        low = head[1]
+    return low

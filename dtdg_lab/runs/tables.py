@@ -1,0 +1,641 @@
+"""RunTables: the record tables of one run, live or stored, as columns; without what a resume replaced, and bounded.
+
+All that a chart may ask for is here, so that charts have no state: the newest rows of a table, exact (``rows``); sums
+of all rows of the run (``rollup``); events, as records or typed; where the run is, and its settings now.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import orjson
+
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.events import AttemptStarted, Event, Kernel, Preparing, Resumed, SettingsChanged
+from dtdg_lab.core.records import TABLES
+from dtdg_lab.core.rollups import Rollup, Sums
+from dtdg_lab.core.rows import Array, Rows, Table, as_column
+from dtdg_lab.runs.record_lines import Line, RecordFile, attempt_starts, parse_line
+
+T = TypeVar("T")
+E = TypeVar("E", bound=Event)
+
+RECENT_STEPS = 2_000  # exact
+FEW_ROWS = 4_000  # the newest of a table, which are always kept
+EVENTS_OF_A_KIND = 1_000  # the newest; so that the events of many epochs do not push out a plan
+WAITING_ROWS = 4_000  # of lines that are turned into columns once a chart asks for their table
+IDENTITY = ("rank", "attempt")
+CLOCKS = ("time_ns", "end_ns")
+
+
+# Rows that a resume replaced: the one place that knows of them.
+
+
+SPENT = {"energy", "memory", "phase_energy"}  # of these a resume replaces nothing: it was spent
+BEFORE_STEP = {"evaluations": "split", "events": "kind"}  # made before their step: kept where a resume begins with it
+Starts = Mapping[int, Mapping[int, int]]  # attempt -> rank -> first step
+
+
+def first_replaced(starts: Starts, rank: int, attempt: int) -> float:
+    """Return the first step that a later attempt did again; by other ranks where this one did none yet."""
+    later = (steps for number, steps in starts.items() if number > attempt and steps)
+    return min((steps.get(rank, min(steps.values())) for steps in later), default=math.inf)
+
+
+def without_replaced(table: str, rows: Rows, starts: Starts) -> Rows:
+    """Return the rows of a table that no later attempt has replaced."""
+    if len(starts) < 2 or table in SPENT or "step" not in rows or not len(rows):
+        return rows
+    pairs, place = np.unique(np.stack([rows["rank"], rows["attempt"]]), axis=1, return_inverse=True)
+    limit = np.array([first_replaced(starts, *pair) for pair in pairs.T.tolist()])[place.ravel()]
+    step = rows["step"]
+    kept = step < limit
+    if table in BEFORE_STEP:
+        facts = [*zip(rows["rank"].tolist(), step.tolist(), rows[BEFORE_STEP[table]].tolist(), strict=True)]
+        attempts = rows["attempt"].tolist()
+        newest: dict[Any, int] = {}
+        for fact, attempt in zip(facts, attempts, strict=True):
+            newest[fact] = max(attempt, newest.get(fact, 0))
+        is_newest = [newest[fact] == attempt for fact, attempt in zip(facts, attempts, strict=True)]
+        kept |= (step == limit) & np.array(is_newest)
+    return rows.where(kept)
+
+
+# Lines of one table that wait to be turned into columns.
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """Lines with the same columns. Each is turned by itself: its small lists stay in the processor's cache."""
+
+    names: tuple[str, ...]
+    identity: list[tuple[int, int]] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+    values: list[list[Any]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.values = [[] for _ in self.names]
+
+    def add(self, line: Line) -> None:
+        self.identity.append((line["rank"], line["attempt"]))
+        self.counts.append(len(line["rows"]))
+        for column, values in zip(self.values, zip(*line["rows"], strict=True), strict=True):
+            column.extend(values)
+
+    def columns(self) -> dict[str, Array]:
+        identity = np.repeat(np.array(self.identity, np.int64).reshape(-1, 2), self.counts, axis=0)
+        columns = dict(zip(IDENTITY, identity.T, strict=True))
+        return columns | {name: as_column(values) for name, values in zip(self.names, self.values, strict=True)}
+
+
+@dataclass(slots=True)
+class _Kept:
+    """The sums of rows that are not in memory any more, and those of all rows of whole steps.
+
+    Attributes:
+        old: of dropped rows.
+        whole: of all rows of steps up to ``until``; of a table without steps, of its first ``until`` + 1 rows.
+    """
+
+    old: Sums
+    whole: Sums
+    until: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run is.
+
+    Attributes:
+        step: steps done.
+        epoch: the one it is in, from 1; 0 before the first step.
+        epochs: of the run.
+        seconds: of training so far.
+        seconds_left: at the pace so far; None before the first epoch ends.
+    """
+
+    step: int
+    epoch: int
+    epochs: int
+    seconds: float
+    seconds_left: float | None
+
+
+@dataclass(slots=True)
+class _Position:
+    """Epoch and steps of it done, of the rank that is furthest; and steps of the last whole epoch."""
+
+    epoch: int = -1
+    done: int = 0
+    steps_per_epoch: int = 0
+
+    def reach(self, epoch: int, done: int) -> None:
+        """Ranks that share the steps of an epoch report out of order: the furthest counts."""
+        if (epoch, done) <= (self.epoch, self.done):
+            return
+        if epoch > self.epoch >= 0:
+            self.steps_per_epoch = self.done
+        self.epoch, self.done = epoch, done
+
+
+class RunTables:
+    """The record tables of one run.
+
+    Rows of the newest ``recent`` steps that all ranks have done are exact; older rows of large tables live in rollups.
+    When a run is resumed at step s, rows that earlier attempts wrote from s on are left out, but for what was spent.
+    A line that comes twice changes nothing. Not locked: callers that add and read in different threads need a lock.
+
+    Args:
+        config: the settings with which the run began.
+        records: the folder of the ranks' files ``rank<number>.jsonl``; None for lines that come from elsewhere.
+        rollups: all that charts will ask for.
+        recent: steps whose rows are kept.
+
+    Attributes:
+        version: increases with every change.
+        steps: rank -> newest step.
+        epochs: rank -> newest epoch.
+        missing: lines that never arrived, by their sequence numbers; the files on disk have them.
+        damaged: lines that could not be read, in words.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        records: Path | None = None,
+        rollups: Iterable[Rollup] = (),
+        *,
+        recent: int = RECENT_STEPS,
+    ) -> None:
+        self.started_config, self.records, self.recent = config, records, recent
+        self._rollups = tuple(rollups)
+        self.version = 0
+        self.damaged: list[str] = []
+        self._cache: dict[Any, tuple[int, Any]] = {}
+        self._forget()
+
+    def _forget(self) -> None:
+        self._files: dict[int, RecordFile] = {}
+        self._newest_seq: dict[int, int] = {}
+        self._waiting: dict[str, dict[tuple[str, ...], _Waiting]] = {}
+        self._tables: dict[str, Table] = {}
+        self._events: dict[str, list[dict[str, Any]]] = {}
+        self._kept = {rollup: _Kept(Sums(rollup), Sums(rollup)) for rollup in self._rollups}
+        self._dropped_step = -1
+        self._starts: dict[int, dict[int, int]] = {}
+        self._origins: dict[int, int] = {}  # attempt -> when it began
+        self._newest_ns: dict[int, int] = {}
+        self.steps: dict[int, int] = {}
+        self.epochs: dict[int, int] = {}
+        self.missing = 0
+        self._position = _Position()
+        self._changes_seen = 0  # events that change settings
+        self._config: tuple[int, RunConfig] | None = None  # as after so many of them
+
+    # Reading
+
+    @classmethod
+    def open(cls, config: RunConfig, records: Path, rollups: Iterable[Rollup] = (), **options: Any) -> RunTables:
+        """Return the tables of a stored run, read to its end.
+
+        Raises:
+            DataError: a line is damaged, or a newer version wrote it.
+            RunStoreError: a file cannot be read.
+        """
+        tables = cls(config, records, rollups, **options)
+        tables._read_again(strict=True)
+        return tables
+
+    def _read_again(self, *, strict: bool = False) -> None:
+        """Read all files from their beginning, knowing where attempts begin."""
+        self._forget()
+        for path in self._paths().values():
+            for start in attempt_starts(path):
+                if start.step is not None:
+                    self._starts.setdefault(start.attempt, {})[start.rank] = start.step
+                if start.time_ns is not None:
+                    self._origins[start.attempt] = start.time_ns
+        while self.update(strict=strict):
+            pass
+
+    def _paths(self) -> dict[int, Path]:
+        """Return the file of each rank."""
+        paths = [] if self.records is None else sorted(self.records.glob("rank*.jsonl"))
+        return {int(path.stem[4:]): path for path in paths if path.stem[4:].isdigit()}
+
+    def update(self, *, strict: bool = False) -> bool:
+        """Add what the ranks have written since, a block of each; return False where it was nothing.
+
+        Args:
+            strict: raise an error at a damaged line; else it is noted in ``damaged``.
+
+        Raises:
+            DataError: a line is damaged.
+            RunStoreError: a file cannot be read.
+        """
+        for rank, path in self._paths().items():
+            self._files.setdefault(rank, RecordFile(path))
+        cut = [file.path.name for file in self._files.values() if file.is_cut()]
+        if cut:
+            self.damaged += [f"{name} became shorter, so it was read again." for name in cut]
+            self._read_again(strict=strict)
+            return True
+        raw_lines = [raw for file in self._files.values() for raw in file.read()]
+        return self.add_lines(self._parsed(raw_lines, strict=strict)) > 0
+
+    def _parsed(self, raw_lines: Iterable[tuple[bytes, str]], *, strict: bool) -> Iterator[Line]:
+        for raw, place in raw_lines:
+            try:
+                yield parse_line(raw, place)
+            except DataError as error:
+                if strict:
+                    raise
+                self.damaged.append(str(error))
+
+    def add_lines(self, lines: Iterable[Line]) -> int:
+        """Add record lines of any ranks, those of a rank in order; return how many were new."""
+        count, begins_again = 0, False
+        for line in lines:
+            if self._is_new(line):
+                begins_again |= self._add_line(line)
+                count += 1
+        if count:
+            self.version += 1
+            self._drop_old(begins_again)
+        return count
+
+    def _is_new(self, line: Line) -> bool:
+        rank, seq = line["rank"], line.get("seq")
+        if seq is None:
+            return True
+        newest = self._newest_seq.get(rank, seq - 1)
+        if seq <= newest:
+            return False
+        self.missing += seq - newest - 1
+        self._newest_seq[rank] = seq
+        return True
+
+    def _add_line(self, line: Line) -> bool:
+        """Add one line; return whether it begins an attempt, so that sums may be of rows that count no more."""
+        table, names, rows = line["table"], tuple(line["columns"]), line["rows"]
+        if not rows:
+            return False
+        begins_again = table == "steps" and self._note_steps(line)
+        clock = next((name for name in CLOCKS if name in names), None)
+        if clock is not None:
+            place, attempt = names.index(clock), line["attempt"]
+            self._origins.setdefault(attempt, rows[0][place])
+            self._newest_ns[attempt] = max(rows[-1][place], self._newest_ns.get(attempt, 0))
+        if table == "events":
+            self._add_events(line)
+        else:
+            of_table = self._waiting.setdefault(table, {})
+            (of_table.get(names) or of_table.setdefault(names, _Waiting(names))).add(line)
+        return begins_again
+
+    def _note_steps(self, line: Line) -> bool:
+        rank, attempt, columns = line["rank"], line["attempt"], line["columns"]
+        step, epoch = columns.index("step"), columns.index("epoch")
+        first, newest = line["rows"][0][step], line["rows"][-1]
+        is_newer = attempt > max(self._starts, default=attempt)
+        starts = self._starts.setdefault(attempt, {})
+        begins = first < starts.get(rank, math.inf)
+        if begins:
+            starts[rank] = first
+        if is_newer or (begins and len(self._starts) > 1 and len(starts) == 1):
+            self._position = _Position(steps_per_epoch=self._position.steps_per_epoch)
+            before = line["rows"][0][epoch]
+            self.steps = {other: min(newest_step, first - 1) for other, newest_step in self.steps.items()}
+            self.epochs = {other: min(newest_epoch, before) for other, newest_epoch in self.epochs.items()}
+        if attempt == max(self._starts):
+            self.steps[rank], self.epochs[rank] = newest[step], newest[epoch]
+            iteration = newest[columns.index("iteration")] if "iteration" in columns else None
+            self._position.reach(newest[epoch], (iteration or 0) + 1)
+        return begins and attempt > min(self._starts)
+
+    def _add_events(self, line: Line) -> None:
+        rank, attempt = line["rank"], line["attempt"]
+        for row in line["rows"]:
+            event = {**dict(zip(line["columns"], row, strict=True)), "rank": rank, "attempt": attempt}
+            event["text"] = orjson.dumps(event["data"])
+            event["data"] = _parsed_once(event["text"])  # equal data are one object
+            if event["kind"] == AttemptStarted.kind and rank == 0:
+                self._begin(attempt, event["time_ns"])
+            self._changes_seen += event["kind"] in (SettingsChanged.kind, Resumed.kind)
+            events = self._events.setdefault(event["kind"], [])
+            events.append(event)
+            if len(events) > 2 * EVENTS_OF_A_KIND:
+                del events[:EVENTS_OF_A_KIND]
+
+    def _begin(self, attempt: int, time_ns: int) -> None:
+        """Note when rank 0 began an attempt, perhaps after other rows of it were added."""
+        differs = self._origins.get(attempt, time_ns) != time_ns
+        self._origins[attempt] = time_ns
+        for table in self._tables.values() if differs else ():
+            if "seconds" in table.rows():
+                table.replace("seconds", self._seconds(table.rows()))
+
+    def _table(self, name: str) -> Table | None:
+        """Return all rows of a table that are in memory."""
+        for waiting in self._waiting.pop(name, {}).values():
+            columns = waiting.columns()
+            rows = Rows.of(columns)
+            if any(clock in rows for clock in CLOCKS):
+                columns["seconds"] = self._seconds(rows)
+            self._tables.setdefault(name, Table()).append(columns)
+        return self._tables.get(name)
+
+    def _drop_old(self, begins_again: bool) -> None:
+        """Drop rows that are not recent any more, once they are half as many as those that are kept."""
+        if begins_again:
+            if min(self._starts[max(self._starts)].values()) <= self._dropped_step and self._paths():
+                self._read_again()  # rows that the new attempt replaced are in sums alone
+                return
+            for kept in self._kept.values():
+                kept.whole, kept.until = kept.old.copy(), -1
+        for name, waiting in [*self._waiting.items()]:
+            if sum(sum(lines.counts) for lines in waiting.values()) > WAITING_ROWS:
+                self._table(name)
+        newest = max(self.steps.values(), default=-1)
+        # a rank that hangs must not fill the memory
+        first = max(self.common_step, newest - 4 * self.recent) - self.recent
+        for name, table in [*self._tables.items()]:
+            if table.size > 1.5 * FEW_ROWS:
+                self._drop_before(first, name)
+
+    def _drop_before(self, first: int, name: str) -> None:
+        table = self._table(name)
+        if table is None:
+            return
+        rows, gone = table.rows(), np.arange(table.size) < table.size - FEW_ROWS
+        if "step" in rows:
+            step = rows["step"]
+            if first - step[0] < self.recent // 2:
+                return
+            gone &= step <= first
+            self._dropped_step = max(self._dropped_step, int(step[gone].max(initial=-1)))
+        for rollup, kept in self._kept.items():
+            if rollup.table == name:
+                self._fold(rollup, max(first, self.common_step - 1))
+                kept.old.add(self._counting(rollup, rows.where(gone)))
+        table.drop(gone)
+
+    # Sums
+
+    def _counting(self, rollup: Rollup, rows: Rows) -> Rows:
+        return rows if rollup.all_attempts else without_replaced(rollup.table, rows, self._starts)
+
+    def rollup(self, rollup: Rollup) -> Rows:
+        """Return the sums of all rows of the run.
+
+        Raises:
+            KeyError: it was not declared when the tables were made.
+        """
+        return self.once((rollup, "rows"), lambda: self._sums(rollup).rows())
+
+    def width(self, rollup: Rollup) -> float:
+        """Return the width of the buckets of a rollup."""
+        return self._sums(rollup).width
+
+    def _sums(self, rollup: Rollup) -> Sums:
+        """Return the sums of steps that all ranks have done, and of what there is of the steps after those."""
+
+        def add_rest() -> Sums:
+            rest, whole = self._fold(rollup, self.common_step - 1), self._kept[rollup].whole
+            if rest is None or not len(rest):
+                return whole
+            sums = whole.copy()
+            sums.add(rest)
+            return sums
+
+        return self.once((rollup, "sums"), add_rest)
+
+    def _fold(self, rollup: Rollup, until: int) -> Rows | None:
+        """Add rows of steps up to ``until`` to the sums; return those of later steps."""
+        kept, table = self._kept[rollup], self._table(rollup.table)
+        if table is None:
+            return None
+        rows = table.rows()
+        if rollup.table in SPENT or "step" not in rows:  # each row for itself
+            kept.whole.add(rows.where(slice(max(0, kept.until - table.dropped), None)))
+            kept.until = table.dropped + table.size
+            return None
+        step, until = rows["step"], max(until, kept.until)
+        kept.whole.add(self._counting(rollup, rows.where((step > kept.until) & (step <= until))))
+        kept.until = until
+        return self._counting(rollup, rows.where(step > until))
+
+    # Seconds of training: the time between two attempts does not count.
+
+    def _seconds_before(self) -> dict[int, float]:
+        """Return the seconds of training before each attempt."""
+        before, total_s = {}, 0.0
+        for attempt, begin in sorted(self._origins.items()):
+            before[attempt] = total_s
+            total_s += max(0, self._newest_ns.get(attempt, begin) - begin) / 1e9
+        return before
+
+    def seconds_at(self, attempt: int, time_ns: int) -> float:
+        """Return the seconds of training until an instant of an attempt."""
+        since_s = max(0, time_ns - self._origins.get(attempt, time_ns)) / 1e9
+        return self._seconds_before().get(attempt, 0.0) + since_s
+
+    def _seconds(self, rows: Rows) -> Array:
+        clock, attempts = next(rows[name] for name in CLOCKS if name in rows), rows["attempt"]
+        seconds = np.zeros(len(rows))
+        for attempt, before_s in self._seconds_before().items():
+            chosen = attempts == attempt
+            seconds[chosen] = before_s + np.maximum(0, clock[chosen] - self._origins[attempt]) / 1e9
+        return seconds
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of training so far."""
+        return max((self.seconds_at(attempt, last) for attempt, last in self._newest_ns.items()), default=0.0)
+
+    # What charts ask for
+
+    def once(self, key: Any, make: Callable[[], T]) -> T:
+        """Return what ``make`` returned for this key since the last change, so that figure and caption share it."""
+        cached = self._cache.get(key)
+        if cached is None or cached[0] != self.version:
+            cached = self._cache[key] = (self.version, make())
+        result: T = cached[1]
+        return result
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the tables with rows."""
+        return sorted({*self._tables, *self._waiting})
+
+    def rows(self, table: str, *, all_attempts: bool = False) -> Rows:
+        """Return the newest rows of a table: all of them where they are few, else those of the newest steps.
+
+        Args:
+            table: its name; one without rows has its declared columns.
+            all_attempts: keep the rows that a resume replaced.
+        """
+        return self.once(("rows", table, all_attempts), lambda: self._rows(table, all_attempts))
+
+    def _rows(self, name: str, all_attempts: bool) -> Rows:
+        table = self._table(name)
+        if table is None:
+            columns = {column: np.empty(0) for column in TABLES.get(name, ())}
+            columns |= dict.fromkeys((*IDENTITY, "step", "epoch"), np.empty(0, np.int64))
+            return Rows.of({**columns, "seconds": np.empty(0)})
+        return table.rows() if all_attempts else without_replaced(name, table.rows(), self._starts)
+
+    def last(self, table: str, steps: int) -> Rows:
+        """Return the rows of the newest steps of each rank."""
+        rows = self.rows(table)
+        newest = np.array([self.steps.get(rank, -1) for rank in range(max([-1, *self.steps]) + 1)], np.int64)
+        return rows.where(rows["step"] > newest[rows["rank"]] - steps) if len(newest) else rows
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        """Return events of one kind in order of time.
+
+        Each has the columns of their table, ``rank``, ``attempt``, ``seconds``, and ``text``, its data as JSON.
+        """
+        return self.once(("events", kind), lambda: self._events_of(kind))
+
+    def _events_of(self, kind: str) -> list[dict[str, Any]]:
+        before_s = self._seconds_before()
+        events = sorted(self._events.get(kind, ()), key=itemgetter("time_ns"))
+        for event in events:
+            since_s = max(0, event["time_ns"] - self._origins.get(event["attempt"], event["time_ns"])) / 1e9
+            event["seconds"] = before_s.get(event["attempt"], 0.0) + since_s
+        if len(self._starts) < 2:
+            return events
+        newest = {(event["rank"], event["step"]): event["attempt"] for event in events}
+
+        def is_kept(event: dict[str, Any]) -> bool:
+            limit, step = first_replaced(self._starts, event["rank"], event["attempt"]), event["step"] or 0
+            return step < limit or (step == limit and newest[event["rank"], event["step"]] == event["attempt"])
+
+        return [event for event in events if is_kept(event)]
+
+    def typed(self, kind: type[E]) -> list[tuple[dict[str, Any], E | None]]:
+        """Return events of one type with their records; None where a plan ended."""
+        return self.once(
+            ("typed", kind),
+            lambda: [(event, self._read(kind, event["text"])) for event in self.events(kind.kind)],
+        )
+
+    def event(self, kind: type[E]) -> E | None:
+        """Return the newest event of one type; None where there is none, or the plan ended."""
+        events = self.events(kind.kind)
+        event: E | None = self._read(kind, events[-1]["text"]) if events else None
+        return event
+
+    def _read(self, kind: Any, text: bytes) -> Any:
+        """Return the event of recorded data; of equal texts one object."""
+        return _read_once(kind, text)
+
+    # Where the run is
+
+    @property
+    def resumes(self) -> list[tuple[dict[int, int], float]]:
+        """Of each attempt but the first, the step at which each rank began, and the second of training."""
+        before_s = self._seconds_before()
+        return [(dict(self._starts[attempt]), before_s[attempt]) for attempt in sorted(self._starts)[1:]]
+
+    @property
+    def ranks(self) -> int:
+        """R."""
+        return max(self.config.ranks, max(self.steps, default=-1) + 1)
+
+    @property
+    def common_step(self) -> int:
+        """The newest step that all ranks have done; -1 before there is one."""
+        return min((self.steps.get(rank, -1) for rank in range(self.ranks)), default=-1)
+
+    @property
+    def complete_epoch(self) -> int | None:
+        """The newest epoch that all ranks have completed; None before there is one."""
+        if any(rank not in self.epochs for rank in range(self.ranks)):
+            return None
+        begun = min(self.epochs.values())
+        is_over = any(
+            event["data"]["epoch"] >= begun and event["step"] <= self.common_step + 1
+            for event in self.events("epoch")[-2:]
+        )
+        return begun if is_over else begun - 1 if begun else None
+
+    @property
+    def own_steps(self) -> bool:
+        """Whether each rank counts steps of its own, since models are averaged."""
+        return self.config["exchange"] != "gradients"
+
+    @property
+    def progress(self) -> Progress:
+        """How far the run is; seconds left follow from the pace so far."""
+        position, epochs, seconds = self._position, self.config.epochs, self.seconds
+        if position.epoch < 0:
+            return Progress(max(self.steps.values(), default=-1) + 1, 0, epochs, seconds, None)
+        step, epoch = max(self.steps.values()) + 1, position.epoch + 1
+        if not position.steps_per_epoch:
+            return Progress(step, epoch, epochs, seconds, None)
+        share = min(1.0, (position.epoch + min(1.0, position.done / position.steps_per_epoch)) / epochs)
+        return Progress(step, epoch, epochs, seconds, seconds * (1 - share) / share)
+
+    @property
+    def preparing(self) -> str:
+        """What the run does before the first step of its newest attempt; empty from then on."""
+        prepared = self._events.get(Preparing.kind, [])
+        if not prepared:
+            return ""
+        newest, begun = prepared[-1], self._events.get(Kernel.kind, [])
+        is_over = any(event["time_ns"] >= newest["time_ns"] for event in begun[-self.ranks :])
+        return "" if is_over else Preparing.read(newest["data"]).words
+
+    # Settings
+
+    @property
+    def config(self) -> RunConfig:
+        """The settings now: those of the start with all changes that were applied."""
+        count = self._changes_seen
+        if self._config is None or self._config[0] != count:
+            self._config = (count, self._config_now())
+        return self._config[1]
+
+    def _config_now(self) -> RunConfig:
+        changes = [*self._events.get(SettingsChanged.kind, ()), *self._events.get(Resumed.kind, ())]
+        config = self.started_config
+        for event in sorted(changes, key=itemgetter("attempt", "time_ns")):
+            if event["kind"] == Resumed.kind:  # changes made after the checkpoint are undone by resuming from it
+                config = self.started_config.replace(**event["data"]["settings"])
+            else:
+                config = config.replace(**event["data"]["changes"])
+        return config
+
+    def setting(self, name: str) -> Any:
+        """Return the value of a setting now."""
+        return self.config[name]
+
+    @property
+    def system(self) -> str:
+        """Name of the system now."""
+        return self.config.system
+
+    @property
+    def bytes(self) -> int:
+        """Memory of the columns, without the texts and lists in them."""
+        return sum(table.bytes for table in self._tables.values())
+
+
+@lru_cache(maxsize=4096)
+def _parsed_once(text: bytes) -> Any:
+    return orjson.loads(text)
+
+
+@lru_cache(maxsize=256)
+def _read_once(kind: Any, text: bytes) -> Any:
+    return kind.read_plan(_parsed_once(text))

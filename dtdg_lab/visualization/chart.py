@@ -1,0 +1,131 @@
+"""Chart: a pure function from a run's tables to a figure and a caption, with what a page has to know about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+from dtdg_lab.core.rollups import Rollup
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.palette import GRID_COLOUR, TEXT_COLOUR
+
+if TYPE_CHECKING:
+    from dtdg_lab.runs.tables import RunTables
+
+XAxis = Literal["steps", "seconds"]
+Place = Literal["picture", "common", "supporting", "folded"]
+Mark = Literal["line", "dash", "dot", "box", "hatch", "cross", "star"]
+Key = tuple[str, str, Mark]  # label, colour, mark
+
+STEPS_TITLE = "step"
+SECONDS_TITLE = "seconds of training"
+NOTHING_YET = "Nothing measured yet."  # caption of a chart without data
+FIRST_STEP, FIRST_EPOCH, FIRST_SECOND = (
+    f"Appears {when}" for when in ("with the first step", "with the first epoch", "after a second")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ChartOptions:
+    """What a viewer chooses.
+
+    Attributes:
+        x: axis of curves over time.
+        whole_run: the whole run, where a chart shows the newest steps otherwise.
+        linear: a linear axis of losses, not a logarithmic one.
+        preview: settings that are proposed now, such as one whose handle is dragged.
+    """
+
+    x: XAxis = "steps"
+    whole_run: bool = False
+    linear: bool = False
+    preview: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """One chart by its name.
+
+    Attributes:
+        name: unique among all charts, in snake case.
+        title: as in lists of charts.
+        figure: tables, options -> plotly dictionary, made by :func:`card`.
+        caption: tables, options -> one sentence of at most 20 words that says what is seen now.
+        place: ``picture``, the large one of a system; ``common`` to all runs; ``supporting``; or ``folded``.
+        shown: whether a run can have it, by its system; true before it has data.
+        rollups: sums that it needs of rows of the whole run.
+        help: how to read it, in a sentence or two.
+    """
+
+    name: str
+    title: str
+    figure: Callable[[RunTables, ChartOptions], Figure]
+    caption: Callable[[RunTables, ChartOptions], str]
+    place: Place
+    shown: Callable[[RunTables], bool]
+    rollups: tuple[Rollup, ...] = ()
+    help: str = ""
+
+
+def card(
+    data: Sequence[dict[str, Any]],
+    title: str,
+    *,
+    unit: str = "",
+    keys: Sequence[Key] = (),
+    x_title: str = "",
+    empty: str = FIRST_STEP,
+    **changes: Any,
+) -> Figure:
+    """Return a figure whose title, unit and colour keys are words beside it, not parts of the plot.
+
+    Args:
+        data: plotly traces; where there are none, the plot says ``empty``.
+        title: of the card.
+        unit: of the y axis, which has no title of its own.
+        keys: colours by their meaning.
+        x_title: under the x axis.
+        empty: when the chart will fill, such as ``FIRST_EPOCH``.
+        changes: entries of the layout; those of ``xaxis``, ``yaxis`` and ``margin`` are added to the usual ones.
+    """
+    axis = {"gridcolor": GRID_COLOUR, "zeroline": False, "automargin": True, "tickfont": {"size": 11}, "tickangle": 0}
+    under = {"title": {"text": x_title, "standoff": 4, "font": {"size": 11, "color": TEXT_COLOUR}}} if x_title else {}
+    layout: dict[str, Any] = {
+        "font": {"family": 'system-ui, "Segoe UI", Roboto, Arial, sans-serif', "size": 11, "color": TEXT_COLOUR},
+        "paper_bgcolor": "white",
+        "plot_bgcolor": "white",
+        "hovermode": "closest",
+        "showlegend": False,
+        "uirevision": "dtdg-lab",  # constant: what was zoomed stays so
+        "shapes": [],
+        "annotations": [],
+        **changes,
+        "xaxis": {**axis, **under, **changes.get("xaxis", {})},
+        "yaxis": {**axis, **changes.get("yaxis", {})},
+        "margin": {"l": 44, "r": 12, "t": 18, "b": 34 if x_title else 22, **changes.get("margin", {})},
+    }
+    words = {"title": title, "unit": unit, "keys": [list(key) for key in keys]}
+    layout["meta"] = {**changes.get("meta", {}), "card": words}
+    return {"data": list(data), "layout": layout if data else _waiting(layout, empty)}
+
+
+def _waiting(layout: dict[str, Any], words: str) -> dict[str, Any]:
+    """Return the layout of a chart without data: bare axes, with words in the middle."""
+    middle = {"xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5, "showarrow": False}
+    note = {"text": words, **middle, "font": {"size": 12.5, "color": "#5B6470"}}
+    bare = {"range": [0, 1], "showticklabels": False, "type": "linear"}  # numbers on an empty axis mean nothing
+    axes = {name: {**layout[name], **bare} for name in ("xaxis", "yaxis")}
+    # another revision, or the axes would keep this range once there are data
+    return {**layout, **axes, "annotations": [*layout["annotations"], note], "uirevision": "waiting"}
+
+
+def always(tables: RunTables) -> bool:
+    """Return True: every run has this chart."""
+    return True
+
+
+def title_of(figure: Figure) -> str:
+    """Return the title of a card."""
+    return str(figure["layout"]["meta"]["card"]["title"])

@@ -1,0 +1,240 @@
+"""The record tables of a run as columns: resumes, laggards, damaged and odd lines, memory, sums, settings."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.rollups import Rollup, Sums
+from dtdg_lab.core.rows import Rows, Table, as_column
+from dtdg_lab.runs.tables import FEW_ROWS, RunTables
+from tests.tables import START_NS, record_lines, run_tables
+
+CONFIG = RunConfig(ranks=2)
+LOSSES = Rollup(
+    "steps", by=("rank",), sums=("loss",), least=("loss",), most=("loss", "step"), last=("epoch",), points=50
+)
+JOULES = Rollup("energy", by=("rank",), sums=("joules",), along="", all_attempts=True)
+
+
+def steps(rank: int, first: int, last: int, attempt: int = 1, **values: Any) -> list[dict[str, Any]]:
+    return [
+        {
+            "rank": rank,
+            "attempt": attempt,
+            "step": step,
+            "epoch": step // 10,
+            "iteration": step % 10,
+            "loss": float(step),
+        }
+        | values
+        for step in range(first, last)
+    ]
+
+
+def write(folder: Path, rank: int, lines: list[dict[str, Any]], *, torn: bytes = b"") -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / f"rank{rank}.jsonl"
+    texts = [json.dumps({"v": 3, "seq": seq, **line}) for seq, line in enumerate(lines)]
+    path.write_bytes("".join(f"{text}\n" for text in texts).encode() + torn)
+    return path
+
+
+def test_a_column_of_numbers_has_nan_for_what_is_unknown() -> None:
+    assert as_column([1, None, 3]).tolist()[::2] == [1.0, 3.0]
+    assert math.isnan(as_column([1, None, 3])[1])
+    assert as_column([1, 2]).dtype == np.int64
+    assert as_column([None, [1, 2], [3]]).tolist() == [None, [1, 2], [3]]
+    assert math.isnan(as_column([1.5, "torn"])[1])
+    assert as_column([True, None]).tolist() == [True, None]
+
+
+def test_a_column_that_comes_later_is_unknown_before() -> None:
+    table = Table()
+    table.append({"rank": as_column([0, 1]), "loss": as_column([None, None])})
+    table.append({"rank": as_column([2]), "loss": as_column(["no number"]), "new": as_column([7])})
+    rows = table.rows()
+    assert rows["loss"].tolist() == [None, None, "no number"]
+    assert np.isnan(rows["new"][:2]).all() and rows["new"][2] == 7
+    table.drop(np.array([True, False, False]))
+    assert rows["rank"].tolist() != [0] and table.rows()["rank"].tolist() == [1, 2] and table.dropped == 1
+
+
+def test_rows_are_cut_sorted_grouped_and_counted_once() -> None:
+    rows = Rows.of({"step": np.array([3, 1, 1, 2]), "split": as_column(["b", "a", "a", "b"])})
+    assert rows.sort("step")["step"].tolist() == [1, 1, 2, 3]
+    assert {name: len(some) for name, some in rows.by("split").items()} == {"a": 2, "b": 2}
+    assert rows.once("step", "split")["step"].tolist() == [3, 1, 2]
+    assert rows.where(rows["step"] > 1).to_dicts("step") == [{"step": 3}, {"step": 2}]
+
+
+def test_steps_a_resume_made_again_are_left_out() -> None:
+    first = steps(0, 0, 8) + steps(1, 0, 8)
+    again = steps(0, 5, 7, attempt=2, loss=-1.0)
+    tables = run_tables(CONFIG, {"steps": first + again})
+    rows = tables.rows("steps").by("rank")
+    assert rows[0]["loss"].tolist() == [0, 1, 2, 3, 4, -1, -1]
+    assert rows[1]["step"].tolist() == [0, 1, 2, 3, 4]  # rank 1 has not come so far again
+    assert len(tables.rows("steps", all_attempts=True)) == 18
+    assert tables.resumes[0][0] == {0: 5}
+    assert tables.progress.step == 7
+
+
+def test_an_evaluation_where_the_run_was_resumed_counts_once() -> None:
+    evaluations = [{"step": 5, "split": split, "loss": 1.0} for split in ("train", "validation")]
+    again = [{"attempt": 2, "step": 5, "split": "train", "loss": 2.0}]
+    tables = run_tables(
+        CONFIG, {"steps": steps(0, 0, 8) + steps(0, 5, 6, attempt=2), "evaluations": evaluations + again}
+    )
+    rows = tables.rows("evaluations")
+    assert sorted(zip(rows["split"].tolist(), rows["loss"].tolist(), strict=True)) == [
+        ("train", 2.0),
+        ("validation", 1.0),
+    ]
+
+
+def test_joules_of_replaced_steps_were_spent() -> None:
+    joules = [{"attempt": attempt, "joules": 2.0, "time_ns": START_NS + attempt} for attempt in (1, 1, 2)]
+    tables = run_tables(
+        CONFIG, {"steps": steps(0, 0, 4) + steps(0, 1, 2, attempt=2), "energy": joules}, rollups=[JOULES]
+    )
+    assert tables.rollup(JOULES)["joules"].tolist() == [6.0]
+
+
+def test_sums_of_a_long_run_are_those_of_all_its_rows() -> None:
+    count = 12_000
+    tables = RunTables(RunConfig(), rollups=[LOSSES], recent=200)
+    for first in range(0, count, 100):
+        tables.add_lines(record_lines("steps", steps(0, first, first + 100)))
+    sums, recent = tables.rollup(LOSSES), tables.rows("steps")
+    assert len(recent) < 2.1 * FEW_ROWS and recent["step"][-1] == count - 1
+    assert sums["loss"].sum() == sum(range(count)) and sums["loss_known"].sum() == count
+    assert len(sums) <= 2 * LOSSES.points and sums["loss_most"].max() == count - 1
+    assert sums["bucket"].tolist() == sorted(sums["bucket"].tolist())
+
+
+def test_sums_follow_a_resume_into_dropped_rows(tmp_path: Path) -> None:
+    first = [*record_lines("steps", steps(0, 0, 9_000))]
+    again = [*record_lines("steps", steps(0, 100, 8_000, attempt=2, loss=0.0))]
+    live = RunTables(RunConfig(), tmp_path / "records", [LOSSES], recent=200)
+    write(tmp_path / "records", 0, first)
+    while live.update():
+        pass
+    write(tmp_path / "records", 0, first + again)
+    while live.update():
+        pass
+    stored = RunTables.open(RunConfig(), tmp_path / "records", [LOSSES], recent=200)
+    for tables in (live, stored):
+        assert tables.rollup(LOSSES)["loss"].sum() == sum(range(100))
+        assert tables.rollup(LOSSES)["step_most"].max() == 7_999
+
+
+def test_the_common_step_is_that_of_the_rank_that_lags() -> None:
+    tables = run_tables(CONFIG, {"steps": steps(0, 0, 25) + steps(1, 0, 13)})
+    assert (tables.common_step, tables.complete_epoch) == (12, 0)
+    tables.add_lines(record_lines("steps", steps(1, 13, 25)))
+    assert (tables.common_step, tables.complete_epoch) == (24, 1)
+    assert len(tables.last("steps", 5)) == 10
+
+
+def test_a_torn_last_line_is_left_for_the_next_look(tmp_path: Path) -> None:
+    line = next(iter(record_lines("steps", steps(0, 0, 3))))
+    text = json.dumps({"v": 3, "seq": 1, **line}).encode()
+    path = write(tmp_path, 0, [line], torn=text[:50])
+    tables = RunTables.open(RunConfig(), tmp_path)
+    assert len(tables.rows("steps")) == 3 and not tables.damaged
+    path.write_bytes(path.read_bytes() + text[50:] + b"\n")
+    assert tables.update() and len(tables.rows("steps")) == 6
+
+
+def test_a_file_that_was_cut_is_read_again(tmp_path: Path) -> None:
+    lines = [line for step in range(4) for line in record_lines("steps", steps(0, step, step + 1))]
+    write(tmp_path, 0, lines)
+    tables = RunTables.open(RunConfig(), tmp_path)
+    write(tmp_path, 0, lines[:2])
+    tables.update()
+    assert tables.rows("steps")["step"].tolist() == [0, 1]
+    assert "became shorter" in tables.damaged[0]
+
+
+def test_a_damaged_line_is_named(tmp_path: Path) -> None:
+    line = next(iter(record_lines("steps", steps(0, 0, 1))))
+    path = write(tmp_path, 0, [line])
+    path.write_bytes(path.read_bytes() + b"{no line\n")
+    with pytest.raises(DataError, match=r"line 2 of .*rank0\.jsonl is damaged"):
+        RunTables.open(RunConfig(), tmp_path)
+    tables = RunTables(RunConfig(), tmp_path)
+    tables.update()
+    assert len(tables.rows("steps")) == 1 and "line 2" in tables.damaged[0]
+
+
+def test_lines_that_come_twice_or_never_are_counted() -> None:
+    lines = [
+        {**line, "seq": 10 + seq} for seq, line in enumerate(record_lines("steps", steps(0, 0, 1) + steps(1, 0, 1)))
+    ]
+    own = {**lines[0], "seq": 14}
+    tables = RunTables(CONFIG)
+    assert tables.add_lines([lines[0], lines[0], own]) == 2
+    assert tables.missing == 3 and len(tables.rows("steps")) == 2
+
+
+def test_tables_and_columns_from_outside_are_kept() -> None:
+    tables = run_tables(
+        CONFIG,
+        {"beads": [{"step": 1, "colour": "red", "weights": [1, 2]}]},
+        rollups=[beads := Rollup("beads", by=("colour",), sums=("step",), along="")],
+    )
+    assert tables.rows("beads")["weights"].tolist() == [[1, 2]]
+    assert tables.rollup(beads).to_dicts("colour", "step") == [{"colour": "red", "step": 1.0}]
+    assert len(tables.rows("nothing of this name")) == 0
+
+
+def test_settings_follow_changes_and_resumes() -> None:
+    changed = {"kind": "settings", "step": 3, "data": {"version": 1, "changes": {"epochs": 7}, "when": "step"}}
+    tables = run_tables(CONFIG, events=[changed])
+    assert tables.config.epochs == 7 and tables.started_config.epochs == CONFIG.epochs
+    resumed = {"kind": "resumed", "attempt": 2, "step": 3, "time_ns": START_NS + 10**9}
+    tables.add_lines(record_lines("events", [{**resumed, "data": {"settings": {"epochs": 9}, "changes": {}}}]))
+    assert tables.config.epochs == 9
+
+
+def test_seconds_do_not_count_between_attempts() -> None:
+    rows = steps(0, 0, 11) + [
+        {**row, "time_ns": START_NS + 10**12 + 10**7 * row["step"]} for row in steps(0, 10, 13, attempt=2)
+    ]
+    tables = run_tables(RunConfig(), {"steps": rows})
+    assert tables.seconds == pytest.approx(0.12)  # 100 ms of the first attempt, 20 ms of the second
+    assert tables.resumes == [({0: 10}, pytest.approx(0.1))]
+
+
+def test_what_is_shared_is_made_once_a_change() -> None:
+    tables, made = run_tables(CONFIG), []
+    for _ in range(2):
+        tables.once("key", lambda: made.append(1))
+    tables.add_lines(record_lines("steps", steps(0, 0, 1)))
+    tables.once("key", lambda: made.append(1))
+    assert len(made) == 2
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 400), st.floats(-5, 5)), min_size=1, max_size=80), st.integers(1, 79))
+def test_sums_do_not_depend_on_how_rows_come(values: list[tuple[int, float]], cut: int) -> None:
+    rollup = Rollup("any", sums=("value",), least=("value",), most=("value",), points=10)
+    columns = {"step": np.array([step for step, _ in values]), "value": np.array([value for _, value in values])}
+    whole, parts = Sums(rollup), Sums(rollup)
+    whole.add(Rows.of(columns))
+    for some in (slice(0, cut), slice(cut, None)):
+        parts.add(Rows.of(columns).where(some))
+    assert parts.width == whole.width
+    for name in ("bucket", "value_least", "value_most"):
+        assert parts.rows()[name].tolist() == whole.rows()[name].tolist()
+    assert np.allclose(parts.rows()["value"], whole.rows()["value"])

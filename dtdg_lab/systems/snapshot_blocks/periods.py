@@ -40,17 +40,14 @@ def plan_periods(tables: RunTables) -> list[PlanPeriod]:
 
 def _periods(tables: RunTables) -> list[PlanPeriod]:
     plans, probes = tables.typed(BlockFacts), tables.typed(MemoryFacts)
-    ends = [*(event for event, _ in plans[1:]), None]
+    begins = [(event["time_ns"], event["step"] or 0) for event, _ in plans]
     periods = []
-    for (event, facts), after in zip(plans, ends, strict=True):
-        end_ns, end = (math.inf, math.inf) if after is None else (after["time_ns"], after["step"])
+    for number, (_, facts) in enumerate(plans):
+        begin_ns, begin = begins[number]
+        end_ns, end = begins[number + 1] if number + 1 < len(plans) else (math.inf, math.inf)
         if facts is not None:
-            peaks = [
-                memory.peak_bytes
-                for probe, memory in probes
-                if memory is not None and event["time_ns"] <= probe["time_ns"] < end_ns
-            ]
-            periods.append(PlanPeriod(facts.blocks, event["step"], end, peaks[-1] if peaks else None))
+            peaks = [memory.peak_bytes for probe, memory in probes if memory and begin_ns <= probe["time_ns"] < end_ns]
+            periods.append(PlanPeriod(facts.blocks, begin, end, peaks[-1] if peaks else None))
     return periods
 
 

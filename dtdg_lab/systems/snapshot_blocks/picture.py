@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
 
 TITLE = "Who owns what in a step"
+HEIGHT = 360
 GIB = 2**30
 COLOURS = 8  # of ranks; then they repeat
 MOST_BLOCKS = 12  # drawn in the maps
@@ -72,7 +73,7 @@ def ownership_figure(tables: RunTables, options: ChartOptions) -> Figure:
     """Draw both maps of owners, and the memory of a step below."""
     facts = blocks_of(tables)
     if facts is None:
-        return card([], TITLE, empty="Blocks are being planned")
+        return card([], TITLE, empty="Blocks are being planned", height=HEIGHT)
     swapped = swapped_bytes(facts, np.dtype(tables.setting("dtype")).itemsize)
     return draw_ownership(facts, probed_memory(tables), swapped=swapped, limit=memory_limit(tables))
 
@@ -129,7 +130,7 @@ def draw_ownership(facts: BlockFacts, memory: MemoryFacts | None, *, swapped: fl
         shapes=shapes,
         annotations=notes,
         margin={"l": 56, "t": 22, "b": 26},
-        height=360,
+        height=HEIGHT,
         **layout,
     )
 

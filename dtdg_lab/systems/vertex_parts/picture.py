@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 TITLE = "What each part needs from the others"
 SNAPSHOTS = "training snapshot, oldest to newest"
+HEIGHT = 300
 EVEN = 1.05  # largest part over the mean up to which work is called even
 MOST_CELLS = 24_000
 MOST_BARS = 12  # parts of which each has a bar
@@ -61,7 +62,7 @@ def over_mean(values: Array) -> Array:
 def needs_figure(tables: RunTables, options: ChartOptions) -> Figure:
     """Draw the rows that each part receives or copies, and the work of each."""
     facts = tables.event(PartitionFacts)
-    return card([], TITLE, empty="Nodes are being partitioned.", height=300) if facts is None else draw_needs(facts)
+    return card([], TITLE, empty="Nodes are being partitioned", height=HEIGHT) if facts is None else draw_needs(facts)
 
 
 def draw_needs(facts: PartitionFacts) -> Figure:
@@ -102,7 +103,7 @@ def draw_needs(facts: PartitionFacts) -> Figure:
         ],
         bargap=0.25,
         margin={"l": 54, "t": 22},
-        height=300,
+        height=HEIGHT,
         **layout,
     )
 
@@ -139,7 +140,7 @@ def _one_part(facts: PartitionFacts) -> Figure:
     axes: dict[str, Any] = {"xaxis": {"showgrid": False}, "yaxis": {"rangemode": "tozero", "nticks": 6}}
     heading = [_heading("With one part, nothing is received", 0)]
     return card(
-        data, TITLE, unit="edges a snapshot", x_title=SNAPSHOTS, annotations=heading, bargap=0.15, height=300, **axes
+        data, TITLE, unit="edges a snapshot", x_title=SNAPSHOTS, annotations=heading, bargap=0.15, height=HEIGHT, **axes
     )
 
 

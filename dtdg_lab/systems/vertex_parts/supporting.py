@@ -64,7 +64,7 @@ def load_figure(tables: RunTables, options: ChartOptions) -> Figure:
     """Draw nodes, edges, load and memory of each part over their means."""
     facts = tables.event(PartitionFacts)
     if facts is None:
-        return card([], LOAD, empty="Nodes are being partitioned.")
+        return card([], LOAD, empty="Nodes are being partitioned")
     kinds = _kinds(facts)
     keys: list[Key] = [(name, series_colour(place), "dot") for place, name in enumerate(kinds)]
     data = [_dots(place, name, values, len(kinds)) for place, (name, values) in enumerate(kinds.items())]

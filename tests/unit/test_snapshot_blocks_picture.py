@@ -23,7 +23,7 @@ NO_ROWS: dict[str, Any] = {"predicted": {"forward": [], "rerun": [], "backward":
 
 
 def esdg(of: SnapshotBlocks, *, probed: int = 0, settings: dict[str, Any] | None = None, **more: Any) -> RunTables:
-    events = [{"kind": "blocks", "data": blocks_data(of, **more)}]
+    events: list[dict[str, Any]] = [{"kind": "blocks", "data": blocks_data(of, **more)}]
     if probed:
         events.append({"kind": "memory_trace", "step": 1, "data": memory_data(probed)})
     system = "esdg" if of.row_ranks == 1 else "esdg-hybrid"

@@ -18,10 +18,11 @@ from dtdg_lab.systems.snapshot_blocks import FAMILY
 from dtdg_lab.systems.snapshot_blocks.periods import plan_periods
 from dtdg_lab.systems.snapshot_blocks.supporting import esdg_charts
 from dtdg_lab.visualization.chart import NOTHING_YET, ChartOptions
+from dtdg_lab.visualization.common_charts import common_charts
 
 OPTIONS = ChartOptions()
 CHARTS = {chart.name: chart for chart in esdg_charts()}
-ROLLUPS = [rollup for chart in CHARTS.values() for rollup in chart.rollups]
+ROLLUPS = [rollup for chart in (*common_charts(), *CHARTS.values()) for rollup in chart.rollups]
 
 
 def event(data: dict[str, Any], step: int = 0, kind: str = "blocks") -> dict[str, Any]:
@@ -165,10 +166,13 @@ def test_tiles_say_peak_bytes_and_hidden_share() -> None:
 
 
 def test_tiles_without_rows_are_dashes() -> None:
-    found = tiles(run_tables({"system": "esdg", "blocks": 0}))
+    found = tiles(run_tables({"system": "esdg", "blocks": 0}, rollups=ROLLUPS))
     assert found["Peak memory"] == ("–", "limit 4.00 GiB")
     assert found["Sent per step"] == ("–", "") and found["Communication hidden"] == ("–", "")
-    assert tiles(run_tables({"system": "esdg", "ranks": 1}))["Sent per step"] == ("0 B", "one rank has all")
+    assert tiles(run_tables({"system": "esdg", "ranks": 1}, rollups=ROLLUPS))["Sent per step"] == (
+        "0 B",
+        "one rank has all",
+    )
 
 
 def test_suggestions_are_changes_that_a_run_takes() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from dtdg_lab.core.rows import Array
 from dtdg_lab.systems.snapshot_blocks.periods import peaks_by_step
 from dtdg_lab.systems.snapshot_blocks.picture import blocks_of, memory_limit, probed_memory
-from dtdg_lab.visualization.common import common_tiles
+from dtdg_lab.visualization.common_charts import common_tiles
 from dtdg_lab.visualization.communication import communication_time
 from dtdg_lab.visualization.numbers import bytes_text, percent_text, seconds_text
 from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile, spark_of

@@ -18,6 +18,7 @@ import dtdg_lab as lab
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.events import MemoryFacts
 from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.graphs.split import split
 from dtdg_lab.partition.events import BlockFacts
@@ -27,7 +28,6 @@ from dtdg_lab.runs.report import event_rows
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.systems.snapshot_blocks.charts import (
     BlocksView,
-    MemoryFacts,
     block_peaks_figure,
     block_peaks_words,
     kept_bytes,
@@ -183,7 +183,7 @@ def test_memory_is_coloured_by_way_and_marked_where_blocks_begin() -> None:
     drawn = [value for trace in figure["data"][:3] for value in trace["y"] if value is not None]
     assert max(drawn) == pytest.approx(1250 / 1024, abs=1e-3)
     words = memory_words(facts, blocks=3)
-    assert "during backward of block 2" in words and "200 B are held where the last block begins" in words
+    assert "in backward of block 2" in words and "200 B are held where the last block begins" in words
 
 
 def test_memory_of_one_block_of_another_plan_and_of_none() -> None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import exp, log
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.errors import DataError
-from dtdg_lab.core.events import Event
+from dtdg_lab.core.events import MemoryFacts
 from dtdg_lab.core.model_facts import PASSES
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.partition.events import BlockFacts
@@ -50,45 +48,6 @@ from dtdg_lab.visualization.style import PASS_COLOURS, Marks
 _LABELS = 24  # blocks of a step up to which each beginning is labelled
 _OTHER = "outside blocks"
 _ROOM = 1.6  # of the highest value: labels stand above it
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class MemoryFacts(Event):
-    """The course of memory in use over one probed step on rank 0.
-
-    Attributes:
-        seconds: (S,) since the step began.
-        bytes: (S,) in use.
-        blocks: (second, number, way) where a block of time begins, in order.
-    """
-
-    kind: ClassVar[str] = "memory_trace"
-    about: ClassVar[str] = "memory over time"
-    seconds: NDArray[np.float64]
-    bytes: NDArray[np.float64]
-    blocks: tuple[tuple[float, int, str], ...]
-
-    @property
-    def count(self) -> int:
-        """Blocks that the step had."""
-        return len({number for _, number, _ in self.blocks})
-
-    def span_of(self, place: int) -> int:
-        """Which of ``blocks`` a sample is in; -1 before the first."""
-        return int(np.searchsorted([second for second, _, _ in self.blocks], self.seconds[place], side="right")) - 1
-
-    @property
-    def words(self) -> str:
-        """Where the peak is, and what the boundaries keep."""
-        return memory_words(self, blocks=self.count)
-
-    def check(self) -> None:
-        """Raise a DataError if samples and times are not as many."""
-        times, samples = self.seconds, self.bytes
-        if times.shape != samples.shape or times.ndim != 1:
-            raise DataError(
-                f"{len(times)} times of {len(samples)} samples of memory: was it recorded by another version?"
-            )
 
 
 def memory_figure(facts: MemoryFacts | None, *, budget_bytes: float | None = None, note: str = "") -> Figure:
@@ -143,14 +102,9 @@ def memory_words(facts: MemoryFacts | None, *, blocks: int, earlier: bool = Fals
     """
     if facts is None or not len(facts.seconds):
         return "A run probes one step before it begins, and its memory is shown here."
-    place = int(facts.bytes.argmax())
-    peak = format_bytes(float(facts.bytes[place]))
+    text = facts.words.removesuffix(".") + "; probing slows the step. "
     if not facts.blocks:
-        return f"The peak is {peak}; probing slows the step."
-    span = facts.span_of(place)
-    _, number, pass_name = facts.blocks[span]
-    where = f"during {pass_name} of block {number}" if span >= 0 else "before the first block"
-    text = f"The peak, {peak}, is {where}; probing slows the step. "
+        return text.rstrip()
     if facts.count < 2:
         text += "With one block all activations of the step are held at once: more blocks hold those of one each."
     else:

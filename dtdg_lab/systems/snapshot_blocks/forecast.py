@@ -15,6 +15,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, UnknownNameError, shortened
+from dtdg_lab.core.events import MemoryFacts
 from dtdg_lab.core.model_facts import ModelFacts, memory, model_facts
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
@@ -425,7 +426,7 @@ class BlockStudy(StudyResult):
     """
 
     rows: tuple[dict[str, Any], ...]
-    traces: Mapping[int, charts.MemoryFacts]
+    traces: Mapping[int, MemoryFacts]
     described: str
     meanings = MEMORY_MEANINGS
 
@@ -436,7 +437,7 @@ class BlockStudy(StudyResult):
         for blocks in dict.fromkeys((min(self.traces), max(self.traces))):
             facts = self.traces[blocks]
             note = f"{blocks} block{'' if blocks == 1 else 's'}"
-            panels.append((charts.memory_figure(facts, note=note), facts.words))
+            panels.append((charts.memory_figure(facts, note=note), charts.memory_words(facts, blocks=facts.count)))
         return grid(panels, title=self.described, wide={0})
 
 
@@ -469,7 +470,7 @@ def estimate_block_memory(
     from dtdg_lab.training.block_memory import block_cost
 
     costs = [block_cost(alone.replace(blocks=count), graph, steps=steps) for count in blocks]
-    traces = {cost.blocks: charts.MemoryFacts.read(cost.trace.to_dict()) for cost in costs}
+    traces = {cost.blocks: MemoryFacts.read(cost.trace.to_dict()) for cost in costs}
     described = f"{config.model} on {graph.name}, {config.system} on one rank: steps by number of time blocks"
     return BlockStudy(tuple(_row_memory_study(cost, costs[0], predicted) for cost in costs), traces, described)
 

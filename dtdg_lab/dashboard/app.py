@@ -31,6 +31,7 @@ from dtdg_lab.dashboard.steering import Steering
 from dtdg_lab.datasets.names import default_dataset
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.widgets.header import Header
 from dtdg_lab.widgets.navigation import Navigation
 from dtdg_lab.widgets.run_page import ACTIVE, STRETCH, Page, PageContext, RunPage, ViewsPage, describe
@@ -92,7 +93,7 @@ class Dashboard:
         self.steering = Steering(self.actions, self._was_refused)
         self.files = RunFilesReader(self.actions)
         self.header = Header(self._hear_header, defer=later, **STRETCH)
-        self.live = LivePage(later, self._request)
+        self.live = LivePage(later, self._request, self._show_problem, self._other_tables)
         titles = (LIVE, "Data", "Partition", "Compare", "Papers", "Code")
         self.navigation = Navigation(self._choose_card, self.open_view, titles, defer=later, **STRETCH)
         start = config or self._first_config()
@@ -123,6 +124,9 @@ class Dashboard:
         self.live.follow(None, start)
         self.tick()
         self._start()
+
+    def _other_tables(self) -> list[RunTables]:
+        return [run.store for run in self.session.runs if run is not self._run]
 
     def _first_config(self) -> RunConfig:
         if self.watch.seen.run is not None:
@@ -444,6 +448,7 @@ class Dashboard:
         for page in (*self.pages.values(), *self.of_families, self.branch):
             page.close()
         self.files.close()
+        self.live.charts.close()
         self.watch.close()
         self.actions.close()
 

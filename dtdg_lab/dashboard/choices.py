@@ -88,6 +88,7 @@ def _meaning(name: str, value: str) -> str:
 
 
 def first_sentence(text: str) -> str:
+    """Return the first sentence of a text."""
     return f"{text.partition('. ')[0].rstrip('.')}."
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,11 +16,11 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.runs.charts import all_rollups, charts_of
 from dtdg_lab.runs.tables import RunTables
-from dtdg_lab.visualization.chart import Chart, ChartOptions, card
+from dtdg_lab.visualization.chart import Chart, ChartOptions, Question, card
 from dtdg_lab.widgets.chart_cards import CardActions, CardSpec, ChartCards, Toggle
 from dtdg_lab.widgets.drawing import DrawingOrder
 from dtdg_lab.widgets.live import Defer
-from dtdg_lab.widgets.run_page import STRETCH, describe
+from dtdg_lab.widgets.run_page import STRETCH, BackgroundWorker, describe
 
 PREVIEW_S = 5.0  # a proposal stays for so long after it was requested, unless it is applied before
 TOGGLES: Mapping[str, tuple[tuple[str, Any], ...]] = {  # option -> label and value of each entry of a card's menu
@@ -52,13 +52,28 @@ class LiveCharts:
     Args:
         defer: has a call made by the event loop.
         request: called with the changes of settings that a person asks for in a chart.
+        problem: called with what went wrong, in words.
+        other_tables: tables of the session's other runs, for questions that compare; it may read from disk.
     """
 
-    def __init__(self, defer: Defer, request: Callable[[dict[str, Any]], None]) -> None:
-        self._request = request
+    def __init__(
+        self,
+        defer: Defer,
+        request: Callable[[dict[str, Any]], None],
+        problem: Callable[[str], None],
+        other_tables: Callable[[], Sequence[RunTables]] = tuple,
+    ) -> None:
+        self._request, self._problem = request, problem
         self.order = DrawingOrder()
+        self._defer, self._others = defer, other_tables
         actions = CardActions(
-            drag=self._drag, release=self._release, cancel=self._cancel, freeze=self._freeze, option=self._choose
+            drag=self._drag,
+            release=self._release,
+            cancel=self._cancel,
+            click=self._click,
+            freeze=self._freeze,
+            option=self._choose,
+            ask=self._ask,
         )
         self.picture, self.others = (ChartCards(self.order, actions, defer=defer, **STRETCH) for _ in range(2))
         self._tables: RunTables | None = None
@@ -67,6 +82,9 @@ class LiveCharts:
         self._shown: dict[str, _Shown] = {}
         self._system = ""
         self._frozen: dict[str, int] = {}  # chart -> step at which it stands still
+        self._asked: set[str] = set()  # names of questions whose answers are on their way
+        self._answers: dict[str, Any] = {}
+        self._worker: BackgroundWorker[tuple[Question, RunTables]] = BackgroundWorker(self._answer, "dashboard-answers")
         self._preview: tuple[dict[str, Any], float] = ({}, 0.0)  # and until when
 
     @property
@@ -77,7 +95,8 @@ class LiveCharts:
     def follow(self, tables: RunTables, lock: AbstractContextManager[Any]) -> None:
         """Draw the charts of these tables, which are read under a lock."""
         self._tables, self._lock, self._system = tables, lock, ""
-        self._frozen.clear()
+        for forgotten in (self._frozen, self._asked, self._answers):
+            forgotten.clear()
         self._preview = ({}, 0.0)
         self._lay_out()
         for name, shown in self._shown.items():
@@ -132,7 +151,7 @@ class LiveCharts:
         tables, chart, shown = self._tables, self._charts[name], self._shown[name]
         assert tables is not None
         changes, _ = self._preview
-        options = replace(shown.options, preview=changes)
+        options = replace(shown.options, preview=changes, answers=dict(self._answers))
         with self._lock:
             shown.version = tables.version
             try:
@@ -182,8 +201,19 @@ class LiveCharts:
         if chart.name in self._frozen:
             frozen = self._frozen[chart.name]
             ago = f"step {frozen:,}, {max(0, step - frozen):,} steps ago"
-        facts = {"name": chart.name, "title": chart.title, "place": chart.place, "help": chart.help}
-        return CardSpec(**facts, idea=idea, ago=ago, toggles=toggles)
+        spec = CardSpec(
+            name=chart.name,
+            title=chart.title,
+            place=chart.place,
+            help=chart.help,
+            idea=idea,
+            ago=ago,
+            toggles=toggles,
+        )
+        question = chart.question
+        if question is None or question.name in self._answers:
+            return spec
+        return replace(spec, ask=question.label, ask_help=question.help, asking=question.name in self._asked)
 
     # what a person does in a chart
 
@@ -197,6 +227,52 @@ class LiveCharts:
 
     def _cancel(self, chart: str) -> None:
         self.preview({})
+
+    def _click(self, chart: str, x: Any, y: Any, customdata: Any) -> None:
+        """Request what a point stands for: its data are changes of settings."""
+        if isinstance(customdata, dict):
+            self._request(customdata)
+
+    def _ask(self, chart: str) -> None:
+        question, tables = self._charts[chart].question, self._tables
+        if question is not None and tables is not None and question.name not in self._asked:
+            self._asked.add(question.name)
+            self._worker.ask((question, tables))
+            self._lay_out()
+
+    def _answer(self, asked: tuple[Question, RunTables]) -> None:
+        """Answer a question in the thread."""
+        question, tables = asked
+        try:
+            others = self._others()
+            with self._lock:
+                prepared = question.prepare(tables, others)
+            answer = question.answer(prepared)
+        except Exception as error:  # there is no caller to raise to: the page shows it
+            text = describe(error, f"the question {question.name} could not be answered")
+            self._defer(lambda: self._fail(question, text))
+            return
+        self._defer(lambda: self._take(question, tables, answer))
+
+    def _take(self, question: Question, tables: RunTables, answer: Any) -> None:
+        if tables is self._tables:
+            self._answers[question.name] = answer
+            self._end_asking(question)
+
+    def _fail(self, question: Question, text: str) -> None:
+        self._end_asking(question)
+        self._problem(text)
+
+    def _end_asking(self, question: Question) -> None:
+        self._asked.discard(question.name)
+        for chart in self._charts.values():
+            if chart.question is question:
+                self.order.force(chart.name)
+        self._lay_out()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._worker.close()
 
     def _end_preview(self) -> None:
         """Draw without a proposal once it was applied, or was not for long."""

@@ -13,7 +13,9 @@ from dtdg_lab.dashboard.change_log import HEADS, entries_of, rows_of, undo_of
 from dtdg_lab.dashboard.live_charts import LiveCharts
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.changes import RequestedChange, requested_changes
-from dtdg_lab.visualization.tiles import Suggestion, Tile
+from dtdg_lab.visualization.common_charts import common_tiles
+from dtdg_lab.visualization.effects import STEP_TIME, MeasuredEffect, effect_of
+from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
 from dtdg_lab.widgets.changes import ChangeLog, EffectsTable
 from dtdg_lab.widgets.live import Defer
 from dtdg_lab.widgets.run_page import ACTIVE, STRETCH
@@ -27,9 +29,9 @@ MOST_CHIPS = 4
 
 
 def tiles_of(tables: RunTables) -> Sequence[Tile]:
-    """Return the tiles of a run: those of its system's family."""
+    """Return the tiles of a run: those of its system's family, else those of every run."""
     family = catalogue.family(catalogue.system(tables.system).family)
-    return family.tiles(tables)
+    return family.tiles(tables) or common_tiles(tables)
 
 
 def suggestions_of(config: RunConfig) -> list[Suggestion]:
@@ -43,20 +45,35 @@ def suggestions_of(config: RunConfig) -> list[Suggestion]:
     ][:MOST_CHIPS]
 
 
+def effects_of(tables: RunTables) -> list[Effect]:
+    """Return the numbers that are compared before and after each change."""
+    family = catalogue.family(catalogue.system(tables.system).family)
+    effect = family.effect(tables.system)
+    return [STEP_TIME] if effect is None or effect.label == STEP_TIME.label else [STEP_TIME, effect]
+
+
 class LivePage:
     """The components of the page, brought up to date from a run's tables.
 
     Args:
         defer: has a call made by the event loop.
         request: called with changes of settings that a person asks for here.
+        problem: called with what went wrong, in words.
+        other_tables: tables of the session's other runs; it may read from disk.
 
     Attributes:
         tiles, picture, rest, log: what stands in the layout.
     """
 
-    def __init__(self, defer: Defer, request: Callable[[Mapping[str, Any]], None]) -> None:
+    def __init__(
+        self,
+        defer: Defer,
+        request: Callable[[Mapping[str, Any]], None],
+        problem: Callable[[str], None],
+        other_tables: Callable[[], Sequence[RunTables]],
+    ) -> None:
         self._request = request
-        self.charts = LiveCharts(defer, request)
+        self.charts = LiveCharts(defer, request, problem, other_tables)
         self.tiles = Tiles(lambda message: None, defer=defer, **STRETCH)
         self.chips = TryChips(request, defer=defer, css_classes=["dl-try-chips"], **STRETCH)
         self.log = ChangeLog(self._hear, defer=defer, **STRETCH)
@@ -67,6 +84,7 @@ class LivePage:
         self._changes: tuple[RequestedChange, ...] = ()
         self._version = -1
         self._effects_open = False
+        self._final: dict[tuple[Any, ...], MeasuredEffect] = {}
 
     @property
     def changes(self) -> tuple[RequestedChange, ...]:
@@ -76,6 +94,7 @@ class LivePage:
     def follow(self, run: Run | None, config: RunConfig) -> None:
         """Show another run; without one, what is known before a run with these settings."""
         self._run, self._version, self._changes = run, -1, ()
+        self._final.clear()
         if run is None:
             self.charts.wait_with(config)
         else:
@@ -117,6 +136,8 @@ class LivePage:
             tiles, suggestions = tiles_of(tables), suggestions_of(tables.config)
             self._changes = requested_changes(tables, ended=not is_active)
             epoch = tables.progress.epoch
+            if self._effects_open and slow:
+                self._draw_effects(tables, own, epoch)
         self.tiles.draw(tiles)
         self._show_chips(suggestions, is_active=is_active)
         self._draw_log(self._changes, own, epoch)
@@ -133,7 +154,25 @@ class LivePage:
 
     def _draw_log(self, changes: Sequence[RequestedChange], own: set[int], epoch: int) -> None:
         self.log.draw(entries_of(changes, own, epoch))
-        self.effects.draw(HEADS, rows_of(changes, own, epoch, {}, 0))
+        if not self._effects_open:  # its title has their number
+            self.effects.draw(HEADS, rows_of(changes, own, epoch, {}, 0))
+
+    def _draw_effects(self, tables: RunTables, own: set[int], epoch: int) -> None:
+        effects = effects_of(tables)
+        texts = {change.number: self._measured(change, tables, effects) for change in self._changes}
+        rows = rows_of(self._changes, own, epoch, texts, len(effects))
+        self.effects.draw([*HEADS, *(f"{effect.label}, before → after" for effect in effects)], rows)
+
+    def _measured(self, change: RequestedChange, tables: RunTables, effects: Sequence[Effect]) -> list[str]:
+        """Return what a change did; what later steps cannot change is measured once."""
+        texts = []
+        for effect in effects:
+            key = (change.number, change.version, effect.label)
+            measured = self._final.get(key) or effect_of(change, tables, effect)
+            if measured.is_final:
+                self._final[key] = measured
+            texts.append(measured.text)
+        return texts
 
     def _hear(self, message: Mapping[str, Any]) -> None:
         if "open" in message:

@@ -47,10 +47,14 @@ PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # offered where the ranks di
 
 
 LIVE_GROUPS = ("step", "epoch")
+GROUPS = ("system", *LIVE_GROUPS, "no", "more")
 HEADINGS = {"step": "Applied at the next step", "epoch": "Applied at the next epoch"}
 NEXT_RUN = "Used by the next run"
 FIXED, NEXT = "Fixed during a run", "Next run"
-_WHOLE_ROW, _HALF_ROW = (f":host {{ flex: 1 1 {basis} !important; min-width: 0 !important; width: auto !important; }}" for basis in ("100%", "40%"))
+_WHOLE_ROW, _HALF_ROW = (
+    f":host {{ flex: 1 1 {basis} !important; min-width: 0 !important; width: auto !important; }}"
+    for basis in ("100%", "40%")
+)
 _SHRINKS = ":host { min-width: 0 !important; }"
 _WRAPPED = ":host { display: flex; flex-flow: row wrap !important; align-items: flex-end; min-width: 0 !important; }"
 _HEADING = {"font-size": "11px", "color": coloured("soft"), "border-top": f"1px solid {coloured('line')}"}
@@ -62,11 +66,12 @@ _BOX = {
 }
 
 
-def _main_names() -> list[str]:
-    """Return the names of the settings that are not folded: those of families first."""
-    of_families = [name for family in catalogue.families() for row in family.setting_rows for name in row]
+def _main_names(system: str) -> list[str]:
+    """Return the names of the settings that are not folded, where a system is chosen: those of its family first."""
+    family = catalogue.family(catalogue.system(system).family)
+    of_family = [name for row in family.setting_rows for name in row]
     shared = [name for group in ("training", "exchange", "system", "data") for name in _DECLARED[group]]
-    return list(dict.fromkeys([*of_families, *shared]))
+    return list(dict.fromkeys([*of_family, *shared]))
 
 
 class Settings:
@@ -106,44 +111,63 @@ class Settings:
         self._chosen: dict[str, str] = {}
         self._of_run = config
         self._cards = sorted(cards_of_families(), key=lambda card: _ORDER.get(card.name, len(_ORDER)))
-        main = _main_names()
-        rest = [control.widget for name, control in self.controls.items() if name not in main]
-        self.more = folded("More settings", *rest, most_px=270)
         self._headings = {
             group: pn.widgets.StaticText(value=HEADINGS[group], styles=_HEADING, margin=(6, 8, 0, 8), **_WIDE)
             for group in LIVE_GROUPS
         }
-        self._groups = {
-            live: [name for name in main if name != "system" and self.controls[name].option.live == live]
-            for live in (*LIVE_GROUPS, "no")
-        }
+        self._rows = {group: pn.Row(margin=0, stylesheets=[_WRAPPED], **_WIDE) for group in GROUPS}
+        for name, control in self.controls.items():
+            is_half = name in HALF or isinstance(control.widget, pn.widgets.IntInput | pn.widgets.FloatInput)
+            control.widget.stylesheets = [*control.widget.stylesheets, _HALF_ROW if is_half else _WHOLE_ROW]
+        for note in self.notes.values():
+            note.stylesheets = [_WHOLE_ROW]
+        self._under_dataset: list[Any] = []
         title = pn.widgets.StaticText(value="<b>Settings</b>", margin=(0, 8, 2, 8), **_WIDE)
-        live_rows = [part for group in LIVE_GROUPS for part in (self._headings[group], self._row(self._groups[group]))]
+        live_rows = [part for group in LIVE_GROUPS for part in (self._headings[group], self._rows[group])]
         self.panel = pn.Column(
-            title, self._row(["system"]), *live_rows, margin=0, styles=_BOX, stylesheets=[_SHRINKS], css_classes=["dl-settings"], **_WIDE
+            title,
+            self._rows["system"],
+            *live_rows,
+            margin=0,
+            styles=_BOX,
+            stylesheets=[_SHRINKS],
+            css_classes=["dl-settings"],
+            **_WIDE,
         )
-        self._fixed_row = self._row(self._groups["no"])
-        self.fixed = folded(FIXED, self._fixed_row)
+        self.fixed, self.more = (
+            folded(FIXED, self._rows["no"]),
+            folded("More settings", self._rows["more"], most_px=270),
+        )
         self.fixed.collapsed = False
         self.load(config)
 
-    def _row(self, names: Sequence[str]) -> pn.Row:
-        """Return controls side by side where two fit; sliders and texts take a line."""
-        parts: list[Any] = []
-        for name in names:
-            widget = self.controls[name].widget
-            is_half = name in HALF or isinstance(widget, pn.widgets.IntInput | pn.widgets.FloatInput)
-            widget.stylesheets = [*widget.stylesheets, _HALF_ROW if is_half else _WHOLE_ROW]
-            parts.append(widget)
-            if name in self.notes:
-                self.notes[name].stylesheets = [_WHOLE_ROW]
-                parts.append(self.notes[name])
-        return pn.Row(*parts, margin=0, stylesheets=[_WRAPPED], **_WIDE)
+    def _lay_out(self) -> None:
+        """Put the controls that the chosen system reads into their groups, two side by side where they fit."""
+        main = _main_names(self._system)
+        visible = [name for name, control in self.controls.items() if control.widget.visible and name != "system"]
+        names: dict[str, list[str]] = {"more": [name for name in visible if name not in main]}
+        for live in (*LIVE_GROUPS, "no"):
+            names[live] = [name for name in main if name in visible and self.controls[name].option.live == live]
+        names["system"] = ["system"]
+        for group, row in self._rows.items():
+            parts = [part for name in names[group] for part in self._parts_of(name)]
+            if len(parts) != len(row) or any(one is not other for one, other in zip(parts, row, strict=True)):
+                row.objects = parts
+        for group, heading in self._headings.items():
+            heading.visible = bool(names[group])
+
+    def _parts_of(self, name: str) -> list[Any]:
+        """Return a control with what stands under it."""
+        parts = [self.controls[name].widget]
+        if name in self.notes:
+            parts.append(self.notes[name])
+        return [*parts, *self._under_dataset] if name == "dataset" else parts
 
     def put_under_dataset(self, widget: Any) -> None:
         """Insert another widget under the text of the data set."""
         widget.stylesheets = [*widget.stylesheets, _WHOLE_ROW]
-        self._fixed_row.insert(1 + self._fixed_row.index(self.notes["dataset"]), widget)
+        self._under_dataset.append(widget)
+        self._lay_out()
 
     def _choices(self, name: str) -> Any:
         if name == "dataset":
@@ -323,10 +347,9 @@ class Settings:
             if name == "parts" and alone:
                 control.widget.visible = False  # there is only one
             control.widget.disabled = self._running and control.option.live == "no"
-        for group, heading in self._headings.items():
-            heading.visible = any(self.controls[name].widget.visible for name in self._groups[group])
         several = sum(self._value("system") in card.systems and len(card.systems) > 1 for card in self._cards)
         self.controls["system"].widget.visible = several > 0
+        self._lay_out()
 
     def choose_card(self, name: str) -> None:
         """Choose the card's main system, or the first of its others that can be chosen."""
@@ -433,4 +456,4 @@ def _options() -> dict[str, Option]:
         facts: dict[str, Any] = {"name": name, "owner": "run", "kind": str, "default": default[name].default}
         named[name] = Option(**facts, meaning=meaning, live="epoch" if name == "system" else "no")
     glossary = {name: option(name) for name in OPTIONS}
-    return {**{name: {**named, **glossary}[name] for name in _main_names()}, **named, **glossary}
+    return {**named, **glossary}

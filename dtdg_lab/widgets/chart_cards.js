@@ -69,8 +69,20 @@ class Card {
     this.idea.hidden = !spec.idea
     this.title.title = spec.help ?? ""
     dlSay(this.dots, {"aria-label": `Options of ${spec.title}`})
-    if (this.freeze) dlText(this.ago, spec.ago ?? "")
+    if (this.freeze) dlText(this.ago, spec.ago)
+    this.sayQuestion(spec)
     this.tellName()
+  }
+
+  sayQuestion({ask, ask_help, asking}) {
+    if (!ask) { this.ask?.remove(); this.ask = null; return }
+    if (!this.ask) {
+      this.ask = dlMake("button", {type: "button", class: "dl-button", onclick: () => this.board.tell({kind: "asked", chart: this.spec.name})})
+      this.push.append(this.ask)
+    }
+    dlText(this.ask, asking ? "Working …" : ask)
+    this.ask.title = ask_help
+    this.ask.disabled = asking
   }
 
   addFreeze() {

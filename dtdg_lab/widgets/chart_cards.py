@@ -40,6 +40,8 @@ class CardSpec:
         help: tooltip of the title.
         idea: a sentence under the title.
         ago: how old a frozen picture is.
+        ask, ask_help: label and tooltip of a button that asks for what the chart draws; none where empty.
+        asking: whether the answer is on its way.
         toggles: further entries of its menu.
     """
 
@@ -49,6 +51,9 @@ class CardSpec:
     help: str = ""
     idea: str = ""
     ago: str = ""
+    ask: str = ""
+    ask_help: str = ""
+    asking: bool = False
     toggles: tuple[Toggle, ...] = ()
 
 
@@ -63,6 +68,7 @@ class CardActions:
         click: chart, x, y, customdata of a point in a figure whose ``layout.meta`` has ``clickable``.
         freeze: chart, and whether it stands still.
         option: chart, name and value of one of its toggles.
+        ask: chart, whose question is asked.
     """
 
     drag: Callable[[str, str, float], None] = lambda chart, handle, value: None
@@ -71,14 +77,15 @@ class CardActions:
     click: Callable[[str, Any, Any, Any], None] = lambda chart, x, y, customdata: None
     freeze: Callable[[str, bool], None] = lambda chart, on: None
     option: Callable[[str, str, Any], None] = lambda chart, name, value: None
+    ask: Callable[[str], None] = lambda chart: None
 
 
 class ChartCards(JSComponent):
     """Cards of charts. It keeps no figures: what comes into view of a display is sent when its turn comes.
 
-    A figure whose ``layout.meta`` has ``handles`` gets points that can be dragged along an axis: each has a name, the
-    axis ``along``, a position ``x``, ``y``, bounds ``low`` and ``high``, a title, a ``letter``, and an ``origin``,
-    relative to which its value is told.
+    A figure whose ``layout.meta`` has ``handles`` gets points that can be dragged along an axis: each has a name,
+    the axis ``along``, a position ``x``, ``y``, bounds ``low`` and ``high``, a ``title``, a ``label`` in it, and means
+    ``scale * (position - origin)``.
 
     Args:
         order: which chart is drawn next; shared by all components of a page.
@@ -168,5 +175,6 @@ _CALLS: Mapping[str, Callable[[DrawingOrder, CardActions, Mapping[str, Any]], No
     "released": lambda order, actions, said: actions.release(said["chart"], said["handle"], float(said["value"])),
     "cancelled": lambda order, actions, said: actions.cancel(said["chart"]),
     "clicked": lambda order, actions, said: actions.click(said["chart"], said["x"], said["y"], said["customdata"]),
+    "asked": lambda order, actions, said: actions.ask(said["chart"]),
     "option": lambda order, actions, said: actions.option(said["chart"], said["option"], said["value"]),
 }

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 _STYLE = (
     f"input:disabled, select:disabled {{ background: {coloured('off')}; color: {coloured('off-text')}; opacity: 1; }} "
-    "select.bk-input { padding-left: 8px; padding-right: 20px; }"  # half a row holds the longest names
+    "select.bk-input { padding-left: 8px; padding-right: 20px; } "  # half a row holds the longest names
+    "label { display: block; white-space: nowrap; overflow: hidden; text-overflow: ellipsis; }"
 )
 _POWER = "return String(Number((10 ** tick).toPrecision(3)))"  # as LogControl reads it, while the slider moves
 

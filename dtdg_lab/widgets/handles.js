@@ -74,7 +74,7 @@ function dlHandles(plot, area, tell) {
         if (dot.held) continue // it stays under the pointer
         dot.spec = spec
         dot.title = spec.title
-        dlText(dot, spec.letter ?? "")
+        dlText(dot, spec.label ?? "")
         const valueOf = (position) => (position - (spec.origin ?? 0)) * (spec.scale ?? 1)
         const [low, high] = [valueOf(spec.low), valueOf(spec.high)].sort((a, b) => a - b), now = valueOf(spec[spec.along])
         dlSay(dot, {

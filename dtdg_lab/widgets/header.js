@@ -71,8 +71,10 @@ export function render({model, el}) {
       dlText(button, label)
       dlSay(button, {title: tip || null, "aria-description": tip || null})
       button.disabled = disabled
-      if (!known.has(action)) holder.append(button)
+      known.set(action, button)
     }
+    const wanted = specs.map(({action}) => known.get(action)), now = [...holder.querySelectorAll("button[data-action]")]
+    if (wanted.some((button, at) => now[at] !== button)) holder.append(...wanted)
     if (last && holder.lastChild !== last) holder.append(last)
   }
 

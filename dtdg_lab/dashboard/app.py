@@ -79,6 +79,7 @@ class Dashboard:
         self._resources = load_resources()
         self.session = session
         self._problem = ""
+        self._is_stopping = False  # since a click here
         self._trouble = ""  # of the session, as it was shown last
         self.actions = Actions(self._show_problem)
         self.watch = SessionWatch(session)
@@ -214,6 +215,7 @@ class Dashboard:
 
     def _act_on(self, run: Run, action: str) -> None:
         if action in ("pause", "stop", "resume"):
+            self._is_stopping = action == "stop"
             requests: dict[str, Callable[[], Any]] = {
                 "pause": run.unpause if run.status == "paused" else run.pause,
                 "stop": run.stop,
@@ -268,7 +270,7 @@ class Dashboard:
             self.settings.refused(name, run.config)
 
     def _show_problem(self, text: str) -> None:
-        self._problem = text
+        self._problem, self._is_stopping = text, False
 
     def _clear_problem(self) -> None:
         self._problem = ""
@@ -332,7 +334,7 @@ class Dashboard:
 
     def _follow(self, run: Run | None) -> None:
         self._clear_problem()
-        self._run, self._status, self._graph_is_here = run, "", False
+        self._run, self._status, self._graph_is_here, self._is_stopping = run, "", False, False
         self.steering.follow()
         self.files.follow(None if run is None else run.path)
         for page in (*self.pages.values(), *self.of_families, self.branch):
@@ -386,6 +388,8 @@ class Dashboard:
         if run is not None:
             with run.lock:
                 facts = run_facts(facts, run, self.files.facts, self._pause_clock.look(run.status))
+            if self._is_stopping and facts.status in ("running", "paused"):
+                facts = replace(facts, status="stopping")
         free = facts.ready and facts.engines_ready == facts.engines and not self.actions.busy
         self.branch.enable(facts.status or "idle", free=free)
         self.header.draw(

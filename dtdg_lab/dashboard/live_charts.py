@@ -43,6 +43,7 @@ class _Shown:
 
     options: ChartOptions = field(default_factory=ChartOptions)
     version: int = -1
+    step: int = -1
     sent: tuple[str, str] | None = None
 
 
@@ -153,7 +154,7 @@ class LiveCharts:
         changes, _ = self._preview
         options = replace(shown.options, preview=changes, answers=dict(self._answers))
         with self._lock:
-            shown.version = tables.version
+            shown.version, shown.step = tables.version, tables.common_step
             try:
                 if tables.own_steps:
                     options = replace(options, x="seconds")
@@ -285,9 +286,8 @@ class LiveCharts:
             self.preview({})
 
     def _freeze(self, chart: str, on: bool) -> None:
-        if on and self._tables is not None:
-            with self._lock:
-                self._frozen[chart] = self._tables.common_step
+        if on:
+            self._frozen[chart] = self._shown[chart].step
         else:
             self._frozen.pop(chart, None)
         self._lay_out()

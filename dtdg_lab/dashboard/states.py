@@ -24,6 +24,7 @@ STATES: Mapping[str, tuple[str, Tone]] = {  # the chip
     "failed": ("Failed", "bad"),
     "interrupted": ("Interrupted", "bad"),
 }
+ACTIVE = ("starting", "running", "paused", "stopping")
 RESUMABLE = ("stopped", "failed", "interrupted")
 
 
@@ -91,11 +92,16 @@ def about_text(seconds: float) -> str:
     return f"about {seconds / 3600:.1f} h"
 
 
+def is_preparing(facts: PageFacts) -> bool:
+    """Return whether the run has not made its first step."""
+    return facts.status == "starting" or (facts.status == "running" and not facts.epoch)
+
+
 def head_of(facts: PageFacts) -> Head:
     """Return what the head shows."""
     if not facts.status:
         return _idle(facts)
-    state, tone = STATES[facts.status]
+    state, tone = STATES["starting" if is_preparing(facts) else facts.status]
     share, left, right = _progress(facts)
     return Head(
         name=facts.name,
@@ -134,7 +140,7 @@ def _idle(facts: PageFacts) -> Head:
 
 
 def _progress(facts: PageFacts) -> tuple[float | None, Words, str]:
-    if facts.status == "starting" or (facts.status == "running" and not facts.epoch):
+    if is_preparing(facts):
         return None, ((facts.preparing or "Starting the ranks", False),), facts.left_words
     if facts.status == "finished":
         took = f", took {clock_text(facts.seconds)}"
@@ -175,20 +181,18 @@ def _when(facts: PageFacts) -> str:
 
 def _buttons(facts: PageFacts) -> tuple[Button, ...]:
     status = facts.status
-    if status == "starting" or (status == "running" and not facts.epoch):
-        return (CANCEL,)
-    if status == "running":
-        return (_enabled(PAUSE, not facts.busy), STOP)
-    if status == "paused":
-        return (_enabled(CONTINUE, not facts.busy), STOP)
-    if status == "stopping":
-        return (_enabled(STOP, False),)
+    if status in ACTIVE:
+        return _of_active(facts)
     run = _run(facts, {"": f"▶ Run {facts.system}", "finished": "▶ Run again"}.get(status, "▶ New run"))
-    if status == "finished":
-        return (run,)
-    if status in RESUMABLE or facts.left_behind:
-        return (_resume(facts), run)
-    return (run,)
+    return (_resume(facts), run) if status in RESUMABLE or facts.left_behind else (run,)
+
+
+def _of_active(facts: PageFacts) -> tuple[Button, ...]:
+    if is_preparing(facts):
+        return (CANCEL,)
+    if facts.status == "stopping":
+        return (_enabled(STOP, False),)
+    return (_enabled(CONTINUE if facts.status == "paused" else PAUSE, not facts.busy), STOP)
 
 
 def _run(facts: PageFacts, label: str) -> Button:
@@ -213,7 +217,7 @@ def _menu(facts: PageFacts) -> tuple[tuple[str, str], ...]:
     entries = []
     if facts.status:
         entries = [("Open report", "report"), ("Copy run id", "copy_id"), ("Copy folder", "copy_folder")]
-    if facts.status not in ("starting", "running", "paused", "stopping"):
+    if facts.status not in ACTIVE:
         entries.append(("Restart engines", "repair"))
     return tuple(entries)
 
@@ -257,25 +261,35 @@ def _of_engines(facts: PageFacts) -> Notice | None:
 
 
 def _of_state(facts: PageFacts) -> Notice | None:
-    if facts.status == "running" and facts.silent:
+    notices = {
+        "": _of_first_visit,
+        "running": _of_running,
+        "paused": lambda _: Notice("info", "Paused.", "Change settings now: they apply when you continue."),
+        "finished": _of_end,
+        "stopped": lambda _: Notice("info", "Stopped by you.", "The test loss is measured only when a run finishes."),
+    }
+    make = notices.get(facts.status)
+    return None if make is None else make(facts)
+
+
+def _of_running(facts: PageFacts) -> Notice | None:
+    if facts.silent:
         rank, seconds = max(facts.silent.items(), key=lambda each: each[1])
         rest = "The other ranks are waiting for it." if facts.engines > 1 else ""
         return Notice("care", f"Rank {rank} has been silent for {seconds} s.", rest)
-    if facts.status == "running" and facts.page_is_busy:
+    if facts.page_is_busy:
         return Notice("care", "This page is busy,", "so charts are drawn every 2 s. Training isn't slowed down.")
-    if facts.status == "paused":
-        return Notice("info", "Paused.", "Change settings now: they apply when you continue.")
-    if facts.status == "finished":
-        return _of_end(facts)
-    if facts.status == "stopped":
-        return Notice("info", "Stopped by you.", "The test loss is measured only when a run finishes.")
-    if not facts.status and facts.left_behind:
-        return Notice("care", "An earlier run was interrupted.", "It can be resumed from its last checkpoint.")
-    if not facts.status and facts.newcomer:
-        time = f"This run takes {facts.estimate}. " if facts.estimate else ""
-        rest = f"{time}Suggestions under the picture tell you what to change first."
-        return Notice("info", "New here?", rest, (Button("tour", "Show me around"),))
     return None
+
+
+def _of_first_visit(facts: PageFacts) -> Notice | None:
+    if facts.left_behind:
+        return Notice("care", "An earlier run was interrupted.", "It can be resumed from its last checkpoint.")
+    if not facts.newcomer:
+        return None
+    time = f"This run takes {facts.estimate}. " if facts.estimate else ""
+    rest = f"{time}Suggestions under the picture tell you what to change first."
+    return Notice("info", "New here?", rest, (Button("tour", "Show me around"),))
 
 
 def _of_end(facts: PageFacts) -> Notice:

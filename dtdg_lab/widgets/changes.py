@@ -53,7 +53,7 @@ class ChangeLog(TextComponent):
     def draw(self, entries: Sequence[ChangeEntry]) -> None:
         """Show these, newest first."""
         more = f"Show all {len(entries)} with their effects" if entries else ""
-        self.show(
+        self.set_content(
             {"entries": [asdict(entry) for entry in entries], "hint": HINT if entries else NO_CHANGE, "more": more}
         )
 
@@ -65,4 +65,4 @@ class EffectsTable(TextComponent):
 
     def draw(self, heads: Sequence[str], rows: Sequence[EffectRow]) -> None:
         """Show these rows, newest first, under these heads."""
-        self.show({"heads": list(heads), "rows": [asdict(row) for row in rows], "hint": EFFECTS_HINT})
+        self.set_content({"heads": list(heads), "rows": [asdict(row) for row in rows], "hint": EFFECTS_HINT})

@@ -21,7 +21,8 @@ function rowsOf({data, layout}) {
       for (let at = 0; at < count; at++) rows.push([name, trace.x?.[at] ?? at, trace.y?.[at] ?? "", plain(trace.base, at) ?? plain(trace.text, at) ?? ""])
     }
   }
-  return [["Series", x, unit, "Base, text or value"], ...rows]
+  const head = ["Series", x, unit, "Base, text or value"]
+  return rows.some((row) => row[3] !== "") ? [head, ...rows] : [head.slice(0, 3), ...rows.map((row) => row.slice(0, 3))]
 }
 
 const shown = (cell) => typeof cell === "number" ? String(Number(cell.toPrecision(5))).replace("-", "−") : String(cell ?? "–").replace(/<[^>]*>/g, " ")

@@ -30,7 +30,7 @@ class TextComponent(JSComponent):
         super().__init__(**params)
         self._on_message, self._defer = on_message, defer
 
-    def show(self, content: Any) -> None:
+    def set_content(self, content: Any) -> None:
         """Show this, which JSON can hold."""
         text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
         if text != self.content:

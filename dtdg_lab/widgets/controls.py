@@ -203,7 +203,11 @@ def folded(title: str, *content: Any, most_px: int = 0) -> pn.Card:
     inside = pn.Column(*content, sizing_mode="stretch_width", margin=0, styles=scrolling)
     edge = {"border": f"1px solid {coloured('line')}", "box-shadow": "none"}
     looks: dict[str, Any] = {"styles": edge, "header_background": "#f6f8fa"}
-    head = ".card-header h3, .card-title, .card-header-row { font-size: 13px; text-align: left; }"
+    head = (
+        ":host { min-width: 0 !important; border-radius: 8px; } "
+        ".card-header { padding: 4px 8px; } .card-header h3, .card-title, .card-header-row "
+        "{ font-size: 12.5px; text-align: left; }"
+    )
     return pn.Card(
         inside, title=title, collapsed=True, sizing_mode="stretch_width", margin=(4, 8), stylesheets=[head], **looks
     )

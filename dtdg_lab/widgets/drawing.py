@@ -44,6 +44,7 @@ class DrawingOrder:
     _turns: dict[str, _Turn] = field(default_factory=dict)
     _pictures: frozenset[str] = frozenset()
     _number: int = 0
+    _last: str = ""  # chart that was sent last
 
     def place(self, names: Sequence[str], pictures: Collection[str] = ()) -> None:
         """Take over the charts that exist now; those that stay keep their turn."""
@@ -93,20 +94,23 @@ class DrawingOrder:
         return all(display.owes is None for display in self._displays.values())
 
     def due(self, now_s: float) -> Iterator[tuple[str, bool]]:
-        """Yield the charts that are due, most urgent first, each with whether it is sent even if unchanged."""
-        names = [name for name in self._turns if name in self.in_view()]
+        """Yield the charts that are due, most urgent first, each with whether it is sent even if unchanged.
 
-        def wait_s(name: str) -> float:
-            least = (CALM_PICTURE_S if self.is_calm else PICTURE_S) if name in self._pictures else OTHERS_S
-            return self._turns[name].looked_s + least - now_s
+        The picture takes every second turn; of the others, the one that waits longest is first.
+        """
+        in_view = self.in_view()
+        names = [name for name in self._turns if name in in_view]
+        yield from ((name, True) for name in names if self._turns[name].forced)
+        waiting = {name: self._wait_s(name, now_s) for name in names if not self._turns[name].forced}
+        due = sorted((name for name, wait_s in waiting.items() if wait_s <= 0), key=waiting.__getitem__)
+        is_pictures_turn = self._last not in self._pictures
+        due.sort(key=lambda name: (name in self._pictures) != is_pictures_turn)
+        yield from ((name, False) for name in due)
 
-        forced = [name for name in names if self._turns[name].forced]
-        rest = sorted((name for name in names if not self._turns[name].forced), key=wait_s)
-        for name in forced:
-            yield name, True
-        for name in rest:
-            if wait_s(name) <= 0:
-                yield name, False
+    def _wait_s(self, name: str, now_s: float) -> float:
+        """Return for how long a chart is not due yet; below 0 where it is overdue."""
+        least_s = (CALM_PICTURE_S if self.is_calm else PICTURE_S) if name in self._pictures else OTHERS_S
+        return self._turns[name].looked_s + least_s - now_s
 
     def looked(self, name: str, now_s: float) -> None:
         """Note that a chart was looked at now."""
@@ -115,6 +119,7 @@ class DrawingOrder:
     def sent(self, name: str, now_s: float) -> int:
         """Note that a chart is sent now; return the number of the message."""
         self._number += 1
+        self._last = name
         self._turns[name] = _Turn(now_s, forced=False)
         for display in self._displays.values():
             if name in display.visible:

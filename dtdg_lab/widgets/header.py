@@ -83,7 +83,7 @@ class Header(TextComponent):
 
     def draw(self, head: Head) -> None:
         """Show this."""
-        self.show(asdict(head))
+        self.set_content(asdict(head))
 
     def open_page(self, html: str) -> None:
         """Open a page in the window that the display has opened for it."""

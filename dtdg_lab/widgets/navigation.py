@@ -91,7 +91,7 @@ class Navigation(TextComponent):
 
     def _show(self) -> None:
         cards = [asdict(card) for card in self._cards]
-        self.show({"cards": cards, "views": self._views, "view": self.view, "idle": self._is_idle})
+        self.set_content({"cards": cards, "views": self._views, "view": self.view, "idle": self._is_idle})
 
     def _clicked(self, message: Message) -> None:
         if "view" in message:

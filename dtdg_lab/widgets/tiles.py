@@ -18,4 +18,4 @@ class Tiles(TextComponent):
 
     def draw(self, tiles: Sequence[Tile]) -> None:
         """Show these."""
-        self.show([asdict(tile) for tile in tiles])
+        self.set_content([asdict(tile) for tile in tiles])

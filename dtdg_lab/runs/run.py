@@ -18,6 +18,7 @@ from dtdg_lab.runs.directory import ENDED, RESTORE, Kept, RunDirectory, read_con
 from dtdg_lab.runs.figures import save_figures
 from dtdg_lab.runs.frames import RunFrames
 from dtdg_lab.runs.record_lines import timed_lines
+from dtdg_lab.runs.stored_tables import open_tables
 from dtdg_lab.runs.summary import COMPARED, SCHEMA
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.layout import Figure
@@ -249,7 +250,8 @@ class StoredRun:
     @cached_property
     def store(self) -> RunTables:
         """The record tables of this run as columns, for charts."""
-        return RunTables.open(self.config, self.directory.records, all_rollups())
+        with reading(self.directory.records):
+            return open_tables(self.directory, self.config, all_rollups())
 
     def figures(self, x: XAxis = "steps") -> dict[str, Figure]:
         """The charts as plotly figure dicts: loss, phases, energy, timeline; partition if the run has one."""

@@ -21,6 +21,7 @@ from dtdg_lab.runs.record_lines import timed_lines
 from dtdg_lab.runs.stored_tables import open_tables
 from dtdg_lab.runs.summary import COMPARED, SCHEMA
 from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.visualization.changes import changes_frame, requested_changes
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.loss import compare_figure, edge_life, wall_time_figure, wall_time_words
 from dtdg_lab.visualization.run_window import RunWindow
@@ -252,6 +253,19 @@ class StoredRun:
         """The record tables of this run as columns, for charts."""
         with reading(self.directory.records):
             return open_tables(self.directory, self.config, all_rollups())
+
+    def requests(self) -> pd.DataFrame:
+        """Return the log of changes: who asked for which setting, its old and new value, and what became of it.
+
+        A row for each setting, with the number of its request as index. ``time`` is seconds of training at the request.
+        ``step`` is the first step under the change; where it was not applied, the step that came next. ``who`` is
+        ``notebook``, ``page`` (a dashboard), ``tuner`` or the name of a program; in a replay ``replay of`` one of
+        these, and ``fork of`` a run for the changes that a fork began with. ``outcome`` is ``applied``, ``refused`` or
+        ``not applied`` (with the ``reason``), or, of an active run, ``asked`` or ``waiting`` for the end of an epoch.
+        """
+        while self.store.update():
+            pass
+        return changes_frame(requested_changes(self.store, ended=self.status in ENDED))
 
     def figures(self, x: XAxis = "steps") -> dict[str, Figure]:
         """The charts as plotly figure dicts: loss, phases, energy, timeline; partition if the run has one."""

@@ -11,7 +11,8 @@ from tables import run_tables
 from window_tables import CHUNKS, epoch_windows, events, window_rows, window_tables
 
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.systems.decayed_windows.picture import dragged_setting, window_chart
+from dtdg_lab.systems.decayed_windows.picture import window_chart
+from dtdg_lab.systems.decayed_windows.proposal import dragged_setting
 from dtdg_lab.visualization.chart import ChartOptions
 
 LADDER = (1, 2, 3, 5, 8, 13)
@@ -104,6 +105,13 @@ def test_a_shorter_window_is_proposed_at_the_same_target() -> None:
     traces, _, caption = draw(window_tables(steps=range(WHOLE + 1)), preview={"window": 6})
     assert traces["proposed"]["x"][0] == traces["decayed"]["x"][2] - 0.5
     assert caption.startswith("With a window of 6, a full window would hold")
+
+
+def test_settings_that_shape_no_window_propose_none() -> None:
+    tables = window_tables(steps=range(WHOLE + 1))
+    for preview in ({"learning_rate": 0.1}, {"alpha": 0.1}):
+        traces, _, caption = draw(tables, preview=preview)
+        assert "proposed" not in traces and caption.startswith("Step ")
 
 
 def test_handles_stand_where_k_and_alpha_are_seen() -> None:

@@ -17,6 +17,11 @@ EXAMPLES = {
     "all_rows": "15,192",
     "now": "10,474",
     "share": "28%",
+    "loss": "0.0311, 31% below persistence,",
+    "subject": "A step needs",
+    "cells": "3 other cells are",
+    "least": "3.50 MiB",
+    "most": "12.1 MiB",
 }
 
 

@@ -12,9 +12,10 @@ from dtdg_lab.systems.base import SystemFamily
 
 if TYPE_CHECKING:
     from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.runs.tables import RunTables
     from dtdg_lab.visualization.chart import Chart
     from dtdg_lab.visualization.run_view import RunView, SharedViews
-    from dtdg_lab.visualization.tiles import Effect, Suggestion
+    from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
 
 
 class DecayedWindowsFamily(SystemFamily):
@@ -72,6 +73,13 @@ class DecayedWindowsFamily(SystemFamily):
             tuning.decisions_chart(),
             tuning.path_chart(),
         )
+
+    def tiles(self, tables: RunTables) -> Sequence[Tile]:
+        """Return loss, step time, rows, memory, and communication or sampled edges."""
+        from dtdg_lab.systems.decayed_windows.tiles import window_tiles
+        from dtdg_lab.visualization.common_charts import common_tiles
+
+        return (*common_tiles(tables), *window_tiles(tables))
 
     def suggestions(self, config: RunConfig) -> Sequence[Suggestion]:
         """Return changes of the window, and a slow rank."""

@@ -29,3 +29,11 @@ TASK_TIMES = "Half of the predictions are off by at most {share}."
 TUNER_MOVED = "The tuner moved to K {full}, alpha {alpha} after epoch {epoch}."
 TUNER_STAYED = "The tuner stayed at K {full}, alpha {alpha} after epoch {epoch}."
 TUNER_PATH = "The lowest loss so far was at K {full}, alpha {alpha}."
+
+# Maps over K and alpha
+
+LOWEST = "The lowest loss is {loss} at K {full}, alpha {alpha}."
+LOWEST_NEAR = "The lowest loss is {loss} at K {full}, alpha {alpha}; {cells} within its spread."
+RANGE_OF_CELLS = "{subject} {least} at K {full}, alpha {alpha}, and {most} at K {most_full}, alpha {most_alpha}."
+SAME_IN_CELLS = "{subject} {least} in every cell."
+LOWEST_AT_COST = "The lowest loss is {loss} at K {full}, alpha {alpha}, with {share} of the most memory."

@@ -13,16 +13,16 @@ from itertools import pairwise
 from statistics import fmean, stdev
 from typing import Any
 
-import numpy as np
-
-from dtdg_lab.core.units import format_bytes, format_seconds
+from dtdg_lab.systems.decayed_windows import captions
 from dtdg_lab.visualization import palette
+from dtdg_lab.visualization.chart import NOTHING_YET
 from dtdg_lab.visualization.charts import Drawn, Panel, box, byte_unit, chart, colour_bar, heat, label, line, named_axis
 from dtdg_lab.visualization.layout import Figure, grid, join_words
+from dtdg_lab.visualization.numbers import bytes_text, percent_text, seconds_text, three_digits
 
 Row = Mapping[str, Any]
 Setting = tuple[int, float]  # full_snapshots, alpha
-NOTHING_YET = "no cell has been measured yet"
+NO_CELL = "Appears with the first cell"
 _DECAY_MAP_WRITTEN = 42  # cells up to which each has its number written into it
 _COLUMNS = 6  # beside each other up to which a number fits into a cell
 _DARK = 0.6  # share of the range of colours from which writing is white
@@ -34,21 +34,22 @@ _FEW_SEEDS = 2  # from which there is a spread
 
 @dataclass(frozen=True, slots=True)
 class DecayMeasure:
-    """What one map shows: column, title, colours, unit of the colours, and how a number is written."""
+    """What one map shows: column, title, colours, unit of the colours, how a number is written, and what needs it."""
 
     column: str
     title: str
     scale: str
     unit: str
     say: Callable[[float], str]
+    subject: str = ""
 
 
 def measures(loss: str = "validation MSE") -> tuple[DecayMeasure, ...]:
-    """The three maps, named ``mse``, ``peak_bytes`` and ``epoch_s`` after their columns."""
+    """Return the three maps, named ``mse``, ``peak_bytes`` and ``epoch_s`` after their columns."""
     return (
-        DecayMeasure("mse", loss[:1].upper() + loss[1:], "halo", loss, lambda value: f"{value:.4g}"),
-        DecayMeasure("peak_bytes", "Peak memory of a step", "bytes", "bytes", format_bytes),
-        DecayMeasure("epoch_s", "Time of an epoch", "owned", "s", format_seconds),
+        DecayMeasure("mse", loss[:1].upper() + loss[1:], "halo", loss, three_digits),
+        DecayMeasure("peak_bytes", "Peak memory of a step", "bytes", "bytes", bytes_text, "A step needs"),
+        DecayMeasure("epoch_s", "Time of an epoch", "owned", "s", seconds_text, "An epoch takes"),
     )
 
 
@@ -109,7 +110,7 @@ def _cells_figure(shown: DecayMap, measure: DecayMeasure) -> Figure:
     titles = (measure.title, "full snapshots (K)", "alpha")
     margin = {"l": 56, "r": 14, "t": 34, "b": 56}
     if not across or not up:
-        return chart(*titles, [], empty=NOTHING_YET, margin=margin)
+        return chart(*titles, [], empty=NO_CELL, margin=margin)
     values = shown.values(measure.column)
     cells = {(k, alpha): (x, y) for y, alpha in enumerate(up) for x, k in enumerate(across)}
     written = len(across) <= _COLUMNS and len(cells) <= _DECAY_MAP_WRITTEN
@@ -206,41 +207,32 @@ def _best(values: Mapping[Setting, Sequence[float]]) -> Setting:
 def _cells_words(shown: DecayMap, measure: DecayMeasure) -> str:
     values = shown.values(measure.column)
     if not values:
-        return f"{measure.title}: nothing measured yet."
+        return NOTHING_YET
     return _best_cell_words(shown, values) if measure.column == "mse" else _range_words(measure, values)
 
 
 def _best_cell_words(shown: DecayMap, values: Mapping[Setting, Sequence[float]]) -> str:
-    """The best cell, the cells indistinguishable from it, and the baselines without a model."""
+    """Return the best cell, and how many cells cannot be told from it."""
     best = _best(values)
-    lowest = fmean(values[best])
-    text = f"Lowest (outlined): {lowest:.4g} at K = {best[0]}, alpha {best[1]:g}"
-    spread = stdev(values[best]) if len(values[best]) >= _FEW_SEEDS else None
-    if spread is None:
-        text += ", of one seed: another may move it."
-    else:
-        near = sum(fmean(found) <= lowest + spread for found in values.values()) - 1
-        text += f", ± {spread:.2g} over seeds; {near or 'no'} other cell{'s' if near > 1 else ''} within that."
-    without = [f"{name} {value:.4g}" for name, value in (shown.baselines or {}).items()]
-    return f"{text} Without a model: {join_words(without)}." if without else text
+    lowest, persistence = fmean(values[best]), (shown.baselines or {}).get("persistence")
+    loss = three_digits(lowest)
+    if persistence:
+        difference = 1 - lowest / persistence
+        loss += f", {percent_text(abs(difference))} {'below' if difference >= 0 else 'above'} persistence,"
+    known = {"loss": loss, "full": best[0], "alpha": f"{best[1]:g}"}
+    if len(values[best]) < _FEW_SEEDS:
+        return captions.LOWEST.format(**known)
+    near = sum(fmean(losses) <= lowest + stdev(values[best]) for losses in values.values()) - 1
+    cells = f"{near or 'no'} other cell{' is' if near == 1 else 's are'}"
+    return captions.LOWEST_NEAR.format(**known, cells=cells)
 
 
 def _range_words(measure: DecayMeasure, values: Mapping[Setting, Sequence[float]]) -> str:
-    """From least to most, and which of the two settings moves it more."""
-    import pandas as pd
-
-    means = pd.Series({setting: fmean(found) for setting, found in values.items()}).sort_index()
-    text = "{} (K = {}, alpha {:g})".format(measure.say(means.min()), *means.idxmin())
-    if means.max() == means.min():
-        return f"{text} in every cell so far."
-    text += " to {} (K = {}, alpha {:g}).".format(measure.say(means.max()), *means.idxmax())
-    by_k, by_alpha = (_growth(table) for table in (means.unstack(0), means.unstack(1)))
-    if by_k is None or by_alpha is None:
-        return text
-    return f"{text} From least to most K it grows to {by_k:.2f} times, from least to most alpha to {by_alpha:.2f}."
-
-
-def _growth(table: Any) -> float | None:
-    """Last over first column, the median over the rows that have both; None without any."""
-    ratios = (table.iloc[:, -1] / table.iloc[:, 0].replace(0, np.nan)).dropna()
-    return float(ratios.median()) if table.shape[1] > 1 and len(ratios) else None
+    """Return the cells of the least and the largest value."""
+    means = {setting: fmean(values[setting]) for setting in sorted(values)}
+    least, most = min(means, key=lambda cell: means[cell]), max(means, key=lambda cell: means[cell])
+    known = {"subject": measure.subject, "least": measure.say(means[least])}
+    if means[least] == means[most]:
+        return captions.SAME_IN_CELLS.format(**known)
+    cells = {"full": least[0], "alpha": f"{least[1]:g}", "most_full": most[0], "most_alpha": f"{most[1]:g}"}
+    return captions.RANGE_OF_CELLS.format(**known, most=measure.say(means[most]), **cells)

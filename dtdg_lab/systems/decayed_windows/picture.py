@@ -10,6 +10,7 @@ import numpy as np
 
 from dtdg_lab.systems.decayed_windows import captions
 from dtdg_lab.systems.decayed_windows.events import TrapezoidFacts
+from dtdg_lab.systems.decayed_windows.proposal import handles, is_proposal, needs_text, outline, setting_text
 from dtdg_lab.systems.decayed_windows.step_windows import (
     StepWindow,
     chunks_at,
@@ -25,8 +26,8 @@ from dtdg_lab.systems.decayed_windows.step_windows import (
 )
 from dtdg_lab.visualization.chart import FIRST_STEP, Chart, ChartOptions, Key, card
 from dtdg_lab.visualization.charts import Drawn, bars, box, heat, label, line
-from dtdg_lab.visualization.layout import Figure, join_words
-from dtdg_lab.visualization.numbers import bytes_text, percent_text
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.numbers import percent_text
 from dtdg_lab.visualization.palette import DECAY_COLOURS, EDGE_COLOUR, MARK_COLOUR, TEXT_COLOUR, VERTEX_COLOUR
 
 if TYPE_CHECKING:
@@ -44,12 +45,6 @@ SHARE_TITLE = "Share of nodes kept"
 DECAYED_LEVEL = 0.88  # of the colour scale: up to here decayed snapshots by share, above it full ones
 SCALE = (*zip((0.0, 0.25, 0.9), DECAY_COLOURS, strict=True), (0.9, FULL), (1.0, FULL))
 NO_TRACE: Drawn = {"type": "scatter", "x": [None], "y": [None], "yaxis": "y2"}  # keeps the axes of an empty part
-PROPOSED = {
-    "full_snapshots": "{} full snapshots",
-    "alpha": "alpha {}",
-    "decay": "decay shape {}",
-    "window": "a window of {}",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,20 +111,21 @@ def window_figure(tables: RunTables, options: ChartOptions) -> Figure:
 
 def _decayed_figure(tables: RunTables, view: _View, preview: Mapping[str, Any]) -> Figure:
     data, notes, shapes = _share_bars(view), _counts(view, exchanged=tables.ranks > 1), []
-    if view.is_short and view.is_reached and not preview:
+    proposes = is_proposal(view.facts, preview)
+    if view.is_short and view.is_reached and not proposes:
         shapes = _reached(view)
         notes.append(_reached_note(view))
     decays = view.facts.shape.full_snapshots < view.facts.window or bool(view.now and view.now.counts)
     keys: list[Key] = [("full", FULL, "box")]
     keys += [("decayed", DECAYED, "box"), ("left out", LEFT_OUT, "box")] if decays else []
     proposed = view.facts.changed(preview)
-    if preview:
-        data.append(_outline(view, proposed))
-        notes.append(_needs_note(view, proposed, preview, are_nodes_known=facts_now(tables) is not None))
+    if proposes:
+        data.append(outline(proposed, view.end))
+        notes.append(_needs_note(view, preview, are_nodes_known=facts_now(tables) is not None))
         keys.append(("proposed", MARK_COLOUR, "dash"))
     axis: Drawn = {"range": [0, 100], "tickvals": [0, 50, 100], "ticktext": ["0%", "50%", "100%"]}
     figure = _card(tables, view, data, keys, yaxis=axis, annotations=[*notes, _corner(SHARE_TITLE, 1)], shapes=shapes)
-    figure["layout"]["meta"]["handles"] = _handles(view, proposed) if has_decay(tables) else []
+    figure["layout"]["meta"]["handles"] = handles(proposed, view.end) if has_decay(tables) else []
     return figure
 
 
@@ -139,7 +135,7 @@ def _sampled_figure(tables: RunTables, view: _View) -> Figure:
     snapshots = list(range(view.start, view.end + 1)) if view.now is None else _snapshots(view.now)
     edges = list(view.now.sampled) if view.now is not None and view.now.sampled else [1] * len(snapshots)
     top = 1.08 * (most or 1)
-    kind = ("sampled edges", DECAYED, snapshots, edges, "snapshot %{x}: %{y:,} sampled edges")
+    kind = _Bars("sampled edges", DECAYED, snapshots, edges, "snapshot %{x}: %{y:,} sampled edges")
     data = _drawn_bars(view, [kind], top=top)
     axis: Drawn = {"range": [0, top], "tickformat": "~s", "nticks": 3, "showticklabels": bool(most)}
     keys: list[Key] = [("sampled edges", DECAYED, "box")]
@@ -210,38 +206,49 @@ def _share_bars(view: _View) -> list[Drawn]:
     percents = np.round(100 * np.array(shares), 2).tolist()
     snapshots, border = list(range(first, first + len(shares))), len(shares) - full
     decayed, kept = snapshots[:border], percents[:border]
-    data = _drawn_bars(
-        view,
-        [
-            ("left out", LEFT_OUT, decayed, [100] * border, "snapshot %{x}"),
-            ("decayed", DECAYED, decayed, kept, "snapshot %{x}: %{y:.0f}% of the nodes of every part"),
-            ("full", FULL, snapshots[border:], percents[border:], "snapshot %{x}: all nodes"),
-        ],
-        top=100,
+    out = [round(100 - percent, 2) for percent in kept]
+    kinds = (
+        _Bars("decayed", DECAYED, decayed, kept, "snapshot %{x}: %{y:.0f}% of the nodes of every part"),
+        _Bars("left out", LEFT_OUT, decayed, out, "snapshot %{x}: %{y:.0f}% left out", base=kept),
+        _Bars("full", FULL, snapshots[border:], percents[border:], "snapshot %{x}: all nodes"),
     )
+    data = _drawn_bars(view, kinds, top=100)
     return [*data, _share_texts(view, decayed, kept)] if border and len(view.shown) <= LABELLED else data
 
 
-def _drawn_bars(view: _View, kinds: Sequence[tuple[str, str, list[int], list[Any], str]], *, top: float) -> list[Drawn]:
-    """Return bars by kind: name, colour, snapshots, heights, hover text; pale ones stand for all other snapshots."""
-    used = {snapshot for _, _, snapshots, _, _ in kinds for snapshot in snapshots}
+@dataclass(frozen=True, slots=True)
+class _Bars:
+    """Bars of one colour, from ``base`` up where there is one: such bars are never stacked."""
+
+    name: str
+    colour: str
+    snapshots: Sequence[int]
+    heights: Sequence[float]
+    hover: str
+    base: Sequence[float] | None = None
+
+    def trace(self, shown: range) -> Drawn:
+        """Return the bars of the snapshots that are shown."""
+        chosen = [place for place, snapshot in enumerate(self.snapshots) if snapshot in shown]
+        x, y = ([values[place] for place in chosen] for values in (self.snapshots, self.heights))
+        looks: Drawn = {"width": 0.86, "marker": {"color": self.colour, "line": {"width": 0}}}
+        if self.base is not None:
+            looks["base"] = [self.base[place] for place in chosen]
+        return bars(self.name, x, y, None, f"{self.hover}<extra></extra>", **looks)
+
+
+def _drawn_bars(view: _View, kinds: Sequence[_Bars], *, top: float) -> list[Drawn]:
+    """Return bars by kind; pale ones stand for all other snapshots."""
+    used = {snapshot for kind in kinds for snapshot in kind.snapshots}
     others = [snapshot for snapshot in view.shown if snapshot not in used]
-    data = [_bars("other snapshots", OUTSIDE, others, [top] * len(others), "snapshot %{x}: not in this window")]
-    for name, colour, snapshots, heights, hover in kinds:
-        shown = [place for place, snapshot in enumerate(snapshots) if snapshot in view.shown]
-        if shown:
-            x, y = ([values[place] for place in shown] for values in (snapshots, heights))
-            data.append(_bars(name, colour, x, y, hover))
-    return data
-
-
-def _bars(name: str, colour: str, x: list[int], y: list[Any], hover: str) -> Drawn:
-    return bars(name, x, y, None, f"{hover}<extra></extra>", width=0.86, marker={"color": colour, "line": {"width": 0}})
+    pale = _Bars("other snapshots", OUTSIDE, others, [top] * len(others), "snapshot %{x}: not in this window")
+    traces = [kind.trace(view.shown) for kind in (pale, *kinds)]
+    return [trace for trace in traces if trace["x"]]
 
 
 def _share_texts(view: _View, snapshots: list[int], percents: list[float]) -> Drawn:
     """Return the share on each decayed bar; beside the circle of alpha where there is one."""
-    lifted = {handle["x"] for handle in _handles(view, view.facts) if handle["name"] == "alpha"}
+    lifted = {handle["x"] for handle in handles(view.facts, view.end) if handle["name"] == "alpha"}
     heights = [
         percent + (0 if snapshot not in lifted else 9 if percent < 80 else -24)
         for snapshot, percent in zip(snapshots, percents, strict=True)
@@ -301,113 +308,17 @@ def _reached_note(view: _View) -> Drawn:
     return label(text, x, 40, SOFT_TEXT, align="left", xanchor=anchor)
 
 
-# A proposal
-
-
-def _outline(view: _View, proposed: TrapezoidFacts) -> Drawn:
-    """Return the outline of a proposed whole window, which ends where the one in use does."""
-    edges = np.repeat(np.arange(proposed.window + 1) + view.end - proposed.window + 0.5, 2).tolist()
-    heights = [0, *(100 * np.repeat(shares_of(proposed), 2)).round(2).tolist(), 0]
-    return line("proposed", edges, heights, MARK_COLOUR, hoverinfo="skip", width=2.5, dash="dash")
-
-
-def _needs_note(view: _View, proposed: TrapezoidFacts, preview: Mapping[str, Any], *, are_nodes_known: bool) -> Drawn:
+def _needs_note(view: _View, preview: Mapping[str, Any], *, are_nodes_known: bool) -> Drawn:
     """Return what a proposed window needs, beside it."""
-    now, lines = view.facts, [f"<b>{_setting_text(preview).capitalize()}</b>"]
-    rows = f"{proposed.rows():,} rows" if are_nodes_known else f"{percent_text(proposed.kept())} of all rows"
-    lines.append(f"{rows} ({_difference(proposed.kept() * proposed.window, now.kept() * now.window)})")
-    before, after = now.peak_bytes(), proposed.peak_bytes()
-    if before is not None and after is not None:
-        lines.append(f"{bytes_text(after)} peak ({_difference(after, before)})")
-    x, anchor = _beside(view)
-    return label(
-        "<br>".join([*lines, "Release to apply, Esc to cancel"]),
-        x,
-        78,
-        MARK_COLOUR,
-        12,
-        align="left",
-        xanchor=anchor,
-        bgcolor="rgba(255,255,255,0.8)",
-    )
+    text, (x, anchor) = needs_text(view.facts, preview, are_nodes_known=are_nodes_known), _beside(view)
+    looks: Drawn = {"align": "left", "xanchor": anchor, "bgcolor": "rgba(255,255,255,0.8)"}
+    return label(text, x, 78, MARK_COLOUR, 12, **looks)
 
 
 def _beside(view: _View) -> tuple[float, str]:
     """Return a place right of the whole window and the anchor of a text there; left of it where there is more room."""
     right, left = view.shown.stop - view.end, view.start - view.shown.start
     return (view.end + 0.9, "left") if right >= left else (view.start - 0.9, "right")
-
-
-def _difference(after: float, before: float) -> str:
-    share = after / before - 1
-    return f"+{percent_text(share)}" if share >= 0 else percent_text(share)
-
-
-def _setting_text(changes: Mapping[str, Any]) -> str:
-    """Return proposed settings in words, such as ``alpha 0.6``."""
-    known = [PROPOSED[name].format(_value_text(value)) for name, value in changes.items() if name in PROPOSED]
-    return join_words(known)
-
-
-def _value_text(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
-# Handles
-
-
-def _handles(view: _View, facts: TrapezoidFacts) -> list[Drawn]:
-    """Return the circles of K, between decayed and full, and of alpha, on the bar whose share it is.
-
-    A handle at ``at`` of its axis means a value of ``scale * (at - origin)`` of the setting of its name, rounded to
-    ``digits``.
-    """
-    window = facts.window
-    full = min(facts.shape.full_snapshots, window)
-    border, end = view.end - full + 0.5, view.end + 0.5
-    handles: list[Drawn] = [
-        {
-            "name": "full_snapshots",
-            "label": "K",
-            "along": "x",
-            "x": border,
-            "y": 50,
-            "low": end - window,
-            "high": end - 1,
-            "origin": end,
-            "scale": -1,
-            "digits": 0,
-            "step": 1,
-            "title": "Drag left or right: full snapshots",
-            "said": f"{full} full snapshots",
-        }
-    ]
-    if full < window:
-        percent = 100 * float(np.clip(facts.shape.alpha, 1 / facts.chunks, 1.0))
-        oldest_or_newest = view.end - window + 1 if facts.shape.decay == "text" else view.end - full
-        alpha: Drawn = {
-            "name": "alpha",
-            "label": "α",
-            "along": "y",
-            "x": oldest_or_newest,
-            "y": percent,
-            "low": 100 / facts.chunks,
-            "high": 100,
-            "origin": 0,
-            "scale": 0.01,
-            "digits": 3,
-            "step": 1,
-            "title": "Drag up or down: alpha",
-            "said": f"alpha {percent / 100:.3g}",
-        }
-        handles.append(alpha)
-    return handles
-
-
-def dragged_setting(handle: Mapping[str, Any], at: float) -> dict[str, Any]:
-    """Return the setting that a handle means at a place of its axis."""
-    value = handle["scale"] * (min(max(at, handle["low"]), handle["high"]) - handle["origin"])
-    return {handle["name"]: round(value, handle["digits"]) if handle["digits"] else round(value)}
 
 
 # The windows of the steps before
@@ -455,7 +366,7 @@ def window_caption(tables: RunTables, options: ChartOptions) -> str:
     if is_sampled(tables):
         return _sampled_caption(tables, now)
     shape = facts or planned_facts(tables.config)
-    if options.preview and _setting_text(options.preview):
+    if is_proposal(shape, options.preview):
         return _proposal_caption(shape, options.preview, are_nodes_known=facts is not None)
     if now is None:
         return _planned_caption(shape, are_nodes_known=facts is not None)
@@ -469,7 +380,7 @@ def window_caption(tables: RunTables, options: ChartOptions) -> str:
 
 
 def _proposal_caption(facts: TrapezoidFacts, preview: Mapping[str, Any], *, are_nodes_known: bool) -> str:
-    setting, proposed = _setting_text(preview), facts.changed(preview)
+    setting, proposed = setting_text(preview), facts.changed(preview)
     if are_nodes_known:
         return captions.PROPOSAL.format(setting=setting, rows=f"{proposed.rows():,}", now=f"{facts.rows():,}")
     share, now = percent_text(proposed.kept()), percent_text(facts.kept())

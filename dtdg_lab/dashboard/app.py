@@ -51,9 +51,12 @@ FIRST_SYSTEM = "flaredtdg"  # that a first visit shows
 WITHOUT_SETTINGS = ("Compare", "Papers")  # views that take the whole width
 _PAGE = ":host { container-type: inline-size; padding: 8px 12px 24px; }"
 _BODY = """:host { display: grid !important; gap: 10px 14px; align-items: start; margin-top: 8px;
-  grid-template: "left tiles" auto "left picture" auto "left rest" auto "left page" 1fr / auto minmax(0, 1fr); }
+  grid-template: "left tiles" auto "left picture" auto "left rest" 1fr / auto minmax(0, 1fr); }
+:host(.one) { grid-template: "left page" auto / auto minmax(0, 1fr); }
+:host(.wide) { grid-template: "page" auto / minmax(0, 1fr); }
 @container (max-width: 760px) { :host {
-  grid-template: "tiles" auto "picture" auto "left" auto "rest" auto "page" auto / minmax(0, 1fr); } }"""
+  grid-template: "tiles" auto "picture" auto "left" auto "rest" auto / minmax(0, 1fr); }
+  :host(.one) { grid-template: "page" auto "left" auto / minmax(0, 1fr); } }"""
 _LEFT = """:host { grid-area: left; width: 252px !important; min-width: 0 !important; gap: 10px; }
 @container (max-width: 1200px) { :host { width: 218px !important; } }
 @container (max-width: 760px) { :host { width: auto !important; } }"""
@@ -160,8 +163,10 @@ class Dashboard:
         live.rest.extend([page.panel for page in self.of_families])
         views = pn.Column(*(page.panel for page in self.pages.values()), **STRETCH, stylesheets=[_in_area("page")])
         self._views = views
-        body = pn.Column(self.left, live.tiles, live.picture, live.rest, views, **STRETCH, stylesheets=[_BODY])
-        return NotebookColumn(self.header, self.navigation, body, sizing_mode="stretch_width", stylesheets=[_PAGE])
+        self._body = pn.Column(self.left, live.tiles, live.picture, live.rest, views, **STRETCH, stylesheets=[_BODY])
+        return NotebookColumn(
+            self.header, self.navigation, self._body, sizing_mode="stretch_width", stylesheets=[_PAGE]
+        )
 
     # what a person does
 
@@ -176,6 +181,7 @@ class Dashboard:
         for name, page in self.pages.items():
             page.panel.visible = name == title
         self.left.visible = title not in WITHOUT_SETTINGS
+        self._body.css_classes = [] if is_live else ["one" if self.left.visible else "wide"]
 
     @property
     def view(self) -> str:

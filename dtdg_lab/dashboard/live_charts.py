@@ -77,6 +77,7 @@ class LiveCharts:
             ask=self._ask,
         )
         self.picture, self.others = (ChartCards(self.order, actions, defer=defer, **STRETCH) for _ in range(2))
+        self._name = ""
         self._tables: RunTables | None = None
         self._lock: AbstractContextManager[Any] = threading.Lock()
         self._charts: dict[str, Chart] = {}
@@ -93,9 +94,9 @@ class LiveCharts:
         """The tables that are drawn."""
         return self._tables
 
-    def follow(self, tables: RunTables, lock: AbstractContextManager[Any]) -> None:
-        """Draw the charts of these tables, which are read under a lock."""
-        self._tables, self._lock, self._system = tables, lock, ""
+    def follow(self, name: str, tables: RunTables, lock: AbstractContextManager[Any]) -> None:
+        """Draw the charts of the run of this name; its tables are read under a lock."""
+        self._name, self._tables, self._lock, self._system = name, tables, lock, ""
         for forgotten in (self._frozen, self._asked, self._answers):
             forgotten.clear()
         self._preview = ({}, 0.0)
@@ -106,7 +107,7 @@ class LiveCharts:
 
     def wait_with(self, config: RunConfig) -> None:
         """Draw what is known before a run of these settings."""
-        self.follow(RunTables(config, rollups=all_rollups()), threading.Lock())
+        self.follow("", RunTables(config, rollups=all_rollups()), threading.Lock())
 
     def preview(self, changes: Changes) -> None:
         """Draw what these settings would mean, in the picture at once; none where they are empty."""
@@ -204,6 +205,7 @@ class LiveCharts:
             ago = f"step {frozen:,}, {max(0, step - frozen):,} steps ago"
         spec = CardSpec(
             name=chart.name,
+            run=self._name,
             title=chart.title,
             place=chart.place,
             help=chart.help,

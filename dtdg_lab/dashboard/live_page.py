@@ -98,7 +98,7 @@ class LivePage:
         if run is None:
             self.charts.wait_with(config)
         else:
-            self.charts.follow(run.store, run.lock)
+            self.charts.follow(run.id, run.store, run.lock)
         self._draw_log((), set(), 0)
 
     def wait_with(self, config: RunConfig) -> None:

@@ -11,12 +11,15 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.dashboard.choices import dataset_label
 
+REFERENCE = "single"  # the lab's own
 MOST = 2  # settings in a name; the number of others follows
 OF_THE_SYSTEM = {"system", "seed"}
 
 
 def system_title(system: str) -> str:
     """Return what a system is called: its paper's name for the paper's own, else the system's."""
+    if system == REFERENCE:
+        return f"Baseline {system}"
     return next((paper["name"] for paper in PAPERS.values() if paper["main"] == system), system)
 
 

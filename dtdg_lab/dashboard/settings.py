@@ -41,7 +41,7 @@ JUDGED = ("system", "model", "task")  # choices that others may rule out
 RUN_FIELDS = ("ranks", "epochs", "learning_rate", "seed", "hidden", "layers", "parts", "device", "threads")
 _DECLARED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 _ORDER = {paper["name"]: place for place, paper in enumerate(PAPERS.values())}  # of cards; others follow
-HALF = ("decay", "slow_rank", "partitioner", "overlap", "ranks", "parts", "protocol", "chunker", "cache_policy")
+HALF = ("decay", "slow_rank", "partitioner", "overlap", "ranks", "parts", "protocol", "chunker")
 _WIDE: Mapping[str, Any] = {"sizing_mode": "stretch_width"}
 PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # offered where the ranks divide them; code can set others
 

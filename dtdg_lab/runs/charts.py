@@ -24,5 +24,6 @@ def all_rollups() -> tuple[Rollup, ...]:
 
 
 def charts_of(tables: RunTables) -> tuple[Chart, ...]:
-    """Return the charts that a run can have now."""
-    return tuple(chart for chart in all_charts() if chart.shown(tables))
+    """Return the charts that a run can have now: those of every run, and those of its system's family."""
+    family = catalogue.family(catalogue.system(tables.system).family)
+    return tuple(chart for chart in (*common_charts(), *family.charts()) if chart.shown(tables))

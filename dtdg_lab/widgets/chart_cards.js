@@ -60,6 +60,7 @@ class Card {
 
   // What is known of the card without a figure
   say(spec) {
+    if (spec.run !== this.spec.run) this.forget()
     this.spec = spec
     this.place = HEIGHTS[spec.place]
     if (!this.figure) {
@@ -197,6 +198,16 @@ class Card {
     this.plot.on("plotly_relayout", (changed) => {
       if (this.freeze && Object.keys(changed).some((name) => /axis\d*\.range\[0\]$/.test(name))) this.setFrozen(true)
     })
+  }
+
+  // Show nothing of the run before
+  forget() {
+    this.figure = null
+    this.clear()
+    dlText(this.caption, "")
+    dlText(this.waits, "")
+    this.drawKey([], false)
+    if (this.frozen) { this.frozen = false; this.sayFrozen() }
   }
 
   // Make the chips that name a change blink

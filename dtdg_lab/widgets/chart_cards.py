@@ -35,6 +35,7 @@ class CardSpec:
 
     Attributes:
         name: of its chart.
+        run: whose chart it is; the card of another run is emptied.
         title: until the figure has one.
         place: ``picture``, ``common``, ``supporting`` or ``folded``.
         help: tooltip of the title.
@@ -46,6 +47,7 @@ class CardSpec:
     """
 
     name: str
+    run: str
     title: str
     place: str
     help: str = ""

@@ -33,7 +33,9 @@ class TryChips(TextComponent):
     def draw(self, suggestions: Sequence[Suggestion], *, is_running: bool) -> None:
         """Show these; without a run they cannot be clicked."""
         self._shown = {suggestion.text: suggestion for suggestion in suggestions}
-        self.set_content({"words": TRY if is_running else TRY_LATER, "chips": list(self._shown), "disabled": not is_running})
+        self.set_content(
+            {"words": TRY if is_running else TRY_LATER, "chips": list(self._shown), "disabled": not is_running}
+        )
 
     def _clicked(self, message: Message) -> None:
         suggestion = self._shown.get(message["text"])

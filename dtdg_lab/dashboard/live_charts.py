@@ -101,9 +101,9 @@ class LiveCharts:
             forgotten.clear()
         self._preview = ({}, 0.0)
         self._lay_out()
-        for name, shown in self._shown.items():
+        for chart, shown in self._shown.items():
             shown.version, shown.sent = -1, None
-            self.order.force(name)
+            self.order.force(chart)
 
     def wait_with(self, config: RunConfig) -> None:
         """Draw what is known before a run of these settings."""

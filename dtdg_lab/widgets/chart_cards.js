@@ -40,7 +40,7 @@ class Card {
     this.board = board
     this.spec = spec
     this.figure = null // the newest, in light colours
-    this.plot = dlMake("div", {class: "plot", role: "img", "data-chart": spec.name})
+    this.plot = dlMake("div", {class: "plot dl-chart", role: "img", "data-chart": spec.name})
     this.waits = dlMake("div", {class: "waits"})
     this.area = dlMake("div", {class: "area"}, this.plot, this.waits)
     this.title = dlMake("h2")

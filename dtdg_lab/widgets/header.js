@@ -42,6 +42,7 @@ export function render({model, el}) {
   function act(action) {
     if (action === "tour") { tour(0); return }
     if (action === "report") opened = window.open("", "_blank") // now, while the click counts: later it would be a pop-up
+    if (action === "stop") dlText(word, "Stopping") // at once: the kernel may be busy
     tell({action})
   }
 

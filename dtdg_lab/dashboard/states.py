@@ -253,9 +253,9 @@ def _sentence(text: str) -> str:
 def _of_engines(facts: PageFacts) -> Notice | None:
     missing = facts.engines - facts.engines_ready
     if facts.ready and missing > 0:
-        are = "engine is" if missing == 1 else "engines are"
+        are = "is" if missing == 1 else "are"
         return Notice(
-            "bad", f"{missing} of {facts.engines} {are} missing.", "No run can be started without.", (RESTART,)
+            "bad", f"{missing} of {facts.engines} engines {are} missing.", "No run can be started without.", (RESTART,)
         )
     return None
 

@@ -144,16 +144,17 @@ class ChartCards(JSComponent):
         message = json.loads(data)
         if message["kind"] not in _CALLS:
             raise LabError(f"the page sent {message['kind']!r}, which no card understands. Reload the page.")
-        self._defer(lambda: self._take(message))
+        is_first, self._heard = not self._heard, True
+        self._is_expected = False  # now: the event loop waits for it
+        self._defer(lambda: self._take(message, is_first=is_first))
 
-    def _take(self, message: Mapping[str, Any]) -> None:
+    def _take(self, message: Mapping[str, Any], *, is_first: bool) -> None:
         display, kind, order, actions = message["display"], message["kind"], self._order, self._actions
         if kind == "gone":
             order.forget(display)
             return
         order.hear(display, message["visible"])
-        if not self._heard or kind == "visible":
-            self._heard, self._is_expected = True, False
+        if is_first or kind == "visible":
             self._send_msg(json.dumps({"kind": "hello"}))
         _CALLS[kind](order, actions, message)
 

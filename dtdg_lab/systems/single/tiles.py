@@ -10,7 +10,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.rows import Array
 from dtdg_lab.systems.single.events import OverlapProfile
 from dtdg_lab.systems.single.picture import is_shared
-from dtdg_lab.visualization.common import common_tiles
+from dtdg_lab.visualization.common_charts import common_tiles
 from dtdg_lab.visualization.numbers import bytes_text, joules_text, percent_text, seconds_text
 from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile, spark_of
 

@@ -97,16 +97,21 @@ class ScheduleFacts(Event):
         return f"{self.scheduler}, {self.groups:,} groups on {ranks}"
 
     def scale(self, measured_s: NDArray[np.float64]) -> float | None:
-        """What makes its times seconds: 1, or for sizes the ratio of measured to given ones, over measured groups.
+        """Return what makes its times seconds on the wall clock; None where that is not known.
+
+        It is 1 for such seconds; else, for sizes and for processor seconds of ranks that share cores, the ratio of
+        measured to given times, over measured groups.
 
         Args:
             measured_s: (K,) seconds, NaN where unknown.
         """
-        if self.in_seconds:
+        if self.in_seconds and self.timed_by == "wall":
             return 1.0
         known = np.isfinite(measured_s)
-        described = float(self.times_s[known].sum())
-        return float(measured_s[known].sum()) / described if described > 0 else None
+        given = float(self.times_s[known].sum())
+        if given > 0:
+            return float(measured_s[known].sum()) / given
+        return 1.0 if self.in_seconds else None
 
     @property
     def words(self) -> str:

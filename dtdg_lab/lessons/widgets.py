@@ -27,7 +27,7 @@ from dtdg_lab.systems.feature_cache.policy_charts import BEST, BY_HAND, CLAIRVOY
 from dtdg_lab.systems.hybrid_batches.charts import given_words
 from dtdg_lab.systems.hybrid_batches.policies import BatchSimulator, make_batch_policy, planned_s
 from dtdg_lab.systems.hybrid_batches.policy_charts import sizes_by_hand_figure
-from dtdg_lab.systems.snapshot_groups.charts import planned_figure
+from dtdg_lab.systems.snapshot_groups.gantt import planned_figure
 from dtdg_lab.systems.snapshot_groups.schedulers.base import PSG, checked_times, lower_bound_s, solve
 from dtdg_lab.visualization.layout import Figure, join_words, share
 

@@ -37,7 +37,7 @@ from dtdg_lab.partition.volume import (
     redistributed,
     sent,
 )
-from dtdg_lab.systems.snapshot_blocks import charts, is_streamed
+from dtdg_lab.systems.snapshot_blocks import charts, forecast_charts, is_streamed
 from dtdg_lab.systems.step_time import STEP_SECONDS, MeasuredStep, measured_from
 from dtdg_lab.systems.workload import EXACT, FRONT_BYTES, EpochWork, Facts, Numbers, Row, StepWork, curve_row
 from dtdg_lab.visualization.layout import Figure, grid
@@ -283,7 +283,7 @@ class TransferStudy(StudyResult):
     @property
     def figure(self) -> Figure:
         """Bytes and times, the bound given by the overlap, and the ratio left on ranks, as a plotly figure dict."""
-        return charts.difference_figure(self.rows, self.shares, title=self.described)
+        return forecast_charts.difference_figure(self.rows, self.shares, title=self.described)
 
 
 def estimate_transfers(
@@ -562,7 +562,7 @@ class VolumeStudy(StudyResult):
     @property
     def figure(self) -> Figure:
         """Values sent over ranks, by both methods, with a panel for each model, as a plotly figure dict."""
-        return charts.volume_figure(self.rows)
+        return forecast_charts.volume_figure(self.rows)
 
     def collective_rows(self) -> list[dict[str, Any]]:
         """Plain values, a row per model and collective of a step, with the reason of each difference."""
@@ -576,7 +576,9 @@ class VolumeStudy(StudyResult):
     def conclusion(self) -> str:
         """Where one kind of partition sends less than the other, by model."""
         models = dict.fromkeys(row.model for row in self.outcomes)
-        return "\n".join(charts.crossing([row for row in self.rows if row["model"] == name]) for name in models)
+        return "\n".join(
+            forecast_charts.crossing([row for row in self.rows if row["model"] == name]) for name in models
+        )
 
 
 def estimate_volumes(

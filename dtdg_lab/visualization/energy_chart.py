@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dtdg_lab.core.events import Ended
 from dtdg_lab.core.records import BETWEEN_STEPS, PHASES
 from dtdg_lab.core.rollups import Rollup
 from dtdg_lab.core.rows import Array, Rows, known
@@ -33,6 +32,7 @@ from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import joules_text, percent_text, three_digits
 from dtdg_lab.visualization.palette import PHASE_COLOURS, STEP_COLOUR, WARNING_COLOUR, series_colour
 from dtdg_lab.visualization.step_time import PHASE_NAMES
+from dtdg_lab.visualization.timeline import is_over
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
@@ -137,8 +137,7 @@ def joules_so_far(tables: RunTables) -> float | None:
 def watts_now(tables: RunTables) -> float | None:
     """Return the newest power of all devices together; None where it is unknown, or training has ended."""
     streams = energy_total(tables).streams()
-    ended = tables.events(Ended.kind)
-    if not streams or (ended and ended[-1]["step"] > tables.common_step):
+    if not streams or is_over(tables):
         return None
     attempt, rows = max(stream.attempt for stream in streams), _streams(tables)
     newest = [rows[stream]["watts"][-1] for stream in streams if stream.attempt == attempt and stream in rows]
@@ -315,8 +314,9 @@ def _names(notes: Sequence[tuple[str, str, float]], top: float) -> list[Drawn]:
 PHASE_JOULES = Rollup(
     "phase_energy", by=("rank", "phase", "source"), sums=("joules", "seconds"), along="", all_attempts=True
 )
+IDLE_COLOUR = "#DDE2E8"
 PHASE_ORDER = (*(phase for phase in PHASES if phase not in STALLED), *BETWEEN_STEPS, IDLE, *STALLED)
-ENERGY_COLOURS: Mapping[str, str] = MappingProxyType({**PHASE_COLOURS, IDLE: "#FFFFFF", STALL: WARNING_COLOUR})
+ENERGY_COLOURS: Mapping[str, str] = MappingProxyType({**PHASE_COLOURS, IDLE: IDLE_COLOUR, STALL: WARNING_COLOUR})
 ENERGY_NAMES: Mapping[str, str] = MappingProxyType(
     {**PHASE_NAMES, "wait": "wait for ranks", STALL: "wait for features", IDLE: "idle"}
 )
@@ -349,7 +349,7 @@ def energy_by_phase_figure(tables: RunTables, options: ChartOptions) -> Figure:
     data, keys = [], []
     for phase in (*(phase for phase in PHASE_ORDER if phase in whole), *sorted(whole.keys() - set(PHASE_ORDER))):
         colour, name = ENERGY_COLOURS.get(phase, "#8A9099"), ENERGY_NAMES.get(phase, phase)
-        marker: Drawn = {"color": colour, "line": {"width": 1 if phase == IDLE else 0, "color": "#8A9099"}}
+        marker: Drawn = {"color": colour, "line": {"width": 0}}
         if phase in STALLED:
             marker["pattern"] = {"shape": "/", "size": 6, "solidity": 0.35}
         values = [round(phases[phase] / factor, 4) for phases in bars.values()]

@@ -123,7 +123,7 @@ def transfers_figure(tables: RunTables, options: ChartOptions) -> Figure:
     }
     how = "" if measured is not None else ", predicted"
     data = [heat(TITLE, cells, ranks, ranks, HEAT_SCALES["bytes"], **looks)]
-    return card(data, TITLE, unit=f"{unit} per step{how}, by rank", **axes)
+    return card(data, TITLE, unit=f"{unit} per step{how}", margin={"l": 58}, **axes)
 
 
 def transfers_caption(tables: RunTables, options: ChartOptions) -> str:

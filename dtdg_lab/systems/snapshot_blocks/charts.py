@@ -17,7 +17,6 @@ from dtdg_lab.visualization.charts import (
     NOTHING_SENT,
     Drawn,
     Panel,
-    bars,
     byte_unit,
     chart,
     colour_bar,
@@ -26,8 +25,6 @@ from dtdg_lab.visualization.charts import (
     heat,
     label,
     line,
-    points,
-    right_axis,
     rule,
     with_gaps,
 )
@@ -148,66 +145,6 @@ def _memory_lines(
 
 def _pass_colour(pass_name: str) -> str:
     return PASS_COLOURS.get(pass_name, BASELINE_COLOUR)
-
-
-# Peak memory and time of a step against the number of blocks.
-
-
-_PEAK, _TIME = series_colour(0), series_colour(1)
-
-
-def block_peaks_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
-    """Bars of the measured peak, a line of the seconds of a step, and crosses where a peak was predicted.
-
-    Args:
-        rows: ``blocks``, ``peak_bytes``, ``step_s`` and ``predicted_bytes`` (None where unknown) each.
-    """
-    tops = [max(row["peak_bytes"], row.get("predicted_bytes") or 0) for row in rows]
-    unit, factor = byte_unit(float(max(tops, default=0)))
-    names = [str(row["blocks"]) for row in rows]
-    peaks, times = (
-        [round(row["peak_bytes"] / factor, 4) for row in rows],
-        [round(1e3 * row["step_s"], 4) for row in rows],
-    )
-    said = [format_bytes(row["peak_bytes"]) for row in rows]
-    over: Drawn = {"yaxis": "y2", "mode": "lines+markers"}
-    data = [
-        bars("peak, measured", names, peaks, _PEAK, "%{x} blocks: %{customdata}<extra>peak</extra>", customdata=said),
-        line("time", names, times, _TIME, "%{x} blocks: %{y:.3~g} ms", **over),
-    ]
-    known = {str(row["blocks"]): row["predicted_bytes"] for row in rows if row.get("predicted_bytes") is not None}
-    if known:
-        cross = {"symbol": "x", "line": {"color": TEXT_COLOUR, "width": 1.5}}
-        predicted = [round(each / factor, 4) for each in known.values()]
-        hover = "%{x} blocks: %{y:.3~g} " + unit + "<extra>predicted</extra>"
-        data.append(points("peak, predicted", list(known), predicted, "white", hover, size=11, marker=cross))
-    axes: Drawn = {"xaxis": {"type": "category", "showgrid": False}, "yaxis": {"rangemode": "tozero"}}
-    figure = chart(
-        "Peak memory against blocks", "blocks of time (nb)", f"peak of a step ({unit})", data, bargap=0.45, **axes
-    )
-    right_axis(figure["layout"], "time of a step (ms)", 56, rangemode="tozero")
-    return figure
-
-
-def block_peaks_words(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Which number of blocks needs least memory, and what it costs, in a sentence or two."""
-    if not rows:
-        return "Nothing was measured."
-    first, least = rows[0], min(rows, key=lambda row: row["peak_bytes"])
-    if least is first:
-        return f"{_blocks(first)} need least memory here, {format_bytes(first['peak_bytes'])}."
-    text = (
-        f"{_blocks(least)} hold {format_bytes(least['peak_bytes'])}, {_blocks(first).lower()} "
-        f"{format_bytes(first['peak_bytes'])}: {percent(least['peak_bytes'] / first['peak_bytes'])} of it, in "
-        f"{least['step_s'] / first['step_s']:.2f} times the time. "
-    )
-    if least is not rows[-1]:
-        return text + "With still more blocks the states between them outweigh what a block's activations save."
-    return text + "Bars fall as blocks shorten, until the states between blocks outweigh them."
-
-
-def _blocks(row: Mapping[str, Any]) -> str:
-    return f"{row['blocks']:,} block{'' if row['blocks'] == 1 else 's'}"
 
 
 # How much of the time that rows are in flight is hidden behind computing, from the record table ``exchanges``.

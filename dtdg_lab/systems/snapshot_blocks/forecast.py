@@ -37,10 +37,13 @@ from dtdg_lab.partition.volume import (
     redistributed,
     sent,
 )
-from dtdg_lab.systems.snapshot_blocks import charts, forecast_charts, is_streamed
+from dtdg_lab.systems.snapshot_blocks import forecast_charts, is_streamed
+from dtdg_lab.systems.snapshot_blocks.block_costs import StepCost, draw_block_costs, least_memory_caption
 from dtdg_lab.systems.step_time import STEP_SECONDS, MeasuredStep, measured_from
 from dtdg_lab.systems.workload import EXACT, FRONT_BYTES, EpochWork, Facts, Numbers, Row, StepWork, curve_row
-from dtdg_lab.visualization.layout import Figure, grid
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.sheet import sheet
+from dtdg_lab.visualization.step_memory import memory_figure
 from dtdg_lab.visualization.study import StudyResult
 
 if TYPE_CHECKING:
@@ -412,6 +415,7 @@ def _share(changes: SequenceChanges, form: delta.TransferFormat, plan: SnapshotB
 
 
 _UNKNOWN: Mapping[int, int] = MappingProxyType({})
+COST_COLUMNS = ("blocks", "peak_bytes", "step_s", "predicted_bytes")
 MEMORY_MEANINGS: Mapping[str, str] = MappingProxyType(catalogue.DECLARED["snapshot_blocks"]["columns"]["block_memory"])
 
 
@@ -433,12 +437,12 @@ class BlockStudy(StudyResult):
     @property
     def figure(self) -> Figure:
         """Peaks against blocks, and memory over the step with the fewest and the most blocks."""
-        panels = [(charts.block_peaks_figure(self.rows), charts.block_peaks_words(self.rows))]
+        costs = [StepCost(*(row[name] for name in COST_COLUMNS)) for row in self.rows]
+        cards = [(draw_block_costs(costs), least_memory_caption(costs))]
         for blocks in dict.fromkeys((min(self.traces), max(self.traces))):
-            facts = self.traces[blocks]
-            note = f"{blocks} block{'' if blocks == 1 else 's'}"
-            panels.append((charts.memory_figure(facts, note=note), charts.memory_words(facts, blocks=facts.count)))
-        return grid(panels, title=self.described, wide={0})
+            facts, title = self.traces[blocks], f"Memory over a step with {StepCost(blocks, None, None).name}"
+            cards.append((memory_figure(facts, title), facts.words))
+        return sheet(cards, title=self.described, wide={0})
 
 
 def estimate_block_memory(

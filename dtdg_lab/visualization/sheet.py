@@ -7,13 +7,18 @@ import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from dtdg_lab.visualization.chart import Chart, ChartOptions
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.palette import TEXT_COLOUR
 
+if TYPE_CHECKING:
+    from dtdg_lab.runs.tables import RunTables
+
 Card = tuple[Figure, str]  # a figure made by ``chart.card``, and its caption
 
+WIDE = "timeline"  # a chart as wide as the sheet, though it is no picture
 WIDTH = 1000  # pixels of a sheet, by which its room is shared out
 GAP = 26  # pixels between cards
 PLOT_HEIGHT = 158  # of a card that has no height of its own
@@ -69,6 +74,20 @@ def sheet(cards: Sequence[Card], *, title: str = "", columns: int = 2, wide: Col
             data += panel.add_to(layout, top, height, len(data))
         top += max(panel.height for panel in row) + GAP
     return {"data": data, "layout": layout}
+
+
+def run_sheet(tables: RunTables, charts: Sequence[Chart], options: ChartOptions, *, title: str) -> Figure:
+    """Return all charts of a run as one figure; pictures and the timeline have a row to themselves.
+
+    Args:
+        tables: of the run.
+        charts: those that it can have.
+        options: what is drawn.
+        title: of the whole.
+    """
+    cards = [(chart.figure(tables, options), chart.caption(tables, options)) for chart in charts]
+    wide = [place for place, chart in enumerate(charts) if chart.place == "picture" or chart.name == WIDE]
+    return sheet(cards, title=title, wide=wide)
 
 
 def _rows(count: int, columns: int, wide: Collection[int]) -> list[list[int]]:

@@ -63,7 +63,7 @@ class HybridBatchesFamily(SystemFamily):
     def tiles(self, tables: RunTables) -> Sequence[Tile]:
         """Loss, batch size, steps a second, the reservoir and staleness."""
         from dtdg_lab.systems.hybrid_batches import tiles
-        from dtdg_lab.visualization.common import common_tiles
+        from dtdg_lab.visualization.common_charts import common_tiles
 
         loss, step_time = common_tiles(tables)
         rate = tiles.rate_tile(tables) if tables.own_steps else step_time

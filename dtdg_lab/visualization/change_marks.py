@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.core.events import SettingsChanged
 from dtdg_lab.core.options import OPTIONS
+from dtdg_lab.visualization.changes import RequestedChange, requested_changes
 from dtdg_lab.visualization.chart import XAxis
 from dtdg_lab.visualization.palette import MARK_COLOUR
 
@@ -66,7 +66,7 @@ def change_marks(tables: RunTables, x: XAxis) -> list[ChangeMark]:
     """Return the changes that were applied and the resumes, in order of their place on an axis."""
 
     def marks() -> list[ChangeMark]:
-        changes = [_mark(number, events, x) for number, events in enumerate(_applied(tables), start=1)]
+        changes = [_mark(change, x) for change in requested_changes(tables) if change.outcome == "applied"]
         resumes = [
             ChangeMark(None, f"resumed{_at_step(steps)}", float(min(steps.values())) if x == "steps" else seconds)
             for steps, seconds in tables.resumes
@@ -76,22 +76,15 @@ def change_marks(tables: RunTables, x: XAxis) -> list[ChangeMark]:
     return tables.once(("change marks", x), marks)
 
 
-def _applied(tables: RunTables) -> list[list[dict[str, Any]]]:
-    """Return the events of each change, one of each rank that applied it."""
-    changes: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for event in tables.events(SettingsChanged.kind):
-        # a change at an epoch's end has the newest version, which may be that of a change at a step
-        key = (event["attempt"], event["data"]["version"], event["data"].get("when"))
-        changes.setdefault(key, []).append(event)
-    return list(changes.values())
-
-
-def _mark(number: int, events: Sequence[Mapping[str, Any]], x: XAxis) -> ChangeMark:
-    first = events[0]
-    steps = {event["rank"]: event["step"] for event in events}
-    text = ", ".join(f"{_label(name)} {_value_text(value)}" for name, value in first["data"]["changes"].items())
-    at = float(min(steps.values())) if x == "steps" else min(event["seconds"] for event in events)
-    return ChangeMark(number, f"{number}: {text}{'' if len(set(steps.values())) == 1 else _at_step(steps)}", at)
+def _mark(change: RequestedChange, x: XAxis) -> ChangeMark:
+    values = (
+        f"{_label(name)} {'' if old is None else f'{_value_text(old)} → '}{_value_text(new)}"
+        for name, (old, new) in change.changes.items()
+    )
+    text = f"{change.number}: {', '.join(values)}{f', {change.times} times' if change.times > 1 else ''}"
+    steps, asked_s = change.steps or {0: change.step}, change.asked_s
+    at = float(min(steps.values())) if x == "steps" else asked_s if change.seconds is None else change.seconds
+    return ChangeMark(change.number, text if len(set(steps.values())) == 1 else text + _at_step(steps), at)
 
 
 def _at_step(steps: Mapping[int, int]) -> str:

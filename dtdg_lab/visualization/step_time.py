@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dtdg_lab.core.records import OWN_PHASES, PHASES
+from dtdg_lab.core.rollups import Rollup
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, always, card
 from dtdg_lab.visualization.charts import NAMES, Drawn, level_bars
 from dtdg_lab.visualization.layout import Figure
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
 
 TITLE = "Time per step"
+STEP_SECONDS = Rollup("steps", sums=("time_s",), points=60)  # of all ranks
 RECENT = 50  # steps that the bars are means of
 PHASE_NAMES: Mapping[str, str] = MappingProxyType(
     {"batch": "prepare batch", "transfer": "fetch", "control": "other"}
@@ -69,7 +71,8 @@ def step_times(tables: RunTables) -> dict[int, StepTimes]:
 
 def step_time_figure(tables: RunTables, options: ChartOptions) -> Figure:
     """Return a bar for each rank, its phases stacked, in milliseconds."""
-    bars = _bars_shown(step_times(tables))
+    times_by_rank = step_times(tables)
+    bars = _bars_shown(times_by_rank)
     if not bars:
         return card([], TITLE, unit="ms")
     whole = sum(sum(times.phases.values()) for times in bars.values())
@@ -81,7 +84,7 @@ def step_time_figure(tables: RunTables, options: ChartOptions) -> Figure:
             key: Key = (PHASE_NAMES[phase], PHASE_COLOURS[phase], "box")
             keys.append((sum(seconds), key))
         looks: Drawn = {"hovertemplate": f"%{{y}}: {PHASE_NAMES[phase]} %{{x:.3~g}} ms<extra></extra>"}
-        if len(bars) <= NAMED:
+        if len(times_by_rank) <= NAMED:
             looks["text"] = [_text(phase, each, longest) for each in seconds]
             looks |= {"textposition": "inside", "insidetextanchor": "middle", "textangle": 0, "constraintext": "none"}
             looks["textfont"] = {"size": 11, "color": "#FFFFFF" if phase in LIGHT_TEXT else INK_COLOUR}
@@ -125,6 +128,7 @@ def step_time_chart() -> Chart:
         caption=step_time_caption,
         place="common",
         shown=always,
+        rollups=(STEP_SECONDS,),
         help="Means of the last 50 steps. A rank that waits is faster than the one that it waits for.",
     )
 

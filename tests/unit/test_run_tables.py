@@ -146,6 +146,12 @@ def test_the_common_step_is_that_of_the_rank_that_lags() -> None:
     assert len(tables.last("steps", 5)) == 10
 
 
+def test_rows_of_a_rank_without_steps_are_among_the_last() -> None:
+    batches = [{"rank": rank, "step": 0} for rank in (0, 1)]
+    tables = run_tables({}, {"steps": steps(0, 0, 300), "targets": batches})
+    assert tables.last("targets", 100)["rank"].tolist() == [1]
+
+
 def test_a_torn_last_line_is_left_for_the_next_look(tmp_path: Path) -> None:
     line = next(iter(record_lines("steps", steps(0, 0, 3))))
     text = json.dumps({"v": 3, "seq": 1, **line}).encode()

@@ -24,7 +24,7 @@ from dtdg_lab.systems.feature_cache.measures import (
     recent_rows,
 )
 from dtdg_lab.systems.feature_cache.supporting import over_steps
-from dtdg_lab.visualization.chart import FIRST_SECOND, NOTHING_YET, Chart, ChartOptions, Key, card
+from dtdg_lab.visualization.chart import FIRST_SECOND, FIRST_STEP, NOTHING_YET, Chart, ChartOptions, Key, card
 from dtdg_lab.visualization.charts import (
     FROM_ZERO,
     NAMES,
@@ -86,16 +86,22 @@ def _links_figure(tables: RunTables, options: ChartOptions) -> Figure:
         for other in range(count)
         if owner != other
     ]
-    axis = named_axis(range(count), down=True)
     return card(
         [heat("links", cells, range(count), range(count), HEAT_SCALES["halo"], **looks)],
         "Links now",
         unit="ms added, by owner and requester",
         x_title="requester",
-        xaxis=named_axis(range(count)),
-        yaxis={**axis, "ticktext": [f"part {name} " for name in axis["ticktext"]]},
+        xaxis=_parts_axis(count, down=False),
+        yaxis=_parts_axis(count, down=True),
         annotations=notes,
     )
+
+
+def _parts_axis(count: int, *, down: bool) -> Drawn:
+    """Return an axis with names of parts, of many some."""
+    every = -(-count // (2 * STACKED_PARTS))
+    names = [f"{'part ' if down else ''}{part}{' ' * down}" if part % every == 0 else "" for part in range(count)]
+    return named_axis(names, down=down)
 
 
 def _link_text(links: Congestion, owner: int, other: int) -> str:
@@ -128,7 +134,7 @@ def _asked_figure(tables: RunTables, options: ChartOptions) -> Figure:
         if (hits + misses).any()
     ]
     keys: list[Key] = [(name, colour, "box") for name, (_, colour) in series.items()]
-    axis = {"dtick": max(1, len(x) // 16), "showgrid": False, "tickprefix": "part "}
+    axis = {"dtick": max(1, -(-len(x) // STACKED_PARTS)), "showgrid": False, "tickprefix": "part "}
     looks: Drawn = {"barmode": "stack", "bargap": 0.35, "xaxis": axis, "yaxis": FROM_ZERO}
     return card(data, "Rows asked by owner", unit="rows per step, all parts", keys=keys, **looks)
 
@@ -272,7 +278,8 @@ def _decisions_figure(tables: RunTables, options: ChartOptions) -> Figure:
     keys: list[Key] = [(_owner_name(owner), series_colour(_EVEN if owner < 0 else owner), "dot") for owner in owners]
     keys += [("not rated best", TEXT_COLOUR, "cross")] * (not _is_best(decisions).all())
     span = (float(decisions["step"].min()) - 0.5, newest_step(tables) + 1.0) if data else (0.0, 1.0)
-    return over_steps(data, tables, span, "Decisions", unit="W, steps", keys=keys, yaxis=windows_axis())
+    empty = FIRST_STEP if newest_step(tables) < 0 else "This policy has decided nothing yet"
+    return over_steps(data, tables, span, "Decisions", unit="W, steps", keys=keys, empty=empty, yaxis=windows_axis())
 
 
 def _decisions_caption(tables: RunTables, options: ChartOptions) -> str:
@@ -312,7 +319,7 @@ def _values_figure(tables: RunTables, options: ChartOptions) -> Figure:
     colour = MARK_COLOUR if is_best else WARNING_COLOUR
     dark = low + _DARK * ((high - low) or 1.0)
     notes = [
-        label(f"{value:.2g}".replace("-", MINUS), across, down, "white" if value > dark else TEXT_COLOUR, 9)
+        label(f"{value + 0.0:.2g}".replace("-", MINUS), across, down, "white" if value > dark else TEXT_COLOUR, 9)
         for down, row_values in enumerate(cells.tolist() if rows <= _WRITTEN_ROWS else [])
         for across, value in enumerate(row_values)
         if not isnan(value)
@@ -406,7 +413,8 @@ def _energy_figure(tables: RunTables, options: ChartOptions) -> Figure:
         if sum(of_phase.values()) >= 0.02 * total:
             keys.append((name, colour, "hatch" if phase in STALLED else "box"))
     looks: Drawn = {"barmode": "stack", "bargap": 0.35, "xaxis": FROM_ZERO, "yaxis": NAMES}
-    return card(data, "Energy by phase", unit="J", keys=keys, empty=FIRST_SECOND, x_title="J", **looks)
+    empty = FIRST_SECOND if newest_step(tables) < 0 else "This run didn't record it"
+    return card(data, "Energy by phase", unit="J", keys=keys, empty=empty, **looks)
 
 
 def _energy_caption(tables: RunTables, options: ChartOptions) -> str:

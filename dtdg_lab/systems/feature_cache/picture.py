@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 NEWEST, BINS = 500, 300  # steps that are drawn one by one; columns of a whole run
 WAIT_WIDTH = 5  # steps of a bar of waiting
 MOST_BLOCKS = 1_800  # of one colour each: above, the lane of caches is a heat map
-NARROWEST = 19  # pixels of a block with its W above it
+NARROWEST, _MEAN_EVERY = 19, 60  # pixels of a block with its W above it, and from one mean W to the next
 LATE_CACHES = 20  # that the caption counts
 _CAUSE, _DECISION, _EFFECT = (0.87, 1.0), (0.25, 0.805), (0.0, 0.175)  # of the height
 _LANES = (
@@ -72,7 +72,7 @@ def figure(tables: RunTables, options: ChartOptions) -> Figure:
     first, last = _span(tables, options)
     cause, notes, top = _cause(tables, first, last)
     decision, axis = _decision(tables, options, first, last)
-    data = [*cause, *decision, *_effect(tables, options)]
+    data = [*cause, *decision, *_effect(tables, options), *map(_empty_trace, ("y2", "y3"))]
     names = [_lane_name(text, y) for text, y in _LANES]
     layout: Drawn = {
         "barmode": "overlay",
@@ -96,7 +96,8 @@ def caption(tables: RunTables, options: ChartOptions) -> str:
     if wait_s is None:
         return NOTHING_YET
     if not has_cache(tables):
-        return captions.NO_CACHE.format(wait=ms_text(wait_s))
+        template = captions.FETCHED_AHEAD if tables.setting("cache_policy") == "prefetch" else captions.NO_CACHE
+        return template.format(wait=ms_text(wait_s))
     if windows is None:
         return captions.FIRST_BATCHES
     caches = recent_caches(tables)
@@ -136,6 +137,11 @@ def _lane_axis(domain: tuple[float, float], **looks: Any) -> Drawn:
         "tickfont": {"size": 11},
         **looks,
     }
+
+
+def _empty_trace(axis: str) -> Drawn:
+    """Return a trace that keeps a lane on the page while it is empty."""
+    return line("", [None], [None], yaxis=axis, hoverinfo="skip")
 
 
 def _lane_name(text: str, y: float) -> Drawn:
@@ -193,7 +199,8 @@ def _cause(tables: RunTables, first: float, last: float) -> tuple[list[Drawn], l
         if limited:
             data.append(_limited_bars(owner, limited, _LIMITED * top))
         for begin, end, rate in limited:
-            stretches.append((begin, end, _LIMITED * top, f"part {owner} at {rate:.4g} Mbit/s"))
+            above = _LIMITED * top + _LINE / _LANE_HEIGHT * top
+            stretches.append((begin, end, above, f"part {owner} at {rate:.4g} Mbit/s"))
     return data, _area_names(stretches, last - first, top), top
 
 
@@ -260,7 +267,8 @@ def _decision(tables: RunTables, options: ChartOptions, first: float, last: floa
     caches = _caches(tables, options).between(first, last)
     if not len(caches):
         return _first_window(tables, parts), axis
-    return [*_blocks(caches, last - first), *_late_edges(caches, first), *_lengths(caches, last - first)], axis
+    span = last - first
+    return [*_blocks(caches, span), *_late_edges(caches, first), *_lengths(caches, span)], axis
 
 
 def _caches(tables: RunTables, options: ChartOptions) -> Caches:
@@ -289,7 +297,7 @@ def _is_map(tables: RunTables, options: ChartOptions) -> bool:
 def _blocks(caches: Caches, span: float) -> list[Drawn]:
     """Return a trace for each owner: its share of the height of each block."""
     height, room, wide = _BOTTOM - _TOP, np.maximum(caches.capacity, 1.0), caches.end - caches.begin
-    gap = np.minimum(0.0014 * span, 0.2 * wide)
+    gap = np.zeros(len(caches)) if caches.are_means else np.minimum(0.0014 * span, 0.2 * wide)
     below = np.cumsum(caches.held[:, ::-1], axis=1)[:, ::-1] - caches.held  # rows of the owners after it
     data = []
     for owner, held in enumerate(caches.held.T):
@@ -333,10 +341,14 @@ def _late_edges(caches: Caches, first: float) -> list[Drawn]:
 
 
 def _lengths(caches: Caches, span: float) -> list[Drawn]:
-    """Return W above the blocks that are wide enough."""
-    wide = (caches.end - caches.begin) / span * PAGE_WIDTH >= NARROWEST
-    x, part = ((caches.begin + caches.end) / 2)[wide].tolist(), caches.part[wide].tolist()
-    return [_words_over(x, part, [f"{length:.3g}" for length in caches.length[wide].tolist()])]
+    """Return W above the blocks that are wide enough; of means, above one every so often."""
+    wide = (caches.end - caches.begin) / span * PAGE_WIDTH
+    some = np.flatnonzero(wide >= NARROWEST)
+    if caches.are_means:
+        lines = (caches.begin / span * PAGE_WIDTH // _MEAN_EVERY).astype(np.int64)
+        some = np.flatnonzero(np.append(True, (np.diff(lines) != 0) | (np.diff(caches.part) != 0)))
+    x, part = ((caches.begin + caches.end) / 2)[some].tolist(), caches.part[some].tolist()
+    return [_words_over(x, part, [f"{length:.3g}" for length in caches.length[some].tolist()])]
 
 
 def _words_over(x: list[float], part: list[int], text: list[str]) -> Drawn:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 ENDLESS = 1 << 62
+REPLAY = "replay"
 Row = dict[str, Any]
 E = TypeVar("E", bound=Event)
 
@@ -161,14 +162,14 @@ class EventHistory:
 
         last = max(row["attempt"] for row in self._all(0)["events"])
         found: list[tuple[float, RecordedRequest]] = [
-            (attempt, RecordedRequest(step, asked.received_at, asked.request))
+            (attempt, RecordedRequest(step, asked.received_at, {**asked.request, "by": replayed_by(asked.by)}))
             for attempt, step, asked in self.events(ControlReceived)
             if attempt == last or not asked.request.get("stop")
         ]
         for attempt, step, resumed in self.events(Resumed):
             if step > self.first_step:
                 before = [of for number, of in found if number < attempt and of.step == step]
-                payload = {"set": resumed.changes, "pause": False}
+                payload = {"set": resumed.changes, "pause": False, "by": replayed_by("resume")}
                 found.append((attempt - 0.5, RecordedRequest(step, before[-1].received if before else STEP, payload)))
         if self.directory.status()["state"] == "failed":  # its later steps are unknown
             steps = (row["step"] for rank in self.directory.record_files() for row in self.rows("steps", rank))
@@ -211,6 +212,8 @@ class EventHistory:
 
         found: dict[tuple[int, str], list[str]] = {}
         for _, step, refused in self.events(Refused):
+            if refused.version is None:
+                continue  # the ranks never received it
             found.setdefault((step, changes_key(refused.changes)), []).append(refused.reason)
         return found
 
@@ -220,6 +223,13 @@ class EventHistory:
             if row["policy"] != "greedy":  # windows are tuned by losses, so replays repeat them
                 found.setdefault(row["step"], []).append(tuple(row[name] for name in TABLES["decisions"][2:]))
         return found
+
+
+def replayed_by(by: str | None) -> str:
+    """Return who makes a request in a replay, by who made it in the run; the same in the replay of a replay."""
+    if by is None:
+        return REPLAY
+    return by if by.startswith(REPLAY) else f"{REPLAY} of {by}"
 
 
 def _rebuilds(resumed: Resumed) -> bool:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 
 VALIDATION = "validation"
+BY = "stopping rule"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ class Verdict:
         """The control request that executes it after ``epochs_done`` epochs."""
         if self.what == "stop":
             return {"stop": True}
-        return {"set": {"epochs": epochs_done + 1}}  # the current epoch has begun when the ranks receive it
+        return {"set": {"epochs": epochs_done + 1}, "by": BY}  # the current epoch has begun when the ranks receive it
 
 
 Judge = Callable[[tuple[Evaluated, ...]], Verdict | None]
@@ -393,7 +394,7 @@ def _show(bench: Bench, run: Run, table: str, row: dict[str, Any]) -> None:
         if request.get("stop"):
             run.stop()
         else:
-            run.set(**request["set"])
+            run.set(**request["set"], by=BY)
     except ControlError:
         if run.status not in (*ENDED, "stopping") and run.live.progress.epoch < run.config.epochs:
             raise  # else it was about to end by itself

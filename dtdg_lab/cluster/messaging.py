@@ -68,6 +68,7 @@ def unpack(key: str, message: bytes) -> dict[str, Any]:
 
 
 Check = Callable[[dict[str, Any]], None]
+OnRefusal = Callable[[dict[str, Any], str], None]
 _NONCES = 10_000
 _LOOK_S = 0.2
 TRIES = 5  # to reach rank 0: a message may be lost while others attack its ports
@@ -94,12 +95,15 @@ class ControlServer:
         key: the session's key.
         store: the attempt's store, which signs; every rank reads the requests there.
         check: raises a LabError for a request that cannot be carried out; may be replaced.
+        on_refusal: called with each request of this session that is refused, and the reason, on the server's thread.
         place: run and attempt that requests must name.
         host: interface to listen on.
     """
 
-    def __init__(self, key: str, store: Any, check: Check, *, place: str, host: str = "127.0.0.1") -> None:
-        self._key, self._store, self.check, self._place = key, store, check, place
+    def __init__(
+        self, key: str, store: Any, check: Check, on_refusal: OnRefusal, *, place: str, host: str = "127.0.0.1"
+    ) -> None:
+        self._key, self._store, self.check, self._on_refusal, self._place = key, store, check, on_refusal, place
         self._closed_for = ""
         self._version = 0
         self._taken: list[dict[str, Any]] = []
@@ -143,8 +147,8 @@ class ControlServer:
         self._add({"stop": True, "signal": name, "rank": 0})
 
     def changes(self, after: int) -> list[dict[str, Any]]:
-        """The changes of settings requested in versions above ``after``, oldest first."""
-        return [request["set"] for request in self._taken[after:] if "set" in request]
+        """Return the requests to change settings in versions above ``after``, oldest first."""
+        return [request for request in self._taken[after:] if "set" in request]
 
     def refuse(self, reason: str) -> None:
         """Refuse all further requests; earlier ones remain valid."""
@@ -189,6 +193,7 @@ class ControlServer:
             self.check(request)
             return pack(self._key, {"version": self._add(request)})
         except LabError as error:
+            self._on_refusal(request, str(error))
             return self._refused(error)
 
     def _add(self, request: dict[str, Any]) -> int:

@@ -152,6 +152,7 @@ def _nearest(found: tuple[Kept, ...], epoch: int) -> str:
 def _environment(directory: RunDirectory, kept: Kept, config: RunConfig) -> dict[str, Any]:
     now, before = config.flat, kept.config.flat
     changed = {name: value for name, value in now.items() if name not in before or before[name] != value}
+    old = {name: before[name] for name in changed if name in before}
     described: dict[str, Any] = {
         "run": directory.id,
         "checkpoint": kept.name,
@@ -159,6 +160,7 @@ def _environment(directory: RunDirectory, kept: Kept, config: RunConfig) -> dict
         "iteration": kept.iteration,
         "step": kept.step,
         "changes": changed,
+        "old": old,
     }
     if not {"threads", "ranks", "device"} & set(changed):  # sums depend on the number of summands
         described["threads"] = EventHistory(directory).threads

@@ -10,14 +10,23 @@ from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dtdg_lab.cluster.controller import ControlFunction, Controller
 from dtdg_lab.cluster.liveness import death_reason
 from dtdg_lab.cluster.messaging import Subscriber, ask
+from dtdg_lab.cluster.requester import requester
 from dtdg_lab.cluster.worker import place_of
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import ConfigError, ControlError, LabError, RunFailedError, RunInterruptedError
+from dtdg_lab.core.errors import (
+    ConfigError,
+    ControlError,
+    LabError,
+    RunFailedError,
+    RunInterruptedError,
+    UnknownNameError,
+)
 from dtdg_lab.core.events import AttemptStarted, Paused, Refused, Resumed, SettingsChanged, Stopping, Unpaused
 from dtdg_lab.core.extensions import extensions_of
-from dtdg_lab.core.records import rows_of
+from dtdg_lab.core.records import TABLES, rows_of
 from dtdg_lab.runs.charts import all_rollups
 from dtdg_lab.runs.directory import ENDED, RunDirectory, add_extensions
 from dtdg_lab.runs.figures import save_figures
@@ -26,6 +35,7 @@ from dtdg_lab.runs.liveness import Silence, dead_ranks, is_dead, read_notes, sil
 from dtdg_lab.runs.records import RunTables
 from dtdg_lab.runs.run import PreparationLine, open_run
 from dtdg_lab.runs.tables import RunTables as RecordColumns
+from dtdg_lab.visualization.changes import changes_frame, requested_changes
 from dtdg_lab.visualization.run_window import RunWindow
 
 if TYPE_CHECKING:
@@ -86,6 +96,14 @@ class RunHandle:
     def config(self) -> RunConfig:
         """The current settings as far as this handle follows them."""
         return self._config
+
+    def requests(self) -> pd.DataFrame:
+        """Return the log of changes: who asked for which setting, its old and new value, and what became of it.
+
+        A row for each setting, with the number of its request as index: see ``StoredRun.requests``.
+        """
+        with self.lock:
+            return changes_frame(requested_changes(self.store, ended=self.status in ENDED))
 
     def save_figures(self, folder: str | Path, *, overwrite: bool = False) -> list[Path]:
         """Write every chart so far to a folder and return the paths (see ``runs.figures.save_figures``)."""
@@ -218,12 +236,16 @@ class Run(RunHandle):
 
     # requests
 
-    def set(self, **live_settings: Any) -> int:
+    def set(self, *, by: str | None = None, **live_settings: Any) -> int:
         """Change live settings; returns the version under which all ranks apply them.
 
         Step settings take effect before the same next step of all ranks, epoch settings at the next epoch. The
         epoch settings of one call are applied or refused together, separately from its step settings and from other
-        calls.
+        calls. Refused requests are recorded too: see :meth:`requests`.
+
+        Args:
+            by: who asks, for the log of changes; by default ``notebook`` in a kernel, else the name of the program.
+            live_settings: the settings to change.
 
         Raises:
             ConfigError: a value is not allowed with the active and pending settings, or the setting cannot
@@ -232,7 +254,7 @@ class Run(RunHandle):
         """
         texts = [value for value in live_settings.values() if isinstance(value, str)]
         try:
-            version = self._ask({"set": live_settings})
+            version = self._ask({"set": live_settings, "by": requester(by)})
         except ConfigError as error:
             if not (named := extensions_of(texts=texts)):
                 raise
@@ -243,6 +265,26 @@ class Run(RunHandle):
             ) from error
         add_extensions(self.path, texts=texts)
         return version
+
+    def control(self, function: ControlFunction, *, table: str = "evaluations", by: str | None = None) -> Controller:
+        """Let a function steer this run: it is called with new rows of a table, and returns settings to change.
+
+        It is called in a thread of this process until the run ends, first with all rows of this attempt so far. An
+        error ends the controller, not the run, and is printed.
+
+        Args:
+            function: called with a pandas frame of rows of all ranks; returns a dict of settings, or None.
+            table: the record table, such as ``steps``.
+            by: its name in the log of changes; by default that of the function.
+
+        Raises:
+            UnknownNameError: there is no such table.
+            ConfigError: the name is not a short text in one line.
+        """
+        if table not in TABLES:
+            raise UnknownNameError("record table", table, TABLES)
+        name = getattr(function, "__name__", type(function).__name__) if by is None else by
+        return Controller(self, function, self._ended, table=table, by=requester(name))
 
     def pause(self) -> int:
         """Pause all ranks after the same step."""
@@ -396,12 +438,12 @@ class Run(RunHandle):
             self._config = self._config.replace(**changed.changes)
             if changed.version > self._refused_version:
                 self._refused = []
-        elif kind == Refused.kind:  # a change that could not be applied at its step or epoch
+        elif kind == Refused.kind and data["version"] is not None:  # it could not be applied at its step or epoch
             refused = Refused.read(data)
             asked = ", ".join(f"{name}={value!r}" for name, value in refused.changes.items())
-            before = self._refused if refused.version == self._refused_version else []
+            before = self._refused if data["version"] == self._refused_version else []
             self._refused = [*before, f"{asked} was refused and the run continues unchanged: {refused.reason}"]
-            self._refused_version = refused.version
+            self._refused_version = data["version"]
         elif kind == Resumed.kind:  # changes made after the checkpoint are undone by resuming from it
             self._config = self._started_config.replace(**Resumed.read(data).settings)
             self._refused, self._refused_version = [], 0  # versions count from 1 again

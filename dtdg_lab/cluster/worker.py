@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.cluster.event_history import EventHistory
 from dtdg_lab.cluster.liveness import Beacon, death_reason, signs_of_life, wait_for_note
 from dtdg_lab.cluster.messaging import ControlServer, Publisher, StoredControl, ask
+from dtdg_lab.cluster.refusal_log import RefusalLog
 from dtdg_lab.cluster.registrations import SentRegistration, apply_registrations
 from dtdg_lab.cluster.stop_signals import OVERDUE_S, StopSignals
 from dtdg_lab.core.config import RunConfig
@@ -310,7 +311,8 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack, finisher: 
 
     writer = RecordWriter(directory.record_file(task.rank), task.rank, task.attempt, sink=on_write)
     stack.callback(writer.close)
-    store, control = _meet(task, directory, beginning, stack, telemetry=publisher.address, host=host)
+    refusals = RefusalLog(writer, config)
+    store, control = _meet(task, directory, beginning, stack, telemetry=publisher.address, host=host, refusals=refusals)
     signals.request = control.stop_by
     beacon = _beacon(task, directory, store, writer)
     if task.rank == 0:
@@ -342,8 +344,7 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack, finisher: 
             if not control.stop_request():
                 raise
             return _stopped(control, directory, task, error)
-        if beginning.check is None and isinstance(control, ControlServer):
-            control.check = partial(_check_after, trainer.live_settings, control)
+        _judge_requests_by(trainer, control, beginning, refusals)
         state = trainer.run().state
         resource_monitor.close()
         writer.flush()
@@ -353,6 +354,15 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack, finisher: 
     except (RuntimeError, ClusterError) as error:
         raise _named(error, beacon, task) from error
     return state
+
+
+def _judge_requests_by(
+    trainer: Trainer, control: ControlServer | StoredControl, beginning: RunStart, refusals: RefusalLog
+) -> None:
+    """Check requests against the settings of a trainer from here on, and record refusals at its step."""
+    refusals.trainer = trainer
+    if beginning.check is None and isinstance(control, ControlServer):
+        control.check = partial(_check_after, trainer.live_settings, control)
 
 
 def _beacon(task: RankTask, directory: RunDirectory, store: SignedStore, writer: RecordWriter) -> Beacon:
@@ -462,7 +472,14 @@ def interface_of(address: str) -> str:
 
 
 def _meet(
-    task: RankTask, directory: RunDirectory, beginning: RunStart, stack: ExitStack, *, telemetry: str, host: str
+    task: RankTask,
+    directory: RunDirectory,
+    beginning: RunStart,
+    stack: ExitStack,
+    *,
+    telemetry: str,
+    host: str,
+    refusals: RefusalLog,
 ) -> tuple[SignedStore, ControlServer | StoredControl]:
     """Store and control of the ranks of an attempt. Rank 0 makes both and publishes their addresses; the others read
     its note. On one machine the store is a file of this account's.
@@ -478,7 +495,8 @@ def _meet(
         return store, StoredControl(store, partial(ask, first.control, task.key, place=place, timeout_s=1.0), task.rank)
     store, address = open_store(task.size, key=task.key, place=place, host="" if task.host else host)
     # the check is set below, before the note publishes the server's address
-    control = ControlServer(task.key, store, _not_ready, place=place, host=host)
+    control = ControlServer(task.key, store, _not_ready, refusals.record, place=place, host=host)
+    stack.callback(refusals.record_unapplied, control)  # after the server's end
     stack.callback(control.close)
     control.check = beginning.check or partial(_check_after, LiveSettings(directory.config()), control)
     write_note(directory.live, own_note(0, task.attempt, telemetry, control=control.address, store=address))
@@ -536,7 +554,8 @@ def _not_ready(request: dict[str, Any]) -> None:
 
 def _check_after(live_settings: LiveSettings, control: ControlServer, request: dict[str, Any]) -> None:
     """Check a request against the active, pending, and accepted but unapplied settings."""
-    check_request(live_settings.expected(control.changes(live_settings.version)), request)
+    later = [accepted["set"] for accepted in control.changes(live_settings.version)]
+    check_request(live_settings.expected(later), request)
 
 
 def check_request(config: RunConfig, request: dict[str, Any]) -> None:

@@ -169,14 +169,24 @@ class Kernel(Event):
     threads: int
 
 
+NOTEBOOK, PAGE, TUNER = "notebook", "page", "tuner"  # who changes settings; other names are those of programs
+
+
 @dataclass(frozen=True, slots=True)
 class ControlReceived(Event):
-    """A control request was received, at a ``step``, an ``epoch`` or the ``end``."""
+    """A control request was received, at a ``step``, an ``epoch`` or the ``end``.
+
+    Attributes:
+        by: who made it: ``notebook``, ``page``, the name of a program, or ``replay of`` one of these; None if unknown.
+        old: the settings it asks to change, as they were.
+    """
 
     kind: ClassVar[str] = "control_received"
     version: int
     request: dict[str, Any]
     received_at: str
+    by: str | None = None
+    old: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,14 +208,25 @@ class SettingsChanged(Event):
     own_steps: bool | None = None
 
 
+ENDED_FIRST = "The run ended first."  # the reason of requests that the ranks did not receive any more
+
+
 @dataclass(frozen=True, slots=True)
 class Refused(Event):
-    """Changes could not be made, and why."""
+    """Changes could not be made, and why.
+
+    Attributes:
+        version: of the newest request by then; None for a request that the ranks never received.
+        by: who made such a request.
+        old: the settings it asked to change, as they were.
+    """
 
     kind: ClassVar[str] = "refused"
-    version: int
+    version: int | None
     changes: dict[str, Any]
     reason: str
+    by: str | None = None
+    old: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import panel as pn
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ControlError, LabError
+from dtdg_lab.core.events import PAGE
 from dtdg_lab.dashboard.actions import Actions, Change, Changes, SessionWatch, status_html
 from dtdg_lab.dashboard.pages.cards import CardPage
 from dtdg_lab.dashboard.pages.checkpoints import Branch
@@ -346,7 +347,7 @@ class Dashboard:
         def send() -> tuple[dict[str, Any], int]:
             with self._unsent_lock:
                 newest = self._unsent.pop(names)
-            return newest, run.set(**newest)
+            return newest, run.set(**newest, by=PAGE)
 
         def refused() -> None:
             for name in changes:

@@ -156,7 +156,7 @@ def _start_of(text: mmap.mmap, begin: int, attempt: int) -> AttemptStart:
 
 def _lines_after(text: mmap.mmap, begin: int) -> Iterator[Line]:
     while (end := text.find(b"\n", begin)) >= 0:
-        with suppress(DataError):  # whoever reads the whole file reports it
+        with suppress(DataError):  # reading the whole file reports it
             yield parse_line(text[begin:end], "")
         begin = end + 1
 

@@ -19,6 +19,7 @@ from dtdg_lab.runs.figures import save_figures
 from dtdg_lab.runs.records import RunTables
 from dtdg_lab.runs.summary import COMPARED, SCHEMA
 from dtdg_lab.runs.tables import RunTables as RecordColumns
+from dtdg_lab.visualization.changes import changes_frame, requested_changes
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.loss import compare_figure, edge_life, wall_time_figure, wall_time_words
 from dtdg_lab.visualization.run_window import RunWindow
@@ -247,6 +248,19 @@ class StoredRun:
     def store(self) -> RecordColumns:
         """The record tables of this run as columns, for charts."""
         return RecordColumns.open(self.config, self.directory.records, all_rollups())
+
+    def requests(self) -> pd.DataFrame:
+        """Return the log of changes: who asked for which setting, its old and new value, and what became of it.
+
+        A row for each setting, with the number of its request as index. ``time`` is seconds of training at the request.
+        ``step`` is the first step under the change; where it was not applied, the step that came next. ``who`` is
+        ``notebook``, ``page`` (a dashboard), ``tuner`` or the name of a program; in a replay ``replay of`` one of
+        these, and ``fork of`` a run for the changes that a fork began with. ``outcome`` is ``applied``, ``refused`` or
+        ``not applied`` (with the ``reason``), or, of an active run, ``asked`` or ``waiting`` for the end of an epoch.
+        """
+        while self.store.update():
+            pass
+        return changes_frame(requested_changes(self.store, ended=self.status in ENDED))
 
     def catch_up(self) -> None:
         """Feed the views with the lines that were written since they were made, or last fed."""

@@ -29,7 +29,7 @@ T = TypeVar("T")
 E = TypeVar("E", bound=Event)
 
 RECENT_STEPS = 2_000  # exact
-FEW_ROWS = 4_000  # of a table, all of which are kept
+FEW_ROWS = 4_000  # the newest of a table, which are always kept
 EVENTS_OF_A_KIND = 1_000  # the newest; so that the events of many epochs do not push out a plan
 WAITING_ROWS = 4_000  # of lines that are turned into columns once a chart asks for their table
 IDENTITY = ("rank", "attempt")
@@ -499,20 +499,24 @@ class RunTables:
         newest = np.array([self.steps.get(rank, -1) for rank in range(max([-1, *self.steps]) + 1)], np.int64)
         return rows.where(rows["step"] > newest[rows["rank"]] - steps) if len(newest) else rows
 
-    def events(self, kind: str) -> list[dict[str, Any]]:
+    def events(self, kind: str, *, all_attempts: bool = False) -> list[dict[str, Any]]:
         """Return events of one kind in order of time.
 
         Each has the columns of their table, ``rank``, ``attempt``, ``seconds``, and ``text``, its data as JSON.
-        """
-        return self.once(("events", kind), lambda: self._events_of(kind))
 
-    def _events_of(self, kind: str) -> list[dict[str, Any]]:
+        Args:
+            kind: of the events.
+            all_attempts: keep those that a resume replaced.
+        """
+        return self.once(("events", kind, all_attempts), lambda: self._events_of(kind, all_attempts))
+
+    def _events_of(self, kind: str, all_attempts: bool) -> list[dict[str, Any]]:
         before_s = self._seconds_before()
         events = sorted(self._events.get(kind, ()), key=itemgetter("time_ns"))
         for event in events:
             since_s = max(0, event["time_ns"] - self._origins.get(event["attempt"], event["time_ns"])) / 1e9
             event["seconds"] = before_s.get(event["attempt"], 0.0) + since_s
-        if len(self._starts) < 2:
+        if all_attempts or len(self._starts) < 2:
             return events
         newest = {(event["rank"], event["step"]): event["attempt"] for event in events}
 

@@ -19,6 +19,7 @@ import numpy as np
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import RunStoreError
 from dtdg_lab.core.options import OPTIONS, default
+from dtdg_lab.core.records import OWN_PHASES
 from dtdg_lab.core.units import as_path, format_bytes, format_joules, format_seconds
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.html import render, template
@@ -28,7 +29,6 @@ from dtdg_lab.studies.race_plan import FILE, Check, RacePlan, checks
 from dtdg_lab.studies.trials import FAILED, FINISHED, INTERRUPTED, RUNNING, Trial, TrialLog
 from dtdg_lab.visualization import race as charts
 from dtdg_lab.visualization.layout import Figure, join_words
-from dtdg_lab.visualization.phases import OWN
 from dtdg_lab.visualization.race import Bound, Curve, Panel, RaceLevel
 from dtdg_lab.visualization.style import coloured
 
@@ -471,7 +471,7 @@ def _epoch(run: StoredRun) -> Pair | None:
     if bounds is None and run.config.ranks == 1:
         return None
     if bounds is None:
-        own = steps[[f"{phase}_s" for phase in OWN]].sum(axis=1, min_count=1)
+        own = steps[[f"{phase}_s" for phase in OWN_PHASES]].sum(axis=1, min_count=1)
         bounds, name = own.groupby(steps["epoch"]).sum(min_count=1) / run.config.ranks, "even load"
     both = measured.to_frame("measured").join(bounds.rename("bound"), how="inner").dropna()
     if both.empty or not both["bound"].mean() > 0:

@@ -53,6 +53,12 @@ def check_changes(config: RunConfig, changes: dict[str, Any]) -> RunConfig:
     return changed
 
 
+def old_values(config: RunConfig, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that settings have before they change, without those that the present system ignores."""
+    values = config.flat
+    return {name: values[name] for name in changes if name in values}
+
+
 def readable(system: str, config: RunConfig) -> set[str]:
     """The settings that a run of this model on this data set reads under a system."""
     owners = option_owners(system, config.dataset, config.model, config.flat)

@@ -46,6 +46,7 @@ from dtdg_lab.training.live_settings import (
     check_changes,
     live_names,
     merged,
+    old_values,
     plan_events,
     readable,
     rebuilt,
@@ -190,6 +191,11 @@ class Trainer:
     def built(self) -> RunComponents:
         """Model, optimiser and layout as they are now; a change of epoch settings replaces them."""
         return self._built
+
+    @property
+    def position(self) -> Position:
+        """Epoch, iteration and step that come next."""
+        return self._position
 
     # one epoch and one step
 
@@ -492,9 +498,11 @@ class Trainer:
             together = self._updates.together
             payload = dict(self._replay.payload(version, next_step, received, together=together))
         else:
-            payload = self._control.payload(version)
+            payload = dict(self._control.payload(version))
+        by = payload.pop("by", None)
         if payload:
-            self._write(ControlReceived(version, payload, received), next_step)
+            old = old_values(self.live_settings.config, payload["set"]) if "set" in payload else None
+            self._write(ControlReceived(version, payload, received, by, old), next_step)
         return payload
 
     def _apply_up_to(self, version: int, received: str) -> None:

@@ -21,6 +21,7 @@ BASELINE_COLOUR = "#5B5F66"
 MARK_COLOUR = "#4B2A7B"
 WARNING_COLOUR = "#B3261E"
 TEXT_COLOUR = "#24292F"
+INK_COLOUR = "#1B1F23"  # of words on light bars, whose colour is the same in both themes
 GRID_COLOUR = "#E7EAEE"
 
 HEAT_SCALES: Mapping[str, tuple[tuple[float, str], ...]] = MappingProxyType(
@@ -39,6 +40,7 @@ DARK_COLOURS: Mapping[str, str] = MappingProxyType(
     {
         **{colour: colour for colour in (*PHASE_COLOURS.values(), *_SERIES)},
         "#FFFFFF": "#1B1F24",
+        INK_COLOUR: INK_COLOUR,
         TEXT_COLOUR: "#E6EAEE",
         GRID_COLOUR: "#30363D",
         "#0072B2": "#4F8CC4",

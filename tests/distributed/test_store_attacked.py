@@ -38,7 +38,7 @@ def _on_rank(rank: int, ranks: int, address: str, key: str) -> dict[str, Any]:
     stop, sweeps = threading.Event(), list[int]()
     control: Any = StoredControl(group.store, lambda request: 0, group.rank)
     if rank == 0:
-        control = ControlServer(key, group.store, lambda request: None, place="run/1")
+        control = ControlServer(key, group.store, lambda request: None, lambda request, reason: None, place="run/1")
         port = int(address.split("#")[0].rsplit(":", 1)[1])
         stranger = threading.Thread(target=_poison, args=(port, stop, sweeps))
     group.barrier()

@@ -25,7 +25,7 @@ class BlockedRun(PretendRun):
         self._described: dict[str, Any] | None = None
         self._report()
 
-    def set(self, **live_settings: Any) -> int:
+    def set(self, *, by: str | None = None, **live_settings: Any) -> int:
         check_changes(self.config, live_settings)
         return super().set(**live_settings)
 

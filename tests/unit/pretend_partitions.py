@@ -27,7 +27,7 @@ class PartitionedRun(PretendRun):
         self._measured: MeasuredPartition | None = None
         self._tell_partition(None)
 
-    def set(self, **live_settings: Any) -> int:
+    def set(self, *, by: str | None = None, **live_settings: Any) -> int:
         check_changes(self.config, live_settings)
         return super().set(**live_settings)
 

@@ -32,7 +32,7 @@ class ScheduledRun(PretendRun):
         self.unscheduled = "scheduling" not in catalogue.system(config.system).parts
         self._schedule("size")
 
-    def set(self, **live_settings: Any) -> int:
+    def set(self, *, by: str | None = None, **live_settings: Any) -> int:
         check_changes(self.config, live_settings)
         return super().set(**live_settings)
 

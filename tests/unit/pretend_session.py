@@ -38,7 +38,7 @@ class PretendRun:
         self._seqs = [0] * config.ranks
         self._versions = 0
 
-    def set(self, **live_settings: Any) -> int:
+    def set(self, *, by: str | None = None, **live_settings: Any) -> int:
         for name in live_settings:
             if name != "system" and OPTIONS[name].live == "no":
                 raise ConfigError(f"{name} cannot change during a run.")

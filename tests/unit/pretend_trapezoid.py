@@ -35,7 +35,7 @@ class WindowedRun(PretendRun):
             described |= {"full_snapshots": described["window"], "alpha": 1.0}
         self._described: dict[str, Any] | None = trapezoid_data(**described) if windows else None
 
-    def set(self, **live_settings: Any) -> int:
+    def set(self, *, by: str | None = None, **live_settings: Any) -> int:
         check_changes(self.config, live_settings)
         return super().set(**live_settings)
 

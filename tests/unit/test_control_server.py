@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
@@ -23,8 +24,12 @@ class Store(dict[str, bytes]):
         return name not in self and not self.set(name, value)
 
 
-def server(key: str, store: Store) -> ControlServer:
-    return ControlServer(key, store, lambda request: None, place=PLACE)
+def server(key: str, store: Store, refusals: list[Any] | None = None) -> ControlServer:
+    def note(request: dict[str, Any], reason: str) -> None:
+        if refusals is not None:
+            refusals.append((request, reason))
+
+    return ControlServer(key, store, lambda request: None, note, place=PLACE)
 
 
 def test_requests_are_numbered_and_kept_until_it_closes() -> None:
@@ -58,13 +63,28 @@ def test_what_is_unsigned_or_sent_again_changes_nothing() -> None:
 
 
 def test_what_was_refused_is_not_taken_when_it_is_sent_again() -> None:
-    key = new_key()
-    door = server(key, Store())
+    key, refusals = new_key(), list[Any]()
+    door = server(key, Store(), refusals)
     taken, door.check = door.check, refuse_all
     message = pack(key, {"set": {"alpha": 0.5}, "place": PLACE, "nonce": "once"})
     assert "not now" in unpack(key, door._answer(message))["refused"]
     door.check = taken
     assert "not now" in unpack(key, door._answer(message))["refused"] and door.latest() == 0
+    assert refusals == [({"set": {"alpha": 0.5}}, "not now")], "told once"
+    door.close()
+
+
+def test_forged_requests_are_not_told_as_refused() -> None:
+    key, refusals = new_key(), list[Any]()
+    door = server(key, Store(), refusals)
+    request = {"set": {"alpha": 0.5}, "place": PLACE, "nonce": "once"}
+    for message in (
+        pack(new_key(), request),
+        pack(key, request | {"place": "other/1"}),
+        pack(key, request | {"nonce": ""}),
+    ):
+        assert "refused" in unpack(key, door._answer(message))
+    assert refusals == []
     door.close()
 
 

@@ -28,7 +28,7 @@ SIZES = {"snapshot_sizes": "0.2 0.4", "node_sizes": "0.2 1", "batch_policy": "dq
 def psg(tmp_path_factory: pytest.TempPathFactory) -> StoredRun:
     """A run steered in every way: at steps, between epochs, into another system, in a pause, to an end."""
     script: dict[int, Any] = {
-        2: {"set": {"learning_rate": 0.1}},
+        2: {"set": {"learning_rate": 0.1}, "by": "sweep.py"},
         4: ({"pause": True}, {"set": {"learning_rate": 0.05}}, {"keep": True}, {"pause": False}),
         7: {"set": {"system": "dygnex-l", "schedule_gap": 1.0, "epochs": 9}},
         12: {"set": {"group_window": 3}},
@@ -55,11 +55,16 @@ def test_a_steered_run_repeats(psg: StoredRun, tmp_path: Path) -> None:
                      (8, "step")]  # fmt: skip
     again = replay(psg, runs_dir=tmp_path)
     check_repeats(psg, again)
-    assert events(again, "control_received") == events(psg, "control_received")
+    asked, repeated = ([data for _, data in events(run, "control_received")] for run in (psg, again))
+    assert [{**data, "by": None} for data in repeated] == [{**data, "by": None} for data in asked]
+    assert (asked[0]["by"], asked[0]["old"]) == ("sweep.py", {"learning_rate": 0.02})
+    assert [data["by"] for data in repeated[:2]] == ["replay of sweep.py", "replay"]
     assert [kept.name for kept in again.directory.checkpoints] == [kept.name for kept in psg.directory.checkpoints]
     ((_, described),) = events(again, "replays")
     assert described["run"] == psg.id and str(Path.home()) not in json.dumps(again.environment["replays"])
-    check_repeats(again, replay(again))
+    twice = replay(again)
+    check_repeats(again, twice)
+    assert events(twice, "control_received") == events(again, "control_received")
 
 
 def test_a_schedule_from_measured_times_is_taken_from_the_records(
@@ -160,6 +165,17 @@ def test_steps_that_a_resumed_attempt_repeats_are_those_of_the_later_one(tmp_pat
         write_steps(writer, 3, 6)
     rows = EventHistory(run).rows("steps")
     assert [(row["attempt"], row["step"]) for row in rows] == [(1, 0), (1, 1), (1, 2), (2, 3), (2, 4), (2, 5)]
+
+
+def test_requests_that_the_ranks_never_received_are_not_refused_again(tmp_path: Path) -> None:
+    run = RunDirectory.create(small("psg"), root=tmp_path)
+    for version in (None, 1):
+        refused = {"version": version, "changes": {"group_window": 999 + (version or 0)}, "reason": "too many"}
+        with RecordWriter(run.record_file(0), 0, 1) as writer:
+            writer.row("events", (2, 0, START_NS, "refused", refused))
+            write_steps(writer, 0, 1)
+    replayed = EventHistory(run).replay(0)
+    assert [replayed.refusal(2, {"group_window": windows}) for windows in (999, 1000)] == ["", "too many"]
 
 
 # what it finds

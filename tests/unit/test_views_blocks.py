@@ -20,6 +20,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.graphs.split import split
+from dtdg_lab.partition.events import BlockFacts
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.report import event_rows
@@ -38,7 +39,7 @@ from dtdg_lab.systems.snapshot_blocks.charts import (
 )
 from dtdg_lab.training.build import make_task
 from dtdg_lab.training.partition import blocks_event
-from dtdg_lab.visualization.partition import BlockFacts, LinkLog
+from dtdg_lab.visualization.partition import LinkLog
 from dtdg_lab.visualization.run_window import CHARTS, RunWindow
 from dtdg_lab.visualization.series import StepSums
 from dtdg_lab.visualization.style import Marks

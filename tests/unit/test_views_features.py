@@ -41,10 +41,12 @@ from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.report import event_rows
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.systems.feature_cache.actions import WINDOWS
+from dtdg_lab.systems.feature_cache.charts import CongestionLog
 from dtdg_lab.systems.feature_cache.events import FeatureFacts, links_of
 from dtdg_lab.systems.feature_cache.log import FeatureLog
 from dtdg_lab.visualization.run_window import CHARTS, RunWindow
 from dtdg_lab.visualization.series import PartLog
+from dtdg_lab.visualization.style import Marks
 
 ALL = [
     "windows", "hits", "latency", "estimates", "links", "contents", "shares", "owners", "traffic", "actions", "values",
@@ -444,3 +446,11 @@ def test_a_run_is_reported_and_plotted(tmp_path) -> None:
     described = {row[3]: row[4] for row in event_rows(run.events)}
     assert described["features"].startswith("4 parts with batches of 512 seeds")
     assert described["congestion"] == "one_slow: part 1 +5 ms"
+
+
+def test_a_change_after_the_log_was_made_is_marked_over_the_congestion() -> None:
+    marks = Marks()
+    log = CongestionLog(marks)
+    marks.settings_changed({"version": 1, "changes": {"cache_window": 8}}, 0, 5, 1.0, 1)
+    figure = log.chart("Window of the cache", "W", [{"type": "scatter", "x": [0, 9], "y": [1, 1]}], [0, 9])
+    assert [shape["x0"] for shape in figure["layout"]["shapes"]] == [5]

@@ -62,7 +62,7 @@ class CongestionLog(PartLog[Links]):
 
     def __init__(self, marks: Marks | None = None) -> None:
         super().__init__()
-        self._marks = marks or Marks()
+        self._marks = Marks() if marks is None else marks
         self._ordered: list[Links] | None = None  # None where they have changed since
 
     def event(self, row: Mapping[str, Any], attempt: int) -> None:

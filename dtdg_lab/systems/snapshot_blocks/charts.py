@@ -15,6 +15,7 @@ from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.events import Event
 from dtdg_lab.core.model_facts import PASSES
 from dtdg_lab.core.units import format_bytes, format_seconds
+from dtdg_lab.partition.events import BlockFacts
 from dtdg_lab.visualization.charts import (
     NOTHING_SENT,
     SYMBOLS,
@@ -38,7 +39,7 @@ from dtdg_lab.visualization.charts import (
 )
 from dtdg_lab.visualization.layout import Figure, grid, join_words, percent
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, GRID_COLOUR, TEXT_COLOUR, WARNING_COLOUR, series_colour
-from dtdg_lab.visualization.partition import SNAPSHOT, BlockFacts, LinkLog, Sent, link_panels, sent_words
+from dtdg_lab.visualization.partition import SNAPSHOT, LinkLog, Sent, link_panels, sent_words
 from dtdg_lab.visualization.run_view import PlanView
 from dtdg_lab.visualization.series import StepSums, Sums
 from dtdg_lab.visualization.style import PASS_COLOURS, Marks

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dtdg_lab.core.events import Event
 from dtdg_lab.core.plans import Schedule
+from dtdg_lab.core.records import OWN_PHASES
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.systems.snapshot_groups.schedulers.base import PAPER_THROUGHPUT, lower_bound_s, replay
 from dtdg_lab.visualization import palette
@@ -34,7 +35,7 @@ from dtdg_lab.visualization.charts import (
     time_unit,
 )
 from dtdg_lab.visualization.layout import Figure, grid, share
-from dtdg_lab.visualization.phases import BALANCED, OWN
+from dtdg_lab.visualization.phases import BALANCED
 from dtdg_lab.visualization.run_view import PlanView
 from dtdg_lab.visualization.series import Series
 
@@ -632,7 +633,7 @@ class BalanceLog:
         if (last is not None and epoch <= last.seconds) or not 0 <= rank < self._ranks:
             return
         self._known = None
-        own = sum(float(row.get(f"{phase}_s") or 0.0) for phase in OWN)
+        own = sum(float(row.get(f"{phase}_s") or 0.0) for phase in OWN_PHASES)
         ranks = self._open.setdefault(epoch, {}).setdefault(step, {})
         ranks.setdefault(rank, _LoggedStep(own, float(row.get("time_s") or own), attempt))
         while len(self._open) > _OPEN:

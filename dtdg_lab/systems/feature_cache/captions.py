@@ -26,7 +26,6 @@ ASKED_MOST = "Part {part} is asked for most rows: {rows} per step."
 BYTES_MOVED = "Batches fetched {missed} per step and caches {rebuilt}."
 DECISIONS = "{share} of decisions kept W at {window}."
 BEST_ACTION = "Part {part} rates W {window} best."
-MOST_ENERGY = "{phase} took {share} of the energy."
 
 CHOSEN_BY: Mapping[str, str] = MappingProxyType(
     {

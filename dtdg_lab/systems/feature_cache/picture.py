@@ -80,7 +80,9 @@ def figure(tables: RunTables, options: ChartOptions) -> Figure:
         "margin": {"l": 58, "r": 10, "t": 20, "b": 34},
         "xaxis": {"range": [first, last], "anchor": "y3", "showgrid": False},
         "yaxis": {"domain": [*_DECISION], "showgrid": False, **axis},
-        "yaxis2": _lane_axis(_CAUSE, range=[0, 1.13 * top], tickvals=[0, top], ticktext=["0", f"{top:.3g} ms"]),
+        "yaxis2": _lane_axis(
+            _CAUSE, range=[0, 1.13 * (top or 1.0)], tickvals=[0, top], ticktext=["0", f"{top:.3g} ms"]
+        ),
         "yaxis3": _lane_axis(_EFFECT, rangemode="tozero", nticks=3, ticksuffix=" ms"),
         "annotations": [*names, *notes, *_notes(tables)],
     }
@@ -159,7 +161,7 @@ def _keys(tables: RunTables, options: ChartOptions) -> list[Key]:
     if _is_map(tables, options):
         return [("short window", _shade(0.0), "box"), ("long window", _shade(1.0), "box")]
     keys: list[Key] = [(f"rows of part {part}", series_colour(part), "box") for part in range(parts)]
-    if (recent_caches(tables).late_steps > 0).any():
+    if (_caches(tables, options).between(*_span(tables, options)).late_steps > 0).any():
         keys.append(("came late", WARNING_COLOUR, "line"))
     return keys
 
@@ -182,7 +184,7 @@ def _cause(tables: RunTables, first: float, last: float) -> tuple[list[Drawn], l
     """Return traces, names in their areas, and the height of the lane in milliseconds."""
     links = link_history(tables)
     shown = (links.ends(last) > first) & (links.steps < last)
-    top = float(links.delay_ms[shown].max(initial=0.0)) or 1.0
+    top = float(links.delay_ms[shown].max(initial=0.0))
     if links.delay_ms.shape[1] > STACKED_PARTS:
         return _worst_and_mean(links, first, last), [], top
     data: list[Drawn] = []
@@ -197,11 +199,11 @@ def _cause(tables: RunTables, first: float, last: float) -> tuple[list[Drawn], l
                 stretches.append((begin, end, delay, f"part {owner} replies {delay:.3g} ms late"))
         limited = [stretch for stretch in links.stretches(rates, first, last) if np.isfinite(stretch[2])]
         if limited:
-            data.append(_limited_bars(owner, limited, _LIMITED * top))
+            data.append(_limited_bars(owner, limited, _LIMITED * (top or 1.0)))
         for begin, end, rate in limited:
-            above = _LIMITED * top + _LINE / _LANE_HEIGHT * top
+            above = (_LIMITED + _LINE / _LANE_HEIGHT) * (top or 1.0)
             stretches.append((begin, end, above, f"part {owner} at {rate:.4g} Mbit/s"))
-    return data, _area_names(stretches, last - first, top), top
+    return data, _area_names(stretches, last - first, top or 1.0), top
 
 
 def _delay_line(name: str, corners: tuple[list[float], list[float]], colour: str, *, fill: bool) -> Drawn:
@@ -348,7 +350,7 @@ def _lengths(caches: Caches, span: float) -> list[Drawn]:
         lines = (caches.begin / span * PAGE_WIDTH // _MEAN_EVERY).astype(np.int64)
         some = np.flatnonzero(np.append(True, (np.diff(lines) != 0) | (np.diff(caches.part) != 0)))
     x, part = ((caches.begin + caches.end) / 2)[some].tolist(), caches.part[some].tolist()
-    return [_words_over(x, part, [f"{length:.3g}" for length in caches.length[some].tolist()])]
+    return [_words_over(x, part, [f"{length:.0f}" for length in caches.length[some].tolist()])]
 
 
 def _words_over(x: list[float], part: list[int], text: list[str]) -> Drawn:

@@ -9,7 +9,7 @@ import numpy as np
 
 from dtdg_lab.core.rows import Array
 from dtdg_lab.energy.total import MEASURED
-from dtdg_lab.network.patterns import format_links, parse_links
+from dtdg_lab.network.patterns import with_link
 from dtdg_lab.systems.feature_cache.captions import CHOSEN_BY, ms_text
 from dtdg_lab.systems.feature_cache.events import CACHELESS, FeatureFacts
 from dtdg_lab.systems.feature_cache.measures import (
@@ -98,11 +98,7 @@ def cache_suggestions(config: RunConfig) -> Sequence[Suggestion]:
     """Return what to try: slow links, a long window, the paper's policy, and a small cache."""
     suggestions = []
     if config.parts > _DELAYED_PART:
-        links = parse_links(str(config["links"]), config.parts)
-        delay_s = links.delay_s.copy()
-        delay_s[_DELAYED_PART] = _DELAY_MS / 1e3
-        delay_s[_DELAYED_PART, _DELAYED_PART] = 0.0
-        slowed = format_links(type(links)(delay_s, links.bytes_per_s))
+        slowed = with_link(str(config["links"]), config.parts, (_DELAYED_PART, None), delay_ms=_DELAY_MS)
         suggestions.append(Suggestion(f"Delay part {_DELAYED_PART} by {_DELAY_MS:.0f} ms", {"links": slowed}))
     fixed = {"cache_policy": "fixed", "cache_window": _LONG_WINDOW}
     suggestions.append(Suggestion(f"Fix the window at {_LONG_WINDOW} steps", fixed))

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dtdg_lab.core.config import RunConfig
+from dtdg_lab.runs.charts import all_rollups
 from dtdg_lab.runs.tables import RunTables
-from dtdg_lab.systems.feature_cache import FAMILY
 from tests.tables import run_tables
 
 PARTS, CAPACITY, ROW_BYTES = 4, 900, 400
-ROLLUPS = tuple(rollup for chart in FAMILY.charts() for rollup in chart.rollups)
 
 Record = dict[str, Any]
 
@@ -97,4 +96,4 @@ def feature_tables(
         "windows": [cache(s, part, every, parts=parts) for s in numbers[::every] for part in range(parts)],
     }
     config = RunConfig(**{"system": "greendygnn", "dataset": "growing", "parts": parts, "ranks": 1, **settings})
-    return run_tables(config, rows | dict(tables or {}), events=[*events], rollups=ROLLUPS, recent=recent)
+    return run_tables(config, rows | dict(tables or {}), events=[*events], rollups=all_rollups(), recent=recent)

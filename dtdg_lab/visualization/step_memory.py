@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.events import MemoryFacts
 from dtdg_lab.core.model_facts import PASSES
+from dtdg_lab.visualization.change_marks import HALF_WIDTH
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, card
 from dtdg_lab.visualization.charts import Drawn, byte_unit, line
 from dtdg_lab.visualization.layout import Figure
@@ -29,7 +30,7 @@ RECOMPUTE = "recompute"
 PASS_NAMES = {"forward": "forward", "rerun": RECOMPUTE, "backward": "backward"}
 _NO_PASS = "in use"  # before the first block, or where a step does not tell its passes
 _MOST_SAMPLES = 1_400  # a line has at most 1,500 points, those at 0 between passes included
-_LETTER = 0.0065  # of a name, as a share of the width
+_LETTER = 6.8  # pixels
 
 
 def memory_keys(facts: MemoryFacts) -> list[Key]:
@@ -60,15 +61,15 @@ def memory_lines(facts: MemoryFacts, **axes: Any) -> list[Drawn]:
     return lines
 
 
-def pass_names(facts: MemoryFacts, **axes: str) -> Drawn:
-    """Return one trace of text: pass and block, where each has room for its name."""
+def pass_names(facts: MemoryFacts, *, width: float, **axes: str) -> Drawn:
+    """Return one trace of text: pass and block, where each has room for its name in a plot of ``width`` pixels."""
     begins = [second for second, _, _ in facts.blocks]
     end, top = float(facts.seconds[-1]), facts.peak_bytes / memory_unit(facts)[1]
     names = [f"{PASS_NAMES.get(name, name)} {number}" for _, number, name in facts.blocks]
     spans = [
         (name, begin, stop)
         for name, begin, stop in zip(names, begins, [*begins[1:], end], strict=bool(begins))
-        if stop - begin > _LETTER * len(name) * end
+        if (stop - begin) * width > _LETTER * len(name) * end
     ]
     return {
         "type": "scatter",
@@ -96,13 +97,13 @@ def step_memory_figure(tables: RunTables, options: ChartOptions) -> Figure:
     return memory_figure(facts)
 
 
-def memory_figure(facts: MemoryFacts) -> Figure:
+def memory_figure(facts: MemoryFacts, title: str = TITLE) -> Figure:
     """Draw the memory in use over a probed step; each pass has a colour, and its name where it fits."""
     end = 1e3 * float(facts.seconds[-1]) or 1.0
     x_axis, y_axis = {"range": [0, end], "showgrid": False}, {"rangemode": "tozero", "nticks": 4}
     return card(
-        [*memory_lines(facts), *([pass_names(facts)] if facts.blocks else [])],
-        TITLE,
+        [*memory_lines(facts), *([pass_names(facts, width=HALF_WIDTH)] if facts.blocks else [])],
+        title,
         unit=memory_unit(facts)[0],
         keys=memory_keys(facts),
         x_title="milliseconds within the probed step",

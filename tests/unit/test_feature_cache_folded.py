@@ -1,4 +1,4 @@
-"""Folded charts of fetched features: links, rows by owner, bytes, decisions, values and energy."""
+"""Folded charts of fetched features: links, rows by owner, bytes, decisions and values."""
 
 from __future__ import annotations
 
@@ -74,16 +74,3 @@ def test_values_are_a_map_of_windows_and_allocations_with_the_choice_framed() ->
     (frame,) = figure["layout"]["shapes"]
     assert (frame["x0"], frame["y0"]) == pytest.approx((2.53, 0.53))
     assert caption == f"Part 2 rates W {WINDOWS[3]} best."
-
-
-def test_energy_is_stacked_by_phase_and_waiting_is_hatched() -> None:
-    rows = [
-        {"rank": rank, "phase": phase, "joules": joules, "seconds": 1.0, "source": "modelled", "coverage": 1.0}
-        for rank in (0, 1)
-        for phase, joules in (("compute", 6.0), ("stall", 3.0), ("wait", None), ("transfer", 1.0))
-    ]
-    figure, caption = drawn("phase_energy", feature_tables(2, {"phase_energy": rows}, [features()]))
-    by_name = {trace["name"]: trace for trace in figure["data"]}
-    assert [*by_name] == ["fetch", "compute", "wait for features"] and by_name["compute"]["x"] == [6.0, 6.0]
-    assert "pattern" in by_name["wait for features"]["marker"]
-    assert caption == "Compute took 60% of the energy."

@@ -88,6 +88,7 @@ def test_of_a_long_run_blocks_are_means_and_few() -> None:
     assert min(drawn["rows of part 1"]["x"]) < 20 and len(drawn["waiting"]["x"]) <= 300
     blocks = sum(len(trace["x"]) for name, trace in drawn.items() if name.startswith("rows"))
     assert 300 < blocks <= MOST_BLOCKS
+    assert {*drawn["W"]["text"]} == {"4"} and len(drawn["W"]["text"]) < 100
 
 
 def test_a_window_of_a_step_is_drawn_as_a_map() -> None:

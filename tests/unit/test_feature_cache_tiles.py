@@ -28,7 +28,6 @@ EXAMPLES = {
     "missed": "3.50 MiB",
     "rebuilt": "349 KiB",
     "share": "28%",
-    "phase": "Wait for features",
 }
 
 
@@ -47,11 +46,13 @@ def test_sentences_are_short_and_of_every_system() -> None:
 
 
 def test_tiles_of_a_run() -> None:
-    energy = [{"phase": "compute", "joules": 90.0, "seconds": 1.0, "source": "modelled", "coverage": 1.0}]
+    scope = {"reader": "model", "source": "modelled", "scope": "rank", "device": "processor", "node": "a"}
+    energy = [{"joules": 90.0, "interval_s": 1.0, "watts": 90.0, **scope}]
     windows = [cache(0, 0, 16), cache(0, 1, 8)]
-    tables = feature_tables(30, {"phase_energy": energy, "windows": windows}, [features()], cache_policy="planner")
+    tables = feature_tables(30, {"energy": energy, "windows": windows}, [features()], cache_policy="planner")
+    assert cache_tiles(tables)[0].label == "Validation loss"
     texts = [(tile.label, tile.value, tile.note) for tile in cache_tiles(tables)]
-    assert texts == [
+    assert texts[1:] == [
         ("Cache hit rate", "75%", "of remote rows"),
         ("Waiting for features", "2.00 ms", "of 20.0 ms per step"),
         ("Cache window (W)", "8–16 steps", "chosen by the planner"),
@@ -63,7 +64,7 @@ def test_tiles_of_a_run() -> None:
 def test_tiles_before_the_first_step_and_without_a_cache() -> None:
     assert {tile.value for tile in cache_tiles(feature_tables())} == {"–"}
     tables = feature_tables(5, {"windows": []}, [features(policy="on_demand")], system="dgl-default")
-    window = cache_tiles(tables)[2]
+    window = cache_tiles(tables)[3]
     assert (window.value, window.note) == ("–", "no cache")
 
 

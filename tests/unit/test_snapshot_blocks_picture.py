@@ -139,7 +139,7 @@ def test_bytes_sent_are_those_of_all_passes() -> None:
 
 def test_captions_have_at_most_twenty_words() -> None:
     examples = {"blocks": "1,024", "peak": "6.50 MiB", "sent": "349 KiB", "size": "1.20 MiB", "share": "28%"}
-    examples |= {"step": "123,456", "steps": "50", "time": "69.7 ms"}
+    examples |= {"step": "123,456", "steps": "50", "time": "69.7 ms", "first": "1 block", "times": "1.50"}
     templates = [text for name, text in vars(captions).items() if name.isupper()]
     assert templates
     for template in templates:

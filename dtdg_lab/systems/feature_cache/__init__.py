@@ -71,7 +71,7 @@ class FeatureCacheFamily(SystemFamily):
         return (PICTURE, HITS, REPLIES, *FOLDED)
 
     def tiles(self, tables: RunTables) -> Sequence[Tile]:
-        """Hits, waiting, window and energy."""
+        """Validation loss, hits, waiting, window and energy."""
         from dtdg_lab.systems.feature_cache.tiles import cache_tiles
 
         return cache_tiles(tables)

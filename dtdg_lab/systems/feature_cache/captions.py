@@ -10,6 +10,7 @@ from dtdg_lab.visualization import numbers
 REPLACED = "Parts replace their caches every {window} steps, and {rate} of remote rows are found there."
 CAME_LATE = "{count} of the last {caches} caches came late, so training waited {wait} per step."
 NO_CACHE = "Every remote row is fetched when needed: {wait} of waiting per step."
+FETCHED_AHEAD = "Every remote row is fetched ahead: {wait} of waiting per step."
 FIRST_BATCHES = "Batches are fetched, and no cache has been swapped in yet."
 ONE_PART = "One part holds every row, so nothing is fetched."
 
@@ -25,7 +26,6 @@ ASKED_MOST = "Part {part} is asked for most rows: {rows} per step."
 BYTES_MOVED = "Batches fetched {missed} per step and caches {rebuilt}."
 DECISIONS = "{share} of decisions kept W at {window}."
 BEST_ACTION = "Part {part} rates W {window} best."
-MOST_ENERGY = "{phase} took {share} of the energy."
 
 CHOSEN_BY: Mapping[str, str] = MappingProxyType(
     {

@@ -1,18 +1,15 @@
-"""Folded charts of fetched features: links, rows by owner, bytes, decisions and their values, energy by phase."""
+"""."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
 from math import isnan
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dtdg_lab.core.rollups import Rollup
 from dtdg_lab.core.rows import Array, Rows
-from dtdg_lab.energy.phases import IDLE, STALL, STALLED
 from dtdg_lab.systems.feature_cache import captions
 from dtdg_lab.systems.feature_cache.actions import WINDOWS
 from dtdg_lab.systems.feature_cache.events import Congestion, FeatureFacts
@@ -24,10 +21,9 @@ from dtdg_lab.systems.feature_cache.measures import (
     recent_rows,
 )
 from dtdg_lab.systems.feature_cache.supporting import over_steps
-from dtdg_lab.visualization.chart import FIRST_SECOND, NOTHING_YET, Chart, ChartOptions, Key, card
+from dtdg_lab.visualization.chart import FIRST_STEP, NOTHING_YET, Chart, ChartOptions, Key, card
 from dtdg_lab.visualization.charts import (
     FROM_ZERO,
-    NAMES,
     Drawn,
     bars,
     box,
@@ -35,7 +31,6 @@ from dtdg_lab.visualization.charts import (
     colour_bar,
     heat,
     label,
-    level_bars,
     named_axis,
     points,
 )
@@ -86,16 +81,22 @@ def _links_figure(tables: RunTables, options: ChartOptions) -> Figure:
         for other in range(count)
         if owner != other
     ]
-    axis = named_axis(range(count), down=True)
     return card(
         [heat("links", cells, range(count), range(count), HEAT_SCALES["halo"], **looks)],
         "Links now",
         unit="ms added, by owner and requester",
         x_title="requester",
-        xaxis=named_axis(range(count)),
-        yaxis={**axis, "ticktext": [f"part {name} " for name in axis["ticktext"]]},
+        xaxis=_parts_axis(count, down=False),
+        yaxis=_parts_axis(count, down=True),
         annotations=notes,
     )
+
+
+def _parts_axis(count: int, *, down: bool) -> Drawn:
+    """Return an axis with names of parts, of many some."""
+    every = -(-count // (2 * STACKED_PARTS))
+    names = [f"{'part ' if down else ''}{part}{' ' * down}" if part % every == 0 else "" for part in range(count)]
+    return named_axis(names, down=down)
 
 
 def _link_text(links: Congestion, owner: int, other: int) -> str:
@@ -128,7 +129,7 @@ def _asked_figure(tables: RunTables, options: ChartOptions) -> Figure:
         if (hits + misses).any()
     ]
     keys: list[Key] = [(name, colour, "box") for name, (_, colour) in series.items()]
-    axis = {"dtick": max(1, len(x) // 16), "showgrid": False, "tickprefix": "part "}
+    axis = {"dtick": max(1, -(-len(x) // STACKED_PARTS)), "showgrid": False, "tickprefix": "part "}
     looks: Drawn = {"barmode": "stack", "bargap": 0.35, "xaxis": axis, "yaxis": FROM_ZERO}
     return card(data, "Rows asked by owner", unit="rows per step, all parts", keys=keys, **looks)
 
@@ -272,7 +273,8 @@ def _decisions_figure(tables: RunTables, options: ChartOptions) -> Figure:
     keys: list[Key] = [(_owner_name(owner), series_colour(_EVEN if owner < 0 else owner), "dot") for owner in owners]
     keys += [("not rated best", TEXT_COLOUR, "cross")] * (not _is_best(decisions).all())
     span = (float(decisions["step"].min()) - 0.5, newest_step(tables) + 1.0) if data else (0.0, 1.0)
-    return over_steps(data, tables, span, "Decisions", unit="W, steps", keys=keys, yaxis=windows_axis())
+    empty = FIRST_STEP if newest_step(tables) < 0 else "This policy has decided nothing yet"
+    return over_steps(data, tables, span, "Decisions", unit="W, steps", keys=keys, empty=empty, yaxis=windows_axis())
 
 
 def _decisions_caption(tables: RunTables, options: ChartOptions) -> str:
@@ -312,7 +314,7 @@ def _values_figure(tables: RunTables, options: ChartOptions) -> Figure:
     colour = MARK_COLOUR if is_best else WARNING_COLOUR
     dark = low + _DARK * ((high - low) or 1.0)
     notes = [
-        label(f"{value:.2g}".replace("-", MINUS), across, down, "white" if value > dark else TEXT_COLOUR, 9)
+        label(f"{value + 0.0:.2g}".replace("-", MINUS), across, down, "white" if value > dark else TEXT_COLOUR, 9)
         for down, row_values in enumerate(cells.tolist() if rows <= _WRITTEN_ROWS else [])
         for across, value in enumerate(row_values)
         if not isnan(value)
@@ -347,77 +349,6 @@ def _values_caption(tables: RunTables, options: ChartOptions) -> str:
         return NOTHING_YET
     part, _, values, _ = newest
     return captions.BEST_ACTION.format(part=part, window=WINDOWS[int(np.nanargmax(values)) % len(WINDOWS)])
-
-
-# Energy by phase.
-
-
-PHASE_ENERGY = Rollup(
-    "phase_energy", by=("rank", "phase", "source"), sums=("joules", "seconds"), along="", all_attempts=True
-)
-PHASE_NAMES: Mapping[str, str] = MappingProxyType(
-    {
-        "batch": "prepare batch",
-        "transfer": "fetch",
-        "compute": "compute",
-        "communicate": "communicate",
-        "update": "update",
-        "control": "other",
-        "evaluate": "evaluate",
-        "checkpoint": "checkpoint",
-        "rebuild": "rebuild",
-        IDLE: "idle",
-        "wait": "wait for ranks",
-        STALL: "wait for features",
-    }
-)
-_PHASE_COLOURS: Mapping[str, str] = MappingProxyType({**PHASE_COLOURS, IDLE: "#FFFFFF", STALL: WARNING_COLOUR})
-
-
-def phase_joules(tables: RunTables) -> dict[str, dict[int, float]]:
-    """Return known joules by phase and rank, phases in order of a step, those of waiting last."""
-    rows = tables.rollup(PHASE_ENERGY)
-    known = rows.where(rows["joules_known"] > 0)
-    joules: dict[str, dict[int, float]] = {}
-    for phase, rank, value in zip(
-        known["phase"].tolist(), known["rank"].tolist(), known["joules"].tolist(), strict=True
-    ):
-        of_phase = joules.setdefault(phase, {})
-        of_phase[int(rank)] = of_phase.get(int(rank), 0.0) + value
-    order = [*PHASE_NAMES]
-    return dict(sorted(joules.items(), key=lambda item: order.index(item[0]) if item[0] in order else -1))
-
-
-def _energy_figure(tables: RunTables, options: ChartOptions) -> Figure:
-    """Return a bar for each rank, phases stacked; waiting is hatched."""
-    joules = phase_joules(tables)
-    ranks = sorted({rank for of_phase in joules.values() for rank in of_phase})
-    data: list[Drawn] = []
-    keys: list[Key] = []
-    total = sum(sum(of_phase.values()) for of_phase in joules.values())
-    for phase, of_phase in joules.items():
-        name, colour = PHASE_NAMES.get(phase, phase), _PHASE_COLOURS.get(phase, PURGE_COLOUR)
-        marker: dict[str, Any] = {"color": colour}
-        marker |= {"pattern": {"shape": "/", "size": 6, "solidity": 0.35}} if phase in STALLED else {}
-        marker |= {"line": {"color": PURGE_COLOUR, "width": 1}} if phase == IDLE else {}
-        x = [round(of_phase.get(rank, 0.0), 4) for rank in ranks]
-        names = [f"rank {rank}" for rank in ranks]
-        data.append(level_bars(name, names, x, None, "%{y}: %{x:.4g} J", marker=marker))
-        if sum(of_phase.values()) >= 0.02 * total:
-            keys.append((name, colour, "hatch" if phase in STALLED else "box"))
-    looks: Drawn = {"barmode": "stack", "bargap": 0.35, "xaxis": FROM_ZERO, "yaxis": NAMES}
-    return card(data, "Energy by phase", unit="J", keys=keys, empty=FIRST_SECOND, x_title="J", **looks)
-
-
-def _energy_caption(tables: RunTables, options: ChartOptions) -> str:
-    """Return the phase that took most of the energy."""
-    joules = {phase: sum(of_phase.values()) for phase, of_phase in phase_joules(tables).items()}
-    if not joules:
-        return NOTHING_YET
-    most = max(joules, key=lambda phase: joules[phase])
-    name = PHASE_NAMES.get(most, most)
-    share = percent_text(joules[most] / sum(joules.values()))
-    return captions.MOST_ENERGY.format(phase=name[0].upper() + name[1:], share=share)
 
 
 FOLDED = (
@@ -465,15 +396,5 @@ FOLDED = (
         place="folded",
         shown=fetches_features,
         help="Darker is better. Where two cells differ little, either action will do.",
-    ),
-    Chart(
-        name="phase_energy",
-        title="Energy by phase",
-        figure=_energy_figure,
-        caption=_energy_caption,
-        place="folded",
-        shown=fetches_features,
-        rollups=(PHASE_ENERGY,),
-        help="Hatched: a rank waits, for other ranks or for features.",
     ),
 )

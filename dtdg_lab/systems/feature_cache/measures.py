@@ -149,9 +149,9 @@ def _by_owner(rows: Rows) -> Rows:
     owned = [counts if len(counts) <= STACKED_PARTS else [] for counts in owned]
     repeats = np.array([len(counts) for counts in owned], np.int64)
     columns = {
-        name: np.repeat(rows[name], repeats)
-        for name in ("rank", "attempt", "step", "part", "length", "capacity", "late_steps")
+        name: np.repeat(rows[name], repeats) for name in ("rank", "attempt", "step", "part", "length", "capacity")
     }
+    columns["late"] = np.repeat(rows["late_steps"] > 0, repeats).astype(np.float64)
     columns["owner"] = np.array([owner for counts in owned for owner in range(len(counts))], np.int64)
     columns["rows"] = np.array([count for counts in owned for count in counts], np.float64)
     return Rows.of(columns)
@@ -160,8 +160,7 @@ def _by_owner(rows: Rows) -> Rows:
 HELD = Rollup(
     "windows",
     by=("part", "owner"),
-    sums=("rows", "capacity", "length"),
-    most=("late_steps",),
+    sums=("rows", "capacity", "length", "late"),
     points=75,  # of each part and owner
     prepare=_by_owner,
 )
@@ -177,10 +176,11 @@ class Caches:
         begin: (n,) step of the swap.
         end: (n,) step of the next one; of the newest cache, the step after the newest.
         length: (n,) W.
-        late_steps: (n,) by which the swap was late.
+        late_steps: (n,) by which the swap was late; of means 1 where most were late.
         biased: (n,) part that is preferred; -1 for none.
         capacity: (n,) rows that may be held.
         held: (n, P) rows held, by owner.
+        are_means: whether they are means over some steps.
     """
 
     part: Array
@@ -191,6 +191,7 @@ class Caches:
     biased: Array
     capacity: Array
     held: Array
+    are_means: bool = False
 
     def __len__(self) -> int:
         return len(self.part)
@@ -198,9 +199,12 @@ class Caches:
     def between(self, first: float, last: float) -> Caches:
         """Return the caches that serve between two steps, cut at the first."""
         chosen = (self.end > first) & (self.begin < last)
-        cut = {field.name: getattr(self, field.name)[chosen] for field in fields(self)}
+        cut = {name: getattr(self, name)[chosen] for name in _COLUMNS}
         cut["begin"] = np.maximum(cut["begin"], first)
         return replace(self, **cut)
+
+
+_COLUMNS = tuple(field.name for field in fields(Caches) if field.name != "are_means")
 
 
 def recent_caches(tables: RunTables) -> Caches:
@@ -213,8 +217,10 @@ def recent_caches(tables: RunTables) -> Caches:
         for place, counts in enumerate(rows["by_owner"].tolist()):
             held[place, : len(counts)] = counts[:parts]
         part, begin = rows["part"].astype(np.int64), rows["step"].astype(np.float64)
-        numbers = {name: rows[name].astype(np.float64) for name in ("length", "late_steps", "biased", "capacity")}
-        return Caches(part=part, begin=begin, end=_ends(part, begin, newest_step(tables) + 1), held=held, **numbers)
+        numbers = [rows[name].astype(np.float64) for name in ("length", "late_steps", "biased", "capacity")]
+        length, late_steps, biased, capacity = numbers
+        end = _ends(part, begin, newest_step(tables) + 1)
+        return Caches(part, begin, end, length, late_steps, biased, capacity, held)
 
     return tables.once("recent caches", read)
 
@@ -236,10 +242,10 @@ def mean_caches(tables: RunTables) -> Caches:
         held[place.ravel(), rows["owner"].astype(np.int64)] = rows["rows"] / rows["rows_known"]
         one = rows.where(first)
         part, begin = keys[0].astype(np.int64), keys[1] * width
-        length, capacity = (one[name] / one[f"{name}_known"] for name in ("length", "capacity"))
+        length, capacity, late = (one[name] / one[f"{name}_known"] for name in ("length", "capacity", "late"))
         unknown = np.full(len(part), -1.0)
         end = _ends(part, begin, newest_step(tables) + 1)
-        return Caches(part, begin, end, length, one["late_steps_most"], unknown, capacity, held)
+        return Caches(part, begin, end, length, np.round(late), unknown, capacity, held, are_means=True)
 
     return tables.once("mean caches", read)
 

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 NEWEST, BINS = 500, 300  # steps that are drawn one by one; columns of a whole run
 WAIT_WIDTH = 5  # steps of a bar of waiting
 MOST_BLOCKS = 1_800  # of one colour each: above, the lane of caches is a heat map
-NARROWEST = 19  # pixels of a block with its W above it
+NARROWEST, _MEAN_EVERY = 19, 60  # pixels of a block with its W above it, and from one mean W to the next
 LATE_CACHES = 20  # that the caption counts
 _CAUSE, _DECISION, _EFFECT = (0.87, 1.0), (0.25, 0.805), (0.0, 0.175)  # of the height
 _LANES = (
@@ -72,7 +72,7 @@ def figure(tables: RunTables, options: ChartOptions) -> Figure:
     first, last = _span(tables, options)
     cause, notes, top = _cause(tables, first, last)
     decision, axis = _decision(tables, options, first, last)
-    data = [*cause, *decision, *_effect(tables, options)]
+    data = [*cause, *decision, *_effect(tables, options), *map(_empty_trace, ("y2", "y3"))]
     names = [_lane_name(text, y) for text, y in _LANES]
     layout: Drawn = {
         "barmode": "overlay",
@@ -80,7 +80,9 @@ def figure(tables: RunTables, options: ChartOptions) -> Figure:
         "margin": {"l": 58, "r": 10, "t": 20, "b": 34},
         "xaxis": {"range": [first, last], "anchor": "y3", "showgrid": False},
         "yaxis": {"domain": [*_DECISION], "showgrid": False, **axis},
-        "yaxis2": _lane_axis(_CAUSE, range=[0, 1.13 * top], tickvals=[0, top], ticktext=["0", f"{top:.3g} ms"]),
+        "yaxis2": _lane_axis(
+            _CAUSE, range=[0, 1.13 * (top or 1.0)], tickvals=[0, top], ticktext=["0", f"{top:.3g} ms"]
+        ),
         "yaxis3": _lane_axis(_EFFECT, rangemode="tozero", nticks=3, ticksuffix=" ms"),
         "annotations": [*names, *notes, *_notes(tables)],
     }
@@ -96,7 +98,8 @@ def caption(tables: RunTables, options: ChartOptions) -> str:
     if wait_s is None:
         return NOTHING_YET
     if not has_cache(tables):
-        return captions.NO_CACHE.format(wait=ms_text(wait_s))
+        template = captions.FETCHED_AHEAD if tables.setting("cache_policy") == "prefetch" else captions.NO_CACHE
+        return template.format(wait=ms_text(wait_s))
     if windows is None:
         return captions.FIRST_BATCHES
     caches = recent_caches(tables)
@@ -138,6 +141,11 @@ def _lane_axis(domain: tuple[float, float], **looks: Any) -> Drawn:
     }
 
 
+def _empty_trace(axis: str) -> Drawn:
+    """Return a trace that keeps a lane on the page while it is empty."""
+    return line("", [None], [None], yaxis=axis, hoverinfo="skip")
+
+
 def _lane_name(text: str, y: float) -> Drawn:
     return {**_note(text, 0, y), "xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom"}
 
@@ -153,7 +161,7 @@ def _keys(tables: RunTables, options: ChartOptions) -> list[Key]:
     if _is_map(tables, options):
         return [("short window", _shade(0.0), "box"), ("long window", _shade(1.0), "box")]
     keys: list[Key] = [(f"rows of part {part}", series_colour(part), "box") for part in range(parts)]
-    if (recent_caches(tables).late_steps > 0).any():
+    if (_caches(tables, options).between(*_span(tables, options)).late_steps > 0).any():
         keys.append(("came late", WARNING_COLOUR, "line"))
     return keys
 
@@ -176,7 +184,7 @@ def _cause(tables: RunTables, first: float, last: float) -> tuple[list[Drawn], l
     """Return traces, names in their areas, and the height of the lane in milliseconds."""
     links = link_history(tables)
     shown = (links.ends(last) > first) & (links.steps < last)
-    top = float(links.delay_ms[shown].max(initial=0.0)) or 1.0
+    top = float(links.delay_ms[shown].max(initial=0.0))
     if links.delay_ms.shape[1] > STACKED_PARTS:
         return _worst_and_mean(links, first, last), [], top
     data: list[Drawn] = []
@@ -191,10 +199,11 @@ def _cause(tables: RunTables, first: float, last: float) -> tuple[list[Drawn], l
                 stretches.append((begin, end, delay, f"part {owner} replies {delay:.3g} ms late"))
         limited = [stretch for stretch in links.stretches(rates, first, last) if np.isfinite(stretch[2])]
         if limited:
-            data.append(_limited_bars(owner, limited, _LIMITED * top))
+            data.append(_limited_bars(owner, limited, _LIMITED * (top or 1.0)))
         for begin, end, rate in limited:
-            stretches.append((begin, end, _LIMITED * top, f"part {owner} at {rate:.4g} Mbit/s"))
-    return data, _area_names(stretches, last - first, top), top
+            above = (_LIMITED + _LINE / _LANE_HEIGHT) * (top or 1.0)
+            stretches.append((begin, end, above, f"part {owner} at {rate:.4g} Mbit/s"))
+    return data, _area_names(stretches, last - first, top or 1.0), top
 
 
 def _delay_line(name: str, corners: tuple[list[float], list[float]], colour: str, *, fill: bool) -> Drawn:
@@ -260,7 +269,8 @@ def _decision(tables: RunTables, options: ChartOptions, first: float, last: floa
     caches = _caches(tables, options).between(first, last)
     if not len(caches):
         return _first_window(tables, parts), axis
-    return [*_blocks(caches, last - first), *_late_edges(caches, first), *_lengths(caches, last - first)], axis
+    span = last - first
+    return [*_blocks(caches, span), *_late_edges(caches, first), *_lengths(caches, span)], axis
 
 
 def _caches(tables: RunTables, options: ChartOptions) -> Caches:
@@ -289,7 +299,7 @@ def _is_map(tables: RunTables, options: ChartOptions) -> bool:
 def _blocks(caches: Caches, span: float) -> list[Drawn]:
     """Return a trace for each owner: its share of the height of each block."""
     height, room, wide = _BOTTOM - _TOP, np.maximum(caches.capacity, 1.0), caches.end - caches.begin
-    gap = np.minimum(0.0014 * span, 0.2 * wide)
+    gap = np.zeros(len(caches)) if caches.are_means else np.minimum(0.0014 * span, 0.2 * wide)
     below = np.cumsum(caches.held[:, ::-1], axis=1)[:, ::-1] - caches.held  # rows of the owners after it
     data = []
     for owner, held in enumerate(caches.held.T):
@@ -333,10 +343,14 @@ def _late_edges(caches: Caches, first: float) -> list[Drawn]:
 
 
 def _lengths(caches: Caches, span: float) -> list[Drawn]:
-    """Return W above the blocks that are wide enough."""
-    wide = (caches.end - caches.begin) / span * PAGE_WIDTH >= NARROWEST
-    x, part = ((caches.begin + caches.end) / 2)[wide].tolist(), caches.part[wide].tolist()
-    return [_words_over(x, part, [f"{length:.3g}" for length in caches.length[wide].tolist()])]
+    """Return W above the blocks that are wide enough; of means, above one every so often."""
+    wide = (caches.end - caches.begin) / span * PAGE_WIDTH
+    some = np.flatnonzero(wide >= NARROWEST)
+    if caches.are_means:
+        lines = (caches.begin / span * PAGE_WIDTH // _MEAN_EVERY).astype(np.int64)
+        some = np.flatnonzero(np.append(True, (np.diff(lines) != 0) | (np.diff(caches.part) != 0)))
+    x, part = ((caches.begin + caches.end) / 2)[some].tolist(), caches.part[some].tolist()
+    return [_words_over(x, part, [f"{length:.0f}" for length in caches.length[some].tolist()])]
 
 
 def _words_over(x: list[float], part: list[int], text: list[str]) -> Drawn:

@@ -49,11 +49,11 @@ def over_steps(data: list[Drawn], tables: RunTables, span: tuple[float, float], 
     if not data:
         return figure
     layout = figure["layout"]
-    layout = {**layout, "shapes": [*_shades(link_history(tables), span), *layout["shapes"]]}
+    layout = {**layout, "shapes": [*slow_shades(link_history(tables), span), *layout["shapes"]]}
     return {**figure, "layout": with_changes(layout, tables, "steps", *span)}
 
 
-def _shades(links: LinkHistory, span: tuple[float, float]) -> list[Drawn]:
+def slow_shades(links: LinkHistory, span: tuple[float, float]) -> list[Drawn]:
     """Return shapes over the steps in which a link is slow."""
     slow = [(begin, end) for begin, end, is_slow in links.stretches(links.is_slow.astype(int), *span) if is_slow]
     looks: Drawn = {"yref": "paper", "layer": "below", "line": {"width": 0}, "fillcolor": _SHADE}

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dtdg_lab.core.rows import Array
-from dtdg_lab.network.patterns import format_links, parse_links
+from dtdg_lab.energy.total import MEASURED
+from dtdg_lab.network.patterns import with_link
 from dtdg_lab.systems.feature_cache.captions import CHOSEN_BY, ms_text
 from dtdg_lab.systems.feature_cache.events import CACHELESS, FeatureFacts
-from dtdg_lab.systems.feature_cache.folded import PHASE_ENERGY, phase_joules
 from dtdg_lab.systems.feature_cache.measures import (
     batch_sums,
     has_cache,
@@ -21,6 +21,8 @@ from dtdg_lab.systems.feature_cache.measures import (
     wait_now_s,
 )
 from dtdg_lab.systems.feature_cache.picture import window_text
+from dtdg_lab.visualization.common_charts import loss_tile
+from dtdg_lab.visualization.energy_chart import energy_total, joules_so_far
 from dtdg_lab.visualization.numbers import UNKNOWN, joules_text, percent_text
 from dtdg_lab.visualization.tiles import SPARK_POINTS, Effect, Suggestion, Tile, spark_of
 
@@ -30,12 +32,11 @@ if TYPE_CHECKING:
 
 _STEP_TIMES = 50  # steps of the mean time of a step
 _LONG_WINDOW, _DELAY_MS, _DELAYED_PART = 64, 60.0, 1
-_MODELLED = "modelled"
 
 
 def cache_tiles(tables: RunTables) -> list[Tile]:
-    """Return hits, waiting, window and energy; validation loss comes before them."""
-    return [_hit_tile(tables), _wait_tile(tables), _window_tile(tables), _energy_tile(tables)]
+    """Return validation loss, hits, waiting, window and energy."""
+    return [loss_tile(tables), _hit_tile(tables), _wait_tile(tables), _window_tile(tables), _energy_tile(tables)]
 
 
 def _hit_tile(tables: RunTables) -> Tile:
@@ -75,13 +76,12 @@ def _window_tile(tables: RunTables) -> Tile:
 
 
 def _energy_tile(tables: RunTables) -> Tile:
-    joules = sum(sum(of_phase.values()) for of_phase in phase_joules(tables).values())
-    epochs = _epochs_done(tables)
-    sources = {source for source in tables.rollup(PHASE_ENERGY)["source"].tolist() if source}
+    joules, epochs = joules_so_far(tables), _epochs_done(tables)
+    kinds = {"measured" if source in MEASURED else source for source in energy_total(tables).joules()}
     return Tile(
         label="Energy per epoch",
-        value=joules_text(joules / epochs if joules and epochs else None),
-        note=(_MODELLED if _MODELLED in sources else "measured") if joules else "unknown on this machine",
+        value=joules_text(joules / epochs if joules is not None and epochs else None),
+        note=" and ".join(sorted(kinds)) or "unknown on this machine",
         tooltip="Joules of all ranks per epoch so far.",
     )
 
@@ -98,11 +98,7 @@ def cache_suggestions(config: RunConfig) -> Sequence[Suggestion]:
     """Return what to try: slow links, a long window, the paper's policy, and a small cache."""
     suggestions = []
     if config.parts > _DELAYED_PART:
-        links = parse_links(str(config["links"]), config.parts)
-        delay_s = links.delay_s.copy()
-        delay_s[_DELAYED_PART] = _DELAY_MS / 1e3
-        delay_s[_DELAYED_PART, _DELAYED_PART] = 0.0
-        slowed = format_links(type(links)(delay_s, links.bytes_per_s))
+        slowed = with_link(str(config["links"]), config.parts, (_DELAYED_PART, None), delay_ms=_DELAY_MS)
         suggestions.append(Suggestion(f"Delay part {_DELAYED_PART} by {_DELAY_MS:.0f} ms", {"links": slowed}))
     fixed = {"cache_policy": "fixed", "cache_window": _LONG_WINDOW}
     suggestions.append(Suggestion(f"Fix the window at {_LONG_WINDOW} steps", fixed))

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 SENTENCES: Mapping[str, str] = MappingProxyType(
     {
-        "dynahb": "DynaHB trains a few nodes of every part in a few snapshots; a controller chooses how many of each.",
         "dbov": "DBoV trains a few nodes of every part in all snapshots.",
         "dbos": "DBoS trains all nodes of every part in a few snapshots.",
         "bvr": "BVR trains a few nodes of every part in all snapshots, in batches that are built ahead.",

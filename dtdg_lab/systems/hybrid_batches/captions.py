@@ -18,8 +18,7 @@ CHOSEN = "The controller chose {size} in {count} of its last {decisions} decisio
 SET = "The batch size is {size}; no controller changes it."
 
 # Staleness of averaged models
-STALE_ONE = "Averaged models were {first} steps stale on the only rank."
-STALE_FEW = "Averaged models were {ranks}."
+STALE_FEW = "Averaged models were {by_rank}."
 STALE_RANK = "{staleness} steps stale on rank {rank}"
 STALE_NEXT = "{staleness} on rank {rank}"
 STALE_MANY = "Averaged models were {least} to {most} steps stale on {ranks} ranks."

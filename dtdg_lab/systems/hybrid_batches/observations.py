@@ -37,29 +37,29 @@ CLOCK = Rollup("steps", by=("rank",), most=("step", "seconds"), points=75)
 
 def step_clock(tables: RunTables) -> Mapping[int, tuple[Array, Array]]:
     """Return of each rank steps in order, and the seconds of training at which they ended."""
-
-    def clock() -> dict[int, tuple[Array, Array]]:
-        recent = tables.rows("steps").by("rank")
-        older = tables.rollup(CLOCK).by("rank")
-        return {rank: _merged(older.get(rank), rows) for rank, rows in recent.items()}
-
-    return tables.once("hybrid: step clock", clock)
+    clocks = {rank: _rank_clock(tables, rank) for rank in sorted(tables.steps)}
+    return {rank: clock for rank, clock in clocks.items() if len(clock[0])}
 
 
-def _merged(older: Rows | None, recent: Rows) -> tuple[Array, Array]:
-    steps, seconds = recent["step"].astype(np.float64), recent["seconds"]
-    if older is not None:
-        is_before = older["step_most"] < steps[0]
-        steps = np.concatenate([older["step_most"][is_before], steps])
-        seconds = np.concatenate([older["seconds_most"][is_before], seconds])
-    order = np.argsort(steps, kind="stable")
-    return steps[order], np.maximum.accumulate(seconds[order])
+def _rank_clock(tables: RunTables, rank: int) -> tuple[Array, Array]:
+    def clock() -> tuple[Array, Array]:
+        recent, older = tables.rows("steps"), tables.rollup(CLOCK)
+        recent, older = recent.where(recent["rank"] == rank), older.where(older["rank"] == rank)
+        steps, seconds = recent["step"].astype(np.float64), recent["seconds"]
+        if len(steps) and len(older):
+            is_before = older["step_most"] < steps[0]
+            steps = np.concatenate([older["step_most"][is_before], steps])
+            seconds = np.concatenate([older["seconds_most"][is_before], seconds])
+        order = np.argsort(steps, kind="stable")
+        return steps[order], np.maximum.accumulate(seconds[order])
+
+    return tables.once(("hybrid: clock", rank), clock)
 
 
 def seconds_at(tables: RunTables, rank: int, steps: Array) -> Array:
     """Return the seconds of training at which a rank had done so many steps; NaN where it has done none."""
-    clock = step_clock(tables).get(rank)
-    if clock is None:
+    clock = _rank_clock(tables, rank)
+    if not len(clock[0]):
         return np.full(len(steps), np.nan)
     # before step 3, steps 0 to 2 have ended
     return np.interp(np.asarray(steps, np.float64) - 1, *clock)
@@ -143,7 +143,7 @@ def _newest_counted(rows: Rows) -> PartBatch:
         snapshots=range(first, first + int(row["snapshots"])),
         targets=int(row["targets"]),
         edges=int(row["edges"] or 0),
-        counts=tuple(int(count) for count in counts) if isinstance(counts, list) else None,
+        counts=tuple(counts) if isinstance(counts, list) else None,
     )
 
 

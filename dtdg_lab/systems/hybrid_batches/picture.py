@@ -107,7 +107,7 @@ def batch_caption(tables: RunTables, options: ChartOptions) -> str:
     """Return what a part trains now, or what it would train with the settings that are proposed."""
     facts = tables.event(HybridFacts)
     if facts is None:
-        snapshots, nodes = map(amount_text, _configured_size(tables, options.preview))
+        snapshots, nodes = map(amount_text, _configured(tables, options.preview).size.given)
         return captions.CONFIGURED.format(snapshots=snapshots, nodes=nodes)
     proposed = _proposed(facts, options.preview)
     if proposed is not None:
@@ -147,16 +147,10 @@ def _few(facts: HybridFacts) -> tuple[int, str] | None:
     return (part, f"{count} distinct batch{'es' * (count > 1)}") if count < FEW else None
 
 
-def _configured_size(tables: RunTables, preview: Mapping[str, Any]) -> tuple[float, float]:
-    """Return N_S and N_V of the settings, with those that are proposed."""
-    settings = {name: tables.setting(name) for name in ("batch_snapshots", "batch_nodes")}
-    snapshots, nodes = (float(preview.get(name, value)) for name, value in settings.items())
-    return snapshots, nodes
-
-
 def _configured(tables: RunTables, preview: Mapping[str, Any]) -> HybridFacts:
     """Return the batches of the settings, of a hundred snapshots and of parts of a hundred nodes."""
-    given, policy = _configured_size(tables, preview), str(tables.setting("batch_policy"))
+    policy = str(tables.setting("batch_policy"))
+    given = _proposed_pair(preview, (tables.setting("batch_snapshots"), tables.setting("batch_nodes")))
     pairs: Sequence[tuple[float, float]] = [given]
     if policy != "none":
         pairs = grid(str(tables.setting("snapshot_sizes")), str(tables.setting("node_sizes")))
@@ -329,10 +323,7 @@ def _proposed(facts: HybridFacts, preview: Mapping[str, Any]) -> SizeFacts | Non
     """Return the size of proposed settings; None where they change none, or no batch can have it."""
     if not {"batch_snapshots", "batch_nodes"} & set(preview):
         return None
-    given = (
-        float(preview.get("batch_snapshots", facts.size.given[0])),
-        float(preview.get("batch_nodes", facts.size.given[1])),
-    )
+    given = _proposed_pair(preview, facts.size.given)
     if facts.adjusted:
         return facts.sizes[nearest(tuple(size.given for size in facts.sizes), *given)]
     try:
@@ -341,6 +332,11 @@ def _proposed(facts: HybridFacts, preview: Mapping[str, Any]) -> SizeFacts | Non
         return None
     targets = [size.vertices for size in sizes]
     return SizeFacts(sizes[0].snapshots, min(targets), max(targets), given)
+
+
+def _proposed_pair(preview: Mapping[str, Any], current: tuple[float, float]) -> tuple[float, float]:
+    """Return N_S and N_V with what is proposed of them."""
+    return float(preview.get("batch_snapshots", current[0])), float(preview.get("batch_nodes", current[1]))
 
 
 def _proposed_span(facts: HybridFacts, batch: PartBatch, proposed: SizeFacts) -> range:

@@ -123,7 +123,7 @@ SIZES = Chart(
 
 
 STALENESS_TITLE = "Staleness of averaged models"
-_NAMED = 4  # ranks with a line of their own
+_NAMED, _SPOKEN = 4, 3  # ranks with a line of their own, and in the caption
 _POINTS = 300  # of a line
 
 
@@ -149,13 +149,13 @@ def staleness_caption(tables: RunTables, options: ChartOptions) -> str:
     recent = {rank: each.recent for rank, each in averaging(tables).items()}
     if not recent:
         return NOTHING_YET
-    if len(recent) > _NAMED:
+    if len(recent) > _SPOKEN:
         least, most = staleness_text(min(recent.values())), staleness_text(max(recent.values()))
         return captions.STALE_MANY.format(least=least, most=most, ranks=len(recent))
     (rank, first), *others = recent.items()
     texts = [captions.STALE_RANK.format(staleness=staleness_text(first), rank=rank)]
     texts += [captions.STALE_NEXT.format(staleness=staleness_text(value), rank=rank) for rank, value in others]
-    return captions.STALE_FEW.format(ranks=join_words(texts))
+    return captions.STALE_FEW.format(by_rank=join_words(texts))
 
 
 def _rank_line(rank: int, rounds: Averaging, begin: float, end: float) -> Drawn:

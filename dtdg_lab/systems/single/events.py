@@ -7,8 +7,7 @@ from typing import ClassVar
 
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.events import Event
-from dtdg_lab.core.units import format_seconds
-from dtdg_lab.visualization.layout import percent
+from dtdg_lab.core.units import format_percent, format_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ class OverlapProfile(Event):
         return (
             f"{how[0].upper()}{how[1:]}: {format_seconds(best)} forward and backward for a snapshot, "
             f"{format_seconds(own)} without sharing. They have "
-            f"{percent(self.shares[self.sizes.index(self.chosen)])} of their edges in common."
+            f"{format_percent(self.shares[self.sizes.index(self.chosen)])} of their edges in common."
         )
 
     def check(self) -> None:
@@ -70,7 +69,7 @@ class SnapshotTimes(Event):
     @property
     def words(self) -> str:
         """The snapshot that takes longest."""
-        return f"Snapshot {self.longest} takes longest: {percent(self.longest_share)} of all snapshots' time."
+        return f"Snapshot {self.longest} takes longest: {format_percent(self.longest_share)} of all snapshots' time."
 
     @property
     def longest(self) -> int:

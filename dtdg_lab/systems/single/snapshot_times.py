@@ -10,7 +10,7 @@ from dtdg_lab.engine.graph_view import DeviceSequence
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.systems.single.events import SnapshotTimes
 
-ROUNDS = 2  # the first prepares, the quicker one counts
+ROUNDS = 3  # the first prepares, the quickest counts
 
 
 @torch.no_grad()

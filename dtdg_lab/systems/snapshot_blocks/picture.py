@@ -19,6 +19,7 @@ from dtdg_lab.systems.snapshot_blocks.ownership import (
     swapped_bytes,
     swaps_rows,
 )
+from dtdg_lab.visualization.change_marks import PAGE_WIDTH
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, card
 from dtdg_lab.visualization.charts import Drawn, heat, label
 from dtdg_lab.visualization.layout import Figure
@@ -242,7 +243,7 @@ _IN_MEMORY: Drawn = {"xref": "x3", "yref": "y3", "xanchor": "left", "yanchor": "
 
 def _memory_data(memory: MemoryFacts, *, named: bool) -> list[Drawn]:
     axes = {"xaxis": "x3", "yaxis": "y3"}
-    return [*memory_lines(memory, **axes), *([pass_names(memory, **axes)] if named else [])]
+    return [*memory_lines(memory, **axes), *([pass_names(memory, width=PAGE_WIDTH, **axes)] if named else [])]
 
 
 def _memory_axes(memory: MemoryFacts) -> dict[str, Drawn]:

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dtdg_lab.core.rollups import Rollup
 from dtdg_lab.core.rows import Array, Rows, known
 from dtdg_lab.systems.snapshot_blocks import captions
+from dtdg_lab.systems.snapshot_blocks.block_costs import TITLE as BLOCK_MEMORY
+from dtdg_lab.systems.snapshot_blocks.block_costs import StepCost, cost_caption, draw_block_costs
 from dtdg_lab.systems.snapshot_blocks.periods import plan_periods
 from dtdg_lab.systems.snapshot_blocks.picture import PICTURE, is_esdg
 from dtdg_lab.visualization.change_marks import HALF_WIDTH, with_changes
 from dtdg_lab.visualization.chart import FIRST_STEP, NOTHING_YET, STEPS_TITLE, Chart, ChartOptions, Key, card
-from dtdg_lab.visualization.charts import Drawn, bars, byte_unit, line
+from dtdg_lab.visualization.charts import Drawn, byte_unit, line
 from dtdg_lab.visualization.communication import RECENT, communication_chart, communication_time
 from dtdg_lab.visualization.layout import Figure
-from dtdg_lab.visualization.numbers import bytes_text, percent_text, seconds_text
+from dtdg_lab.visualization.numbers import bytes_text, percent_text
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, TEXT_COLOUR, series_colour
-from dtdg_lab.visualization.step_memory import NOT_PROBED
 from dtdg_lab.visualization.transfers import transfers_chart
 
 if TYPE_CHECKING:
@@ -125,18 +126,19 @@ def hidden_caption(tables: RunTables, options: ChartOptions) -> str:
 # Peak memory and time of a step by number of blocks.
 
 
-def block_costs(tables: RunTables) -> dict[int, tuple[float | None, float | None]]:
-    """Return by number of blocks that this run has had: the peak in bytes, and the mean seconds of a step."""
+def block_costs(tables: RunTables) -> dict[int, StepCost]:
+    """Return the peak and the mean time of a step by the numbers of blocks that this run has had."""
 
-    def costs() -> dict[int, tuple[float | None, float | None]]:
+    def costs() -> dict[int, StepCost]:
         rows = tables.rollup(STEP_SECONDS)
-        found: dict[int, tuple[float | None, float | None]] = {}
+        found: dict[int, StepCost] = {}
         for period in plan_periods(tables):
             inside = rows.where((rows["step_least"] >= period.first) & (rows["step_most"] < period.end))
             count = float(inside["time_s_known"].sum())
             seconds = float(inside["time_s"].sum()) / count if count else None
-            peak, before_s = found.get(period.blocks, (None, None))
-            found[period.blocks] = (peak if period.peak_bytes is None else period.peak_bytes, seconds or before_s)
+            before = found.get(period.blocks, StepCost(period.blocks, None, None))
+            peak = before.peak_bytes if period.peak_bytes is None else period.peak_bytes
+            found[period.blocks] = StepCost(period.blocks, peak, before.step_s if seconds is None else seconds)
         return dict(sorted(found.items()))
 
     return tables.once("block costs", costs)
@@ -144,34 +146,16 @@ def block_costs(tables: RunTables) -> dict[int, tuple[float | None, float | None
 
 def block_memory_figure(tables: RunTables, options: ChartOptions) -> Figure:
     """Draw bars of the peak and points of the time of a step, by the numbers of blocks that this run has had."""
-    title, costs = "Memory against blocks", block_costs(tables)
-    peaks = {blocks: peak for blocks, (peak, _) in costs.items() if peak is not None}
-    if not peaks:
-        return card([], title, x_title="time blocks", empty=NOT_PROBED)
-    unit, factor = byte_unit(max(peaks.values()))
-    times = {blocks: 1e3 * seconds for blocks, (_, seconds) in costs.items() if seconds is not None and blocks in peaks}
-    keys: list[Key] = [("peak", series_colour(0), "box"), ("time of a step, ms", series_colour(1), "line")]
-    heights = [round(peak / factor, 4) for peak in peaks.values()]
-    hover = "%{x} blocks: %{y:.3~g} "
-    data = [bars("peak", [f"{blocks:,}" for blocks in peaks], heights, series_colour(0), hover + unit, width=0.4)]
-    over: Drawn = {"yaxis": "y2", "mode": "lines+markers"}
-    names = [f"{blocks:,}" for blocks in times]
-    data.append(line("time", names, [round(ms, 4) for ms in times.values()], series_colour(1), hover + "ms", **over))
-    x_axis = {"type": "category", "showgrid": False}
-    right = {"overlaying": "y", "side": "right", "showgrid": False, "rangemode": "tozero", "nticks": 5}
-    axes: dict[str, Any] = {"xaxis": x_axis, "yaxis": {"rangemode": "tozero", "nticks": 5}, "yaxis2": right}
-    return card(data, title, unit=unit, keys=keys, x_title="time blocks", margin={"r": 44}, **axes)
+    return draw_block_costs([*block_costs(tables).values()])
 
 
 def block_memory_caption(tables: RunTables, options: ChartOptions) -> str:
     """Say what the blocks in use need."""
     periods = plan_periods(tables)
-    peak, seconds = block_costs(tables)[periods[-1].blocks] if periods else (None, None)
-    if peak is None or seconds is None:
+    if not periods:
         return NOTHING_YET
-    blocks = periods[-1].blocks
-    template = captions.BLOCKS_NEED if blocks > 1 else captions.ONE_BLOCK_NEEDS
-    return template.format(blocks=f"{blocks:,}", peak=bytes_text(peak), time=seconds_text(seconds))
+    cost = block_costs(tables)[periods[-1].blocks]
+    return NOTHING_YET if cost.peak_bytes is None or cost.step_s is None else cost_caption(cost)
 
 
 FOLDED = (
@@ -197,7 +181,7 @@ FOLDED = (
     ),
     Chart(
         name="block_memory",
-        title="Memory against blocks",
+        title=BLOCK_MEMORY,
         figure=block_memory_figure,
         caption=block_memory_caption,
         place="folded",

@@ -24,7 +24,7 @@ from dtdg_lab.visualization.chart import FIRST_STEP, NOTHING_YET, Chart, ChartOp
 from dtdg_lab.visualization.charts import NAMES, Drawn, bars, label, level_bars, points, rule, time_unit
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import percent_text, seconds_text
-from dtdg_lab.visualization.palette import WARNING_COLOUR
+from dtdg_lab.visualization.palette import TEXT_COLOUR, WARNING_COLOUR
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
@@ -33,6 +33,7 @@ RANKS = (1, 2, 4, 8, 16)
 TIME_LIMIT_S = 1.0  # for each scheduler that searches
 TOO_EARLY = "No group of this schedule has been timed yet. Ask again after the first epoch."
 ASK_FIRST = "Appears once you compare schedulers"
+_HIGH = 190  # pixels: a row for each scheduler
 _EQUAL = 5e-4  # relative difference below which two epochs are equally long
 _USED, _OTHER = TONES["group that the others wait for"][0], TONES["group"][0]
 # settings in which runs may differ whose epochs are compared: numbers of ranks, and what a schedule was made from
@@ -210,7 +211,7 @@ def other_schedulers_figure(tables: RunTables, options: ChartOptions) -> Figure:
     title, end = "Other schedulers", bound_end(bound_s)
     keys: list[Key] = [("in use", _USED, "box"), ("other", _OTHER, "box"), (end.name, end.colour, "dash")]
     if not epochs:
-        return card([], title, unit="ms per epoch", empty=FIRST_STEP, yaxis=NAMES)
+        return card([], title, unit="ms per epoch", empty=FIRST_STEP, height=_HIGH, yaxis=NAMES)
     unit, factor = time_unit(max(epoch.seconds for epoch in epochs))
     texts = [
         f"{percent_text(max(0.0, epoch.seconds / bound_s - 1))} above the bound" if bound_s > 0 else ""
@@ -225,7 +226,8 @@ def other_schedulers_figure(tables: RunTables, options: ChartOptions) -> Figure:
         f"%{{y}}: %{{x:.4g}} {unit}%{{customdata}}<extra></extra>",
         customdata=solved,
         text=texts,
-        **{"textposition": "inside", "insidetextanchor": "start", "textangle": 0, "width": 0.7},
+        **{"textposition": "inside", "insidetextanchor": "start", "textangle": 0, "width": 0.8},
+        **{"constraintext": "none", "textfont": {"size": 10.5, "color": TEXT_COLOUR}},
     )
     return card(
         [data],
@@ -235,6 +237,7 @@ def other_schedulers_figure(tables: RunTables, options: ChartOptions) -> Figure:
         xaxis={"rangemode": "tozero"},
         yaxis=NAMES,
         margin={"l": 96},
+        height=_HIGH,
         shapes=[rule(x=bound_s * factor, colour=end.colour, width=1.8, dash=end.dash)],
         annotations=_missing_note(tables, options),
     )

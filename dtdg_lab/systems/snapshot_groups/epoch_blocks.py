@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -146,9 +147,15 @@ def measured_bound(blocks: EpochBlocks, *, pipelined: bool) -> float | None:
     if pipelined or not blocks.is_whole or blocks.schedule is None:
         return None
     times_s = blocks.times_s()
-    return (
-        lower_bound_s(times_s, blocks.schedule.ranks, per_rank=blocks.schedule.rank_groups) if times_s.all() else None
-    )
+    if not times_s.all():
+        return None
+    return _bound_once(times_s.tobytes(), blocks.schedule.ranks, blocks.schedule.rank_groups)
+
+
+@lru_cache(maxsize=16)
+def _bound_once(times_s: bytes, ranks: int, per_rank: int) -> float:
+    """Return the bound of an epoch, which is asked for again while the next one runs."""
+    return lower_bound_s(np.frombuffer(times_s), ranks, per_rank=per_rank)
 
 
 def planned_epoch(

@@ -10,17 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.events import Event
-from dtdg_lab.core.units import format_seconds
-from dtdg_lab.visualization.layout import share
+from dtdg_lab.core.units import format_percent, format_seconds
 
 _EQUAL = 5e-4  # difference of two makespans below which they are called equal
 
 Assignment = tuple[tuple[tuple[int, ...], ...], ...]
-SOURCES = {
-    "size": "sizes of the groups",
-    "profile": "a profile of epochs before",
-    "linear": "a linear model of nodes and edges, fitted to profiled groups",
-}
+_SOURCES = {"size": "the sizes of groups", "profile": "measured times", "linear": "a linear model of nodes and edges"}
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -97,35 +92,35 @@ class ScheduleFacts(Event):
         return f"{self.scheduler}, {self.groups:,} groups on {ranks}"
 
     def scale(self, measured_s: NDArray[np.float64]) -> float | None:
-        """What makes its times seconds: 1, or for sizes the ratio of measured to given ones, over measured groups.
+        """Return what makes its times seconds on the wall clock; None where that is not known.
+
+        It is 1 for such seconds; else, for sizes and for processor seconds of ranks that share cores, the ratio of
+        measured to given times, over measured groups.
 
         Args:
             measured_s: (K,) seconds, NaN where unknown.
         """
-        if self.in_seconds:
+        if self.in_seconds and self.timed_by == "wall":
             return 1.0
         known = np.isfinite(measured_s)
-        described = float(self.times_s[known].sum())
-        return float(measured_s[known].sum()) / described if described > 0 else None
+        given = float(self.times_s[known].sum())
+        if given > 0:
+            return float(measured_s[known].sum()) / given
+        return 1.0 if self.in_seconds else None
 
     @property
     def words(self) -> str:
-        """A schedule in a sentence or two, as a row of a table of events."""
-        text = (
-            f"{self.label}, at most {self.per_rank} a part and iteration: {self.iterations:,} iterations an epoch. "
-            f"Made in {format_seconds(self.solve_s)} from {SOURCES.get(self.source, self.source)}: "
-        )
-        if self.in_seconds:
-            text += f"{format_seconds(self.makespan_s)} an epoch, "
+        """The schedule and how it was made, as a row of a table of events."""
+        text = f"{self.label} in {self.iterations:,} iterations: "
+        text += f"{format_seconds(self.makespan_s)} per epoch, " if self.in_seconds else ""
         excess = self.excess
-        text += "no bound known" if excess is None else f"{share(max(0.0, excess))} above what no schedule beats"
+        text += "no bound is known" if excess is None else f"{format_percent(max(0.0, excess))} above the bound"
         if self.psg_makespan_s and (self.scheduler, self.per_rank) != ("round_robin", 1):
             saved = 1 - self.makespan_s / self.psg_makespan_s
-            less = (
-                f"{share(abs(saved))} {'less' if saved > 0 else 'more'} than" if abs(saved) >= _EQUAL else "as long as"
-            )
-            text += f", {less} round robin"
+            less = f"{format_percent(abs(saved))} {'less' if saved > 0 else 'more'} than"
+            text += f", {less if abs(saved) >= _EQUAL else 'as long as'} round robin"
+        made = f"Solved in {format_seconds(self.solve_s)} from {_SOURCES.get(self.source, self.source)}"
         if self.targets is not None:
-            tried = "all" if self.targets >= self.groups else f"{self.targets:,} of up to {self.groups:,}"
-            text += f"; DyGNeX-G tried {tried} targets in each iteration"
-        return f"{text}. {self.notes}".strip().rstrip(".") + "."
+            tried = "all" if self.targets >= self.groups else f"{self.targets:,} of {self.groups:,}"
+            made += f"; DyGNeX-G tried {tried} targets in each iteration"
+        return f"{text}. {made}. {self.notes}".strip().rstrip(".") + "."

@@ -170,7 +170,8 @@ def _pairs(rows: Rows, *names: str) -> list[tuple[int, ...]]:
 # The Gantt chart of a schedule for given times, on the cards of papers and in lessons.
 
 
-_BOUND_S = 1.02  # end of the axis over the end of what is drawn
+_ROOM = 1.02  # end of the axis over the end of what is drawn
+_SHORT = {PACE: "sets the pace"}  # in legends of charts that stand beside each other
 
 
 def planned_figure(
@@ -199,13 +200,16 @@ def planned_figure(
     end = bound_end(lower_bound_s(times_s, schedule.parts, per_rank=per_rank, allreduce_s=allreduce_s))
     axis = time_axis(blocks, [end])
     bound = [end.seconds * axis.factor] * 2
-    data = gantt_traces(blocks, axis, schedule.parts)
+    data = [
+        {**trace, "name": _SHORT.get(trace["name"], trace["name"])}
+        for trace in gantt_traces(blocks, axis, schedule.parts)
+    ]
     data.append(
         line(f"{end.name}: {seconds_text(end.seconds)}", bound, [-0.55, schedule.parts - 0.45], end.colour, dash="dash")
     )
     last = axis.end if until_s is None else until_s * axis.factor
     title, x_title = "Planned epoch" + (label and f" · {label}"), f"time since the epoch began ({axis.unit})"
-    x_axis = {"range": [0, _BOUND_S * last], "showgrid": False}
+    x_axis = {"range": [0, _ROOM * last], "showgrid": False}
     return chart(
         title, x_title, "", data, barmode="overlay", bargap=0.25, xaxis=x_axis, yaxis=rank_axis(schedule.parts)
     )

@@ -25,7 +25,7 @@ from dtdg_lab.visualization.chart import (
 from dtdg_lab.visualization.charts import Drawn, line, points, rule, time_unit
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import percent_text, three_digits
-from dtdg_lab.visualization.palette import BASELINE_COLOUR, EDGE_COLOUR, PHASE_COLOURS, PURGE_COLOUR, series_colour
+from dtdg_lab.visualization.palette import BASELINE_COLOUR, EDGE_COLOUR, PHASE_COLOURS, series_colour
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
@@ -119,7 +119,7 @@ def own_work_figure(tables: RunTables, options: ChartOptions) -> Figure:
     own, waiting = epochs["own_s"] / whole, epochs["wait_s"] / whole
     kinds: list[tuple[str, Array, str]] = [
         ("own groups", own, PHASE_COLOURS["compute"]),
-        ("waiting", waiting, PURGE_COLOUR),
+        ("waiting", waiting, PHASE_COLOURS["wait"]),
         ("exchange and rest", np.maximum(0, 1 - own - waiting), PHASE_COLOURS["communicate"]),
     ]
     hover = "epoch %{customdata}: %{y:.3g}%"

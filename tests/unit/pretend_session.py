@@ -54,7 +54,9 @@ class PretendRun:
         with self.lock:
             old = {name: self.config.flat.get(name) for name in live_settings}
             data = {"request": {"set": live_settings}, "version": self._versions, "by": by, "old": old}
-            self._add("events", [[self.step, self.step // PER_EPOCH, START_NS + self.now_ns, "control_received", data]], 0)
+            self._add(
+                "events", [[self.step, self.step // PER_EPOCH, START_NS + self.now_ns, "control_received", data]], 0
+            )
         self._pending.append((self._versions, live_settings))
         return self._versions
 

@@ -63,7 +63,17 @@ def differing_names(configs: Sequence[RunConfig]) -> list[str]:
             parts.append(dataset_label(config.dataset))
         parts += _differences(flat, peers)
         names.append(", ".join(parts))
-    return _numbered(names)
+    return numbered(names)
+
+
+def names_of_runs(named: Sequence[tuple[str, RunConfig]]) -> list[str]:
+    """Return the name of each run: the one that a person gave it, else what tells it apart.
+
+    Args:
+        named: given name, empty where there is none, and settings of each run.
+    """
+    made = differing_names([config for _, config in named])
+    return numbered([given or name for (given, _), name in zip(named, made, strict=True)])
 
 
 def _differences(flat: Mapping[str, Any], peers: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -80,7 +90,7 @@ def _differences(flat: Mapping[str, Any], peers: Sequence[Mapping[str, Any]]) ->
     return parts
 
 
-def _numbered(names: Sequence[str]) -> list[str]:
+def numbered(names: Sequence[str]) -> list[str]:
     """Return the names, the second of equal ones with ``(2)`` and so on."""
     seen: Counter[str] = Counter()
     numbered = []

@@ -14,7 +14,10 @@ import panel as pn
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.dashboard.actions import Actions
 from dtdg_lab.dashboard.config_code import as_cell, as_json
+from dtdg_lab.dashboard.run_files import day_and_time
+from dtdg_lab.dashboard.run_names import names_of_runs, run_title
 from dtdg_lab.dashboard.settings import Settings
+from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.visualization.energy import SO_FAR, energy_panel, energy_rows
 from dtdg_lab.visualization.loss import compare_figure, ground_words, wall_time_figure, wall_time_words
@@ -109,7 +112,8 @@ class RunsPage(Page):
         with ExitStack() as locks:
             for lock in dict.fromkeys(run.lock for run in last):
                 locks.enter_context(lock)
-            labelled = [*((run.path.name, run.live) for run in chosen), *((run.id, run.live) for run in last)]
+            names = names_of_runs([(_given_name(run.path), run.config) for run in (*chosen, *last)])
+            labelled = [(name, run.live) for name, run in zip(names, (*chosen, *last), strict=True)]
             self.figure = compare_figure(labelled, self._x)
             self.wall_time = wall_time_figure(labelled)
             self.words = f"{ground_words(labelled)} {wall_time_words(labelled)}"
@@ -147,14 +151,19 @@ class RunsPage(Page):
 
 
 def _label(path: Path) -> str:
-    """A stored run in a list: its name, what it trained on what, and how it ended."""
+    """A stored run in a list: its name, when it began, and how it ended."""
     try:
         run = open_run(path)
         loss = run.summary.get("validation_loss")
         ended = run.status if loss is None else f"{run.status}, validation loss {loss:.3g}"
-        return f"{run.id}: {run.config.model} on {run.config.dataset}, {ended}"
+        return " · ".join([_given_name(path) or run_title(run.config), day_and_time(path.name), ended])
     except LabError:
-        return f"{path.name}: cannot be read"
+        return f"{path.name}: can't be read"
+
+
+def _given_name(path: Path) -> str:
+    """Return the name that a person gave a run; empty where none did."""
+    return RunDirectory(path).name()
 
 
 def _with_charts(path: Path) -> StoredRun:

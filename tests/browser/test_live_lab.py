@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import signal
 import tempfile
@@ -136,7 +135,7 @@ def _opens_clean(page: Any) -> None:
 def test_cells_pages_and_kernels_can_be_started_again(page: Any, session: Session) -> None:
     page.wait_for_function(RUN, arg=CELLS, timeout=180_000)
     if session.current is None or session.current.status != "running":
-        page.get_by_role("button", name="Run", exact=True).first.click()
+        page.locator(".dl-do-run").first.click()
         until(lambda: session.current.status == "running", timeout_s=60, what="a run is under way")
     session.current.set(epochs=100_000)  # it must not end while it is looked at
     begun = engines_and_runs(session)
@@ -172,9 +171,8 @@ def _follow_the_first_run(page: Any) -> None:
     wait_until(
         page, lambda charts: points(charts, "loss") > points(before, "loss") + 10, timeout_s=60, what="new points"
     )
-    wait_until(
-        page, lambda charts: any("slow" in mark for mark in charts["loss"]["marks"]), timeout_s=60, what="the mark"
-    )
+    wait_until(page, lambda charts: "1" in charts["loss"]["marks"], timeout_s=60, what="the chip of the first change")
+    assert "slow down rank none → 1" in wait_for_status(page, "notebook", timeout_s=60)
 
 
 def _save(page: Any, path: Path) -> None:
@@ -188,12 +186,12 @@ def _save(page: Any, path: Path) -> None:
 
 
 def _steer_by_hand(page: Any, session: Session) -> None:
-    page.get_by_role("button", name="Stop").first.click()
+    page.locator(".dl-do-stop").first.click()
     first = session.current
     assert first is not None
     first.wait(60)
     assert first.status == "stopped"
-    page.get_by_role("button", name="Run", exact=True).first.click()
+    page.locator(".dl-do-run").first.click()
     clicked = time.monotonic()
     while session.current is None or session.current.id == first.id:
         assert time.monotonic() - clicked < 60, "the Run button started no run"
@@ -201,19 +199,18 @@ def _steer_by_hand(page: Any, session: Session) -> None:
     run = session.current
     run.set(epochs=100_000)  # it must not end while it is looked at
     until(lambda: run.config.epochs == 100_000, what="more epochs")
-    wait_until(page, lambda charts: points(charts, "loss") > 0, timeout_s=60, what="the first point after Run")
-    before = page.evaluate(CHARTS)
     page.get_by_role("slider", name="Learning rate").first.focus()
     for _ in range(5):
         page.keyboard.press("ArrowRight")
-    wait_until(
-        page,
-        lambda charts: any("learning_rate" in mark for mark in charts["loss"]["marks"]),
-        timeout_s=60,
-        what="the mark",
-    )
+    wait_for_status(page, "learning rate", timeout_s=60)
+    page.locator("[data-card=loss]").first.evaluate("card => card.scrollIntoView({block: 'center'})")
+    wait_until(page, lambda charts: points(charts, "loss") > 0, timeout_s=60, what="the first point after Run")
+    before = page.evaluate(CHARTS)
     wait_until(
         page, lambda charts: points(charts, "loss") > points(before, "loss") + 10, timeout_s=60, what="new points"
+    )
+    wait_until(
+        page, lambda charts: any(mark[:1].isdigit() for mark in charts["loss"]["marks"]), timeout_s=60, what="the chip"
     )
     wait_until(
         page,
@@ -224,7 +221,7 @@ def _steer_by_hand(page: Any, session: Session) -> None:
     slowed = {-1: "none"}.get(run.config["slow_rank"], f"rank {run.config['slow_rank']}")
     until(lambda: {slowed, run.config["slow_ms"]} <= set(page.evaluate(CONTROLS)), timeout_s=60, what="the controls")
     page.keyboard.press("Control+b")  # away with the file browser: the picture shows the lab
-    page.get_by_role("button", name="Stop").first.evaluate("button => button.scrollIntoView({block: 'start'})")
+    page.locator(".dl-head").first.evaluate("head => head.scrollIntoView({block: 'start'})")
     page.wait_for_timeout(500)
     page.screenshot(path=PICTURES / "live-lab.png")
     applied = knob_steps(run, "learning_rate")
@@ -245,7 +242,7 @@ def _holds_its_points(drawn: dict[str, Any]) -> bool:
 def _look_at_the_data(page: Any) -> None:
     """The small picture beside the controls, and the page of charts about the data set."""
     page.locator("svg[role=img] polygon").first.wait_for(timeout=60_000, state="attached")
-    page.locator(".bk-tab", has_text="Data").first.click()
+    page.get_by_role("tab", name="Data").click()
     data = {"size", "overlap", "degrees", "baselines"}
     wait_until(
         page,
@@ -254,7 +251,7 @@ def _look_at_the_data(page: Any) -> None:
         what="the charts of the data set",
     )
     page.screenshot(path=PICTURES / "live-lab-data.png")
-    page.locator(".bk-tab", has_text="Live").first.click()
+    page.get_by_role("tab", name="Live").click()
     page.wait_for_timeout(500)
 
 
@@ -265,28 +262,29 @@ def _look_at_a_narrow_window(page: Any) -> None:
     page.wait_for_timeout(500)
     page.screenshot(path=PICTURES / "live-lab-1100.png")
     widths = page.evaluate(WIDTHS)
-    assert len(widths) >= 8 and min(widths) >= 280, f"charts of {widths} pixels cannot be read"
+    assert len(widths) >= 4 and min(widths) >= 180, f"charts of {widths} pixels cannot be read"
     tabs = "tabs => tabs.map(tab => [tab.innerText, tab.getBoundingClientRect().right])"
-    for name, right in page.locator("div.bk-tab").evaluate_all(tabs):
+    for name, right in page.get_by_role("tab").evaluate_all(tabs):
         assert right <= 1100, f"the tab {name} is off the page"
     page.set_viewport_size({"width": 1400, "height": 900})
 
 
 def _change_the_partition(page: Any, run: Run) -> None:
     """The nodes are assigned again, and the microscope draws it; from then on snapshots are cut in blocks."""
-    page.locator(".bk-tab", has_text="Partition").first.click()
+    page.get_by_role("tab", name="Partition").click()
     wait_until(
-        page, lambda charts: any(name.startswith("partition-") for name in charts), timeout_s=60, what="the microscope"
+        page, lambda charts: any(name.startswith("partition-") for name in charts), timeout_s=60, what="the partition"
     )
     before = page.locator(".dl-caption:visible").all_inner_texts()
     choose(page, "round_robin")
-    assert "the change took" in wait_for_status(page, "partitioner round_robin: applied at step", timeout_s=60)
+    wait_for_status(page, "partitioner hash → round_robin", timeout_s=60)
+    until(lambda: run.config["partitioner"] == "round_robin", timeout_s=60, what="the other partition")
     changed = time.monotonic()
     while page.locator(".dl-caption:visible").all_inner_texts() == before:
         assert time.monotonic() - changed < 60, "the microscope still shows the partition before"
         page.wait_for_timeout(50)
-    page.get_by_role("button", name=re.compile("^ESDG")).click()
-    assert "the change took" in wait_for_status(page, "system esdg: applied at step", timeout_s=60)
+    page.locator(".dl-systems button", has_text="ESDG").click()
+    until(lambda: run.config.system == "esdg", timeout_s=60, what="another system")
     for name in ("system", "partitioner"):
         (applied,) = knob_steps(run, name).values()
         assert {rank for rank, _ in applied} == {0, 1} and len({step for _, step in applied}) == 1, (name, applied)
@@ -309,12 +307,12 @@ def _change_the_partition(page: Any, run: Run) -> None:
 def _repair_by_hand(page: Any, session: Session, run: Run) -> None:
     """An engine is killed; the buttons bring it back and go on."""
     os.kill(read_notes(run.path / "live", run.attempt)[1].pid, signal.SIGKILL)
-    page.get_by_role("button", name="Repair").first.click(timeout=60_000)
+    page.get_by_role("button", name="Restart engines").first.click(timeout=60_000)
     until(lambda: session.ready, timeout_s=60, what="the engine is replaced")
-    page.get_by_role("button", name="Resume").first.click(timeout=60_000)
+    page.locator(".dl-do-resume").first.click(timeout=60_000)
     until(lambda: session.current is not None and session.current.attempt == 2, what="the run is resumed")
     again = session.current
     assert again is not None and again.id == run.id
     until_step(again, run.live.progress.step + 5)
-    page.get_by_role("button", name="Stop").first.click()
+    page.locator(".dl-do-stop").first.click()
     again.wait(60)

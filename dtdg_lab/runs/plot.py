@@ -13,12 +13,14 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.statistics import GraphStatistics
 from dtdg_lab.partition.events import PartitionFacts
 from dtdg_lab.partition.metrics import MeasuredPartition
+from dtdg_lab.runs.charts import drawn_charts
 from dtdg_lab.runs.inspect_model import FollowedNode, GraphComparison, Perturbation
-from dtdg_lab.runs.run import Comparison, StoredRun
+from dtdg_lab.runs.run import Comparison
+from dtdg_lab.visualization.chart import ChartOptions, XAxis
 from dtdg_lab.visualization.graph import GraphCharts, perturbation_figure
 from dtdg_lab.visualization.layout import Figure, grid
 from dtdg_lab.visualization.partition import compare_partitions_figure, microscope, title_words
-from dtdg_lab.visualization.series import XAxis
+from dtdg_lab.visualization.sheet import run_sheet
 from dtdg_lab.visualization.study import StudyResult
 
 if TYPE_CHECKING:
@@ -99,16 +101,8 @@ def _several(shown: Any) -> Figure | None:
 
 
 def _run(run: Any, x: XAxis) -> Figure:
-    """The four charts, and under them those of what else the run has: partition, schedule, blocks, features, ..."""
-    if isinstance(run, StoredRun):
-        run.live.complete(run.summary or {})
-    loss, *others = run.live.shown()
-    panels, wide = [(loss.figure(x), loss.caption())], set()
-    for view in others:
-        if view.wide:
-            wide.add(len(panels))
-        panels += view.panels()
-    return grid(panels, title=f"Run {run.id}", wide=wide)
+    """Return the charts of a run that have data: its picture, those of every run, and the others of its system."""
+    return run_sheet(drawn_charts(run.live, ChartOptions(x=x)), title=f"Run {run.id}")
 
 
 def _partitions(measured: Sequence[MeasuredPartition]) -> Figure:

@@ -7,14 +7,11 @@ import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dtdg_lab.visualization.chart import Chart, ChartOptions
+from dtdg_lab.visualization.chart import Chart
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.palette import TEXT_COLOUR
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
 
 Card = tuple[Figure, str]  # a figure made by ``chart.card``, and its caption
 
@@ -76,18 +73,15 @@ def sheet(cards: Sequence[Card], *, title: str = "", columns: int = 2, wide: Col
     return {"data": data, "layout": layout}
 
 
-def run_sheet(tables: RunTables, charts: Sequence[Chart], options: ChartOptions, *, title: str) -> Figure:
-    """Return all charts of a run as one figure; pictures and the timeline have a row to themselves.
+def run_sheet(cards: Mapping[Chart, Card], *, title: str) -> Figure:
+    """Return charts of a run as one figure; pictures and the timeline have a row to themselves.
 
     Args:
-        tables: of the run.
-        charts: those that it can have.
-        options: what is drawn.
+        cards: by their charts, in order.
         title: of the whole.
     """
-    cards = [(chart.figure(tables, options), chart.caption(tables, options)) for chart in charts]
-    wide = [place for place, chart in enumerate(charts) if chart.place == "picture" or chart.name == WIDE]
-    return sheet(cards, title=title, wide=wide)
+    wide = [place for place, chart in enumerate(cards) if chart.place == "picture" or chart.name == WIDE]
+    return sheet(list(cards.values()), title=title, wide=wide)
 
 
 def _rows(count: int, columns: int, wide: Collection[int]) -> list[list[int]]:

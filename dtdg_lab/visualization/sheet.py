@@ -67,7 +67,8 @@ def sheet(cards: Sequence[Card], *, title: str = "", columns: int = 2, wide: Col
         "bargap": 0.2,
     }
     if title:
-        layout["annotations"].append(_text(f"<b>{title}</b>", 0.0, 1.0, size=15))
+        place = {"x": 0, "xanchor": "left", "y": 1, "yanchor": "top", "pad": {"t": 10}}
+        layout["title"] = {"text": title, "font": {"size": 15, "color": TEXT_COLOUR}, **place}
     top = float(head)
     for row in panels:
         for panel in row:

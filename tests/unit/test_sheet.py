@@ -43,7 +43,7 @@ def test_cards_stand_beside_each_other_on_axes_of_their_own() -> None:
     assert layout["yaxis"]["domain"] == layout["yaxis2"]["domain"]
     assert layout["yaxis3"]["domain"][1] < layout["yaxis"]["domain"][0]
     assert layout["xaxis3"]["domain"][1] > 0.9 and layout["xaxis2"]["anchor"] == "y2"
-    assert texts(figure)[0] == "<b>Run</b>"
+    assert layout["title"]["text"] == "Run"
     go.Figure(figure)
 
 

@@ -17,6 +17,7 @@ from dtdg_lab.runs.inspect_model import FollowedNode, GraphComparison, Perturbat
 from dtdg_lab.runs.run import Comparison, StoredRun
 from dtdg_lab.visualization.graph import GraphCharts, perturbation_figure
 from dtdg_lab.visualization.layout import Figure, grid
+from dtdg_lab.visualization.numbers import seconds_text
 from dtdg_lab.visualization.partition_cards import comparison_cards, partition_cards
 from dtdg_lab.visualization.series import XAxis
 from dtdg_lab.visualization.sheet import sheet
@@ -72,7 +73,7 @@ def _figure(shown: Any, protocol: str, x: XAxis) -> Figure:
         )
     if isinstance(shown, MeasuredPartition):
         facts = PartitionFacts.read(shown.to_dict())
-        return sheet(partition_cards(facts), title=f"{shown.graph_name} · {facts.label}, {facts.making_words}")
+        return sheet(partition_cards(facts), title=f"{shown.graph_name} · {facts.label}, made in {seconds_text(facts.seconds)}")
     several = _several(shown)
     if several is not None:
         return several

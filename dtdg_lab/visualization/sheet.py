@@ -238,10 +238,18 @@ def _moved_mark(
             moved[f"{letter}ref"] = references[match[1] + match[2]] + (match[3] or "")
             continue
         moved[f"{letter}ref"] = "paper"
+        if "text" in mark:  # plotly would choose by the place on the sheet
+            moved.setdefault(f"{letter}anchor", _anchor(letter, mark[letter]))
         for name in (letter, f"{letter}0", f"{letter}1"):
             if name in mark:
                 moved[name] = span[0] + mark[name] * (span[1] - span[0])
     return moved
+
+
+def _anchor(letter: str, place: float) -> str:
+    """Return the side at which plotly puts words at a place of the paper."""
+    sides = ("left", "center", "right") if letter == "x" else ("bottom", "middle", "top")
+    return sides[(place > 1 / 3) + (place >= 2 / 3)]
 
 
 def _text(text: str, x: float, y: float, *, size: int) -> dict[str, Any]:

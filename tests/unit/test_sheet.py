@@ -77,6 +77,7 @@ def test_bars_keep_their_gaps_and_names_have_room() -> None:
 
 
 def test_an_empty_card_keeps_its_axes_and_its_words() -> None:
-    figure = as_figure(card([], "Loss"), "Nothing measured yet.")
-    assert "Appears with the first step" in texts(figure) and len(figure["data"]) == 1
+    figure = sheet([(card([], "Loss"), "Nothing measured yet."), (curve(), "")])
+    (note,) = (each for each in figure["layout"]["annotations"] if each["text"] == "Appears with the first step")
+    assert (note["xanchor"], note["yanchor"]) == ("center", "middle") and len(figure["data"]) == 2
     go.Figure(figure)

@@ -19,8 +19,9 @@ from dtdg_lab.runs.run import Comparison
 from dtdg_lab.visualization.chart import ChartOptions, XAxis
 from dtdg_lab.visualization.graph import GraphCharts, perturbation_figure
 from dtdg_lab.visualization.layout import Figure, grid
-from dtdg_lab.visualization.partition import compare_partitions_figure, microscope, title_words
-from dtdg_lab.visualization.sheet import run_sheet
+from dtdg_lab.visualization.numbers import seconds_text
+from dtdg_lab.visualization.partition_cards import comparison_cards, partition_cards
+from dtdg_lab.visualization.sheet import run_sheet, sheet
 from dtdg_lab.visualization.study import StudyResult
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def _figure(shown: Any, protocol: str, x: XAxis) -> Figure:
         )
     if isinstance(shown, MeasuredPartition):
         facts = PartitionFacts.read(shown.to_dict())
-        return microscope(facts, title=title_words(facts, shown.graph_name))
+        return sheet(partition_cards(facts), title=f"{shown.graph_name} · {facts.label}, made in {seconds_text(facts.seconds)}")
     several = _several(shown)
     if several is not None:
         return several
@@ -115,4 +116,5 @@ def _partitions(measured: Sequence[MeasuredPartition]) -> Figure:
     labels = [f"{name} ({number})" if twice[name] > 1 else name for number, name in enumerate(names, start=1)]
     graphs = " and ".join(dict.fromkeys(each.graph_name for each in measured))
     counts = " or ".join(map(str, sorted({each.parts for each in facts})))
-    return compare_partitions_figure(dict(zip(labels, facts, strict=True)), f"Partitions of {graphs}, {counts} parts")
+    cards = comparison_cards(dict(zip(labels, facts, strict=True)))
+    return sheet(cards, title=f"Partitions of {graphs}, {counts} parts", columns=3)

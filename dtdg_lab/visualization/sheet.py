@@ -64,7 +64,8 @@ def sheet(cards: Sequence[Card], *, title: str = "", columns: int = 2, wide: Col
         "bargap": 0.2,
     }
     if title:
-        layout["annotations"].append(_text(f"<b>{title}</b>", 0.0, 1.0, size=15))
+        place = {"x": 0, "xanchor": "left", "y": 1, "yanchor": "top", "pad": {"t": 10}}
+        layout["title"] = {"text": title, "font": {"size": 15, "color": TEXT_COLOUR}, **place}
     top = float(head)
     for row in panels:
         for panel in row:
@@ -231,10 +232,18 @@ def _moved_mark(
             moved[f"{letter}ref"] = references[match[1] + match[2]] + (match[3] or "")
             continue
         moved[f"{letter}ref"] = "paper"
+        if "text" in mark:  # plotly would choose by the place on the sheet
+            moved.setdefault(f"{letter}anchor", _anchor(letter, mark[letter]))
         for name in (letter, f"{letter}0", f"{letter}1"):
             if name in mark:
                 moved[name] = span[0] + mark[name] * (span[1] - span[0])
     return moved
+
+
+def _anchor(letter: str, place: float) -> str:
+    """Return the side at which plotly puts words at a place of the paper."""
+    sides = ("left", "center", "right") if letter == "x" else ("bottom", "middle", "top")
+    return sides[(place > 1 / 3) + (place >= 2 / 3)]
 
 
 def _text(text: str, x: float, y: float, *, size: int) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.rollups import Rollup
 from dtdg_lab.visualization.chart import Chart
 from dtdg_lab.visualization.common_charts import common_charts
+from dtdg_lab.visualization.curves import CURVE_ROLLUPS
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
@@ -19,8 +20,9 @@ def all_charts() -> tuple[Chart, ...]:
 
 
 def all_rollups() -> tuple[Rollup, ...]:
-    """Return the sums that any chart needs; tables are made with them."""
-    return tuple(dict.fromkeys(rollup for chart in all_charts() for rollup in chart.rollups))
+    """Return the sums that any chart or comparison needs; tables are made with them."""
+    of_charts = (rollup for chart in all_charts() for rollup in chart.rollups)
+    return tuple(dict.fromkeys([*of_charts, *CURVE_ROLLUPS]))
 
 
 def charts_of(tables: RunTables) -> tuple[Chart, ...]:

@@ -57,12 +57,12 @@ def newest_span(tables: RunTables) -> Span | None:
 
 def _newest_span(tables: RunTables) -> Span | None:
     rows = tables.rows("phases")
-    if not len(rows):
-        return None
     slowest_s = max((times.time_s for times in step_times(tables).values()), default=0.0)
     seconds = next((span for span in SPANS_S if span >= 0.999 * STEPS * slowest_s), SPANS_S[-1])
+    if not len(rows):
+        return None
     newest = {int(rank): some for rank, some in rows.by("rank").items()}
-    ends = [int(some["end_ns"].max()) for some in newest.values()]
+    ends = [_end_ns(some, only_steps=is_over(tables)) for some in newest.values()]
     # ranks report one after another: wait for the last of them, unless it is silent
     end_ns = max(min(ends), int(max(ends) - 0.5e9 * seconds))
     begin = np.maximum((rows["start_ns"] - end_ns) / 1e9, -seconds)
@@ -79,7 +79,7 @@ def timeline_figure(tables: RunTables, options: ChartOptions) -> Figure:
         return card([], TITLE, unit="the last seconds of every rank", height=MARGIN_HEIGHT + ROW_HEIGHT * tables.ranks)
     many = len(span.ranks) > ROWS
     data = [_heat_map(span)] if many else _blocks(span)
-    axes: Drawn = {"xaxis": _seconds_axis(span.seconds, is_over=_is_over(tables)), "yaxis": _rank_axis(span)}
+    axes: Drawn = {"xaxis": _seconds_axis(span.seconds, is_over=is_over(tables)), "yaxis": _rank_axis(span)}
     height = MARGIN_HEIGHT + (HEAT_HEIGHT if many else ROW_HEIGHT) * len(span.ranks)
     unit = f"the last {_length(span.seconds)} of every rank"
     looks: Drawn = {"barmode": "overlay", "bargap": 0.22, "margin": {"t": 4, "r": 18}, "height": height}
@@ -99,7 +99,7 @@ def timeline_caption(tables: RunTables, options: ChartOptions) -> str:
         counts = {rank: len(np.unique(span.rows["step"][span.rows["rank"] == rank])) for rank in span.ranks}
         most, fewest = max(counts, key=lambda rank: counts[rank]), min(counts, key=lambda rank: counts[rank])
         if most == fewest:
-            return f"Each rank made {counts[most]} steps in {last}."
+            return f"Each rank made {counts[most]} step{'' if counts[most] == 1 else 's'} in {last}."
         return f"Rank {most} made {counts[most]} steps in {last} and rank {fewest} made {counts[fewest]}."
     waits = {rank: span.share(rank, "wait") for rank in span.ranks}
     rank = max(waits, key=lambda each: waits[each])
@@ -123,11 +123,17 @@ def timeline_chart() -> Chart:
     )
 
 
+def _end_ns(rows: Rows, *, only_steps: bool) -> int:
+    """Return when the last phase of a rank ended; of a run that is over, of its last step."""
+    steps = rows.where(np.isin(rows["phase"].astype(str), PHASES)) if only_steps else rows
+    return int((steps if len(steps) else rows)["end_ns"].max())
+
+
 def _length(seconds: float) -> str:
     return "second" if seconds == 1 else f"{seconds:g} seconds"
 
 
-def _is_over(tables: RunTables) -> bool:
+def is_over(tables: RunTables) -> bool:
     """Return whether the newest attempt has ended."""
     ended = tables.events(Ended.kind)
     return bool(ended) and ended[-1]["step"] > tables.common_step

@@ -84,7 +84,7 @@ def test_transfers_are_those_of_the_last_complete_step_beside_the_prediction() -
 def test_transfers_before_the_first_step_are_predicted_ones() -> None:
     run, chart = run_tables({}, events=[blocks([[0, 1024], [0, 0]])]), transfers_chart()
     figure = chart.figure(run, OPTIONS)
-    assert figure["layout"]["meta"]["card"]["unit"] == "KiB per step, predicted, by rank"
+    assert figure["layout"]["meta"]["card"]["unit"] == "KiB per step, predicted"
     assert chart.caption(run, OPTIONS) == "A step will send 1.00 KiB."
 
 

@@ -57,7 +57,7 @@ def _map_figure(title: str, facts: BlockFacts, owners: OwnerMap) -> Figure:
     lines, names = (
         [{**mark, "yref": "paper"} for mark in marks] for marks in block_marks(facts, facts.blocks, "x", "y")
     )
-    axes = {"xaxis": {"showgrid": False}, "yaxis": {"showgrid": False, "autorange": "reversed"}}
+    axes: Drawn = {"xaxis": {"showgrid": False}, "yaxis": {"showgrid": False, "autorange": "reversed"}}
     return chart(title, SNAPSHOT, "node", [map_trace(owners, "x", "y")], shapes=lines, annotations=names, **axes)
 
 

@@ -18,7 +18,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -33,10 +32,9 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError
 from dtdg_lab.core.records import rows_of
 from dtdg_lab.dashboard.app import PERIOD_MS, Dashboard
-from dtdg_lab.runs.directory import read_json
-from dtdg_lab.runs.finish import finish, is_followed
+from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.liveness import read_notes
-from dtdg_lab.runs.records import read_lines
+from dtdg_lab.runs.record_lines import read_lines
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.training.live_settings import live_names
 from dtdg_lab.visualization.run_window import RunWindow
@@ -47,7 +45,6 @@ LIMITS = {  # MiB and handles that a process may gain after it is warm, however 
     "kernel": (200, 24),
     "controller": (60, 24),
     "engine": (100, 40),  # sockets of feature servers and of the ranks' groups come and go with the system
-    "follower": (1000, 24),  # finishes the run: it holds the largest table while it merges, a bit less than its lines
 }
 SAMPLE_S = 5.0
 WAIT_S = 600.0  # for a failed run's files, or a resumed run's first step
@@ -319,9 +316,6 @@ class Soak:
         engines = {note.pid for note in read_notes(run.path / "live", run.attempt).values()}
         own = {psutil.Process(): "kernel"}
         own |= {of: "engine" if of.pid in engines else "controller" for of in session._files.processes()}
-        with suppress(psutil.NoSuchProcess):
-            if is_followed(run._directory):
-                own[psutil.Process(read_json(run.path / "live" / "follower.json")["pid"])] = "follower"
         for process, role in own.items():
             try:
                 age_s, rss = time.time() - process.create_time(), process.memory_info().rss

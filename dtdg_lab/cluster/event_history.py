@@ -13,7 +13,7 @@ from dtdg_lab.core.events import ControlReceived, Event, Kernel, OverlapChosen, 
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.records import TABLES
 from dtdg_lab.runs.directory import ENDED, RunDirectory
-from dtdg_lab.runs.records import RunTables
+from dtdg_lab.runs.frames import RunFrames
 
 if TYPE_CHECKING:
     from dtdg_lab.training.replay import RecordedRequest, RunReplay
@@ -82,7 +82,7 @@ class EventHistory:
     def _all(self, rank: int) -> dict[str, list[Row]]:
         if rank not in self._by_rank:
             tables: dict[str, list[Row]] = {}
-            for table, row in RunTables(self.directory).rows(rank):
+            for table, row in RunFrames(self.directory).rows(rank):
                 if table in ("steps", "events", "evaluations", "rounds", "targets", "decisions"):
                     tables.setdefault(table, []).append(row)
             self._by_rank[rank] = tables

@@ -29,9 +29,10 @@ from dtdg_lab.core.system_errors import error_text, is_explained
 from dtdg_lab.core.units import NETEM, state_root
 from dtdg_lab.network.netem import undo_left_over
 from dtdg_lab.runs.directory import ENDED, RunDirectory
-from dtdg_lab.runs.finish import Finisher
+from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.liveness import Pulse, mark_interrupted
-from dtdg_lab.runs.records import RecordWriter, RunTables
+from dtdg_lab.runs.record_lines import RecordFile, parse_line
+from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.run import PreparationLine, StoredRun, open_run
 
 if TYPE_CHECKING:
@@ -179,7 +180,6 @@ def train_here(
     runs_dir = writable_folder(runs_dir, "runs_dir", RunStoreError)
     undo_left_over(state_root() / NETEM)  # left by a run that was killed
     directory = (make or partial(RunDirectory.create, config))(root=runs_dir)
-    finisher = Finisher(directory, 1, ranks=1)
     cause: BaseException | None = None
     with StopSignals(partial(mark_interrupted, directory, 1, rank=0, overdue_s=OVERDUE_S), deliver=deliver) as signals:
         try:
@@ -189,18 +189,18 @@ def train_here(
                     stack.callback(seen.close)
                     on_start(seen)
                 stack.callback(Pulse(directory.live).close)
-                state = _train(config, directory, stack, signals, progress=progress, bench=bench, finisher=finisher)
+                state = _train(config, directory, stack, signals, progress=progress, bench=bench)
         except BaseException as error:
             if signals.received is None:
                 reason = error_text(error)
-                finisher.finish("failed", reason, 0)
+                finish(directory, "failed", reason, 0, attempt=1)
                 if isinstance(error, LabError) or not is_explained(error):
                     raise
                 raise RunFailedError(f"{reason} The run's folder is {directory.path}.") from error
             mark_interrupted(directory, 1, signals.received.name, rank=0)  # it may have ended what the run needs, too
             state, cause = "interrupted", error
         status = directory.recorded_status()
-        finisher.finish(state, *((status["reason"], 0) if state == "interrupted" else ()))
+        finish(directory, state, *((status["reason"], 0) if state == "interrupted" else ()), attempt=1)
     if signals.received is not None and state == "interrupted":
         raise RunInterruptedError(f"run {directory.id} was {status['reason']}", signals.received.name) from cause
     return open_run(directory.path)
@@ -239,7 +239,6 @@ def _train(
     *,
     progress: bool,
     bench: Bench | None,
-    finisher: Finisher,
 ) -> str:
     import torch
 
@@ -252,7 +251,7 @@ def _train(
     beginning = RunStart.of(directory, 0)
     stack.enter_context(torch_defaults(beginning.threads or config.threads))
     device = "cuda:0" if config.device == "cuda" or (config.device == "auto" and torch.cuda.is_available()) else "cpu"
-    writer = RecordWriter(directory.record_file(0), 0, 1, sink=lambda lines: finisher.wrote(len(lines)))
+    writer = RecordWriter(directory.record_file(0), 0, 1)
     stack.callback(writer.close)
     resource_monitor = ResourceMonitor(config, device, 0, 1, writer)
     stack.callback(resource_monitor.close)
@@ -373,10 +372,11 @@ def _wait(run: Run, bench: Bench | None) -> None:
     if bench is None:
         run.wait()
         return
-    tables, over = RunTables(run.path), False
+    file, over = RecordFile(RunDirectory.open(run.path).record_file(0)), False
     while not over:
         over = run.status in ENDED
-        for line in tables.new_lines(0):
+        for raw, place in file.read():
+            line = parse_line(raw, place)
             for row in rows_of(line):
                 _show(bench, run, line["table"], row)
         if not over:

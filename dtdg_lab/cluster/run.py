@@ -30,11 +30,11 @@ from dtdg_lab.core.records import TABLES, rows_of
 from dtdg_lab.runs.charts import all_rollups
 from dtdg_lab.runs.directory import ENDED, RunDirectory, add_extensions
 from dtdg_lab.runs.figures import save_figures
-from dtdg_lab.runs.finish import Finisher
+from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.liveness import Silence, dead_ranks, is_dead, read_notes, silent_beyond
-from dtdg_lab.runs.records import RunTables
+from dtdg_lab.runs.record_lines import RecordFile, parse_line
 from dtdg_lab.runs.run import PreparationLine, open_run
-from dtdg_lab.runs.tables import RunTables as RecordColumns
+from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.changes import changes_frame, requested_changes
 from dtdg_lab.visualization.run_window import RunWindow
 
@@ -67,17 +67,17 @@ class RunHandle:
     """
 
     def __init__(self, directory: RunDirectory, before: RunHandle | None = None) -> None:
-        self._directory, self._tables = directory, RunTables(directory)
+        self._directory, self._files = directory, dict[int, RecordFile]()
         self.id, self.path = directory.id, directory.path
         self._started_config = self._config = directory.config()
         self.live = RunWindow(self._started_config)
-        self.store = RecordColumns(self._started_config, directory.records, all_rollups())
+        self.store = RunTables(self._started_config, directory.records, all_rollups())
         self.lock = threading.Lock()
         self.version = 0
         self.silent: dict[int, int] = {}
         self._next_seq: dict[int, int] = {}
         if before is not None:
-            self._tables, self.live, self.lock = before._tables, before.live, before.lock
+            self._files, self.live, self.lock = before._files, before.live, before.lock
             self.store = before.store
             self._config, self.version, self._next_seq = before._config, before.version + 1, before._next_seq
         self._thread = threading.Thread(target=self._follow, name=f"run-{directory.id}", daemon=True)
@@ -116,11 +116,15 @@ class RunHandle:
 
     def _catch_up(self, rank: int) -> bool:
         """Read the next block of a rank's file; return whether there was anything."""
-        lines = self._tables.new_lines(rank, most_bytes=BLOCK_BYTES)
-        for line in lines:
+        raw_lines = self._file(rank).read(BLOCK_BYTES)
+        for raw, place in raw_lines:
+            line = parse_line(raw, place)
             if line["seq"] >= self._next_seq.get(rank, 0):
                 self._add(line)
-        return bool(lines)
+        return bool(raw_lines)
+
+    def _file(self, rank: int) -> RecordFile:
+        return self._files.setdefault(rank, RecordFile(self._directory.record_file(rank)))
 
     def _add(self, line: dict[str, Any]) -> None:
         self._next_seq[line["rank"]] = line["seq"] + 1
@@ -415,7 +419,7 @@ class Run(RunHandle):
                 pass
             if seq == self._next_seq.get(rank, 0):
                 self._add(line)
-                self._tables.skip(rank, size)  # the stream carries the file's own bytes
+                self._file(rank).skip(size)  # the stream carries the file's own bytes
 
     def _read_from_disk(self) -> None:
         """Read everything on disk that is not in ``live`` yet; others may read between two blocks."""
@@ -521,7 +525,7 @@ class Run(RunHandle):
         try:
             recorded = self._directory.recorded_status()["state"]
             if recorded in ("failed", "interrupted"):
-                Finisher(self._directory, self.attempt).finish(recorded, self.reason, self.failed_rank)
+                finish(self._directory, recorded, self.reason, self.failed_rank, attempt=self.attempt)
         except LabError as error:
             self._file_status = {
                 **self._file_status,

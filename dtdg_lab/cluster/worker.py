@@ -27,8 +27,9 @@ from dtdg_lab.core.events import AttemptStarted, Preparing, RegisteredCode
 from dtdg_lab.core.preparation import preparation
 from dtdg_lab.core.system_errors import error_text
 from dtdg_lab.distributed.heartbeat import OtherRankError
+from dtdg_lab.runs import parquet
 from dtdg_lab.runs.directory import ENDED, RunDirectory
-from dtdg_lab.runs.finish import Finisher
+from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.liveness import SILENT_S, host_id, mark_interrupted, own_note, remove_note, write_note
 from dtdg_lab.runs.records import RecordWriter
 
@@ -264,29 +265,27 @@ def run_rank(task: RankTask) -> str:
 def _run_rank(task: RankTask, directory: RunDirectory, signals: StopSignals) -> str:
     try:
         apply_registrations(task.registrations)
-        finisher = Finisher(directory, task.attempt, ranks=task.size)
         with ExitStack() as stack:
             try:
-                state = _train(task, directory, stack, finisher, signals)
+                state = _train(task, directory, stack, signals)
             except Exception as error:
                 # closing the group ends the others' collectives: their errors must not be reported as the cause
                 if not isinstance(error, OtherRankError):
                     _mark_failed(directory, task, error, signals)
                 raise
-        if task.rank == 0:
-            status = directory.recorded_status()
-            with signs_of_life(directory.live, 0, task.busy):
-                if state == "interrupted":
-                    finisher.finish(state, status["reason"], status["rank"])
-                else:
-                    finisher.finish(state)
+        with signs_of_life(directory.live, task.rank, task.busy):
+            parquet.write_rank(directory, task.rank)
+            if task.rank == 0:
+                status = directory.recorded_status()
+                cause = (status["reason"], status["rank"]) if state == "interrupted" else ()
+                finish(directory, state, *cause, attempt=task.attempt)
     except BaseException as error:
         _mark_failed(directory, task, error, signals)
         raise
     return state
 
 
-def _train(task: RankTask, directory: RunDirectory, stack: ExitStack, finisher: Finisher, signals: StopSignals) -> str:
+def _train(task: RankTask, directory: RunDirectory, stack: ExitStack, signals: StopSignals) -> str:
     import torch
 
     from dtdg_lab.datasets.names import load_for
@@ -304,12 +303,7 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack, finisher: 
     publisher = Publisher(task.key, host=host)
     stack.callback(publisher.close)
 
-    def on_write(lines: bytes) -> None:
-        publisher.send(lines)
-        if task.rank == 0:
-            finisher.wrote(len(lines))
-
-    writer = RecordWriter(directory.record_file(task.rank), task.rank, task.attempt, sink=on_write)
+    writer = RecordWriter(directory.record_file(task.rank), task.rank, task.attempt, sink=publisher.send)
     stack.callback(writer.close)
     refusals = RefusalLog(writer, config)
     store, control = _meet(task, directory, beginning, stack, telemetry=publisher.address, host=host, refusals=refusals)

@@ -104,38 +104,6 @@ class ChildProcess:
         self._errors.close()
 
 
-def start_detached(module: str, argument: str, *, purpose: str, advice: str, errors: Path) -> None:
-    """Start a module of this package as a process that does not end with this one, at low priority.
-
-    It belongs to no cluster. Its caller never waits for it, and learns only from its work whether it runs.
-
-    Args:
-        module: to run, by its full name.
-        argument: of its command line, which other users can see.
-        purpose: what it does, for messages.
-        advice: what to do where it cannot be started.
-        errors: file to which its error output is appended.
-
-    Raises:
-        NotAvailableError: the shell that starts it cannot be started, or the file cannot be opened.
-    """
-    own = {name: value for name, value in environment().items() if not name.startswith("IPP_")}
-    command = [sys.executable, "-P", "-m", module, argument]
-    try:
-        with errors.open("ab") as log:
-            subprocess.run(
-                ["sh", "-c", 'nice -n 10 "$@" &', "sh", *command],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=log,
-                env={**own, **_ONE_THREAD},
-                start_new_session=True,
-                check=True,
-            )
-    except (OSError, subprocess.CalledProcessError) as error:
-        raise NotAvailableError(f"the process that {purpose} could not be started: {error}. {advice}") from error
-
-
 def environment() -> dict[str, str]:
     """Return this process's environment, with a child's import path; see :func:`import_environment`."""
     return {**os.environ, **import_environment()}

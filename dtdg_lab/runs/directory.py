@@ -430,7 +430,6 @@ class RunDirectory:
         environment_file: versions, devices and commit at the start of the run.
         status_file: the current state (see :meth:`status`).
         records: the folder of record tables.
-        merged_file: how many lines the merged tables cover: the size of each rank's file at the merge.
         checkpoint_file: the last checkpoint.
         begin_file: the checkpoint of another run from which this one started, if it is a fork.
         summary_file: the summary of the whole run, after its end.
@@ -444,7 +443,6 @@ class RunDirectory:
     environment_file = _Within("environment.json")
     status_file = _Within("status.json")
     records = _Within("records")
-    merged_file = _Within("records/merged.json")
     checkpoint_file = _Within("checkpoints/last.pt")
     begin_file = _Within("checkpoints/begun.pt")
     summary_file = _Within("summary.json")
@@ -526,10 +524,6 @@ class RunDirectory:
         """Rank -> its lines, in order of ranks, for the ranks with any."""
         found = {int(path.stem[4:]): path for path in self.records.glob("rank*.jsonl") if path.stem[4:].isdigit()}
         return dict(sorted(found.items()))
-
-    def table_file(self, table: str) -> Path:
-        """A table merged over ranks, up to the last merge. The last one is at the end, or some seconds later."""
-        return self.records / f"{table}.parquet"
 
     @property
     def checkpoints(self) -> tuple[Kept, ...]:

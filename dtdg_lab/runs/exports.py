@@ -24,7 +24,7 @@ from dtdg_lab.core.extensions import Extension, add_absent
 from dtdg_lab.core.records import SCHEMA as RECORDS_SCHEMA
 from dtdg_lab.core.units import as_path, format_bytes
 from dtdg_lab.runs.directory import RunDirectory, dumps, read_object, reading, store_error
-from dtdg_lab.runs.records import LINE
+from dtdg_lab.runs.frames import LINE_NUMBER, to_frame
 from dtdg_lab.runs.run import StoredRun
 from dtdg_lab.runs.run import open_run as open_run_folder
 
@@ -96,7 +96,7 @@ def pack(
         DataError: a record line is damaged.
         RunStoreError: a file cannot be read, or not even the thinned tables fit.
     """
-    found = run.tables.collect(numbered=True)
+    found = run.tables.numbered()
     tables = {name: table for name, table in found.items() if name not in without}
     others = {name: content for name in WHOLE if (content := _content(run.path / name)) is not None}
     # also without this metadata: what is damaged here could not be read there
@@ -259,11 +259,8 @@ def _unpacking(what: str) -> AbstractContextManager[None]:
 
 
 def _write_records(run: RunDirectory, files: Mapping[str, bytes]) -> None:
-    """The original merged tables, and the ranks' lines that they were merged from."""
-    import pyarrow.parquet
-
+    """Write the ranks' lines that the tables were made from."""
     lines: dict[int, dict[int, str]] = {}
-    rows: dict[str, int] = {}
     for piece, content in files.items():
         if not (piece.startswith(PACKED_TABLES) and piece.endswith(".parquet")):
             continue
@@ -272,14 +269,9 @@ def _write_records(run: RunDirectory, files: Mapping[str, bytes]) -> None:
             table = read_table(content)
             for rank, of_rank in lines_of(name, table).items():
                 lines.setdefault(rank, {}).update(of_rank)
-            bare = table.drop_columns([LINE]).replace_schema_metadata(None)
-        pyarrow.parquet.write_table(bare, run.table_file(name), compression="zstd")
-        rows[name] = table.num_rows
     for rank, of_rank in lines.items():
         text = "".join(f"{of_rank[number]}\n" for number in sorted(of_rank))
         run.record_file(rank).write_text(text, encoding="utf-8")
-    sizes = {str(rank): path.stat().st_size for rank, path in run.record_files().items()}
-    run.merged_file.write_text(dumps({"schema": RECORDS_SCHEMA, "sizes": sizes, "rows": rows}), encoding="utf-8")
 
 
 def lines_of(name: str, table: pa.Table) -> dict[int, dict[int, str]]:
@@ -288,11 +280,11 @@ def lines_of(name: str, table: pa.Table) -> dict[int, dict[int, str]]:
     Raises:
         KeyError, ValueError: it was not made by this program.
     """
-    kept = [field for field in table.schema if field.name not in ("rank", "attempt", LINE)]
+    kept = [field for field in table.schema if field.name not in ("rank", "attempt", LINE_NUMBER)]
     columns = [_values(table, field) for field in kept]
     head = {"v": RECORDS_SCHEMA, "rank": 0, "attempt": 0, "seq": 0, "table": name, "columns": [of.name for of in kept]}
     found: dict[tuple[int, int, int], list[tuple[Any, ...]]] = {}
-    places = list(zip(*(table.column(of).to_pylist() for of in ("rank", LINE, "attempt")), strict=True))
+    places = list(zip(*(table.column(of).to_pylist() for of in ("rank", LINE_NUMBER, "attempt")), strict=True))
     if not all(type(number) is int and number >= 0 for place in set(places) for number in place):
         raise ValueError("its ranks, lines or attempts are not numbers from 0")
     for place, row in zip(places, zip(*columns, strict=True), strict=True):
@@ -543,8 +535,6 @@ def _learn(noted: Mapping[str, Any]) -> None:
 
 def _one_table(where: Path, content: bytes) -> PartialRun:
     """A table taken from an exported run: its metadata name the run."""
-    from dtdg_lab.runs.records import to_frame
-
     with _unpacking("the Parquet table in it"):
         table = read_table(content)
     described = (table.schema.metadata or {}).get(PARQUET_KEY)
@@ -553,7 +543,7 @@ def _one_table(where: Path, content: bytes) -> PartialRun:
     facts = _json(described.decode())
     _learn(facts.get("extensions") or {})
     config = RunConfig.from_json(json.dumps(facts["config"]))
-    bare = table.drop_columns([LINE]) if LINE in table.schema.names else table
+    bare = table.drop_columns([LINE_NUMBER]) if LINE_NUMBER in table.schema.names else table
     held = {name: facts.get(name) or {} for name in ("environment", "summary")}
     run = str(held["summary"].get("run", where.stem))
     words = f"its table {where.stem}, settings, environment and summary"

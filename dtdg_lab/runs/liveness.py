@@ -16,7 +16,7 @@ import psutil
 
 from dtdg_lab.core.child_process import is_running
 from dtdg_lab.runs.directory import ENDED, RunDirectory, read_kept, write_json
-from dtdg_lab.runs.records import last_step
+from dtdg_lab.runs.record_lines import last_step
 
 
 @dataclass(frozen=True, slots=True)

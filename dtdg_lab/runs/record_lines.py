@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import heapq
 import json
 import mmap
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.core.records import SCHEMA
+from dtdg_lab.core.records import SCHEMA, rows_of
 from dtdg_lab.runs.directory import store_error
 
 Line = dict[str, Any]
 BLOCK_BYTES = 4 << 20
+TAIL_BYTES = 1 << 18  # has some steps: they are written several times a second
+_TAIL_BLOCK = 1 << 16
+_CLOCKS = ("time_ns", "start_ns")
 
 
 def parse_line(raw: bytes, place: str) -> Line:
@@ -72,16 +77,25 @@ class RecordFile:
     Attributes:
         path: of the file.
         offset: bytes read so far.
-        lines: lines read so far.
+        lines: lines read so far, from where reading began.
+        begin: byte at which reading began.
     """
 
     path: Path
     offset: int = 0
     lines: int = 0
+    begin: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.begin = self.offset
 
     def is_cut(self) -> bool:
         """Return whether the file is shorter than what has been read of it."""
-        return self.path.stat().st_size < self.offset
+        return self.path.exists() and self.path.stat().st_size < self.offset
+
+    def skip(self, size: int) -> None:
+        """Leave out the next line, of so many bytes: it came another way."""
+        self.offset, self.lines = self.offset + size, self.lines + 1
 
     def read(self, most: int = BLOCK_BYTES) -> list[tuple[bytes, str]]:
         """Return complete lines that were not read yet, each with its place; a line being written is left for later.
@@ -98,13 +112,101 @@ class RecordFile:
                 block = file.read(most)
                 while b"\n" not in block and (more := file.read(most)):
                     block += more
+        except FileNotFoundError:
+            return []
         except OSError as error:
             raise store_error("read", self.path, error) from error
-        whole = block[: block.rfind(b"\n") + 1]
-        first, self.offset = self.lines + 1, self.offset + len(whole)
-        lines = whole.splitlines()
-        self.lines += len(lines)
-        return [(raw, f"line {number} of {self.path}") for number, raw in enumerate(lines, start=first)]
+        end = block.rfind(b"\n") + 1
+        whole = block if end < len(block) < most and is_object(block[end:]) else block[:end]
+        self.offset += len(whole)
+        numbered, after = [], f" after byte {self.begin:,}" if self.begin else ""
+        for raw in whole.splitlines():
+            if raw:  # else the newline of a line that was read without it
+                self.lines += 1
+                numbered.append((raw, f"line {self.lines}{after} of {self.path}"))
+        return numbered
+
+
+def read_lines(path: str | Path) -> Iterator[Line]:
+    """Yield the record lines of one rank's file.
+
+    A last line without its newline that does not parse is ignored: its writer was killed.
+
+    Raises:
+        DataError: a line is damaged, or a newer version wrote it; the message names it.
+        RunStoreError: the file cannot be read.
+    """
+    source = RecordFile(Path(path))
+    while raw_lines := source.read():
+        for raw, place in raw_lines:
+            yield parse_line(raw, place)
+
+
+def whole_bytes(path: Path) -> int:
+    """Return the bytes of the complete lines of a file; 0 where there is none.
+
+    Raises:
+        RunStoreError: it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            end = last_newline(file.fileno(), size) + 1
+            return size if is_object(os.pread(file.fileno(), size - end, end)) else end
+    except FileNotFoundError:
+        return 0
+    except OSError as error:
+        raise store_error("read", path, error) from error
+
+
+def last_newline(file: int, end: int) -> int:
+    """Return the offset of the last newline of an open file before ``end``, or -1."""
+    while end > 0:
+        begin = max(0, end - _TAIL_BLOCK)
+        place = os.pread(file, end - begin, begin).rfind(b"\n")
+        if place >= 0:
+            return begin + place
+        end = begin
+    return -1
+
+
+def is_object(text: bytes) -> bool:
+    """Return whether a text is a whole JSON object."""
+    try:
+        return isinstance(orjson.loads(text), dict)
+    except ValueError:
+        return False
+
+
+def last_step(path: Path, *, attempt: int | None = None) -> int | None:
+    """Return the newest step in the last records of one rank's file, of that attempt if given; None without one."""
+    with path.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES - 1))
+        whole = file.read().split(b"\n")[0 if file.tell() <= TAIL_BYTES else 1 : -1]  # torn at both ends
+    for raw in reversed(whole):
+        line = parse_line(raw, f"a line near the end of {path}")
+        if attempt not in (None, line["attempt"]):
+            return None
+        if line["table"] == "steps":
+            return max(int(row["step"]) for row in rows_of(line))
+    return None
+
+
+def _timed(rank: int, lines: Iterable[Line]) -> Iterator[tuple[tuple[int, int], int, int, Line]]:
+    """Lines with a key that never decreases within a file; the position avoids comparing the lines themselves."""
+    latest = (0, 0)
+    for position, line in enumerate(lines):
+        clocks = [line["columns"].index(clock) for clock in _CLOCKS if clock in line["columns"]]
+        times = [int(row[clock]) for row in line["rows"] for clock in clocks if row[clock] is not None]
+        latest = max(latest, (line["attempt"], max(times, default=latest[1])))
+        yield latest, rank, position, line
+
+
+def timed_lines(files: Mapping[int, Path]) -> Iterator[Line]:
+    """Yield the lines of all ranks, ordered by attempt and time as they were written, as in a live view."""
+    timed = (_timed(rank, read_lines(path)) for rank, path in files.items())
+    for _, _, _, line in heapq.merge(*timed):
+        yield line
 
 
 # Where attempts begin in a rank's file, by bisection: the numbers of attempts only increase in a file.

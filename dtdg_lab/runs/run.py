@@ -16,9 +16,11 @@ from dtdg_lab.runs import html as page
 from dtdg_lab.runs.charts import all_rollups
 from dtdg_lab.runs.directory import ENDED, RESTORE, Kept, RunDirectory, read_config, read_object, reading
 from dtdg_lab.runs.figures import save_figures
-from dtdg_lab.runs.records import RunTables
+from dtdg_lab.runs.frames import RunFrames
+from dtdg_lab.runs.record_lines import timed_lines
+from dtdg_lab.runs.stored_tables import open_tables
 from dtdg_lab.runs.summary import COMPARED, SCHEMA
-from dtdg_lab.runs.tables import RunTables as RecordColumns
+from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.changes import changes_frame, requested_changes
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.loss import compare_figure, edge_life, wall_time_figure, wall_time_words
@@ -149,7 +151,7 @@ class StoredRun:
 
     def __init__(self, directory: RunDirectory, *, points: int = 1500) -> None:
         self.directory = directory
-        self.tables = RunTables(directory)
+        self.tables = RunFrames(directory)
         self.id = directory.id
         self.path = directory.path
         self.config: RunConfig = read_config(directory.config_file)
@@ -207,7 +209,7 @@ class StoredRun:
         return self.tables.events()
 
     def table(self, name: str, *, all_attempts: bool = False) -> pd.DataFrame:
-        """One record table (see ``RunTables.frames``).
+        """One record table (see ``RunFrames.frames``).
 
         Raises:
             UnknownNameError: the run has no such table.
@@ -241,13 +243,16 @@ class StoredRun:
     def live(self) -> RunWindow:
         """The views of this run, made from its records."""
         window = RunWindow(self.config, points=self.points)
-        self._feed(window)
+        with reading(self.directory.records):
+            for line in timed_lines(self.directory.record_files()):
+                window.add(line)
         return window
 
     @cached_property
-    def store(self) -> RecordColumns:
+    def store(self) -> RunTables:
         """The record tables of this run as columns, for charts."""
-        return RecordColumns.open(self.config, self.directory.records, all_rollups())
+        with reading(self.directory.records):
+            return open_tables(self.directory, self.config, all_rollups())
 
     def requests(self) -> pd.DataFrame:
         """Return the log of changes: who asked for which setting, its old and new value, and what became of it.
@@ -261,15 +266,6 @@ class StoredRun:
         while self.store.update():
             pass
         return changes_frame(requested_changes(self.store, ended=self.status in ENDED))
-
-    def catch_up(self) -> None:
-        """Feed the views with the lines that were written since they were made, or last fed."""
-        self._feed(self.live)
-
-    def _feed(self, window: RunWindow) -> None:
-        with reading(self.directory.records):
-            for line in self.tables.lines(new=True):
-                window.add(line)
 
     def figures(self, x: XAxis = "steps") -> dict[str, Figure]:
         """The charts as plotly figure dicts: loss, phases, energy, timeline; partition if the run has one."""

@@ -23,7 +23,7 @@ from dtdg_lab.energy.phases import STALLED
 from dtdg_lab.energy.total import GPU, PROCESSOR, EnergyTotal, total_of
 from dtdg_lab.network.patterns import save_trace
 from dtdg_lab.partition.events import PartitionFacts
-from dtdg_lab.runs.records import RunTables, without_replaced
+from dtdg_lab.runs.frames import RunFrames, without_replaced
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -461,7 +461,7 @@ def _imbalance(steps: pd.DataFrame) -> float | None:
     return _number((by_rank.max() / least.where(least > 0)).median())
 
 
-def summary_of(tables: RunTables, state: str, reason: str, rank: int | None) -> dict[str, Any]:
+def summary_of(tables: RunFrames, state: str, reason: str, rank: int | None) -> dict[str, Any]:
     """The content of summary.json, but for the number of rows: state, attempts, and :func:`summarize`."""
     run, config = tables.run, tables.run.config()
     read = {*READ, *(table for family in catalogue.families() for table in family.summary_tables)}

@@ -20,7 +20,7 @@ import orjson
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.events import AttemptStarted, Event, Kernel, Preparing, Resumed, SettingsChanged
-from dtdg_lab.core.records import TABLES
+from dtdg_lab.core.records import TABLES, rows_of
 from dtdg_lab.core.rollups import Rollup, Sums
 from dtdg_lab.core.rows import Array, Rows, Table, as_column
 from dtdg_lab.runs.record_lines import Line, RecordFile, attempt_starts, parse_line
@@ -226,6 +226,51 @@ class RunTables:
         while self.update(strict=strict):
             pass
 
+    # Reading columns of a stored run: first all attempts, then events, then each table's old rows and recent ones.
+
+    def note_attempts(self, steps: Rows, clocks: Iterable[Rows]) -> None:
+        """Note where attempts begin and how far ranks are.
+
+        Args:
+            steps: of all attempts.
+            clocks: rows with ``attempt`` and ``time_ns``, from the first sign of an attempt to the last.
+        """
+        for attempt, of_attempt in steps.by("attempt").items():
+            self._position = _Position(steps_per_epoch=self._position.steps_per_epoch)
+            for rank, rows in of_attempt.by("rank").items():
+                self._starts.setdefault(attempt, {})[rank] = int(rows["step"].min())
+                self.steps[rank], self.epochs[rank] = int(rows["step"].max()), int(rows["epoch"].max())
+            iteration = of_attempt["iteration"] if "iteration" in of_attempt else np.zeros(len(of_attempt))
+            last = np.lexsort([iteration, of_attempt["epoch"]])
+            epochs, done = of_attempt["epoch"][last], np.nan_to_num(iteration[last]).astype(np.int64) + 1
+            ends = np.flatnonzero(np.append(np.diff(epochs), 1))
+            for epoch, count in zip(epochs[ends].tolist(), done[ends].tolist(), strict=True):
+                self._position.reach(epoch, count)
+        for rows in clocks:
+            for attempt, of_attempt in rows.by("attempt").items():
+                times = of_attempt["time_ns"]
+                self._origins[attempt] = min(int(times.min()), self._origins.get(attempt, int(times.min())))
+                self._newest_ns[attempt] = max(int(times.max()), self._newest_ns.get(attempt, 0))
+
+    def follow_after(self, read_bytes: Mapping[int, int]) -> None:
+        """Let :meth:`update` begin after so many bytes of each rank's lines, whose rows were added as columns."""
+        paths = self._paths()
+        self._files = {rank: RecordFile(paths[rank], size) for rank, size in read_bytes.items() if rank in paths}
+
+    def add_old(self, rollup: Rollup, rows: Rows) -> None:
+        """Add rows to sums alone, all rows of a step together; before the table's recent rows."""
+        kept = self._kept[rollup]
+        kept.old.add(self._counting(rollup, rows))
+        kept.whole = kept.old.copy()
+
+    def add_recent(self, name: str, columns: dict[str, Array], *, dropped: int) -> None:
+        """Add the newest rows of a table, after ``dropped`` that are in sums alone."""
+        if len(columns["rank"]):
+            table = self._tables.setdefault(name, Table())
+            table.append(self.with_seconds(columns))
+            table.dropped = dropped
+        self.version += 1
+
     def _paths(self) -> dict[int, Path]:
         """Return the file of each rank."""
         paths = [] if self.records is None else sorted(self.records.glob("rank*.jsonl"))
@@ -317,23 +362,28 @@ class RunTables:
             self.epochs = {other: min(newest_epoch, before) for other, newest_epoch in self.epochs.items()}
         if attempt == max(self._starts):
             self.steps[rank], self.epochs[rank] = newest[step], newest[epoch]
-            iteration = newest[columns.index("iteration")] if "iteration" in columns else None
-            self._position.reach(newest[epoch], (iteration or 0) + 1)
+            iteration = columns.index("iteration") if "iteration" in columns else None
+            for row in line["rows"]:
+                self._position.reach(row[epoch], 1 if iteration is None else (row[iteration] or 0) + 1)
         return begins and attempt > min(self._starts)
 
     def _add_events(self, line: Line) -> None:
-        rank, attempt = line["rank"], line["attempt"]
-        for row in line["rows"]:
-            event = {**dict(zip(line["columns"], row, strict=True)), "rank": rank, "attempt": attempt}
+        identity = {"rank": line["rank"], "attempt": line["attempt"]}
+        self.add_events({**row, **identity} for row in rows_of(line))
+
+    def add_events(self, events: Iterable[dict[str, Any]]) -> None:
+        """Add events with their rank and attempt, those of a rank in order of time."""
+        for event in events:
+            rank, attempt = event["rank"], event["attempt"]
             event["text"] = orjson.dumps(event["data"])
             event["data"] = _parsed_once(event["text"])  # equal data are one object
             if event["kind"] == AttemptStarted.kind and rank == 0:
                 self._begin(attempt, event["time_ns"])
             self._changes_seen += event["kind"] in (SettingsChanged.kind, Resumed.kind)
-            events = self._events.setdefault(event["kind"], [])
-            events.append(event)
-            if len(events) > 2 * EVENTS_OF_A_KIND:
-                del events[:EVENTS_OF_A_KIND]
+            of_kind = self._events.setdefault(event["kind"], [])
+            of_kind.append(event)
+            if len(of_kind) > 2 * EVENTS_OF_A_KIND:
+                del of_kind[:EVENTS_OF_A_KIND]
 
     def _begin(self, attempt: int, time_ns: int) -> None:
         """Note when rank 0 began an attempt, perhaps after other rows of it were added."""
@@ -346,12 +396,14 @@ class RunTables:
     def _table(self, name: str) -> Table | None:
         """Return all rows of a table that are in memory."""
         for waiting in self._waiting.pop(name, {}).values():
-            columns = waiting.columns()
-            rows = Rows.of(columns)
-            if any(clock in rows for clock in CLOCKS):
-                columns["seconds"] = self._seconds(rows)
-            self._tables.setdefault(name, Table()).append(columns)
+            self._tables.setdefault(name, Table()).append(self.with_seconds(waiting.columns()))
         return self._tables.get(name)
+
+    def with_seconds(self, columns: dict[str, Array]) -> dict[str, Array]:
+        """Return columns with the seconds of training of each row, where they have a clock."""
+        rows = Rows.of(columns)
+        has_clock = any(clock in rows for clock in CLOCKS)
+        return {**columns, "seconds": self._seconds(rows)} if has_clock else columns
 
     def _drop_old(self, begins_again: bool) -> None:
         """Drop rows that are not recent any more, once they are half as many as those that are kept."""

@@ -26,7 +26,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, RunFailedError, RunStoreError
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.liveness import is_dead, read_notes
-from dtdg_lab.runs.records import read_lines
+from dtdg_lab.runs.record_lines import read_lines
 from dtdg_lab.runs.run import open_run
 
 

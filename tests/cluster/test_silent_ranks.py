@@ -20,7 +20,6 @@ from dtdg_lab.cluster.worker import RankTask
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.runs.finish import Finisher
 from dtdg_lab.runs.liveness import Silence, note_file, own_note, read_notes, silent_beyond, write_note
 
 
@@ -121,13 +120,13 @@ def test_a_rank_that_completes_the_files_of_a_long_run_is_not_silent(
     write_note(run.live, own_note(0, 1, ""))
     seen: list[str] = []
 
-    def slow(finisher: Finisher, state: str) -> None:
+    def slow(directory: RunDirectory, state: str, **given: object) -> None:
         os.utime(note_file(run.live, 0), (1.0, 1.0))
         until(lambda: note_file(run.live, 0).stat().st_mtime > 1.0 and busy.exists(), timeout_s=10)
         seen.append(state)
 
     monkeypatch.setattr(worker, "_train", lambda *_: "stopped")
-    monkeypatch.setattr(Finisher, "finish", slow)
+    monkeypatch.setattr(worker, "finish", slow)
     worker.run_rank(RankTask(str(run.path), 0, 1, 1, "", busy_file=str(busy)))
     assert seen == ["stopped"] and not read_notes(run.live, 1)
     assert "signs-of-life" not in {thread.name for thread in threading.enumerate()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import plotly.graph_objects as go
 import pytest
 from tables import START_NS, run_tables
 
@@ -11,6 +12,7 @@ from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.chart import Chart, ChartOptions
 from dtdg_lab.visualization.common_charts import common_charts, common_tiles
 from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.sheet import run_sheet
 
 OPTIONS = ChartOptions()
 CHARTS = {chart.name: chart for chart in common_charts()}
@@ -306,3 +308,11 @@ def test_captions_have_at_most_twenty_words(name: str) -> None:
     )
     caption = drawn(name, run)[1]
     assert len(caption.split()) <= 20 and caption.endswith(".") and "(" not in caption
+
+
+def test_all_charts_of_a_run_fit_one_sheet() -> None:
+    run = run_of(events=[STARTED], steps=steps(6), phases=phases(2), energy=readings(range(1, 5)))
+    figure = run_sheet(run, common_charts(), OPTIONS, title="psg on CollegeMsg")
+    texts = [note["text"] for note in figure["layout"]["annotations"]]
+    assert sum(text.startswith("<b>") for text in texts) == 6
+    go.Figure(figure)

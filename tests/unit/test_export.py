@@ -71,7 +71,7 @@ def same_run(read: StoredRun, run: StoredRun) -> None:
     assert (read.id, read.config, read.status, read.reason) == (run.id, run.config, run.status, run.reason)
     assert (read.summary, read.environment) == (run.summary, run.environment)
     pd.testing.assert_frame_equal(pd.DataFrame(read.events), pd.DataFrame(run.events))
-    for name in run.tables.collect():
+    for name in run.tables.tables():
         for every in (True, False):
             pd.testing.assert_frame_equal(read.table(name, all_attempts=every), run.table(name, all_attempts=every))
     assert read.figures() == run.figures()

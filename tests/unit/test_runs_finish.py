@@ -7,7 +7,6 @@ import io
 import json
 import math
 import re
-import shutil
 import sys
 import threading
 import time
@@ -18,23 +17,21 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import psutil
 import pytest
-from following import until
 from runs_synthetic import PHASE_MS, evaluate, finished_run, write_steps
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import ConfigError, DataError, NotAvailableError, RunStoreError, UnknownNameError
+from dtdg_lab.core.errors import ConfigError, DataError, RunStoreError, UnknownNameError
 from dtdg_lab.core.records import PHASES, TABLES
-from dtdg_lab.runs import finish as finishing
 from dtdg_lab.runs import report as repeat
 from dtdg_lab.runs import report as report_module
 from dtdg_lab.runs import summary
-from dtdg_lab.runs.directory import RunDirectory, write_json
-from dtdg_lab.runs.finish import Finisher, finish, is_followed
-from dtdg_lab.runs.liveness import host_id
-from dtdg_lab.runs.records import RecordWriter, RunTables
+from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.runs.finish import finish
+from dtdg_lab.runs.frames import RunFrames
+from dtdg_lab.runs.parquet import files_of, is_current
+from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.report import event_rows
 from dtdg_lab.runs.run import TRAIN_STEP, compare, open_run, show_progress
 from dtdg_lab.runs.summary import SUMMARY_MEANINGS
@@ -76,7 +73,7 @@ def test_the_most_loaded_rank_decides_the_imbalance(tmp_path: Path, monkeypatch:
 def test_finishing_twice_changes_nothing_and_again_after_a_resume_adds(tmp_path: Path) -> None:
     run = finished_run(tmp_path)
     finish(run, "failed", "rank 1 was killed", rank=1)
-    files = [run.summary_file, run.report_file, run.status_file, run.table_file("steps")]
+    files = [run.summary_file, run.report_file, run.status_file, files_of(run, 0)["steps"][0]]
     before = [path.stat().st_mtime_ns for path in files]
     finish(run, "failed", "rank 1 was killed", rank=1)
     assert [path.stat().st_mtime_ns for path in files] == before
@@ -108,7 +105,7 @@ def test_lines_that_arrive_while_finishing_are_in_the_final_form(
     late: list[bool] = []
     monkeypatch.setattr(report_module, "write_report", write_late)
     assert finish(run, "finished")["records"]["steps"] == 31
-    assert RunTables(run).is_current()
+    assert is_current(run, 1)
 
 
 def test_a_run_that_is_resumed_while_its_files_are_written_stays_on(
@@ -127,205 +124,6 @@ def test_a_run_that_is_resumed_while_its_files_are_written_stays_on(
     assert (run.status()["attempt"], run.recorded_status()["state"]) == (2, "running")
 
 
-def more_steps(*runs: RunDirectory, first: int = 15) -> None:
-    for run in runs:
-        with RecordWriter(run.record_file(1), 1, 1) as writer:
-            write_steps(writer, first, first + 1)
-
-
-def follower_of(run: RunDirectory) -> psutil.Process:
-    until(lambda: is_followed(run), timeout_s=30, what="a process follows the run")
-    return psutil.Process(json.loads((run.live / "follower.json").read_text())["pid"])
-
-
-@pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Few records are many, and the ends that this process writes itself."""
-    ends: list[str] = []
-    monkeypatch.setattr(finishing, "MANY_BYTES", 100)
-    monkeypatch.setattr(finishing, "finish", lambda *given, **more: ends.append(given[1]) or finish(*given, **more))
-    return ends
-
-
-@pytest.mark.parametrize("end", ["follows", "starts", "was killed"])
-def test_a_follower_finishes_a_run_of_many_records(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: list[str], end: str
-) -> None:
-    run, same = (finished_run(tmp_path / name) for name in ("followed", "here"))
-    finish(same, "stopped", "enough")
-    finisher = Finisher(run, 1, ranks=2)
-    if end != "starts":  # else records were many before
-        finisher.wrote(100)
-    if end == "was killed":
-        monkeypatch.setattr(finishing, "start_detached", refused)
-        follower_of(run).kill()
-    more_steps(run, same)
-    finisher.finish("stopped", "enough")
-    expected = finish(same, "stopped", "enough")
-    assert here == (["stopped"] if end == "was killed" else [])
-    assert {**run.summary(), "run": ""} == {**expected, "run": ""}
-    assert run.status()["state"] == "stopped"
-    until(lambda: RunTables(run).is_current(), timeout_s=10, what="the follower merges tables after the end")
-    figures = [open_run(of.path).figures() for of in (run, same)]
-    assert figures[0] == figures[1]
-    pages = [of.report_file.read_text().replace(of.id, "") for of in (run, same)]
-    assert len(pages[0]) == pytest.approx(len(pages[1]), rel=0.01)
-    Finisher(run, 1).finish("finished")  # else it waits for a resume
-    until(lambda: not is_followed(run), timeout_s=10, what="the follower exits")
-
-
-def refused(*_: str, **__: str) -> None:
-    raise NotAvailableError("no process is left")
-
-
-@pytest.mark.parametrize("end", ["failed", "stopped"])
-def test_a_resumed_run_has_the_follower_of_the_attempt_before(tmp_path: Path, here: list[str], end: str) -> None:
-    run = finished_run(tmp_path)
-    Finisher(run, 1).finish(end, "rank 1 died", 1)
-    first = follower_of(run)
-    assert (run.status()["state"], run.status()["reason"]) == (end, "rank 1 died")
-    run.write_status("running", attempt=2)
-    more_steps(run)
-    Finisher(run, 2, ranks=2).wrote(1)
-    more_steps(run, first=16)
-    Finisher(run, 2).finish("finished")
-    assert (here, run.summary()["steps"], run.status()["attempt"]) == ([], 17, 2)
-    gone, _ = psutil.wait_procs([first], timeout=10)
-    assert gone
-
-
-@pytest.mark.parametrize("when", ["before", "while a follower starts"])
-def test_the_end_of_an_earlier_attempt_changes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: list[str], when: str
-) -> None:
-    """Its rank died, and the run was resumed before the files were complete."""
-    run = finished_run(tmp_path)
-    starts = finishing.start_detached
-
-    def resumed_meanwhile(*given: Any, **more: Any) -> None:
-        run.write_status("running", attempt=2)
-        starts(*given, **more)
-
-    if when == "before":
-        run.write_status("running", attempt=2)
-    monkeypatch.setattr(finishing, "start_detached", resumed_meanwhile)
-    Finisher(run, 1).finish("failed", "late", 0)
-    assert (run.recorded_status()["state"], run.recorded_status()["attempt"]) == ("running", 2)
-    Finisher(run, 2).finish("finished")
-    assert (run.recorded_status()["state"], here) == ("finished", [])
-
-
-def test_a_copied_run_is_not_finished_by_the_follower_of_its_original(tmp_path: Path, here: list[str]) -> None:
-    run = finished_run(tmp_path / "original")
-    Finisher(run, 1).finish("failed", "rank 1 died", 1)
-    original = follower_of(run)
-    until(lambda: RunTables(run).is_current(), timeout_s=10, what="the follower merges tables after the end")
-    copy = RunDirectory.open(shutil.copytree(run.path, tmp_path / "copy"))
-    assert is_followed(run) and is_followed(copy) is False
-    Finisher(copy, 1).finish("finished")
-    assert (copy.recorded_status()["state"], run.recorded_status()["state"]) == ("finished", "failed")
-    shutil.rmtree(run.path)
-    gone, _ = psutil.wait_procs([original], timeout=10)
-    assert gone
-
-
-def test_a_follower_that_was_stopped_is_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: list[str]
-) -> None:
-    run = finished_run(tmp_path)
-    Finisher(run, 1).wrote(1)
-    stopped = follower_of(run)
-    monkeypatch.setattr(finishing, "SILENT_S", 3.0)
-    stopped.suspend()
-    try:
-        Finisher(run, 1).finish("finished")
-        assert (run.recorded_status()["state"], here) == ("finished", ["finished"])
-    finally:
-        stopped.kill()
-
-
-def test_a_follower_that_fails_is_started_a_few_times_at_most(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: list[str]
-) -> None:
-    run, started = finished_run(tmp_path), list[str]()
-    monkeypatch.setattr(finishing, "CHECK_S", -1.0)
-    monkeypatch.setattr(finishing, "start_detached", lambda *given, **more: started.append(given[1]))
-    finisher = Finisher(run, 1, ranks=2)
-    for _ in range(10):
-        finisher.wrote(100)
-    assert started == [str(run.path.resolve())] * finishing.MOST_STARTS
-
-
-def test_a_run_has_one_follower(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: list[str]) -> None:
-    run = finished_run(tmp_path)
-    Finisher(run, 1).wrote(1)
-    first = follower_of(run).pid
-    monkeypatch.setattr(sys, "argv", ["", str(run.path)])
-    monkeypatch.setattr(finishing, "_follow", lambda _: pytest.fail("a second one follows"))
-    finishing.main()
-    assert follower_of(run).pid == first
-    Finisher(run, 1).finish("finished")
-
-
-def test_a_follower_exits_once_a_run_is_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = finished_run(tmp_path)
-    monkeypatch.setattr(finishing, "LINGER_S", 0.5)
-    begin = time.monotonic()
-    finishing._follow(open_run(run.path))
-    assert 0.5 <= time.monotonic() - begin < 30
-
-
-def test_an_order_that_is_withdrawn_leaves_the_follower_running(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = finished_run(tmp_path)
-    order = {"state": "stopped", "reason": "", "rank": None, "attempt": 1}
-    withdrawn, carried_out = run.live / "finish-1.json", run.live / "finish-2.json"
-    write_json(withdrawn, order)
-    read = finishing.read_object
-
-    def withdraw_and_order_again(file: Path) -> dict[str, Any]:
-        if withdrawn.exists():
-            withdrawn.unlink()
-            write_json(carried_out, order)
-        return read(file)
-
-    monkeypatch.setattr(finishing, "read_object", withdraw_and_order_again)
-    monkeypatch.setattr(finishing, "LINGER_S", 0.5)
-    finishing._follow(open_run(run.path))
-    assert not carried_out.exists() and run.recorded_status()["state"] == "stopped"
-
-
-def test_a_note_of_something_else_is_no_follower(tmp_path: Path) -> None:
-    run = finished_run(tmp_path)
-    assert is_followed(run) is None
-    for damaged in ({"pid": "1"}, {"pid": "1", "started_s": 0, "host": host_id(), "path": str(run.path.resolve())}):
-        write_json(run.live / "follower.json", damaged)
-        assert is_followed(run) is False
-
-
-def test_views_that_catch_up_have_every_line_although_more_are_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A run writes on while its views are made."""
-    run = finished_run(tmp_path)
-    shown, ends = open_run(run.path), RunTables.sizes
-
-    def written_meanwhile(tables: RunTables) -> dict[int, int]:
-        found = ends(tables)
-        with RecordWriter(run.record_file(0), 0, 1) as writer:
-            write_steps(writer, next_step[0], next_step[0] + 1)
-        next_step[0] += 1
-        return found
-
-    next_step = [15]
-    monkeypatch.setattr(RunTables, "sizes", written_meanwhile)
-    shown.catch_up()
-    monkeypatch.setattr(RunTables, "sizes", ends)
-    shown.catch_up()
-    assert shown.figures() == open_run(run.path).figures()
-
-
 def test_views_of_a_damaged_run_are_not_empty_once_it_is_restored(tmp_path: Path) -> None:
     run = finished_run(tmp_path)
     lines = run.record_file(0).read_text()
@@ -335,25 +133,6 @@ def test_views_of_a_damaged_run_are_not_empty_once_it_is_restored(tmp_path: Path
         shown.figures()
     run.record_file(0).write_text(lines)
     assert shown.figures() == open_run(run.path).figures()
-
-
-def test_few_records_are_finished_here(tmp_path: Path) -> None:
-    run = finished_run(tmp_path)
-    finisher = Finisher(run, 1, ranks=2)
-    finisher.wrote(1000)
-    finisher.finish("finished")
-    assert run.summary()["steps"] == 15
-    assert not (run.live / "follower.lock").exists()
-
-
-def test_what_a_follower_cannot_read_is_an_error_with_its_type(tmp_path: Path, here: list[str]) -> None:
-    run = finished_run(tmp_path)
-    with run.record_file(0).open("a") as file:
-        file.write("broken\n")
-    with pytest.raises(DataError, match=r"rank0\.jsonl is damaged"):
-        Finisher(run, 1, ranks=2).finish("finished")
-    assert here == ["finished"]
-    assert "DataError" in (run.live / "follower.log").read_text()
 
 
 def test_a_long_run_has_the_balance_and_the_slow_epochs_of_its_definition() -> None:
@@ -649,7 +428,7 @@ def test_many_events_of_a_kind_do_not_hide_the_others(tmp_path: Path) -> None:
             writer.row("events", (step, 0, 10**18 + step, "plan", {"step": step}))
             writer.row("events", (step, 0, 10**18 + step, "checkpoint", {}))
         writer.row("events", (250, 0, 10**18 + 250, "paused", {}))
-    tables = RunTables(run)
+    tables = RunFrames(run)
     assert len(tables.events()) == 501 + len(tables.events(without=("plan", "checkpoint", "paused")))
     rows = [row for row in event_rows(tables.events(most=100)) if row[3] in ("plan", "checkpoint", "paused")]
     assert len(rows) == 100 + 3

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import tempfile
-from functools import partial
 from pathlib import Path
-from typing import Any
 
-import filelock
 import pandas as pd
 import pytest
 from hypothesis import given
@@ -18,9 +14,11 @@ from runs_synthetic import START_NS, STEP_NS, evaluate, finished_run, write_step
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.records import SCHEMA, TABLES
-from dtdg_lab.runs import records
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.runs.records import RecordWriter, RunTables, read_lines, tail
+from dtdg_lab.runs.frames import RunFrames
+from dtdg_lab.runs.parquet import files_of, is_current, write_rank
+from dtdg_lab.runs.record_lines import RecordFile, read_lines, timed_lines
+from dtdg_lab.runs.records import RecordWriter
 
 CONFIG = RunConfig(system="psg", dataset="growing", ranks=2)
 
@@ -32,6 +30,11 @@ def line(table: str, columns: list[str], rows: list[list[object]], *, rank: int 
         )
         + "\n"
     )
+
+
+def write_ranks(run: RunDirectory) -> None:
+    for rank in run.record_files():
+        write_rank(run, rank)
 
 
 def test_a_torn_last_line_is_left_out_and_damage_in_the_middle_is_named(tmp_path: Path) -> None:
@@ -49,30 +52,26 @@ def test_a_torn_last_line_is_left_out_and_damage_in_the_middle_is_named(tmp_path
         list(read_lines(path))
 
 
-def test_tail_follows_a_growing_file(tmp_path: Path) -> None:
+def test_a_growing_file_is_followed(tmp_path: Path) -> None:
     path = tmp_path / "rank0.jsonl"
-    assert tail(path) == ([], 0)
+    file = RecordFile(path)
+    assert file.read() == []
     first, second = line("memory", ["step"], [[1]]), line("memory", ["step"], [[2]], seq=1)
     path.write_text(first + second[:20])
-    lines, offset = tail(path)
-    assert ([found["seq"] for found in lines], offset) == ([0], len(first))
-    assert tail(path, offset) == ([], offset)
+    assert file.read() == [(first.strip().encode(), f"line 1 of {path}")] and file.read() == []
     path.write_text(first + second)
-    lines, offset = tail(path, offset)
-    assert ([found["seq"] for found in lines], offset) == ([1], len(first + second))
+    assert file.read() == [(second.strip().encode(), f"line 2 of {path}")] and file.offset == len(first + second)
     path.write_text(first)
-    assert tail(path, offset) == ([], len(first))
-    path.write_text("{broken\n")
-    with pytest.raises(DataError, match="byte 0"):
-        tail(path)
+    assert file.is_cut()
 
 
-def test_tables_have_rank_and_attempt_and_merging_changes_nothing(tmp_path: Path) -> None:
+def test_tables_have_rank_and_attempt_and_parquet_changes_nothing(tmp_path: Path) -> None:
     run = finished_run(tmp_path)
-    before = RunTables(run.path).frames()
-    counts = RunTables(run).merge()
-    assert RunTables(run).is_current()
-    after = RunTables(run).frames()
+    before = RunFrames(run.path).frames()
+    write_ranks(run)
+    counts = RunFrames(run).counts()
+    assert all(is_current(run, rank) for rank in (0, 1))
+    after = RunFrames(run).frames()
     assert set(TABLES) <= set(after)
     assert {table: len(frame) for table, frame in after.items()} == {**dict.fromkeys(TABLES, 0), **counts}
     assert (len(after["steps"]), len(after["phases"]), len(after["energy"])) == (30, 210, 30)
@@ -82,22 +81,54 @@ def test_tables_have_rank_and_attempt_and_merging_changes_nothing(tmp_path: Path
     assert after["steps"]["time_ns"].dtype == "int64"
     knob = after["events"].query("kind == 'settings'")["data"].iloc[0]
     assert knob == {"version": 1, "changes": {"learning_rate": 0.003}, "when": "step"}
-    import pyarrow.parquet
-
     for table, count in counts.items():
-        assert pyarrow.parquet.read_metadata(run.table_file(table)).num_rows == count
-        written = sum(len(found["rows"]) for rank in (0, 1) for found in read_lines(run.record_file(rank))
-                      if found["table"] == table)  # fmt: skip
-        assert written == count
+        lines = [found for rank in (0, 1) for found in read_lines(run.record_file(rank)) if found["table"] == table]
+        assert sum(len(found["rows"]) for found in lines) == count
 
 
-def test_new_lines_make_merged_tables_stale(tmp_path: Path) -> None:
+def test_new_lines_make_parquet_stale(tmp_path: Path) -> None:
     run = finished_run(tmp_path)
-    RunTables(run).merge()
+    write_ranks(run)
     with RecordWriter(run.record_file(0), 0, 2) as writer:
         write_steps(writer, 15, 17)
-    assert not RunTables(run).is_current()
-    assert len(RunTables(run).frames()["steps"]) == 32
+    assert not is_current(run, 0) and is_current(run, 1)
+    assert len(RunFrames(run).frames()["steps"]) == 32
+
+
+def test_damaged_parquet_is_written_again(tmp_path: Path) -> None:
+    run = finished_run(tmp_path)
+    write_ranks(run)
+    steps = RunFrames(run).frames()["steps"]
+    file = files_of(run, 0)["phases"][0]
+    for damage in ((run.records / "rank0.json").unlink, lambda: file.write_bytes(b""), file.unlink):
+        damage()
+        assert not is_current(run, 0)
+        pd.testing.assert_frame_equal(RunFrames(run).frames()["steps"], steps)
+        write_ranks(run)
+        assert is_current(run, 0)
+
+
+def test_parquet_serves_where_lines_are_missing(tmp_path: Path) -> None:
+    run = finished_run(tmp_path)
+    write_ranks(run)
+    frames = RunFrames(run).frames()
+    for path in run.record_files().values():
+        path.unlink()
+    for table, frame in RunFrames(run).frames().items():
+        pd.testing.assert_frame_equal(frame, frames[table])
+
+
+def test_a_column_that_changes_its_type_gets_a_further_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = RunDirectory.create(CONFIG, root=tmp_path)
+    values = [None, 1, 2.5, "text", [1, 2]]
+    lines = [line("odd", ["step", "value"], [[seq, value]], seq=seq) for seq, value in enumerate(values)]
+    run.record_file(0).write_text("".join(lines))
+    read = RecordFile.read
+    monkeypatch.setattr(RecordFile, "read", lambda file, most=0: read(file, 1))  # a line a block
+    write_ranks(run)
+    assert len(files_of(run, 0)["odd"]) == 4  # unknown, whole, fractions, texts
+    values = RunFrames(run).frames()["odd"]["value"].tolist()
+    assert pd.isna(values[0]) and values[1:] == [1, 2.5, "text", [1, 2]]
 
 
 def test_unknown_tables_and_columns_survive(tmp_path: Path) -> None:
@@ -108,12 +139,12 @@ def test_unknown_tables_and_columns_survive(tmp_path: Path) -> None:
         + line("decisions", ["step", "action", "values"], [[1, "grow", [0.5, 1]], [2, None, [1]]], seq=2)
     )
     for _ in range(2):
-        found = RunTables(run).frames()
+        found = RunFrames(run).frames()
         assert found["memory"]["swap_bytes"].isna().tolist() == [True, True, False]
         assert found["decisions"]["values"].tolist() == [[0.5, 1], [1]]
         assert found["decisions"]["action"].iloc[0] == "grow"
-        RunTables(run).merge()
-    assert run.table_file("decisions").is_file()
+        write_ranks(run)
+    assert [*files_of(run, 0)] == ["decisions", "memory"]
 
 
 _VALUES = st.one_of(
@@ -121,150 +152,15 @@ _VALUES = st.one_of(
 )
 
 
-@given(
-    lines=st.lists(
-        st.tuples(
-            st.sampled_from([0, 1]),
-            st.sampled_from(["memory", "decisions"]),
-            st.dictionaries(st.sampled_from(["one", "two", "three"]), _VALUES, min_size=1),
-        ),
-        min_size=1, max_size=12,
-    ),
-    cuts=st.sets(st.integers(1, 12)),
-    follows=st.booleans(),
-)  # fmt: skip
-def test_merging_piece_by_piece_is_merging_at_once(lines: list[Any], cuts: set[int], follows: bool) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        known = {"versions": {}}  # spares looking at this machine for every example
-        pieces, whole = (
-            RunDirectory.create(CONFIG, root=root / name, environment=known) for name in ("pieces", "whole")
-        )
-        follower = RunTables(pieces)
-        for number, (rank, table, row) in enumerate(lines):
-            text = line(table, list(row), [list(row.values())], rank=rank, seq=number)
-            for run in (pieces, whole):
-                with run.record_file(rank).open("a") as file:
-                    file.write(text)
-            if follows:
-                list(follower.lines(new=True))
-            if number + 1 in cuts:
-                follower.merge(hold=follows)
-        only = ("memory", "decisions")
-        frames = [follower.frames(only)] if follows else []
-        counts = RunTables(whole).merge()
-        assert follower.counts() == counts
-        merged = RunTables(whole).frames(only)
-        assert follower.merge(hold=follows) == counts
-        for found in (*frames, RunTables(pieces).frames(only)):
-            for table, frame in found.items():
-                assert sorted(frame.columns) == sorted(
-                    merged[table].columns
-                )  # the first line of rank 1 may have a column first
-                pd.testing.assert_frame_equal(frame[merged[table].columns], merged[table])
-
-
-@pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """The lines that are parsed."""
-    found: list[bytes] = []
-    parse = records._parse
-    monkeypatch.setattr(records, "_parse", lambda raw, *place: found.append(raw) or parse(raw, *place))
-    return found
-
-
-def test_a_second_merge_reads_only_new_lines_and_one_that_was_cut_short_begins_anew(
-    tmp_path: Path, read: list[bytes]
-) -> None:
-    run = finished_run(tmp_path)
-    RunTables(run).merge()
-    with RecordWriter(run.record_file(1), 1, 2) as writer:
-        write_steps(writer, 15, 17)
-    read.clear()
-    assert 0 < RunTables(run).unmerged_share < 0.5
-    assert RunTables(run).merge()["steps"] == 32
-    assert len(read) == len({"steps", "phases"})
-    assert RunTables(run).unmerged_share == 0
-    steps = RunTables(run).frames()["steps"]
-    assert steps["rank"].is_monotonic_increasing
-    other = run.table_file("memory").read_bytes()
-    cut, emptied = (partial(run.table_file("phases").write_bytes, text) for text in (other, b""))
-    for damage in (run.merged_file.unlink, cut, emptied):
-        damage()
-        read.clear()
-        RunTables(run).merge()
-        assert len(read) > 4
-        pd.testing.assert_frame_equal(RunTables(run).frames()["steps"], steps)
-
-
-def test_rows_held_by_a_follower_are_not_read_again(tmp_path: Path, read: list[bytes]) -> None:
-    run = finished_run(tmp_path)
-    tables = RunTables(run)
-    list(tables.lines(new=True))
-    tables.merge(hold=True)
-    with RecordWriter(run.record_file(1), 1, 2) as writer:
-        write_steps(writer, 15, 17)
-    list(tables.lines(new=True))
-    read.clear()
-    assert (len(tables.frames()["steps"]), tables.counts()["steps"], tables.merge(hold=True)["steps"]) == (32, 32, 32)
-    assert not read
-    with RecordWriter(run.record_file(1), 1, 2) as writer:
-        write_steps(writer, 17, 18)
-    assert next(tables.lines(new=True))["table"] == "steps", "reading stops before the end"
-    read.clear()
-    assert len(tables.frames()["steps"]) == 33 and len(read) == len({"steps", "phases"})
-
-
-def test_tables_that_are_merged_while_they_are_read_have_each_row_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = finished_run(tmp_path)
-    RunTables(run).merge()
-    with RecordWriter(run.record_file(1), 1, 2) as writer:
-        write_steps(writer, 15, 17)
-    stored = records._stored
-
-    def merge_first(file: Path, remedy: str) -> Any:
-        monkeypatch.setattr(records, "_stored", stored)
-        RunTables(run).merge()
-        return stored(file, remedy)
-
-    monkeypatch.setattr(records, "_stored", merge_first)
-    assert len(RunTables(run).frames(("steps",))["steps"]) == 32
-    run.merged_file.unlink()  # as while a merge is under way
-    monkeypatch.setattr(records, "MERGE_S", 0.05)
-    with filelock.FileLock(run.live / "merge.lock"):
-        assert len(RunTables(run).frames(("steps",))["steps"]) == 32
-
-
-def test_a_file_that_appears_during_a_merge_is_merged_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = finished_run(tmp_path)
-    late = run.record_file(1)
-    lines, ends = late.read_text(), RunTables.sizes
-    late.unlink()
-
-    def appears(tables: RunTables) -> dict[int, int]:
-        found = ends(tables)
-        late.write_text(lines)
-        return found
-
-    monkeypatch.setattr(RunTables, "sizes", appears)
-    assert RunTables(run).merge()["steps"] == 15
-    monkeypatch.undo()
-    (run.records / ".steps.parquet.0.tmp").write_text("of a merge that was killed")
-    assert RunTables(run).merge()["steps"] == 30
-    assert not list(run.records.glob(".*"))
-
-
 def test_a_last_line_that_gets_its_newline_later_is_read_once(tmp_path: Path) -> None:
     run = RunDirectory.create(CONFIG, root=tmp_path)
     text = line("memory", ["step"], [[1]])
     run.record_file(0).write_text(text[:-1])
-    tables = RunTables(run)
-    assert len(list(tables.lines(new=True))) == 1
+    file = RecordFile(run.record_file(0))
+    assert len(file.read()) == 1
     run.record_file(0).write_text(text + line("memory", ["step"], [[2]], seq=1))
-    assert [found["seq"] for found in tables.lines(new=True)] == [1]
-    assert RunTables(run).merge() == {"memory": 2}
+    assert [place for _, place in file.read()] == [f"line 2 of {file.path}"]
+    assert RunFrames(run).counts() == {"memory": 2}
 
 
 def resumed_run(root: Path) -> RunDirectory:
@@ -291,7 +187,7 @@ def resumed_run(root: Path) -> RunDirectory:
 
 def test_rows_a_resume_replaced_are_left_out(tmp_path: Path) -> None:
     run = resumed_run(tmp_path)
-    found, everything = RunTables(run).frames(), RunTables(run).frames(all_attempts=True)
+    found, everything = RunFrames(run).frames(), RunFrames(run).frames(all_attempts=True)
     for rank in (0, 1):
         mine = found["steps"][found["steps"]["rank"] == rank]
         assert mine["step"].tolist() == list(range(15))
@@ -310,12 +206,12 @@ def test_a_rank_that_wrote_nothing_after_the_resume_loses_the_same_steps(tmp_pat
     run = resumed_run(tmp_path)
     whole = run.record_file(1).read_text().splitlines(keepends=True)
     run.record_file(1).write_text("".join(text for text in whole if '"attempt": 1' in text))
-    steps = RunTables(run).frames()["steps"]
+    steps = RunFrames(run).frames()["steps"]
     assert steps.query("rank == 1")["step"].tolist() == list(range(10))
 
 
 def test_lines_of_all_ranks_come_in_order_of_attempt_and_time(tmp_path: Path) -> None:
-    lines = list(RunTables(resumed_run(tmp_path)).lines())
+    lines = list(timed_lines(resumed_run(tmp_path).record_files()))
     assert sorted(line["attempt"] for line in lines) == [line["attempt"] for line in lines]
     for rank in (0, 1):
         numbers = [line["seq"] for line in lines if line["rank"] == rank]
@@ -323,7 +219,7 @@ def test_lines_of_all_ranks_come_in_order_of_attempt_and_time(tmp_path: Path) ->
 
 
 def test_a_run_without_records_has_empty_tables(tmp_path: Path) -> None:
-    found = RunTables(RunDirectory.create(CONFIG, root=tmp_path).path).frames()
+    found = RunFrames(RunDirectory.create(CONFIG, root=tmp_path).path).frames()
     assert {table: list(frame.columns) for table, frame in found.items()} == {
         table: ["rank", "attempt", *columns] for table, columns in TABLES.items()
     }
@@ -335,15 +231,15 @@ values |= st.dictionaries(st.text(max_size=3), st.integers(0, 9), max_size=2)
 
 
 @pytest.mark.slow
-@given(st.lists(st.lists(st.tuples(values, values), max_size=4), min_size=1, max_size=4))
-def test_any_values_survive_merging(
+@given(st.lists(st.lists(st.tuples(values, values), min_size=1, max_size=4), min_size=1, max_size=4))
+def test_any_values_survive_parquet(
     tmp_path_factory: pytest.TempPathFactory, blocks: list[list[tuple[object, object]]]
 ) -> None:
     run = RunDirectory.create(CONFIG, root=tmp_path_factory.mktemp("runs"), environment={"schema": 1})
     text = "".join(line("odd", ["a", "b"], [list(pair) for pair in block], seq=seq) for seq, block in enumerate(blocks))
     run.record_file(0).write_text(text)
-    RunTables(run).merge()
-    frame = RunTables(run).frames()["odd"]
+    write_ranks(run)
+    frame = RunFrames(run).frames()["odd"]
     given_rows = [pair for block in blocks for pair in block]
     assert len(frame) == len(given_rows)
     for column, place in (("a", 0), ("b", 1)):

@@ -16,7 +16,8 @@ from runs_synthetic import row, write_steps
 
 from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
 from dtdg_lab.core.records import SCHEMA, TABLES
-from dtdg_lab.runs.records import RecordWriter, read_lines
+from dtdg_lab.runs.record_lines import read_lines
+from dtdg_lab.runs.records import RecordWriter
 
 EVENT = (0, 0, 1, "checkpoint", {})
 

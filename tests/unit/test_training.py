@@ -40,7 +40,8 @@ from dtdg_lab.engine.graph_view import DeviceSequence, SnapshotView
 from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import seal_of
-from dtdg_lab.runs.records import RecordWriter, read_lines
+from dtdg_lab.runs.record_lines import read_lines
+from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.systems.single.charts import OverlapProfile, OverlapView
 from dtdg_lab.systems.single.shared_edges import measured
 from dtdg_lab.testing.contracts import DenseView, run_model

@@ -1,0 +1,215 @@
+"""RunFrames: the record tables of one run as pandas frames, whole and exact."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.records import TABLES, rows_of
+from dtdg_lab.runs import directory, parquet
+from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.runs.record_lines import RecordFile, parse_line, read_lines
+from dtdg_lab.runs.tables import BEFORE_STEP
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+LINE_NUMBER = "line_seq"  # column of numbered tables
+_NUMBERS = {"rank", "attempt", "step", "epoch", "time_ns", "start_ns", "end_ns"}
+
+
+class RunFrames:
+    """The record tables of one run, stored or live, read from Parquet where that is current, else from lines.
+
+    Args:
+        run: the folder of the run.
+
+    Raises:
+        RunStoreError: there is no run.
+    """
+
+    def __init__(self, run: str | Path | RunDirectory) -> None:
+        self.run = run if isinstance(run, RunDirectory) else RunDirectory.open(run)
+
+    def frames(self, only: Collection[str] = (), *, all_attempts: bool = False) -> dict[str, pd.DataFrame]:
+        """Return all record tables, each with the columns ``rank`` and ``attempt`` first, ordered by rank.
+
+        Columns and tables unknown to this version are kept. A table without rows has its columns. Rows with equal data
+        share one object: copy it before you change it.
+
+        A resumed run repeats the steps after its checkpoint. By default the replaced rows are left out: for
+        each rank, rows of an attempt from the first step of a later attempt on. Rows without a step (energy) were
+        really spent and stay; an evaluation or event at exactly that step stays unless the later attempt has it too.
+
+        Args:
+            only: names of the wanted tables; all when empty.
+            all_attempts: keep the replaced rows.
+
+        Raises:
+            DataError: a record line is damaged, or a newer version wrote it.
+            RunStoreError: the files cannot be read.
+        """
+        import pandas as pd
+
+        wanted = {*only, "steps"} if only else None  # steps show where attempts begin
+        with directory.reading(self.run.records):
+            frames = {name: to_frame(table) for name, table in self.tables(wanted).items()}
+            for name in TABLES.keys() - frames.keys():
+                if wanted is None or name in wanted:
+                    columns = ["rank", "attempt", *TABLES[name]]
+                    frames[name] = pd.DataFrame(columns=columns).astype({"rank": "int64", "attempt": "int64"})
+            for name, frame in frames.items():
+                self._check_numbers(name, frame)
+            return frames if all_attempts else without_replaced(frames)
+
+    def tables(self, wanted: Collection[str] | None = None) -> dict[str, pa.Table]:
+        """Return Arrow tables of all ranks and attempts, in order of ranks; only those ``wanted``, if given."""
+        parts: dict[str, list[pa.Table]] = {}
+        for rank in parquet.ranks_of(self.run):
+            for name, table in parquet.read_tables(self.run, rank, wanted).items():
+                parts.setdefault(name, []).append(table)
+        return {name: parquet.joined(tables) for name, tables in sorted(parts.items())}
+
+    def numbered(self) -> dict[str, pa.Table]:
+        """Return Arrow tables with the number of each row's line, in the column ``LINE_NUMBER``.
+
+        Raises:
+            DataError: a record line is damaged.
+        """
+        parts: dict[str, list[pa.Table]] = {}
+        for path in self.run.record_files().values():
+            source = RecordFile(path)
+            while raw_lines := source.read():
+                shapes: dict[tuple[str, ...], parquet.LineColumns] = {}
+                for raw, place in raw_lines:
+                    line = parse_line(raw, place)
+                    line["columns"] = [*line["columns"], LINE_NUMBER]
+                    line["rows"] = [[*row, line.get("seq")] for row in line["rows"]]
+                    shape = (line["table"], *line["columns"])
+                    (shapes.get(shape) or shapes.setdefault(shape, parquet.LineColumns(shape[1:]))).add(line)
+                for shape, columns in shapes.items():
+                    parts.setdefault(shape[0], []).append(parquet.arrow_table(columns))
+        return {name: parquet.joined(tables) for name, tables in sorted(parts.items())}
+
+    def events(self, *, without: Collection[str] = (), most: int | None = None) -> list[dict[str, Any]]:
+        """Return all events of all attempts in order of time: rank, attempt, step, epoch, time_ns, kind, data.
+
+        Events with equal data share one object: copy it before you change it.
+
+        Args:
+            without: kinds that are left out.
+            most: of each kind, at most that many first events, and the last one. Each event then has an entry
+                ``left_out``: before the last one, how many are missing; else 0.
+
+        Raises:
+            DataError: a record line is damaged, or a newer version wrote it.
+            RunStoreError: the files cannot be read.
+        """
+        import pyarrow as pa
+        import pyarrow.compute
+
+        with directory.reading(self.run.records):
+            table = self.tables({"events"}).get("events")
+            if table is None:
+                return []
+            left_out = pyarrow.compute.is_in(table.column("kind"), pa.array(without, pa.string()))
+            table = table.filter(pyarrow.compute.invert(left_out)).sort_by("time_ns")
+            if most is not None:
+                kinds = table.column("kind").to_pandas().groupby(table.column("kind").to_pandas())
+                place, count = kinds.cumcount(), kinds.transform("size")
+                kept = (place < most) | (place == count - 1)
+                table = table.append_column("left_out", pa.array((count - most - 1).where(place >= most, 0)))
+                table = table.filter(pa.array(kept))
+            frame = to_frame(table)
+            self._check_numbers("events", frame)
+            return frame.to_dict("records")
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of rows of each table, of all attempts."""
+        counts: dict[str, int] = {}
+        for rank in parquet.ranks_of(self.run):
+            note = parquet.read_note(self.run, rank) if parquet.is_current(self.run, rank) else None
+            if note is not None:
+                rows = {name: sum(files.values()) for name, files in note["tables"].items()}
+            else:
+                rows = {name: len(table) for name, table in parquet.read_tables(self.run, rank).items()}
+            for name, count in rows.items():
+                counts[name] = counts.get(name, 0) + count
+        return dict(sorted(counts.items()))
+
+    def rows(self, rank: int) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield each row of one rank with the name of its table, in the order they were written, with ``attempt``."""
+        path = self.run.record_files().get(rank)
+        for line in () if path is None else read_lines(path):
+            for row in rows_of(line):
+                yield line["table"], {**row, "attempt": line["attempt"]}
+
+    def _check_numbers(self, table: str, frame: pd.DataFrame) -> None:
+        """Refuse a table with non-numeric values in numeric columns."""
+        from pandas.api.types import is_numeric_dtype
+
+        numbers = _NUMBERS if table != "steps" else set(TABLES["steps"]) - {"energy_source"}
+        for column in frame.columns:
+            if column in numbers and len(frame) and not is_numeric_dtype(frame[column]):
+                raise DataError(
+                    f"{self.run.records} is damaged: {column} of table {table} holds a value that is not a number. "
+                    f"{directory.RESTORE}"
+                )
+
+
+def to_frame(table: pa.Table) -> pd.DataFrame:
+    """Return a pandas frame; a column of unknowns only is NaN.
+
+    Values kept as JSON text are parsed, each text once: rows with the same text have the same object.
+    """
+    import pandas as pd
+    import pyarrow as pa
+
+    for place, column in enumerate(table.schema):
+        if pa.types.is_null(column.type):
+            table = table.set_column(place, column.name, table.column(place).cast(pa.float64()))
+    frame = table.to_pandas()
+    for column in table.schema:
+        if parquet.is_json(column):
+            texts = table.column(column.name).fill_null("null").combine_chunks().dictionary_encode()
+            parsed = json.loads(f"[{','.join(texts.dictionary.to_pylist())}]")  # faster than each by itself
+            values = pd.Series(parsed, dtype=object).to_numpy()[texts.indices.to_numpy()]
+            frame[column.name] = pd.Series(values, index=frame.index, dtype=object)
+    return frame
+
+
+def without_replaced(frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """Return the tables, ``steps`` among them, without rows that a later attempt replaced; see ``RunFrames.frames``."""
+    steps = frames["steps"]
+    if steps["attempt"].nunique() < 2:
+        return frames
+    # Rank, attempt -> the first step of any later attempt of this rank, or of the others if it wrote none in it
+    first = steps.groupby(["rank", "attempt"])["step"].min().unstack("attempt")
+    later = {table: frame for table, frame in frames.items() if "step" in frame}
+    ranks = sorted({int(rank) for frame in later.values() for rank in frame["rank"].unique()})
+    attempts = sorted({int(attempt) for frame in later.values() for attempt in frame["attempt"].unique()})
+    whole = first.reindex(index=ranks, columns=attempts)
+    known = whole.fillna(whole.min()).fillna(math.inf)
+    limits = known.iloc[:, ::-1].cummin(axis=1).iloc[:, ::-1].shift(-1, axis=1, fill_value=math.inf)
+    return {**frames, **{table: _kept(table, frame, limits.stack()) for table, frame in later.items() if len(frame)}}
+
+
+def _kept(table: str, frame: pd.DataFrame, limits: pd.Series[float]) -> pd.DataFrame:
+    """Return ``frame`` without rows that a later attempt replaced, by the limits of (rank, attempt)."""
+    import pandas as pd
+
+    attempts = int(frame["attempt"].max()) + 1
+    places, pairs = pd.factorize(frame["rank"].to_numpy() * attempts + frame["attempt"].to_numpy())
+    limit = np.array([limits[divmod(int(pair), attempts)] for pair in pairs])[places]
+    if table not in BEFORE_STEP:
+        return frame[~(frame["step"] >= limit)].reset_index(drop=True)
+    fact = ["rank", "step", BEFORE_STEP[table]]
+    repeated = frame["attempt"] < frame.groupby(fact, dropna=False)["attempt"].transform("max")
+    return frame[~((frame["step"] > limit) | ((frame["step"] == limit) & repeated))].reset_index(drop=True)

@@ -1,0 +1,297 @@
+"""Parquet files of a rank's records: written from its lines in one pass, and read as Arrow tables.
+
+``records/<table>.rank<number>.parquet`` holds the rows of all attempts; ``<table>.rank<number>-1.parquet`` those after
+a column changed its type or a new one came. ``records/rank<number>.json`` says how many bytes of lines they cover; it
+is written last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import orjson
+
+from dtdg_lab.core.errors import LabError
+from dtdg_lab.core.records import SCHEMA
+from dtdg_lab.runs.directory import RunDirectory, read_object, store_error, write_json
+from dtdg_lab.runs.record_lines import Line, RecordFile, parse_line, whole_bytes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+AS_JSON = {b"encoding": b"json"}  # metadata of a column whose values are JSON text
+
+
+@dataclass(slots=True)
+class LineColumns:
+    """Lines with the same table and columns, as Python values by column."""
+
+    names: tuple[str, ...]
+    values: dict[str, list[Any]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.values = {name: [] for name in ("rank", "attempt", *self.names)}
+
+    def add(self, line: Line) -> None:
+        """Add the rows of a line."""
+        count = len(line["rows"])
+        self.values["rank"] += [line["rank"]] * count
+        self.values["attempt"] += [line["attempt"]] * count
+        for name, column in zip(self.names, zip(*line["rows"], strict=True), strict=True):
+            self.values[name].extend(column)
+
+
+def arrow_column(values: list[Any]) -> tuple[pa.Array, bool]:
+    """Return values as an Arrow array, and whether they became JSON text: objects, lists and mixed types do."""
+    import pyarrow as pa
+
+    first = next((value for value in values if value is not None), None)
+    if first is None:
+        return pa.nulls(len(values)), False
+    if isinstance(first, list | dict):
+        return json_column(values), True
+    if type(first) in (int, float):
+        with suppress(ValueError, OverflowError):
+            column = np.array(values)  # by way of NumPy: twice as fast
+            if column.dtype.kind in "if":
+                return pa.array(column), False
+    with suppress(pa.ArrowException, OverflowError):
+        array = pa.array(values)
+        if not pa.types.is_nested(array.type):
+            return array, False
+    return json_column(values), True
+
+
+def json_column(values: Iterable[Any]) -> pa.Array:
+    """Return values as JSON text."""
+    import pyarrow as pa
+
+    return pa.array([None if value is None else orjson.dumps(value).decode() for value in values], pa.string())
+
+
+def arrow_table(columns: LineColumns) -> pa.Table:
+    """Return columns of lines as an Arrow table."""
+    import pyarrow as pa
+
+    fields, arrays = [], []
+    for name, values in columns.values.items():
+        array, is_json = arrow_column(values)
+        fields.append(pa.field(name, array.type, metadata=AS_JSON if is_json else None))
+        arrays.append(array)
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def is_json(column: pa.Field) -> bool:
+    """Return whether a column's values are JSON text."""
+    return (column.metadata or {}).get(b"encoding") == b"json"
+
+
+def joined(tables: Iterable[pa.Table]) -> pa.Table:
+    """Return the rows of all tables in order; a column that one lacks is null there.
+
+    Where types differ, integers become floating-point numbers, and other mixtures JSON text.
+    """
+    import pyarrow as pa
+
+    parts = list(tables)
+    schema = parts[0].schema
+    for part in parts[1:]:
+        schema = joined_schema(schema, part.schema)
+    return pa.concat_tables([cast(part, schema) for part in parts])
+
+
+def joined_schema(one: pa.Schema, other: pa.Schema) -> pa.Schema:
+    """Return a schema that holds the rows of both, the columns of the first one first."""
+    import pyarrow as pa
+
+    fields = []
+    for name in dict.fromkeys([*one.names, *other.names]):
+        known = [schema.field(name) for schema in (one, other) if name in schema.names]
+        known = [column for column in known if not pa.types.is_null(column.type)] or known[:1]
+        kinds = {(column.type, is_json(column)) for column in known}
+        if len(kinds) == 1:
+            fields.append(known[0])
+        elif all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind, _ in kinds):
+            fields.append(pa.field(name, pa.float64()))
+        else:
+            fields.append(pa.field(name, pa.string(), metadata=AS_JSON))
+    return pa.schema(fields)
+
+
+def cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return a table in a schema that ``joined_schema`` made of its own."""
+    import pyarrow as pa
+
+    arrays = []
+    for column in schema:
+        if column.name not in table.schema.names:
+            arrays.append(pa.chunked_array([pa.nulls(len(table), column.type)]))
+            continue
+        array, before = table.column(column.name), table.schema.field(column.name)
+        if is_json(column) and not is_json(before) and not pa.types.is_null(before.type):
+            arrays.append(pa.chunked_array([json_column(array.to_pylist())]))
+        else:
+            arrays.append(array.cast(column.type, safe=False))
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+# Writing: a rank turns its own lines into files.
+
+
+class _TableFiles:
+    """The files of one table of a rank: a further one where the schema has to change.
+
+    Args:
+        folder: that holds them.
+        stem: of their names.
+    """
+
+    def __init__(self, folder: Path, stem: str) -> None:
+        self._folder, self._stem = folder, stem
+        self._writer: Any = None
+        self._schema: pa.Schema | None = None
+        self.rows: dict[str, int] = {}
+
+    def write(self, table: pa.Table) -> None:
+        import pyarrow.parquet as pq
+
+        schema = table.schema if self._schema is None else joined_schema(self._schema, table.schema)
+        if self._writer is None or not schema.equals(self._schema, check_metadata=True):
+            self.close()
+            number = len(self.rows)
+            name = f"{self._stem}{f'-{number}' if number else ''}.parquet"
+            self._schema, self.rows[name] = schema, 0
+            self._writer = pq.ParquetWriter(self._folder / name, schema, compression="zstd", compression_level=1)
+        self._writer.write_table(cast(table, schema))
+        self.rows[next(reversed(self.rows))] += len(table)
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
+def write_rank(directory: RunDirectory, rank: int) -> None:
+    """Write the Parquet files of a rank's lines, all of them; nothing changes where they are current.
+
+    Raises:
+        DataError: a line is damaged.
+        RunStoreError: a file cannot be read or written.
+    """
+    import filelock
+
+    with filelock.FileLock(directory.live / f"rank{rank}.parquet.lock"):  # another process may complete the run
+        if not is_current(directory, rank):
+            _write_rank(directory, rank)
+
+
+def _write_rank(directory: RunDirectory, rank: int) -> None:
+    note = _note(directory, rank)
+    note.unlink(missing_ok=True)  # where this is killed, lines are read
+    source, tables = RecordFile(directory.record_file(rank)), dict[str, _TableFiles]()
+    try:
+        for left in directory.records.glob(f"*.rank{rank}.parquet"):
+            left.unlink()
+        for left in directory.records.glob(f"*.rank{rank}-*.parquet"):
+            left.unlink()
+        for name, table in read_blocks(source):
+            files = tables.setdefault(name, _TableFiles(directory.records, f"{name}.rank{rank}"))
+            files.write(table)
+        for files in tables.values():
+            files.close()
+    except OSError as error:
+        raise store_error("write", directory.records, error) from error
+    rows = {name: files.rows for name, files in sorted(tables.items())}
+    write_json(note, {"schema": SCHEMA, "bytes": source.offset, "tables": rows})
+
+
+def read_blocks(source: RecordFile) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the unread lines of a file as Arrow tables with their names, a block at a time.
+
+    Raises:
+        DataError: a line is damaged.
+        RunStoreError: the file cannot be read.
+    """
+    while raw_lines := source.read():
+        shapes: dict[tuple[str, ...], LineColumns] = {}
+        for raw, place in raw_lines:
+            line = parse_line(raw, place)
+            if line["rows"]:
+                shape = (line["table"], *line["columns"])
+                (shapes.get(shape) or shapes.setdefault(shape, LineColumns(shape[1:]))).add(line)
+        yield from ((shape[0], arrow_table(columns)) for shape, columns in shapes.items())
+
+
+# Reading
+
+
+def ranks_of(directory: RunDirectory) -> list[int]:
+    """Return the ranks with lines or with Parquet files."""
+    notes = {int(path.stem[4:]) for path in directory.records.glob("rank*.json") if path.stem[4:].isdigit()}
+    return sorted({*directory.record_files(), *notes})
+
+
+def is_current(directory: RunDirectory, rank: int) -> bool:
+    """Return whether a rank's Parquet files can be read in place of its lines: they cover all, or no lines are left."""
+    note, path = read_note(directory, rank), directory.record_file(rank)
+    return note is not None and (not path.exists() or note["bytes"] == whole_bytes(path))
+
+
+def read_note(directory: RunDirectory, rank: int) -> Mapping[str, Any] | None:
+    """Return what a rank's Parquet files cover (``bytes`` and ``tables``); None where they are missing or damaged."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        note = read_object(_note(directory, rank), needs=("bytes", "tables"))
+        if note.get("schema") != SCHEMA:
+            return None
+        for files in note["tables"].values():
+            for name, rows in files.items():
+                if pq.read_metadata(directory.records / name).num_rows != rows:
+                    return None
+    except (LabError, pa.ArrowException, OSError, ValueError, AttributeError):
+        return None
+    return note
+
+
+def read_tables(directory: RunDirectory, rank: int, wanted: Collection[str] | None = None) -> dict[str, pa.Table]:
+    """Return the tables of a rank, from Parquet where that is current, else from its lines; only those ``wanted``.
+
+    Raises:
+        DataError: a line is damaged.
+        RunStoreError: the lines are needed and cannot be read.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if is_current(directory, rank):
+        files = files_of(directory, rank)
+        # a resumed run may be writing them again: then its lines, which hold the same rows, are read
+        with suppress(pa.ArrowException, OSError):
+            return {
+                name: joined(pq.read_table(file) for file in paths)
+                for name, paths in files.items()
+                if wanted is None or name in wanted
+            }
+    parts: dict[str, list[pa.Table]] = {}
+    for name, table in read_blocks(RecordFile(directory.record_file(rank))):
+        if wanted is None or name in wanted:
+            parts.setdefault(name, []).append(table)
+    return {name: joined(tables) for name, tables in parts.items()}
+
+
+def files_of(directory: RunDirectory, rank: int) -> dict[str, list[Path]]:
+    """Return the Parquet files of each table of a rank; none where there are none, or they are damaged."""
+    note = read_note(directory, rank)
+    tables = {} if note is None else note["tables"]
+    return {name: [directory.records / file for file in files] for name, files in tables.items()}
+
+
+def _note(directory: RunDirectory, rank: int) -> Path:
+    return directory.records / f"rank{rank}.json"

@@ -1,0 +1,148 @@
+"""The tables of a stored run from the Parquet files of its ranks: of old rows, only the columns that sums need."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.rollups import Rollup
+from dtdg_lab.core.rows import Array, Rows, as_objects
+from dtdg_lab.runs import parquet
+from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.runs.frames import to_frame
+from dtdg_lab.runs.tables import CLOCKS, EVENTS_OF_A_KIND, FEW_ROWS, IDENTITY, RunTables
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_CHUNK_ROWS = 500_000  # summed at once
+
+
+def open_tables(directory: RunDirectory, config: RunConfig, rollups: Iterable[Rollup] = ()) -> RunTables:
+    """Return the tables of a stored run, from Parquet where all ranks have current files, else from their lines.
+
+    Raises:
+        DataError: a line is damaged, or a newer version wrote it.
+        RunStoreError: a file cannot be read.
+    """
+    import pyarrow as pa
+
+    ranks = parquet.ranks_of(directory)
+    if ranks and all(parquet.is_current(directory, rank) for rank in ranks):
+        files = [parquet.files_of(directory, rank) for rank in ranks]
+        names = sorted({name for of_rank in files for name in of_rank})
+        # a resumed run may be writing them again: then its lines, which hold the same rows, are read
+        with suppress(pa.ArrowException, OSError):
+            return _Reader(directory, config, rollups).read(
+                {name: [file for of_rank in files for file in of_rank.get(name, ())] for name in names}
+            )
+    return RunTables.open(config, directory.records, rollups)
+
+
+class _Reader:
+    """Fills the tables of a run from Parquet files."""
+
+    def __init__(self, directory: RunDirectory, config: RunConfig, rollups: Iterable[Rollup]) -> None:
+        self._directory, self._rollups = directory, tuple(rollups)
+        self._tables = RunTables(config, directory.records, self._rollups)
+
+    def read(self, files: dict[str, list[Path]]) -> RunTables:
+        """Return the tables of these files by table."""
+        tables = self._tables
+        tables.note_attempts(
+            Rows.of(_columns(files.get("steps", ()), [*IDENTITY, "step", "epoch", "iteration"])),
+            [Rows.of(_columns(files.get(name, ()), ["attempt", "time_ns"])) for name in ("events", "energy", "steps")],
+        )
+        tables.add_events(_events(files.pop("events", [])))
+        for name, paths in files.items():
+            self._add_table(name, paths)
+        notes = {rank: parquet.read_note(self._directory, rank) for rank in parquet.ranks_of(self._directory)}
+        tables.follow_after({rank: note["bytes"] for rank, note in notes.items() if note is not None})
+        return tables
+
+    def _add_table(self, name: str, files: list[Path]) -> None:
+        """Add sums of old rows, and all columns of the newest."""
+        import pyarrow.parquet as pq
+
+        tables, count = self._tables, sum(pq.read_metadata(file).num_rows for file in files)
+        if count <= FEW_ROWS:
+            tables.add_recent(name, _columns(files), dropped=0)
+            return
+        names = pq.read_schema(files[0]).names
+        if "step" in names:
+            steps = _columns(files, ["step"])["step"]
+            newest = int(np.partition(steps, count - FEW_ROWS)[count - FEW_ROWS]) - 1
+            first = min(tables.common_step - tables.recent, newest)
+            recent = steps > first
+        else:
+            recent = np.arange(count) >= count - FEW_ROWS
+        for rollup in (each for each in self._rollups if each.table == name):
+            wanted = {*rollup.columns, *rollup.uses, *IDENTITY, "step", *CLOCKS}
+            rows = Rows.of(tables.with_seconds(_columns(files, [each for each in names if each in wanted])))
+            for chunk in _chunks(rows.where(~recent)):
+                tables.add_old(rollup, chunk)
+        tables.add_recent(name, _columns(files, rows=recent), dropped=count - int(recent.sum()))
+
+
+def _chunks(rows: Rows) -> Iterable[Rows]:
+    """Yield rows in order of steps, some at a time, all rows of a step together."""
+    if "step" not in rows:
+        yield rows
+        return
+    rows = rows.sort("step")
+    step, begin = rows["step"], 0
+    while begin < len(rows):
+        end = min(begin + _CHUNK_ROWS, len(rows))
+        end = int(np.searchsorted(step, step[end - 1], "right"))
+        yield rows.where(slice(begin, end))
+        begin = end
+
+
+def _columns(files: Collection[Path], names: list[str] | None = None, *, rows: Array | None = None) -> dict[str, Array]:
+    """Return columns of all rows of files, or those of a mask; without the columns that a file lacks entirely."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    parts = []
+    for file in files:
+        known = pq.read_schema(file).names
+        parts.append(pq.read_table(file, columns=known if names is None else [name for name in names if name in known]))
+    if not parts:
+        return {name: np.empty(0, np.int64) for name in names or ()}
+    table = parquet.joined(parts)
+    if rows is not None:
+        table = table.filter(pa.array(rows))
+    return {name: _array(table, name) for name in table.schema.names}
+
+
+def _array(table: pa.Table, name: str) -> Array:
+    import pyarrow as pa
+
+    column, field = table.column(name), table.schema.field(name)
+    if pa.types.is_integer(field.type) and not column.null_count:
+        return column.to_numpy()
+    if pa.types.is_integer(field.type) or pa.types.is_floating(field.type) or pa.types.is_null(field.type):
+        return column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    if parquet.is_json(field):
+        values: Array = to_frame(table.select([name]))[name].to_numpy()
+        return values
+    return as_objects(column.to_pylist())
+
+
+def _events(files: list[Path]) -> list[dict[str, Any]]:
+    """Return the newest events of each kind and rank, in order of time."""
+    import pyarrow.parquet as pq
+
+    if not files:
+        return []
+    frame = to_frame(parquet.joined(pq.read_table(file) for file in files))
+    frame = frame.groupby(["kind", "rank"], sort=False).tail(EVENTS_OF_A_KIND)
+    frame["step"] = frame["step"].astype(object).where(frame["step"].notna(), None)
+    frame["epoch"] = frame["epoch"].astype(object).where(frame["epoch"].notna(), None)
+    events: list[dict[str, Any]] = frame.sort_values("time_ns", kind="stable").to_dict("records")
+    return events

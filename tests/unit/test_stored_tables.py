@@ -1,0 +1,95 @@
+"""Tables of a stored run: from Parquet they are those from its lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from runs_synthetic import START_NS, STEP_NS, evaluate, finished_run, write_steps
+
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.rollups import Rollup
+from dtdg_lab.core.rows import Rows
+from dtdg_lab.runs import parquet, stored_tables
+from dtdg_lab.runs import tables as run_tables
+from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.runs.records import RecordWriter
+from dtdg_lab.runs.stored_tables import open_tables
+from dtdg_lab.runs.tables import RunTables
+
+
+def slowest(rows: Rows) -> Rows:
+    """The row of the rank that waits least in each step."""
+    return rows.sort("step", "wait_s").once("step")
+
+
+ROLLUPS = (
+    Rollup("steps", by=("rank",), sums=("loss", "compute_s"), least=("loss",), most=("step", "seconds"), points=4),
+    Rollup("steps", sums=("loss",), prepare=slowest, uses=("wait_s",), points=4),
+    Rollup("energy", by=("device",), sums=("joules",), along="", all_attempts=True),
+    Rollup("evaluations", by=("split",), last=("loss", "metrics"), points=4),
+)
+
+
+def resumed_run(root: Path) -> RunDirectory:
+    run = finished_run(root, epochs=8)
+    for rank in (0, 1):
+        with RecordWriter(run.record_file(rank), rank, 2) as writer:
+            write_steps(writer, 25, 43, attempt_ns=50 * STEP_NS)
+            if rank == 0:
+                started = {"ranks": 2, "attempt": 2, "dataset": "growing", "source": "made"}
+                writer.row("events", (25, 5, START_NS + 74 * STEP_NS, "started", started))
+                evaluate(writer, 25, "validation", 0.1, 0.2, later_ns=50 * STEP_NS, metrics={"mse": 0.1})
+    return run
+
+
+@pytest.mark.parametrize("few", [4_000, 20])
+def test_tables_from_parquet_are_those_from_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int) -> None:
+    for module in (run_tables, stored_tables):
+        monkeypatch.setattr(module, "FEW_ROWS", few)
+    run, config = resumed_run(tmp_path), RunConfig(system="psg", dataset="growing", ranks=2, epochs=8)
+    lines = RunTables.open(config, run.records, ROLLUPS, recent=10)
+    for rank in (0, 1):
+        parquet.write_rank(run, rank)
+    monkeypatch.setattr(run_tables, "RECENT_STEPS", 10)
+    stored = open_tables(run, config, ROLLUPS)
+    stored.recent = 10
+    assert stored.progress == lines.progress
+    assert (stored.common_step, stored.complete_epoch) == (lines.common_step, lines.complete_epoch)
+    assert stored.resumes == lines.resumes and stored.names == lines.names
+    for rollup in ROLLUPS:
+        kept, expected = stored.rollup(rollup), lines.rollup(rollup)
+        assert stored.width(rollup) == lines.width(rollup)
+        for name in (*rollup.sums, *(f"{column}_most" for column in rollup.most)):
+            assert np.allclose(np.sort(kept[name]), np.sort(expected[name])), (rollup, name)
+    for name in ("steps", "phases", "evaluations"):
+        newest = [tables.rows(name).sort("rank", "step") for tables in (stored, lines)]
+        count = min(map(len, newest), default=0)
+        for column in ("step", "epoch", "seconds"):
+            assert newest[0][column][-count // 4 :].tolist() == newest[1][column][-count // 4 :].tolist()
+    for kind in ("started", "settings", "epoch"):
+        kept_events, events = stored.events(kind), lines.events(kind)
+        assert [event["data"] for event in kept_events] == [event["data"] for event in events]
+        assert [event["seconds"] for event in kept_events] == [event["seconds"] for event in events]
+
+
+def test_lines_are_read_where_parquet_is_old(tmp_path: Path) -> None:
+    run, config = finished_run(tmp_path), RunConfig(system="psg", dataset="growing", ranks=2)
+    for rank in (0, 1):
+        parquet.write_rank(run, rank)
+    with RecordWriter(run.record_file(0), 0, 1) as writer:
+        write_steps(writer, 15, 18)
+    assert open_tables(run, config).steps == {0: 17, 1: 14}
+
+
+def test_tables_from_parquet_follow_the_lines_that_come_later(tmp_path: Path) -> None:
+    run, config = finished_run(tmp_path), RunConfig(system="psg", dataset="growing", ranks=2)
+    for rank in (0, 1):
+        parquet.write_rank(run, rank)
+    tables = open_tables(run, config)
+    assert not tables.update()
+    with RecordWriter(run.record_file(0), 0, 1) as writer:
+        write_steps(writer, 15, 18)
+    assert tables.update() and tables.steps == {0: 17, 1: 14}
+    assert len(tables.rows("steps")) == 2 * 15 + 3

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from statistics import median
 from typing import Any
 
 from dtdg_lab.advisor.what_if import WhatIf
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
 from dtdg_lab.runs.charts import chart_of
 from dtdg_lab.visualization.chart import ChartOptions
-from dtdg_lab.visualization.charts import CATEGORIES, bars, chart
+from dtdg_lab.visualization.charts import CATEGORIES, bars, chart, level_bars, rule, whiskers
 from dtdg_lab.visualization.layout import Figure, grid
-from dtdg_lab.visualization.palette import series_colour
+from dtdg_lab.visualization.palette import BASELINE_COLOUR, series_colour
 from dtdg_lab.visualization.sheet import run_sheet
 
 MOST = 4  # panels of a figure in a lesson
@@ -113,3 +115,52 @@ def side_by_side(*drawn: Figure | tuple[Figure, str], title: str, wide: Sequence
         raise ConfigError(f"{len(drawn)} panels: a figure of a lesson has 1 to {MOST}.")
     pairs: Sequence[tuple[Figure, str]] = [each if isinstance(each, tuple) else (each, "") for each in drawn]
     return grid(pairs, title=title, columns=min(2, len(pairs)), wide=wide)
+
+
+# Manually planned batch sizes against controllers and fixed sizes: time to the target.
+
+
+BY_HAND = "manual"
+
+
+def sizes_by_hand_figure(
+    hand_s: float, controllers: Mapping[str, Sequence[float]], fixed: Mapping[str, float]
+) -> Figure:
+    """Return seconds to the target as bars, the fastest on top.
+
+    Args:
+        hand_s: seconds of the plan.
+        controllers: of each controller, seconds by seed; the bar is their median, the whisker their range.
+        fixed: seconds of each fixed size. The dotted line is the least.
+
+    Those that never arrive, in infinitely many seconds, are left out.
+    """
+    rows = [(hand_s, BY_HAND, 1), *((median(seconds), policy, 0) for policy, seconds in controllers.items())]
+    rows = sorted(row for row in [*rows, *((seconds, size, 7) for size, seconds in fixed.items())] if row[0] < math.inf)
+    # where a seed never arrives, whiskers reach up to the most that does
+    arrived = [
+        [each for each in controllers.get(name, ()) if each < math.inf] or [seconds] for seconds, name, _ in rows
+    ]
+    ends = [min(each) for each in arrived], [seconds for seconds, *_ in rows], [max(each) for each in arrived]
+    times = level_bars(
+        "",
+        [name for _, name, _ in rows],
+        [round(seconds, 6) for seconds, _, _ in rows],
+        [series_colour(colour) for _, _, colour in rows],
+        "%{y}: %{x:.3f} s<extra></extra>",
+        text=[f"{seconds:.3g} s" for seconds, _, _ in rows],
+        error_x=whiskers(*ends, BASELINE_COLOUR),
+        **{"textposition": "inside", "insidetextanchor": "start", "showlegend": False},
+    )
+    return chart(
+        "Seconds to the target",
+        "seconds",
+        "",
+        [times],
+        xaxis={"rangemode": "tozero"},
+        yaxis={"autorange": "reversed", "showgrid": False},
+        showlegend=False,
+        height=96 + 24 * len(rows),
+        margin={"l": 96, "r": 14, "t": 34, "b": 40},
+        shapes=[rule(x=min(fixed.values(), default=0.0))],
+    )

@@ -8,10 +8,13 @@ from typing import Any
 
 from dtdg_lab.advisor.what_if import WhatIf
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
+from dtdg_lab.runs.charts import charts_of
 from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.visualization.chart import ChartOptions
 from dtdg_lab.visualization.charts import CATEGORIES, Panel, bars, chart
 from dtdg_lab.visualization.layout import Figure, grid
 from dtdg_lab.visualization.palette import series_colour
+from dtdg_lab.visualization.sheet import run_sheet
 
 MOST = 4  # panels of a figure in a lesson
 _WRITTEN = 22  # bars that have room for their values
@@ -71,7 +74,7 @@ def panels(run: Any, *names: str, title: str = "") -> Figure:
 
     Args:
         run: a live or a stored run.
-        names: of the charts: ``loss``, ``time``, ..., or of a panel of its system, such as ``map``; of a chart with
+        names: of the charts: ``loss``, ``caches``, ..., or of a panel of its system, such as ``map``; of a chart with
             several unnamed panels, ``schedule 1`` is the first.
         title: of the figure; by default the run's name.
 
@@ -81,6 +84,10 @@ def panels(run: Any, *names: str, title: str = "") -> Figure:
     """
     if not 1 <= len(names) <= MOST:
         raise ConfigError(f"{len(names)} panels: a figure of a lesson has 1 to {MOST}.")
+    charts = {each.name: each for each in charts_of(run.store)}
+    if all(name in charts for name in names):
+        chosen = [charts[name] for name in names]
+        return run_sheet(run.store, chosen, ChartOptions(whole_run=True), title=title or f"Run {run.id}")
     if isinstance(run, StoredRun):
         run.live.complete(run.summary or {})
     known: dict[str, Panel] = {}

@@ -493,7 +493,7 @@ def run_pictures(system: catalogue.System, run: Any) -> list[Panel]:
             f"run {run.id} trained system {run.config.system!r}, and this is the card of {system.name!r}: "
             f"card({run.config.system!r}, run=...) draws it."
         )
-    cards = drawn_charts(run.live, ChartOptions())
+    cards = drawn_charts(run.live, ChartOptions(whole_run=True))
     panels = [(as_figure(figure), caption) for figure, caption in cards.values()]
     if not panels:
         raise ConfigError(f"run {run.id} has recorded nothing that can be drawn: wait for its first epoch.")

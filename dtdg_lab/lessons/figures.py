@@ -85,7 +85,7 @@ def panels(run: Any, *names: str, title: str = "") -> Figure:
     if not 1 <= len(names) <= MOST:
         raise ConfigError(f"{len(names)} panels: a figure of a lesson has 1 to {MOST}.")
     charts = [chart_of(run.live, name) for name in names]
-    options = ChartOptions()
+    options = ChartOptions(whole_run=True)
     cards = {chart: (chart.figure(run.live, options), chart.caption(run.live, options)) for chart in charts}
     return run_sheet(cards, title=title or f"Run {run.id}")
 

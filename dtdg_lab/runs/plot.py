@@ -103,7 +103,7 @@ def _several(shown: Any) -> Figure | None:
 
 def _run(run: Any, x: XAxis) -> Figure:
     """Return the charts of a run that have data: its picture, those of every run, and the others of its system."""
-    return run_sheet(drawn_charts(run.live, ChartOptions(x=x)), title=f"Run {run.id}")
+    return run_sheet(drawn_charts(run.live, ChartOptions(x=x, whole_run=True)), title=f"Run {run.id}")
 
 
 def _partitions(measured: Sequence[MeasuredPartition]) -> Figure:

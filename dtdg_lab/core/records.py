@@ -93,6 +93,7 @@ SCHEMA = 3  # 1 and 2, with other names of events and columns, are not read any 
 MAX_CONTROL_VERSION = 2**24 - 1  # sent in a float32 slot, which is exact up to here
 
 PHASES = ("batch", "transfer", "compute", "wait", "communicate", "update", "control")
+OWN_PHASES = ("batch", "transfer", "compute")  # of a rank's own work: not waiting, not sending
 BETWEEN_STEPS = ("evaluate", "checkpoint", "rebuild")  # rows of `phases` that belong to no step's sum
 
 # table -> its columns, and column -> what it means; each family of systems adds its own

@@ -1,4 +1,4 @@
-"""Human-readable numbers, paths, and the process's peak memory."""
+"""Human-readable numbers and lists, paths, and the process's peak memory."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import re
 import resource
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -151,3 +152,26 @@ def format_joules(joules: float | None) -> str:
     if abs(joules) < 999.5:
         return f"{joules:.3g} J"
     return f"{joules / 1e3:.2f} kJ" if abs(joules) < 999_995 else f"{joules / 1e6:.2f} MJ"
+
+
+def join_words(words: Sequence[str]) -> str:
+    """Return ``a``, ``a and b``, or ``a, b and c``."""
+    if len(words) < 2:
+        return "".join(words)
+    return ", ".join(words[:-1]) + " and " + words[-1]
+
+
+def percent(share: float) -> str:
+    """Return a share as people read it, such as ``31 %``."""
+    return f"{100 * share:.0f} %"
+
+
+def share(value: float) -> str:
+    """Return a share in percent, with a decimal where it is small."""
+    return f"{100 * value:.1f} %" if 0 < value < 0.1 else percent(value)
+
+
+def format_percent(share: float) -> str:
+    """A share in percent, with a decimal below 10%, such as ``28%`` or ``5.2%``."""
+    percent = 100 * share
+    return f"{percent:.1f}%" if 0 < percent < 9.95 else f"{percent:.0f}%"

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.errors import NotAvailableError
-from dtdg_lab.core.records import PHASES
+from dtdg_lab.core.records import OWN_PHASES, PHASES
 from dtdg_lab.export.chrome_trace import is_known
 from dtdg_lab.runs.directory import dumps
 from dtdg_lab.runs.exports import ABOUT, SCHEMA
 from dtdg_lab.runs.report import changed_settings
 from dtdg_lab.runs.run import StoredRun
-from dtdg_lab.visualization.phases import OWN
+from dtdg_lab.visualization.curves import joules_until
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,7 +64,7 @@ def _of_all(run: StoredRun, steps: pd.DataFrame, evaluations: pd.DataFrame) -> l
 def _joules(run: StoredRun, steps: pd.DataFrame) -> list[Point]:
     """Cumulative joules of all nodes and devices, each once, at the end of every step."""
     ends = steps.groupby("step").agg(time_ns=("time_ns", "max"), attempt=("attempt", "max")).reset_index()
-    so_far = run.live.joules_until(ends["attempt"].tolist(), ends["time_ns"].tolist())
+    so_far = joules_until(run.store, ends["attempt"].tolist(), ends["time_ns"].tolist())
     return [] if so_far is None else _points(ends.assign(so_far=so_far), "energy/joules so far", "so_far")
 
 
@@ -81,7 +81,7 @@ def _metrics(split: str, rows: pd.DataFrame) -> list[Point]:
 
 def _balance(steps: pd.DataFrame) -> list[Point]:
     """Maximum over mean of the ranks' own time, step by step, if several ranks recorded it."""
-    own = steps.assign(own=steps[[f"{phase}_s" for phase in OWN]].sum(axis=1, min_count=1))
+    own = steps.assign(own=steps[[f"{phase}_s" for phase in OWN_PHASES]].sum(axis=1, min_count=1))
     by_step = own.groupby("step").agg(
         time_ns=("time_ns", "max"), most=("own", "max"), mean=("own", "mean"), ranks=("rank", "nunique")
     )

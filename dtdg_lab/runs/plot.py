@@ -11,12 +11,13 @@ from dtdg_lab.core.errors import ConfigError, UnknownNameError
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.statistics import GraphStatistics
+from dtdg_lab.partition.events import PartitionFacts
 from dtdg_lab.partition.metrics import MeasuredPartition
 from dtdg_lab.runs.inspect_model import FollowedNode, GraphComparison, Perturbation
 from dtdg_lab.runs.run import Comparison, StoredRun
 from dtdg_lab.visualization.graph import GraphCharts, perturbation_figure
 from dtdg_lab.visualization.layout import Figure, grid
-from dtdg_lab.visualization.partition import PartitionFacts, compare_partitions_figure, microscope, title_words
+from dtdg_lab.visualization.partition import compare_partitions_figure, microscope, title_words
 from dtdg_lab.visualization.series import XAxis
 from dtdg_lab.visualization.study import StudyResult
 

@@ -8,7 +8,7 @@ import mmap
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -77,12 +77,17 @@ class RecordFile:
     Attributes:
         path: of the file.
         offset: bytes read so far.
-        lines: lines read so far.
+        lines: lines read so far, from where reading began.
+        begin: byte at which reading began.
     """
 
     path: Path
     offset: int = 0
     lines: int = 0
+    begin: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.begin = self.offset
 
     def is_cut(self) -> bool:
         """Return whether the file is shorter than what has been read of it."""
@@ -114,11 +119,11 @@ class RecordFile:
         end = block.rfind(b"\n") + 1
         whole = block if end < len(block) < most and is_object(block[end:]) else block[:end]
         self.offset += len(whole)
-        numbered = []
+        numbered, after = [], f" after byte {self.begin:,}" if self.begin else ""
         for raw in whole.splitlines():
             if raw:  # else the newline of a line that was read without it
                 self.lines += 1
-                numbered.append((raw, f"line {self.lines} of {self.path}"))
+                numbered.append((raw, f"line {self.lines}{after} of {self.path}"))
         return numbered
 
 

@@ -14,11 +14,11 @@ from dtdg_lab.core.events import RegisteredCode
 from dtdg_lab.core.extensions import Extension, register_statements
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
+from dtdg_lab.partition.events import PartitionFacts
 from dtdg_lab.runs.directory import RunDirectory, write_text
 from dtdg_lab.runs.html import plotly_js, render
 from dtdg_lab.runs.run import StoredRun, ground
 from dtdg_lab.runs.summary import SUMMARY_MEANINGS
-from dtdg_lab.visualization.partition import PartitionFacts
 from dtdg_lab.visualization.run_window import CHARTS
 
 # The parts of a run's sequence in words, from its event ``parts``.

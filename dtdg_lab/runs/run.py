@@ -263,9 +263,9 @@ class StoredRun:
         these, and ``fork of`` a run for the changes that a fork began with. ``outcome`` is ``applied``, ``refused`` or
         ``not applied`` (with the ``reason``), or, of an active run, ``asked`` or ``waiting`` for the end of an epoch.
         """
-        ended = self.status in ENDED
-        tables = self.store if ended else open_tables(self.directory, self.config)  # else it grows
-        return changes_frame(requested_changes(tables, ended=ended))
+        while self.store.update():
+            pass
+        return changes_frame(requested_changes(self.store, ended=self.status in ENDED))
 
     def figures(self, x: XAxis = "steps") -> dict[str, Figure]:
         """The charts as plotly figure dicts: loss, phases, energy, timeline; partition if the run has one."""

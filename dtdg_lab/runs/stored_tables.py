@@ -48,7 +48,7 @@ class _Reader:
     """Fills the tables of a run from Parquet files."""
 
     def __init__(self, directory: RunDirectory, config: RunConfig, rollups: Iterable[Rollup]) -> None:
-        self._rollups = tuple(rollups)
+        self._directory, self._rollups = directory, tuple(rollups)
         self._tables = RunTables(config, directory.records, self._rollups)
 
     def read(self, files: dict[str, list[Path]]) -> RunTables:
@@ -61,6 +61,8 @@ class _Reader:
         tables.add_events(_events(files.pop("events", [])))
         for name, paths in files.items():
             self._add_table(name, paths)
+        notes = {rank: parquet.read_note(self._directory, rank) for rank in parquet.ranks_of(self._directory)}
+        tables.follow_after({rank: note["bytes"] for rank, note in notes.items() if note is not None})
         return tables
 
     def _add_table(self, name: str, files: list[Path]) -> None:

@@ -17,14 +17,13 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError, RunFailedError
 from dtdg_lab.core.events import EpochEnded, RanksGathered, SettingsChanged, reading_event
-from dtdg_lab.core.records import PAIRS, PHASES, RANKED, few_pairs, interval_of, is_score
+from dtdg_lab.core.records import OWN_PHASES, PAIRS, PHASES, RANKED, few_pairs, interval_of, is_score
 from dtdg_lab.core.units import as_path
 from dtdg_lab.energy.phases import STALLED
 from dtdg_lab.energy.total import GPU, PROCESSOR, EnergyTotal, total_of
 from dtdg_lab.network.patterns import save_trace
+from dtdg_lab.partition.events import PartitionFacts
 from dtdg_lab.runs.frames import RunFrames, without_replaced
-from dtdg_lab.visualization.partition import PartitionFacts
-from dtdg_lab.visualization.phases import OWN
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -429,7 +428,7 @@ _BALANCE = ("iteration_imbalance", "waste_share", "critical_path_share", "slowes
 def _balance(steps: pd.DataFrame) -> dict[str, Any]:
     """Balance of the iterations that all ranks recorded; all None if there is none."""
     own = steps[["epoch", "step", "rank", "time_s"]].assign(
-        own=steps[[f"{phase}_s" for phase in OWN]].sum(axis=1, min_count=1)
+        own=steps[[f"{phase}_s" for phase in OWN_PHASES]].sum(axis=1, min_count=1)
     )
     known = own.dropna(subset=["own", "time_s"])
     wide = known.pivot_table(index=["epoch", "step"], columns="rank", values=["own", "time_s"]).dropna()
@@ -456,7 +455,7 @@ def _balance(steps: pd.DataFrame) -> dict[str, Any]:
 
 
 def _imbalance(steps: pd.DataFrame) -> float | None:
-    own = steps[[f"{phase}_s" for phase in OWN]].sum(axis=1, min_count=1)
+    own = steps[[f"{phase}_s" for phase in OWN_PHASES]].sum(axis=1, min_count=1)
     by_rank = own.groupby([steps["epoch"], steps["rank"]]).sum(min_count=1).groupby("epoch")
     least = by_rank.min()
     return _number((by_rank.max() / least.where(least > 0)).median())

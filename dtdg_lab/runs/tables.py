@@ -263,6 +263,11 @@ class RunTables:
                 self._origins[attempt] = min(int(times.min()), self._origins.get(attempt, int(times.min())))
                 self._newest_ns[attempt] = max(int(times.max()), self._newest_ns.get(attempt, 0))
 
+    def follow_after(self, read_bytes: Mapping[int, int]) -> None:
+        """Let :meth:`update` begin after so many bytes of each rank's lines, whose rows were added as columns."""
+        paths = self._paths()
+        self._files = {rank: RecordFile(paths[rank], size) for rank, size in read_bytes.items() if rank in paths}
+
     def add_old(self, rollup: Rollup, rows: Rows) -> None:
         """Add rows to sums alone, all rows of a step together; before the table's recent rows."""
         kept = self._kept[rollup]
@@ -561,8 +566,9 @@ class RunTables:
     def last(self, table: str, steps: int) -> Rows:
         """Return the rows of the newest steps of each rank."""
         rows = self.rows(table)
-        newest = np.array([self.steps.get(rank, -1) for rank in range(max([-1, *self.steps]) + 1)], np.int64)
-        return rows.where(rows["step"] > newest[rows["rank"]] - steps) if len(newest) else rows
+        ranks = rows["rank"]  # one may have rows of other tables before its first step
+        newest = np.array([self.steps.get(rank, -1) for rank in range(int(ranks.max(initial=-1)) + 1)], np.int64)
+        return rows.where(rows["step"] > newest[ranks] - steps)
 
     def events(self, kind: str, *, all_attempts: bool = False) -> list[dict[str, Any]]:
         """Return events of one kind in order of time.

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from dtdg_lab.core.units import join_words, percent, share  # noqa: F401  older charts take them from here
 from dtdg_lab.visualization.palette import GRID_COLOUR, TEXT_COLOUR
 
 Figure = dict[str, Any]
@@ -51,23 +52,6 @@ def with_note(layout: dict[str, Any], note: str = WAITING) -> dict[str, Any]:
 def as_drawn(text: str) -> str:
     """A name as plotly shows it letter for letter: what looks like one of its tags would be taken for one."""
     return html.escape(text, quote=False)
-
-
-def join_words(words: Sequence[str]) -> str:
-    """``a``, ``a and b``, ``a, b and c``."""
-    if len(words) < 2:
-        return "".join(words)
-    return ", ".join(words[:-1]) + " and " + words[-1]
-
-
-def percent(share: float) -> str:
-    """A share as people read it, such as ``31 %``."""
-    return f"{100 * share:.0f} %"
-
-
-def share(value: float) -> str:
-    """A share in percent, with a decimal where it is small."""
-    return f"{100 * value:.1f} %" if 0 < value < 0.1 else percent(value)
 
 
 # Several charts as the panels of one figure, each with its title, its legend and a sentence under it.

@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dtdg_lab.core.records import BETWEEN_STEPS, PHASES
+from dtdg_lab.core.records import BETWEEN_STEPS, OWN_PHASES, PHASES
 from dtdg_lab.visualization.charts import NAMES, level_bars
 from dtdg_lab.visualization.layout import Figure, frame, percent, with_note
 from dtdg_lab.visualization.palette import PHASE_COLOURS
 from dtdg_lab.visualization.run_view import RunView
 
 RECENT = 50
-OWN = ("batch", "transfer", "compute")
 BALANCED = 1.05
 NAMED = 0.005  # share of the time from which a phase is named in the legend
 
@@ -74,7 +73,7 @@ class PhasesView(RunView):
         means = self.means()
         if not means:
             return None
-        own = {rank: sum(phases[phase] for phase in OWN) for rank, phases in means.items()}
+        own = {rank: sum(phases[phase] for phase in OWN_PHASES) for rank, phases in means.items()}
         slowest = max(own, key=lambda rank: own[rank])
         others = [rank for rank in own if rank != slowest]
         waited = sum(means[rank]["wait"] for rank in others)

@@ -280,6 +280,4 @@ def runs_of(flags: NDArray[np.bool_]) -> list[tuple[int, int]]:
 
 Matrix = NDArray[np.float64]
 
-ALWAYS = ("forward", "backward")  # a step without blocks of time computes nothing again
-
 PASS_COLOURS: Mapping[str, str] = MappingProxyType({"forward": "#0072B2", "rerun": "#E69F00", "backward": "#4B2A7B"})

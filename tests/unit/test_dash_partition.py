@@ -19,8 +19,8 @@ from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.dashboard.pages import partition as partition_measurer
 from dtdg_lab.dashboard.pages.partition import RUN, table_html
 from dtdg_lab.datasets.names import load_for
+from dtdg_lab.partition.events import PartitionFacts
 from dtdg_lab.partition.metrics import partition_graph
-from dtdg_lab.visualization.partition import PartitionFacts
 from dtdg_lab.widgets.live import ChartFeed, WholeCharts
 
 GROWING = {"dataset": "growing", "epochs": 50, **SMALL}

@@ -81,3 +81,15 @@ def test_lines_are_read_where_parquet_is_old(tmp_path: Path) -> None:
     with RecordWriter(run.record_file(0), 0, 1) as writer:
         write_steps(writer, 15, 18)
     assert open_tables(run, config).steps == {0: 17, 1: 14}
+
+
+def test_tables_from_parquet_follow_the_lines_that_come_later(tmp_path: Path) -> None:
+    run, config = finished_run(tmp_path), RunConfig(system="psg", dataset="growing", ranks=2)
+    for rank in (0, 1):
+        parquet.write_rank(run, rank)
+    tables = open_tables(run, config)
+    assert not tables.update()
+    with RecordWriter(run.record_file(0), 0, 1) as writer:
+        write_steps(writer, 15, 18)
+    assert tables.update() and tables.steps == {0: 17, 1: 14}
+    assert len(tables.rows("steps")) == 2 * 15 + 3

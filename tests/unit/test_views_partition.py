@@ -16,12 +16,13 @@ from synthetic_lines import START_NS, line, step_row
 import dtdg_lab as lab
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, DataError
+from dtdg_lab.partition.events import PartitionFacts
 from dtdg_lab.partition.metrics import MeasuredPartition, partition_graph
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.report import event_rows
 from dtdg_lab.runs.run import open_run
-from dtdg_lab.visualization.partition import LinkLog, PartitionFacts, microscope, panels
+from dtdg_lab.visualization.partition import LinkLog, microscope, panels
 from dtdg_lab.visualization.run_window import CHARTS, RunWindow
 
 FOUR = [f"{name}" for name in CHARTS]

@@ -18,10 +18,11 @@ from dtdg_lab.dashboard.pages.data import is_here
 from dtdg_lab.dashboard.settings import PARTS, Settings, dataset_choices, dataset_label, dataset_tasks
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.partition.base import partition_settings, reads_file
+from dtdg_lab.partition.events import PartitionFacts
 from dtdg_lab.partition.metrics import partition_graph
 from dtdg_lab.runs.html import render
 from dtdg_lab.visualization.layout import Figure, share
-from dtdg_lab.visualization.partition import Panel, PartitionFacts, head_words, panels
+from dtdg_lab.visualization.partition import Panel, panels
 from dtdg_lab.visualization.style import coloured
 from dtdg_lab.widgets.live import labelled, tipped
 from dtdg_lab.widgets.run_page import STRETCH, Page, PanelCharts, describe, show_text, text_line
@@ -312,7 +313,7 @@ class PartitionPage(Page):
     def _draw(self) -> None:
         chosen = self.looked_at.value
         facts = self._measured.get(chosen)
-        words = self._run_words if chosen == RUN else head_words(facts) if facts is not None else ""
+        words = self._run_words if chosen == RUN else facts.words if facts is not None else ""
         self.words.value = html.escape(words, quote=False)
         self.charts.draw({str(place): (_narrow(figure), words) for place, (figure, words) in enumerate(self.shown)})
 

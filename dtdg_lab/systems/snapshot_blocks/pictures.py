@@ -9,11 +9,12 @@ from dtdg_lab.core.model_facts import model_facts
 from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.core.units import format_bytes
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.partition.events import BlockFacts
 from dtdg_lab.partition.metrics import Volume
 from dtdg_lab.partition.volume import collectives, pulled_by_groups, redistributed, sent
 from dtdg_lab.systems.snapshot_blocks.charts import ownership_panels
 from dtdg_lab.visualization.charts import Panel
-from dtdg_lab.visualization.partition import BlockFacts, matrix_figure
+from dtdg_lab.visualization.partition import matrix_figure
 
 RANKS, BLOCKS = 4, 2
 MODEL, LAYERS, HIDDEN = "cdgcn", 2, 6  # ESDG section 6.1

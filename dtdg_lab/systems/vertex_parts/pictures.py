@@ -6,9 +6,10 @@ import numpy as np
 
 from dtdg_lab.core.catalogue import System
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.partition.events import PartitionFacts
 from dtdg_lab.partition.metrics import partition_graph
 from dtdg_lab.visualization.charts import Panel, compared_panel
-from dtdg_lab.visualization.partition import PartitionFacts, map_figure, map_words, matrix_figure
+from dtdg_lab.visualization.partition import map_figure, map_words, matrix_figure
 
 PARTS = 4
 

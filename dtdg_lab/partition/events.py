@@ -1,0 +1,272 @@
+"""Events of partitions: who owns which nodes, and which blocks of time a step is computed in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.events import Event, reading_event
+from dtdg_lab.core.model_facts import PASSES
+from dtdg_lab.core.units import format_seconds, join_words, share
+
+if TYPE_CHECKING:
+    from dtdg_lab.core.plans import SnapshotBlocks
+
+Matrix = NDArray[np.float64]
+ALWAYS = ("forward", "backward")  # a step without blocks of time computes nothing again
+MAPS = ("edges", "halo", "replicated")
+SHARES = ("cut", "halo", "replicated")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PartitionFacts(Event):
+    """A partition of N nodes in P parts, measured over T snapshots that are binned into K columns.
+
+    Attributes:
+        partitioner: its name.
+        made_by: what made it.
+        parts: P.
+        ranks: R, processes that execute the parts; 0 where no run does.
+        layout: ``halo_vertex`` or ``cached_vertex``; empty where no run uses it.
+        seconds: making the partition took.
+        rebuild_s: the whole change took, in the middle of a run; None at a run's start.
+        measures: ``PartitionMeasures.to_dict``.
+        predicted: pass -> (L, R, R) bytes from one rank to another in a step (part to part where there are no ranks);
+            empty where nothing was predicted.
+    """
+
+    kind: ClassVar[str] = "partition"
+    about: ClassVar[str] = "a partition"
+    ended: ClassVar[str] = "no partition from here on"
+    partitioner: str
+    made_by: str = ""
+    parts: int
+    ranks: int = 0
+    layout: str = ""
+    seconds: float
+    rebuild_s: float | None = None
+    measures: Mapping[str, Any]
+    predicted: Mapping[str, Matrix] = field(default_factory=dict)
+
+    @classmethod
+    def entries(cls, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The predictions in the order of the passes."""
+        predicted = data.get("predicted") or {}
+        return {**data, "predicted": {name: predicted[name] for name in PASSES if name in predicted}}
+
+    def check(self) -> None:
+        """Raise a DataError if a measure is missing."""
+        with reading_event(self.about):
+            for name in ("bounds", "maps", "vertices", "load", "memory", "shares", "totals", "imbalance"):
+                getattr(self, name)
+
+    @property
+    def words(self) -> str:
+        """The partition in one sentence: what it cuts, and what is received and replicated for it."""
+        cache = "a cache would hold" if self.exchanges else "the caches hold"
+        return (
+            f"{self.label[:1].upper()}{self.label[1:]} ({self.making_words}): {share(self.shares['cut'])} of the edges "
+            f"are cut, {share(self.shares['halo'])} of the rows read come from other parts; {cache} "
+            f"{share(self.shares['replicated'])} copies."
+        )
+
+    @property
+    def making_words(self) -> str:
+        """How long it took to make, and to change to in the middle of a run."""
+        text = f"made in {format_seconds(self.seconds)}"
+        return text if self.rebuild_s is None else f"{text}, the change took {format_seconds(self.rebuild_s)}"
+
+    @cached_property
+    def bounds(self) -> NDArray[np.int64]:
+        """(K + 1,): column k shows snapshots bounds[k] to bounds[k + 1] - 1."""
+        return np.asarray(self.measures["bins"], np.int64)
+
+    @cached_property
+    def maps(self) -> Mapping[str, Matrix]:
+        """``edges`` into own nodes, ``halo`` rows received, ``replicated`` rows; (P, K) means of a snapshot."""
+        return {name: self._vector(name) for name in MAPS}
+
+    @cached_property
+    def vertices(self) -> Matrix:
+        """(P,) owned by each part."""
+        return self._vector("owned")
+
+    @cached_property
+    def load(self) -> Matrix:
+        """(P,) walks of up to D hops into a part's nodes, as DynaHB counts them."""
+        return self._vector("load")
+
+    @cached_property
+    def memory(self) -> Mapping[str, Matrix]:
+        """Layout -> (P,) bytes."""
+        return {"halo_vertex": self._vector("halo_bytes"), "cached_vertex": self._vector("cached_bytes")}
+
+    @property
+    def shares(self) -> Mapping[str, float]:
+        """``cut`` edges of all edges, ``halo`` rows of those read, ``replicated`` rows of those held; from 0 to 1."""
+        return {name: float(self.measures[f"{name}_share"]) for name in SHARES}
+
+    @property
+    def totals(self) -> Mapping[str, float]:
+        """``cut_edges``, ``all_edges``, ``halo`` and ``replicated`` rows, summed over snapshots and parts."""
+        return self.measures["totals"]
+
+    @property
+    def imbalance(self) -> Mapping[str, float]:
+        """Of ``vertices``, ``edges`` and ``load``: the largest part's over the mean."""
+        return self.measures["imbalance"]
+
+    def _vector(self, name: str) -> Matrix:
+        return np.asarray(self.measures[name], np.float64)
+
+    @property
+    def label(self) -> str:
+        """Its name in titles, such as ``metis, 4 parts``."""
+        return f"{self.partitioner}, {self.parts} part{'s' if self.parts > 1 else ''}"
+
+    @property
+    def exchanges(self) -> bool:
+        """Whether rows are sent between ranks, or would be."""
+        return self.layout != "cached_vertex"
+
+    @property
+    def layout_key(self) -> tuple[object, ...]:
+        """Equal where it is the same partition, executed in the same way."""
+        drawn = (self.vertices, *self.maps.values(), *self.predicted.values())
+        names = (self.partitioner, self.parts, self.ranks, self.layout, *self.predicted)
+        return (*names, *(values.tolist() for values in drawn))
+
+
+# Blocks of time, of an event ``blocks``.
+
+
+Span = tuple[int, int]  # first, and one past the last
+AllToAllPhase = tuple[int, str, str, int]  # layer, pass, collective, numbers a row
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class BlockFacts(Event):
+    """T snapshots in nb blocks of time on R ranks; groups of G ranks split each snapshot by rows.
+
+    Attributes:
+        layout: ``snapshot``, or ``halo_vertex``, whose ranks have all snapshots of their own nodes.
+        ranks: R.
+        row_ranks: G.
+        nodes: N.
+        blocks: nb.
+        requested: blocks that were set; 0 took the fewest that fit the memory.
+        bounds: (nb + 1,) block b has snapshots bounds[b] to bounds[b + 1] - 1.
+        own: [block][rank] snapshots whose spatial part the rank computes; of the layout ``snapshot`` alone.
+        rows: [rank] nodes whose rows of these snapshots it computes; of that layout alone.
+        chunks: [rank] nodes that it runs through all snapshots of a block; of that layout alone.
+        predicted: pass -> (L, R, R) bytes from one rank to another in a step; read without ``rerun`` where there is
+            none.
+        collectives: what is sent in a step, in order; of that layout alone.
+        note: what is uneven, and why there are so many blocks.
+    """
+
+    kind: ClassVar[str] = "blocks"
+    about: ClassVar[str] = "time blocks"
+    ended: ClassVar[str] = "no blocks of time from here on"
+    layout: str
+    ranks: int
+    row_ranks: int = 1
+    nodes: int
+    blocks: int
+    requested: int
+    bounds: NDArray[np.int64]
+    own: tuple[tuple[Span, ...], ...] = ()
+    rows: tuple[Span, ...] = ()
+    chunks: tuple[Span, ...] = ()
+    predicted: Mapping[str, Matrix] = field(default_factory=dict)
+    collectives: tuple[AllToAllPhase, ...] = ()
+    note: str = ""
+
+    @classmethod
+    def of(cls, plan: SnapshotBlocks, layout: str, **more: Any) -> BlockFacts:
+        """The facts of a plan; ``more`` is what it does not have."""
+        redistributes, many = layout == "snapshot", range(plan.blocks)
+        ranks = range(plan.ranks if redistributes else 0)
+        return cls(
+            layout=layout,
+            ranks=plan.ranks,
+            row_ranks=plan.row_ranks if redistributes else 1,
+            nodes=plan.nodes,
+            blocks=plan.blocks,
+            bounds=np.array([plan.snapshots.start, *(plan.block(b).stop for b in many)]),
+            own=tuple(tuple(_ends(plan.own(b, rank)) for rank in ranks) for b in many) if redistributes else (),
+            rows=tuple(_ends(plan.rows(rank)) for rank in ranks),
+            chunks=tuple(_ends(plan.chunk(rank)) for rank in ranks),
+            **more,
+        )
+
+    @property
+    def words(self) -> str:
+        """Blocks and what is sent between them in a sentence or two, as a row of a table of events."""
+        how = "as set" if self.requested else "the fewest that fit the memory"
+        text = f"{self.label} ({self.note.rstrip('.') or how})."
+        if not self.sends:
+            return f"{text} Ranks send each other gradients of the model, and no rows."
+        counts = {pass_name: sum(sent[1] == pass_name for sent in self.collectives) for pass_name in PASSES}
+        described = [f"{count} {pass_name}" for pass_name, count in counts.items() if count]
+        return f"{text} Collectives of a step, over its layers: {join_words(described)}." if described else text
+
+    @classmethod
+    def entries(cls, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The predictions in the order of the passes, without a rerun that sends nothing."""
+        predicted = data.get("predicted") or {}
+        moved = {name: np.asarray(predicted[name], np.float64) for name in PASSES if name in predicted}
+        kept = {name: each for name, each in moved.items() if each.size and (name in ALWAYS or each.any())}
+        return {**data, "predicted": kept}
+
+    def check(self) -> None:
+        """Raise a DataError if its spans are not those of its blocks and ranks."""
+        counts = {"own": len(self.own) if self.redistributes else self.blocks, "bounds": len(self.bounds) - 1}
+        fit = set(counts.values()) == {self.blocks} and (np.diff(self.bounds) > 0).all() and self.blocks > 0
+        by_rank = [self.rows, self.chunks, *self.own] if self.redistributes else []
+        shapes = [each.shape[1:] == (self.ranks, self.ranks) for each in self.predicted.values()]
+        if not (fit and all(len(each) == self.ranks for each in by_rank) and all(shapes)):
+            raise DataError(
+                f"an event has {self.blocks} blocks on {self.ranks} ranks with bounds {self.bounds.tolist()[:8]}, "
+                f"which do not fit each other: was it recorded by another version?"
+            )
+
+    @property
+    def snapshots(self) -> int:
+        """T."""
+        return int(self.bounds[-1] - self.bounds[0])
+
+    @property
+    def label(self) -> str:
+        """Its name in titles, such as ``4 blocks of 12 to 13 snapshots on 2 ranks``."""
+        sizes = np.diff(self.bounds)
+        low, high = int(sizes.min()), int(sizes.max())
+        size = f"{low}" if low == high else f"{low} to {high}"
+        text = (
+            f"{self.blocks:,} block{_s(self.blocks)} of {size} snapshot{_s(high)} on {self.ranks} rank{_s(self.ranks)}"
+        )
+        return text if self.row_ranks == 1 else f"{text}, {self.row_ranks} to a snapshot"
+
+    @property
+    def redistributes(self) -> bool:
+        """Whether ranks compute whole snapshots first and then nodes through time."""
+        return self.layout == "snapshot"
+
+    @property
+    def sends(self) -> bool:
+        """Whether ranks send each other rows, or anything else but gradients of the model."""
+        return any(each.any() for each in self.predicted.values())
+
+
+def _s(count: int) -> str:
+    return "" if count == 1 else "s"
+
+
+def _ends(part: range) -> Span:
+    return part.start, part.stop

@@ -1,0 +1,132 @@
+"""Marks of changed settings and of resumes in charts: dotted lines, with numbered chips in the top margin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dtdg_lab.core.options import OPTIONS
+from dtdg_lab.visualization.changes import RequestedChange, requested_changes
+from dtdg_lab.visualization.chart import XAxis
+from dtdg_lab.visualization.palette import MARK_COLOUR
+
+if TYPE_CHECKING:
+    from dtdg_lab.runs.tables import RunTables
+
+CHIPS = 20  # the newest changes that are drawn
+NEAR = 18  # pixels under which two changes share a chip
+THIRD_WIDTH, HALF_WIDTH, PAGE_WIDTH = 340, 500, 1050  # pixels of the plot of a card, by its share of a row
+RESUMED = "\N{CLOCKWISE OPEN CIRCLE ARROW}"
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeMark:
+    """One applied change, or one resume.
+
+    Attributes:
+        number: in the log of changes; None for a resume.
+        text: what was changed.
+        at: its place on the x axis.
+    """
+
+    number: int | None
+    text: str
+    at: float
+
+
+def with_changes(
+    layout: dict[str, Any], tables: RunTables, x: XAxis, begin: float, end: float, *, width: float = THIRD_WIDTH
+) -> dict[str, Any]:
+    """Return a layout with a dotted line at each change from ``begin`` to ``end``, under numbered chips.
+
+    Args:
+        layout: of a chart over steps or seconds.
+        tables: of the run.
+        x: what the axis shows.
+        begin: where it begins.
+        end: where it ends.
+        width: pixels of the plot, by which close changes share a chip.
+    """
+    marks = [mark for mark in change_marks(tables, x) if begin <= mark.at <= end][-CHIPS:]
+    chips: list[list[ChangeMark]] = []
+    for mark in marks:
+        if chips and (mark.at - chips[-1][-1].at) * width < NEAR * (end - begin):
+            chips[-1].append(mark)
+        else:
+            chips.append([mark])
+    return {
+        **layout,
+        "shapes": [*layout["shapes"], *map(_line, marks)],
+        "annotations": [*layout["annotations"], *map(_chip, chips)],
+    }
+
+
+def change_marks(tables: RunTables, x: XAxis) -> list[ChangeMark]:
+    """Return the changes that were applied and the resumes, in order of their place on an axis."""
+
+    def marks() -> list[ChangeMark]:
+        changes = [_mark(change, x) for change in requested_changes(tables) if change.outcome == "applied"]
+        resumes = [
+            ChangeMark(None, f"resumed{_at_step(steps)}", float(min(steps.values())) if x == "steps" else seconds)
+            for steps, seconds in tables.resumes
+        ]
+        return sorted([*changes, *resumes], key=lambda mark: mark.at)
+
+    return tables.once(("change marks", x), marks)
+
+
+def _mark(change: RequestedChange, x: XAxis) -> ChangeMark:
+    values = (
+        f"{_label(name)} {'' if old is None else f'{_value_text(old)} → '}{_value_text(new)}"
+        for name, (old, new) in change.changes.items()
+    )
+    text = f"{change.number}: {', '.join(values)}{f', {change.times} times' if change.times > 1 else ''}"
+    steps, asked_s = change.steps or {0: change.step}, change.asked_s
+    at = float(min(steps.values())) if x == "steps" else asked_s if change.seconds is None else change.seconds
+    return ChangeMark(change.number, text if len(set(steps.values())) == 1 else text + _at_step(steps), at)
+
+
+def _at_step(steps: Mapping[int, int]) -> str:
+    """Return where the ranks were, in words."""
+    if len(set(steps.values())) == 1:
+        return f" at step {next(iter(steps.values())):,}"
+    return " (" + ", ".join(f"rank {rank} at step {step:,}" for rank, step in sorted(steps.items())) + ")"
+
+
+def _label(setting: str) -> str:
+    label = OPTIONS[setting].label if setting in OPTIONS else ""
+    return (label or setting.replace("_", " ")).lower()
+
+
+def _value_text(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _line(mark: ChangeMark) -> dict[str, Any]:
+    ends = {"x0": mark.at, "x1": mark.at, "y0": 0, "y1": 1}
+    looks = {"color": MARK_COLOUR, "width": 1, "dash": "dot"}
+    return {"type": "line", "xref": "x", "yref": "paper", **ends, "line": looks, "layer": "below"}
+
+
+def _chip(marks: Sequence[ChangeMark]) -> dict[str, Any]:
+    """Return the chip of close changes; its name has their numbers, for clicks."""
+    numbers = [mark.number for mark in marks if mark.number is not None]
+    text = f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]}–{numbers[-1]}" if numbers else ""
+    text += RESUMED if len(numbers) < len(marks) else ""
+    return {
+        "name": "changes " + " ".join(map(str, numbers)),
+        "x": sum(mark.at for mark in marks) / len(marks),
+        "y": 1,
+        "xref": "x",
+        "yref": "paper",
+        "yanchor": "bottom",
+        "yshift": 1,
+        "showarrow": False,
+        "text": text,
+        "font": {"size": 10.5, "color": "#FFFFFF"},
+        "bgcolor": MARK_COLOUR,
+        "borderpad": 2,
+        "hovertext": "<br>".join(mark.text for mark in marks),
+        "captureevents": True,
+    }

@@ -1,0 +1,247 @@
+"""Loss over steps or seconds: of every step, of evaluations by split, and what persistence reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite, log10
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dtdg_lab.core.catalogue import loss_name
+from dtdg_lab.core.rollups import Rollup
+from dtdg_lab.core.rows import Array, Rows, known
+from dtdg_lab.visualization.change_marks import with_changes
+from dtdg_lab.visualization.chart import (
+    NOTHING_YET,
+    SECONDS_TITLE,
+    STEPS_TITLE,
+    Chart,
+    ChartOptions,
+    Key,
+    XAxis,
+    always,
+    card,
+)
+from dtdg_lab.visualization.charts import Drawn, label, line
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.numbers import percent_text, three_digits
+from dtdg_lab.visualization.palette import BASELINE_COLOUR, SPLIT_COLOURS, STEP_COLOUR
+from dtdg_lab.visualization.style import BASELINE, finite, main_metric, words
+
+if TYPE_CHECKING:
+    from dtdg_lab.runs.tables import RunTables
+
+TITLE = "Loss"
+SPLIT_NAMES = {"train": "training", "validation": "validation", "test": "test"}
+EXACT = 500  # newest steps that are drawn one by one, once a run has more than twice as many
+SHARE = 0.9  # of the losses of steps that the axis fits
+ROOM_BELOW, ROOM_ABOVE = 0.8, 1.25
+TICKS = (1, 2, 5)
+STEP_LOSSES = Rollup(
+    "steps",
+    sums=("global_loss",),
+    least=("global_loss",),
+    most=("global_loss", "step", "seconds"),
+    prepare=lambda rows: rows.where(rows["rank"] == 0),  # with averaged models the first rank's own loss
+)
+EVALUATIONS = Rollup(
+    "evaluations",
+    by=("split",),
+    last=("step", "seconds", "loss", "persistence_loss", "metrics"),
+    points=75,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """Losses of the steps of a run, thinned: means of old steps, and each of the newest ones.
+
+    Attributes:
+        steps: where each stands.
+        seconds: likewise.
+        values: NaN where unknown.
+        least: of the means that begin the values, the least loss behind each.
+        most: likewise the largest.
+    """
+
+    steps: Array
+    seconds: Array
+    values: Array
+    least: Array
+    most: Array
+
+    def along(self, x: XAxis) -> Array:
+        """Return the places on an axis."""
+        return self.steps if x == "steps" else self.seconds
+
+
+def step_losses(tables: RunTables) -> Losses:
+    """Return the losses of the steps."""
+    return tables.once("step losses", lambda: _step_losses(tables))
+
+
+def _step_losses(tables: RunTables) -> Losses:
+    rows, newest = tables.rows("steps"), tables.steps.get(0, -1)
+    first = 0 if newest < 2 * EXACT else newest - EXACT + 1
+    rows = rows.where((rows["rank"] == 0) & (rows["step"] >= first))
+    exact = (rows["step"], rows["seconds"], rows["global_loss"].astype(np.float64))
+    nothing = np.empty(0)
+    if first == 0 or not len(rows):
+        return Losses(*exact, nothing, nothing)
+    old = tables.rollup(STEP_LOSSES)
+    old = old.where(old["bucket"] * tables.width(STEP_LOSSES) < first)
+    means = np.where(old["global_loss_known"] > 0, old["global_loss"] / np.maximum(old["global_loss_known"], 1), np.nan)
+    # the last of the means ends among the exact ones
+    steps, seconds = np.minimum(old["step_most"], first - 1), np.minimum(old["seconds_most"], exact[1][0])
+    at, after, values = (np.concatenate(pair) for pair in zip((steps, seconds, means), exact, strict=True))
+    return Losses(at, after, values, _finite(old["global_loss_least"]), _finite(old["global_loss_most"]))
+
+
+def evaluations(tables: RunTables) -> dict[str, list[dict[str, Any]]]:
+    """Return the evaluations of each split in order, some of a long run's; the newest of each is always there."""
+
+    def by_split() -> dict[str, list[dict[str, Any]]]:
+        rows: Rows = tables.rollup(EVALUATIONS)
+        return {split: some.to_dicts() for split, some in rows.by("split").items()} if len(rows) else {}
+
+    return tables.once("evaluations", by_split)
+
+
+def judged_split(tables: RunTables) -> str:
+    """Return the split that a run is judged by: validation, or training where its protocol has none."""
+    splits = evaluations(tables)
+    return "train" if "train" in splits and "validation" not in splits else "validation"
+
+
+def loss_figure(tables: RunTables, options: ChartOptions) -> Figure:
+    """Return the losses on a logarithmic axis, over seconds where each rank counts steps of its own."""
+    x: XAxis = "seconds" if tables.own_steps else options.x
+    steps, splits, judged = step_losses(tables), evaluations(tables), judged_split(tables)
+    x_title, unit = STEPS_TITLE if x == "steps" else SECONDS_TITLE, loss_name(tables.setting("task"))
+    if not len(steps.values) and not splits:
+        return card([], TITLE, unit=unit, x_title=x_title)
+    place = "step" if x == "steps" else "seconds"
+    ends = [float(steps.along(x)[-1])] if len(steps.steps) else []
+    end = max([*ends, *(float(rows[-1][place]) for rows in splits.values())])
+    data, keys = _step_lines(steps, x), []
+    shown = [split for split in ("train", "validation", "test") if split in splits]
+    for split in shown:
+        rows, name, colour = splits[split], SPLIT_NAMES[split], SPLIT_COLOURS[split]
+        dots: Drawn = {"mode": "lines+markers", "marker": {"size": 4.5, "color": colour}} if split != "train" else {}
+        at = [row[place] for row in rows]
+        data.append(line(name, at, [row["loss"] for row in rows], colour, "%{x:.5~g}: %{y:.4~g}", **dots))
+        key: Key = (f"{name} {three_digits(rows[-1]['loss'])}", colour, "line")
+        keys.append(key)
+    begin, persistence = -0.02 * end, _persistence(splits, judged)
+    notes = []
+    if persistence is not None:
+        level: Drawn = {"dash": "dash", "width": 1.4, "hoverinfo": "skip", "mode": "lines"}
+        data.append(line("persistence", [begin, end], [persistence, persistence], BASELINE_COLOUR, **level))
+    y_axis = _loss_axis(steps, splits, persistence, linear=options.linear)
+    if persistence is not None:
+        y = persistence if y_axis["type"] == "linear" else log10(persistence)
+        placed: Drawn = {"xref": "paper", "xanchor": "right", "yanchor": "bottom", "bgcolor": "rgba(255,255,255,0.75)"}
+        notes.append(label("persistence", 1, y, size=10, borderpad=0, **placed))
+    axes: Drawn = {"xaxis": {"range": [begin, 1.01 * end or 1.0]}, "yaxis": y_axis, "annotations": notes}
+    figure = card(data, TITLE, unit=unit, keys=keys[::-1], x_title=x_title, **axes)
+    figure["layout"] = with_changes(figure["layout"], tables, x, begin, 1.01 * end)
+    return figure
+
+
+def loss_caption(tables: RunTables, options: ChartOptions) -> str:
+    """Return where the loss of the judged split stands."""
+    splits, judged = evaluations(tables), judged_split(tables)
+    if judged not in splits:
+        steps = step_losses(tables)
+        values = _finite(steps.values)
+        return f"The newest training loss is {three_digits(values[-1])}." if len(values) else NOTHING_YET
+    newest = splits[judged][-1]
+    if newest["loss"] is None or not isfinite(newest["loss"]):
+        return f"{SPLIT_NAMES[judged].capitalize()} loss is not finite."
+    loss = three_digits(newest["loss"])
+    if judged == "train":
+        return f"Training loss is {loss}; this protocol has no validation split."
+    metrics = finite(newest["metrics"])
+    metric = main_metric(tables.setting("task"), metrics)
+    if metric is not None:
+        text = f"Validation loss is {loss} and {words(metric)} {three_digits(metrics[metric])}"
+        beside = metrics.get(BASELINE + metric)
+        return text + ("." if beside is None else f", against {three_digits(beside)} for persistence.")
+    if not newest["persistence_loss"]:
+        return f"Validation loss is {loss}."
+    return f"Validation loss is {loss}, {against_persistence(newest)}."
+
+
+def against_persistence(evaluation: Mapping[str, Any]) -> str:
+    """Return how far a loss is from persistence, such as ``31% below persistence``; empty where that is unknown."""
+    loss, persistence = evaluation["loss"], evaluation["persistence_loss"]
+    if loss is None or not persistence:
+        return ""
+    gain = 1 - loss / persistence
+    return f"{percent_text(abs(gain))} {'below' if gain >= 0 else 'above'} persistence"
+
+
+def loss_chart() -> Chart:
+    """Return the chart of losses, which every run has."""
+    return Chart(
+        name="loss",
+        title=TITLE,
+        figure=loss_figure,
+        caption=loss_caption,
+        place="common",
+        shown=always,
+        rollups=(STEP_LOSSES, EVALUATIONS),
+        help="Pale: the loss of each step. Persistence predicts that nothing changes; below it, a model has learned.",
+    )
+
+
+def _finite(values: Array) -> Array:
+    return values[np.isfinite(values)]
+
+
+def _step_lines(steps: Losses, x: XAxis) -> list[Drawn]:
+    """Return the pale line of steps, over a band where old steps are means."""
+    pale: Drawn = {"width": 1, "mode": "lines", "hoverinfo": "skip"}
+    edge: Drawn = {"width": 0, "mode": "lines", "hoverinfo": "skip"}
+    at, data = steps.along(x).tolist(), []
+    old = at[: len(steps.least)]
+    if old:
+        filled: Drawn = {"fill": "tonexty", "fillcolor": "rgba(159,195,220,0.35)"}
+        data.append(line("least", old, steps.least.tolist(), STEP_COLOUR, **edge))
+        data.append(line("most", old, steps.most.tolist(), STEP_COLOUR, **edge, **filled))
+    return [*data, line("each step", at, known(steps.values), STEP_COLOUR, **pale)]
+
+
+def _persistence(splits: Mapping[str, Sequence[Mapping[str, Any]]], judged: str) -> float | None:
+    value = splits[judged][-1]["persistence_loss"] if judged in splits else None
+    return None if value is None or value <= 0 else float(value)
+
+
+def _loss_axis(
+    steps: Losses,
+    splits: Mapping[str, Sequence[Mapping[str, Any]]],
+    persistence: float | None,
+    *,
+    linear: bool,
+) -> Drawn:
+    """Return an axis that fits evaluations and most steps, but not the first spike."""
+    evaluated = [row["loss"] for rows in splits.values() for row in rows]
+    near = _finite(np.array([*evaluated, persistence], np.float64))
+    values = _finite(steps.values)
+    many = np.quantile(values, SHARE) if len(values) else 0.0
+    low = np.quantile(values, 1 - SHARE) if len(values) else np.inf
+    high, low = float(max([many, *near])), float(min([low, *near]))
+    if linear or low <= 0:
+        return {"type": "linear", "range": [min(0.0, low), ROOM_ABOVE * high or 1.0], "nticks": 5}
+    low, high = ROOM_BELOW * low, ROOM_ABOVE * high
+    powers = range(int(np.floor(log10(low))), int(np.ceil(log10(high))) + 1)
+    ticks = [digit * 10.0**power for power in powers for digit in TICKS if low <= digit * 10.0**power <= high]
+    ticks = ticks if len(ticks) <= 6 else [tick for tick in ticks if f"{tick:e}"[0] == "1"]
+    return {
+        "type": "log",
+        "range": [log10(low), log10(high)],
+        "tickvals": ticks,
+        "ticktext": [f"{tick:g}" for tick in ticks],
+    }

@@ -1,0 +1,248 @@
+"""Cards on paper: title, unit, colour keys and caption of a card as parts of a plotly figure, one or several."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from dtdg_lab.visualization.chart import Chart, ChartOptions
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.palette import TEXT_COLOUR
+
+if TYPE_CHECKING:
+    from dtdg_lab.runs.tables import RunTables
+
+Card = tuple[Figure, str]  # a figure made by ``chart.card``, and its caption
+
+WIDE = "timeline"  # a chart as wide as the sheet, though it is no picture
+WIDTH = 1000  # pixels of a sheet, by which its room is shared out
+GAP = 26  # pixels between cards
+PLOT_HEIGHT = 158  # of a card that has no height of its own
+TITLE_HEIGHT, KEYS_HEIGHT, CAPTION_HEIGHT, LINE_HEIGHT = 24, 18, 12, 17
+AXIS_HEIGHT, AXIS_TITLE_HEIGHT = 20, 16
+SHEET_TITLE = 40
+LETTER = 6.3  # pixels of a letter
+SOFT_COLOUR = "#57606A"
+SYMBOLS: Mapping[str, str] = MappingProxyType(
+    {"line": "━", "dash": "╍", "dot": "●", "box": "■", "hatch": "▨", "cross": "✕", "star": "★"}
+)
+LINKS = ("anchor", "overlaying", "matches", "scaleanchor")  # names of other axes
+AXIS = re.compile(r"([xy])(\d*)( domain)?")
+
+
+def as_figure(figure: Figure, caption: str = "") -> Figure:
+    """Return a card as a figure that has its title, unit and colour keys above the plot, and its caption below."""
+    return sheet([(figure, caption)], columns=1)
+
+
+def sheet(cards: Sequence[Card], *, title: str = "", columns: int = 2, wide: Collection[int] = ()) -> Figure:
+    """Return one figure of several cards, from left to right, ``columns`` in a row.
+
+    Args:
+        cards: each with its caption.
+        title: of the whole.
+        columns: cards in a row.
+        wide: places in ``cards`` of those that have a row to themselves.
+    """
+    rows = _rows(len(cards), columns, wide)
+    panels = [_panels(cards, row, columns) for row in rows]
+    head = SHEET_TITLE if title else 0
+    height = head + sum(max(panel.height for panel in row) for row in panels) + GAP * (len(panels) - 1)
+    data: list[dict[str, Any]] = []
+    layout: dict[str, Any] = {
+        "font": cards[0][0]["layout"]["font"] if cards else {},
+        "paper_bgcolor": "white",
+        "plot_bgcolor": "white",
+        "hovermode": "closest",
+        "showlegend": False,
+        "height": height,
+        "margin": {"l": 0, "r": 0, "t": 0, "b": 0, "autoexpand": False},
+        "shapes": [],
+        "annotations": [],
+        "barmode": "stack" if any(_is_stacked(figure) for figure, _ in cards) else "overlay",
+        "bargap": 0.2,
+    }
+    if title:
+        layout["annotations"].append(_text(f"<b>{title}</b>", 0.0, 1.0, size=15))
+    top = float(head)
+    for row in panels:
+        for panel in row:
+            data += panel.add_to(layout, top, height, len(data))
+        top += max(panel.height for panel in row) + GAP
+    return {"data": data, "layout": layout}
+
+
+def run_sheet(tables: RunTables, charts: Sequence[Chart], options: ChartOptions, *, title: str) -> Figure:
+    """Return all charts of a run as one figure; pictures and the timeline have a row to themselves.
+
+    Args:
+        tables: of the run.
+        charts: those that it can have.
+        options: what is drawn.
+        title: of the whole.
+    """
+    cards = [(chart.figure(tables, options), chart.caption(tables, options)) for chart in charts]
+    wide = [place for place, chart in enumerate(charts) if chart.place == "picture" or chart.name == WIDE]
+    return sheet(cards, title=title, wide=wide)
+
+
+def _rows(count: int, columns: int, wide: Collection[int]) -> list[list[int]]:
+    """Return the places of the cards by row."""
+    rows: list[list[int]] = []
+    for place in range(count):
+        is_full = not rows or len(rows[-1]) == columns or rows[-1][-1] in wide
+        if is_full or place in wide:
+            rows.append([])
+        rows[-1].append(place)
+    return rows
+
+
+def _panels(cards: Sequence[Card], row: Sequence[int], columns: int) -> list[_Panel]:
+    across = 1 if len(row) == 1 and columns > 1 else columns
+    width = (WIDTH - GAP * (across - 1)) / across
+    return [_Panel(*cards[place], left=at * (width + GAP), width=width) for at, place in enumerate(row)]
+
+
+def _is_stacked(figure: Figure) -> bool:
+    return bool(figure["layout"].get("barmode") == "stack")
+
+
+@dataclass(frozen=True, slots=True)
+class _Panel:
+    """A card and its place on the sheet, in pixels."""
+
+    figure: Figure
+    caption: str
+    left: float
+    width: float
+
+    @property
+    def card(self) -> Mapping[str, Any]:
+        card: Mapping[str, Any] = self.figure["layout"]["meta"]["card"]
+        return card
+
+    @property
+    def head_lines(self) -> list[str]:
+        """Title and unit, with the colour keys beside them, or under them where they are long."""
+        unit = f'   <span style="color:{SOFT_COLOUR}">{self.card["unit"]}</span>' if self.card["unit"] else ""
+        lines = [f"<b>{self.card['title']}</b>{unit}"]
+        letters = len(self.card["title"]) + len(self.card["unit"]) + 3
+        for label, colour, mark in self.card["keys"]:
+            key = f'<span style="color:{colour}">{SYMBOLS[mark]}</span> {label}'
+            letters += len(label) + 6
+            if LETTER * letters < self.width:
+                lines[-1] += f"   {key}"
+            else:
+                lines.append(key)
+                letters = len(label) + 3
+        return lines
+
+    @property
+    def caption_lines(self) -> list[str]:
+        return textwrap.wrap(self.caption, int(self.width / LETTER))
+
+    @property
+    def head_height(self) -> float:
+        return TITLE_HEIGHT + KEYS_HEIGHT * (len(self.head_lines) - 1)
+
+    @property
+    def plot_height(self) -> float:
+        return float(self.figure["layout"].get("height", PLOT_HEIGHT))
+
+    @property
+    def height(self) -> float:
+        return self.head_height + self.plot_height + CAPTION_HEIGHT + LINE_HEIGHT * len(self.caption_lines)
+
+    def add_to(self, layout: dict[str, Any], top: float, height: float, trace_count: int) -> list[dict[str, Any]]:
+        """Add axes, words and marks to the layout of the sheet, and return the traces.
+
+        Args:
+            layout: of the sheet.
+            top: pixels above this card.
+            height: of the sheet.
+            trace_count: traces that the sheet has already.
+        """
+        own = self.figure["layout"]
+        names = [name for name in own if name.startswith(("xaxis", "yaxis"))]
+        numbers = {
+            name: self._number(name, layout) for name in sorted(names, key=lambda each: (each[0], len(each), each))
+        }
+        plot_top = top + self.head_height
+        margin = own["margin"]
+        left, right = self.left + self._left_margin(), self.left + self.width - margin["r"]
+        upper, lower = plot_top + margin["t"], plot_top + self.plot_height - margin["b"]
+        x_span, y_span = (left / WIDTH, right / WIDTH), (1 - lower / height, 1 - upper / height)
+        references = {f"{name[0]}{name[5:]}": f"{name[0]}{number}" for name, number in numbers.items()}
+        for name, number in numbers.items():
+            span = x_span if name[0] == "x" else y_span
+            crossing = "y" if name[0] == "x" else "x"
+            axis = {"anchor": crossing, **own[name]}
+            layout[f"{name[0]}axis{number}"] = _moved_axis(axis, span, references)
+        layout["shapes"] += [_moved_mark(shape, references, x_span, y_span) for shape in own["shapes"]]
+        layout["annotations"] += [_moved_mark(note, references, x_span, y_span) for note in own["annotations"]]
+        x = self.left / WIDTH
+        head = _text("<br>".join(self.head_lines), x, 1 - top / height, size=12)
+        foot = _text("<br>".join(self.caption_lines), x, 1 - (plot_top + self.plot_height + 4) / height, size=12)
+        layout["annotations"] += [head, *([foot] if self.caption else [])]
+        bargap, is_named = own.get("bargap"), own["yaxis"].get("type") == "category"
+        traces = []
+        for trace in self.figure["data"] or [{"type": "scatter", "x": [None], "y": [None]}]:
+            axes = {f"{axis}axis": references[trace.get(f"{axis}axis", axis)] for axis in "xy"}
+            width = {"width": 1 - bargap} if trace["type"] == "bar" and is_named and bargap is not None else {}
+            traces.append({**width, **trace, **axes})
+        return traces
+
+    def _number(self, name: str, layout: dict[str, Any]) -> str:
+        """Return the number that an axis gets on the sheet, and take it."""
+        taken = sum(other.startswith(name[:5]) for other in layout)
+        number = "" if not taken else str(taken + 1)
+        layout[f"{name[:5]}{number}"] = {}
+        return number
+
+    def _left_margin(self) -> float:
+        """Return room for the names at the left: the sheet does not grow by itself."""
+        axis = self.figure["layout"]["yaxis"]
+        margin = float(self.figure["layout"]["margin"]["l"])
+        if axis.get("type") != "category":
+            return margin
+        names = axis.get("categoryarray") or [name for trace in self.figure["data"] for name in trace["y"]]
+        return max([margin, *(LETTER * len(str(name)) + 12 for name in names)])
+
+
+def _moved_axis(axis: Mapping[str, Any], span: tuple[float, float], references: Mapping[str, str]) -> dict[str, Any]:
+    """Return an axis on its part of the sheet."""
+    first, last = axis.get("domain", (0.0, 1.0))
+    length = span[1] - span[0]
+    links = {name: references.get(axis[name], axis[name]) for name in LINKS if name in axis}
+    domain = [span[0] + first * length, span[0] + last * length]
+    return {**axis, **links, "domain": domain, "automargin": False}
+
+
+def _moved_mark(
+    mark: Mapping[str, Any],
+    references: Mapping[str, str],
+    x_span: tuple[float, float],
+    y_span: tuple[float, float],
+) -> dict[str, Any]:
+    """Return a shape or an annotation of a card on the sheet."""
+    moved = dict(mark)
+    for letter, span in (("x", x_span), ("y", y_span)):
+        reference = mark.get(f"{letter}ref", "paper")
+        match = AXIS.fullmatch(reference)
+        if match:
+            moved[f"{letter}ref"] = references[match[1] + match[2]] + (match[3] or "")
+            continue
+        moved[f"{letter}ref"] = "paper"
+        for name in (letter, f"{letter}0", f"{letter}1"):
+            if name in mark:
+                moved[name] = span[0] + mark[name] * (span[1] - span[0])
+    return moved
+
+
+def _text(text: str, x: float, y: float, *, size: int) -> dict[str, Any]:
+    placed = {"xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "top", "align": "left"}
+    return {"text": text, "x": x, "y": y, "showarrow": False, "font": {"size": size, "color": TEXT_COLOUR}, **placed}

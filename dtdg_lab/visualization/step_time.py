@@ -1,0 +1,152 @@
+"""Time per step of each rank, by phase: who is slowest, and what it costs the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import fmean
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dtdg_lab.core.records import OWN_PHASES, PHASES
+from dtdg_lab.core.rollups import Rollup
+from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, always, card
+from dtdg_lab.visualization.charts import NAMES, Drawn, level_bars
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.numbers import percent_text, three_digits
+from dtdg_lab.visualization.palette import INK_COLOUR, PHASE_COLOURS
+
+if TYPE_CHECKING:
+    from dtdg_lab.runs.tables import RunTables
+
+TITLE = "Time per step"
+STEP_SECONDS = Rollup("steps", sums=("time_s",), points=60)  # of all ranks
+RECENT = 50  # steps that the bars are means of
+PHASE_NAMES: Mapping[str, str] = MappingProxyType(
+    {"batch": "prepare batch", "transfer": "fetch", "control": "other"}
+    | {name: name for name in ("compute", "wait", "communicate", "update", "evaluate", "checkpoint", "rebuild")}
+)
+LIGHT_TEXT = ("compute", "control", "checkpoint")  # phases whose colour is dark
+KEYED = 0.02  # share of the time from which a phase is named
+EVEN = 1.05  # slowest rank over the mean up to which ranks are even
+NAMED, ALL = 12, 48  # ranks up to which bars have texts, and up to which each has a bar
+SLOWEST, FASTEST = 8, 2  # ranks that are drawn of more
+PLOT_WIDTH, LETTER = 280, 6.4  # pixels
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes:
+    """Mean seconds of a rank's newest steps.
+
+    Attributes:
+        phases: phase -> seconds.
+        time_s: of the whole step.
+    """
+
+    phases: Mapping[str, float]
+    time_s: float
+
+    @property
+    def own_s(self) -> float:
+        """Seconds of the rank's own work: neither waiting nor sending."""
+        return sum(self.phases[phase] for phase in OWN_PHASES)
+
+
+def step_times(tables: RunTables) -> dict[int, StepTimes]:
+    """Return the mean times of each rank over its newest 50 steps."""
+
+    def times() -> dict[int, StepTimes]:
+        by_rank = {}
+        for rank, rows in tables.last("steps", RECENT).by("rank").items():
+            phases = {phase: float(np.nan_to_num(rows[f"{phase}_s"].astype(np.float64)).mean()) for phase in PHASES}
+            steps_s = rows["time_s"].astype(np.float64)
+            known = steps_s[np.isfinite(steps_s)]
+            by_rank[rank] = StepTimes(phases, float(known.mean()) if len(known) else sum(phases.values()))
+        return by_rank
+
+    return tables.once("step times", times)
+
+
+def step_time_figure(tables: RunTables, options: ChartOptions) -> Figure:
+    """Return a bar for each rank, its phases stacked, in milliseconds."""
+    times_by_rank = step_times(tables)
+    bars = _bars_shown(times_by_rank)
+    if not bars:
+        return card([], TITLE, unit="ms")
+    whole = sum(sum(times.phases.values()) for times in bars.values())
+    longest = max(sum(times.phases.values()) for times in bars.values())
+    data, keys = [], []
+    for phase in PHASES:
+        seconds = [times.phases[phase] for times in bars.values()]
+        if sum(seconds) >= KEYED * whole:
+            key: Key = (PHASE_NAMES[phase], PHASE_COLOURS[phase], "box")
+            keys.append((sum(seconds), key))
+        looks: Drawn = {"hovertemplate": f"%{{y}}: {PHASE_NAMES[phase]} %{{x:.3~g}} ms<extra></extra>"}
+        if len(times_by_rank) <= NAMED:
+            looks["text"] = [_text(phase, each, longest) for each in seconds]
+            looks |= {"textposition": "inside", "insidetextanchor": "middle", "textangle": 0, "constraintext": "none"}
+            looks["textfont"] = {"size": 11, "color": "#FFFFFF" if phase in LIGHT_TEXT else INK_COLOUR}
+        values = [round(1e3 * each, 4) for each in seconds]
+        data.append(level_bars(PHASE_NAMES[phase], list(bars), values, PHASE_COLOURS[phase], **looks))
+    ordered = [key for _, key in sorted(keys, key=lambda pair: -pair[0])]
+    axes: Drawn = {
+        "xaxis": {"range": [0, 1.02e3 * longest or 1.0], "nticks": 6},
+        "yaxis": {**NAMES, "automargin": True},
+    }
+    return card(data, TITLE, unit="ms", keys=ordered, barmode="stack", bargap=0.3, margin={"t": 6}, **axes)
+
+
+def step_time_caption(tables: RunTables, options: ChartOptions) -> str:
+    """Return who is slowest, and what it costs the others."""
+    times = step_times(tables)
+    if not times:
+        return NOTHING_YET
+    slowest = max(times, key=lambda rank: times[rank].own_s)
+    mean_s = fmean(each.own_s for each in times.values())
+    worked = three_digits(1e3 * times[slowest].own_s)
+    if tables.ranks == 1:
+        return f"The only rank works {worked} ms per step and never waits."
+    if tables.own_steps:
+        return f"Rank {slowest} is slowest: it works {worked} ms per step, but no rank waits for it."
+    if times[slowest].own_s < EVEN * mean_s:
+        waited = sum(each.phases["wait"] for each in times.values()) / (
+            sum(each.time_s for each in times.values()) or 1
+        )
+        return f"All ranks work about {three_digits(1e3 * mean_s)} ms per step and wait {percent_text(waited)} of it."
+    above = percent_text(times[slowest].own_s / mean_s - 1)
+    return f"Rank {slowest} is slowest: it works {worked} ms per step, {above} above average."
+
+
+def step_time_chart() -> Chart:
+    """Return the chart of the time per step, which every run has."""
+    return Chart(
+        name="step_time",
+        title=TITLE,
+        figure=step_time_figure,
+        caption=step_time_caption,
+        place="common",
+        shown=always,
+        rollups=(STEP_SECONDS,),
+        help="Means of the last 50 steps. A rank that waits is faster than the one that it waits for.",
+    )
+
+
+def _bars_shown(times: Mapping[int, StepTimes]) -> dict[str, StepTimes]:
+    """Return the ranks that are drawn by name; of very many the mean, the slowest and the fastest."""
+    if len(times) <= ALL:
+        return {f"rank {rank}": each for rank, each in times.items()}
+    order = sorted(times, key=lambda rank: -times[rank].own_s)
+    phases = {phase: fmean(each.phases[phase] for each in times.values()) for phase in PHASES}
+    mean = StepTimes(phases, fmean(each.time_s for each in times.values()))
+    chosen = {f"rank {rank}": times[rank] for rank in (*order[:SLOWEST], *order[-FASTEST:])}
+    return {f"mean of {len(times)}": mean, **chosen}
+
+
+def _text(phase: str, seconds: float, longest: float) -> str:
+    """Return what fits into a block: the phase with its milliseconds, these alone, or nothing."""
+    number = three_digits(1e3 * seconds)
+    pixels = PLOT_WIDTH * seconds / longest if longest else 0.0
+    fitting = (text for text in (f"{PHASE_NAMES[phase]} {number}", number) if pixels > LETTER * len(text) + 6)
+    return next(fitting, "")

@@ -1,0 +1,214 @@
+"""Timeline: what every rank did in the last seconds, on one clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dtdg_lab.core.events import Ended
+from dtdg_lab.core.records import BETWEEN_STEPS, PHASES
+from dtdg_lab.core.rows import Array, Rows
+from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, always, card
+from dtdg_lab.visualization.charts import Drawn, heat, level_bars
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.numbers import MINUS, percent_text, three_digits
+from dtdg_lab.visualization.palette import PHASE_COLOURS
+from dtdg_lab.visualization.step_time import KEYED, PHASE_NAMES, step_times
+
+if TYPE_CHECKING:
+    from dtdg_lab.runs.tables import RunTables
+
+TITLE = "Timeline"
+SPANS_S = (0.5, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 15.0, 20.0, 25.0, 30.0)
+STEPS = 10  # of the slowest rank that are drawn
+ROWS = 24  # ranks up to which each has a row of blocks; more are a heat map
+ROW_HEIGHT, HEAT_HEIGHT, MARGIN_HEIGHT = 26, 3, 30  # pixels
+BLOCKS, COLUMNS, CELLS = 900, 300, 24_000  # that are drawn at most
+SHORTEST = 1e-3  # share of the span: shorter blocks are less than a pixel
+ORDER = (*PHASES, *BETWEEN_STEPS)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The newest seconds of a run.
+
+    Attributes:
+        rows: phases that reach into it; their columns ``begin`` and ``end`` are seconds before its end, at most 0.
+        seconds: its length.
+        ranks: rank -> its newest epoch, from 0.
+    """
+
+    rows: Rows
+    seconds: float
+    ranks: dict[int, int]
+
+    def share(self, rank: int, phase: str) -> float:
+        """Return the share of the span that a rank spent in a phase."""
+        chosen = (self.rows["rank"] == rank) & (self.rows["phase"] == phase)
+        return float((self.rows["end"] - self.rows["begin"])[chosen].sum() / self.seconds)
+
+
+def newest_span(tables: RunTables) -> Span | None:
+    """Return the last seconds of every rank: about ten steps of the slowest one; None before the first step."""
+    return tables.once("newest span", lambda: _newest_span(tables))
+
+
+def _newest_span(tables: RunTables) -> Span | None:
+    rows = tables.rows("phases")
+    slowest_s = max((times.time_s for times in step_times(tables).values()), default=0.0)
+    seconds = next((span for span in SPANS_S if span >= 0.999 * STEPS * slowest_s), SPANS_S[-1])
+    if not len(rows):
+        return None
+    newest = {int(rank): some for rank, some in rows.by("rank").items()}
+    ends = [_end_ns(some, only_steps=is_over(tables)) for some in newest.values()]
+    # ranks report one after another: wait for the last of them, unless it is silent
+    end_ns = max(min(ends), int(max(ends) - 0.5e9 * seconds))
+    begin = np.maximum((rows["start_ns"] - end_ns) / 1e9, -seconds)
+    end = np.minimum((rows["end_ns"] - end_ns) / 1e9, 0.0)
+    epochs = {rank: int(some["epoch"].max()) for rank, some in newest.items()}
+    columns = {name: rows[name] for name in ("rank", "step", "phase")}
+    return Span(Rows.of({**columns, "begin": begin, "end": end}).where(end > begin), seconds, epochs)
+
+
+def timeline_figure(tables: RunTables, options: ChartOptions) -> Figure:
+    """Return a row for each rank over the last seconds, a colour a phase."""
+    span = newest_span(tables)
+    if span is None:
+        return card([], TITLE, unit="the last seconds of every rank", height=MARGIN_HEIGHT + ROW_HEIGHT * tables.ranks)
+    many = len(span.ranks) > ROWS
+    data = [_heat_map(span)] if many else _blocks(span)
+    axes: Drawn = {"xaxis": _seconds_axis(span.seconds, is_over=is_over(tables)), "yaxis": _rank_axis(span)}
+    height = MARGIN_HEIGHT + (HEAT_HEIGHT if many else ROW_HEIGHT) * len(span.ranks)
+    unit = f"the last {_length(span.seconds)} of every rank"
+    looks: Drawn = {"barmode": "overlay", "bargap": 0.22, "margin": {"t": 4, "r": 18}, "height": height}
+    return card(data, TITLE, unit=unit, keys=_keys(span), **axes, **looks)
+
+
+def timeline_caption(tables: RunTables, options: ChartOptions) -> str:
+    """Return which rank waited most, or how many steps each made where they do not wait."""
+    span = newest_span(tables)
+    if span is None:
+        return NOTHING_YET
+    last = f"the last {_length(span.seconds)}"
+    if len(span.ranks) == 1:
+        (rank,) = span.ranks
+        return f"The only rank computed for {percent_text(span.share(rank, 'compute'))} of {last}."
+    if tables.own_steps:
+        counts = {rank: len(np.unique(span.rows["step"][span.rows["rank"] == rank])) for rank in span.ranks}
+        most, fewest = max(counts, key=lambda rank: counts[rank]), min(counts, key=lambda rank: counts[rank])
+        if most == fewest:
+            return f"Each rank made {counts[most]} step{'' if counts[most] == 1 else 's'} in {last}."
+        return f"Rank {most} made {counts[most]} steps in {last} and rank {fewest} made {counts[fewest]}."
+    waits = {rank: span.share(rank, "wait") for rank in span.ranks}
+    rank = max(waits, key=lambda each: waits[each])
+    return (
+        f"Rank {rank} waited for {percent_text(waits[rank])} of {last}."
+        if waits[rank]
+        else f"No rank waited in {last}."
+    )
+
+
+def timeline_chart() -> Chart:
+    """Return the timeline, which every run has."""
+    return Chart(
+        name="timeline",
+        title=TITLE,
+        figure=timeline_figure,
+        caption=timeline_caption,
+        place="common",
+        shown=always,
+        help="All rows have one clock. Where a rank is grey, another one is still at work.",
+    )
+
+
+def _end_ns(rows: Rows, *, only_steps: bool) -> int:
+    """Return when the last phase of a rank ended; of a run that is over, of its last step."""
+    steps = rows.where(np.isin(rows["phase"].astype(str), PHASES)) if only_steps else rows
+    return int((steps if len(steps) else rows)["end_ns"].max())
+
+
+def _length(seconds: float) -> str:
+    return "second" if seconds == 1 else f"{seconds:g} seconds"
+
+
+def is_over(tables: RunTables) -> bool:
+    """Return whether the newest attempt has ended."""
+    ended = tables.events(Ended.kind)
+    return bool(ended) and ended[-1]["step"] > tables.common_step
+
+
+def _keys(span: Span) -> list[Key]:
+    lengths = span.rows["end"] - span.rows["begin"]
+    sums = {phase: float(lengths[span.rows["phase"] == phase].sum()) for phase in ORDER}
+    whole = sum(sums.values())
+    named = sorted((phase for phase in ORDER if sums[phase] >= KEYED * whole), key=lambda phase: -sums[phase])
+    keys: list[Key] = [(PHASE_NAMES[phase], PHASE_COLOURS[phase], "box") for phase in named]
+    return keys
+
+
+def _blocks(span: Span) -> list[Drawn]:
+    rows = span.rows
+    lengths = rows["end"] - rows["begin"]
+    rows = rows.where(lengths >= SHORTEST * span.seconds)
+    if len(rows) > BLOCKS:
+        rows = rows.where(np.sort(np.argsort(rows["begin"] - rows["end"], kind="stable")[:BLOCKS]))
+    data, by_phase = [], rows.by("phase")
+    for phase in (phase for phase in ORDER if phase in by_phase):
+        some = by_phase[phase]
+        looks: Drawn = {"base": some["begin"].round(6).tolist(), "marker": {"color": PHASE_COLOURS[phase]}}
+        looks["marker"]["line"] = {"width": 0}
+        names = [_rank_name(rank, span) for rank in some["rank"].tolist()]
+        lengths_s = (some["end"] - some["begin"]).round(6).tolist()
+        hover = f"%{{y}}: {PHASE_NAMES[phase]} %{{x:.3~g}} s<extra></extra>"
+        data.append(level_bars(PHASE_NAMES[phase], names, lengths_s, None, hover, **looks))
+    return data
+
+
+def _heat_map(span: Span) -> Drawn:
+    """Return the longest phase of each rank in each column of time."""
+    ranks = sorted(span.ranks)
+    columns = min(COLUMNS, CELLS // len(ranks))
+    edges = np.linspace(-span.seconds, 0.0, columns + 1)
+    cells = np.array([_longest(span.rows.where(span.rows["rank"] == rank), edges) for rank in ranks])
+    colours = [PHASE_COLOURS[phase] for phase in ORDER]
+    scale = [(step / len(ORDER), colour) for at, colour in enumerate(colours) for step in (at, at + 1)]
+    names = [[PHASE_NAMES[ORDER[cell]] if cell >= 0 else "" for cell in row] for row in cells.tolist()]
+    z = [[cell if cell >= 0 else None for cell in row] for row in cells.tolist()]
+    looks: Drawn = {"customdata": names, "showscale": False, "hover": "rank %{y}: %{customdata}<extra></extra>"}
+    middles = (0.5 * (edges[1:] + edges[:-1])).round(6).tolist()
+    return heat(TITLE, z, middles, ranks, scale, span=(-0.5, len(ORDER) - 0.5), **looks)
+
+
+def _longest(rows: Rows, edges: Array) -> Array:
+    """Return for each column the place of its longest phase; -1 where nothing is known."""
+    spent = np.zeros((len(ORDER), len(edges) - 1))
+    for phase, some in rows.sort("begin").by("phase").items():
+        if phase in ORDER:
+            times = np.stack([some["begin"], some["end"]], axis=1).ravel()
+            lengths = (some["end"] - some["begin"]).cumsum()
+            until = np.stack([np.concatenate([[0.0], lengths[:-1]]), lengths], axis=1).ravel()
+            spent[ORDER.index(phase)] = np.diff(np.interp(edges, np.maximum.accumulate(times), until))
+    return np.where(spent.max(axis=0) > 0, spent.argmax(axis=0), -1)
+
+
+def _rank_name(rank: int, span: Span) -> str:
+    return f"rank {rank}, epoch {span.ranks[rank] + 1}"
+
+
+def _rank_axis(span: Span) -> Drawn:
+    bare: Drawn = {"showgrid": False, "ticksuffix": " "}
+    if len(span.ranks) > ROWS:
+        return {**bare, "range": [max(span.ranks) + 0.5, -0.5], "nticks": 6, "tickprefix": "rank "}
+    names = [_rank_name(rank, span) for rank in sorted(span.ranks)]
+    return {**bare, "type": "category", "categoryorder": "array", "categoryarray": names, "autorange": "reversed"}
+
+
+def _seconds_axis(seconds: float, *, is_over: bool) -> Drawn:
+    ticks = [-seconds * share for share in (1.0, 0.8, 0.6, 0.4, 0.2)]
+    texts = [
+        *(f"{MINUS}{three_digits(-tick).rstrip('0').rstrip('.')} s" for tick in ticks),
+        "end" if is_over else "now",
+    ]
+    return {"range": [-seconds, 0], "tickvals": [*ticks, 0.0], "ticktext": texts, "showgrid": False}

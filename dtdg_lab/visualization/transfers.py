@@ -1,0 +1,186 @@
+"""Bytes that ranks send each other in a step: measured in the last complete step, with what was predicted on hover."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dtdg_lab.core.model_facts import PASSES
+from dtdg_lab.core.rows import Rows, known
+from dtdg_lab.partition.events import BlockFacts, Matrix, PartitionFacts
+from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Place, always, card
+from dtdg_lab.visualization.charts import Drawn, byte_unit, heat
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.numbers import bytes_text, percent_text, three_digits
+from dtdg_lab.visualization.palette import HEAT_SCALES
+
+if TYPE_CHECKING:
+    from dtdg_lab.runs.tables import RunTables
+
+TITLE = "Bytes between ranks"
+WRITTEN = 8  # ranks up to which every cell has room for its number
+EQUAL = 5e-4  # share up to which bytes are as predicted
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Traffic:
+    """Bytes of one step.
+
+    Attributes:
+        by_pass: pass -> (R, R), [q, p] from rank q to rank p.
+        step: that was measured; None of a prediction.
+    """
+
+    by_pass: Mapping[str, Matrix]
+    step: int | None = None
+
+    @property
+    def matrix(self) -> Matrix:
+        """(R, R) bytes of all passes."""
+        return np.sum(list(self.by_pass.values()), axis=0)
+
+    @property
+    def total(self) -> float:
+        """Bytes of all ranks together."""
+        return float(self.matrix.sum())
+
+    def text(self, sender: int, receiver: int) -> str:
+        """Return the bytes from one rank to another, by pass."""
+        cells = {name: float(matrix[sender, receiver]) for name, matrix in self.by_pass.items()}
+        return ", ".join(f"{bytes_text(count)} {name}" for name, count in cells.items() if count) or "nothing"
+
+
+def predicted_traffic(tables: RunTables) -> Traffic | None:
+    """Return the bytes that the newest plan predicts for a step; None where no plan does."""
+    plan = _plan(tables)
+    return None if plan is None else plan[0]
+
+
+def measured_traffic(tables: RunTables) -> Traffic | None:
+    """Return the bytes of the last complete step since the plan was made; None before there is one."""
+    return tables.once("measured traffic", lambda: _measured(tables))
+
+
+def _plan(tables: RunTables) -> tuple[Traffic, int] | None:
+    """Return the prediction of the newest plan, and the step from which on it is in use."""
+    for kind in (BlockFacts, PartitionFacts):
+        plans: list[tuple[dict[str, Any], Any]] = tables.typed(kind)
+        event, facts = plans[-1] if plans else ({}, None)
+        if facts is not None and facts.predicted and facts.ranks:
+            by_pass = {name: layers.sum(axis=0) for name, layers in facts.predicted.items()}
+            return Traffic(by_pass), int(event["step"] or 0)
+    return None
+
+
+def _measured(tables: RunTables) -> Traffic | None:
+    plan, rows = _plan(tables), tables.rows("links")
+    since = 0 if plan is None else plan[1]
+    steps = rows["step"]
+    # rows of a step may come after it, so a step is complete once another follows it on every rank
+    for complete in (steps < tables.common_step, steps <= tables.common_step):
+        chosen = rows.where(complete & (steps >= since))
+        if len(chosen):
+            step = int(chosen["step"].max())
+            return Traffic(_matrices(chosen.where(chosen["step"] == step), tables.ranks), step)
+    return None
+
+
+def _matrices(rows: Rows, ranks: int) -> dict[str, Matrix]:
+    """Return the bytes of rows of ``links`` by pass, each once."""
+    rows = rows.once("rank", "to", "pass_name", "layer")
+    by_pass = {name: some for name, some in rows.by("pass_name").items() if name in PASSES}
+    matrices = {name: np.zeros((ranks, ranks)) for name in PASSES if name in by_pass}
+    for name, matrix in matrices.items():
+        some = by_pass[name]
+        np.add.at(matrix, (some["rank"].astype(np.int64), some["to"].astype(np.int64)), some["bytes"])
+    return matrices
+
+
+def transfers_figure(tables: RunTables, options: ChartOptions) -> Figure:
+    """Return a heat map, senders down and receivers across."""
+    measured, predicted = measured_traffic(tables), predicted_traffic(tables)
+    return traffic_card(measured, predicted, empty=_nothing_text(tables))
+
+
+def traffic_card(
+    measured: Traffic | None, predicted: Traffic | None, *, who: str = "rank", empty: str = "Nothing is sent"
+) -> Figure:
+    """Return a heat map of what was measured, with the prediction on hover; without a measurement, of the prediction.
+
+    Args:
+        measured: bytes that were counted.
+        predicted: bytes of a plan.
+        who: sends, such as ``rank`` or ``part``.
+        empty: what the plot says where nothing is sent.
+    """
+    title, traffic = TITLE if who == "rank" else f"Bytes between {who}s", measured or predicted
+    if traffic is None or not traffic.total:
+        return card([], title, unit="per step", empty=empty)
+    matrix = traffic.matrix
+    unit, factor = byte_unit(float(matrix.max()))
+    numbers = range(len(matrix))
+    shown = np.where(np.eye(len(matrix), dtype=bool), np.nan, matrix / factor)
+    cells = [known(row) for row in shown.round(4)]
+    looks: Drawn = {"span": (0, float(np.nanmax(shown)) or 1.0), "showscale": False, "xgap": 1, "ygap": 1}
+    looks["hover"] = f"{who} %{{y}} to {who} %{{x}}: %{{customdata}}<extra></extra>"
+    looks["customdata"] = [[_cell_text(measured, predicted, q, p) for p in numbers] for q in numbers]
+    if len(matrix) <= WRITTEN:
+        looks["text"] = [["" if value is None else three_digits(value) for value in row] for row in cells]
+        looks |= {"texttemplate": "%{text}", "textfont": {"size": 11}}
+    axis = {"showgrid": False, "dtick": max(1, -(-len(matrix) // 16)), "zeroline": False}
+    axes: Drawn = {
+        "xaxis": {**axis, "range": [-0.5, len(matrix) - 0.5], "tickprefix": "to "},
+        "yaxis": {**axis, "range": [len(matrix) - 0.5, -0.5], "tickprefix": "from "},
+    }
+    how = "" if measured is not None else ", predicted"
+    data = [heat(title, cells, numbers, numbers, HEAT_SCALES["bytes"], **looks)]
+    return card(data, title, unit=f"{unit} per step{how}", margin={"l": 58}, **axes)
+
+
+def transfers_caption(tables: RunTables, options: ChartOptions) -> str:
+    """Return what a step sent, against what was predicted."""
+    measured, predicted = measured_traffic(tables), predicted_traffic(tables)
+    if measured is None:
+        if predicted is None:
+            return NOTHING_YET
+        return (
+            f"A step will send {bytes_text(predicted.total)}." if predicted.total else "Ranks send each other no rows."
+        )
+    sent = bytes_text(measured.total)
+    if predicted is None:
+        return f"A step sent {sent}."
+    if not predicted.total:
+        return f"A step sent {sent}, although nothing was predicted."
+    more = measured.total / predicted.total - 1
+    if abs(more) <= EQUAL:
+        return f"A step sent {sent}, as predicted."
+    return f"A step sent {sent}, {percent_text(abs(more))} {'more' if more > 0 else 'less'} than predicted."
+
+
+def transfers_chart(place: Place = "supporting", shown: Callable[[RunTables], bool] = always) -> Chart:
+    """Return the chart of bytes between ranks, for systems whose plans predict them."""
+    return Chart(
+        name="transfers",
+        title=TITLE,
+        figure=transfers_figure,
+        caption=transfers_caption,
+        place=place,
+        shown=shown,
+        help="Rows send, columns receive. A strong row or column is a rank that many need; hover shows the prediction.",
+    )
+
+
+def _nothing_text(tables: RunTables) -> str:
+    if tables.ranks == 1:
+        return "With one rank, nothing is sent"
+    return "Appears with the first step" if predicted_traffic(tables) is None else "Ranks send each other no rows"
+
+
+def _cell_text(measured: Traffic | None, predicted: Traffic | None, sender: int, receiver: int) -> str:
+    texts = [] if measured is None else [measured.text(sender, receiver)]
+    if predicted is not None and max(sender, receiver) < len(predicted.matrix):
+        texts.append(f"{'predicted ' if texts else ''}{predicted.text(sender, receiver)}")
+    return "; ".join(texts)

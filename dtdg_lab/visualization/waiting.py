@@ -1,0 +1,123 @@
+"""Time that ranks wait for each other, over steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dtdg_lab.core.rollups import Rollup
+from dtdg_lab.core.rows import Array, Rows, known
+from dtdg_lab.visualization.change_marks import HALF_WIDTH, with_changes
+from dtdg_lab.visualization.chart import NOTHING_YET, STEPS_TITLE, Chart, ChartOptions, Key, Place, always, card
+from dtdg_lab.visualization.charts import Drawn, line
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.numbers import three_digits
+from dtdg_lab.visualization.palette import BASELINE_COLOUR, STEP_COLOUR, series_colour
+from dtdg_lab.visualization.step_time import step_times
+
+if TYPE_CHECKING:
+    from dtdg_lab.runs.tables import RunTables
+
+TITLE = "Waiting by rank"
+UNIT = "ms per step"
+WAITING = Rollup("steps", by=("rank",), sums=("wait_s",), least=("step",), most=("step",), points=75)
+LINES = 8  # ranks up to which each has a line
+EVEN = 0.05  # of a step's time: smaller differences between ranks are none
+
+
+def waiting_share(tables: RunTables) -> float | None:
+    """Return the share of the ranks' time in which they wait for the slowest, over the newest 50 steps."""
+    times = step_times(tables)
+    total = sum(each.time_s for each in times.values())
+    return sum(each.phases["wait"] for each in times.values()) / total if total else None
+
+
+def waiting_by_step(tables: RunTables) -> tuple[Array, Array]:
+    """Return the recent steps that all ranks have done, and the mean seconds that a rank waited in each."""
+    rows = tables.rows("steps")
+    rows = rows.where(rows["step"] <= tables.common_step)
+    steps, place = np.unique(rows["step"], return_inverse=True)
+    seconds = np.nan_to_num(rows["wait_s"].astype(np.float64))
+    return steps, np.bincount(place, seconds, len(steps)) / np.maximum(np.bincount(place, minlength=len(steps)), 1)
+
+
+def waiting_figure(tables: RunTables, options: ChartOptions) -> Figure:
+    """Return a line for each rank; of many ranks the mean, between the least and the most."""
+    rows = tables.rollup(WAITING)
+    if not len(rows):
+        return card([], TITLE, unit=UNIT, x_title=STEPS_TITLE)
+    data, keys = _lines(rows) if tables.ranks <= LINES else _band(rows)
+    begin, end = float(rows["step_least"].min()) - 0.5, float(rows["step_most"].max()) + 0.5
+    axes: Drawn = {"xaxis": {"range": [begin, end]}, "yaxis": {"rangemode": "tozero", "nticks": 5}}
+    figure = card(data, TITLE, unit=UNIT, keys=keys, x_title=STEPS_TITLE, **axes)
+    figure["layout"] = with_changes(figure["layout"], tables, "steps", begin, end, width=HALF_WIDTH)
+    return figure
+
+
+def waiting_caption(tables: RunTables, options: ChartOptions) -> str:
+    """Return which rank sets the pace."""
+    times = step_times(tables)
+    if not times:
+        return NOTHING_YET
+    if tables.ranks == 1:
+        return "The only rank never waits."
+    waits = {rank: each.phases["wait"] for rank, each in times.items()}
+    least = min(waits, key=lambda rank: waits[rank])
+    if max(waits.values()) - waits[least] < EVEN * max(each.time_s for each in times.values()):
+        mean_ms = 1e3 * sum(waits.values()) / len(waits)
+        return f"All ranks waited about {three_digits(mean_ms)} ms per step."
+    return f"Rank {least} waited least, so it sets the pace."
+
+
+def waiting_chart(place: Place = "supporting", shown: Callable[[RunTables], bool] = always) -> Chart:
+    """Return the chart of waiting, for systems whose ranks wait for each other in every step."""
+    return Chart(
+        name="waiting",
+        title=TITLE,
+        figure=waiting_figure,
+        caption=waiting_caption,
+        place=place,
+        shown=shown,
+        rollups=(WAITING,),
+        help="The slowest rank waits least. Its line is low where the others' are high.",
+    )
+
+
+def _means_ms(rows: Rows) -> Array:
+    return 1e3 * rows["wait_s"] / np.maximum(rows["wait_s_known"], 1)
+
+
+def _middles(rows: Rows) -> list[float]:
+    return (0.5 * (rows["step_least"] + rows["step_most"])).tolist()
+
+
+def _lines(rows: Rows) -> tuple[list[Drawn], list[Key]]:
+    data, keys = [], []
+    for rank, some in rows.by("rank").items():
+        name, colour = f"rank {rank}", series_colour(int(rank))
+        values = known(_means_ms(some).round(4))
+        data.append(line(name, _middles(some), values, colour, "step %{x:.0f}: %{y:.3~g} ms", width=1.6))
+        key: Key = (name, colour, "line")
+        keys.append(key)
+    return data, keys
+
+
+def _band(rows: Rows) -> tuple[list[Drawn], list[Key]]:
+    means = _means_ms(rows)
+    buckets, place = np.unique(rows["bucket"], return_inverse=True)
+    least, most = np.full(len(buckets), np.inf), np.full(len(buckets), -np.inf)
+    np.minimum.at(least, place, means)
+    np.maximum.at(most, place, means)
+    counts = np.bincount(place)
+    mean, x = np.bincount(place, means) / counts, (np.bincount(place, _middles(rows)) / counts).tolist()
+    edge: Drawn = {"width": 0, "hoverinfo": "skip", "mode": "lines"}
+    filled: Drawn = {"fill": "tonexty", "fillcolor": "rgba(159,195,220,0.45)"}
+    data = [
+        line("least", x, least.round(4).tolist(), STEP_COLOUR, **edge),
+        line("most", x, most.round(4).tolist(), STEP_COLOUR, **edge, **filled),
+        line("mean", x, mean.round(4).tolist(), BASELINE_COLOUR, "step %{x:.0f}: %{y:.3~g} ms"),
+    ]
+    keys: list[Key] = [("mean of the ranks", BASELINE_COLOUR, "line"), ("least to most", STEP_COLOUR, "box")]
+    return data, keys

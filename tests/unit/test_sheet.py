@@ -1,0 +1,82 @@
+"""Cards on a sheet, as ``lab.plot`` and saved figures have them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import plotly.graph_objects as go
+import pytest
+
+from dtdg_lab.visualization.chart import card
+from dtdg_lab.visualization.charts import label, level_bars, line, rule
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.sheet import as_figure, sheet
+
+
+def curve(title: str = "Loss", **changes: Any) -> Figure:
+    return card([line(title, [0, 1], [2, 3])], title, unit="J", keys=[("training", "#0072B2", "line")], **changes)
+
+
+def texts(figure: Figure) -> list[str]:
+    return [note["text"] for note in figure["layout"]["annotations"]]
+
+
+def test_a_figure_has_title_unit_keys_and_caption_in_words() -> None:
+    figure = as_figure(curve(), "Loss is 3.")
+    head, foot = texts(figure)
+    assert head.startswith("<b>Loss</b>") and "J" in head and head.endswith('#0072B2">━</span> training')
+    assert foot == "Loss is 3."
+    go.Figure(figure)
+
+
+def test_long_keys_go_to_further_lines() -> None:
+    keys = [(f"a phase with a long name {number}", "#0072B2", "box") for number in range(12)]
+    (head,) = texts(as_figure(card([line("", [0], [1])], "Energy", keys=keys)))
+    assert head.count("<br>") == 2
+
+
+def test_cards_stand_beside_each_other_on_axes_of_their_own() -> None:
+    figure = sheet([(curve("a"), "A."), (curve("b"), "B."), (curve("c"), "C.")], title="Run", wide={2})
+    layout = figure["layout"]
+    assert [trace["xaxis"] for trace in figure["data"]] == ["x", "x2", "x3"]
+    assert layout["xaxis"]["domain"][1] < layout["xaxis2"]["domain"][0]
+    assert layout["yaxis"]["domain"] == layout["yaxis2"]["domain"]
+    assert layout["yaxis3"]["domain"][1] < layout["yaxis"]["domain"][0]
+    assert layout["xaxis3"]["domain"][1] > 0.9 and layout["xaxis2"]["anchor"] == "y2"
+    assert texts(figure)[0] == "<b>Run</b>"
+    go.Figure(figure)
+
+
+def test_marks_stay_at_their_place_of_the_card() -> None:
+    marked = curve(shapes=[rule(x=1)], annotations=[label("here", 1, 3), label("right", 1, 0.5, xref="paper")])
+    layout = sheet([(curve(), ""), (marked, "")])["layout"]
+    (shape,) = layout["shapes"]
+    assert (shape["xref"], shape["x0"]) == ("x2", 1)
+    assert [shape["y0"], shape["y1"]] == pytest.approx(layout["yaxis2"]["domain"])
+    here, right = (note for note in layout["annotations"] if note["text"] in ("here", "right"))
+    assert (here["xref"], here["yref"]) == ("x2", "y2")
+    assert right["xref"] == "paper" and right["x"] == pytest.approx(layout["xaxis2"]["domain"][1])
+
+
+def test_a_picture_of_several_axes_keeps_its_lanes() -> None:
+    data = [line("a", [0], [1]), line("b", [0], [1], yaxis="y2")]
+    lanes = card(data, "Lanes", yaxis={"domain": [0.5, 1.0]}, yaxis2={"domain": [0.0, 0.4], "anchor": "x"})
+    figure = sheet([(curve(), ""), (lanes, "")])
+    layout = figure["layout"]
+    assert [trace["yaxis"] for trace in figure["data"]] == ["y", "y2", "y3"]
+    low, high = layout["yaxis2"]["domain"]
+    assert layout["yaxis3"]["domain"][1] < low < high and layout["yaxis3"]["anchor"] == "x2"
+
+
+def test_bars_keep_their_gaps_and_names_have_room() -> None:
+    bars = [level_bars("a", ["rank 0, epoch 12"], [1], "#0072B2")]
+    named = card(bars, "Timeline", barmode="overlay", bargap=0.22, height=82, yaxis={"type": "category"})
+    figure = sheet([(named, "")])
+    assert figure["data"][0]["width"] == 0.78
+    assert figure["layout"]["xaxis"]["domain"][0] * 1000 > 16 * 6
+
+
+def test_an_empty_card_keeps_its_axes_and_its_words() -> None:
+    figure = as_figure(card([], "Loss"), "Nothing measured yet.")
+    assert "Appears with the first step" in texts(figure) and len(figure["data"]) == 1
+    go.Figure(figure)

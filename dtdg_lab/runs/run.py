@@ -261,7 +261,8 @@ class StoredRun:
 
     def figures(self, x: XAxis = "steps") -> dict[str, Figure]:
         """Return the charts that have data, by name, as plotly figure dicts; the picture of its system comes first."""
-        return {chart.name: as_figure(*card) for chart, card in drawn_charts(self.live, ChartOptions(x=x, whole_run=True)).items()}
+        cards = drawn_charts(self.live, ChartOptions(x=x, whole_run=True))
+        return {chart.name: as_figure(*card) for chart, card in cards.items()}
 
     def captions(self) -> dict[str, str]:
         """Return the caption of each chart that has data."""

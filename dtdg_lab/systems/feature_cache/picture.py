@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 NEWEST, BINS = 500, 300  # steps that are drawn one by one; columns of a whole run
 WAIT_WIDTH = 5  # steps of a bar of waiting
+_HEIGHT = 380  # pixels
 MOST_BLOCKS = 1_800  # of one colour each: above, the lane of caches is a heat map
 NARROWEST, _MEAN_EVERY = 19, 60  # pixels of a block with its W above it, and from one mean W to the next
 LATE_CACHES = 20  # that the caption counts
@@ -77,6 +78,7 @@ def figure(tables: RunTables, options: ChartOptions) -> Figure:
     layout: Drawn = {
         "barmode": "overlay",
         "bargap": 0,
+        "height": _HEIGHT,
         "margin": {"l": 58, "r": 10, "t": 20, "b": 34},
         "xaxis": {"range": [first, last], "anchor": "y3", "showgrid": False},
         "yaxis": {"domain": [*_DECISION], "showgrid": False, **axis},

@@ -14,10 +14,10 @@ from dtdg_lab.core.records import read_fields
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.systems.hybrid_batches.charts import size_key, size_style
 from dtdg_lab.systems.hybrid_batches.events import HybridFacts
-from dtdg_lab.visualization.charts import Drawn, Panel, chart, level_bars, line, points, right_axis, rule, whiskers
+from dtdg_lab.visualization.charts import Drawn, Panel, line, points, right_axis
 from dtdg_lab.visualization.layout import Figure, join_words, percent
 from dtdg_lab.visualization.loss import near_best, seconds_to
-from dtdg_lab.visualization.palette import BASELINE_COLOUR, MARK_COLOUR, STEP_COLOUR, series_colour
+from dtdg_lab.visualization.palette import MARK_COLOUR, STEP_COLOUR, series_colour
 from dtdg_lab.visualization.series import PartLog
 from dtdg_lab.visualization.style import Marks
 
@@ -416,52 +416,3 @@ def _settings(window: RunWindow) -> tuple[tuple[str, str], ...]:
     steering = {name for entry in catalogue.names("control") for name in catalogue.entry("control", entry).options}
     flat = window.config.flat
     return tuple(sorted((name, repr(value)) for name, value in flat.items() if name not in _FREE | steering))
-
-
-# Manually planned batch sizes against batch policies and fixed sizes: time to the target.
-
-
-BY_HAND = "manual"
-
-
-def sizes_by_hand_figure(
-    hand_s: float, batch_policies: Mapping[str, Sequence[float]], fixed: Mapping[str, float]
-) -> Figure:
-    """Seconds to the target as bars, the fastest on top.
-
-    Args:
-        hand_s: seconds of the plan.
-        batch_policies: of each policy, seconds by seed; the bar is their median, the whisker their range.
-        fixed: seconds of each fixed size. The dotted line is the least.
-
-    Those that never arrive, in infinitely many seconds, are left out.
-    """
-    rows = [(hand_s, BY_HAND, 1), *((median(seconds), policy, 0) for policy, seconds in batch_policies.items())]
-    rows = sorted(row for row in [*rows, *((seconds, size, 7) for size, seconds in fixed.items())] if row[0] < math.inf)
-    # where a seed never arrives, whiskers reach up to the most that does
-    arrived = [
-        [each for each in batch_policies.get(name, ()) if each < math.inf] or [seconds] for seconds, name, _ in rows
-    ]
-    ends = [min(each) for each in arrived], [seconds for seconds, *_ in rows], [max(each) for each in arrived]
-    bars = level_bars(
-        "",
-        [name for _, name, _ in rows],
-        [round(seconds, 6) for seconds, _, _ in rows],
-        [series_colour(colour) for _, _, colour in rows],
-        "%{y}: %{x:.3f} s<extra></extra>",
-        text=[f"{seconds:.3g} s" for seconds, _, _ in rows],
-        error_x=whiskers(*ends, BASELINE_COLOUR),
-        **{"textposition": "inside", "insidetextanchor": "start", "showlegend": False},
-    )
-    return chart(
-        "Seconds to the target",
-        "seconds",
-        "",
-        [bars],
-        xaxis={"rangemode": "tozero"},
-        yaxis={"autorange": "reversed", "showgrid": False},
-        showlegend=False,
-        height=96 + 24 * len(rows),
-        margin={"l": 96, "r": 14, "t": 34, "b": 40},
-        shapes=[rule(x=min(fixed.values(), default=0.0))],
-    )

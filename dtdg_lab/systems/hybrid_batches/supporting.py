@@ -116,7 +116,7 @@ SIZES = Chart(
     place="supporting",
     shown=is_hybrid,
     rollups=(CLOCK,),
-    help="Squares are sizes that the controller valued most, crosses sizes that it tried to learn their value.",
+    help="Squares are sizes that the controller valued most, crosses those it tried to learn their value.",
 )
 
 # Steps that a rank made between handing in its model and taking over the average.

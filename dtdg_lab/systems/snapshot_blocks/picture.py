@@ -92,8 +92,8 @@ def draw_ownership(facts: BlockFacts, memory: MemoryFacts | None, *, swapped: fl
     within, over_time = owner_maps(facts, blocks)
     has_both = swaps_rows(facts) or facts.ranks == 1
     cut = f", {blocks} of {facts.blocks} blocks" if blocks < facts.blocks else ""
-    data = [_map_trace(within, "x", "y")]
-    shapes, notes = _block_marks(facts, blocks, "x", "y")
+    data = [map_trace(within, "x", "y")]
+    shapes, notes = block_marks(facts, blocks, "x", "y")
     notes.append(_heading(f"<b>1</b> Within a snapshot: ranks own snapshots{cut}", 0.0, _MAPS[1]))
     notes.append(_paper("nodes", -0.008, sum(_MAPS) / 2, xanchor="right"))
     layout: dict[str, Any] = {
@@ -101,8 +101,8 @@ def draw_ownership(facts: BlockFacts, memory: MemoryFacts | None, *, swapped: fl
         "yaxis": _nodes(facts, "x"),
     }
     if has_both:
-        data.append(_map_trace(over_time, "x2", "y2"))
-        more = _block_marks(facts, blocks, "x2", "y2")
+        data.append(map_trace(over_time, "x2", "y2"))
+        more = block_marks(facts, blocks, "x2", "y2")
         shapes, notes = shapes + more[0], notes + (more[1] if blocks <= _NAMED_IN_FULL else [])
         notes.append(_heading("<b>2</b> Over time: ranks own nodes", _RIGHT[0], _MAPS[1]))
         notes.append(_arrow(facts, swapped))
@@ -164,7 +164,7 @@ PICTURE = Chart(
 # Maps of owners.
 
 
-def _map_trace(owners: OwnerMap, x_axis: str, y_axis: str) -> Drawn:
+def map_trace(owners: OwnerMap, x_axis: str, y_axis: str) -> Drawn:
     """Return a heat map in the colours of the ranks; hovering names rank, nodes and snapshots."""
     nodes, snapshots = (_span_texts("node", owners.nodes), _span_texts("snapshot", owners.snapshots))
     hover = [
@@ -184,7 +184,7 @@ def _span_texts(noun: str, edges: Numbers) -> list[str]:
     return [f"{noun} {begin:,}" if end == begin + 1 else f"{noun}s {begin:,} to {end - 1:,}" for begin, end in ends]
 
 
-def _block_marks(facts: BlockFacts, blocks: int, x: str, y: str) -> tuple[list[Drawn], list[Drawn]]:
+def block_marks(facts: BlockFacts, blocks: int, x: str, y: str) -> tuple[list[Drawn], list[Drawn]]:
     """Return dotted lines between blocks, and their names."""
     bounds = (facts.bounds[: blocks + 1] - 0.5).tolist()
     dotted = {"color": TEXT_COLOUR, "width": 1.6, "dash": "dot"}

@@ -15,6 +15,7 @@ from dtdg_lab.visualization.charts import Drawn, bars, heat, level_bars
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import percent_text, three_digits
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, HEAT_SCALES, series_colour
+from dtdg_lab.visualization.partition_cards import EVEN, over_mean
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 TITLE = "What each part needs from the others"
 SNAPSHOTS = "training snapshot, oldest to newest"
 HEIGHT = 300
-EVEN = 1.05  # largest part over the mean up to which work is called even
 MOST_CELLS = 24_000
 MOST_BARS = 12  # parts up to which each has a bar
 _ENDS = 5  # parts at each end of the list, where there are more
@@ -51,12 +51,6 @@ def part_work(facts: PartitionFacts) -> Array:
     if not facts.exchanges:
         edges = edges + np.asarray(facts.measures["replicated_edges"], np.float64)
     return edges @ np.diff(facts.bounds)
-
-
-def over_mean(values: Array) -> Array:
-    """Return values over their mean; all 1 where they are all 0."""
-    mean = values.mean()
-    return values / mean if mean > 0 else np.ones_like(values)
 
 
 def needs_figure(tables: RunTables, options: ChartOptions) -> Figure:

@@ -9,6 +9,7 @@ import numpy as np
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.events import MemoryFacts
+from dtdg_lab.core.rollups import Rollup
 from dtdg_lab.partition.events import BlockFacts
 from dtdg_lab.systems.snapshot_blocks import captions
 from dtdg_lab.systems.snapshot_blocks.ownership import (
@@ -41,6 +42,8 @@ _LABEL_BACK = "rgba(255,255,255,0.8)"
 _MAPS, _MEMORY = [0.46, 1.0], [0.0, 0.3]  # heights
 _PLAIN: Drawn = {"showgrid": False, "zeroline": False, "tickfont": {"size": 11}, "tickangle": 0}
 _LEFT, _RIGHT, _WHOLE = [0.0, 0.44], [0.56, 1.0], [0.0, 1.0]  # widths
+
+SENT = Rollup("links", sums=("bytes",), least=("step",), most=("step",), points=40)  # of the tile's small line
 
 
 def is_esdg(tables: RunTables) -> bool:
@@ -157,6 +160,7 @@ PICTURE = Chart(
     caption=ownership_caption,
     place="picture",
     shown=is_esdg,
+    rollups=(SENT,),
     help="A cell whose colour differs between both maps is a row that ranks swap. Dotted lines separate time blocks.",
 )
 

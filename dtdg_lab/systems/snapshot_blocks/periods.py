@@ -34,7 +34,7 @@ class PlanPeriod:
 
 
 def plan_periods(tables: RunTables) -> list[PlanPeriod]:
-    """Return the periods of a run in order; steps without time blocks are in none."""
+    """Return the periods of a run in order; steps of other systems are in none."""
     return tables.once("plan periods", lambda: _periods(tables))
 
 
@@ -45,7 +45,7 @@ def _periods(tables: RunTables) -> list[PlanPeriod]:
     for number, (_, facts) in enumerate(plans):
         begin_ns, begin = begins[number]
         end_ns, end = begins[number + 1] if number + 1 < len(plans) else (math.inf, math.inf)
-        if facts is not None:
+        if facts is not None and facts.redistributes:
             peaks = [memory.peak_bytes for probe, memory in probes if memory and begin_ns <= probe["time_ns"] < end_ns]
             periods.append(PlanPeriod(facts.blocks, begin, end, peaks[-1] if peaks else None))
     return periods

@@ -63,6 +63,12 @@ def probed_memory(tables: RunTables) -> MemoryFacts | None:
     return facts if facts is not None and len(facts.seconds) else None
 
 
+def is_probed(tables: RunTables) -> bool:
+    """Return whether a step was probed since the plan in use was made."""
+    plans, probes = tables.events(BlockFacts.kind), tables.events(MemoryFacts.kind)
+    return bool(plans and probes) and probes[-1]["time_ns"] >= plans[-1]["time_ns"]
+
+
 def memory_limit(tables: RunTables) -> float | None:
     """Return the bytes that a step may use; None where the number of blocks is set instead."""
     return None if tables.setting("blocks") else float(GIB * tables.setting("memory_gib"))
@@ -79,10 +85,13 @@ def ownership_figure(tables: RunTables, options: ChartOptions) -> Figure:
     if facts is None:
         return card([], TITLE, empty="Blocks are being planned", height=HEIGHT)
     swapped = swapped_bytes(facts, np.dtype(tables.setting("dtype")).itemsize)
-    return draw_ownership(facts, probed_memory(tables), swapped=swapped, limit=memory_limit(tables))
+    memory, limit = probed_memory(tables), memory_limit(tables)
+    return draw_ownership(facts, memory, swapped=swapped, limit=limit, is_probed=is_probed(tables))
 
 
-def draw_ownership(facts: BlockFacts, memory: MemoryFacts | None, *, swapped: float, limit: float | None) -> Figure:
+def draw_ownership(
+    facts: BlockFacts, memory: MemoryFacts | None, *, swapped: float, limit: float | None, is_probed: bool
+) -> Figure:
     """Draw who owns what, and memory where it is known.
 
     Args:
@@ -90,6 +99,7 @@ def draw_ownership(facts: BlockFacts, memory: MemoryFacts | None, *, swapped: fl
         memory: of the step that was probed.
         swapped: bytes that go from the first map to the second.
         limit: bytes that a step may use.
+        is_probed: whether the memory is of these blocks.
     """
     blocks = min(facts.blocks, MOST_BLOCKS)
     within, over_time = owner_maps(facts, blocks)
@@ -120,7 +130,7 @@ def draw_ownership(facts: BlockFacts, memory: MemoryFacts | None, *, swapped: fl
         data += _memory_data(memory, named=memory.count <= MOST_BLOCKS)
         layout |= _memory_axes(memory)
         passes = "forward, then backward block by block" if memory.count > 1 else "forward, then backward"
-        of_blocks = "" if memory.count == facts.blocks else f", probed with {_counted(memory.count)}"
+        of_blocks = "" if is_probed else f", probed before the last change, with {_counted(memory.count)}"
         notes.append(_heading(f"<b>{number}</b> Memory over one step: {passes}{of_blocks}", 0.0, _MEMORY[1]))
         notes.append(_heading(f"peak {bytes_text(memory.peak_bytes)}", 1.0, _MEMORY[1], xanchor="right"))
         if limit is not None and limit <= 2 * memory.peak_bytes:
@@ -146,7 +156,7 @@ def ownership_caption(tables: RunTables, options: ChartOptions) -> str:
         return NOTHING_YET
     sent = predicted_sent(facts)
     fields = {"blocks": f"{facts.blocks:,}", "sent": bytes_text(sent) if sent else "no rows"}
-    if memory is None or memory.count != facts.blocks:
+    if memory is None or not is_probed(tables):
         template = captions.ONE_OF_BLOCKS_UNPROBED if facts.blocks > 1 else captions.ALL_SNAPSHOTS_UNPROBED
         return template.format(**fields)
     template = captions.ONE_OF_BLOCKS if facts.blocks > 1 else captions.ALL_SNAPSHOTS

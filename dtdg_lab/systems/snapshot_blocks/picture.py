@@ -20,6 +20,7 @@ from dtdg_lab.systems.snapshot_blocks.ownership import (
     swapped_bytes,
     swaps_rows,
 )
+from dtdg_lab.systems.snapshot_blocks.periods import is_probed
 from dtdg_lab.visualization.change_marks import PAGE_WIDTH
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, card
 from dtdg_lab.visualization.charts import Drawn, heat, label
@@ -63,12 +64,6 @@ def probed_memory(tables: RunTables) -> MemoryFacts | None:
     return facts if facts is not None and len(facts.seconds) else None
 
 
-def is_probed(tables: RunTables) -> bool:
-    """Return whether a step was probed since the plan in use was made."""
-    plans, probes = tables.events(BlockFacts.kind), tables.events(MemoryFacts.kind)
-    return bool(plans and probes) and probes[-1]["time_ns"] >= plans[-1]["time_ns"]
-
-
 def memory_limit(tables: RunTables) -> float | None:
     """Return the bytes that a step may use; None where the number of blocks is set instead."""
     return None if tables.setting("blocks") else float(GIB * tables.setting("memory_gib"))
@@ -86,11 +81,11 @@ def ownership_figure(tables: RunTables, options: ChartOptions) -> Figure:
         return card([], TITLE, empty="Blocks are being planned", height=HEIGHT)
     swapped = swapped_bytes(facts, np.dtype(tables.setting("dtype")).itemsize)
     memory, limit = probed_memory(tables), memory_limit(tables)
-    return draw_ownership(facts, memory, swapped=swapped, limit=limit, is_probed=is_probed(tables))
+    return draw_ownership(facts, memory, swapped=swapped, limit=limit, is_current=is_probed(tables))
 
 
 def draw_ownership(
-    facts: BlockFacts, memory: MemoryFacts | None, *, swapped: float, limit: float | None, is_probed: bool
+    facts: BlockFacts, memory: MemoryFacts | None, *, swapped: float, limit: float | None, is_current: bool
 ) -> Figure:
     """Draw who owns what, and memory where it is known.
 
@@ -99,7 +94,7 @@ def draw_ownership(
         memory: of the step that was probed.
         swapped: bytes that go from the first map to the second.
         limit: bytes that a step may use.
-        is_probed: whether the memory is of these blocks.
+        is_current: whether the memory is of these blocks.
     """
     blocks = min(facts.blocks, MOST_BLOCKS)
     within, over_time = owner_maps(facts, blocks)
@@ -130,7 +125,7 @@ def draw_ownership(
         data += _memory_data(memory, named=memory.count <= MOST_BLOCKS)
         layout |= _memory_axes(memory)
         passes = "forward, then backward block by block" if memory.count > 1 else "forward, then backward"
-        of_blocks = "" if is_probed else f", probed before the last change, with {_counted(memory.count)}"
+        of_blocks = "" if is_current else f", probed before the last change, with {_counted(memory.count)}"
         notes.append(_heading(f"<b>{number}</b> Memory over one step: {passes}{of_blocks}", 0.0, _MEMORY[1]))
         notes.append(_heading(f"peak {bytes_text(memory.peak_bytes)}", 1.0, _MEMORY[1], xanchor="right"))
         if limit is not None and limit <= 2 * memory.peak_bytes:

@@ -122,6 +122,12 @@ def test_sums_of_a_long_run_are_those_of_all_its_rows() -> None:
     assert sums["bucket"].tolist() == sorted(sums["bucket"].tolist())
 
 
+def test_rows_whose_key_is_unknown_are_one_sum() -> None:
+    by_source = Rollup("steps", by=("energy_source",), sums=("loss",), along="")
+    run = run_tables(CONFIG, {"steps": steps(0, 0, 20)}, rollups=[by_source])
+    assert run.rollup(by_source)["loss"].tolist() == [sum(range(20))]
+
+
 def test_sums_follow_a_resume_into_dropped_rows(tmp_path: Path) -> None:
     first = [*record_lines("steps", steps(0, 0, 9_000))]
     again = [*record_lines("steps", steps(0, 100, 8_000, attempt=2, loss=0.0))]

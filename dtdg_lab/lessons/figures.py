@@ -10,13 +10,12 @@ from typing import Any
 
 from dtdg_lab.advisor.what_if import WhatIf
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
-from dtdg_lab.runs.charts import charts_of
-from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.runs.charts import chart_of
 from dtdg_lab.visualization.chart import ChartOptions
-from dtdg_lab.visualization.charts import CATEGORIES, Panel, bars, chart, level_bars, rule, whiskers
+from dtdg_lab.visualization.charts import CATEGORIES, bars, chart, level_bars, rule, whiskers
 from dtdg_lab.visualization.layout import Figure, grid
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, series_colour
-from dtdg_lab.visualization.sheet import sheet
+from dtdg_lab.visualization.sheet import run_sheet
 
 MOST = 4  # panels of a figure in a lesson
 _WRITTEN = 22  # bars that have room for their values
@@ -76,8 +75,7 @@ def panels(run: Any, *names: str, title: str = "") -> Figure:
 
     Args:
         run: a live or a stored run.
-        names: of the charts: ``loss``, ``time``, ..., or of a panel of its system, such as ``map``; of a chart with
-            several unnamed panels, ``schedule 1`` is the first.
+        names: of the charts, such as ``loss``, ``timeline`` or ``schedule``.
         title: of the figure; by default the run's name.
 
     Raises:
@@ -86,26 +84,10 @@ def panels(run: Any, *names: str, title: str = "") -> Figure:
     """
     if not 1 <= len(names) <= MOST:
         raise ConfigError(f"{len(names)} panels: a figure of a lesson has 1 to {MOST}.")
-    charts = {chart.name: chart for chart in charts_of(run.store)}
-    if all(name in charts for name in names):
-        options, tables = ChartOptions(), run.store
-        cards = [(charts[name].figure(tables, options), charts[name].caption(tables, options)) for name in names]
-        return sheet(cards, title=title or f"Run {run.id}")
-    if isinstance(run, StoredRun):
-        run.live.complete(run.summary or {})
-    known: dict[str, Panel] = {}
-    wide = set()
-    for view in run.live.shown():
-        named: dict[str, Panel] = getattr(view, "named_panels", dict)()
-        found = view.panels()
-        known |= named or {f"{view.name} {place}": panel for place, panel in enumerate(found, start=1)}
-        wide |= {f"{view.name} 1"} if view.wide and not named else set()
-        if len(found) == 1:
-            known[view.name] = found[0]
-    if missing := [name for name in names if name not in known]:
-        raise UnknownNameError("chart of this run", missing[0], known)
-    across = [place for place, name in enumerate(names) if name in wide]
-    return side_by_side(*(known[name] for name in names), title=title or f"Run {run.id}", wide=across)
+    charts = [chart_of(run.live, name) for name in names]
+    options = ChartOptions(whole_run=True)
+    cards = {chart: (chart.figure(run.live, options), chart.caption(run.live, options)) for chart in charts}
+    return run_sheet(cards, title=title or f"Run {run.id}")
 
 
 def forecast_panels(forecast: WhatIf, *quantities: str) -> Figure:

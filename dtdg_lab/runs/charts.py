@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dtdg_lab.core import catalogue
+from dtdg_lab.core.errors import UnknownNameError
 from dtdg_lab.core.rollups import Rollup
-from dtdg_lab.visualization.chart import Chart
+from dtdg_lab.visualization.chart import PLACES, Chart, ChartOptions
 from dtdg_lab.visualization.common_charts import common_charts
 from dtdg_lab.visualization.curves import CURVE_ROLLUPS
+from dtdg_lab.visualization.sheet import Card
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
@@ -26,5 +28,24 @@ def all_rollups() -> tuple[Rollup, ...]:
 
 
 def charts_of(tables: RunTables) -> tuple[Chart, ...]:
-    """Return the charts that a run can have now."""
-    return tuple(chart for chart in all_charts() if chart.shown(tables))
+    """Return the charts that a run can have now, in the order of the page: its picture leads."""
+    shown = (chart for chart in all_charts() if chart.shown(tables))
+    return tuple(sorted(shown, key=lambda chart: PLACES.index(chart.place)))
+
+
+def chart_of(tables: RunTables, name: str) -> Chart:
+    """Return the chart of a run by its name.
+
+    Raises:
+        UnknownNameError: the run has no such chart.
+    """
+    charts = {chart.name: chart for chart in charts_of(tables)}
+    if name not in charts:
+        raise UnknownNameError("chart of this run", name, charts)
+    return charts[name]
+
+
+def drawn_charts(tables: RunTables, options: ChartOptions) -> dict[Chart, Card]:
+    """Return the charts of a run that have data, each as a card with its caption, in the order of the page."""
+    cards = {chart: (chart.figure(tables, options), chart.caption(tables, options)) for chart in charts_of(tables)}
+    return {chart: (figure, caption) for chart, (figure, caption) in cards.items() if figure["data"]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,19 +14,20 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, RunStoreError, UnknownNameError
 from dtdg_lab.runs import html as page
-from dtdg_lab.runs.charts import all_rollups
+from dtdg_lab.runs.charts import all_rollups, drawn_charts
 from dtdg_lab.runs.directory import ENDED, RESTORE, Kept, RunDirectory, read_config, read_object, reading
 from dtdg_lab.runs.figures import save_figures
 from dtdg_lab.runs.frames import RunFrames
-from dtdg_lab.runs.record_lines import timed_lines
 from dtdg_lab.runs.stored_tables import open_tables
 from dtdg_lab.runs.summary import COMPARED, SCHEMA
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.changes import changes_frame, requested_changes
+from dtdg_lab.visualization.chart import ChartOptions, XAxis
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.loss import compare_figure, edge_life, wall_time_figure, wall_time_words
-from dtdg_lab.visualization.run_window import RunWindow
-from dtdg_lab.visualization.series import XAxis
+from dtdg_lab.visualization.loss_chart import step_losses
+from dtdg_lab.visualization.sheet import as_figure
+from dtdg_lab.visualization.step_time import imbalance, step_times
 from dtdg_lab.visualization.study import COLUMNS
 from dtdg_lab.visualization.style import BASELINE
 
@@ -149,13 +151,12 @@ class StoredRun:
 
     keeper: object = None
 
-    def __init__(self, directory: RunDirectory, *, points: int = 1500) -> None:
+    def __init__(self, directory: RunDirectory) -> None:
         self.directory = directory
         self.tables = RunFrames(directory)
         self.id = directory.id
         self.path = directory.path
         self.config: RunConfig = read_config(directory.config_file)
-        self.points = points
 
     def __repr__(self) -> str:
         status = self.directory.status()
@@ -240,16 +241,7 @@ class StoredRun:
         return joined[[*first, *(column for column in joined.columns if column not in first)]]
 
     @cached_property
-    def live(self) -> RunWindow:
-        """The views of this run, made from its records."""
-        window = RunWindow(self.config, points=self.points)
-        with reading(self.directory.records):
-            for line in timed_lines(self.directory.record_files()):
-                window.add(line)
-        return window
-
-    @cached_property
-    def store(self) -> RunTables:
+    def live(self) -> RunTables:
         """The record tables of this run as columns, for charts."""
         with reading(self.directory.records):
             return open_tables(self.directory, self.config, all_rollups())
@@ -263,21 +255,21 @@ class StoredRun:
         these, and ``fork of`` a run for the changes that a fork began with. ``outcome`` is ``applied``, ``refused`` or
         ``not applied`` (with the ``reason``), or, of an active run, ``asked`` or ``waiting`` for the end of an epoch.
         """
-        while self.store.update():
+        while self.live.update():
             pass
-        return changes_frame(requested_changes(self.store, ended=self.status in ENDED))
+        return changes_frame(requested_changes(self.live, ended=self.status in ENDED))
 
     def figures(self, x: XAxis = "steps") -> dict[str, Figure]:
-        """The charts as plotly figure dicts: loss, phases, energy, timeline; partition if the run has one."""
-        return self.live.figures(x)
+        """Return the charts that have data, by name, as plotly figure dicts; the picture of its system comes first."""
+        cards = drawn_charts(self.live, ChartOptions(x=x, whole_run=True))
+        return {chart.name: as_figure(*card) for chart, card in cards.items()}
 
     def captions(self) -> dict[str, str]:
-        """The caption of each chart."""
-        return self.live.captions()
+        """Return the caption of each chart that has data."""
+        return {chart.name: caption for chart, (_, caption) in drawn_charts(self.live, ChartOptions()).items()}
 
     def save_figures(self, folder: str | Path, *, overwrite: bool = False) -> list[Path]:
         """Write every chart to a folder and return the paths (see ``runs.figures.save_figures``)."""
-        self.live.complete(self.summary)
         return save_figures(self.figures(), folder, overwrite=overwrite)
 
     def resume(self, session: Session, **changes: Any) -> Run:
@@ -354,7 +346,7 @@ class Comparison:
         """Provenance, time to near-best loss, and whether batch-size controllers beat the best fixed size."""
         return " ".join([*(self.notes or (ground(self.runs),)), wall_time_words(self._labelled())])
 
-    def _labelled(self) -> list[tuple[str, RunWindow]]:
+    def _labelled(self) -> list[tuple[str, RunTables]]:
         return [(label, run.live) for label, run in zip(self.labels, self.runs, strict=True)]
 
     def _repr_html_(self) -> str:
@@ -501,16 +493,16 @@ def show_progress(run: RunHandle, *, every_s: float = 0.25, **bar_options: Any) 
     return status
 
 
-def _show(bar: Any, window: RunWindow, status: str) -> None:
-    done, newest, balance = window.progress, window.loss.steps.last, window.phases.balance()
-    facts: dict[str, Any] = {"step": done.step}
-    if window.preparing:
-        status = f"{status}: {window.preparing}"
-    if newest is not None and newest.value is not None:
-        facts["loss"] = f"{newest.value:.4g}"
-    if balance is not None and len(balance.own_s) > 1:
-        facts["imbalance"] = f"{balance.ratio:.2f}"
-    bar.n = done.epoch
+def _show(bar: Any, tables: RunTables, status: str) -> None:
+    progress, losses, times = tables.progress, step_losses(tables).values, step_times(tables)
+    facts: dict[str, Any] = {"step": progress.step}
+    if tables.preparing:
+        status = f"{status}: {tables.preparing}"
+    if len(losses) and math.isfinite(losses[-1]):
+        facts["loss"] = f"{losses[-1]:.4g}"
+    if len(times) > 1:
+        facts["imbalance"] = f"{imbalance(times):.2f}"
+    bar.n = progress.epoch
     bar.set_description(status, refresh=False)
     bar.set_postfix(facts, refresh=False)
     bar.refresh()

@@ -15,7 +15,7 @@ from dtdg_lab.core.rows import Array, Rows, as_objects
 from dtdg_lab.runs import parquet
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.frames import to_frame
-from dtdg_lab.runs.tables import CLOCKS, EVENTS_OF_A_KIND, FEW_ROWS, IDENTITY, RunTables
+from dtdg_lab.runs.tables import CHANGES, CLOCKS, EVENTS_OF_A_KIND, FEW_ROWS, IDENTITY, RunTables
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -141,7 +141,8 @@ def _events(files: list[Path]) -> list[dict[str, Any]]:
     if not files:
         return []
     frame = to_frame(parquet.joined(pq.read_table(file) for file in files))
-    frame = frame.groupby(["kind", "rank"], sort=False).tail(EVENTS_OF_A_KIND)
+    from_end = frame.groupby(["kind", "rank"], sort=False).cumcount(ascending=False)
+    frame = frame[(from_end < EVENTS_OF_A_KIND) | frame["kind"].isin(CHANGES)].copy()
     frame["step"] = frame["step"].astype(object).where(frame["step"].notna(), None)
     frame["epoch"] = frame["epoch"].astype(object).where(frame["epoch"].notna(), None)
     events: list[dict[str, Any]] = frame.sort_values("time_ns", kind="stable").to_dict("records")

@@ -112,7 +112,7 @@ def _points(study: Study, trial: Trial) -> Points:
     """Seconds and losses of a finished run; cached, because a study is redrawn with every trial."""
     path = None if trial.run is None else trial.run.resolve()
     if path is None or path not in _READ:
-        found = tuple(finite_losses(study.open(trial).store))
+        found = tuple(finite_losses(study.open(trial).live))
         if path is None:
             return found
         if len(_READ) >= MOST_READ:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.model_facts import PASSES
-from dtdg_lab.core.units import format_bytes, format_seconds, join_words, share
+from dtdg_lab.core.units import format_bytes, join_words, share
 from dtdg_lab.partition.events import ALWAYS, Matrix, PartitionFacts
 from dtdg_lab.visualization import charts
 from dtdg_lab.visualization.charts import Drawn, Panel
@@ -261,7 +261,6 @@ class LinkLog(StepSums):
 
 
 MEMORY = {"halo_vertex": "halo memory", "cached_vertex": "cache memory"}
-_IMBALANCE = ("vertices", "edges", "load")
 _EVEN_LINE = charts.rule(y=1, width=1)
 _SPREAD = 0.5  # of the room of a part, over which its marks stand beside each other
 
@@ -320,6 +319,7 @@ def _marks(index: int, name: str, values: NDArray[np.float64], kinds: int) -> Dr
 
 
 _EVEN = 1.05  # largest part over the mean up to which a share of the work is called even
+_SHARES = {"halo": "Halo rows", "replicated": "Replicated rows"}
 
 
 def map_words(name: str, facts: PartitionFacts, before: PartitionFacts | None = None) -> str:
@@ -327,7 +327,7 @@ def map_words(name: str, facts: PartitionFacts, before: PartitionFacts | None = 
     said = {"edges": _edges, "halo": _halo, "replicated": _replicated}[name](facts)
     if before is None:
         return said
-    key, what = ("cut_edges", "Cut edges") if name == "edges" else (name, _SHARES[name][0])
+    key, what = ("cut_edges", "Cut edges") if name == "edges" else (name, _SHARES[name])
     return f"{what}: {_change(before.totals[key], facts.totals[key])}. {said}"
 
 
@@ -515,83 +515,3 @@ class PartitionView(PlanView[PartitionFacts]):
     def caption(self) -> str:
         """The partition, its traffic and its last change, in words."""
         return "" if self.facts is None else run_words(self.facts, self.before, self.sent())
-
-
-# Several partitions of one graph beside each other: what each costs, as small bars.
-
-
-_LEVEL = 7  # labels up to which there is room to write them level
-Facts = Mapping[str, PartitionFacts]
-_SHARES = {
-    "cut": ("Edges cut", "share of the edges (%)", "of the edges are cut"),
-    "halo": ("Halo rows", "share of the rows read (%)", "of the rows read come from other parts"),
-    "replicated": ("Replicated rows", "share of the rows held (%)", "of the rows held would be copies"),
-}
-
-
-def compare_partitions_figure(facts: Facts, title: str) -> Figure:
-    """Bars of shares, imbalance, bytes and seconds, a bar for each partition; the lower the better, everywhere.
-
-    Args:
-        facts: label -> partition.
-        title: of the whole.
-    """
-    shares = [_share(facts, key) for key in _SHARES]
-    return grid([*shares, _imbalance(facts), _sent(facts), _seconds(facts)], title=title, columns=3)
-
-
-def _bars(facts: Facts, title: str, unit: str, values: list[float], said: Callable[[float], str]) -> Figure:
-    colours = [series_colour(index) for index in range(len(values))]
-    above: Drawn = {"textposition": "outside", "cliponaxis": False, "textfont": {"size": 10}, "showlegend": False}
-    text = [said(each) for each in values]
-    data = [charts.bars("", list(facts), values, colours, "%{x}: %{text}<extra></extra>", text=text, **above)]
-    y_axis = {**charts.FROM_ZERO, "range": [0, 1.15 * max(values) or 1.0]}
-    return charts.chart(title, "", unit, data, xaxis=_names(facts), yaxis=y_axis)
-
-
-def _names(facts: Facts) -> Drawn:
-    """An axis of labels, which break where they have several words."""
-    short = [name.replace("_", "_<br>").replace(", ", ",<br>").replace(" (", "<br>(") for name in facts]
-    level = {"tickangle": 0} if len(short) <= _LEVEL else {}
-    ticks = {"tickvals": list(facts), "ticktext": short, "tickfont": {"size": 9}}
-    return {**charts.CATEGORIES, "range": [-0.5, len(short) - 0.5], **ticks, **level}
-
-
-def _share(facts: Facts, key: str) -> tuple[Figure, str]:
-    title, unit, words = _SHARES[key]
-    values = {name: each.shares[key] for name, each in facts.items()}
-    low, high = (pick(values, key=values.__getitem__) for pick in (min, max))
-    figure = _bars(facts, title, unit, [100 * value for value in values.values()], lambda value: share(value / 100))
-    if values[low] == values[high]:
-        return figure, f"All alike: {share(values[low])} {words}."
-    return figure, f"By {low} {share(values[low])} {words}, by {high} {share(values[high])}."
-
-
-def _imbalance(facts: Facts) -> tuple[Figure, str]:
-    """Marks for nodes, edges and load; a bar would hide that 1 is the least there can be."""
-    data = []
-    for index, kind in enumerate(_IMBALANCE):
-        name, y = "nodes" if kind == "vertices" else kind, [each.imbalance[kind] for each in facts.values()]
-        looks: Drawn = {"size": 9, "marker": {"symbol": charts.SYMBOLS[index]}}
-        data.append(charts.points(name, list(facts), y, series_colour(index), "%{x}: %{y:.3f} times the mean", **looks))
-    top = max(value for each in facts.values() for value in each.imbalance.values())
-    y_axis = {"range": [1 - 0.06 * (top - 1 or 0.1), 1 + 1.1 * (top - 1 or 0.1)]}
-    axes: Drawn = {"xaxis": _names(facts), "yaxis": y_axis, "shapes": [_EVEN_LINE], "showlegend": True}
-    worst = max(facts, key=lambda name: facts[name].imbalance["edges"])
-    words = f"1 is even. A step waits for the largest part: {facts[worst].imbalance['edges']:.2f} in edges by {worst}."
-    return charts.chart("Imbalance", "", "largest part over the mean (1)", data, **axes), words
-
-
-def _sent(facts: Facts) -> tuple[Figure, str]:
-    sent = {name: float(sum(pass_name.sum() for pass_name in each.predicted.values())) for name, each in facts.items()}
-    best = min(sent, key=sent.__getitem__)
-    unit, factor = charts.byte_unit(max(sent.values()))
-    values = [each / factor for each in sent.values()]
-    figure = _bars(facts, "Bytes exchanged", f"in a step ({unit})", values, lambda value: format_bytes(value * factor))
-    return figure, f"What halo_vertex would send, forward and backward; least by {best}."
-
-
-def _seconds(facts: Facts) -> tuple[Figure, str]:
-    figure = _bars(facts, "Time to make it", "time (s)", [each.seconds for each in facts.values()], format_seconds)
-    slowest = max(facts, key=lambda name: facts[name].seconds)
-    return figure, f"Paid once, kept by the data's hash; most for {slowest}. What it saves comes back every step."

@@ -7,14 +7,11 @@ import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dtdg_lab.visualization.chart import Chart, ChartOptions
+from dtdg_lab.visualization.chart import Chart
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.palette import TEXT_COLOUR
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
 
 Card = tuple[Figure, str]  # a figure made by ``chart.card``, and its caption
 
@@ -67,7 +64,8 @@ def sheet(cards: Sequence[Card], *, title: str = "", columns: int = 2, wide: Col
         "bargap": 0.2,
     }
     if title:
-        layout["annotations"].append(_text(f"<b>{title}</b>", 0.0, 1.0, size=15))
+        place = {"x": 0, "xanchor": "left", "y": 1, "yanchor": "top", "pad": {"t": 10}}
+        layout["title"] = {"text": title, "font": {"size": 15, "color": TEXT_COLOUR}, **place}
     top = float(head)
     for row in panels:
         for panel in row:
@@ -76,18 +74,15 @@ def sheet(cards: Sequence[Card], *, title: str = "", columns: int = 2, wide: Col
     return {"data": data, "layout": layout}
 
 
-def run_sheet(tables: RunTables, charts: Sequence[Chart], options: ChartOptions, *, title: str) -> Figure:
-    """Return all charts of a run as one figure; pictures and the timeline have a row to themselves.
+def run_sheet(cards: Mapping[Chart, Card], *, title: str) -> Figure:
+    """Return charts of a run as one figure; pictures and the timeline have a row to themselves.
 
     Args:
-        tables: of the run.
-        charts: those that it can have.
-        options: what is drawn.
+        cards: by their charts, in order.
         title: of the whole.
     """
-    cards = [(chart.figure(tables, options), chart.caption(tables, options)) for chart in charts]
-    wide = [place for place, chart in enumerate(charts) if chart.place == "picture" or chart.name == WIDE]
-    return sheet(cards, title=title, wide=wide)
+    wide = [place for place, chart in enumerate(cards) if chart.place == "picture" or chart.name == WIDE]
+    return sheet(list(cards.values()), title=title, wide=wide)
 
 
 def _rows(count: int, columns: int, wide: Collection[int]) -> list[list[int]]:
@@ -237,10 +232,18 @@ def _moved_mark(
             moved[f"{letter}ref"] = references[match[1] + match[2]] + (match[3] or "")
             continue
         moved[f"{letter}ref"] = "paper"
+        if "text" in mark:  # plotly would choose by the place on the sheet
+            moved.setdefault(f"{letter}anchor", _anchor(letter, mark[letter]))
         for name in (letter, f"{letter}0", f"{letter}1"):
             if name in mark:
                 moved[name] = span[0] + mark[name] * (span[1] - span[0])
     return moved
+
+
+def _anchor(letter: str, place: float) -> str:
+    """Return the side at which plotly puts words at a place of the paper."""
+    sides = ("left", "center", "right") if letter == "x" else ("bottom", "middle", "top")
+    return sides[(place > 1 / 3) + (place >= 2 / 3)]
 
 
 def _text(text: str, x: float, y: float, *, size: int) -> dict[str, Any]:

@@ -69,6 +69,12 @@ def step_times(tables: RunTables) -> dict[int, StepTimes]:
     return tables.once("step times", times)
 
 
+def imbalance(times: Mapping[int, StepTimes]) -> float:
+    """Return the own time of the slowest rank over the mean of all ranks; 1 is perfect balance."""
+    own = [of_rank.own_s for of_rank in times.values()]
+    return max(own) / fmean(own) if sum(own) > 0 else 1.0
+
+
 def step_time_figure(tables: RunTables, options: ChartOptions) -> Figure:
     """Return a bar for each rank, its phases stacked, in milliseconds."""
     times_by_rank = step_times(tables)

@@ -314,5 +314,5 @@ def test_all_charts_of_a_run_fit_one_sheet() -> None:
     run = run_of(events=[STARTED], steps=steps(6), phases=phases(2), energy=readings(range(1, 5)))
     figure = run_sheet(run, common_charts(), OPTIONS, title="psg on CollegeMsg")
     texts = [note["text"] for note in figure["layout"]["annotations"]]
-    assert sum(text.startswith("<b>") for text in texts) == 6
+    assert sum(text.startswith("<b>") for text in texts) == 5
     go.Figure(figure)

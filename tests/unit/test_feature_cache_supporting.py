@@ -75,7 +75,7 @@ def test_of_a_slow_owner_measured_added_and_estimated_delays_are_drawn() -> None
     assert [label for label, *_ in figure["layout"]["meta"]["card"]["keys"]] == [
         "part 2",
         "added",
-        "estimated",
+        "estimated, dotted",
         "other parts",
     ]
     by_dash = {trace["line"].get("dash"): trace for trace in figure["data"] if trace["name"] == "part 2"}

@@ -176,6 +176,8 @@ def test_panels_are_chosen_by_name() -> None:
     run = lab.train(config, progress=False)
     drawn = lessons.panels(run, "loss", "schedule 1")
     assert len([name for name in drawn["layout"] if name.startswith("xaxis")]) == 2
+    titles = [note["text"] for note in lessons.panels(run, "loss", "step_time")["layout"]["annotations"]]
+    assert any(title.startswith("<b>Loss</b>") for title in titles), "charts of tables are cards on a sheet"
     with pytest.raises(UnknownNameError, match="nothing"):
         lessons.panels(run, "nothing")
     with pytest.raises(ConfigError, match="1 to 4"):

@@ -219,6 +219,19 @@ def test_settings_follow_changes_and_resumes() -> None:
     assert tables.config.epochs == 9
 
 
+def test_all_changes_of_settings_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dtdg_lab.runs.tables.EVENTS_OF_A_KIND", 5)
+    changes: list[dict[str, Any]] = [{"epochs": 7}, *({"learning_rate": 0.001 * k} for k in range(1, 30))]
+    events = [
+        {"kind": kind, "step": step, "data": {"version": step, "changes": change, "epoch": 0}}
+        for step, change in enumerate(changes, start=1)
+        for kind in ("settings", "epoch")
+    ]
+    tables = run_tables(CONFIG, events=events)
+    assert (tables.count("settings"), tables.count("settings", "epoch") < 45) == (30, True)
+    assert (tables.config.epochs, tables.config.learning_rate) == (7, 0.029)
+
+
 def test_seconds_do_not_count_between_attempts() -> None:
     rows = steps(0, 0, 11) + [
         {**row, "time_ns": START_NS + 10**12 + 10**7 * row["step"]} for row in steps(0, 10, 13, attempt=2)
@@ -235,6 +248,10 @@ def test_what_is_shared_is_made_once_a_change() -> None:
     tables.add_lines(record_lines("steps", steps(0, 0, 1)))
     tables.once("key", lambda: made.append(1))
     assert len(made) == 2
+    for _ in range(2):
+        tables.once("other key", lambda: made.append(1), state=3)
+        tables.add_lines(record_lines("steps", steps(0, 1, 2)))
+    assert len(made) == 3, "what it depends on has not changed"
 
 
 @settings(max_examples=40, deadline=None)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 FULL, DECAYED, LEFT_OUT, OUTSIDE = EDGE_COLOUR, VERTEX_COLOUR, "#DDE2E8", "#F1F3F6"
 FULL_TEXT, DECAYED_TEXT, SOFT_TEXT = "#0B5CAD", "#8A5A00", "#57606A"
+HEIGHT = 340  # pixels
 SNAPSHOTS_SHOWN = 120
 HISTORY = 40  # steps
 UPPER, LOWER = (0.44, 1.0), (0.0, 0.36)  # shares of the height
@@ -125,7 +126,8 @@ def _decayed_figure(tables: RunTables, view: _View, preview: Mapping[str, Any]) 
         keys.append(("proposed", MARK_COLOUR, "dash"))
     axis: Drawn = {"range": [0, 100], "tickvals": [0, 50, 100], "ticktext": ["0%", "50%", "100%"]}
     figure = _card(tables, view, data, keys, yaxis=axis, annotations=[*notes, _corner(SHARE_TITLE, 1)], shapes=shapes)
-    figure["layout"]["meta"]["handles"] = handles(proposed, view.end) if has_decay(tables) else []
+    circles = handles(proposed, view.end) if has_decay(tables) else []
+    figure["layout"]["meta"]["handles"] = [circle for circle in circles if view.shown.start <= circle["x"]]
     return figure
 
 
@@ -163,6 +165,7 @@ def _card(
         keys=keys,
         x_title="training snapshot, oldest to newest",
         barmode="overlay",
+        height=HEIGHT,
         margin={"l": 60, "t": 20, "b": 34, "r": 10},
         xaxis={
             "range": [view.shown.start - 0.6, view.shown.stop - 0.4],

@@ -40,11 +40,11 @@ class SingleFamily(SystemFamily):
         return [OverlapView()]
 
     def charts(self) -> Sequence[Chart]:
-        """Return the time of each snapshot, and of products that snapshots share."""
+        """Return the time of each snapshot or of products that they share, memory, and edges in common."""
         from dtdg_lab.systems.single.picture import SHARING, SNAPSHOTS
-        from dtdg_lab.systems.single.supporting import COMMON_EDGES
+        from dtdg_lab.systems.single.supporting import COMMON_EDGES, STEP_MEMORY
 
-        return SNAPSHOTS, SHARING, COMMON_EDGES
+        return SNAPSHOTS, SHARING, STEP_MEMORY, COMMON_EDGES
 
     def tiles(self, tables: RunTables) -> Sequence[Tile]:
         """Return validation loss, step time, computing, memory, and energy or snapshots that share a product."""

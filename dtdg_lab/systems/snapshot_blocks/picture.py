@@ -9,6 +9,7 @@ import numpy as np
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.events import MemoryFacts
+from dtdg_lab.core.rollups import Rollup
 from dtdg_lab.partition.events import BlockFacts
 from dtdg_lab.systems.snapshot_blocks import captions
 from dtdg_lab.systems.snapshot_blocks.ownership import (
@@ -41,6 +42,8 @@ _LABEL_BACK = "rgba(255,255,255,0.8)"
 _MAPS, _MEMORY = [0.46, 1.0], [0.0, 0.3]  # heights
 _PLAIN: Drawn = {"showgrid": False, "zeroline": False, "tickfont": {"size": 11}, "tickangle": 0}
 _LEFT, _RIGHT, _WHOLE = [0.0, 0.44], [0.56, 1.0], [0.0, 1.0]  # widths
+
+SENT = Rollup("links", sums=("bytes",), least=("step",), most=("step",), points=40)  # of the tile's small line
 
 
 def is_esdg(tables: RunTables) -> bool:
@@ -92,8 +95,8 @@ def draw_ownership(facts: BlockFacts, memory: MemoryFacts | None, *, swapped: fl
     within, over_time = owner_maps(facts, blocks)
     has_both = swaps_rows(facts) or facts.ranks == 1
     cut = f", {blocks} of {facts.blocks} blocks" if blocks < facts.blocks else ""
-    data = [_map_trace(within, "x", "y")]
-    shapes, notes = _block_marks(facts, blocks, "x", "y")
+    data = [map_trace(within, "x", "y")]
+    shapes, notes = block_marks(facts, blocks, "x", "y")
     notes.append(_heading(f"<b>1</b> Within a snapshot: ranks own snapshots{cut}", 0.0, _MAPS[1]))
     notes.append(_paper("nodes", -0.008, sum(_MAPS) / 2, xanchor="right"))
     layout: dict[str, Any] = {
@@ -101,8 +104,8 @@ def draw_ownership(facts: BlockFacts, memory: MemoryFacts | None, *, swapped: fl
         "yaxis": _nodes(facts, "x"),
     }
     if has_both:
-        data.append(_map_trace(over_time, "x2", "y2"))
-        more = _block_marks(facts, blocks, "x2", "y2")
+        data.append(map_trace(over_time, "x2", "y2"))
+        more = block_marks(facts, blocks, "x2", "y2")
         shapes, notes = shapes + more[0], notes + (more[1] if blocks <= _NAMED_IN_FULL else [])
         notes.append(_heading("<b>2</b> Over time: ranks own nodes", _RIGHT[0], _MAPS[1]))
         notes.append(_arrow(facts, swapped))
@@ -157,6 +160,7 @@ PICTURE = Chart(
     caption=ownership_caption,
     place="picture",
     shown=is_esdg,
+    rollups=(SENT,),
     help="A cell whose colour differs between both maps is a row that ranks swap. Dotted lines separate time blocks.",
 )
 
@@ -164,7 +168,7 @@ PICTURE = Chart(
 # Maps of owners.
 
 
-def _map_trace(owners: OwnerMap, x_axis: str, y_axis: str) -> Drawn:
+def map_trace(owners: OwnerMap, x_axis: str, y_axis: str) -> Drawn:
     """Return a heat map in the colours of the ranks; hovering names rank, nodes and snapshots."""
     nodes, snapshots = (_span_texts("node", owners.nodes), _span_texts("snapshot", owners.snapshots))
     hover = [
@@ -184,7 +188,7 @@ def _span_texts(noun: str, edges: Numbers) -> list[str]:
     return [f"{noun} {begin:,}" if end == begin + 1 else f"{noun}s {begin:,} to {end - 1:,}" for begin, end in ends]
 
 
-def _block_marks(facts: BlockFacts, blocks: int, x: str, y: str) -> tuple[list[Drawn], list[Drawn]]:
+def block_marks(facts: BlockFacts, blocks: int, x: str, y: str) -> tuple[list[Drawn], list[Drawn]]:
     """Return dotted lines between blocks, and their names."""
     bounds = (facts.bounds[: blocks + 1] - 0.5).tolist()
     dotted = {"color": TEXT_COLOUR, "width": 1.6, "dash": "dot"}

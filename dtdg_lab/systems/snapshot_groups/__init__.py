@@ -95,7 +95,7 @@ class SnapshotGroupsFamily(SystemFamily):
         from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
         from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
 
-        facts = run.store.event(ScheduleFacts)
+        facts = run.live.event(ScheduleFacts)
         if facts is None or run.config.flat.get("pipelined"):
             return None
         table = run.table("groups")

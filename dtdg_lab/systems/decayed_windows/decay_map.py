@@ -212,7 +212,7 @@ def _cells_words(shown: DecayMap, measure: DecayMeasure) -> str:
 
 
 def _best_cell_words(shown: DecayMap, values: Mapping[Setting, Sequence[float]]) -> str:
-    """Return the best cell, and how many cells cannot be told from it."""
+    """Return the best cell, and how many cells are within its spread."""
     best = _best(values)
     lowest, persistence = fmean(values[best]), (shown.baselines or {}).get("persistence")
     loss = three_digits(lowest)

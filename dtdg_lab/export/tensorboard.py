@@ -13,6 +13,7 @@ from dtdg_lab.runs.directory import dumps
 from dtdg_lab.runs.exports import ABOUT, SCHEMA
 from dtdg_lab.runs.report import changed_settings
 from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.visualization.curves import joules_until
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,7 +64,7 @@ def _of_all(run: StoredRun, steps: pd.DataFrame, evaluations: pd.DataFrame) -> l
 def _joules(run: StoredRun, steps: pd.DataFrame) -> list[Point]:
     """Cumulative joules of all nodes and devices, each once, at the end of every step."""
     ends = steps.groupby("step").agg(time_ns=("time_ns", "max"), attempt=("attempt", "max")).reset_index()
-    so_far = run.live.joules_until(ends["attempt"].tolist(), ends["time_ns"].tolist())
+    so_far = joules_until(run.store, ends["attempt"].tolist(), ends["time_ns"].tolist())
     return [] if so_far is None else _points(ends.assign(so_far=so_far), "energy/joules so far", "so_far")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.core.events import SettingsChanged
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 
 
@@ -16,9 +17,9 @@ async def change(run: Any, *, steps: int = 0, epochs: int = 0, **settings: Any) 
     Raises:
         ConfigError: the run refuses the change.
     """
-    seen = len(run.live.marks)
+    seen = len(run.store.events(SettingsChanged.kind))
     run.set(**settings)
-    while len(run.live.marks) == seen:  # until the ranks have rebuilt
+    while len(run.store.events(SettingsChanged.kind)) == seen:  # until the ranks have rebuilt
         if run.reason:
             raise ConfigError(f"the run refuses {settings}: {run.reason}")
         await run.wait_for_step(run.live.progress.step + 1)

@@ -14,6 +14,7 @@ from dtdg_lab.lessons.checks import Shown
 from dtdg_lab.studies.race_result import UNDER_WAY, Race
 from dtdg_lab.studies.trials import FAILED, FINISHED
 from dtdg_lab.visualization.charts import label, rule
+from dtdg_lab.visualization.curves import judged_evaluations
 from dtdg_lab.visualization.layout import Figure, join_words
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, series_colour
 from dtdg_lab.visualization.race import COSTS, Curve, race_figure, race_panels
@@ -92,10 +93,10 @@ class RaceScreen(Shown):
 
     def _persistence(self, race: Race) -> float | None:
         """The median over finished seeds of the loss without training, on the split that judges."""
-        losses = [run.live.loss for own in race.finished().values() for run in own]
-        known = [of.baseline("persistence", of.judged) for of in losses]
-        found = [value for value in known if value is not None]
-        return median(found) if found else None
+        judged = [judged_evaluations(run.store) for own in race.finished().values() for run in own]
+        known = [evaluations[-1].persistence_loss for evaluations in judged if evaluations]
+        losses = [loss for loss in known if loss is not None]
+        return median(losses) if losses else None
 
     def _write(self, race: Race | None) -> None:
         phase = "waiting" if race is None else "over" if race.over else "running"

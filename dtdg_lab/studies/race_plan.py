@@ -31,10 +31,11 @@ from dtdg_lab.runs.directory import (
     write_json,
 )
 from dtdg_lab.studies.sweep import Cell
+from dtdg_lab.visualization.curves import evaluations_of, first_loss
 from dtdg_lab.visualization.layout import join_words
 
 if TYPE_CHECKING:
-    from dtdg_lab.visualization.run_window import RunWindow
+    from dtdg_lab.runs.tables import RunTables
 
 
 # The stopping rule of a race: one for all runs, judging by the validation split and the clock alone.
@@ -230,20 +231,20 @@ def groups(configs: Mapping[str, RunConfig]) -> list[tuple[tuple[str, ...], str]
     return [(tuple(labels), why) for labels, why in found.values() if len(labels) > 1]
 
 
-def checks(configs: Mapping[str, RunConfig], windows: Mapping[tuple[str, int], RunWindow]) -> list[Check]:
+def checks(configs: Mapping[str, RunConfig], tables: Mapping[tuple[str, int], RunTables]) -> list[Check]:
     """Every pair of runs of a seed that should coincide, compared up to their common progress.
 
     Args:
         configs: of the contestants; their seeds are left out.
-        windows: by contestant and seed; active ones must not be written meanwhile.
+        tables: by contestant and seed; active ones must not be written meanwhile.
     """
     found = []
-    seeds = list(dict.fromkeys(seed for _, seed in windows))
+    seeds = list(dict.fromkeys(seed for _, seed in tables))
     for labels, why in groups({label: config.replace(seed=0) for label, config in configs.items()}):
         for seed in seeds:
-            there = [label for label in labels if (label, seed) in windows]
+            there = [label for label in labels if (label, seed) in tables]
             for one, other in combinations(there, 2):
-                pair = windows[one, seed], windows[other, seed]
+                pair = tables[one, seed], tables[other, seed]
                 allowed = FIRST[configs[one]["dtype"]]
                 found.append(Check((one, other), seed, why, _first(*pair), _curve(*pair), allowed))
     return found
@@ -254,23 +255,23 @@ def _relative(one: float, other: float) -> float:
     return abs(one - other) / largest if largest else 0.0
 
 
-def _first(one: RunWindow, other: RunWindow) -> float | None:
-    """Difference at the first step for which both have a loss; None if their first steps differ."""
-    first = [next((at for at in window.loss.steps.points if at.value is not None), None) for window in (one, other)]
-    if first[0] is None or first[1] is None or first[0].step != first[1].step:
+def _first(one: RunTables, other: RunTables) -> float | None:
+    """Return the difference at the first step for which both have a loss; None if their first steps differ."""
+    first = [first_loss(tables) for tables in (one, other)]
+    if first[0] is None or first[1] is None or first[0][0] != first[1][0]:
         return None
-    return _relative(float(first[0].value or 0.0), float(first[1].value or 0.0))
+    return _relative(first[0][1], first[1][1])
 
 
-def _curve(one: RunWindow, other: RunWindow) -> float | None:
-    found: list[float] = []
+def _curve(one: RunTables, other: RunTables) -> float | None:
+    differences: list[float] = []
     for split in ("train", "validation"):
-        known = [{at.step: at.value for at in of.loss.splits[split].points} for of in (one, other)]
-        for step in known[0].keys() & known[1].keys():
-            pair = known[0][step], known[1][step]
+        losses = [{each.step: each.loss for each in evaluations_of(tables, split)} for tables in (one, other)]
+        for step in losses[0].keys() & losses[1].keys():
+            pair = losses[0][step], losses[1][step]
             if pair[0] is not None and pair[1] is not None:
-                found.append(_relative(pair[0], pair[1]))
-    return max(found, default=None)
+                differences.append(_relative(pair[0], pair[1]))
+    return max(differences, default=None)
 
 
 def _settings(names: Sequence[str]) -> tuple[str, ...]:

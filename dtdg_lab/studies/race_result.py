@@ -28,6 +28,7 @@ from dtdg_lab.runs.summary import SUMMARY_MEANINGS
 from dtdg_lab.studies.race_plan import FILE, Check, RacePlan, checks
 from dtdg_lab.studies.trials import FAILED, FINISHED, INTERRUPTED, RUNNING, Trial, TrialLog
 from dtdg_lab.visualization import race as charts
+from dtdg_lab.visualization.curves import evaluations_of
 from dtdg_lab.visualization.layout import Figure, join_words
 from dtdg_lab.visualization.race import Bound, Curve, Panel, RaceLevel
 from dtdg_lab.visualization.style import coloured
@@ -35,7 +36,7 @@ from dtdg_lab.visualization.style import coloured
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dtdg_lab.visualization.run_window import RunWindow
+    from dtdg_lab.runs.tables import RunTables
 
 
 # The table of a race: medians and spreads over seeds, data and protocol, and clear winners.
@@ -228,8 +229,8 @@ _OF_PARTS = (("test_loss", "test", math.inf), ("validation_loss", "validation", 
 
 def _scored(run: StoredRun, described: Mapping[str, Any], name: str, part: str, never: float) -> float | None:
     """A result of a run on a split: ``never`` if its last loss is not finite, None if it has no such split."""
-    last = run.live.loss.splits[part].last
-    return never if last is not None and last.value is None else described.get(name)
+    known = evaluations_of(run.store, part)
+    return never if known and known[-1].loss is None else described.get(name)
 
 
 def joules_of(run: StoredRun) -> float | None:
@@ -594,17 +595,17 @@ class Race:
         return found
 
     @contextmanager
-    def _windows(self) -> Iterator[dict[Place, RunWindow]]:
-        """Windows of the runs that have finished or are active here; the active ones must not be written meanwhile."""
+    def _tables(self) -> Iterator[dict[Place, RunTables]]:
+        """Tables of the runs that have finished or are active here; the active ones must not be written meanwhile."""
         with ExitStack() as stack, self._lock:
             found = {}
             for place, trial in self._started().items():
                 handle = self._live.get(trial.key)
                 if trial.status == FINISHED:  # read from the files: the stream may have lost records
-                    found[place] = self._stored(trial).live
+                    found[place] = self._stored(trial).store
                 elif trial.status == RUNNING and handle is not None:
                     stack.enter_context(handle.lock)
-                    found[place] = handle.live
+                    found[place] = handle.store
             yield found
 
     # results
@@ -612,19 +613,19 @@ class Race:
     def curves(self) -> list[Curve]:
         """Losses of the runs against their costs, as far as known; in the order of ``runs``."""
         trials = self._started()
-        with self._windows() as windows:
-            for place, window in windows.items():
+        with self._tables() as tables:
+            for place, of_run in tables.items():
                 trial, handle = trials[place], self._live.get(trials[place].key)
                 key = (trial.status, trial.run, None if handle is None else handle.version)
                 if self._curves.get(place, (None, None))[0] != key:
-                    self._curves[place] = key, charts.curve_of(*place, window, over=trial.status == FINISHED)
-            return [self._curves[place][1] for place in windows]
+                    self._curves[place] = key, charts.curve_of(*place, of_run, over=trial.status == FINISHED)
+            return [self._curves[place][1] for place in tables]
 
     @property
     def checks(self) -> list[Check]:
         """Runs whose losses should coincide, compared up to the present step."""
-        with self._windows() as windows:
-            return checks(self.configs, windows)
+        with self._tables() as tables:
+            return checks(self.configs, tables)
 
     @property
     def bounds(self) -> list[Bound]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +64,7 @@ STEP_JOULES = Rollup(
     points=60,
     all_attempts=True,
 )
+FINE_READINGS, FINE_STEP_JOULES = (replace(rollup, points=1_000) for rollup in (READINGS, STEP_JOULES))
 POINTS = 150  # of a curve
 GAP_S, GAP_SHARE = 2.0, 0.02  # seconds, and share of the run, from which time without a reading is a gap
 MISSING, SETTLED_S = 0.05, 20.0  # share of unknown time from which it is said, once the first readings are there
@@ -88,6 +89,14 @@ class Readings:
     ends: Array
     joules: Array
 
+    def so_far(self, seconds: Array) -> Array:
+        """Return the joules until these seconds of training; in a gap as many as before it."""
+        total = self.joules.cumsum()
+        before = np.concatenate([[0.0], total[:-1]])
+        begins = np.maximum(self.begins, np.concatenate([self.begins[:1], self.ends[:-1]]))  # stretches may overlap
+        at = np.maximum.accumulate(np.stack([begins, self.ends], axis=1).ravel())
+        return np.interp(seconds, at, np.stack([before, total], axis=1).ravel())
+
     def until(self, seconds: Array, end: float) -> Array:
         """Return the joules until these seconds; NaN in gaps between stretches.
 
@@ -95,11 +104,7 @@ class Readings:
             seconds: of training.
             end: of the run.
         """
-        total = self.joules.cumsum()
-        before = np.concatenate([[0.0], total[:-1]])
-        begins = np.maximum(self.begins, np.concatenate([self.begins[:1], self.ends[:-1]]))  # stretches may overlap
-        at = np.maximum.accumulate(np.stack([begins, self.ends], axis=1).ravel())
-        values = np.interp(seconds, at, np.stack([before, total], axis=1).ravel())
+        values = self.so_far(seconds)
         gaps = zip(np.concatenate([[0.0], self.ends]).tolist(), [*self.begins.tolist(), end], strict=True)
         for begin, until in gaps:
             if until - begin > max(GAP_S, GAP_SHARE * end):
@@ -147,7 +152,7 @@ def watts_now(tables: RunTables) -> float | None:
 
 def energy_figure(tables: RunTables, options: ChartOptions) -> Figure:
     """Return joules since the start over seconds of training, stacked by rank; of many ranks their sum."""
-    readings = _readings(tables)
+    readings = readings_of(tables)
     if not readings:
         empty = UNKNOWN_NOTE if tables.seconds >= SETTLED_S else FIRST_SECOND
         return card([], TITLE, unit="J, all ranks", x_title=SECONDS_TITLE, empty=empty)
@@ -206,25 +211,25 @@ def energy_chart() -> Chart:
     )
 
 
-def _streams(tables: RunTables) -> dict[Stream, Rows]:
+def _streams(tables: RunTables, rollup: Rollup = READINGS) -> dict[Stream, Rows]:
     """Return the readings of each reader and device."""
 
     def by_stream() -> dict[Stream, Rows]:
-        grouped = _grouped(tables.rollup(READINGS), STREAM)
+        grouped = _grouped(tables.rollup(rollup), STREAM)
         rows = {key: dict(zip(STREAM, key, strict=True)) for key in grouped}
         return {stream_of(row["rank"], row["attempt"], row): grouped[key] for key, row in rows.items()}
 
-    return tables.once("energy streams", by_stream)
+    return tables.once(("energy streams", rollup), by_stream)
 
 
-def _step_streams(tables: RunTables) -> dict[tuple[Any, ...], Rows]:
+def _step_streams(tables: RunTables, rollup: Rollup = STEP_JOULES) -> dict[tuple[Any, ...], Rows]:
     """Return the joules of steps by attempt, rank and source; none where all ranks have readings, as they mostly do."""
 
     def by_stream() -> dict[tuple[Any, ...], Rows]:
         with_readings = {stream.rank for stream in _streams(tables)}
-        return _grouped(tables.rollup(STEP_JOULES), OF_STEPS) if set(tables.steps) - with_readings else {}
+        return _grouped(tables.rollup(rollup), OF_STEPS) if set(tables.steps) - with_readings else {}
 
-    return tables.once("energy of steps", by_stream)
+    return tables.once(("energy of steps", rollup), by_stream)
 
 
 def _grouped(rows: Rows, by: Sequence[str]) -> dict[tuple[Any, ...], Rows]:
@@ -241,14 +246,20 @@ def _sums(rows: Rows, *names: str) -> dict[str, Any]:
     return {**sums, "time_ns": int(rows["time_ns_most"].max())}
 
 
-def _readings(tables: RunTables) -> list[Readings]:
-    """Return the readings that add up to the run's joules, those of ranks first."""
+def readings_of(tables: RunTables, energy: Rollup = READINGS, of_steps: Rollup = STEP_JOULES) -> list[Readings]:
+    """Return the readings that add up to the run's joules, those of ranks first.
+
+    Args:
+        tables: of the run.
+        energy: sums of the table ``energy``, coarse or fine.
+        of_steps: likewise of the joules in ``steps``.
+    """
     streams = sorted(energy_total(tables).streams(), key=lambda stream: (stream.scope != "rank", stream.rank))
     series: dict[tuple[str, str, str], list[Rows]] = {}
-    readings, steps = _streams(tables), _step_streams(tables)
+    readings, steps = _streams(tables, energy), _step_streams(tables, of_steps)
     for stream in streams:
-        of_steps = stream.reader == STEPS
-        rows = steps[stream.attempt, stream.rank, stream.source] if of_steps else readings[stream]
+        in_steps = stream.reader == STEPS
+        rows = steps[stream.attempt, stream.rank, stream.source] if in_steps else readings[stream]
         series.setdefault((_owner(stream, streams), stream.device, stream.reader), []).append(rows)
     return [_joined(name, rows) for (name, *_), rows in series.items()]
 

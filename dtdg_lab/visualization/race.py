@@ -9,21 +9,18 @@ from statistics import median
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
 from dtdg_lab.core.catalogue import loss_name
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
 from dtdg_lab.visualization import charts
 from dtdg_lab.visualization.charts import Drawn, Panel
+from dtdg_lab.visualization.curves import bytes_at, joules_at, judged_evaluations, judged_split, peak_bytes
+from dtdg_lab.visualization.energy_chart import energy_total
 from dtdg_lab.visualization.layout import Figure, as_drawn, grid, join_words
 from dtdg_lab.visualization.loss import NEAR
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, TEXT_COLOUR, series_colour
-from dtdg_lab.visualization.run_view import RunView, SharedViews
-from dtdg_lab.visualization.series import Series
 
 if TYPE_CHECKING:
-    from dtdg_lab.visualization.run_window import RunWindow
+    from dtdg_lab.runs.tables import RunTables
 
 
 # What a race is drawn from: the losses of each of its runs, with what had been spent for them.
@@ -72,24 +69,22 @@ class Curve:
         return {"seconds": self.seconds, "joules": self.joules, "bytes": self.bytes}[name]
 
 
-def curve_of(label: str, seed: int, window: RunWindow, *, over: bool) -> Curve:
-    """The curve of a run so far; the window's lock keeps out a thread that feeds it."""
-    loss = window.loss
-    points = [point for point in loss.splits[loss.judged].points if point.value is not None]
-    seconds = [point.seconds for point in points]
-    joules = window.energy.joules_at(seconds)
-    sent = window.spent.bytes_at(seconds, [point.step for point in points])
+def curve_of(label: str, seed: int, tables: RunTables, *, over: bool) -> Curve:
+    """Return the curve of a run so far; the run's lock keeps out a thread that adds to its tables."""
+    known = [evaluation for evaluation in judged_evaluations(tables) if evaluation.loss is not None]
+    seconds = [evaluation.seconds for evaluation in known]
+    joules, sent = joules_at(tables, seconds), bytes_at(tables, seconds, [evaluation.step for evaluation in known])
     return Curve(
         label=label,
         seed=seed,
-        losses=tuple(float(point.value or 0.0) for point in points),
+        losses=tuple(float(evaluation.loss or 0.0) for evaluation in known),
         seconds=tuple(seconds),
         joules=() if joules is None else tuple(joules.tolist()),
         bytes=() if sent is None else tuple(sent.tolist()),
-        peak=window.spent.peak_bytes,
-        judged=loss.judged,
-        loss_name=loss_name(loss.task),
-        sources=tuple(sorted(window.energy.joules())),
+        peak=peak_bytes(tables),
+        judged=judged_split(tables),
+        loss_name=loss_name(tables.config["task"]),
+        sources=tuple(sorted(energy_total(tables).joules())),
         over=over,
     )
 
@@ -415,79 +410,3 @@ def _bound_text(quantity: str, bounds: Sequence[Bound]) -> str:
         f"{closest.label} is closest to its bound: {words(closest.measured)}, {_factor(closest.over or 0.0)} times "
         f"{words(closest.bound)} ({closest.name})."
     )
-
-
-# What a run has sent so far, and the most memory it needed: running totals for charts of loss against cost.
-
-
-class SpentView(RunView):
-    """Bytes sent and peaks of memory of one run. What was sent for steps that were computed again stays counted."""
-
-    name = "spent"
-    shown = False
-
-    def __init__(self, shared: SharedViews) -> None:
-        self.tables = {"fetches": self.fetch}
-        self.tables_kept = {"steps": shared.timed(self.step), "memory": self.memory}
-        self._points = shared.points
-        self._sent: dict[int, Series] = {}  # of each rank, its total
-        self._totals: dict[int, float] = {}
-        self._newest_ns: dict[int, int] = {}
-        self._fetched: dict[int, float] = {}  # bytes of features by stretch of steps
-        self._stretch = 1  # steps of one
-        self._newest_fetch: dict[tuple[Any, ...], tuple[int, set[Any]]] = {}
-        self.peak_bytes: int | None = None  # largest peak of tensor memory of any rank
-        self.peak_rss_bytes: int | None = None  # largest resident memory of any rank's process
-
-    def step(self, rank: int, row: Mapping[str, Any], seconds: float, attempt: int) -> None:
-        """Add one row of ``steps``; bytes that are unknown add nothing."""
-        sent, time_ns = row.get("bytes_sent"), int(row["time_ns"])
-        if sent is None or time_ns <= self._newest_ns.get(rank, -1):  # logged before
-            return
-        self._newest_ns[rank] = time_ns
-        self._totals[rank] = self._totals.get(rank, 0.0) + float(sent)
-        series = self._sent.setdefault(rank, Series(self._points))
-        newest = series.last
-        series.add(0 if newest is None else newest.step + 1, seconds, self._totals[rank])
-
-    def fetch(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
-        """Add one row of ``fetches``, requests and replies: features go beside what steps send, probes do not."""
-        if row["purpose"] == "probe":
-            return
-        step, described = int(row["step"]), row["rtt_s"]
-        link = (attempt, row["part"], row["owner"], row["purpose"])
-        newest, received = self._newest_fetch.get(link, (-1, set()))
-        if step < newest or (step == newest and described in received):  # logged before
-            return
-        self._newest_fetch[link] = step, {described} if step > newest else received | {described}
-        place = step // self._stretch
-        self._fetched[place] = self._fetched.get(place, 0.0) + float(row["bytes"] or 0.0)
-        if len(self._fetched) > self._points:
-            self._stretch *= 2
-            joined: dict[int, float] = {}
-            for place, sent in self._fetched.items():
-                joined[place // 2] = joined.get(place // 2, 0.0) + sent
-            self._fetched = joined
-
-    def memory(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
-        """Add one row of ``memory``."""
-        for name in ("peak_bytes", "peak_rss_bytes"):
-            value, known = row.get(name), getattr(self, name)
-            if value is not None and (known is None or value > known):
-                setattr(self, name, int(value))
-
-    def bytes_at(self, seconds: ArrayLike, steps: ArrayLike) -> NDArray[np.float64] | None:
-        """By all ranks, until these seconds and steps of the run; None where no rank has logged any."""
-        if not self._sent:
-            return None
-        asked = np.asarray(seconds, np.float64)
-        total = np.zeros(asked.shape)
-        for series in self._sent.values():
-            points = series.points
-            sums = np.array([0.0, *(point.value or 0.0 for point in points)])
-            total += sums[np.searchsorted([point.seconds for point in points], asked, side="right")]
-        if self._fetched:
-            places = np.array(sorted(self._fetched))
-            sums = np.append(0.0, np.cumsum([self._fetched[place] for place in places.tolist()]))
-            total += sums[np.searchsorted(places * self._stretch, np.asarray(steps), side="left")]
-        return total

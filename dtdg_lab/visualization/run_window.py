@@ -18,7 +18,6 @@ from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.loss import LossView
 from dtdg_lab.visualization.partition import LinkLog, PartitionView
 from dtdg_lab.visualization.phases import PhasesView, TimelineView
-from dtdg_lab.visualization.race import SpentView
 from dtdg_lab.visualization.run_view import EventHandler, Row, RowHandler, RunClock, RunView, SharedViews
 from dtdg_lab.visualization.series import Line, XAxis
 from dtdg_lab.visualization.style import Marks
@@ -59,10 +58,9 @@ class RunWindow:
         self.phases = PhasesView()
         self.energy = EnergyView(shared)
         self.timeline = TimelineView()
-        self.spent = SpentView(shared)
         self.partition = PartitionView(shared.links)
         self.phase_energy = PhaseEnergyView()
-        views: list[RunView] = [self.loss, self.phases, self.energy, self.timeline, self.spent, self.partition]
+        views: list[RunView] = [self.loss, self.phases, self.energy, self.timeline, self.partition]
         views.append(self.phase_energy)
         self.of_family: dict[str, tuple[RunView, ...]] = {}
         for family in catalogue.families():  # all of them: a run may change its system while it trains

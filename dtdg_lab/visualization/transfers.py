@@ -102,17 +102,31 @@ def _matrices(rows: Rows, ranks: int) -> dict[str, Matrix]:
 def transfers_figure(tables: RunTables, options: ChartOptions) -> Figure:
     """Return a heat map, senders down and receivers across."""
     measured, predicted = measured_traffic(tables), predicted_traffic(tables)
-    traffic = measured or predicted
+    return traffic_card(measured, predicted, empty=_nothing_text(tables))
+
+
+def traffic_card(
+    measured: Traffic | None, predicted: Traffic | None, *, who: str = "rank", empty: str = "Nothing is sent"
+) -> Figure:
+    """Return a heat map of what was measured, with the prediction on hover; without a measurement, of the prediction.
+
+    Args:
+        measured: bytes that were counted.
+        predicted: bytes of a plan.
+        who: sends, such as ``rank`` or ``part``.
+        empty: what the plot says where nothing is sent.
+    """
+    title, traffic = TITLE if who == "rank" else f"Bytes between {who}s", measured or predicted
     if traffic is None or not traffic.total:
-        return card([], TITLE, unit="per step", empty=_nothing_text(tables))
+        return card([], title, unit="per step", empty=empty)
     matrix = traffic.matrix
     unit, factor = byte_unit(float(matrix.max()))
-    ranks = range(len(matrix))
+    numbers = range(len(matrix))
     shown = np.where(np.eye(len(matrix), dtype=bool), np.nan, matrix / factor)
     cells = [known(row) for row in shown.round(4)]
     looks: Drawn = {"span": (0, float(np.nanmax(shown)) or 1.0), "showscale": False, "xgap": 1, "ygap": 1}
-    looks["hover"] = "rank %{y} to rank %{x}: %{customdata}<extra></extra>"
-    looks["customdata"] = [[_cell_text(measured, predicted, q, p) for p in ranks] for q in ranks]
+    looks["hover"] = f"{who} %{{y}} to {who} %{{x}}: %{{customdata}}<extra></extra>"
+    looks["customdata"] = [[_cell_text(measured, predicted, q, p) for p in numbers] for q in numbers]
     if len(matrix) <= WRITTEN:
         looks["text"] = [["" if value is None else three_digits(value) for value in row] for row in cells]
         looks |= {"texttemplate": "%{text}", "textfont": {"size": 11}}
@@ -122,8 +136,8 @@ def transfers_figure(tables: RunTables, options: ChartOptions) -> Figure:
         "yaxis": {**axis, "range": [len(matrix) - 0.5, -0.5], "tickprefix": "from "},
     }
     how = "" if measured is not None else ", predicted"
-    data = [heat(TITLE, cells, ranks, ranks, HEAT_SCALES["bytes"], **looks)]
-    return card(data, TITLE, unit=f"{unit} per step{how}", margin={"l": 58}, **axes)
+    data = [heat(title, cells, numbers, numbers, HEAT_SCALES["bytes"], **looks)]
+    return card(data, title, unit=f"{unit} per step{how}", margin={"l": 58}, **axes)
 
 
 def transfers_caption(tables: RunTables, options: ChartOptions) -> str:

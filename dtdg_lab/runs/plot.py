@@ -73,7 +73,8 @@ def _figure(shown: Any, protocol: str, x: XAxis) -> Figure:
         )
     if isinstance(shown, MeasuredPartition):
         facts = PartitionFacts.read(shown.to_dict())
-        return sheet(partition_cards(facts), title=f"{shown.graph_name} · {facts.label}, made in {seconds_text(facts.seconds)}")
+        made = f"made in {seconds_text(facts.seconds)}"
+        return sheet(partition_cards(facts), title=f"{shown.graph_name} · {facts.label}, {made}")
     several = _several(shown)
     if several is not None:
         return several

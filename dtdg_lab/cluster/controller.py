@@ -28,7 +28,7 @@ class Controller:
     """Calls a function with new rows of a run, in a thread of this process, and requests the changes it returns.
 
     An error of the function, or a refused request, is printed with its traceback and ends the controller; the run
-    goes on.
+    continues.
 
     Attributes:
         by: its name in the log of changes.
@@ -48,7 +48,7 @@ class Controller:
         return f"<Controller {self.by} of {self._run.id}: {state}>"
 
     def stop(self) -> None:
-        """End the controller after its present call; the run goes on."""
+        """End the controller after its present call; the run continues."""
         self._stopped.set()
 
     def wait(self, timeout_s: float | None = None) -> None:
@@ -72,7 +72,7 @@ class Controller:
                     self._request(changes)
         except Exception as error:  # of the function, whatever it is; there is no caller to raise to
             self.error = error
-            error.add_note(f"This ended controller {self.by}; run {self._run.id} goes on.")
+            error.add_note(f"This ended controller {self.by}; run {self._run.id} continues.")
             traceback.print_exception(error)
 
     def _new_rows(self) -> Iterator[pd.DataFrame]:

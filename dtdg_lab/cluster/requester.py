@@ -1,4 +1,4 @@
-"""The name of whoever changes settings from this process, for the log of changes."""
+"""The name under which this process changes settings, for the log of changes."""
 
 from __future__ import annotations
 

@@ -7,9 +7,12 @@ from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, ClassVar, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.records import read_fields
-from dtdg_lab.core.units import format_seconds
+from dtdg_lab.core.units import format_bytes, format_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +271,57 @@ class EpochEnded(Event):
     kind: ClassVar[str] = "epoch"
     epoch: int
     time_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MemoryFacts(Event):
+    """The memory in use over one probed step of rank 0.
+
+    Attributes:
+        seconds: (S,) since the step began.
+        bytes: (S,) in use.
+        blocks: (second, number, pass) where a time block begins, in order.
+    """
+
+    kind: ClassVar[str] = "memory_trace"
+    about: ClassVar[str] = "memory over time"
+    seconds: NDArray[np.float64]
+    bytes: NDArray[np.float64]
+    blocks: tuple[tuple[float, int, str], ...]
+
+    @property
+    def count(self) -> int:
+        """Number of time blocks in the step."""
+        return len({number for _, number, _ in self.blocks})
+
+    @property
+    def peak_bytes(self) -> float:
+        """Most bytes in use; 0 without samples."""
+        return float(self.bytes.max(initial=0.0))
+
+    def span_of(self, sample: int) -> int:
+        """Return the index in ``blocks`` that a sample belongs to; -1 before the first."""
+        return int(np.searchsorted([second for second, _, _ in self.blocks], self.seconds[sample], side="right")) - 1
+
+    @property
+    def words(self) -> str:
+        """The peak and when it occurs."""
+        if not len(self.bytes):
+            return "No memory was sampled."
+        peak = format_bytes(self.peak_bytes)
+        if not self.blocks:
+            return f"The peak is {peak}."
+        span = self.span_of(int(self.bytes.argmax()))
+        _, number, pass_name = self.blocks[span]
+        return f"The peak, {peak}, is {f'in {pass_name} of block {number}' if span >= 0 else 'before the first block'}."
+
+    def check(self) -> None:
+        """Raise a DataError unless every sample has one time."""
+        times, samples = self.seconds, self.bytes
+        if times.shape != samples.shape or times.ndim != 1:
+            raise DataError(
+                f"{len(times)} times of {len(samples)} samples of memory: was it recorded by another version?"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dtdg_lab.core.rows import Array, Rows, as_column, as_numbers, as_objects
+from dtdg_lab.core.rows import Array, Rows, as_column, as_numbers, as_objects, known
 
 Key = tuple[Any, ...]
 
@@ -94,7 +94,7 @@ class Sums:
         rollup, rows = self.rollup, self.rollup.prepare(rows)
         if not len(rows):
             return
-        keys = [rows[name].tolist() for name in rollup.by]
+        keys = [known(rows[name]) for name in rollup.by]  # NaN would be another key each time
         if rollup.along:
             self._widen(np.unique(self._buckets(rows)))
             keys.append(self._buckets(rows).tolist())

@@ -169,3 +169,9 @@ def percent(share: float) -> str:
 def share(value: float) -> str:
     """Return a share in percent, with a decimal where it is small."""
     return f"{100 * value:.1f} %" if 0 < value < 0.1 else percent(value)
+
+
+def format_percent(share: float) -> str:
+    """A share in percent, with a decimal below 10%, such as ``28%`` or ``5.2%``."""
+    percent = 100 * share
+    return f"{percent:.1f}%" if 0 < percent < 9.95 else f"{percent:.0f}%"

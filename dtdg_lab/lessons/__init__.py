@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dtdg_lab.systems.feature_cache.policies.training import compare as compare_policies
     from dtdg_lab.systems.hybrid_batches.batches import LoadGroups, TargetSampler, load_groups
     from dtdg_lab.systems.hybrid_batches.policies import LANDSCAPES, BatchSimulator, over_best_fixed
-    from dtdg_lab.systems.snapshot_groups.charts import planned_figure
+    from dtdg_lab.systems.snapshot_groups.gantt import planned_figure
     from dtdg_lab.systems.snapshot_groups.schedulers.base import replay
     from dtdg_lab.systems.snapshot_groups.time_model import predict_epochs
     from dtdg_lab.visualization.loss import near_by_seed_words

@@ -18,16 +18,23 @@ from dtdg_lab.core.units import format_joules, format_seconds
 from dtdg_lab.lessons.checks import Shown
 from dtdg_lab.rl import checked_action
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
+from dtdg_lab.systems.feature_cache.manual_windows import (
+    BEST,
+    BY_HAND,
+    CLAIRVOYANT,
+    FIXED,
+    Move,
+    windows_by_hand_figure,
+)
 from dtdg_lab.systems.feature_cache.policies.base import Rule
 from dtdg_lab.systems.feature_cache.policies.clairvoyant import Clairvoyant, best_plan, cost_of
 from dtdg_lab.systems.feature_cache.policies.env import ManyPolicy
 from dtdg_lab.systems.feature_cache.policies.simulator import CacheEpisode, CacheSimulator
 from dtdg_lab.systems.feature_cache.policies.training import always_compared, run_policy
-from dtdg_lab.systems.feature_cache.policy_charts import BEST, BY_HAND, CLAIRVOYANT, FIXED, Move, windows_by_hand_figure
-from dtdg_lab.systems.hybrid_batches.charts import given_words
+from dtdg_lab.systems.hybrid_batches.events import given_words
 from dtdg_lab.systems.hybrid_batches.policies import BatchSimulator, make_batch_policy, planned_s
 from dtdg_lab.systems.hybrid_batches.policy_charts import sizes_by_hand_figure
-from dtdg_lab.systems.snapshot_groups.charts import planned_figure
+from dtdg_lab.systems.snapshot_groups.gantt import planned_figure
 from dtdg_lab.systems.snapshot_groups.schedulers.base import PSG, checked_times, lower_bound_s, solve
 from dtdg_lab.visualization.layout import Figure, join_words, share
 

@@ -307,6 +307,36 @@ def format_links(links: LinkState) -> str:
     return "; ".join(clauses)
 
 
+def with_link(
+    text: str,
+    parts: int,
+    link: tuple[int, int | None],
+    *,
+    delay_ms: float | None = None,
+    mbit: float | None = None,
+) -> str:
+    """Return the text of links with another delay or rate of one link, or of all links of an owner.
+
+    Args:
+        text: of the links; one that does not fit the parts counts as empty.
+        parts: P.
+        link: owner and requester; None for all requesters.
+        delay_ms: instead of the delay so far; None keeps it.
+        mbit: instead of the rate so far, 0 for no limit; None keeps it.
+    """
+    try:
+        links = parse_links(text, parts)
+    except ConfigError:  # of a run with other parts
+        links = LinkState.clean(parts)
+    (owner, asker), delays_s, rates = link, links.delay_s.copy(), links.bytes_per_s.copy()
+    askers = [other for other in range(parts) if other != owner] if asker is None else [asker]
+    if delay_ms is not None:
+        delays_s[owner, askers] = delay_ms / 1e3
+    if mbit is not None:
+        rates[owner, askers] = mbit / BITS if mbit > 0 else np.inf
+    return format_links(LinkState(delays_s, rates))
+
+
 def _links(ends: str, clause: str, parts: int) -> NDArray[np.bool_]:
     """(P, P) which links a clause is about."""
     matched = _ENDS.fullmatch(ends)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def all_charts() -> tuple[Chart, ...]:
-    """Return the charts of every run, and of every registered family: a run may change its system while it trains."""
-    return (*common_charts(), *(chart for family in catalogue.families() for chart in family.charts()))
+    """Return the charts of every run and of every registered family: a run may change its system while it trains."""
+    return *common_charts(), *(chart for family in catalogue.families() for chart in family.charts())
 
 
 def all_rollups() -> tuple[Rollup, ...]:

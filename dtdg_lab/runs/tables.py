@@ -548,8 +548,9 @@ class RunTables:
     def last(self, table: str, steps: int) -> Rows:
         """Return the rows of the newest steps of each rank."""
         rows = self.rows(table)
-        newest = np.array([self.steps.get(rank, -1) for rank in range(max([-1, *self.steps]) + 1)], np.int64)
-        return rows.where(rows["step"] > newest[rows["rank"]] - steps) if len(newest) else rows
+        ranks = rows["rank"]  # one may have rows of other tables before its first step
+        newest = np.array([self.steps.get(rank, -1) for rank in range(int(ranks.max(initial=-1)) + 1)], np.int64)
+        return rows.where(rows["step"] > newest[ranks] - steps)
 
     def events(self, kind: str, *, all_attempts: bool = False) -> list[dict[str, Any]]:
         """Return events of one kind in order of time.

@@ -20,7 +20,7 @@ BY_RESUME = "resume"
 FORKED = "forked"  # kind of the event that begins a fork
 LATER_REQUEST = "A later request replaced it."
 OTHER_SYSTEM = "The new system does not have this setting."
-SET_ANEW = "The run was resumed with another value."
+SET_AGAIN = "The run was resumed with another value."
 UNDONE = "The run was resumed from an earlier step."
 COLUMNS = ("time", "step", "who", "setting", "old", "new", "outcome", "reason")
 
@@ -180,8 +180,8 @@ class _Log:
         self._from_resume = set(changes)
         for index in [*self._open]:
             names = set(self._changes[index].changes)
-            if names <= set(changes):  # it is set anew
-                self._end(index, "not applied", SET_ANEW)
+            if names <= set(changes):  # it is set again
+                self._end(index, "not applied", SET_AGAIN)
 
     def _ask(self, event: Record, is_replaced: bool) -> None:
         data = event["data"]

@@ -36,12 +36,33 @@ class ChartOptions:
         whole_run: the whole run, where a chart shows the newest steps otherwise.
         linear: a linear axis of losses, not a logarithmic one.
         preview: settings that are proposed now, such as one whose handle is dragged.
+        answers: to questions that were asked, by the names of these.
     """
 
     x: XAxis = "steps"
     whole_run: bool = False
     linear: bool = False
     preview: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    answers: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What a person may ask about a run with a button, and that takes seconds to answer.
+
+    Attributes:
+        name: of its answer among those of :class:`ChartOptions`.
+        label: of its button.
+        help: what the answer costs.
+        prepare: tables of the run, tables of other runs -> what is asked; quick, while no rows are added.
+        answer: what is asked -> what charts draw; to be called in a thread of its own.
+    """
+
+    name: str
+    label: str
+    help: str
+    prepare: Callable[[RunTables, Sequence[RunTables]], Any]
+    answer: Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +78,7 @@ class Chart:
         shown: whether a run can have it, by its system; true before it has data.
         rollups: sums that it needs of rows of the whole run.
         help: how to read it, in a sentence or two.
+        question: whose answer it draws, once it was asked; charts may share one.
     """
 
     name: str
@@ -67,6 +89,7 @@ class Chart:
     shown: Callable[[RunTables], bool]
     rollups: tuple[Rollup, ...] = ()
     help: str = ""
+    question: Question | None = None
 
 
 def card(

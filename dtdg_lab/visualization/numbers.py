@@ -40,8 +40,8 @@ def seconds_text(seconds: float | None) -> str:
     """Return a length of time: ``69.7 ms``, ``3.20 s``, ``2 min 5 s``, ``1 h 2 min``."""
     if seconds is None or not isfinite(seconds):
         return UNKNOWN
-    if abs(seconds) < 1:
-        small = 0 < abs(seconds) < 1e-3
+    if abs(seconds) < 0.9995:  # more is 1.00 s
+        small = 0 < abs(seconds) < 0.9995e-3
         return f"{three_digits(seconds * (1e6 if small else 1e3))} {'µs' if small else 'ms'}"
     if abs(seconds) < 99.95:
         return f"{three_digits(seconds)} s"

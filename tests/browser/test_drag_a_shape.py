@@ -11,7 +11,8 @@ import pytest
 from following import until
 from jupyterlab import CHROMIUM, FLAGS
 
-from dtdg_lab.systems.decayed_windows.charts import Batch, Shape, TrapezoidFacts, shape_figure, snapped
+from dtdg_lab.systems.decayed_windows.charts import Batch, shape_figure, snapped
+from dtdg_lab.systems.decayed_windows.events import Shape, TrapezoidFacts
 from dtdg_lab.widgets.live import WholeCharts
 
 CHUNKS = 128

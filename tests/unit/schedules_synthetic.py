@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from synthetic_lines import START_NS, line, step_row
 
+from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.plans import Schedule
+from dtdg_lab.runs.charts import all_rollups
+from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.systems.snapshot_groups.schedulers.heuristics import schedule_round_robin as round_robin
 
 EXCHANGE_S, REST_S = 0.002, 0.002  # of a step: communicate; update and control
@@ -84,3 +87,46 @@ def epoch_lines(
                     yield line(table, rows, rank=rank, attempt=attempt)
         at += round(1e9 * (slowest + EXCHANGE_S + REST_S))
         step += 1
+
+
+def scheduled_tables(
+    times_s: Sequence[float],
+    assignment: Sequence[Any],
+    *,
+    epochs: int = 0,
+    data: dict[str, Any] | None = None,
+    config: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> RunTables:
+    """Tables of a run with a schedule, after some epochs; more is of :func:`epoch_lines`."""
+    settings = {"system": "dygnex-g", "dataset": "sbm", "ranks": len(assignment[0]), "epochs": 50, **(config or {})}
+    tables = RunTables(RunConfig(**settings), rollups=all_rollups())
+    add_schedule(tables, schedule_data(times_s, assignment) if data is None else data)
+    for epoch in range(epochs):
+        add_epoch(tables, assignment, times_s, epoch=epoch, **more)
+    return tables
+
+
+def add_schedule(tables: RunTables, data: dict[str, Any], *, step: int = 0, epoch: int = 0) -> None:
+    """Record a schedule."""
+    tables.add_lines([_anew(event(data, step=step, epoch=epoch))])
+
+
+def add_epoch(
+    tables: RunTables, assignment: Sequence[Any], times_s: Sequence[float], *, epoch: int = 0, most: int | None = None,
+    **more: Any,
+) -> None:  # fmt: skip
+    """Record an epoch, or its first ``most`` lines; a whole one has an event of its end."""
+    lines = [_anew(each) for each in epoch_lines(assignment, times_s, epoch=epoch, **more)]
+    tables.add_lines(lines[:most])
+    if most is None:
+        groups = [row for each in lines if each["table"] == "groups" for row in each["rows"]]
+        begin_ns, end_ns, step = min(row[3] for row in groups), max(row[4] for row in groups), groups[-1][0]
+        ended = {"epoch": epoch, "time_s": (end_ns - begin_ns) / 1e9}
+        row = [step + 1, epoch, end_ns, "epoch", ended]
+        tables.add_lines([_anew(line("events", [row], attempt=more.get("attempt", 1)))])
+
+
+def _anew(known: dict[str, Any]) -> dict[str, Any]:
+    """A line without its number: lines of one number are one line."""
+    return {name: value for name, value in known.items() if name != "seq"}

@@ -609,6 +609,6 @@ def test_values_of_a_held_key_become_one_change(dashboard, session, monkeypatch)
         dashboard.tick()
     gate.set()
     settle(dashboard)
-    assert sent == [{"slow_ms": 20.0}]
+    assert sent == [{"slow_ms": 20.0, "by": "page"}]
     choose(dashboard, "slow_ms", 30.0)
-    assert sent[1:] == [{"slow_ms": 30.0}]
+    assert sent[1:] == [{"slow_ms": 30.0, "by": "page"}]

@@ -12,6 +12,7 @@ from thinning import thinned
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.lessons.widgets import CacheBench
 from dtdg_lab.systems.feature_cache.actions import CacheActions
+from dtdg_lab.systems.feature_cache.manual_windows import BY_HAND
 from dtdg_lab.systems.feature_cache.policies.base import FixedWindow, RuleWindows
 from dtdg_lab.systems.feature_cache.policies.calibration import reddit
 from dtdg_lab.systems.feature_cache.policies.clairvoyant import best_plan, cost_of
@@ -24,7 +25,6 @@ from dtdg_lab.systems.feature_cache.policies.simulator import (
     replayed_episode,
 )
 from dtdg_lab.systems.feature_cache.policies.training import run_policy
-from dtdg_lab.systems.feature_cache.policy_charts import BY_HAND
 
 ACTIONS = CacheActions(4)
 THROTTLED = 50e6 / 8

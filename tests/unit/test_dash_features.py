@@ -14,7 +14,6 @@ from test_dash import choose, click, live_parts, look, open_tab, settle
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.network.patterns import parse_links
-from dtdg_lab.widgets.controls import MOST_PARTS, LinkEditor
 
 CHARTS = [
     f"features-{name}"
@@ -130,7 +129,6 @@ def test_links_are_entered_one_by_one_and_freed_together(dashboard):
     opened(dashboard)
     run = started(dashboard)
     editor = dashboard.pages["Features"].editor
-    assert set(editor.boxes) == {(kind, o, 1 - o) for kind in ("delay", "rate") for o in (0, 1)}
     enter(dashboard, editor.boxes["delay", 0, 1], 20.0)
     enter(dashboard, editor.boxes["rate", 0, 1], 25.0)
     run.advance(1)
@@ -162,58 +160,6 @@ def test_links_set_elsewhere_are_shown_but_not_over_what_was_just_entered(dashbo
     assert editor.boxes["delay", 0, 1].value == 3.0, "it is waited for"
     run.advance(1)
     assert parse_links(run.config["links"], 2) == parse_links("0 delay=3; 1 delay=7", 2)
-
-
-class _Run:
-    """As much of a run as the table of links looks at."""
-
-    def __init__(self, parts: int, links: str) -> None:
-        self.config = _Config(parts, links)
-        self.status = "running"
-
-
-class _Config:
-    def __init__(self, parts: int, links: str) -> None:
-        self.parts, self.flat = parts, {"links": links}
-
-    def __getitem__(self, name: str) -> str:
-        return self.flat[name]
-
-
-def test_of_many_parts_every_owner_has_boxes_for_all_its_links():
-    asked: list[dict[str, Any]] = []
-    editor = LinkEditor(lambda call: call(), asked.append)
-    parts = MOST_PARTS + 2
-    editor.follow(_Run(parts, "3 delay=9; 5>0 delay=2 rate=50"))
-    assert len(editor.boxes) == 2 * parts
-    assert editor.boxes["delay", 3, -1].value == 9.0 and editor.boxes["rate", 5, -1].value == 50.0
-    box = editor.boxes["delay", 1, -1]
-    with param.edit_constant(box):
-        box.param.update(value=4.0, value_throttled=4.0)
-    links = parse_links(asked[-1]["links"], parts)
-    assert links.delay_s[1, 0] == links.delay_s[1, 7] == 0.004 and links.delay_s[3, 0] == 0.009
-    assert links.delay_s[1, 1] == 0.0
-
-
-def test_a_box_for_all_of_an_owners_links_leaves_the_other_links_as_they_were():
-    asked: list[dict[str, Any]] = []
-    editor = LinkEditor(lambda call: call(), asked.append)
-    parts = MOST_PARTS + 2
-    editor.follow(_Run(parts, "1>0 delay=20"))
-    for box, value in (("delay", 2, -1), 5.0), (("rate", 3, -1), 50.0), (("rate", 3, -1), 0.0):
-        with param.edit_constant(editor.boxes[box]):
-            editor.boxes[box].param.update(value=value, value_throttled=value)
-    assert [each["links"] for each in asked] == [
-        "1>0 delay=20; 2 delay=5", "1>0 delay=20; 2 delay=5; 3 rate=50", "1>0 delay=20; 2 delay=5",
-    ]  # fmt: skip
-
-
-def test_links_that_no_longer_fit_are_told_and_no_boxes_lie():
-    editor = LinkEditor(lambda call: call(), lambda changes: None)
-    editor.follow(_Run(2, "7 delay=9"))
-    assert "7" in editor.words.value and all(box.value == 0.0 for box in editor.boxes.values())
-    editor.follow(_Run(1, ""))
-    assert not editor.panel.visible, "one part asks nobody"
 
 
 @pytest.mark.slow

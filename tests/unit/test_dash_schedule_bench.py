@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from dtdg_lab.core.errors import ConfigError, LabError, PlanError, UnknownNameError
-from dtdg_lab.core.plans import Schedule
 from dtdg_lab.lessons.widgets import MOST_GROUPS, ScheduleBench
-from dtdg_lab.systems.snapshot_groups.charts import planned_epoch, planned_figure
 
 TIMES = [1, 2, 5, 7, 9, 14, 15, 17]
 
@@ -20,26 +18,6 @@ def _picture(bench: ScheduleBench) -> dict[str, Any]:
 
 def _bars(figure: dict[str, Any], *names: str) -> float:
     return sum(sum(trace["x"]) for trace in figure["data"] if trace["name"] in names)
-
-
-def test_every_group_is_drawn_and_every_second_of_waiting() -> None:
-    plan = Schedule((((0, 3), (1,)), ((), (2,))), 4)
-    epoch = planned_epoch(plan, [1, 2, 3, 4], allreduce_s=0.5)
-    assert {(block.group, block.rank, block.step) for block in epoch.of("group")} == {
-        (0, 0, 0), (3, 0, 0), (1, 1, 0), (2, 1, 1)
-    }  # fmt: skip
-    waits = {(block.rank, block.step): (block.end_ns - block.start_ns) / 1e9 for block in epoch.of("wait")}
-    assert waits == {(1, 0): 3.0, (0, 1): 3.0}
-    assert epoch.span_s == plan.makespan_s([1, 2, 3, 4], allreduce_s=0.5) == 9.0  # type: ignore[arg-type]
-    assert len(epoch.of("communicate")) == 4
-
-
-def test_charts_of_one_time_axis_can_be_compared() -> None:
-    plan = Schedule((((0,), (1,)),), 2)
-    alone, beside = planned_figure(plan, [0.1, 0.2], label="fold"), planned_figure(plan, [0.1, 0.2], until_s=0.4)
-    assert alone["layout"]["title"]["text"] == "Planned epoch · fold"
-    assert alone["layout"]["xaxis"]["range"] == [0, pytest.approx(1.02 * 200)]  # milliseconds
-    assert beside["layout"]["xaxis"]["range"] == [0, pytest.approx(1.02 * 400)]
 
 
 def test_a_bench_tells_and_draws_what_its_sliders_say() -> None:

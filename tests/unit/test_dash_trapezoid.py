@@ -19,7 +19,7 @@ from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.options import option
 from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.dashboard.settings import Settings
-from dtdg_lab.systems.decayed_windows.charts import Shape
+from dtdg_lab.systems.decayed_windows.events import Shape
 from dtdg_lab.widgets.controls import make_control
 
 KNOBS = (

@@ -132,8 +132,8 @@ def test_its_figure_is_of_the_part_asked_for_and_fills_as_cells_come(tmp_path: P
     assert min(value for line in tested["data"][0]["z"] for value in line) == pytest.approx(2.01)
     assert "test mean squared error" in json.dumps(tested).replace("Test", "test")
     words = {part: json.dumps(study.figure(part=part)).replace("<br>", " ") for part in ("validation", "test")}
-    assert "persistence 1.5" in words["validation"] and "mean 2.5" in words["validation"]
-    assert "persistence 3" in words["test"] and "mean 5" in words["test"]
+    assert "33% below persistence," in words["validation"], "which has 1.5"
+    assert "33% below persistence," in words["test"], "which has 3"
     with pytest.raises(ConfigError, match="validation, test"):
         study.figure(part="train")
 

@@ -86,6 +86,9 @@ def test_a_fork_says_where_it_comes_from(psg: StoredRun, tmp_path: Path) -> None
     assert (described["run"], described["checkpoint"], described["step"]) == (psg.id, "epoch-00001", begun.step)
     assert described["changes"] == {"learning_rate": 0.5} == dict(again.config.flat.items() - psg.config.flat.items())
     assert events(again, "forked") == [(begun.step, described)]
+    (request,) = again.requests().itertuples()
+    assert (request.who, request.step, request.outcome) == (f"fork of {psg.id}", begun.step, "applied")
+    assert (request.setting, request.old, request.new) == ("learning_rate", psg.config.learning_rate, 0.5)
     assert min(step for _, step in losses(again)) == begun.step
     before, after = losses(psg)[0, begun.step], losses(again)[0, begun.step]
     assert before == after, "the first loss is of the old parameters"

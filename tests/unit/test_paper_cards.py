@@ -246,7 +246,7 @@ def test_the_picture_shows_what_the_system_does() -> None:
               for number, *_ in trace["customdata"]]  # fmt: skip
     assert sorted(groups) == list(range(len(groups))) and len(groups) > 8
     (shape, words), _ = drawn_pictures(catalogue.system("full-history"))
-    assert [trace["name"] for trace in shape["data"]] == ["full"] and "100 % of the rows" in words
+    assert [trace["name"] for trace in shape["data"]] == ["full"] and "100% of the rows" in words
     for name in ("greendygnn", "rapidgnn", "fixed-window"):
         _, (joules, _) = drawn_pictures(catalogue.system(name))
         (bars,) = joules["data"]

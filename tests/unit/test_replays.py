@@ -59,6 +59,8 @@ def test_a_steered_run_repeats(psg: StoredRun, tmp_path: Path) -> None:
     assert [{**data, "by": None} for data in repeated] == [{**data, "by": None} for data in asked]
     assert (asked[0]["by"], asked[0]["old"]) == ("sweep.py", {"learning_rate": 0.02})
     assert [data["by"] for data in repeated[:2]] == ["replay of sweep.py", "replay"]
+    requests = [run.requests().drop(columns=["time", "who"]).to_dict("records") for run in (psg, again)]
+    assert requests[0] == requests[1] and set(again.requests().outcome) == {"applied"}
     assert [kept.name for kept in again.directory.checkpoints] == [kept.name for kept in psg.directory.checkpoints]
     ((_, described),) = events(again, "replays")
     assert described["run"] == psg.id and str(Path.home()) not in json.dumps(again.environment["replays"])

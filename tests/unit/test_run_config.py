@@ -36,6 +36,8 @@ def test_a_run_without_a_judge_makes_all_its_epochs(tmp_path: Path) -> None:
 def test_finishing_ends_with_the_epoch_and_judges_the_test_part_once(tmp_path: Path) -> None:
     done = run_config(CONFIG, runs_dir=tmp_path, judge=after(2, "finish"))
     assert done.verdict == Verdict("finish", "enough") and done.run.status == "finished"
+    (request,) = done.run.requests().itertuples()
+    assert (request.who, request.setting, request.outcome) == ("stopping rule", "epochs", "applied")
     assert done.run.summary["epochs"] == 3, "the third had begun"
     assert done.run.summary["test_loss"] is not None
     again = run_config(CONFIG, runs_dir=tmp_path, judge=after(2, "finish"))

@@ -122,6 +122,12 @@ def test_sums_of_a_long_run_are_those_of_all_its_rows() -> None:
     assert sums["bucket"].tolist() == sorted(sums["bucket"].tolist())
 
 
+def test_rows_whose_key_is_unknown_are_one_sum() -> None:
+    by_source = Rollup("steps", by=("energy_source",), sums=("loss",), along="")
+    run = run_tables(CONFIG, {"steps": steps(0, 0, 20)}, rollups=[by_source])
+    assert run.rollup(by_source)["loss"].tolist() == [sum(range(20))]
+
+
 def test_sums_follow_a_resume_into_dropped_rows(tmp_path: Path) -> None:
     first = [*record_lines("steps", steps(0, 0, 9_000))]
     again = [*record_lines("steps", steps(0, 100, 8_000, attempt=2, loss=0.0))]
@@ -144,6 +150,12 @@ def test_the_common_step_is_that_of_the_rank_that_lags() -> None:
     tables.add_lines(record_lines("steps", steps(1, 13, 25)))
     assert (tables.common_step, tables.complete_epoch) == (24, 1)
     assert len(tables.last("steps", 5)) == 10
+
+
+def test_rows_of_a_rank_without_steps_are_among_the_last() -> None:
+    batches = [{"rank": rank, "step": 0} for rank in (0, 1)]
+    tables = run_tables({}, {"steps": steps(0, 0, 300), "targets": batches})
+    assert tables.last("targets", 100)["rank"].tolist() == [1]
 
 
 def test_a_torn_last_line_is_left_for_the_next_look(tmp_path: Path) -> None:

@@ -404,11 +404,12 @@ def test_batches_are_taken_down() -> None:
     marks = RecordingMarks()
     layout.compute(layout.epoch(0)[3], marks)
     assert marks.phases[:2] == ["batch", "transfer"]
-    ((target, first, full, chunks, rows, edges, took_s),) = layout.rows()["batches"]
+    ((target, first, full, chunks, rows, edges, took_s, sampled),) = layout.rows()["batches"]
     assert (target, first, full, chunks) == (4, 2, 3, [None] * 3)
     held = [sequence.part.snapshot(t) for sequence in layout._sequences for t in range(2, 5)]
     assert rows == sum(len(of.vertices) for of in held) > 3 * NODES
-    assert edges == sum(of.num_edges for of in held) > 0
+    assert edges == sum(sampled) == sum(of.num_edges for of in held) > 0
+    assert sampled[0] == sum(sequence.part.snapshot(2).num_edges for sequence in layout._sequences)
     assert took_s > 0
     assert layout.rows() == {"batches": []}
 

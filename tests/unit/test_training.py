@@ -42,7 +42,8 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import seal_of
 from dtdg_lab.runs.record_lines import read_lines
 from dtdg_lab.runs.records import RecordWriter
-from dtdg_lab.systems.single.charts import OverlapProfile, OverlapView
+from dtdg_lab.systems.single.charts import OverlapView
+from dtdg_lab.systems.single.events import OverlapProfile
 from dtdg_lab.systems.single.shared_edges import measured
 from dtdg_lab.testing.contracts import DenseView, run_model
 from dtdg_lab.testing.training import RecordingRecorder, Trained, train_in_memory

@@ -24,7 +24,8 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.records import TABLES
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.run import compare
-from dtdg_lab.systems.hybrid_batches.charts import HybridFacts, RoundLog, staleness_words
+from dtdg_lab.systems.hybrid_batches.charts import RoundLog, staleness_words
+from dtdg_lab.systems.hybrid_batches.events import HybridFacts
 from dtdg_lab.systems.hybrid_batches.policy_charts import BatchPolicyLog, batch_policy_facts, best_words, verdict_words
 from dtdg_lab.visualization.loss import near_best, near_by_seed_words, seconds_to, wall_time_figure, wall_time_words
 from dtdg_lab.visualization.run_window import RunWindow

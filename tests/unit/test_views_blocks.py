@@ -7,7 +7,6 @@ import re
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import plotly.graph_objects as go
 import pytest
 from blocks_synthetic import LAYERS, WIDTH, blocks_data, event, exchange_rows, memory_data, plan, step_lines
@@ -18,6 +17,7 @@ import dtdg_lab as lab
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.events import MemoryFacts
 from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.graphs.split import split
 from dtdg_lab.partition.events import BlockFacts
@@ -27,9 +27,6 @@ from dtdg_lab.runs.report import event_rows
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.systems.snapshot_blocks.charts import (
     BlocksView,
-    MemoryFacts,
-    block_peaks_figure,
-    block_peaks_words,
     kept_bytes,
     memory_figure,
     memory_words,
@@ -183,7 +180,7 @@ def test_memory_is_coloured_by_way_and_marked_where_blocks_begin() -> None:
     drawn = [value for trace in figure["data"][:3] for value in trace["y"] if value is not None]
     assert max(drawn) == pytest.approx(1250 / 1024, abs=1e-3)
     words = memory_words(facts, blocks=3)
-    assert "during backward of block 2" in words and "200 B are held where the last block begins" in words
+    assert "in backward of block 2" in words and "200 B are held where the last block begins" in words
 
 
 def test_memory_of_one_block_of_another_plan_and_of_none() -> None:
@@ -417,21 +414,3 @@ def test_report_and_plot_of_a_run_show_its_blocks(tmp_path: Any) -> None:
     assert "Before: spatial part" in titles and "Memory over a step" in titles
     html = stored.report().read_text()
     assert "Blocks of time" in html and "3 blocks of 4 to 5 snapshots" in html
-
-
-# peaks against blocks
-
-
-def test_peaks_against_blocks() -> None:
-    rows = [
-        {"blocks": nb, "peak_bytes": peak, "step_s": 0.01 * nb, "predicted_bytes": described}
-        for nb, peak, described in ((1, 4096, None), (2, 2048, 2000), (4, 3072, None))
-    ]
-    figure = block_peaks_figure(rows)
-    check(figure)
-    drawn = traces(figure)
-    assert drawn["peak, measured"]["y"] == [4.0, 2.0, 3.0] and drawn["time"]["y"] == [10.0, 20.0, 40.0]
-    assert drawn["peak, predicted"]["x"] == ["2"]
-    words = block_peaks_words(rows)
-    assert "2 blocks hold 2.0 KiB, 1 block 4.0 KiB: 50 % of it, in 2.00 times the time" in words and "outweigh" in words
-    assert np.all([block_peaks_words(rows[:count]) for count in (0, 1)])

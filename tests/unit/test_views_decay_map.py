@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 import pytest
 
 import dtdg_lab as lab
-from dtdg_lab.systems.decayed_windows.charts import DecayMap, decay_map_figure, decay_map_panels, place
+from dtdg_lab.systems.decayed_windows.decay_map import DecayMap, decay_map_figure, decay_map_panels, place
 from dtdg_lab.systems.decayed_windows.study import MEANINGS, DecayStudy
 from dtdg_lab.visualization.palette import TEXT_COLOUR
 
@@ -63,21 +63,21 @@ def test_the_best_cell_is_outlined_and_named() -> None:
     figure, words = decay_map_panels(whole())["mse"]
     (shape,) = figure["layout"]["shapes"]
     assert (shape["x0"] + shape["x1"]) / 2 == 1 and (shape["y0"] + shape["y1"]) / 2 == 1
-    assert words == "Lowest (outlined): 0.2 at K = 2, alpha 0.5, of one seed: another may move it."
+    assert words == "The lowest loss is 0.200 at K 2, alpha 0.5."
 
 
 def test_seeds_give_a_mean_its_spread_and_cells_that_cannot_be_told_apart() -> None:
     figure, words = decay_map_panels(whole(3))["mse"]
     assert numbers(figure)[1, 1] == "0.202<br>± 0.002"
-    assert "± 0.002 over seeds; no other cell within that" in words
+    assert words == "The lowest loss is 0.202 at K 2, alpha 0.5; no other cells are within its spread."
     near = DecayMap([*whole(3).rows, *(row(2, 0.9, seed, mse=0.203) for seed in range(3))], K, (*ALPHAS, 0.9), 3)
-    assert "1 other cell within that" in decay_map_panels(near)["mse"][1]
+    assert "; 1 other cell is within its spread." in decay_map_panels(near)["mse"][1]
     assert "±" not in numbers(decay_map_panels(whole(3))["peak_bytes"][0])[1, 1], "memory is told as its mean"
 
 
-def test_what_needs_no_model_stands_beside_it() -> None:
-    words = decay_map_panels(whole(baselines={"persistence": 0.31, "mean": 0.5}))["mse"][1]
-    assert words.endswith("Without a model: persistence 0.31 and mean 0.5.")
+def test_the_lowest_loss_is_compared_with_persistence() -> None:
+    words = decay_map_panels(whole(baselines={"persistence": 0.4, "mean": 0.5}))["mse"][1]
+    assert words == "The lowest loss is 0.200, 50% below persistence, at K 2, alpha 0.5."
 
 
 def test_cells_to_come_are_empty_and_half_done_ones_say_so() -> None:
@@ -123,15 +123,10 @@ def test_alphas_outside_the_map_stay_near_its_edge() -> None:
     assert 1 < place(0.6, ALPHAS) < place(1.0, ALPHAS) < 1.5
 
 
-def test_which_setting_costs_more_is_told() -> None:
+def test_the_least_and_the_most_costly_cells_are_named() -> None:
     words = decay_map_panels(whole())["peak_bytes"][1]
-    assert words == (
-        "2.0 KiB (K = 1, alpha 0.1) to 12.0 KiB (K = 3, alpha 0.5). From least to most K it grows to 4.00 times, from "
-        "least to most alpha to 1.50."
-    )
-    assert (
-        decay_map_panels(DecayMap([row(1, 0.1)]))["peak_bytes"][1] == "2.0 KiB (K = 1, alpha 0.1) in every cell so far."
-    )
+    assert words == "A step needs 2.00 KiB at K 1, alpha 0.1, and 12.0 KiB at K 3, alpha 0.5."
+    assert decay_map_panels(DecayMap([row(1, 0.1)]))["peak_bytes"][1] == "A step needs 2.00 KiB in every cell."
 
 
 def test_a_large_map_has_a_legend_of_colours_instead_of_numbers() -> None:
@@ -156,4 +151,4 @@ def test_a_study_is_plotted_as_it_is() -> None:
     study = DecayStudy(rows, (1, 2), (0.1, 0.3), (0,), "regression", "tgcn on growing")
     drawn = lab.plot(study).to_json()
     assert "tgcn on growing \\u00b7 2 of 4 cells" in drawn or "tgcn on growing · 2 of 4 cells" in drawn
-    assert "Validation mean squared error" in drawn and "Lowest (outlined)" in drawn
+    assert "Validation mean squared error" in drawn and "The lowest loss is" in drawn

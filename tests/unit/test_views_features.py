@@ -41,7 +41,8 @@ from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.report import event_rows
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.systems.feature_cache.actions import WINDOWS
-from dtdg_lab.systems.feature_cache.charts import CongestionLog, FeatureFacts, links_of
+from dtdg_lab.systems.feature_cache.charts import CongestionLog
+from dtdg_lab.systems.feature_cache.events import FeatureFacts, links_of
 from dtdg_lab.systems.feature_cache.log import FeatureLog
 from dtdg_lab.visualization.run_window import CHARTS, RunWindow
 from dtdg_lab.visualization.series import PartLog
@@ -108,7 +109,7 @@ def test_facts_that_cannot_be_are_refused(wrong: dict[str, Any]) -> None:
 
 def test_links_in_words_and_damaged_ones() -> None:
     links = links_of(congestion_data({1: 20.0, 2: 5.0}, {2: 25.0}), 7)
-    assert links.words == "part 1 +20 ms and part 2 +5 ms at 25 Mbit/s"
+    assert links.words == "part 1 +20 ms, part 2 +5 ms at 25 Mbit/s"
     assert links.congested == [1, 2] and (links.delay_of(1), links.rate_of(1), links.rate_of(2)) == (20.0, None, 25.0)
     assert links.delay_of(9) == 0.0 and links.rate_of(9) is None, "of a part that these links do not have"
     with pytest.raises(DataError, match="'mbit'"):
@@ -244,7 +245,7 @@ def test_links_now_are_owner_by_requester() -> None:
     texts = {(note["y"], note["x"]): note["text"] for note in figure["layout"]["annotations"]}
     assert texts[1, 2] == "20 ms<br>25 Mbit/s" and texts[3, 0] == "100 Mbit/s" and texts[0, 1] == "free"
     assert (1, 1) not in texts
-    assert "part 1 +20 ms at 25 Mbit/s and part 3 at 100 Mbit/s" in words
+    assert "part 1 +20 ms at 25 Mbit/s, part 3 at 100 Mbit/s" in words
 
 
 def test_slow_links_are_shown_where_features_are_at_hand() -> None:

@@ -10,18 +10,12 @@ from synthetic_lines import START_NS, energy_row, line, step_row
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.systems.feature_cache.manual_windows import regret_lines
+from dtdg_lab.systems.feature_cache.model_errors import error_rows, model_figure, model_panels, model_words
 from dtdg_lab.systems.feature_cache.policies.calibration import products
 from dtdg_lab.systems.feature_cache.policies.clairvoyant import Clairvoyant, best_plan, cost_of
 from dtdg_lab.systems.feature_cache.policies.simulator import CacheNoise, CacheSimulator, comparison_cases, draw_episode
 from dtdg_lab.systems.feature_cache.policies.training import SEED, always_compared, run_policy
-from dtdg_lab.systems.feature_cache.policy_charts import (
-    error_rows,
-    model_figure,
-    model_panels,
-    model_words,
-    regret_lines,
-    regret_panel,
-)
 from dtdg_lab.visualization.energy import SO_FAR, energy_panel, energy_rows
 from dtdg_lab.visualization.run_window import RunWindow
 
@@ -51,7 +45,7 @@ def test_phases_are_means_over_seeds_and_what_is_not_told_apart_is_said() -> Non
 
 
 def test_no_energy_is_a_picture_too() -> None:
-    for figure, _ in (energy_panel([]), energy_panel([run("bgl", None)]), regret_panel({})):
+    for figure, _ in (energy_panel([]), energy_panel([run("bgl", None)])):
         check(figure)
         assert figure["data"] == [] and figure["layout"]["annotations"]
 
@@ -84,9 +78,6 @@ def test_regret_ends_at_what_the_policies_lost() -> None:
     assert set(lines) == {"fixed-8", "random"} and all(len(each) == episode.steps for each in lines.values())
     for name, each in lines.items():
         assert each[-1] == pytest.approx(cost_of(episode, windows[name]) - optimum, abs=1e-6) and each[-1] >= -1e-9
-    figure, words = regret_panel(lines)
-    check(figure)
-    assert len(figure["data"]) == 2 and words.startswith("In the end: ")
     with pytest.raises(ConfigError, match="clairvoyant"):
         regret_lines(episode, {"random": windows["random"]})
 

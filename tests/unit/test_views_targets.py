@@ -30,12 +30,12 @@ from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.report import event_rows
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.systems.hybrid_batches.charts import (
-    HybridFacts,
     PartBatch,
     ReservoirLog,
     TargetLog,
     target_counts,
 )
+from dtdg_lab.systems.hybrid_batches.events import HybridFacts
 from dtdg_lab.visualization.run_window import CHARTS
 
 # facts

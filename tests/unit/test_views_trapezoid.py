@@ -31,10 +31,7 @@ from dtdg_lab.runs.report import event_rows
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.systems.decayed_windows.charts import (
     Batch,
-    ChunkFacts,
     DecisionLog,
-    Shape,
-    TrapezoidFacts,
     decision_panels,
     decision_words,
     proposal_words,
@@ -42,6 +39,7 @@ from dtdg_lab.systems.decayed_windows.charts import (
     shape_words,
     snapped,
 )
+from dtdg_lab.systems.decayed_windows.events import ChunkFacts, Shape, TrapezoidFacts
 from dtdg_lab.systems.decayed_windows.view import TrapezoidView
 from dtdg_lab.visualization.layout import percent
 from dtdg_lab.visualization.run_window import CHARTS, RunWindow
@@ -102,7 +100,7 @@ def test_rows_and_bytes_of_a_shape_by_hand() -> None:
 def test_more_full_snapshots_than_the_window_has_are_all_of_it() -> None:
     facts = TrapezoidFacts.read(trapezoid_data(window=2))
     assert facts.counts() == facts.counts(Shape(9, 0.1, "ladder")) == (CHUNKS, CHUNKS)
-    assert facts.kept() == 1.0 and facts.words.startswith("Windows of 2 snapshots: the newest 2 full. 100 %")
+    assert facts.kept() == 1.0 and facts.words.startswith("Windows of 2 snapshots: the newest 2 full. 100%")
 
 
 def test_the_picture_of_a_batch_has_a_bar_a_snapshot() -> None:
@@ -403,7 +401,7 @@ def test_a_view_without_windows_has_nothing_to_draw() -> None:
 def test_chunks_are_told_with_their_cut_time_and_note() -> None:
     words = ChunkFacts.read(CHUNKS_DATA).words
     assert words == (
-        "128 chunks in each of 2 parts by metis (seed 0), 2 to 4 nodes each, made in 500 ms; 30 % of the edges "
+        "128 chunks in each of 2 parts by metis (seed 0), 2 to 4 nodes each, made in 500 ms; 30% of the edges "
         "within parts join two chunks."
     )
     assert ChunkFacts.read({**CHUNKS_DATA, "note": "METIS is missing."}).words.endswith("NOTE: METIS is missing.")
@@ -426,7 +424,7 @@ def test_events_are_said_in_words() -> None:
     assert said[0].startswith("128 chunks") and said[2:] == ["no windows from here on", "no chunks from here on"]
     assert said[1] == (
         "Windows of 8 snapshots: the newest 2 full, those before in 13, 8, 5, 3, 2, 1 of 128 chunks (ladder, alpha "
-        "0.1). 28 % of the rows of 8 full ones, 1.8 MiB at a step's peak by prediction."
+        "0.1). 28.1% of the rows of 8 full ones, 1.8 MiB at a step's peak by prediction."
     )
 
 

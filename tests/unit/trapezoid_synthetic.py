@@ -42,8 +42,8 @@ def batch_row(data: dict[str, Any], batch: HybridBatch, step: int, *, shrink_s: 
     """A row of ``batches`` of one of two ranks."""
     chunks = [*batch.counts, *[None] * batch.full]
     rows = sum(5 * (data["chunks"] if count is None else count) for count in chunks) // RANKS
-    first = batch.snapshots.start
-    return [step, step // PER_EPOCH, batch.target, first, batch.full, chunks, rows, 4 * sum(batch.counts), shrink_s]
+    numbers = [batch.target, batch.snapshots.start, batch.full, chunks, rows, 4 * sum(batch.counts)]
+    return [step, step // PER_EPOCH, *numbers, shrink_s, None]
 
 
 def step_lines(

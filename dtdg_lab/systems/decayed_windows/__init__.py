@@ -12,7 +12,10 @@ from dtdg_lab.systems.base import SystemFamily
 
 if TYPE_CHECKING:
     from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.runs.tables import RunTables
+    from dtdg_lab.visualization.chart import Chart
     from dtdg_lab.visualization.run_view import RunView, SharedViews
+    from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
 
 
 class DecayedWindowsFamily(SystemFamily):
@@ -53,6 +56,48 @@ class DecayedWindowsFamily(SystemFamily):
         from dtdg_lab.systems.decayed_windows.view import TrapezoidView
 
         return [TrapezoidView(config.ranks, shared.marks, config.flat.get("overlap") != "off")]
+
+    def charts(self) -> Sequence[Chart]:
+        """Return the window of a step, rows, communication or sampling, and the folded charts."""
+        from dtdg_lab.systems.decayed_windows import picture, step_windows, supporting, task_times, tuning
+        from dtdg_lab.visualization.communication import communication_chart
+
+        return (
+            picture.window_chart(),
+            supporting.rows_chart(),
+            communication_chart(shown=step_windows.has_halo),
+            supporting.sampling_chart(),
+            supporting.phases_chart(),
+            supporting.cutting_chart(),
+            task_times.tasks_chart(),
+            tuning.decisions_chart(),
+            tuning.path_chart(),
+        )
+
+    def tiles(self, tables: RunTables) -> Sequence[Tile]:
+        """Return loss, step time, rows, memory, and communication or sampled edges."""
+        from dtdg_lab.systems.decayed_windows.tiles import window_tiles
+        from dtdg_lab.visualization.common_charts import common_tiles
+
+        return (*common_tiles(tables), *window_tiles(tables))
+
+    def suggestions(self, config: RunConfig) -> Sequence[Suggestion]:
+        """Return changes of the window, and a slow rank."""
+        from dtdg_lab.systems.decayed_windows.tiles import window_suggestions
+
+        return window_suggestions(config)
+
+    def effect(self, system: str) -> Effect | None:
+        """Return rows per step."""
+        from dtdg_lab.systems.decayed_windows.tiles import rows_effect
+
+        return rows_effect()
+
+    def sentence(self, system: str) -> str:
+        """Return what a system trains on."""
+        from dtdg_lab.systems.decayed_windows.tiles import SENTENCES
+
+        return SENTENCES.get(system, super().sentence(system))
 
     def has_clock(self, config: RunConfig) -> bool:
         """Whether K and alpha are tuned by measured costs."""

@@ -28,6 +28,7 @@ from dtdg_lab.partition.base import without_empty_parts
 from dtdg_lab.partition.child_process import needs_library
 from dtdg_lab.partition.libraries import UnionGraph, cut_union, restricted, union_graph, vertex_weights
 from dtdg_lab.partition.simple import dealt, mixed, vertex_loads
+from dtdg_lab.systems.decayed_windows.events import ChunkFacts
 from dtdg_lab.systems.decayed_windows.window import WHOLE_CHUNKS, Chunking
 from dtdg_lab.training.partition import made_by_first
 
@@ -46,8 +47,6 @@ def chunking_event(chunker: str, graph: DynamicGraph, partition: Partition, chun
     Raises:
         PartitionError: graph, partition and chunking differ in nodes or parts.
     """
-    from dtdg_lab.systems.decayed_windows.charts import ChunkFacts
-
     fits = len(partition.owner) == len(chunking.chunk) == graph.num_nodes and partition.parts == chunking.parts
     if not fits:
         raise PartitionError(

@@ -11,6 +11,7 @@ import panel as pn
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.options import option
 from dtdg_lab.systems.decayed_windows import charts
+from dtdg_lab.systems.decayed_windows.events import Shape, TrapezoidFacts
 from dtdg_lab.widgets.controls import make_control
 from dtdg_lab.widgets.live import tipped
 from dtdg_lab.widgets.run_page import ACTIVE, STRETCH, PageContext, Panel, RunPage, text_line
@@ -34,11 +35,11 @@ class DecayedWindowPage(RunPage):
 
     def __init__(self, context: PageContext) -> None:
         super().__init__(context)
-        self._read: charts.TrapezoidFacts | None = None
-        self._facts: charts.TrapezoidFacts | None = None  # the same once the widgets show them
+        self._read: TrapezoidFacts | None = None
+        self._facts: TrapezoidFacts | None = None  # the same once the widgets show them
         self._batch: charts.Batch | None = None
-        self._stood: charts.Shape | None = None  # the run's shape as the widgets showed it last
-        self._drawn: charts.Shape | None = None
+        self._stood: Shape | None = None  # the run's shape as the widgets showed it last
+        self._drawn: Shape | None = None
         self.shape = self.add_charts(360)
         self.shape.on_drag(self._dragged)
         self.needs = text_line(margin=(2, 10))
@@ -91,7 +92,7 @@ class DecayedWindowPage(RunPage):
         panels.pop("shape", None)
         return panels, view.caption()
 
-    def _take(self, facts: charts.TrapezoidFacts | None) -> None:
+    def _take(self, facts: TrapezoidFacts | None) -> None:
         """Show the run's shape in the widgets, but not over another one that was chosen here."""
         untouched = self._stood is None or self.proposed is None
         self._facts = facts
@@ -111,22 +112,22 @@ class DecayedWindowPage(RunPage):
     # what a person chooses
 
     @property
-    def chosen(self) -> charts.Shape | None:
+    def chosen(self) -> Shape | None:
         """The shape that the widgets show; None where the run has no windows."""
         stood = self._stood
         if stood is None or self._facts is None:
             return None
         # a slider keeps three digits: if it was not moved, the run's own value counts
         alpha = stood.alpha if self.alpha.value == _rounded(stood.alpha) else self.alpha.value
-        return charts.Shape(min(int(self.full.value or 1), self._facts.window), alpha, self.decay.value)
+        return Shape(min(int(self.full.value or 1), self._facts.window), alpha, self.decay.value)
 
     @property
-    def proposed(self) -> charts.Shape | None:
+    def proposed(self) -> Shape | None:
         """The chosen shape where it differs from the run's, else None."""
         chosen = self.chosen
         return None if chosen == self._stood else chosen
 
-    def _put(self, shape: charts.Shape) -> None:
+    def _put(self, shape: Shape) -> None:
         self.full.value = min(max(shape.full_snapshots, self.full.start), self.full.end)
         self.alpha.show(_rounded(shape.alpha))
         self.decay.show(shape.decay)

@@ -8,17 +8,19 @@ from dtdg_lab.core.catalogue import System
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.engine.minibatches import sampled_edges, sampling_key
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.systems.decayed_windows.charts import Shape, TrapezoidFacts, shape_figure
+from dtdg_lab.systems.decayed_windows.events import Shape, TrapezoidFacts
+from dtdg_lab.systems.decayed_windows.picture import DECAYED, FULL, LEFT_OUT
+from dtdg_lab.systems.decayed_windows.step_windows import shares_of
 from dtdg_lab.systems.decayed_windows.window import RULES
-from dtdg_lab.visualization.charts import Panel, compared_panel, stacked_panel
-from dtdg_lab.visualization.layout import percent
+from dtdg_lab.visualization.charts import Drawn, Panel, bars, chart, compared_panel, stacked_panel
+from dtdg_lab.visualization.numbers import percent_text
 
 CHUNKS, PAPER_WINDOW = 128, 8
 FANOUT = 5
 
 
 def window_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
-    """The window of a step, and its rows beside those of comparable systems."""
+    """Return the window of a step, and its rows beside those of comparable systems."""
     window = int(system.defaults.get("window", OPTIONS["window"].default))
     decays = system.parts["batching"] == "trapezoid"
     full = int(OPTIONS["full_snapshots"].default) if decays else window
@@ -28,27 +30,20 @@ def window_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
     rows |= {"full-history": float(whole.whole_rows), "recent-only": 2.0 * graph.num_nodes}
     facts = _facts(graph, window, Shape(full, OPTIONS["alpha"].default, OPTIONS["decay"].default))
     own = f"flaredtdg, {facts.shape.decay}" if decays else system.name
-    words = (
-        f"Chunks of every snapshot of a window, oldest on the left: {', '.join(map(str, facts.counts()))}. "
-        f"{percent(facts.kept())} of the rows of {window} whole snapshots are kept."
-    )
     return [
-        (shape_figure(facts, None), words),
+        _whole_window(facts),
         compared_panel(
             "Rows of nodes in a window",
             "rows",
             rows,
             own=own,
-            words=(
-                f"{graph.num_nodes:,} nodes, window {PAPER_WINDOW}, K = 2, alpha = 0.1, {CHUNKS} chunks: the two decay "
-                "rules, the whole history, and only the newest two snapshots."
-            ),
+            words=f"Windows of {PAPER_WINDOW} snapshots of {graph.num_nodes:,} nodes, with K 2 and alpha 0.1.",
         ),
     ]
 
 
 def sampled_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
-    """Sampled edges of the window's snapshots, with two fan-outs."""
+    """Return the sampled edges of a window's snapshots."""
     window = int(system.defaults.get("window", OPTIONS["window"].default))
     fanout = min(int(OPTIONS["fanout"].default), FANOUT)
     newest = graph.snapshots[-window:]
@@ -59,19 +54,32 @@ def sampled_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
     ]
     edges = [snapshot.num_edges for snapshot in newest]
     kept = sum(drawn) / sum(edges)
-    words = (
-        f"At most {fanout} in-neighbours of each node are sampled, again in every epoch: {percent(kept)} of this "
-        "window's edges. All snapshots are treated alike, however old, which FlareDTDG criticises."
-    )
+    words = f"Sampling up to {fanout} in-neighbours of each node keeps {percent_text(kept)} of this window's edges."
     left_out = [all_of - some for all_of, some in zip(edges, drawn, strict=True)]
     return [
         stacked_panel(
             "Edges of a window",
             ("snapshot of a window, oldest first", "edges"),
-            {"drawn": drawn, "left out": left_out},
+            {"sampled": drawn, "left out": left_out},
             words=words,
         )
     ]
+
+
+def _whole_window(facts: TrapezoidFacts) -> Panel:
+    shares = np.round(100 * np.array(shares_of(facts)), 2)
+    full = min(facts.shape.full_snapshots, facts.window)
+    places, border = np.arange(facts.window), facts.window - full
+    kinds = (
+        ("full", FULL, places[border:], shares[border:]),
+        ("decayed", DECAYED, places[:border], shares[:border]),
+        ("left out", LEFT_OUT, places[:border], 100 - shares[:border]),
+    )
+    data = [bars(name, x.tolist(), y.tolist(), colour, "%{y:.0f}%") for name, colour, x, y in kinds if len(x)]
+    titles = ("Window of a step", "snapshot, oldest to newest", "share of nodes kept (%)")
+    looks: Drawn = {"barmode": "stack", "bargap": 0.12, "xaxis": {"dtick": 1, "showgrid": False}}
+    words = f"A window keeps {percent_text(facts.kept())} of the rows of {facts.window} full snapshots."
+    return chart(*titles, data, **looks), words
 
 
 def _facts(graph: DynamicGraph, window: int, shape: Shape) -> TrapezoidFacts:

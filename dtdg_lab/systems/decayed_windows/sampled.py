@@ -56,11 +56,11 @@ class SampledSequence(SnapshotSequence):
         self._sampled: dict[int, SampledSnapshot] = {}
         self._spaces: dict[int, list[SnapshotView]] = {}
 
-    def sample(self, needed: range) -> tuple[int, int]:
+    def sample(self, needed: range) -> tuple[int, list[int]]:
         """Draw the missing ones of some snapshots, and discard all others.
 
         Returns:
-            Rows and edges of the snapshots over all layers, including copies of neighbours.
+            Rows of all snapshots, including copies of neighbours, and edges of each, over all layers.
         """
         for t in [t for t in self._sampled if t not in needed]:
             del self._sampled[t]
@@ -69,7 +69,7 @@ class SampledSequence(SnapshotSequence):
             if t not in self._sampled:
                 self._sampled[t] = self.part.snapshot(t)
         held = [self._sampled[t] for t in needed]
-        return sum(len(of.vertices) for of in held), sum(of.num_edges for of in held)
+        return sum(len(of.vertices) for of in held), [of.num_edges for of in held]
 
     def bring(self, needed: range) -> None:
         """Copy these snapshots to the device."""
@@ -304,8 +304,8 @@ class SampledWindowStrategy(strategy.Strategy):
         window = self._windows.of(work.iteration)
         # if the model has no state per node, only the weights evolve over time, and they see no neighbours
         needed = window if self._model.memory == "per_vertex" else window[-1:]
-        counted = [sequence.sample(needed) for sequence in self._sequences]
-        rows, edges = (sum(of) for of in zip(*counted, strict=True))
+        rows, edges = zip(*(sequence.sample(needed) for sequence in self._sequences), strict=True)
+        sampled = [0] * (len(window) - len(needed)) + [sum(of_parts) for of_parts in zip(*edges, strict=True)]
         duration_s = time.perf_counter() - started_s
         marks("batch")
         runs = [
@@ -317,7 +317,8 @@ class SampledWindowStrategy(strategy.Strategy):
         marks("transfer")
         loss_sum = sum(float(_HOW[self._model.memory](run)) for run in runs)
         whole: list[None] = [None] * len(window)
-        self._rows.append((window[-1], window.start, len(window), whole, rows, edges, duration_s))
+        counts = (sum(rows), sum(sampled), duration_s, sampled)
+        self._rows.append((window[-1], window.start, len(window), whole, *counts))
         return strategy.StepResult(loss_sum, len(work.groups), sum(run.own * len(window) for run in runs))
 
     def rows(self) -> dict[str, list[tuple[Any, ...]]]:

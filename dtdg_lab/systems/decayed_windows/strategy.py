@@ -33,6 +33,7 @@ from dtdg_lab.kernels.operators import Operators, OperatorSettings
 from dtdg_lab.models.base import DynamicModel, State
 from dtdg_lab.systems.decayed_windows import backprop
 from dtdg_lab.systems.decayed_windows.chunks import chunking_event, shared_chunks
+from dtdg_lab.systems.decayed_windows.events import Shape, TrapezoidFacts
 from dtdg_lab.systems.decayed_windows.window import (
     WHOLE_CHUNKS,
     Chunking,
@@ -260,7 +261,7 @@ class ShrunkenViews:
 # Node parts that train on windows of snapshots: the newest whole, with exchanges, the older ones ever smaller.
 
 
-BatchRow = tuple[int, int, int, list[int | None], int, int, float]
+BatchRow = tuple[int, int, int, list[int | None], int, int, float, None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -449,7 +450,7 @@ class DecayedWindowStrategy(Strategy):
         kept = [*batch.counts, *[None] * batch.full]
         rows = sum(space.num_rows for space in spaces)
         self._batches.append(
-            (batch.target, batch.snapshots.start, batch.full, kept, rows, self._shrunken.edges, shrink_s)
+            (batch.target, batch.snapshots.start, batch.full, kept, rows, self._shrunken.edges, shrink_s, None)
         )
         return spaces
 
@@ -545,8 +546,6 @@ class DecayedWindowStrategy(Strategy):
 
     def _window_event(self, partition: Partition) -> Event:
         """The shape of the windows; chunks are taken as alike."""
-        from dtdg_lab.systems.decayed_windows.charts import Shape, TrapezoidFacts
-
         shape, memory, chunks = self.shape, self.row_memory, self.chunking.chunks
         nodes, most = len(partition.owner), int(partition.on_ranks(self._group.size).counts.max())
         kept = np.arange(chunks + 1) / chunks

@@ -13,8 +13,11 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import loss_name
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.units import format_bytes, format_seconds
-from dtdg_lab.systems.decayed_windows.charts import DecayMap, decay_map_figure
+from dtdg_lab.systems.decayed_windows import captions
+from dtdg_lab.systems.decayed_windows.decay_map import DecayMap, decay_map_figure
+from dtdg_lab.visualization.chart import NOTHING_YET
 from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.numbers import percent_text, three_digits
 from dtdg_lab.visualization.study import COLUMNS, StudyResult
 from dtdg_lab.visualization.study import MEANINGS as PROVENANCE
 
@@ -89,7 +92,7 @@ class DecayStudy(StudyResult):
 
         Args:
             path: (K, alpha) that a tuner went through, oldest first, to be drawn over the maps; of a tuned run
-                ``run.live.view("trapezoid").decisions.path()``.
+                ``decayed_windows.tuning.tuner_path(run.store)``.
             part: whose loss is drawn, ``validation`` or ``test``; the validation split's where the protocol has one.
 
         Raises:
@@ -233,20 +236,17 @@ def _row(trial: Trial, full: int, alpha: float) -> dict[str, Any]:
 
 
 def figure8_analysis(study: Study) -> dict[str, tuple[Figure, str]]:
-    """The three maps, and the best cell."""
-    found = decay_study(study)
-    return {"figure8": (found.figure(), _words(found))}
+    """Return the three maps, and the best cell."""
+    cells = decay_study(study)
+    return {"figure8": (cells.figure(), _words(cells))}
 
 
-def _words(found: DecayStudy) -> str:
-    best, rows = found.best, found.settings
+def _words(study: DecayStudy) -> str:
+    best = study.best
     if best is None:
-        return "No cell has a validation loss yet."
-    heaviest = max((row["peak_bytes"] or 0 for row in rows), default=0)
-    share = "" if not heaviest or best["peak_bytes"] is None else f", at {best['peak_bytes'] / heaviest:.0%} of the "
-    memory = f"{share}most memory of a cell" if share else ""
-    spread = "" if best["validation_spread"] is None else f" ± {best['validation_spread']:.2g}"
-    return (
-        f"Lowest validation loss {best['validation_loss']:.4g}{spread} at K = {best[K]}, alpha "
-        f"{best[ALPHA]:g}{memory}. Look for cells whose loss is not significantly worse and which cost less."
-    )
+        return NOTHING_YET
+    known = {"loss": three_digits(best["validation_loss"]), "full": best[K], "alpha": f"{best[ALPHA]:g}"}
+    heaviest = max((row["peak_bytes"] or 0 for row in study.settings), default=0)
+    if not heaviest or best["peak_bytes"] is None:
+        return captions.LOWEST.format(**known)
+    return captions.LOWEST_AT_COST.format(**known, share=percent_text(best["peak_bytes"] / heaviest))

@@ -9,6 +9,7 @@ from typing import Any
 
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.systems.decayed_windows import charts
+from dtdg_lab.systems.decayed_windows.events import ChunkFacts, TrapezoidFacts
 from dtdg_lab.visualization import charts as drawing
 from dtdg_lab.visualization.layout import Figure, grid, percent
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, WARNING_COLOUR, series_colour
@@ -347,7 +348,7 @@ def _dots_words(newest: Sequence[tuple[int, int, str, float, float]]) -> str:
 # The view of trapezoid-shaped windows: the batch now, windows and phases of steps, exchanges, tasks, and the tuner.
 
 
-class TrapezoidView(PlanView[charts.TrapezoidFacts]):
+class TrapezoidView(PlanView[TrapezoidFacts]):
     """The windows of one run as they are now, and what its newest steps took.
 
     Args:
@@ -358,7 +359,7 @@ class TrapezoidView(PlanView[charts.TrapezoidFacts]):
 
     name = "trapezoid"
     title = "Windows that decay"
-    plan = charts.TrapezoidFacts
+    plan = TrapezoidFacts
     subject = "windows of full and decayed snapshots"
 
     def __init__(self, ranks: int, marks: Marks, overlap: bool = True) -> None:
@@ -379,7 +380,7 @@ class TrapezoidView(PlanView[charts.TrapezoidFacts]):
 
     def chunks(self, row: Mapping[str, Any], attempt: int) -> None:
         """Add one event ``chunks``."""
-        facts = charts.ChunkFacts.read_plan(row["data"])
+        facts = ChunkFacts.read_plan(row["data"])
         known = (attempt, int(row["step"] or 0), "" if facts is None else facts.words)
         self._chunks = [*self._chunks, known][-self.plans_kept :]
 

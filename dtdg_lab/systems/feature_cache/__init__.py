@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.errors import ConfigError, UnsupportedError
@@ -13,8 +13,11 @@ if TYPE_CHECKING:
 
     from dtdg_lab.core.config import RunConfig
     from dtdg_lab.runs.run import StoredRun
+    from dtdg_lab.runs.tables import RunTables
     from dtdg_lab.systems.feature_cache.calibration_study import CalibrationPlan
+    from dtdg_lab.visualization.chart import Chart
     from dtdg_lab.visualization.run_view import RunView, SharedViews
+    from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
 
 
 class FeatureCacheFamily(SystemFamily):
@@ -59,15 +62,37 @@ class FeatureCacheFamily(SystemFamily):
 
         return [FeaturesView(shared.marks)]
 
-    def event_texts(self) -> Mapping[str, Callable[[dict[str, Any]], str]]:
-        """Captions of its events."""
-        from dtdg_lab.systems.feature_cache.charts import FeatureFacts, links_of
+    def charts(self) -> Sequence[Chart]:
+        """The picture of caches under congestion, and what belongs to it."""
+        from dtdg_lab.systems.feature_cache.folded import FOLDED
+        from dtdg_lab.systems.feature_cache.picture import PICTURE
+        from dtdg_lab.systems.feature_cache.supporting import HITS, REPLIES
 
-        def congestion(data: dict[str, Any]) -> str:
-            links = links_of(data, 0)
-            return f"{links.pattern}: {links.words or 'nothing is added to any link'}"
+        return (PICTURE, HITS, REPLIES, *FOLDED)
 
-        return {"features": FeatureFacts.text, "congestion": congestion}
+    def tiles(self, tables: RunTables) -> Sequence[Tile]:
+        """Validation loss, hits, waiting, window and energy."""
+        from dtdg_lab.systems.feature_cache.tiles import cache_tiles
+
+        return cache_tiles(tables)
+
+    def suggestions(self, config: RunConfig) -> Sequence[Suggestion]:
+        """Slow links, a long window, the paper's policy, and a small cache."""
+        from dtdg_lab.systems.feature_cache.tiles import cache_suggestions
+
+        return cache_suggestions(config)
+
+    def effect(self, system: str) -> Effect | None:
+        """The hit rate."""
+        from dtdg_lab.systems.feature_cache.tiles import HIT_RATE
+
+        return HIT_RATE
+
+    def sentence(self, system: str) -> str:
+        """How to read the picture."""
+        from dtdg_lab.systems.feature_cache.captions import IDEAS
+
+        return IDEAS.get(system) or super().sentence(system)
 
     def energy_bound(self, run: StoredRun, raced: Sequence[StoredRun]) -> tuple[float, str, bool] | None:
         """Joules of the clairvoyant if it takes part, else without those of stalls for features."""

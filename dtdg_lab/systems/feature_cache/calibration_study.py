@@ -16,6 +16,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, PlanError
 from dtdg_lab.core.rng import generator
 from dtdg_lab.network.patterns import LinkState, parse_links
+from dtdg_lab.systems.feature_cache.model_errors import error_rows, model_figure
 from dtdg_lab.systems.feature_cache.policies.calibration import (
     FETCHES,
     FLOAT_BYTES,
@@ -27,7 +28,6 @@ from dtdg_lab.systems.feature_cache.policies.calibration import (
     condition_named,
 )
 from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts
-from dtdg_lab.systems.feature_cache.policy_charts import error_rows, model_figure
 from dtdg_lab.systems.feature_cache.rpc import TOKEN_BYTES, FeatureClient, FeatureServer
 from dtdg_lab.visualization.layout import Figure
 

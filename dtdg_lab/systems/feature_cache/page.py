@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dtdg_lab.widgets.controls import LinkEditor
+from dtdg_lab.widgets.links import LinkEditor
 from dtdg_lab.widgets.run_page import PageContext, Panel, RunPage
 
 if TYPE_CHECKING:

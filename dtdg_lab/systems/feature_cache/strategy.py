@@ -43,6 +43,7 @@ from dtdg_lab.systems.feature_cache.actions import (
     PathAndPolicy,
     PathSettings,
 )
+from dtdg_lab.systems.feature_cache.events import FeatureFacts
 from dtdg_lab.systems.feature_cache.pipeline import FeaturePipeline, Resolved
 from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts, RpcModel
 from dtdg_lab.systems.feature_cache.policies.delay_estimator import DelayEstimator
@@ -425,8 +426,6 @@ class RemoteFeatureStrategy(Strategy):
 
     def plan_events(self) -> list[Event]:
         """The partition, and how features come."""
-        from dtdg_lab.systems.feature_cache.charts import FeatureFacts
-
         config, space = self._config, self.service.space
         every = [self.parts[0].sampler.keys(number) for number in range(min(LOOKED_AT, self.epoch_steps))]
         remote = sum(int((space.owners(keys) != self.parts[0].number).sum()) for keys in every)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dtdg_lab.systems.feature_cache import charts
+from dtdg_lab.systems.feature_cache.events import FeatureFacts
 from dtdg_lab.systems.feature_cache.log import FeatureLog, HitSums
 from dtdg_lab.systems.feature_cache.policy_charts import actions_panel, values_panel
 from dtdg_lab.visualization.charts import Panel
@@ -14,7 +15,7 @@ from dtdg_lab.visualization.run_view import PlanView
 from dtdg_lab.visualization.style import Marks
 
 
-class FeaturesView(PlanView[charts.FeatureFacts]):
+class FeaturesView(PlanView[FeatureFacts]):
     """The features that the parts of one run ask each other for, and what its newest steps took.
 
     Args:
@@ -24,7 +25,7 @@ class FeaturesView(PlanView[charts.FeatureFacts]):
     name = "features"
     order = 2  # after the energy by phase
     plans_kept = 64
-    plan = charts.FeatureFacts
+    plan = FeatureFacts
     renewed = True  # a new policy logs it again
 
     def __init__(self, marks: Marks) -> None:
@@ -35,7 +36,7 @@ class FeaturesView(PlanView[charts.FeatureFacts]):
         self.events = {**self.events, "congestion": self.congestion.event}
         self._marks = marks
 
-    def _layout(self, facts: charts.FeatureFacts | None) -> object:
+    def _layout(self, facts: FeatureFacts | None) -> object:
         """What numbers of parts are of: the parts and the keys."""
         return facts and (facts.parts, facts.rows, facts.row_bytes)
 

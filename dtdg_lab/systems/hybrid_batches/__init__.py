@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.systems.base import SystemFamily
@@ -11,7 +12,19 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.runs.tables import RunTables
+    from dtdg_lab.visualization.chart import Chart
     from dtdg_lab.visualization.run_view import RunView, SharedViews
+    from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
+
+
+SENTENCES: Mapping[str, str] = MappingProxyType(
+    {
+        "dbov": "DBoV trains a few nodes of every part in all snapshots.",
+        "dbos": "DBoS trains all nodes of every part in a few snapshots.",
+        "bvr": "BVR trains a few nodes of every part in all snapshots, in batches that are built ahead.",
+    }
+)
 
 
 class HybridBatchesFamily(SystemFamily):
@@ -36,6 +49,40 @@ class HybridBatchesFamily(SystemFamily):
         from dtdg_lab.systems.hybrid_batches.view import HybridView
 
         return [HybridView(shared)]
+
+    def charts(self) -> Sequence[Chart]:
+        """The picture, batch sizes and staleness; folded, the reservoir and the controller."""
+        from dtdg_lab.systems.hybrid_batches.controller_charts import REGRET, REWARDS, VALUES
+        from dtdg_lab.systems.hybrid_batches.picture import PICTURE
+        from dtdg_lab.systems.hybrid_batches.reservoir_charts import RESERVOIR, SOURCES
+        from dtdg_lab.systems.hybrid_batches.supporting import SIZES, STALENESS
+
+        return [PICTURE, SIZES, STALENESS, SOURCES, RESERVOIR, VALUES, REWARDS, REGRET]
+
+    def tiles(self, tables: RunTables) -> Sequence[Tile]:
+        """Loss, batch size, steps a second, the reservoir and staleness."""
+        from dtdg_lab.systems.hybrid_batches import tiles
+        from dtdg_lab.visualization.common_charts import common_tiles
+
+        loss, step_time = common_tiles(tables)
+        rate = tiles.rate_tile(tables) if tables.own_steps else step_time
+        return [loss, tiles.size_tile(tables), rate, tiles.reservoir_tile(tables), tiles.staleness_tile(tables)]
+
+    def suggestions(self, config: RunConfig) -> Sequence[Suggestion]:
+        """Another size or controller, rarer averages, and a slow rank."""
+        from dtdg_lab.systems.hybrid_batches.tiles import suggest
+
+        return suggest(config)
+
+    def effect(self, system: str) -> Effect | None:
+        """Steps per second."""
+        from dtdg_lab.systems.hybrid_batches.tiles import STEPS_PER_SECOND
+
+        return STEPS_PER_SECOND
+
+    def sentence(self, system: str) -> str:
+        """What one of its systems trains."""
+        return SENTENCES.get(system, self.idea)
 
     def has_clock(self, config: RunConfig) -> bool:
         """Whether a controller chooses sizes by a time-based reward, or batches wait in a reservoir."""

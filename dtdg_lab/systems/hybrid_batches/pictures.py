@@ -11,7 +11,8 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.partition.base import make_partition
 from dtdg_lab.partition.simple import vertex_loads
 from dtdg_lab.systems.hybrid_batches.batches import LoadGroups, TargetSampler, load_groups
-from dtdg_lab.systems.hybrid_batches.charts import HybridFacts, PartBatch, SizeFacts, target_map_figure
+from dtdg_lab.systems.hybrid_batches.charts import PartBatch, target_map_figure
+from dtdg_lab.systems.hybrid_batches.events import HybridFacts, SizeFacts
 from dtdg_lab.visualization.charts import Panel, compared_panel
 
 PARTS = 2

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.records import read_fields
 from dtdg_lab.core.units import format_seconds
-from dtdg_lab.systems.hybrid_batches.charts import HybridFacts, size_key, size_style
+from dtdg_lab.systems.hybrid_batches.charts import size_key, size_style
+from dtdg_lab.systems.hybrid_batches.events import HybridFacts
 from dtdg_lab.visualization.charts import Drawn, Panel, chart, level_bars, line, points, right_axis, rule, whiskers
 from dtdg_lab.visualization.layout import Figure, join_words, percent
 from dtdg_lab.visualization.loss import near_best, seconds_to

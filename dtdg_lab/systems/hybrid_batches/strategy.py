@@ -26,6 +26,7 @@ from dtdg_lab.engine.target_batches import StateCache, TargetRun, add_gradients
 from dtdg_lab.partition.simple import vertex_loads
 from dtdg_lab.systems.hybrid_batches import part_batches
 from dtdg_lab.systems.hybrid_batches.batches import TargetSampler, capacity, load_groups
+from dtdg_lab.systems.hybrid_batches.events import EmptyReservoir, HybridFacts, SizeFacts
 from dtdg_lab.systems.hybrid_batches.policies import BatchDecision, BatchPolicy, make_batch_policy
 from dtdg_lab.systems.hybrid_batches.workers import Generators
 from dtdg_lab.tasks.base import Task
@@ -279,8 +280,6 @@ class HybridBatchStrategy(Strategy):
         """New sizes, and whether the reservoirs of this rank hold nothing of some size."""
         if not BATCH_SETTINGS & set(changes):
             return []
-        from dtdg_lab.systems.hybrid_batches.charts import EmptyReservoir
-
         events: list[Event] = []
         try:
             self.check_fits()
@@ -480,8 +479,6 @@ class HybridBatchStrategy(Strategy):
 
     def _event(self) -> Event:
         """Sizes, and how batches come about."""
-        from dtdg_lab.systems.hybrid_batches.charts import HybridFacts, SizeFacts
-
         config, sizing, train = self._config, self.sizing, self.context.train
         capacities = tuple(
             tuple(

@@ -6,20 +6,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from dtdg_lab.systems.hybrid_batches import charts, policy_charts
+from dtdg_lab.systems.hybrid_batches.events import HybridFacts
 from dtdg_lab.visualization.charts import Panel
 from dtdg_lab.visualization.layout import Figure, grid
 from dtdg_lab.visualization.run_view import PlanView, SharedViews
 from dtdg_lab.visualization.series import RankSteps
 
 
-class HybridView(PlanView[charts.HybridFacts]):
+class HybridView(PlanView[HybridFacts]):
     """The hybrid batches of one run as they are now, and what its newest steps took."""
 
     name = "hybrid"
     title = "Hybrid batches"
     subject = "hybrid batches"
     wide = True  # its map
-    plan = charts.HybridFacts
+    plan = HybridFacts
     renewed = True  # every choice of a size logs it again
 
     def __init__(self, shared: SharedViews) -> None:
@@ -35,7 +36,7 @@ class HybridView(PlanView[charts.HybridFacts]):
         self.tables_before = {"decisions": self.decisions.row}
         self._marks = shared.marks
 
-    def _layout(self, facts: charts.HybridFacts | None) -> object:
+    def _layout(self, facts: HybridFacts | None) -> object:
         """What a batch's numbers are of: the sizes by action, the snapshots, the parts, and what chooses."""
         return facts and (facts.sizes, facts.snapshots, facts.first, facts.candidates, facts.batch_policy)
 
@@ -121,5 +122,5 @@ class HybridView(PlanView[charts.HybridFacts]):
         return text
 
 
-def _fits(batch: charts.PartBatch, facts: charts.HybridFacts) -> bool:
+def _fits(batch: charts.PartBatch, facts: HybridFacts) -> bool:
     return batch.part < len(facts.candidates) and facts.first <= batch.snapshots.start

@@ -12,9 +12,12 @@ if TYPE_CHECKING:
     from dtdg_lab.core.catalogue import System
     from dtdg_lab.core.config import RunConfig
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+    from dtdg_lab.runs.tables import RunTables
     from dtdg_lab.systems.workload import EpochWork, Facts
+    from dtdg_lab.visualization.chart import Chart
     from dtdg_lab.visualization.charts import Panel
     from dtdg_lab.visualization.run_view import RunView, SharedViews
+    from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
 
 
 class SingleFamily(SystemFamily):
@@ -35,6 +38,39 @@ class SingleFamily(SystemFamily):
         from dtdg_lab.systems.single.charts import OverlapView
 
         return [OverlapView()]
+
+    def charts(self) -> Sequence[Chart]:
+        """Return the time of each snapshot, and of products that snapshots share."""
+        from dtdg_lab.systems.single.picture import SHARING, SNAPSHOTS
+        from dtdg_lab.systems.single.supporting import COMMON_EDGES
+
+        return SNAPSHOTS, SHARING, COMMON_EDGES
+
+    def tiles(self, tables: RunTables) -> Sequence[Tile]:
+        """Return validation loss, step time, computing, memory, and energy or snapshots that share a product."""
+        from dtdg_lab.systems.single.tiles import single_tiles
+
+        return single_tiles(tables)
+
+    def suggestions(self, config: RunConfig) -> Sequence[Suggestion]:
+        """Return other settings to try."""
+        from dtdg_lab.systems.single.tiles import single_suggestions
+
+        return single_suggestions(config)
+
+    def effect(self, system: str) -> Effect:
+        """Return the step time."""
+        from dtdg_lab.systems.single.tiles import STEP_TIME
+
+        return STEP_TIME
+
+    def sentence(self, system: str) -> str:
+        """Return what the system does, in a sentence."""
+        if system == "single":
+            return "One process computes everything; nothing is exchanged."
+        if system == "pipad":
+            return "One process computes everything; snapshots share the products of their common edges."
+        return super().sentence(system)
 
     def pictures(self, system: System, graph: DynamicGraph) -> list[Panel]:
         """The edges of the one batch."""

@@ -18,7 +18,8 @@ from dtdg_lab.engine.graph_view import SPACES_BYTES, DeviceSequence, SnapshotVie
 from dtdg_lab.engine.strategy import BuildContext
 from dtdg_lab.kernels.operators import Operators, SharedOperators, SnapshotSource
 from dtdg_lab.kernels.spmm import SharedOperator
-from dtdg_lab.systems.single.charts import OverlapProfile
+from dtdg_lab.systems.single.events import OverlapProfile
+from dtdg_lab.systems.single.snapshot_times import wait_for
 from dtdg_lab.systems.single.strategy import SingleStrategy
 
 SIZES = (1, 2, 4, 8)
@@ -174,7 +175,7 @@ def _seconds(
     views: Sequence[SnapshotView], pulls: Sequence[Pull], given: dict[int, Tensor], sequence: DeviceSequence
 ) -> float:
     """Forward and backward of all pulls."""
-    _wait(sequence.device)
+    wait_for(sequence.device)
     began = time.perf_counter()
     for kind, width in pulls:
         start = 0
@@ -183,10 +184,5 @@ def _seconds(
             start += view.num_rows
             y = view.pull(x, kind)
             torch.autograd.grad(y, x, y.detach())
-    _wait(sequence.device)
+    wait_for(sequence.device)
     return time.perf_counter() - began
-
-
-def _wait(device: str) -> None:
-    if device.startswith("cuda"):
-        torch.cuda.synchronize()

@@ -6,11 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dtdg_lab.core.events import Event
 from dtdg_lab.core.plans import SnapshotGroups
 from dtdg_lab.engine.backprop.reference import GroupRunner
 from dtdg_lab.engine.graph_view import DeviceSequence
 from dtdg_lab.engine.strategy import BuildContext, Step, StepMarks, StepResult, Strategy
 from dtdg_lab.models.base import DynamicModel
+from dtdg_lab.systems.single.events import SnapshotTimes
+from dtdg_lab.systems.single.snapshot_times import time_snapshots
 from dtdg_lab.tasks.base import Task
 
 
@@ -24,7 +27,10 @@ class SingleStrategy(Strategy):
         train: the labelled snapshots of the training split.
     """
 
+    plan_kinds: tuple[str, ...] = (SnapshotTimes.kind,)
+
     def __init__(self, model: DynamicModel, sequence: DeviceSequence, task: Task, train: range) -> None:
+        self._model, self._sequence, self._train = model, sequence, train
         groups = SnapshotGroups(np.array([train.start]), np.array([train.stop]))
         self._runner = GroupRunner(model, sequence, task, groups, "all")
 
@@ -35,6 +41,10 @@ class SingleStrategy(Strategy):
     def compute(self, work: Step, marks: StepMarks) -> StepResult:
         """Gradients of the whole sequence."""
         return self._runner.compute(work, marks)
+
+    def plan_events(self) -> list[Event]:
+        """Time the forward pass of each snapshot; training does not depend on it."""
+        return [time_snapshots(self._model, self._sequence, self._train)]
 
 
 def build(of: BuildContext) -> SingleStrategy:

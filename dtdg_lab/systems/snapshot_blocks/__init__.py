@@ -14,7 +14,10 @@ from dtdg_lab.systems.base import SystemFamily
 
 if TYPE_CHECKING:
     from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.runs.tables import RunTables
+    from dtdg_lab.visualization.chart import Chart
     from dtdg_lab.visualization.run_view import RunView, SharedViews
+    from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
 
 
 class SnapshotBlocksFamily(SystemFamily):
@@ -27,6 +30,30 @@ class SnapshotBlocksFamily(SystemFamily):
         from dtdg_lab.systems.snapshot_blocks.charts import BlocksView
 
         return [BlocksView(shared.links, shared.marks, config.flat.get("memory_gib"))]
+
+    def charts(self) -> Sequence[Chart]:
+        """The picture of owners, communication, bytes between ranks, and the folded charts."""
+        from dtdg_lab.systems.snapshot_blocks.supporting import esdg_charts
+
+        return esdg_charts()
+
+    def tiles(self, tables: RunTables) -> Sequence[Tile]:
+        """Peak memory, bytes sent and hidden communication, after those of every run."""
+        from dtdg_lab.systems.snapshot_blocks.tiles import esdg_tiles
+
+        return esdg_tiles(tables)
+
+    def suggestions(self, config: RunConfig) -> Sequence[Suggestion]:
+        """Other numbers of blocks, no overlap, and a slow rank."""
+        from dtdg_lab.systems.snapshot_blocks.tiles import esdg_suggestions
+
+        return esdg_suggestions(config)
+
+    def effect(self, system: str) -> Effect:
+        """Peak memory."""
+        from dtdg_lab.systems.snapshot_blocks.tiles import PEAK_MEMORY
+
+        return PEAK_MEMORY
 
 
 FAMILY = SnapshotBlocksFamily()

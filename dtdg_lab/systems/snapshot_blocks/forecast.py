@@ -15,6 +15,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, UnknownNameError, shortened
+from dtdg_lab.core.events import MemoryFacts
 from dtdg_lab.core.model_facts import ModelFacts, memory, model_facts
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
@@ -36,10 +37,13 @@ from dtdg_lab.partition.volume import (
     redistributed,
     sent,
 )
-from dtdg_lab.systems.snapshot_blocks import charts, is_streamed
+from dtdg_lab.systems.snapshot_blocks import forecast_charts, is_streamed
+from dtdg_lab.systems.snapshot_blocks.block_costs import StepCost, draw_block_costs, least_memory_caption
 from dtdg_lab.systems.step_time import STEP_SECONDS, MeasuredStep, measured_from
 from dtdg_lab.systems.workload import EXACT, FRONT_BYTES, EpochWork, Facts, Numbers, Row, StepWork, curve_row
-from dtdg_lab.visualization.layout import Figure, grid
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.sheet import sheet
+from dtdg_lab.visualization.step_memory import memory_figure
 from dtdg_lab.visualization.study import StudyResult
 
 if TYPE_CHECKING:
@@ -282,7 +286,7 @@ class TransferStudy(StudyResult):
     @property
     def figure(self) -> Figure:
         """Bytes and times, the bound given by the overlap, and the ratio left on ranks, as a plotly figure dict."""
-        return charts.difference_figure(self.rows, self.shares, title=self.described)
+        return forecast_charts.difference_figure(self.rows, self.shares, title=self.described)
 
 
 def estimate_transfers(
@@ -411,6 +415,7 @@ def _share(changes: SequenceChanges, form: delta.TransferFormat, plan: SnapshotB
 
 
 _UNKNOWN: Mapping[int, int] = MappingProxyType({})
+COST_COLUMNS = ("blocks", "peak_bytes", "step_s", "predicted_bytes")
 MEMORY_MEANINGS: Mapping[str, str] = MappingProxyType(catalogue.DECLARED["snapshot_blocks"]["columns"]["block_memory"])
 
 
@@ -425,19 +430,19 @@ class BlockStudy(StudyResult):
     """
 
     rows: tuple[dict[str, Any], ...]
-    traces: Mapping[int, charts.MemoryFacts]
+    traces: Mapping[int, MemoryFacts]
     described: str
     meanings = MEMORY_MEANINGS
 
     @property
     def figure(self) -> Figure:
         """Peaks against blocks, and memory over the step with the fewest and the most blocks."""
-        panels = [(charts.block_peaks_figure(self.rows), charts.block_peaks_words(self.rows))]
+        costs = [StepCost(*(row[name] for name in COST_COLUMNS)) for row in self.rows]
+        cards = [(draw_block_costs(costs), least_memory_caption(costs))]
         for blocks in dict.fromkeys((min(self.traces), max(self.traces))):
-            facts = self.traces[blocks]
-            note = f"{blocks} block{'' if blocks == 1 else 's'}"
-            panels.append((charts.memory_figure(facts, note=note), facts.words))
-        return grid(panels, title=self.described, wide={0})
+            facts, title = self.traces[blocks], f"Memory over a step with {StepCost(blocks, None, None).name}"
+            cards.append((memory_figure(facts, title), facts.words))
+        return sheet(cards, title=self.described, wide={0})
 
 
 def estimate_block_memory(
@@ -469,7 +474,7 @@ def estimate_block_memory(
     from dtdg_lab.training.block_memory import block_cost
 
     costs = [block_cost(alone.replace(blocks=count), graph, steps=steps) for count in blocks]
-    traces = {cost.blocks: charts.MemoryFacts.read(cost.trace.to_dict()) for cost in costs}
+    traces = {cost.blocks: MemoryFacts.read(cost.trace.to_dict()) for cost in costs}
     described = f"{config.model} on {graph.name}, {config.system} on one rank: steps by number of time blocks"
     return BlockStudy(tuple(_row_memory_study(cost, costs[0], predicted) for cost in costs), traces, described)
 
@@ -561,7 +566,7 @@ class VolumeStudy(StudyResult):
     @property
     def figure(self) -> Figure:
         """Values sent over ranks, by both methods, with a panel for each model, as a plotly figure dict."""
-        return charts.volume_figure(self.rows)
+        return forecast_charts.volume_figure(self.rows)
 
     def collective_rows(self) -> list[dict[str, Any]]:
         """Plain values, a row per model and collective of a step, with the reason of each difference."""
@@ -575,7 +580,9 @@ class VolumeStudy(StudyResult):
     def conclusion(self) -> str:
         """Where one kind of partition sends less than the other, by model."""
         models = dict.fromkeys(row.model for row in self.outcomes)
-        return "\n".join(charts.crossing([row for row in self.rows if row["model"] == name]) for name in models)
+        return "\n".join(
+            forecast_charts.crossing([row for row in self.rows if row["model"] == name]) for name in models
+        )
 
 
 def estimate_volumes(

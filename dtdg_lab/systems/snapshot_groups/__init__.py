@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
     from dtdg_lab.core.config import RunConfig
     from dtdg_lab.runs.run import StoredRun
+    from dtdg_lab.runs.tables import RunTables
+    from dtdg_lab.visualization.chart import Chart
     from dtdg_lab.visualization.run_view import RunView, SharedViews
+    from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
 
 
 class SnapshotGroupsFamily(SystemFamily):
@@ -23,7 +26,7 @@ class SnapshotGroupsFamily(SystemFamily):
 
     def summary(self, tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
         """Facts of the run's last schedule."""
-        from dtdg_lab.systems.snapshot_groups.charts import ScheduleFacts
+        from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
 
         events = tables["events"]
         described = [data for data in events.loc[events["kind"] == "schedule", "data"] if isinstance(data, dict)]
@@ -45,6 +48,32 @@ class SnapshotGroupsFamily(SystemFamily):
 
         return [ScheduleView(config.ranks)]
 
+    def charts(self) -> Sequence[Chart]:
+        """Return the schedule, what it costs, and what other schedules would."""
+        from dtdg_lab.systems.snapshot_groups.comparison import OTHER_RANKS, OTHER_SCHEDULERS
+        from dtdg_lab.systems.snapshot_groups.picture import SCHEDULE
+        from dtdg_lab.systems.snapshot_groups.supporting import GROUP_TIMES, IMBALANCE, OWN_WORK
+
+        return SCHEDULE, IMBALANCE, GROUP_TIMES, OWN_WORK, OTHER_SCHEDULERS, OTHER_RANKS
+
+    def tiles(self, tables: RunTables) -> Sequence[Tile]:
+        """Return validation loss, epoch time, distance from the bound, waiting and imbalance."""
+        from dtdg_lab.systems.snapshot_groups.tiles import schedule_tiles
+
+        return schedule_tiles(tables)
+
+    def suggestions(self, config: RunConfig) -> Sequence[Suggestion]:
+        """Return changes of the schedule, and a slow rank."""
+        from dtdg_lab.systems.snapshot_groups.tiles import schedule_suggestions
+
+        return schedule_suggestions(config)
+
+    def effect(self, system: str) -> Effect:
+        """Return the epoch time."""
+        from dtdg_lab.systems.snapshot_groups.tiles import EPOCH_TIME
+
+        return EPOCH_TIME
+
     def has_clock(self, config: RunConfig) -> bool:
         """Return whether schedules follow measured times, or their search may stop at its time limit.
 
@@ -63,9 +92,10 @@ class SnapshotGroupsFamily(SystemFamily):
         """Of complete epochs; None where the times of two groups overlap."""
         import pandas as pd
 
+        from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
         from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
 
-        facts = run.live.view("schedule").facts
+        facts = run.store.event(ScheduleFacts)
         if facts is None or run.config.flat.get("pipelined"):
             return None
         table = run.table("groups")

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from math import ceil, floor, log10
 from statistics import median
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dtdg_lab.core.events import Event
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.core.records import OWN_PHASES
 from dtdg_lab.core.units import format_seconds
+from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
 from dtdg_lab.systems.snapshot_groups.schedulers.base import PAPER_THROUGHPUT, lower_bound_s, replay
 from dtdg_lab.visualization import palette
 from dtdg_lab.visualization.charts import (
@@ -38,127 +38,6 @@ from dtdg_lab.visualization.layout import Figure, grid, share
 from dtdg_lab.visualization.phases import BALANCED
 from dtdg_lab.visualization.run_view import PlanView
 from dtdg_lab.visualization.series import Series
-
-# What the pictures of a schedule are made of: the facts of an event ``schedule``.
-
-
-_EQUAL = 5e-4  # difference of two makespans below which they are called equal
-
-Assignment = tuple[tuple[tuple[int, ...], ...], ...]
-SOURCES = {
-    "size": "sizes of the groups",
-    "profile": "a profile of epochs before",
-    "linear": "a linear model of nodes and edges, fitted to profiled groups",
-}
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class ScheduleFacts(Event):
-    """A schedule of K snapshot groups on P parts, executed by R ranks.
-
-    Attributes:
-        scheduler: its name.
-        ranks: R.
-        parts: P; each rank executes P / R of them.
-        per_rank: groups a part may compute in an iteration.
-        iterations: updates of the model in an epoch.
-        source: where ``times_s`` are from: ``size`` (then in no unit), ``profile`` or ``linear``.
-        times_s: (K,) seconds of each group as the scheduler knew them.
-        assignment: [iteration][part] -> groups.
-        makespan_s: of an epoch, predicted from ``times_s``, with the exchange of each iteration.
-        bound_s: no schedule of these times and exchanges is shorter.
-        gap: makespan over a bound, less 1; None where unknown.
-        targets: most targets that DyGNeX-G tried in an iteration; None where Algorithm 2 was not asked.
-        notes: what must be known of how it was made.
-        solve_s: making it took.
-        psg_makespan_s: of PSG's round robin for the same times, with its own exchanges; None where unknown.
-        timed_by: clock of ``times_s``: ``processor`` or ``wall``.
-        allreduce_s: an exchange of each iteration, which makespans, bound and gap hold.
-        fit: ``a1``, ``a2``, ``a3``, ``mean_error`` and ``max_error`` of the linear model; None where none was fitted.
-    """
-
-    kind: ClassVar[str] = "schedule"
-    about: ClassVar[str] = "a schedule"
-    ended: ClassVar[str] = "no schedule from here on"
-    scheduler: str
-    ranks: int
-    parts: int
-    per_rank: int
-    iterations: int
-    source: str
-    times_s: NDArray[np.float64]
-    assignment: Assignment
-    makespan_s: float
-    bound_s: float
-    gap: float | None
-    targets: int | None
-    notes: str = ""
-    solve_s: float
-    psg_makespan_s: float | None
-    timed_by: str = "wall"
-    allreduce_s: float = 0.0
-    fit: Mapping[str, float] | None
-
-    @property
-    def in_seconds(self) -> bool:
-        """Whether its times are seconds; sizes have no unit."""
-        return self.source != "size"
-
-    @property
-    def groups(self) -> int:
-        """K."""
-        return len(self.times_s)
-
-    @property
-    def rank_groups(self) -> int:
-        """Most groups of a rank in an iteration."""
-        return max(1, self.per_rank * self.parts // self.ranks)
-
-    @property
-    def excess(self) -> float | None:
-        """How much longer than the bound its makespan is, as a share; None where there is no bound."""
-        return self.makespan_s / self.bound_s - 1 if self.bound_s > 0 else None
-
-    @property
-    def label(self) -> str:
-        """Its name in titles, such as ``fold, 97 groups on 4 ranks``."""
-        ranks = f"{self.ranks} rank{'s' if self.ranks > 1 else ''}"
-        return f"{self.scheduler}, {self.groups:,} groups on {ranks}"
-
-    def scale(self, measured_s: NDArray[np.float64]) -> float | None:
-        """What makes its times seconds: 1, or for sizes the ratio of measured to given ones, over measured groups.
-
-        Args:
-            measured_s: (K,) seconds, NaN where unknown.
-        """
-        if self.in_seconds:
-            return 1.0
-        known = np.isfinite(measured_s)
-        described = float(self.times_s[known].sum())
-        return float(measured_s[known].sum()) / described if described > 0 else None
-
-    @property
-    def words(self) -> str:
-        """A schedule in a sentence or two, as a row of a table of events."""
-        text = (
-            f"{self.label}, at most {self.per_rank} a part and iteration: {self.iterations:,} iterations an epoch. "
-            f"Made in {format_seconds(self.solve_s)} from {SOURCES.get(self.source, self.source)}: "
-        )
-        if self.in_seconds:
-            text += f"{format_seconds(self.makespan_s)} an epoch, "
-        excess = self.excess
-        text += "no bound known" if excess is None else f"{share(max(0.0, excess))} above what no schedule beats"
-        if self.psg_makespan_s and (self.scheduler, self.per_rank) != ("round_robin", 1):
-            saved = 1 - self.makespan_s / self.psg_makespan_s
-            less = (
-                f"{share(abs(saved))} {'less' if saved > 0 else 'more'} than" if abs(saved) >= _EQUAL else "as long as"
-            )
-            text += f", {less} round robin"
-        if self.targets is not None:
-            tried = "all" if self.targets >= self.groups else f"{self.targets:,} of up to {self.groups:,}"
-            text += f"; DyGNeX-G tried {tried} targets in each iteration"
-        return f"{text}. {self.notes}".strip().rstrip(".") + "."
-
 
 # The Gantt chart of a schedule: which rank computed which group when, who set the pace, and who waited.
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
-from dtdg_lab.systems.snapshot_groups.charts import simulation_figure
 from dtdg_lab.systems.snapshot_groups.schedulers import base
+from dtdg_lab.systems.snapshot_groups.simulation import simulation_figure
 from dtdg_lab.systems.snapshot_groups.time_model import CURVES, group_times, growth, snapshot_times
 from dtdg_lab.systems.workload import ASSUMED_COMPUTE, EpochWork, Facts, GroupWork, Numbers, Row, curve_row, plain_work
 from dtdg_lab.visualization.layout import Figure

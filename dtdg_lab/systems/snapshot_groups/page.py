@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.systems.snapshot_groups import charts
+from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
 from dtdg_lab.systems.snapshot_groups.schedulers.base import replay
 from dtdg_lab.systems.snapshot_groups.time_model import predict_epochs
 from dtdg_lab.visualization.charts import Panel
@@ -58,7 +59,7 @@ class ScheduleCalibration:
         processor: processor seconds over wall-clock seconds of the groups; None where unknown.
     """
 
-    facts: charts.ScheduleFacts
+    facts: ScheduleFacts
     times_s: NDArray[np.float64]
     exchange_s: float
     step_s: float
@@ -130,7 +131,7 @@ def _exchange_s(epoch: charts.Epoch) -> float:
     return fmean(max(ranks.values()) for ranks in steps.values()) / 1e9 if steps else 0.0
 
 
-def _followed(epoch: charts.Epoch, facts: charts.ScheduleFacts) -> bool:
+def _followed(epoch: charts.Epoch, facts: ScheduleFacts) -> bool:
     """Whether all of the epoch's iterations were computed as the schedule says."""
     steps: dict[int, set[int]] = {}
     for block in epoch.of("group"):
@@ -248,13 +249,13 @@ class SchedulePage(RunPage):
 
     def __init__(self, context: PageContext) -> None:
         super().__init__(context)
-        self._facts: charts.ScheduleFacts | None = None
+        self._facts: ScheduleFacts | None = None
         self._shown: Panel | None = None  # the Gantt chart
         self._passed_over = False
         self._panels: list[Panel] = []
         self._epochs: Panel | None = None
         self._wanted: WantedSchedule | None = None  # the newest request
-        self._asked: charts.ScheduleFacts | None = None  # the schedule it was about
+        self._asked: ScheduleFacts | None = None  # the schedule it was about
         self._worker = self.in_background(self._work, "dashboard-schedules")
         self.gantt = self.add_charts(_HIGH)
         self.button = pn.widgets.Button(label="Ask", color="primary", width=80, margin=(8, 8), visible=False)
@@ -300,7 +301,7 @@ class SchedulePage(RunPage):
     def _is_large(self) -> bool:
         return self._shown is not None and sum(len(trace["x"]) for trace in self._shown[0]["data"]) > _QUICK
 
-    def _take_schedule(self, facts: charts.ScheduleFacts | None) -> None:
+    def _take_schedule(self, facts: ScheduleFacts | None) -> None:
         """There is another schedule, or none: predictions from the last one are dropped."""
         self._facts, self._epochs, self._wanted = facts, None, None
         show_text(self.status, f"{ASK} {COSTS}")

@@ -12,7 +12,8 @@ from dtdg_lab.core.catalogue import System, entry
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.systems.snapshot_groups.charts import gantt_words, planned_epoch, planned_figure
+from dtdg_lab.systems.snapshot_groups.epoch_blocks import EpochBlocks, planned_epoch
+from dtdg_lab.systems.snapshot_groups.gantt import planned_figure
 from dtdg_lab.systems.snapshot_groups.schedulers.base import PSG, lower_bound_s, solve
 from dtdg_lab.visualization.charts import Panel, compared_panel
 from dtdg_lab.visualization.layout import percent
@@ -50,7 +51,7 @@ def schedule_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
     if named == "blad":
         words += " The prediction ignores that its two groups run concurrently."
     return [
-        (gantt, gantt_words(planned_epoch(plan, times_s, allreduce_s=EXCHANGE_S))),
+        (gantt, _waiting_words(planned_epoch(plan, times_s, allreduce_s=EXCHANGE_S))),
         compared_panel(
             "Predicted epoch",
             "milliseconds",
@@ -59,6 +60,15 @@ def schedule_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
             words=words,
         ),
     ]
+
+
+def _waiting_words(epoch: EpochBlocks) -> str:
+    """Return what the Gantt chart shows, in words."""
+    waited = percent(epoch.waiting_share(RANKS))
+    return (
+        "Blocks are groups, one tone an iteration. The others wait for orange ones (hatched): "
+        f"{waited} of the ranks' time."
+    )
 
 
 @lru_cache(maxsize=4)

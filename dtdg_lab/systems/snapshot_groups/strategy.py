@@ -25,6 +25,7 @@ from dtdg_lab.engine.graph_view import DeviceSequence
 from dtdg_lab.engine.strategy import RECORDED_PLAN, BuildContext, Step, StepMarks, StepOutcome, StepResult, Strategy
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.models.base import DynamicModel
+from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
 from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s, solve
 from dtdg_lab.systems.snapshot_groups.schedulers.heuristics import schedule_round_robin as round_robin
 from dtdg_lab.systems.snapshot_groups.time_model import fit
@@ -330,8 +331,6 @@ class GroupScheduling:
 
     def event(self) -> Event:
         """The schedule in force."""
-        from dtdg_lab.systems.snapshot_groups.charts import ScheduleFacts
-
         config, times, per_rank = self._config, self._times_s, self._config["groups_per_rank"]
         exchange_s = self._allreduce_s
         return ScheduleFacts(

@@ -1,5 +1,54 @@
 """ADGNN-T and PyGT-Dist: full batches over node partitions, with a halo exchange or with replicated neighbours."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dtdg_lab.core import catalogue
 from dtdg_lab.systems.base import SystemFamily
 
-FAMILY = SystemFamily("vertex_parts")
+if TYPE_CHECKING:
+    from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.runs.tables import RunTables
+    from dtdg_lab.visualization.chart import Chart
+    from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
+
+
+class VertexPartsFamily(SystemFamily):
+    """Full batches over node partitions: with a halo exchange (ADGNN-T), or with replicated neighbours (PyGT-Dist)."""
+
+    name = "vertex_parts"
+
+    def charts(self) -> Sequence[Chart]:
+        """The picture of rows received, waiting, bytes between ranks, and the folded charts."""
+        from dtdg_lab.systems.vertex_parts.supporting import part_charts
+
+        return part_charts()
+
+    def tiles(self, tables: RunTables) -> Sequence[Tile]:
+        """Waiting, edges cut and bytes sent, after those of every run."""
+        from dtdg_lab.systems.vertex_parts.tiles import part_tiles
+
+        return part_tiles(tables)
+
+    def suggestions(self, config: RunConfig) -> Sequence[Suggestion]:
+        """Other partitioners, more parts, and a slow rank."""
+        from dtdg_lab.systems.vertex_parts.tiles import part_suggestions
+
+        return part_suggestions(config)
+
+    def effect(self, system: str) -> Effect:
+        """Waiting."""
+        from dtdg_lab.systems.vertex_parts.tiles import WAITING
+
+        return WAITING
+
+    def sentence(self, system: str) -> str:
+        """How parts come by the rows of other parts."""
+        copies = catalogue.system(system).parts["parallel"] == "cached_vertex"
+        how = "keeps copies of the neighbours" if copies else "receives the rows of neighbours"
+        return f"Each part owns some nodes in all snapshots and {how} it doesn't own."
+
+
+FAMILY = VertexPartsFamily()

@@ -10,7 +10,7 @@ from dtdg_lab.core.events import ENDED_FIRST
 from dtdg_lab.visualization.changes import (
     LATER_REQUEST,
     OTHER_SYSTEM,
-    SET_ANEW,
+    SET_AGAIN,
     UNDONE,
     RequestedChange,
     changes_frame,
@@ -171,7 +171,7 @@ def test_a_request_waits_through_a_resume() -> None:
     waits = asked(4, 1, window=6)
     assert resumed_log([waits], []) == [(1, "waiting", "")]
     assert resumed_log([waits], [applied(14, 0, "epoch", window=6)]) == [(1, "applied", "")]
-    assert resumed_log([waits], [], window=5) == [(1, "not applied", SET_ANEW)]
+    assert resumed_log([waits], [], window=5) == [(1, "not applied", SET_AGAIN)]
     gone = [waits, applied(16, 1, "epoch", window=6)]
     assert resumed_log(gone, []) == [(1, "waiting", "")], "applied after the checkpoint: it waits again"
 

@@ -7,7 +7,7 @@ import json
 import plotly.graph_objects as go
 import pytest
 
-from dtdg_lab.systems.snapshot_blocks.charts import crossing, volume_figure
+from dtdg_lab.systems.snapshot_blocks.forecast_charts import crossing, volume_figure
 
 
 def rows(snapshot, hypergraph, model="tmgcn", ranks=(4, 16, 64)):

@@ -7,7 +7,7 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
-from dtdg_lab.systems.snapshot_blocks.charts import difference_figure
+from dtdg_lab.systems.snapshot_blocks.forecast_charts import difference_figure
 
 PANELS = (
     "Bytes of all snapshots",

@@ -1,0 +1,206 @@
+"""Events of decayed windows: their shape with what it predicts, and the chunks of the parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.events import Event
+from dtdg_lab.core.units import format_bytes, format_seconds
+from dtdg_lab.systems.decayed_windows.window import RULES, RowMemory, Trapezoid, decayed_counts
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The settings that make the shape of a window: how many snapshots are full, and how the others decay.
+
+    Attributes:
+        full_snapshots: K.
+        alpha: share of chunks, as the rule reads it.
+        decay: the rule.
+    """
+
+    full_snapshots: int
+    alpha: float = 1.0
+    decay: str = RULES[0]
+
+    @property
+    def words(self) -> str:
+        """As a line of text has it."""
+        return f"K {self.full_snapshots}, alpha {self.alpha:g}, {self.decay}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrapezoidFacts(Event):
+    """W snapshots in a window: the newest are full, and older ones keep ever fewer of C chunks a part.
+
+    Attributes:
+        window: W.
+        shape: the settings in use.
+        chunks: C, of every part.
+        nodes: N.
+        row_counts: (C + 1,) nodes in the first c chunks of all parts, about.
+        rank_row_counts: (C + 1,) the same of the largest rank, or (R, C + 1) of each.
+        base_bytes: of a step's peak, what does not grow with its rows; None where it is not known.
+        row_bytes: what each row of the largest rank's batch adds to the peak; None where it is not known.
+        piece_bytes: what each row and snapshot of its largest piece adds
+        (:mod:`dtdg_lab.systems.decayed_windows.window`).
+        piece_rows: most nodes of a piece.
+    """
+
+    kind: ClassVar[str] = "trapezoid"
+    about: ClassVar[str] = "a trapezoid of snapshots"
+    ended: ClassVar[str] = "no windows from here on"
+    window: int
+    shape: Shape
+    chunks: int
+    nodes: int
+    row_counts: NDArray[np.float64]
+    rank_row_counts: NDArray[np.float64]
+    base_bytes: float | None
+    row_bytes: float | None
+    piece_bytes: float = 0.0
+    piece_rows: int = 1
+
+    def counts(self, shape: Shape | None = None) -> tuple[int, ...]:
+        """Chunks of every snapshot of a whole window, oldest first; C of a full one."""
+        shape = shape or self.shape
+        full = min(shape.full_snapshots, self.window)
+        newest_first = decayed_counts(shape.decay, chunks=self.chunks, alpha=shape.alpha, decayed=self.window - full)
+        return (*reversed(newest_first), *[self.chunks] * full)
+
+    def rows(self, shape: Shape | None = None) -> int:
+        """Rows of nodes in a whole window, of all ranks, about."""
+        return round(float(self.row_counts[[*self.counts(shape)]].sum()))
+
+    @property
+    def whole_rows(self) -> int:
+        """Rows of a window with all its snapshots full."""
+        return self.window * self.nodes
+
+    def kept(self, shape: Shape | None = None) -> float:
+        """Share of these that a window has."""
+        return self.rows(shape) / self.whole_rows
+
+    def peak_bytes(self, shape: Shape | None = None) -> float | None:
+        """What a step is predicted to need at its peak on the largest rank; None where it is not known."""
+        if self.base_bytes is None or self.row_bytes is None:
+            return None
+        by_rank = np.atleast_2d(self.rank_row_counts)
+        rank_rows = by_rank[:, [*self.counts(shape)]].sum(axis=1)
+        shape = shape or self.shape
+        full = min(shape.full_snapshots, self.window)
+        memory = RowMemory(
+            self.base_bytes,
+            0.0,
+            self.piece_bytes,
+            nodes=round(float(by_rank[:, -1].max())),
+            chunks=self.chunks,
+            piece_rows=self.piece_rows,
+        )
+        of_piece = memory.peak_bytes(Trapezoid(self.window, full, self.chunks, shape.alpha, shape.decay))
+        return of_piece + self.row_bytes * float(rank_rows.max())
+
+    def changed(self, changes: Mapping[str, Any]) -> TrapezoidFacts:
+        """Return the facts with other settings; those that do not shape a window are ignored."""
+        shape = {name: changes[name] for name in ("full_snapshots", "alpha", "decay") if name in changes}
+        return replace(self, window=changes.get("window", self.window), shape=replace(self.shape, **shape))
+
+    @property
+    def words(self) -> str:
+        """The window in a sentence or two, as a row of a table of events."""
+        counts, full = self.counts(), min(self.shape.full_snapshots, self.window)
+        text = f"Windows of {self.window} snapshot{'' if self.window == 1 else 's'}: the newest {full} full"
+        if full < self.window:
+            older = ", ".join(map(str, reversed(counts[: self.window - full])))
+            text += (
+                f", those before in {older} of {self.chunks:,} chunks ({self.shape.decay}, alpha {self.shape.alpha:g})"
+            )
+        text += f". {_percent(self.kept())} of the rows of {self.window} full ones"
+        peak = self.peak_bytes()
+        return text + ("." if peak is None else f", {format_bytes(peak)} at a step's peak by prediction.")
+
+    def write(self) -> dict[str, Any]:
+        """The data as recorded, with ``counts``: chunks of the decayed snapshots of a whole window, newest first."""
+        data = Event.write(self)
+        del data["shape"]
+        decayed = self.window - min(self.shape.full_snapshots, self.window)
+        counts = [*reversed(self.counts()[:decayed])]
+        return {"window": data.pop("window"), **asdict(self.shape), "counts": counts, **data}
+
+    @classmethod
+    def entries(cls, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Without chunks, every snapshot has all nodes."""
+        counts = data.get("row_counts") or [0, data["nodes"]]
+        return {"chunks": 1, "rank_row_counts": counts, **data, "shape": data, "row_counts": counts}
+
+    def check(self) -> None:
+        """Raise a DataError if its counts are not those of its chunks and nodes."""
+        shape, counts = self.shape, (self.row_counts, *np.atleast_2d(self.rank_row_counts))
+        fit = all(len(each) == self.chunks + 1 and (np.diff(each) >= 0).all() for each in counts)
+        if not (
+            fit
+            and round(self.row_counts[-1]) == self.nodes > 0
+            and self.window >= 1
+            and shape.full_snapshots >= 1
+            and shape.decay in RULES
+        ):
+            raise DataError(
+                f"an event has a window of {self.window} snapshots, {shape.words}, and rows of {len(self.row_counts)} "
+                f"prefixes of {self.chunks} chunks, which do not fit each other: was it recorded by another version?"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkFacts(Event):
+    """Chunks of a run's parts.
+
+    Attributes:
+        chunker: the requested chunker.
+        made_by: what made them, where it is another one.
+        chunks: C, of every part.
+        parts: P.
+        nodes: N.
+        sizes: nodes of the smallest chunk, of the mean one, of the largest.
+        cut_edges: edges within parts, over all snapshots, without self-loops, that join two chunks.
+        cut_share: of ``edges``; 0 if there are none.
+        edges: all edges within parts.
+        seconds: making them took.
+        note: what went otherwise than requested.
+    """
+
+    kind: ClassVar[str] = "chunks"
+    about: ClassVar[str] = "the chunks"
+    ended: ClassVar[str] = "no chunks from here on"
+    chunker: str
+    made_by: str
+    chunks: int
+    parts: int
+    nodes: int
+    sizes: tuple[int | float, ...]
+    cut_edges: int
+    cut_share: float
+    edges: int
+    seconds: float
+    note: str = ""
+
+    @property
+    def words(self) -> str:
+        """In a sentence or two."""
+        least, _, most = self.sizes
+        text = (
+            f"{self.chunks:,} chunk{'s' * (self.chunks > 1)} in {'each of ' if self.parts > 1 else ''}{self.parts} "
+            f"part{'s' * (self.parts > 1)} by {self.made_by or self.chunker}, {least:,} to {most:,} nodes each, made "
+            f"in {format_seconds(self.seconds)}; {_percent(self.cut_share)} of the edges within parts join two chunks."
+        )
+        note = self.note.rstrip(".")
+        return f"{text} NOTE: {note}." if note else text
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g}%"

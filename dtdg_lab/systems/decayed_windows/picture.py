@@ -1,0 +1,416 @@
+"""Picture of decayed windows: the window of the newest step over the training snapshots, and those of steps before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dtdg_lab.systems.decayed_windows import captions
+from dtdg_lab.systems.decayed_windows.events import TrapezoidFacts
+from dtdg_lab.systems.decayed_windows.proposal import handles, is_proposal, needs_text, outline, setting_text
+from dtdg_lab.systems.decayed_windows.step_windows import (
+    StepWindow,
+    chunks_at,
+    facts_now,
+    has_decay,
+    has_windows,
+    is_sampled,
+    newest_window,
+    planned_facts,
+    shares_of,
+    step_windows,
+    training_snapshots,
+)
+from dtdg_lab.visualization.chart import FIRST_STEP, Chart, ChartOptions, Key, card
+from dtdg_lab.visualization.charts import Drawn, bars, box, heat, label, line
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.numbers import percent_text
+from dtdg_lab.visualization.palette import DECAY_COLOURS, EDGE_COLOUR, MARK_COLOUR, TEXT_COLOUR, VERTEX_COLOUR
+
+if TYPE_CHECKING:
+    from dtdg_lab.runs.tables import RunTables
+
+FULL, DECAYED, LEFT_OUT, OUTSIDE = EDGE_COLOUR, VERTEX_COLOUR, "#DDE2E8", "#F1F3F6"
+FULL_TEXT, DECAYED_TEXT, SOFT_TEXT = "#0B5CAD", "#8A5A00", "#57606A"
+SNAPSHOTS_SHOWN = 120
+HISTORY = 40  # steps
+UPPER, LOWER = (0.44, 1.0), (0.0, 0.36)  # shares of the height
+PLOT_WIDTH = 900  # pixels, by which texts are fitted
+LETTER = 6.3  # pixels of a letter
+LABELLED = 40  # snapshots up to which each decayed one has its share written
+SHARE_TITLE = "Share of nodes kept"
+DECAYED_LEVEL = 0.88  # of the colour scale: up to here decayed snapshots by share, above it full ones
+SCALE = (*zip((0.0, 0.25, 0.9), DECAY_COLOURS, strict=True), (0.9, FULL), (1.0, FULL))
+NO_TRACE: Drawn = {"type": "scatter", "x": [None], "y": [None], "yaxis": "y2"}  # keeps the axes of an empty part
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """What is drawn.
+
+    Attributes:
+        facts: the shape of a whole window now.
+        now: the window of the newest step; None before the first.
+        shown: snapshots on the axis.
+        start: first snapshot of the whole window: that of ``now``, or that which its segment will reach.
+        is_reached: whether the training snapshots have room for that window.
+    """
+
+    facts: TrapezoidFacts
+    now: StepWindow | None
+    shown: range
+    start: int
+    is_reached: bool
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the newest window is at the start of a segment, and lacks older snapshots."""
+        return self.now is not None and self.now.length < self.facts.window
+
+    @property
+    def end(self) -> int:
+        """Last snapshot of the whole window."""
+        return self.start + self.facts.window - 1
+
+    def pixels(self, snapshots: float) -> float:
+        """Return about how wide some snapshots are drawn."""
+        return PLOT_WIDTH * snapshots / (len(self.shown) + 0.2)
+
+
+def _view(tables: RunTables) -> _View:
+    facts = facts_now(tables) or planned_facts(tables.config)
+    now, train, window = newest_window(tables), training_snapshots(tables), facts.window
+    if now is None:
+        train = train or range(max(24, 3 * window))
+        middle = train.start + (len(train) - window) // 2
+        shown = _around(train, middle + (window + SNAPSHOTS_SHOWN) // 2)
+        return _View(facts, None, shown, middle, True)
+    if train is None:
+        windows = step_windows(tables)
+        train = range(min(each.first for each in windows), max(each.target for each in windows) + 1)
+    start = now.first if now.length < window else now.target - window + 1
+    return _View(facts, now, _around(train, now.target + 20), start, start + window <= train.stop)
+
+
+def _around(train: range, end: int) -> range:
+    """Return the snapshots of an axis: all, or those before about ``end``; it moves by ten."""
+    if len(train) <= SNAPSHOTS_SHOWN:
+        return train
+    last = min(max(end - end % 10, train.start + SNAPSHOTS_SHOWN), train.stop)
+    return range(last - SNAPSHOTS_SHOWN, last)
+
+
+def window_figure(tables: RunTables, options: ChartOptions) -> Figure:
+    """Return the window of the newest step, above the windows of the steps before on the same axis."""
+    view = _view(tables)
+    return _sampled_figure(tables, view) if is_sampled(tables) else _decayed_figure(tables, view, options.preview)
+
+
+def _decayed_figure(tables: RunTables, view: _View, preview: Mapping[str, Any]) -> Figure:
+    data, notes, shapes = _share_bars(view), _counts(view, exchanged=tables.ranks > 1), []
+    proposes = is_proposal(view.facts, preview)
+    if view.is_short and view.is_reached and not proposes:
+        shapes = _reached(view)
+        notes.append(_reached_note(view))
+    decays = view.facts.shape.full_snapshots < view.facts.window or bool(view.now and view.now.counts)
+    keys: list[Key] = [("full", FULL, "box")]
+    keys += [("decayed", DECAYED, "box"), ("left out", LEFT_OUT, "box")] if decays else []
+    proposed = view.facts.changed(preview)
+    if proposes:
+        data.append(outline(proposed, view.end))
+        notes.append(_needs_note(view, preview, are_nodes_known=facts_now(tables) is not None))
+        keys.append(("proposed", MARK_COLOUR, "dash"))
+    axis: Drawn = {"range": [0, 100], "tickvals": [0, 50, 100], "ticktext": ["0%", "50%", "100%"]}
+    figure = _card(tables, view, data, keys, yaxis=axis, annotations=[*notes, _corner(SHARE_TITLE, 1)], shapes=shapes)
+    figure["layout"]["meta"]["handles"] = handles(proposed, view.end) if has_decay(tables) else []
+    return figure
+
+
+def _sampled_figure(tables: RunTables, view: _View) -> Figure:
+    windows = step_windows(tables)
+    most = max((edges for window in windows for edges in window.sampled), default=0)
+    snapshots = list(range(view.start, view.end + 1)) if view.now is None else _snapshots(view.now)
+    edges = list(view.now.sampled) if view.now is not None and view.now.sampled else [1] * len(snapshots)
+    top = 1.08 * (most or 1)
+    kind = _Bars("sampled edges", DECAYED, snapshots, edges, "snapshot %{x}: %{y:,} sampled edges")
+    data = _drawn_bars(view, [kind], top=top)
+    axis: Drawn = {"range": [0, top], "tickformat": "~s", "nticks": 3, "showticklabels": bool(most)}
+    keys: list[Key] = [("sampled edges", DECAYED, "box")]
+    length = f"<b>{len(snapshots)} snapshot{'s' * (len(snapshots) > 1)}</b>"
+    notes = [_over(length, snapshots[0] - 0.45, DECAYED_TEXT), _corner("Sampled edges", 1)]
+    return _card(tables, view, data, keys, yaxis=axis, annotations=notes)
+
+
+def _card(
+    tables: RunTables,
+    view: _View,
+    data: list[Drawn],
+    keys: Sequence[Key],
+    *,
+    yaxis: Drawn,
+    annotations: Sequence[Drawn],
+    shapes: Sequence[Drawn] = (),
+) -> Figure:
+    """Return the bars over the windows of the steps before."""
+    history, steps_axis, note = _history(tables, view)
+    ticks: Drawn = {} if view.now is not None or training_snapshots(tables) else {"showticklabels": False}
+    return card(
+        [*data, *history],
+        "Window that a step will train on" if view.now is None else f"Window of step {view.now.step:,}",
+        keys=keys,
+        x_title="training snapshot, oldest to newest",
+        barmode="overlay",
+        margin={"l": 60, "t": 20, "b": 34, "r": 10},
+        xaxis={
+            "range": [view.shown.start - 0.6, view.shown.stop - 0.4],
+            "showgrid": False,
+            "dtick": _tick_distance(len(view.shown)),
+            "tickformat": "d",
+            "anchor": "y2",
+            **ticks,
+        },
+        yaxis={"domain": list(UPPER), "showgrid": False, **yaxis},
+        yaxis2={"domain": list(LOWER), "showgrid": False, "zeroline": False, "tickfont": {"size": 11}, **steps_axis},
+        annotations=[*annotations, note],
+        shapes=list(shapes),
+    )
+
+
+def _tick_distance(snapshots: int) -> int:
+    return next(distance for distance in (1, 2, 5, 10, 20) if snapshots <= 16 * distance or distance == 20)
+
+
+def _corner(text: str, y: float) -> Drawn:
+    """Return a title at the right end above one of the two parts."""
+    place: Drawn = {"xref": "paper", "yref": "paper", "xanchor": "right", "yanchor": "bottom"}
+    return label(text, 1, y, SOFT_TEXT, **place)
+
+
+# The window of the newest step
+
+
+def _snapshots(window: StepWindow) -> list[int]:
+    return list(range(window.first, window.target + 1))
+
+
+def _share_bars(view: _View) -> list[Drawn]:
+    """Return full, decayed and left out shares of nodes, in percent."""
+    if view.now is None:
+        first, shares = view.start, shares_of(view.facts)
+        full = min(view.facts.shape.full_snapshots, view.facts.window)
+    else:
+        first, shares, full = view.now.first, view.now.shares(view.facts.chunks), view.now.full
+    percents = np.round(100 * np.array(shares), 2).tolist()
+    snapshots, border = list(range(first, first + len(shares))), len(shares) - full
+    decayed, kept = snapshots[:border], percents[:border]
+    out = [round(100 - percent, 2) for percent in kept]
+    kinds = (
+        _Bars("decayed", DECAYED, decayed, kept, "snapshot %{x}: %{y:.0f}% of the nodes of every part"),
+        _Bars("left out", LEFT_OUT, decayed, out, "snapshot %{x}: %{y:.0f}% left out", base=kept),
+        _Bars("full", FULL, snapshots[border:], percents[border:], "snapshot %{x}: all nodes"),
+    )
+    data = _drawn_bars(view, kinds, top=100)
+    return [*data, _share_texts(view, decayed, kept)] if border and len(view.shown) <= LABELLED else data
+
+
+@dataclass(frozen=True, slots=True)
+class _Bars:
+    """Bars of one colour, from ``base`` up where there is one: such bars are never stacked."""
+
+    name: str
+    colour: str
+    snapshots: Sequence[int]
+    heights: Sequence[float]
+    hover: str
+    base: Sequence[float] | None = None
+
+    def trace(self, shown: range) -> Drawn:
+        """Return the bars of the snapshots that are shown."""
+        chosen = [place for place, snapshot in enumerate(self.snapshots) if snapshot in shown]
+        x, y = ([values[place] for place in chosen] for values in (self.snapshots, self.heights))
+        looks: Drawn = {"width": 0.86, "marker": {"color": self.colour, "line": {"width": 0}}}
+        if self.base is not None:
+            looks["base"] = [self.base[place] for place in chosen]
+        return bars(self.name, x, y, None, f"{self.hover}<extra></extra>", **looks)
+
+
+def _drawn_bars(view: _View, kinds: Sequence[_Bars], *, top: float) -> list[Drawn]:
+    """Return bars by kind; pale ones stand for all other snapshots."""
+    used = {snapshot for kind in kinds for snapshot in kind.snapshots}
+    others = [snapshot for snapshot in view.shown if snapshot not in used]
+    pale = _Bars("other snapshots", OUTSIDE, others, [top] * len(others), "snapshot %{x}: not in this window")
+    traces = [kind.trace(view.shown) for kind in (pale, *kinds)]
+    return [trace for trace in traces if trace["x"]]
+
+
+def _share_texts(view: _View, snapshots: list[int], percents: list[float]) -> Drawn:
+    """Return the share on each decayed bar; beside the circle of alpha where there is one."""
+    lifted = {handle["x"] for handle in handles(view.facts, view.end) if handle["name"] == "alpha"}
+    heights = [
+        percent + (0 if snapshot not in lifted else 9 if percent < 80 else -24)
+        for snapshot, percent in zip(snapshots, percents, strict=True)
+    ]
+    texts = [percent_text(percent / 100) for percent in percents]
+    looks: Drawn = {"mode": "text", "text": texts, "textposition": "top center", "hoverinfo": "skip"}
+    return line("shares", snapshots, heights, textfont={"size": 11, "color": TEXT_COLOUR}, cliponaxis=False, **looks)
+
+
+def _counts(view: _View, *, exchanged: bool) -> list[Drawn]:
+    """Return how many snapshots are decayed and full, over their bars; how they are used where there is room."""
+    window = view.facts.window
+    if view.now is not None and view.is_short:
+        text = f"<b>{view.now.length} of {window}</b>: the segment starts here"
+        return [_over(text, view.now.first - 0.45, FULL_TEXT)]
+    full = min(view.facts.shape.full_snapshots, window) if view.now is None else view.now.full
+    decayed = (window if view.now is None else view.now.length) - full
+    border, notes = view.end - full + 0.55, []
+    if decayed:
+        words = f"{decayed} decayed"
+        more = ", not exchanged" if exchanged and _fits(view, f"{words}, not exchanged", decayed) else ""
+        if _fits(view, words, decayed):
+            notes.append(_over(f"<b>{words}</b>{more}", view.end - full - decayed + 0.55, DECAYED_TEXT))
+        else:  # beside the border, where full ones begin
+            notes.append(_over(f"<b>{words}</b>", border - 0.2, DECAYED_TEXT, xanchor="right"))
+    words = f"{full} full"
+    room = view.shown.stop - border - len(SHARE_TITLE) * LETTER * len(view.shown) / PLOT_WIDTH
+    more = ", exchanged between ranks" if exchanged and _fits(view, f"{words}, exchanged between ranks", room) else ""
+    return [*notes, _over(f"<b>{words}</b>{more}", border, FULL_TEXT)]
+
+
+def _fits(view: _View, text: str, snapshots: float) -> bool:
+    return LETTER * len(text) <= view.pixels(snapshots)
+
+
+def _over(text: str, x: float, colour: str, **place: Any) -> Drawn:
+    return label(text, x, 1, colour, **{"yref": "paper", "xanchor": "left", "yanchor": "bottom", "yshift": 1, **place})
+
+
+def _reached(view: _View) -> list[Drawn]:
+    """Return dotted outlines of the window that the segment will reach."""
+    shares, full = shares_of(view.facts), min(view.facts.shape.full_snapshots, view.facts.window)
+    outlines = []
+    for snapshot, share in zip(range(view.start, view.end + 1), shares, strict=True):
+        if snapshot in view.shown:
+            colour = FULL if snapshot > view.end - full else DECAYED
+            looks: Drawn = {"line": {"color": colour, "width": 1.2, "dash": "dot"}, "layer": "above"}
+            outlines.append(box((snapshot - 0.43, snapshot + 0.43), (0, 100 * share), **looks))
+    return outlines
+
+
+def _reached_note(view: _View) -> Drawn:
+    assert view.now is not None
+    steps = view.facts.window - view.now.length
+    text = f"dotted: the window<br>in {steps} step{'' if steps == 1 else 's'}"
+    x, anchor = _beside(view)
+    return label(text, x, 40, SOFT_TEXT, align="left", xanchor=anchor)
+
+
+def _needs_note(view: _View, preview: Mapping[str, Any], *, are_nodes_known: bool) -> Drawn:
+    """Return what a proposed window needs, beside it."""
+    text, (x, anchor) = needs_text(view.facts, preview, are_nodes_known=are_nodes_known), _beside(view)
+    looks: Drawn = {"align": "left", "xanchor": anchor, "bgcolor": "rgba(255,255,255,0.8)"}
+    return label(text, x, 78, MARK_COLOUR, 12, **looks)
+
+
+def _beside(view: _View) -> tuple[float, str]:
+    """Return a place right of the whole window and the anchor of a text there; left of it where there is more room."""
+    right, left = view.shown.stop - view.end, view.start - view.shown.start
+    return (view.end + 0.9, "left") if right >= left else (view.start - 0.9, "right")
+
+
+# The windows of the steps before
+
+
+def _history(tables: RunTables, view: _View) -> tuple[list[Drawn], Drawn, Drawn]:
+    """Return the windows of the newest steps, a row each, with the axis of steps and a title."""
+    windows = step_windows(tables)[-HISTORY:]
+    if not windows:
+        waiting = label(FIRST_STEP, 0.5, sum(LOWER) / 2, SOFT_TEXT, 12, xref="paper", yref="paper")
+        return [NO_TRACE], {"range": [0, 1], "showticklabels": False}, waiting
+    newest, oldest = windows[-1].step, windows[0].step
+    most = max((edges for window in windows for edges in window.sampled), default=1) or 1
+    levels = []
+    for window in windows:
+        row = np.full(len(view.shown), np.nan)
+        drawn = _levels(window, chunks_at(tables, window.step), most)
+        for snapshot, level in zip(_snapshots(window), drawn, strict=True):
+            if snapshot in view.shown:
+                row[snapshot - view.shown.start] = level
+        levels.append([None if np.isnan(level) else round(float(level), 3) for level in row])
+    hover: Drawn = {"hover": "step %{y}, snapshot %{x}<extra></extra>", "hoverongaps": False}
+    looks: Drawn = {"yaxis": "y2", "showscale": False, "xgap": 1, "ygap": 0.5, **hover}
+    trace = heat("windows", levels, view.shown, [window.step for window in windows], SCALE, span=(0, 1), **looks)
+    ticks = {newest: f"step {newest:,}", oldest: f"{oldest:,}"}
+    axis: Drawn = {"range": [newest - HISTORY + 0.5, newest + 0.5], "tickvals": [*ticks], "ticktext": [*ticks.values()]}
+    title = "Windows of the last step" if len(windows) == 1 else f"Windows of the last {len(windows)} steps"
+    return [trace], axis, _corner(title, LOWER[1] + 0.005)
+
+
+def _levels(window: StepWindow, chunks: int, most_edges: int) -> Sequence[float]:
+    """Return the place of every snapshot on the colour scale."""
+    if window.sampled:
+        return [DECAYED_LEVEL * edges / most_edges for edges in window.sampled]
+    border = window.length - window.full
+    return [DECAYED_LEVEL * share for share in window.shares(chunks)[:border]] + [1.0] * window.full
+
+
+# Caption
+
+
+def window_caption(tables: RunTables, options: ChartOptions) -> str:
+    """Return what the newest step trains on, or what a proposed window would hold."""
+    now, facts = newest_window(tables), facts_now(tables)
+    if is_sampled(tables):
+        return _sampled_caption(tables, now)
+    shape = facts or planned_facts(tables.config)
+    if is_proposal(shape, options.preview):
+        return _proposal_caption(shape, options.preview, are_nodes_known=facts is not None)
+    if now is None:
+        return _planned_caption(shape, are_nodes_known=facts is not None)
+    if now.length < shape.window:
+        return captions.SEGMENT_START.format(step=f"{now.step:,}", length=now.length, window=shape.window)
+    rows, step = f"{now.rows:,}", f"{now.step:,}"
+    if not now.counts:
+        return captions.WHOLE_WINDOW.format(step=step, full=now.full, rows=rows)
+    whole = f"{shape.whole_rows:,}"
+    return captions.WINDOW.format(step=step, full=now.full, decayed=len(now.counts), rows=rows, all_rows=whole)
+
+
+def _proposal_caption(facts: TrapezoidFacts, preview: Mapping[str, Any], *, are_nodes_known: bool) -> str:
+    setting, proposed = setting_text(preview), facts.changed(preview)
+    if are_nodes_known:
+        return captions.PROPOSAL.format(setting=setting, rows=f"{proposed.rows():,}", now=f"{facts.rows():,}")
+    share, now = percent_text(proposed.kept()), percent_text(facts.kept())
+    return captions.PROPOSED_SHARE.format(setting=setting, share=share, now=now)
+
+
+def _planned_caption(facts: TrapezoidFacts, *, are_nodes_known: bool) -> str:
+    if are_nodes_known:
+        return captions.PLANNED.format(rows=f"{facts.rows():,}", all_rows=f"{facts.whole_rows:,}")
+    if facts.shape.full_snapshots >= facts.window:
+        return captions.PLANNED_WHOLE.format(window=facts.window)
+    return captions.PLANNED_SHARE.format(share=percent_text(facts.kept()))
+
+
+def _sampled_caption(tables: RunTables, now: StepWindow | None) -> str:
+    if now is None:
+        flat = tables.config.flat
+        return captions.PLANNED_SAMPLE.format(fanout=flat["fanout"], window=flat["window"])
+    return captions.SAMPLED_WINDOW.format(step=f"{now.step:,}", length=now.length, edges=f"{now.edges:,}")
+
+
+def window_chart() -> Chart:
+    """Return the picture of decayed windows."""
+    return Chart(
+        name="window",
+        title="Window of a step",
+        figure=window_figure,
+        caption=window_caption,
+        place="picture",
+        shown=has_windows,
+        help="Above, the share of nodes that each snapshot of the newest window keeps. Below, a row for each of the "
+        "last 40 steps, the newest on top.",
+    )

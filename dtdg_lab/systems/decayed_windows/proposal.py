@@ -1,0 +1,119 @@
+"""A proposed window: its outline, what it needs, and the circles that are dragged to propose one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dtdg_lab.systems.decayed_windows.events import TrapezoidFacts
+from dtdg_lab.systems.decayed_windows.step_windows import shares_of
+from dtdg_lab.visualization.charts import Drawn, line
+from dtdg_lab.visualization.layout import join_words
+from dtdg_lab.visualization.numbers import bytes_text, percent_text
+from dtdg_lab.visualization.palette import MARK_COLOUR
+
+PROPOSED = {
+    "full_snapshots": "{} full snapshots",
+    "alpha": "alpha {}",
+    "decay": "decay shape {}",
+    "window": "a window of {}",
+}
+
+
+def is_proposal(facts: TrapezoidFacts, preview: Mapping[str, Any]) -> bool:
+    """Return whether settings give another window."""
+    proposed = facts.changed(preview)
+    return (proposed.window, proposed.shape) != (facts.window, facts.shape)
+
+
+def setting_text(changes: Mapping[str, Any]) -> str:
+    """Return proposed settings in words, such as ``alpha 0.6``."""
+    return join_words([text.format(_value_text(changes[name])) for name, text in PROPOSED.items() if name in changes])
+
+
+def _value_text(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def outline(proposed: TrapezoidFacts, end: int) -> Drawn:
+    """Return the outline of a proposed whole window that ends at a snapshot."""
+    edges = np.repeat(np.arange(proposed.window + 1) + end - proposed.window + 0.5, 2).tolist()
+    heights = [0, *(100 * np.repeat(shares_of(proposed), 2)).round(2).tolist(), 0]
+    return line("proposed", edges, heights, MARK_COLOUR, hoverinfo="skip", width=2.5, dash="dash")
+
+
+def needs_text(facts: TrapezoidFacts, preview: Mapping[str, Any], *, are_nodes_known: bool) -> str:
+    """Return what a proposed window needs, in lines."""
+    proposed, setting = facts.changed(preview), setting_text(preview)
+    lines = [f"<b>{setting[:1].upper()}{setting[1:]}</b>"]
+    rows = f"{proposed.rows():,} rows" if are_nodes_known else f"{percent_text(proposed.kept())} of all rows"
+    lines.append(f"{rows} ({_difference(proposed.kept() * proposed.window, facts.kept() * facts.window)})")
+    before, after = facts.peak_bytes(), proposed.peak_bytes()
+    if before is not None and after is not None:
+        lines.append(f"{bytes_text(after)} peak ({_difference(after, before)})")
+    return "<br>".join([*lines, "Release to apply, Esc to cancel"])
+
+
+def _difference(after: float, before: float) -> str:
+    share = after / before - 1
+    return f"+{percent_text(share)}" if share >= 0 else percent_text(share)
+
+
+def handles(facts: TrapezoidFacts, end: int) -> list[Drawn]:
+    """Return the circles of K, between decayed and full, and of alpha, on the bar whose share it is.
+
+    A handle at ``at`` of its axis means a value of ``scale * (at - origin)`` of the setting of its name, rounded to
+    ``digits``.
+
+    Args:
+        facts: the shape of a whole window.
+        end: last snapshot of that window.
+    """
+    window = facts.window
+    full = min(facts.shape.full_snapshots, window)
+    border, edge = end - full + 0.5, end + 0.5
+    circles: list[Drawn] = [
+        {
+            "name": "full_snapshots",
+            "label": "K",
+            "along": "x",
+            "x": border,
+            "y": 50,
+            "low": edge - window,
+            "high": edge - 1,
+            "origin": edge,
+            "scale": -1,
+            "digits": 0,
+            "step": 1,
+            "title": "Drag left or right: full snapshots",
+            "said": f"{full} full snapshots",
+        }
+    ]
+    if full < window:
+        percent = 100 * float(np.clip(facts.shape.alpha, 1 / facts.chunks, 1.0))
+        oldest_or_newest = end - window + 1 if facts.shape.decay == "text" else end - full
+        alpha: Drawn = {
+            "name": "alpha",
+            "label": "α",
+            "along": "y",
+            "x": oldest_or_newest,
+            "y": percent,
+            "low": 100 / facts.chunks,
+            "high": 100,
+            "origin": 0,
+            "scale": 0.01,
+            "digits": 3,
+            "step": 1,
+            "title": "Drag up or down: alpha",
+            "said": f"alpha {percent / 100:.3g}",
+        }
+        circles.append(alpha)
+    return circles
+
+
+def dragged_setting(handle: Mapping[str, Any], at: float) -> dict[str, Any]:
+    """Return the setting that a handle means at a place of its axis."""
+    value = handle["scale"] * (min(max(at, handle["low"]), handle["high"]) - handle["origin"])
+    return {handle["name"]: round(value, handle["digits"]) if handle["digits"] else round(value)}

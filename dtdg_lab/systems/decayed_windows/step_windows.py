@@ -1,0 +1,174 @@
+"""Windows of steps, read from a run's tables: what the newest steps held, and the shape of a window now."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.rows import Rows
+from dtdg_lab.systems.decayed_windows.events import Shape, TrapezoidFacts
+from dtdg_lab.systems.decayed_windows.window import RULES
+
+if TYPE_CHECKING:
+    from dtdg_lab.runs.tables import RunTables
+
+RECENT = 50  # steps that captions and tiles are means of
+AUTO_CHUNKS = 128
+LAYOUTS = ("halo_window", "sampled_window")
+SHAPE = ("full_snapshots", "alpha", "decay")
+
+
+def layout_of(system: str) -> str:
+    """Return how steps of a system are parallel: ``halo_window``, ``sampled_window``, or nothing for other families."""
+    parallel = catalogue.system(system).parts["parallel"]
+    return parallel if parallel in LAYOUTS else ""
+
+
+def has_windows(tables: RunTables) -> bool:
+    """Return whether the steps of a run are windows."""
+    return bool(layout_of(tables.system))
+
+
+def is_sampled(tables: RunTables) -> bool:
+    """Return whether windows have sampled edges of all nodes."""
+    return layout_of(tables.system) == "sampled_window"
+
+
+def has_halo(tables: RunTables) -> bool:
+    """Return whether full snapshots are exchanged between ranks."""
+    return layout_of(tables.system) == "halo_window"
+
+
+def has_decay(tables: RunTables) -> bool:
+    """Return whether older snapshots are decayed."""
+    return has_halo(tables) and "alpha" in tables.config.flat
+
+
+@dataclass(frozen=True, slots=True)
+class StepWindow:
+    """The window of one step, summed over ranks.
+
+    Attributes:
+        step: number of the step.
+        target: its newest snapshot.
+        first: its oldest snapshot.
+        full: number of newest snapshots that are full.
+        counts: chunks of every part in the decayed snapshots, oldest first.
+        rows: node rows in all its snapshots.
+        edges: edges of its decayed snapshots, or sampled ones.
+        sampled: edges sampled in each snapshot, oldest first; empty where nothing is sampled.
+    """
+
+    step: int
+    target: int
+    first: int
+    full: int
+    counts: tuple[int, ...]
+    rows: int
+    edges: int
+    sampled: tuple[int, ...] = ()
+
+    @property
+    def length(self) -> int:
+        """Number of its snapshots."""
+        return self.target - self.first + 1
+
+    def shares(self, chunks: int) -> tuple[float, ...]:
+        """Return the share of nodes that every snapshot has, oldest first."""
+        return (*(min(1.0, count / chunks) for count in self.counts), *[1.0] * self.full)
+
+
+def step_windows(tables: RunTables) -> Sequence[StepWindow]:
+    """Return the windows of the newest steps that all ranks have recorded, in order."""
+    return tables.once("windows of steps", lambda: _step_windows(tables))
+
+
+def newest_window(tables: RunTables) -> StepWindow | None:
+    """Return the window of the newest step that all ranks have recorded."""
+    windows = step_windows(tables)
+    return windows[-1] if windows else None
+
+
+def _step_windows(tables: RunTables) -> list[StepWindow]:
+    rows = tables.last("batches", RECENT)
+    steps, places, ranks = np.unique(rows["step"], return_inverse=True, return_counts=True)
+    sums = {name: np.bincount(places, rows[name], len(steps)) for name in ("rows", "edges")}
+    windows = []
+    for place, row in enumerate(rows.once("step").sort("step").to_dicts()):
+        if ranks[place] < tables.ranks:
+            continue
+        counts = tuple(int(count) for count in row["chunks"] if count is not None)
+        window = StepWindow(
+            int(row["step"]),
+            int(row["target"]),
+            int(row["first"]),
+            int(row["full"]),
+            counts,
+            rows=int(sums["rows"][place]),
+            edges=int(sums["edges"][place]),
+            sampled=_sampled(rows, int(row["step"])),
+        )
+        windows.append(window)
+    return windows
+
+
+def _sampled(rows: Rows, step: int) -> tuple[int, ...]:
+    """Return the edges that all ranks sampled in each snapshot of a step."""
+    if "sampled" not in rows or rows["sampled"].dtype != object:
+        return ()
+    by_rank = [edges for edges in rows.where(rows["step"] == step)["sampled"] if edges is not None]
+    return tuple(map(sum, zip(*by_rank, strict=True)))
+
+
+# The shape of windows.
+
+
+def facts_now(tables: RunTables) -> TrapezoidFacts | None:
+    """Return the shape of a whole window with the settings now; None before a run has told its nodes."""
+
+    def facts() -> TrapezoidFacts | None:
+        known = tables.event(TrapezoidFacts)
+        flat = tables.config.flat
+        return None if known is None else known.changed({name: flat[name] for name in SHAPE if name in flat})
+
+    return tables.once("shape of windows", facts)
+
+
+def chunks_at(tables: RunTables, step: int) -> int:
+    """Return the chunks of each part at a step."""
+    known = [(event["step"] or 0, facts.chunks) for event, facts in tables.typed(TrapezoidFacts) if facts is not None]
+    if not known:
+        return AUTO_CHUNKS
+    return known[max(0, bisect_right(known, step, key=lambda change: change[0]) - 1)][1]
+
+
+def planned_facts(config: RunConfig) -> TrapezoidFacts:
+    """Return the shape of a whole window by settings alone, with a node in each chunk; its bytes are not known."""
+    flat = config.flat
+    window, chunks = int(flat["window"]), int(flat.get("chunks") or AUTO_CHUNKS)
+    shape = Shape(int(flat.get("full_snapshots", window)), float(flat.get("alpha", 1.0)), flat.get("decay", RULES[0]))
+    nodes = np.arange(chunks + 1, dtype=np.float64)
+    return TrapezoidFacts(window, shape, chunks, chunks, nodes, nodes, None, None)
+
+
+def shares_of(facts: TrapezoidFacts) -> tuple[float, ...]:
+    """Return the share of nodes in every snapshot of a whole window, oldest first."""
+    return tuple((facts.row_counts[[*facts.counts()]] / facts.nodes).tolist())
+
+
+# The training snapshots.
+
+
+def training_snapshots(tables: RunTables) -> range | None:
+    """Return the snapshots of the training split; None before a run has told them."""
+    events = tables.events("parts")
+    if not events:
+        return None
+    train = events[-1]["data"]["train"]
+    return range(int(train["first"]), int(train["last"]) + 1)

@@ -1,0 +1,270 @@
+"""Charts of decayed windows over steps: their rows, the phases of steps, and the time of cutting windows out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dtdg_lab.core.records import PHASES
+from dtdg_lab.core.rollups import Rollup
+from dtdg_lab.core.rows import Array
+from dtdg_lab.systems.decayed_windows import captions
+from dtdg_lab.systems.decayed_windows.picture import DECAYED, FULL
+from dtdg_lab.systems.decayed_windows.step_windows import (
+    RECENT,
+    facts_now,
+    has_decay,
+    has_windows,
+    is_sampled,
+    step_windows,
+)
+from dtdg_lab.visualization.change_marks import HALF_WIDTH, with_changes
+from dtdg_lab.visualization.chart import NOTHING_YET, STEPS_TITLE, Chart, ChartOptions, Key, card
+from dtdg_lab.visualization.charts import FROM_ZERO, Drawn, bars, line
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.numbers import percent_text, seconds_text
+from dtdg_lab.visualization.palette import BASELINE_COLOUR, PHASE_COLOURS, series_colour
+from dtdg_lab.visualization.step_time import PHASE_NAMES, step_times
+
+if TYPE_CHECKING:
+    from dtdg_lab.runs.tables import RunTables
+
+EXACT = 500  # steps that are drawn one by one
+PHASE_STEPS = 40  # steps that the phases are drawn of
+DRAWN, KEYED = 0.005, 0.02  # shares of the time from which a phase is drawn, and named
+WINDOWS = Rollup("batches", sums=("rows", "first", "target", "shrink_s"), least=("step",), most=("step",))
+
+
+# Means of windows over the whole run
+
+
+@dataclass(frozen=True, slots=True)
+class WindowMeans:
+    """Windows over steps, the newest one by one and older ones in means of some steps.
+
+    Attributes:
+        steps: number of the step; of a mean, that in the middle.
+        rows: node rows of a step, all ranks together.
+        lengths: snapshots of a window.
+        cutting_s: seconds that a rank took to cut its window out of the graph, or to sample it.
+    """
+
+    steps: Array
+    rows: Array
+    lengths: Array
+    cutting_s: Array
+
+
+def window_means(tables: RunTables) -> WindowMeans:
+    """Return what windows were like over the run, at most ``EXACT`` steps one by one."""
+    return tables.once("means of windows", lambda: _window_means(tables))
+
+
+def _window_means(tables: RunTables) -> WindowMeans:
+    exact = windows_by_step(tables)
+    newest = WindowMeans(*(values[-EXACT:] for values in (exact.steps, exact.rows, exact.lengths, exact.cutting_s)))
+    first = int(newest.steps.min(initial=0))
+    if first <= 0:
+        return newest
+    old = tables.rollup(WINDOWS)
+    old = old.where(old["step_least"] < first)
+    count, middle = old["rows_known"], (old["step_least"] + np.minimum(old["step_most"], first - 1)) / 2
+    return WindowMeans(
+        np.concatenate([middle, newest.steps]),
+        np.concatenate([old["rows"] / count * tables.ranks, newest.rows]),
+        np.concatenate([(old["target"] - old["first"]) / count + 1, newest.lengths]),
+        np.concatenate([old["shrink_s"] / count, newest.cutting_s]),
+    )
+
+
+def windows_by_step(tables: RunTables) -> WindowMeans:
+    """Return the windows of the recent steps that all ranks have recorded, one by one."""
+
+    def by_step() -> WindowMeans:
+        rows = tables.rows("batches")
+        steps, place, ranks = np.unique(rows["step"], return_inverse=True, return_counts=True)
+        is_whole = ranks >= tables.ranks
+        sums = {name: np.bincount(place, rows[name], len(steps))[is_whole] for name in WINDOWS.sums}
+        ranks = ranks[is_whole]
+        lengths = (sums["target"] - sums["first"]) / ranks + 1
+        return WindowMeans(steps[is_whole], sums["rows"], lengths, sums["shrink_s"] / ranks)
+
+    return tables.once("windows by step", by_step)
+
+
+# Rows per step
+
+
+def rows_figure(tables: RunTables, options: ChartOptions) -> Figure:
+    """Return the rows of windows over steps, and what they would be if all snapshots were full."""
+    means, facts = window_means(tables), facts_now(tables)
+    colour = DECAYED if has_decay(tables) or is_sampled(tables) else FULL
+    keys: list[Key] = [("in the window", colour, "line")]
+    title, unit = "Rows per step", "node rows, all ranks"
+    if not len(means.steps):
+        return card([], title, unit=unit, x_title=STEPS_TITLE)
+    x, hover = means.steps.tolist(), "step %{x:.0f}: %{y:,.0f} rows"
+    data = [line("in the window", x, means.rows.round(1).tolist(), colour, hover)]
+    if facts is not None and has_decay(tables):
+        whole = (facts.nodes * means.lengths).round(1).tolist()
+        data.insert(0, line("if all were full", x, whole, BASELINE_COLOUR, hover, width=1, dash="dot"))
+        keys.append(("if all were full", BASELINE_COLOUR, "dash"))
+    axis: Drawn = {**FROM_ZERO, "nticks": 4, "tickformat": "~s"}
+    return _over_steps(tables, means.steps, card(data, title, unit=unit, keys=keys, x_title=STEPS_TITLE, yaxis=axis))
+
+
+def rows_caption(tables: RunTables, options: ChartOptions) -> str:
+    """Return how much of their rows recent windows held."""
+    windows, facts = step_windows(tables), facts_now(tables)
+    if not windows:
+        return NOTHING_YET
+    rows, steps = sum(window.rows for window in windows), steps_text(len(windows))
+    if facts is None:
+        return captions.SAMPLED_ROWS.format(rows=f"{rows / len(windows):,.0f}", steps=steps)
+    whole = facts.nodes * sum(window.length for window in windows)
+    return captions.ROWS.format(share=percent_text(rows / whole), steps=steps)
+
+
+def steps_text(count: int) -> str:
+    """Return a number of steps in words."""
+    return f"{count} steps" if count != 1 else "step"
+
+
+def _over_steps(tables: RunTables, steps: Array, figure: Figure) -> Figure:
+    """Return a figure with the axis of steps, and the changes on it."""
+    begin, end = float(steps[0]) - 0.5, float(steps[-1]) + 0.5
+    figure["layout"]["xaxis"]["range"] = [begin, end]
+    figure["layout"] = with_changes(figure["layout"], tables, "steps", begin, end, width=HALF_WIDTH)
+    return figure
+
+
+# Phases by step
+
+
+def phases_figure(tables: RunTables, options: ChartOptions) -> Figure:
+    """Return a stacked bar for each of the newest steps."""
+    rows, title, unit = tables.last("steps", PHASE_STEPS), "Phases by step", "ms, mean of ranks"
+    rows = rows.where(rows["step"] <= tables.common_step)
+    if not len(rows):
+        return card([], title, unit=unit, x_title=STEPS_TITLE)
+    steps, place, ranks = np.unique(rows["step"], return_inverse=True, return_counts=True)
+    columns = {phase: np.nan_to_num(rows[f"{phase}_s"].astype(np.float64)) for phase in PHASES}
+    seconds = {phase: np.bincount(place, column, len(steps)) / ranks for phase, column in columns.items()}
+    whole = sum(float(each.sum()) for each in seconds.values())
+    drawn = [phase for phase in PHASES if whole and seconds[phase].sum() >= DRAWN * whole]
+    hover, flat = "step %{x}: %{y:.3~g} ms", {"width": 0}
+    data = [
+        bars(
+            PHASE_NAMES[phase],
+            steps.tolist(),
+            (1e3 * seconds[phase]).round(4).tolist(),
+            None,
+            hover,
+            marker={"color": PHASE_COLOURS[phase], "line": flat},
+        )
+        for phase in drawn
+    ]
+    named = [phase for phase in drawn if seconds[phase].sum() >= KEYED * whole]
+    keys: list[Key] = [(PHASE_NAMES[phase], PHASE_COLOURS[phase], "box") for phase in named]
+    looks: Drawn = {"barmode": "stack", "bargap": 0.08, "yaxis": {**FROM_ZERO, "nticks": 4}}
+    return _over_steps(tables, steps, card(data, title, unit=unit, keys=keys, x_title=STEPS_TITLE, **looks))
+
+
+def phases_caption(tables: RunTables, options: ChartOptions) -> str:
+    """Return how long a step took, and how much of it was computing."""
+    times = step_times(tables).values()
+    whole = sum(each.time_s for each in times)
+    if not whole:
+        return NOTHING_YET
+    computing = sum(each.phases["compute"] for each in times)
+    return captions.PHASES.format(time=seconds_text(whole / len(times)), share=percent_text(computing / whole))
+
+
+# Time of cutting windows out
+
+
+def cutting_figure(tables: RunTables, options: ChartOptions) -> Figure:
+    """Return the time of a step that cutting or sampling its window takes, over steps."""
+    means, title = window_means(tables), _cutting_title(tables)
+    if not len(means.steps):
+        return card([], title, unit="ms per step, mean of ranks", x_title=STEPS_TITLE)
+    values = (1e3 * means.cutting_s).round(4).tolist()
+    data = [line(title, means.steps.tolist(), values, series_colour(0), "step %{x:.0f}: %{y:.3~g} ms", width=1.5)]
+    looks: Drawn = {"yaxis": {**FROM_ZERO, "nticks": 4}}
+    figure = card(data, title, unit="ms per step, mean of ranks", x_title=STEPS_TITLE, **looks)
+    return _over_steps(tables, means.steps, figure)
+
+
+def cutting_caption(tables: RunTables, options: ChartOptions) -> str:
+    """Return the share of a step that cutting or sampling its window takes."""
+    means, times = window_means(tables), step_times(tables)
+    whole = sum(each.time_s for each in times.values())
+    if not whole or not len(means.steps):
+        return NOTHING_YET
+    cutting_s = float(means.cutting_s[-RECENT:].mean())
+    template = captions.SAMPLING if is_sampled(tables) else captions.CUTTING
+    return template.format(share=percent_text(cutting_s / (whole / len(times))))
+
+
+def _cutting_title(tables: RunTables) -> str:
+    return "Sampling time" if is_sampled(tables) else "Cutting time"
+
+
+# The charts
+
+
+def rows_chart() -> Chart:
+    """Return the chart of rows per step."""
+    return Chart(
+        name="window_rows",
+        title="Rows per step",
+        figure=rows_figure,
+        caption=rows_caption,
+        place="supporting",
+        shown=has_windows,
+        rollups=(WINDOWS,),
+        help="A row is a node in a snapshot. At the start of a segment windows are short, so they hold few rows.",
+    )
+
+
+def sampling_chart() -> Chart:
+    """Return the chart of the time that sampling takes."""
+    return Chart(
+        name="sampling_time",
+        title="Sampling time",
+        figure=cutting_figure,
+        caption=cutting_caption,
+        place="supporting",
+        shown=is_sampled,
+        rollups=(WINDOWS,),
+        help="The first step of an epoch also assigns nodes to parts anew.",
+    )
+
+
+def phases_chart() -> Chart:
+    """Return the chart of phases by step."""
+    return Chart(
+        name="window_phases",
+        title="Phases by step",
+        figure=phases_figure,
+        caption=phases_caption,
+        place="folded",
+        shown=has_windows,
+        help="Each bar is one of the last 40 steps.",
+    )
+
+
+def cutting_chart() -> Chart:
+    """Return the chart of the time that cutting decayed snapshots out takes."""
+    return Chart(
+        name="cutting_time",
+        title="Cutting time",
+        figure=cutting_figure,
+        caption=cutting_caption,
+        place="folded",
+        shown=has_decay,
+        rollups=(WINDOWS,),
+        help="A decayed snapshot is a prefix of one order of nodes, so little has to be cut.",
+    )

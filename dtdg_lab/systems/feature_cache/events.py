@@ -1,0 +1,246 @@
+"""The events of fetched features: how they come, and how slow their links are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.events import Event, reading_event
+from dtdg_lab.core.units import format_bytes
+
+CACHELESS = ("on_demand", "prefetch")
+POLICIES: Mapping[str, str] = MappingProxyType(
+    {
+        "on_demand": "sampled and fetched in the step, without a cache",
+        "prefetch": "sampled and fetched ahead, without a cache",
+        "epoch_hot": "fetched ahead, with a cache of the epoch's hottest rows",
+        "fixed": "fetched ahead, with a cache that is rebuilt at a fixed pace",
+        "threshold": "fetched ahead, with a cache rebuilt faster the later replies are",
+        "random": "fetched ahead, with a cache of random windows",
+        "double_dqn": "fetched ahead, with a cache whose window and allocation a Double DQN chooses",
+        "planner": "fetched ahead, with a cache whose window and allocation are planned from the batches to come",
+        "clairvoyant": "fetched ahead, with a cache chosen by the plan that is best in the cost model, delays known",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureFacts(Event):
+    """A run whose parts ask each other for features.
+
+    Attributes:
+        parts: P.
+        rows: keys that can be asked for: nodes, times snapshots where features change.
+        row_bytes: of one row.
+        remote_share: of the first layers' inputs, those that another part owns; None where unknown.
+        steps_per_epoch: steps of an epoch.
+        policy: of the cache, a key of ``POLICIES``.
+        window: steps between two rebuilds that the policy begins with; 0 where it has none.
+        cache_bias: the setting of this name.
+        cache_rows: rows that a cache holds at most.
+        batch_size: seed nodes of a part and step.
+        batch_length: consecutive snapshots of a batch.
+        fanouts: neighbours drawn at most, layer by layer.
+    """
+
+    kind: ClassVar[str] = "features"
+    about: ClassVar[str] = "fetched features"
+    ended: ClassVar[str] = "features are local from here on"
+    parts: int
+    rows: int
+    row_bytes: int
+    remote_share: float | None
+    steps_per_epoch: int
+    policy: str
+    window: int = 0
+    cache_bias: int = -1
+    cache_rows: int = 0
+    batch_size: int
+    batch_length: int
+    fanouts: str
+
+    @property
+    def cached(self) -> bool:
+        """Whether the policy keeps a cache."""
+        return self.policy not in CACHELESS
+
+    def write(self) -> dict[str, Any]:
+        """The data as recorded, with the policy and its window under the names of their settings too."""
+        data = Event.write(self)
+        later = {name: data.pop(name) for name in ("cache_bias", "cache_rows", "batch_size", "batch_length", "fanouts")}
+        return {**data, "cache_policy": self.policy, "cache_window": self.window, **later}
+
+    @classmethod
+    def entries(cls, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Fan-outs as words."""
+        fanouts = data["fanouts"]
+        return {**data, "fanouts": fanouts if isinstance(fanouts, str) else " ".join(map(str, fanouts))}
+
+    def check(self) -> None:
+        """Raise a DataError if it has no parts, rows or steps."""
+        if self.parts < 1 or self.row_bytes < 1 or self.steps_per_epoch < 1:
+            raise DataError(
+                f"an event has features of {self.parts} parts, {self.row_bytes} bytes a row and "
+                f"{self.steps_per_epoch} steps an epoch, but each is at least 1: was it recorded by another version?"
+            )
+
+    @property
+    def words(self) -> str:
+        """The feature path in a few sentences, as a row of a table of events."""
+        length = f" in each of {self.batch_length} snapshots" if self.batch_length > 1 else ""
+        text = (
+            f"{self.parts} part{'s' * (self.parts > 1)} with batches of {self.batch_size:,} seeds{length}, at most "
+            f"{' and '.join(self.fanouts.split())} neighbours by layer. Features are "
+            f"{POLICIES.get(self.policy, f'fetched by {self.policy}')}"
+        )
+        if self.cached:
+            held = format_bytes(self.cache_rows * self.row_bytes)
+            text += f"; a part holds at most {self.cache_rows:,} rows ({held})"
+        if self.remote_share is not None:
+            text += f". {100 * self.remote_share:.0f} % of what a batch reads belongs to other parts"
+        return text + "."
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """What was added to every link from a step on.
+
+    Attributes:
+        step: the first one.
+        pattern: its name.
+        delay_ms: by owner, then by requester; (P, P).
+        mbit: likewise the rate; None where a link is not limited.
+        by: ``emulated`` or ``netem``.
+        slowest_ms: of every owner, the most of its delays.
+        narrowest: of every owner, the least of its rates; None where none of its links is limited.
+    """
+
+    step: int
+    pattern: str
+    delay_ms: tuple[tuple[float, ...], ...]
+    mbit: tuple[tuple[float | None, ...], ...]
+    by: str
+    slowest_ms: tuple[float, ...]
+    narrowest: tuple[float | None, ...]
+
+    @property
+    def parts(self) -> int:
+        """P."""
+        return len(self.delay_ms)
+
+    def delay_of(self, owner: int) -> float:
+        """Milliseconds added to the slowest of an owner's links; 0 for one that these links do not have."""
+        return self.slowest_ms[owner] if owner < self.parts else 0.0
+
+    def rate_of(self, owner: int) -> float | None:
+        """Mbit/s of the narrowest of an owner's links; None where none is limited."""
+        return self.narrowest[owner] if owner < self.parts else None
+
+    @property
+    def congested(self) -> list[int]:
+        """Owners with a link that is late or limited."""
+        return [owner for owner in range(self.parts) if self.delay_of(owner) > 0 or self.rate_of(owner) is not None]
+
+    @property
+    def words(self) -> str:
+        """What is added, in words, such as ``part 1 +20 ms, part 2 at 25 Mbit/s``; empty for nothing."""
+        described = []
+        for owner in self.congested:
+            delay, rate = self.delay_of(owner), self.rate_of(owner)
+            late = f" +{delay:.3g} ms" if delay else ""
+            described.append(f"part {owner}{late}" + ("" if rate is None else f" at {rate:.4g} Mbit/s"))
+        return ", ".join(described)
+
+
+def links_of(data: Mapping[str, Any], step: int) -> Links:
+    """The links in the data of an event ``congestion``.
+
+    Raises:
+        DataError: something is missing or does not fit.
+    """
+    with reading_event("congestion"):
+        delay = tuple(tuple(float(each or 0.0) for each in row) for row in data["delay_ms"])
+        mbit = tuple(tuple(None if each is None else float(each) for each in row) for row in data["mbit"])
+        pattern, by = str(data["pattern"]), str(data.get("by") or "emulated")
+    if {len(row) for row in (*delay, *mbit)} - {len(delay)} or len(mbit) != len(delay):
+        raise DataError(
+            "an event has congestion of links that are not a square of parts: was it recorded by another version?"
+        )
+    others = [[asker for asker in range(len(delay)) if asker != owner] for owner in range(len(delay))]
+    slowest = tuple(max((delay[owner][each] for each in asking), default=0.0) for owner, asking in enumerate(others))
+    narrowest = tuple(
+        min((rate for each in asking if (rate := mbit[owner][each]) is not None), default=None)
+        for owner, asking in enumerate(others)
+    )
+    return Links(step, pattern, delay, mbit, by, slowest, narrowest)
+
+
+@dataclass(frozen=True, slots=True)
+class Congestion(Event):
+    """The links from a step on.
+
+    Attributes:
+        pattern: name of the congestion pattern.
+        delay_ms: added to replies, by owner, then by requester; (P, P).
+        mbit: rate of replies, likewise; None where it is not limited.
+        by: ``emulated``, by the replying rank, or ``netem``, by the kernel.
+    """
+
+    kind: ClassVar[str] = "congestion"
+    about: ClassVar[str] = "congestion"
+    pattern: str
+    delay_ms: tuple[tuple[float, ...], ...]
+    mbit: tuple[tuple[float | None, ...], ...]
+    by: str = "emulated"
+
+    def check(self) -> None:
+        """Raise a DataError if the links are not a square of parts."""
+        lengths = {len(row) for row in (*self.delay_ms, *self.mbit)}
+        if lengths - {len(self.delay_ms)} or len(self.mbit) != len(self.delay_ms):
+            raise DataError(
+                "an event has congestion of links that are not a square of parts: was it recorded by another version?"
+            )
+
+    @property
+    def parts(self) -> int:
+        """P."""
+        return len(self.delay_ms)
+
+    @property
+    def owner_delays_ms(self) -> tuple[float, ...]:
+        """Delay of each owner: the largest of its links; (P,)."""
+        return tuple(
+            max((delay for other, delay in enumerate(row) if other != owner), default=0.0)
+            for owner, row in enumerate(self.delay_ms)
+        )
+
+    @property
+    def owner_mbit(self) -> tuple[float | None, ...]:
+        """Rate of each owner: the least of its links; None where none is limited; (P,)."""
+        return tuple(
+            min((rate for other, rate in enumerate(row) if other != owner and rate is not None), default=None)
+            for owner, row in enumerate(self.mbit)
+        )
+
+    @property
+    def slow_links(self) -> int:
+        """Links that are late or limited."""
+        return sum(
+            self.delay_ms[owner][other] > 0 or self.mbit[owner][other] is not None
+            for owner in range(self.parts)
+            for other in range(self.parts)
+            if owner != other
+        )
+
+    @property
+    def words(self) -> str:
+        """What is added, such as ``one_slow: part 1 +20 ms, part 2 at 25 Mbit/s``."""
+        described = []
+        for owner, (delay, rate) in enumerate(zip(self.owner_delays_ms, self.owner_mbit, strict=True)):
+            if delay or rate is not None:
+                late = f" +{delay:.3g} ms" if delay else ""
+                described.append(f"part {owner}{late}" + ("" if rate is None else f" at {rate:.4g} Mbit/s"))
+        return f"{self.pattern}: {', '.join(described) or 'nothing is added to any link'}"

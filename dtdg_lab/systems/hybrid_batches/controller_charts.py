@@ -1,0 +1,226 @@
+"""Folded charts of a batch-size controller: values of the sizes, rewards, and regret."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from dtdg_lab.systems.hybrid_batches import captions
+from dtdg_lab.systems.hybrid_batches.events import HybridFacts
+from dtdg_lab.systems.hybrid_batches.observations import CLOCK, Decision, action_now, decisions, in_use, is_hybrid
+from dtdg_lab.systems.hybrid_batches.time_cards import begin_of, size_keys, size_line, time_axis, time_card, time_of
+from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, XAxis
+from dtdg_lab.visualization.charts import Drawn, line, points
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.numbers import three_digits
+from dtdg_lab.visualization.palette import STEP_COLOUR, series_colour
+
+if TYPE_CHECKING:
+    from dtdg_lab.runs.tables import RunTables
+
+T = TypeVar("T")
+
+_POINTS = 300  # of a line
+_FIRST_DECISION = "Appears with the first decision"
+
+
+def is_controlled(tables: RunTables) -> bool:
+    """Return whether a controller chooses batch sizes."""
+    return is_hybrid(tables) and tables.setting("batch_policy") != "none"
+
+
+def _made(tables: RunTables) -> Sequence[Decision]:
+    facts = tables.event(HybridFacts)
+    return [] if facts is None else in_use(decisions(tables), facts)
+
+
+def _thinned(items: Sequence[T]) -> Sequence[T]:
+    """Return about ``_POINTS`` items, the newest among them."""
+    stride = -(-len(items) // _POINTS)
+    return items[(len(items) - 1) % stride :: stride] if stride > 1 else items
+
+
+def _hover(x: XAxis) -> str:
+    return "%{x:.1f} s: %{y:.3~g}" if x == "seconds" else "step %{x}: %{y:.3~g}"
+
+
+# The estimated value of each size.
+
+
+VALUES_TITLE = "Values over time"
+
+
+def values_figure(tables: RunTables, options: ChartOptions) -> Figure:
+    """Return the value of each size at the decisions."""
+    x, facts, made = time_axis(tables, options), tables.event(HybridFacts), _made(tables)
+    shown, data = _thinned(made), list[Drawn]()
+    places = [time_of(decision, x) for decision in shown]
+    for action in range(len(facts.sizes) if facts is not None and made else 0):
+        values = [decision.values[action] if action < len(decision.values) else None for decision in shown]
+        if facts is not None and any(value is not None for value in values):
+            style = size_line(facts, action, in_use=action == action_now(tables, facts))
+            data.append(line(facts.name(action), places, _short(values), style.pop("colour"), _hover(x), **style))
+    empty = "This controller estimates no values" if made else _FIRST_DECISION
+    keys = size_keys(facts) if facts is not None and data else []
+    end = places[-1] if places else 0.0
+    return time_card(tables, x, data, VALUES_TITLE, begin=begin_of(places[:1], end), keys=keys, empty=empty)
+
+
+def values_caption(tables: RunTables, options: ChartOptions) -> str:
+    """Return the size of the highest value."""
+    made = _made(tables)
+    known = [(value, action) for action, value in enumerate(made[-1].values if made else ()) if value is not None]
+    if not known:
+        return NOTHING_YET
+    value, action = max(known)
+    return captions.VALUES.format(size=made[-1].facts.name(action), value=three_digits(value))
+
+
+VALUES = Chart(
+    name="batch_values",
+    title=VALUES_TITLE,
+    figure=values_figure,
+    caption=values_caption,
+    place="folded",
+    shown=is_controlled,
+    rollups=(CLOCK,),
+    help="What the controller expects of each size. The choice is a guess until one line stays on top.",
+)
+
+# Rewards: a decision has the reward of the size that was chosen before it.
+
+
+REWARDS_TITLE = "Rewards"
+_MEAN_OF = 20  # rewards
+
+
+@dataclass(frozen=True, slots=True)
+class Rewarded:
+    """What a size earned, as the decision after it says.
+
+    Attributes:
+        decision: that says so.
+        action: number of the size.
+        reward: of its window of steps.
+    """
+
+    decision: Decision
+    action: int
+    reward: float
+
+
+def rewarded(made: Sequence[Decision]) -> list[Rewarded]:
+    """Return the rewards of decisions in order."""
+    return [Rewarded(now, before.action, now.reward) for before, now in pairwise(made) if now.reward is not None]
+
+
+def rewards_figure(tables: RunTables, options: ChartOptions) -> Figure:
+    """Return each reward, and the mean of the newest twenty."""
+    x, rewards = time_axis(tables, options), rewarded(_made(tables))
+    values = np.array([each.reward for each in rewards])
+    sums = np.concatenate([[0.0], values.cumsum()])
+    ends = np.arange(1, len(rewards) + 1)
+    starts = np.maximum(ends - _MEAN_OF, 0)
+    means = ((sums[ends] - sums[starts]) / np.maximum(ends - starts, 1)).tolist()
+    shown = _thinned([*zip((time_of(each.decision, x) for each in rewards), values.tolist(), means, strict=True)])
+    places = [place for place, _, _ in shown]
+    keys: list[Key] = [("each", STEP_COLOUR, "dot"), (f"mean of {_MEAN_OF}", series_colour(0), "line")]
+    data = [
+        points("each", places, _short([value for _, value, _ in shown]), STEP_COLOUR, _hover(x), size=5),
+        line(f"mean of {_MEAN_OF}", places, _short([mean for *_, mean in shown]), series_colour(0), _hover(x)),
+    ]
+    begin = begin_of(places[:1], places[-1] if places else 0.0)
+    if not shown:
+        return time_card(tables, x, [], REWARDS_TITLE, empty="Appears with the second decision")
+    return time_card(tables, x, data, REWARDS_TITLE, begin=begin, keys=keys)
+
+
+def rewards_caption(tables: RunTables, options: ChartOptions) -> str:
+    """Return the mean of the newest rewards."""
+    recent = [each.reward for each in rewarded(_made(tables))[-_MEAN_OF:]]
+    return captions.REWARDS.format(count=len(recent), reward=three_digits(fmean(recent))) if recent else NOTHING_YET
+
+
+REWARDS = Chart(
+    name="batch_rewards",
+    title=REWARDS_TITLE,
+    figure=rewards_figure,
+    caption=rewards_caption,
+    place="folded",
+    shown=is_controlled,
+    rollups=(CLOCK,),
+    help="Above 0, steps got shorter or the loss fell faster than under the size before.",
+)
+
+# Regret: what always choosing the best size would have earned more, by this run's own rewards.
+
+
+REGRET_TITLE = "Regret"
+_FEWEST = 3  # rewards from which on a size may be the best
+_RECENT_REGRET = 50  # decisions
+
+
+def best_size(rewards: Sequence[Rewarded]) -> tuple[int, float] | None:
+    """Return the size that earned most on average and its mean; None before one was rewarded three times."""
+    by_action: dict[int, list[float]] = {}
+    for each in rewards:
+        by_action.setdefault(each.action, []).append(each.reward)
+    means = [(fmean(earned), action) for action, earned in by_action.items() if len(earned) >= _FEWEST]
+    if not means:
+        return None
+    mean, action = max(means)
+    return action, mean
+
+
+def regret(rewards: Sequence[Rewarded]) -> list[float]:
+    """Return after each reward the best size's mean less the rewards, summed up; nothing without a best size."""
+    best = best_size(rewards)
+    if best is None:
+        return []
+    found: list[float] = (best[1] - np.array([each.reward for each in rewards])).cumsum().tolist()
+    return found
+
+
+def regret_figure(tables: RunTables, options: ChartOptions) -> Figure:
+    """Return the sum of the rewards that were missed."""
+    x, made = time_axis(tables, options), _made(tables)
+    rewards = rewarded(made)
+    shown = _thinned([*zip((time_of(each.decision, x) for each in rewards), regret(rewards), strict=False)])
+    places, best = [place for place, _ in shown], best_size(rewards)
+    name = f"against always {made[-1].facts.name(best[0])}" if best is not None else ""
+    data = [line(name, places, _short([value for _, value in shown]), series_colour(0), _hover(x))] if shown else []
+    begin = begin_of(places[:1], places[-1] if places else 0.0)
+    keys: list[Key] = [(name, series_colour(0), "line")] if data else []
+    empty = "Appears when a size was rewarded three times"
+    return time_card(tables, x, data, REGRET_TITLE, begin=begin, unit="sum of rewards missed", keys=keys, empty=empty)
+
+
+def regret_caption(tables: RunTables, options: ChartOptions) -> str:
+    """Return the growth of the regret over the newest decisions."""
+    sums = regret(rewarded(_made(tables)))
+    if not sums:
+        return NOTHING_YET
+    count = min(_RECENT_REGRET, len(sums))
+    before = sums[-count - 1] if len(sums) > count else 0.0
+    return captions.REGRET.format(regret=three_digits(sums[-1] - before), count=count)
+
+
+REGRET = Chart(
+    name="batch_regret",
+    title=REGRET_TITLE,
+    figure=regret_figure,
+    caption=regret_caption,
+    place="folded",
+    shown=is_controlled,
+    rollups=(CLOCK,),
+    help="Estimated from this run's rewards. A flat line means that the controller has learned what is best.",
+)
+
+
+def _short(values: Sequence[float | None]) -> list[float | None]:
+    return [None if value is None else float(f"{value:.5g}") for value in values]

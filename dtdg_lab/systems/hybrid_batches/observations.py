@@ -1,0 +1,288 @@
+"""What the tables of a run say of its hybrid batches: newest batches, decisions, rounds of averaging, times."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.rollups import Rollup
+from dtdg_lab.core.rows import Array, Rows, known
+from dtdg_lab.systems.hybrid_batches.events import HybridFacts
+
+if TYPE_CHECKING:
+    from dtdg_lab.runs.tables import RunTables
+
+RECENT_BATCHES = 100  # of a part, whose visits are drawn
+RECENT_SOURCES = 200  # batches of all parts, of which the share from the reservoir is given
+RECENT_ROUNDS = 10  # of a rank, whose staleness is averaged
+DECISIONS = 2_000  # the newest
+RECENT_DECISIONS, SPREAD_DECISIONS = 100, 500
+
+
+def is_hybrid(tables: RunTables) -> bool:
+    """Return whether a run trains hybrid batches."""
+    return catalogue.system(tables.system).family == "hybrid_batches"
+
+
+# Seconds at which ranks ended their steps: tables about batches have steps alone, and ranks count their own.
+
+
+CLOCK = Rollup("steps", by=("rank",), most=("step", "seconds"), points=75)
+
+
+def step_clock(tables: RunTables) -> Mapping[int, tuple[Array, Array]]:
+    """Return of each rank steps in order, and the seconds of training at which they ended."""
+    clocks = {rank: _rank_clock(tables, rank) for rank in sorted(tables.steps)}
+    return {rank: clock for rank, clock in clocks.items() if len(clock[0])}
+
+
+def _rank_clock(tables: RunTables, rank: int) -> tuple[Array, Array]:
+    def clock() -> tuple[Array, Array]:
+        recent, older = tables.rows("steps"), tables.rollup(CLOCK)
+        recent, older = recent.where(recent["rank"] == rank), older.where(older["rank"] == rank)
+        steps, seconds = recent["step"].astype(np.float64), recent["seconds"]
+        if len(steps) and len(older):
+            is_before = older["step_most"] < steps[0]
+            steps = np.concatenate([older["step_most"][is_before], steps])
+            seconds = np.concatenate([older["seconds_most"][is_before], seconds])
+        order = np.argsort(steps, kind="stable")
+        return steps[order], np.maximum.accumulate(seconds[order])
+
+    return tables.once(("hybrid: clock", rank), clock)
+
+
+def seconds_at(tables: RunTables, rank: int, steps: Array) -> Array:
+    """Return the seconds of training at which a rank had done so many steps; NaN where it has done none."""
+    clock = _rank_clock(tables, rank)
+    if not len(clock[0]):
+        return np.full(len(steps), np.nan)
+    # before step 3, steps 0 to 2 have ended
+    return np.interp(np.asarray(steps, np.float64) - 1, *clock)
+
+
+def steps_per_second(tables: RunTables, window_s: float = 5.0) -> Mapping[int, float]:
+    """Return the steps a second of each rank over its last seconds; ranks that have not done two are left out."""
+    rates, now_s = {}, tables.seconds
+    for rank, (steps, seconds) in step_clock(tables).items():
+        begin_s = max(now_s - window_s, seconds[0])
+        if len(steps) > 1 and now_s > begin_s:
+            rates[rank] = float(steps[-1] - np.interp(begin_s, seconds, steps)) / (now_s - begin_s)
+    return rates
+
+
+# Batches of the parts.
+
+
+@dataclass(frozen=True, slots=True)
+class PartBatch:
+    """The batch of one part in one step.
+
+    Attributes:
+        part: number of the part.
+        action: number of its size.
+        source: ``reservoir``, ``new`` or ``snapshot``.
+        snapshots: of the graph.
+        targets: nodes whose loss is taken in each of them.
+        edges: of its blocks.
+        counts: targets in each sixtieth of the part's candidates, heaviest first; None where it was left out.
+    """
+
+    part: int
+    action: int
+    source: str
+    snapshots: range
+    targets: int
+    edges: int
+    counts: tuple[int, ...] | None
+
+    @property
+    def size(self) -> int:
+        """Targets of all its snapshots."""
+        return self.targets * len(self.snapshots)
+
+
+def recent_batches(tables: RunTables, facts: HybridFacts) -> Mapping[int, Rows]:
+    """Return by part the newest rows of ``targets`` that are of the snapshots and parts of ``facts``.
+
+    Ranks may be at different steps, and a new size changes neither snapshots nor parts: no step is left out for it.
+    """
+
+    def batches() -> dict[int, Rows]:
+        rows = tables.last("targets", RECENT_BATCHES)
+        first, last = rows["first"], rows["first"] + rows["snapshots"]
+        is_of_facts = (first >= facts.first) & (last <= facts.first + facts.snapshots)
+        is_of_facts &= rows["part"] < len(facts.candidates)
+        by_part = rows.where(is_of_facts).by("part")
+        return {int(part): some.where(slice(-RECENT_BATCHES, None)) for part, some in by_part.items()}
+
+    return tables.once(("hybrid: recent batches", facts), batches)
+
+
+def newest_batches(tables: RunTables, facts: HybridFacts) -> Mapping[int, PartBatch]:
+    """Return the newest batch of every part: with counts of its targets, which few batches have, where there is one."""
+
+    def newest() -> dict[int, PartBatch]:
+        return {part: _newest_counted(rows) for part, rows in recent_batches(tables, facts).items()}
+
+    return tables.once(("hybrid: newest batches", facts), newest)
+
+
+def _newest_counted(rows: Rows) -> PartBatch:
+    counted = [place for place, counts in enumerate(rows["map"].tolist()) if isinstance(counts, list)]
+    (row,) = rows.where(np.array([counted[-1] if counted else len(rows) - 1])).to_dicts()
+    first, counts = int(row["first"]), row["map"]
+    return PartBatch(
+        part=int(row["part"]),
+        action=int(row["action"]),
+        source=str(row["source"]),
+        snapshots=range(first, first + int(row["snapshots"])),
+        targets=int(row["targets"]),
+        edges=int(row["edges"] or 0),
+        counts=tuple(counts) if isinstance(counts, list) else None,
+    )
+
+
+def newest_sources(tables: RunTables) -> Sequence[str]:
+    """Return where the newest batches of all parts came from."""
+    return [str(source) for source in tables.rows("targets")["source"][-RECENT_SOURCES:].tolist()]
+
+
+# Decisions of a batch-size controller.
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One decision of a batch-size controller.
+
+    Attributes:
+        step: steps of rank 0 before it.
+        seconds: of training by then.
+        facts: sizes among which it chose.
+        policy: name of the controller.
+        action: number of the size.
+        values: estimated value of each size; None where it is unknown.
+        reward: of the size before; None where there was none.
+        is_best: whether it took the best value; it explored where not.
+    """
+
+    step: int
+    seconds: float
+    facts: HybridFacts
+    policy: str
+    action: int
+    values: tuple[float | None, ...]
+    reward: float | None
+    is_best: bool
+
+    @property
+    def size(self) -> str:
+        """Name of the size."""
+        return self.facts.name(self.action)
+
+
+def decisions(tables: RunTables) -> Sequence[Decision]:
+    """Return the newest decisions on batch sizes in order; those of other controllers are left out."""
+    return tables.once("hybrid: decisions", lambda: _read_decisions(tables, slice(-DECISIONS, None)))
+
+
+def recent_decisions(tables: RunTables) -> Sequence[Decision]:
+    """Return the few newest of them."""
+    return tables.once("hybrid: recent decisions", lambda: _read_decisions(tables, slice(-RECENT_DECISIONS, None)))
+
+
+def spread_decisions(tables: RunTables) -> Sequence[Decision]:
+    """Return some decisions, evenly spread over all that are known, the newest among them."""
+
+    def spread() -> Sequence[Decision]:
+        count = len(_decision_rows(tables))
+        stride = max(1, -(-count // SPREAD_DECISIONS))
+        return _read_decisions(tables, slice((count - 1) % stride, None, stride) if count else slice(0))
+
+    return tables.once("hybrid: spread decisions", spread)
+
+
+def _decision_rows(tables: RunTables) -> Rows:
+    """Return the rows of decisions on batch sizes."""
+
+    def rows() -> Rows:
+        every = tables.rows("decisions")
+        is_of_sizes = [isinstance(state, dict) and "loss_reduction" in state for state in every["state"].tolist()]
+        return every.where(np.array(is_of_sizes, bool))
+
+    return tables.once("hybrid: decision rows", rows)
+
+
+def _read_decisions(tables: RunTables, chosen: slice) -> list[Decision]:
+    plans = [(event["step"] or 0, facts) for event, facts in tables.typed(HybridFacts) if facts is not None]
+    rows = _decision_rows(tables).where(chosen)
+    if not plans or not len(rows):
+        return []
+    begins, seconds = [step for step, _ in plans], seconds_at(tables, 0, rows["step"])
+    columns = (rows["step"].tolist(), seconds.tolist(), rows["policy"].tolist(), rows["action"].tolist())
+    more = (rows["values"].tolist(), known(rows["reward"]), rows["state"].tolist())
+    found = []
+    for step, at_s, policy, action, values, reward, state in zip(*columns, *more, strict=True):
+        facts = plans[max(0, bisect_left(begins, step) - 1)][1]  # a change at this step came after the decision
+        is_best = state.get("greedy") is not False
+        listed = tuple(values) if isinstance(values, list) else ()
+        found.append(Decision(step, at_s, facts, policy, int(action), listed, reward, is_best))
+    return found
+
+
+def in_use(made: Sequence[Decision], facts: HybridFacts) -> Sequence[Decision]:
+    """Return the decisions of the controller in use, among the sizes in use."""
+    return [each for each in made if each.policy == facts.batch_policy and each.facts.sizes == facts.sizes]
+
+
+def action_now(tables: RunTables, facts: HybridFacts) -> int:
+    """Return the number of the size in use: of the newest decision where a controller has made one."""
+    made = in_use(recent_decisions(tables), facts) if facts.adjusted else ()
+    return made[-1].action if made else facts.choice
+
+
+# Rounds of model averaging.
+
+
+@dataclass(frozen=True, slots=True)
+class Averaging:
+    """The rounds in which a rank took an averaged model, in order.
+
+    Attributes:
+        seconds: of training.
+        staleness: steps between handing in its model and taking over the average.
+    """
+
+    seconds: Array
+    staleness: Array
+
+    @property
+    def recent(self) -> float:
+        """Mean staleness of the newest rounds."""
+        return float(self.staleness[-RECENT_ROUNDS:].mean())
+
+
+def averaging(tables: RunTables) -> Mapping[int, Averaging]:
+    """Return the rounds of each rank; those it had no share in, since it waited, are left out."""
+
+    def rounds() -> dict[int, Averaging]:
+        rows = tables.rows("rounds")
+        rows = rows.where(~(rows["weight"] <= 0) & (rows["number"] > 0))
+        return {
+            int(rank): Averaging(
+                seconds_at(tables, int(rank), some["applied_step"]),
+                (some["applied_step"] - some["joined_step"]).astype(np.float64),
+            )
+            for rank, some in rows.by("rank").items()
+        }
+
+    return tables.once("hybrid: averaging", rounds)
+
+
+def staleness_text(steps: float) -> str:
+    """Return a mean staleness, such as ``1.7``."""
+    return f"{steps:.1f}" if steps < 100 else f"{steps:,.0f}"

@@ -1,0 +1,175 @@
+"""Folded charts of the reservoir: where batches came from, and how full it is by size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dtdg_lab.core.rows import Array, Rows
+from dtdg_lab.systems.hybrid_batches import captions
+from dtdg_lab.systems.hybrid_batches.events import HybridFacts
+from dtdg_lab.systems.hybrid_batches.observations import CLOCK, action_now, is_hybrid, seconds_at
+from dtdg_lab.systems.hybrid_batches.time_cards import begin_of, size_keys, size_line, stretches, time_axis, time_card
+from dtdg_lab.visualization.chart import FIRST_SECOND, NOTHING_YET, Chart, ChartOptions, Key, XAxis
+from dtdg_lab.visualization.charts import Drawn, bars, line
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.numbers import percent_text
+
+if TYPE_CHECKING:
+    from dtdg_lab.runs.tables import RunTables
+
+# Where batches came from.
+
+
+SOURCES_TITLE = "Source of batches"
+_RECENT_STEPS = 500
+_BARS = 60
+_NAMES: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "reservoir": ("from the reservoir", "#0072B2"),
+        "snapshot": ("all nodes of its snapshots", "#56B4E9"),
+        "new": ("built in the step", "#E69F00"),
+    }
+)
+
+
+def _drawn_batches(tables: RunTables, options: ChartOptions) -> Rows:
+    return tables.rows("targets") if options.whole_run else tables.last("targets", _RECENT_STEPS)
+
+
+def sources_figure(tables: RunTables, options: ChartOptions) -> Figure:
+    """Return shares of the batches by their source, in bars of as many steps, or seconds, each."""
+    x, rows = time_axis(tables, options), _drawn_batches(tables, options)
+    if not len(rows):
+        return time_card(tables, x, [], SOURCES_TITLE, unit="% of batches")
+    times = _times(tables, rows, x)
+    begin, end = float(np.nanmin(times)), float(np.nanmax(times))
+    most = min(_BARS, max(1, round(end - begin) + 1)) if x == "steps" else _BARS
+    place, middles = stretches(np.nan_to_num(times, nan=begin), begin, max(end, begin + 1e-3), most)
+    total = np.bincount(place, minlength=most)
+    has, sources, width = total > 0, rows["source"].astype(str), (end - begin) / most or 1.0
+    data, keys = [], list[Key]()
+    for source, (name, colour) in _NAMES.items():
+        share = 100 * np.bincount(place[sources == source], minlength=most)[has] / total[has]
+        if share.any():
+            hover = "%{y:.0f}% " + name + "<extra></extra>"
+            data.append(bars(name, middles[has].round(3).tolist(), share.round(1).tolist(), colour, hover, width=width))
+            keys.append((name, colour, "box"))
+    looks: Drawn = {"barmode": "stack", "bargap": 0, "yaxis": {"range": [0, 100], "nticks": 4}}
+    return time_card(tables, x, data, SOURCES_TITLE, begin=begin, unit="% of batches", keys=keys, **looks)
+
+
+def _times(tables: RunTables, rows: Rows, x: XAxis) -> Array:
+    """Return where each row is on the axis."""
+    if x == "steps":
+        return rows["step"].astype(np.float64)
+    ranks, times = rows["rank"], np.full(len(rows), np.nan)
+    for rank in np.unique(ranks).tolist():
+        times[ranks == rank] = seconds_at(tables, rank, rows["step"][ranks == rank] + 1)
+    return times
+
+
+def sources_caption(tables: RunTables, options: ChartOptions) -> str:
+    """Return the share of the batches from the reservoir."""
+    rows = _drawn_batches(tables, options)
+    if not len(rows):
+        return NOTHING_YET
+    share = float((rows["source"].astype(str) == "reservoir").mean())
+    return captions.SOURCES.format(share=percent_text(share)) if share or has_reservoir(tables) else captions.BUILT
+
+
+SOURCES = Chart(
+    name="batch_sources",
+    title=SOURCES_TITLE,
+    figure=sources_figure,
+    caption=sources_caption,
+    place="folded",
+    shown=is_hybrid,
+    rollups=(CLOCK,),
+    help="A batch from the reservoir costs a step no time; one that is built in the step delays it.",
+)
+
+# How full the reservoir is.
+
+
+RESERVOIR_TITLE = "Reservoir by size"
+_POINTS = 300  # of a line
+_SLOT_S = 0.5  # parts record their levels about so often, each at its own moment
+
+
+def reservoir_figure(tables: RunTables, options: ChartOptions) -> Figure:
+    """Return by size the share of the reservoirs' room that is taken, of all parts together."""
+    facts = tables.event(HybridFacts)
+    seconds, levels = _levels(tables)
+    looks: Drawn = {"unit": "% of its room", "empty": FIRST_SECOND, "yaxis": {"range": [0, 103], "nticks": 4}}
+    if facts is None:
+        return time_card(tables, "seconds", [], RESERVOIR_TITLE, **looks)
+    current, data = action_now(tables, facts), []
+    for action, (held, capacity) in levels.items():
+        if action < len(facts.sizes):
+            share = (100 * held / np.maximum(capacity, 1)).round(1).tolist()
+            style = size_line(facts, action, in_use=action == current)
+            colour, name = style.pop("colour"), facts.name(action)
+            data.append(line(name, seconds.tolist(), share, colour, "%{x:.1f} s: %{y:.0f}%", **style))
+    begin = begin_of(seconds[:1].tolist(), tables.seconds)
+    return time_card(tables, "seconds", data, RESERVOIR_TITLE, begin=begin, keys=size_keys(facts), **looks)
+
+
+def reservoir_caption(tables: RunTables, options: ChartOptions) -> str:
+    """Return how many batches of the size in use are held."""
+    facts = tables.event(HybridFacts)
+    _, levels = _levels(tables)
+    if facts is None or action_now(tables, facts) not in levels:
+        return NOTHING_YET
+    action = action_now(tables, facts)
+    held, capacity = (int(each[-1]) for each in levels[action])
+    return captions.RESERVOIR.format(held=f"{held:,}", capacity=f"{capacity:,}", size=facts.name(action))
+
+
+def _levels(tables: RunTables) -> tuple[Array, Mapping[int, tuple[Array, Array]]]:
+    """Return seconds, and by size the batches that all parts hold then, and the most that they can.
+
+    Levels begin when every part has recorded its own.
+    """
+    return tables.once("hybrid: reservoir levels", lambda: _sum_levels(tables.rows("reservoir")))
+
+
+def _sum_levels(rows: Rows) -> tuple[Array, Mapping[int, tuple[Array, Array]]]:
+    by_part = [
+        (int(action), part_rows)
+        for action, action_rows in rows.by("action").items()
+        for part_rows in action_rows.by("part").values()
+    ]
+    if not by_part:
+        return np.empty(0), {}
+    begin = max(float(part_rows["seconds"][0]) for _, part_rows in by_part)
+    end = float(rows["seconds"].max())
+    count = min(_POINTS, int((end - begin) / _SLOT_S) + 1)
+    seconds = np.linspace(max(begin, end - (count - 1) * _SLOT_S) if count < _POINTS else begin, end, count)
+    levels: dict[int, tuple[Array, Array]] = {}
+    for action, part_rows in by_part:
+        place = np.clip(np.searchsorted(part_rows["seconds"], seconds + 1e-6, side="right") - 1, 0, None)
+        held, capacity = part_rows["held"][place], part_rows["capacity"][place]
+        before = levels.get(action, (0, 0))
+        levels[action] = (before[0] + held, before[1] + capacity)
+    return seconds.round(3), levels
+
+
+def has_reservoir(tables: RunTables) -> bool:
+    """Return whether a run keeps batches in a reservoir."""
+    return is_hybrid(tables) and bool(tables.setting("reservoir"))
+
+
+RESERVOIR = Chart(
+    name="reservoir",
+    title=RESERVOIR_TITLE,
+    figure=reservoir_figure,
+    caption=reservoir_caption,
+    place="folded",
+    shown=has_reservoir,
+    rollups=(CLOCK,),
+    help="The fuller a size is, the more of its steps take their batch from here. A flat line is full.",
+)

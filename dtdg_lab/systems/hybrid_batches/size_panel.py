@@ -1,0 +1,162 @@
+"""The sizes that a controller or a person may choose: their values, how often they were chosen, the one in use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+from dtdg_lab.systems.hybrid_batches.batches import grid
+from dtdg_lab.systems.hybrid_batches.events import HybridFacts, amount_text, size_name
+from dtdg_lab.systems.hybrid_batches.observations import action_now, in_use, recent_decisions
+from dtdg_lab.visualization.charts import Drawn, box, heat, label
+from dtdg_lab.visualization.numbers import three_digits
+from dtdg_lab.visualization.palette import TEXT_COLOUR, series_colour
+
+if TYPE_CHECKING:
+    from dtdg_lab.runs.tables import RunTables
+
+Pair = tuple[float, float]  # snapshots and nodes of a size, as they were set
+Cell = tuple[float | None, int | None]  # its estimated value, and how often it was chosen
+
+CURRENT_COLOUR = series_colour(0)
+SMALL = {"size": 11, "color": "#57606A"}
+ABOVE: Drawn = {"xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom", "yshift": 3}
+_COUNTED = 50
+_GRID_CELLS, _LISTED = 16, 8  # sizes of a grid; of a list, where there are more
+_GREENS = ((0.0, "#F3F7F5"), (1.0, "#5FBF9A"))
+
+
+def size_panel(tables: RunTables, facts: HybridFacts, *, domain: tuple[float, float]) -> Drawn:
+    """Return the traces, shapes, annotations and axes of the sizes, which have this share of the width."""
+    values, times = _valued(tables, facts)
+    pairs = [size.given for size in facts.sizes] if facts.adjusted else _choosable(tables, facts)
+    current = facts.sizes[min(action_now(tables, facts), len(facts.sizes) - 1)].given
+    cells = {pair: (values.get(pair), times.get(pair)) for pair in pairs}
+    across, down = (list(dict.fromkeys(pair[place] for pair in pairs)) for place in (0, 1))
+    if len(pairs) <= _GRID_CELLS and len(across) * len(down) == len(pairs):
+        return _size_grid(cells, current, domain, is_controlled=facts.adjusted)
+    return _size_list(cells, current, domain)
+
+
+def _valued(tables: RunTables, facts: HybridFacts) -> tuple[Mapping[Pair, float], Mapping[Pair, int]]:
+    """Return by size its estimated value, and how often the newest decisions chose it; both empty without any."""
+    made = in_use(recent_decisions(tables), facts) if facts.adjusted else ()
+    if not made:
+        return {}, {}
+    values = {size.given: value for size, value in zip(facts.sizes, made[-1].values, strict=False) if value is not None}
+    times = dict.fromkeys((size.given for size in facts.sizes), 0)
+    for decision in made[-_COUNTED:]:
+        if decision.action < len(facts.sizes):
+            times[facts.sizes[decision.action].given] += 1
+    return values, times
+
+
+def _choosable(tables: RunTables, facts: HybridFacts) -> list[Pair]:
+    """Return the sizes that a click may request without a controller: those of the settings, and the one in use."""
+    given = grid(str(tables.setting("snapshot_sizes")), str(tables.setting("node_sizes")))
+    current = facts.size.given
+    across, down = (dict.fromkeys([*(pair[place] for pair in given), current[place]]) for place in (0, 1))
+    pairs = list(product(across, down))
+    return pairs if len(pairs) <= _GRID_CELLS else [current]
+
+
+def _as_share(value: float) -> tuple[bool, float]:
+    return value > 1, value  # whole numbers after shares
+
+
+def _size_grid(cells: Mapping[Pair, Cell], current: Pair, domain: tuple[float, float], *, is_controlled: bool) -> Drawn:
+    """Return sizes as a grid: shares of snapshots across, shares of nodes up."""
+    across, down = (sorted({pair[place] for pair in cells}, key=_as_share) for place in (0, 1))
+    z = [[_worth(*cells[x, y]) for x in across] for y in down]
+    changes = [[_changes(x, y) for x in across] for y in down]
+    notes = [
+        _cell_note(cells[x, y], column, row, is_current=(x, y) == current)
+        for row, y in enumerate(down)
+        for column, x in enumerate(across)
+    ]
+    is_chosen = any(count is not None for _, count in cells.values())
+    if is_chosen:
+        head = f"Value, times chosen (last {_COUNTED})"
+    else:
+        head = "Sizes to choose from" if is_controlled else "Batch size: click to change"
+    notes.append(label(head, domain[0], 1, **ABOVE, font=SMALL))
+    beside: Drawn = {"xref": "paper", "yref": "paper", "xanchor": "right", "xshift": -38, "font": SMALL}
+    notes.append(label("share<br>of nodes", domain[0], 0.5, **beside))
+    at = (across.index(current[0]), down.index(current[1])) if current in cells else None
+    return {
+        "data": [_size_heat(z, list(range(len(across))), list(range(len(down))), changes)],
+        "shapes": [_frame(*at)] if at is not None else [],
+        "annotations": notes,
+        "xaxis2": _names(across, domain, "y2", "share of snapshots"),
+        "yaxis2": {**_names(down, (0.0, 1.0), "x2"), "ticksuffix": " "},
+    }
+
+
+def _size_list(
+    cells: Mapping[Pair, Cell],
+    current: Pair,
+    domain: tuple[float, float],
+) -> Drawn:
+    """Return the best sizes, the one in use among them, as a list."""
+    ranked = sorted(cells, key=lambda pair: [-1e300 if each is None else each for each in cells[pair]], reverse=True)
+    shown = ranked[:_LISTED]
+    if current in cells and current not in shown:
+        shown[-1] = current
+    shown.reverse()  # the best on top
+    z = [[_worth(*cells[pair])] for pair in shown]
+    changes = [[_changes(*pair)] for pair in shown]
+    head = f"Best {len(shown)} of {len(cells)} sizes" if len(cells) > len(shown) else "Batch size"
+    notes = [
+        _cell_note(cells[pair], 0, row, is_current=pair == current, between=", ") for row, pair in enumerate(shown)
+    ]
+    notes.append(label(head, domain[0], 1, **ABOVE, font=SMALL))
+    names = _names([0.0] * len(shown), (0.0, 1.0), "x2") | {"ticktext": [f"{size_name(*pair)} " for pair in shown]}
+    return {
+        "data": [_size_heat(z, [0], list(range(len(shown))), changes)],
+        "shapes": [_frame(0, shown.index(current))] if current in shown else [],
+        "annotations": notes,
+        "xaxis2": {**_names([0.0], domain, "y2"), "showticklabels": False, "ticks": ""},
+        "yaxis2": names,
+    }
+
+
+def _worth(value: float | None, times: int | None) -> float:
+    """Return what colours a size: its value, or else how often it was chosen."""
+    return float(value if value is not None else times or 0)
+
+
+def _changes(snapshots: float, nodes: float) -> dict[str, Any]:
+    """Return the settings that a click on a size requests, without a controller."""
+    return {"batch_snapshots": snapshots, "batch_nodes": nodes}
+
+
+def _size_heat(z: Sequence[Sequence[float]], x: list[int], y: list[int], changes: list[list[dict[str, Any]]]) -> Drawn:
+    found = [value for row in z for value in row]
+    low, high = min(found), max(found)
+    span = (low - 0.1 * (high - low), high) if high > low else (low, low + 1.0)
+    looks: Drawn = {"xaxis": "x2", "yaxis": "y2", "xgap": 3, "ygap": 3, "showscale": False, "customdata": changes}
+    return heat("sizes", z, x, y, _GREENS, span=span, hoverinfo="skip", **looks)
+
+
+def _cell_note(cell: Cell, column: int, row: int, *, is_current: bool, between: str = "<br>") -> Drawn:
+    value, times = cell
+    font = {"size": 11.5, "color": TEXT_COLOUR}
+    texts = [f"<b>{three_digits(value)}</b>"] if value is not None else []
+    texts += [] if times is None else [f"{times}×"]
+    texts += ["<b>now</b>"] if is_current and not texts else []
+    return label(between.join(texts), column, row, font=font, xref="x2", yref="y2", captureevents=False)
+
+
+def _frame(column: int, row: int) -> Drawn:
+    """Return the frame around the size in use."""
+    looks: Drawn = {"xref": "x2", "yref": "y2", "line": {"color": CURRENT_COLOUR, "width": 3}}
+    return box((column - 0.48, column + 0.48), (row - 0.48, row + 0.48)) | looks
+
+
+def _names(values: Sequence[float], domain: tuple[float, float], anchor: str, title: str = "") -> Drawn:
+    """Return an axis with the amounts at whole numbers."""
+    ticks = {"tickvals": list(range(len(values))), "ticktext": [amount_text(value) for value in values]}
+    looks = {"domain": list(domain), "anchor": anchor, "range": [-0.5, len(values) - 0.5], "tickfont": {"size": 11}}
+    named = {"title": {"text": title, "standoff": 4, "font": SMALL}} if title else {}
+    return {**ticks, **looks, **named, "showgrid": False, "zeroline": False, "automargin": True, "tickangle": 0}

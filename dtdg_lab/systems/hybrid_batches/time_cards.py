@@ -1,0 +1,95 @@
+"""Cards over the time of a run: steps, or seconds where each rank counts its own steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dtdg_lab.core.rows import Array
+from dtdg_lab.systems.hybrid_batches.events import HybridFacts, amount_text
+from dtdg_lab.systems.hybrid_batches.observations import Decision
+from dtdg_lab.visualization.change_marks import HALF_WIDTH, with_changes
+from dtdg_lab.visualization.chart import SECONDS_TITLE, STEPS_TITLE, ChartOptions, Key, Mark, XAxis, card
+from dtdg_lab.visualization.charts import Drawn
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.palette import BASELINE_COLOUR, series_colour
+
+if TYPE_CHECKING:
+    from dtdg_lab.runs.tables import RunTables
+
+_MARGIN = 0.01  # of the axis, before its begin and after its end
+
+
+def time_axis(tables: RunTables, options: ChartOptions) -> XAxis:
+    """Return the axis of a chart over time: seconds where steps of ranks are not the same."""
+    return "seconds" if tables.own_steps else options.x
+
+
+def end_of(tables: RunTables, x: XAxis) -> float:
+    """Return the end of the axis now."""
+    return tables.seconds if x == "seconds" else float(max(tables.steps.values(), default=0))
+
+
+def time_of(decision: Decision, x: XAxis) -> float:
+    """Return the place of a decision on the axis."""
+    return round(decision.seconds, 3) if x == "seconds" else decision.step
+
+
+def begin_of(times: Sequence[float], end: float) -> float:
+    """Return the begin of an axis: 0, or the first time that is known where earlier rows are not in memory."""
+    first = min(times, default=0.0)
+    return 0.0 if first < 0.2 * end else first
+
+
+def time_card(
+    tables: RunTables, x: XAxis, data: Sequence[Drawn], title: str, *, begin: float = 0.0, **looks: Any
+) -> Figure:
+    """Return a card over the time of a run from ``begin`` to now, with the changes of settings meanwhile."""
+    end = max(end_of(tables, x), begin)
+    margin = _MARGIN * max(end - begin, 1e-3)
+    axis = {"range": [begin - margin, end + margin], **looks.pop("xaxis", {})}
+    figure = card(data, title, x_title=SECONDS_TITLE if x == "seconds" else STEPS_TITLE, xaxis=axis, **looks)
+    if not data:
+        return figure
+    return {**figure, "layout": with_changes(figure["layout"], tables, x, begin, end, width=HALF_WIDTH)}
+
+
+def stretches(x: Array, begin: float, end: float, most: int) -> tuple[Array, Array]:
+    """Return the number of the stretch of each place on the axis, and the middle of each stretch."""
+    bounds = np.linspace(begin, end, most + 1)
+    middles = (bounds[:-1] + bounds[1:]) / 2
+    return np.clip(np.searchsorted(bounds, x, side="right") - 1, 0, most - 1), middles
+
+
+# How lines of the batch sizes are told apart: a colour for the snapshots, dashes for the nodes.
+
+
+_DASHES = ("solid", "dash", "dot")
+
+
+def size_line(facts: HybridFacts, action: int, *, in_use: bool) -> Drawn:
+    """Return the looks of a size's line; the one in use is thicker."""
+    snapshots, nodes = _amounts(facts)
+    given = facts.sizes[action].given
+    dash = _DASHES[nodes.index(given[1]) % len(_DASHES)]
+    return {"colour": series_colour(snapshots.index(given[0])), "dash": dash, "width": 3 if in_use else 1.5}
+
+
+def size_keys(facts: HybridFacts) -> list[Key]:
+    """Return what colours and dashes mean."""
+    snapshots, nodes = _amounts(facts)
+    keys: list[Key] = [
+        (f"{amount_text(value)} of snapshots", series_colour(place), "line") for place, value in enumerate(snapshots)
+    ]
+    marks: tuple[Mark, ...] = ("line", "dash", "dot")
+    return keys + [
+        (f"{amount_text(value)} of nodes", BASELINE_COLOUR, mark) for value, mark in zip(nodes, marks, strict=False)
+    ]
+
+
+def _amounts(facts: HybridFacts) -> tuple[list[float], list[float]]:
+    """Return the values of N_S and of N_V among the sizes."""
+    snapshots, nodes = (list(dict.fromkeys(size.given[place] for size in facts.sizes)) for place in (0, 1))
+    return snapshots, nodes

@@ -1,0 +1,86 @@
+"""Whether a batch-size controller was faster than the best fixed size, by runs that differ in nothing else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import median
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from dtdg_lab.core import catalogue
+from dtdg_lab.systems.hybrid_batches import captions
+from dtdg_lab.systems.hybrid_batches.events import HybridFacts
+from dtdg_lab.visualization.numbers import three_digits
+
+if TYPE_CHECKING:
+    from dtdg_lab.runs.tables import RunTables
+
+_CONTROLLERS: Mapping[str, str] = MappingProxyType(
+    {"dqn": "the DQN", "bandit": "the bandit", "law": "the scaling law", "random": "the random controller"}
+)
+# in which runs may differ and yet be compared: what steers sizes, the seed, and how long they may go on
+_FREE = frozenset({"batch_snapshots", "batch_nodes", "system", "seed", "epochs", "name"})
+
+
+def controller_verdict(runs: Sequence[tuple[RunTables, float | None]], loss: float) -> str:
+    """Return whether a controller reached a loss before the best fixed size; empty where the runs do not tell.
+
+    Compared are runs of the same settings but for sizes, controllers and seeds; of several seeds the median counts. A
+    run whose sizes or controller were changed while it trained is left out.
+
+    Args:
+        runs: tables of each run, and seconds until it reached the loss; None where it has not.
+        loss: the target.
+    """
+    groups: dict[tuple[tuple[str, str], ...], list[tuple[HybridFacts, float]]] = {}
+    for tables, seconds in runs:
+        facts = _only_plan(tables)
+        if facts is not None:
+            group = groups.setdefault(_shared_settings(tables), [])
+            group.append((facts, math.inf if seconds is None else seconds))
+    verdicts = (_verdict(*_medians(group), loss) for group in groups.values())
+    return next((verdict for verdict in verdicts if verdict), "")
+
+
+def _only_plan(tables: RunTables) -> HybridFacts | None:
+    """Return the hybrid batches of a run; None where it has none, or they were changed."""
+    plans = [facts for _, facts in tables.typed(HybridFacts)]
+    kinds = {facts and (facts.sizes, facts.batch_policy, facts.candidates) for facts in plans}
+    return plans[-1] if len(kinds) == 1 else None
+
+
+def _shared_settings(tables: RunTables) -> tuple[tuple[str, str], ...]:
+    """Return the settings that must be the same for times to be compared."""
+    steering = {name for entry in catalogue.names("control") for name in catalogue.entry("control", entry).options}
+    flat = tables.config.flat
+    return tuple(sorted((name, repr(value)) for name, value in flat.items() if name not in _FREE | steering))
+
+
+def _medians(group: Sequence[tuple[HybridFacts, float]]) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the median seconds by controller, and by fixed size."""
+    taken: dict[bool, dict[str, list[float]]] = {True: {}, False: {}}
+    for facts, seconds in group:
+        name = facts.batch_policy if facts.adjusted else facts.size.name
+        taken[facts.adjusted].setdefault(name, []).append(seconds)
+    controllers, sizes = ({name: median(each) for name, each in taken[kind].items()} for kind in (True, False))
+    return controllers, sizes
+
+
+def _verdict(controllers: Mapping[str, float], sizes: Mapping[str, float], loss: float) -> str:
+    if not controllers or not sizes:
+        return ""
+    first, size = min(controllers, key=controllers.__getitem__), min(sizes, key=sizes.__getitem__)
+    seconds, best_s = controllers[first], sizes[size]
+    controller = _CONTROLLERS.get(first, first)
+    texts = {"controller": controller, "size": size, "loss": three_digits(loss)}
+    if seconds < best_s == math.inf:
+        return _sentence(captions.ALONE.format(**texts))
+    if seconds < best_s:
+        times = three_digits(best_s / seconds) if seconds > 0 else "many"
+        return _sentence(captions.AHEAD.format(times=times, **texts))
+    return captions.BEHIND.format(**texts) if best_s < math.inf else ""
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]

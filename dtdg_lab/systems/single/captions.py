@@ -1,0 +1,7 @@
+"""Captions of the charts of training in one process."""
+
+LONGEST = "Snapshot {number} takes longest: {share} of a step."
+SHARED = "Sharing {size} snapshots is fastest: {time} per snapshot."
+NOT_SHARED = "Giving each snapshot a product of its own is fastest: {time} per snapshot."
+GIVEN = "{size} snapshots share a product, and nothing was measured."
+COMMON = "Groups of {size} snapshots have {share} of their edges in common."

@@ -1,0 +1,87 @@
+"""Events of training in one process: how many snapshots share a product."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.events import Event
+from dtdg_lab.core.units import format_percent, format_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class OverlapProfile(Event):
+    """How many snapshots share one product, and the measurements behind that choice.
+
+    Attributes:
+        chosen: snapshots in a group; 1 is the ordinary product of each snapshot.
+        sizes: the candidates.
+        seconds: of each, forward and backward of all pulls that depend on parameters, for one snapshot; none where
+            the size was given or no such pull is there.
+        shares: of each, the share of the edges that the snapshots of a group have in common.
+        note: why nothing was measured; empty where it was.
+    """
+
+    kind: ClassVar[str] = "shared_edges"
+    about: ClassVar[str] = "shared edges"
+    ended: ClassVar[str] = "Snapshots share no products any more."
+    chosen: int
+    sizes: tuple[int, ...]
+    seconds: tuple[float, ...]
+    shares: tuple[float, ...]
+    note: str = ""
+
+    @property
+    def words(self) -> str:
+        """The choice and its reason."""
+        how = "each snapshot has its own product" if self.chosen == 1 else f"{self.chosen} snapshots share one product"
+        if self.note:
+            return f"{how[0].upper()}{how[1:]}: {self.note}."
+        best, own = self.seconds[self.sizes.index(self.chosen)], self.seconds[0]
+        return (
+            f"{how[0].upper()}{how[1:]}: {format_seconds(best)} forward and backward for a snapshot, "
+            f"{format_seconds(own)} without sharing. They have "
+            f"{format_percent(self.shares[self.sizes.index(self.chosen)])} of their edges in common."
+        )
+
+    def check(self) -> None:
+        """Raise a DataError if sizes, times and shares are not as many."""
+        if not len(self.sizes) == len(self.seconds) == len(self.shares):
+            raise DataError("the profile of shared edges lacks times: was it recorded by another version?")
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotTimes(Event):
+    """How long each training snapshot takes, as its forward pass was timed before the first step.
+
+    Attributes:
+        first: number of the first training snapshot.
+        seconds: of each, in order.
+    """
+
+    kind: ClassVar[str] = "snapshot_times"
+    about: ClassVar[str] = "times of snapshots"
+    ended: ClassVar[str] = "Snapshots are no longer trained as one batch."
+    first: int
+    seconds: tuple[float, ...]
+
+    @property
+    def words(self) -> str:
+        """The snapshot that takes longest."""
+        return f"Snapshot {self.longest} takes longest: {format_percent(self.longest_share)} of all snapshots' time."
+
+    @property
+    def longest(self) -> int:
+        """Number of the snapshot that takes longest."""
+        return self.first + self.seconds.index(max(self.seconds))
+
+    @property
+    def longest_share(self) -> float:
+        """Its share of the time of all snapshots."""
+        return max(self.seconds) / sum(self.seconds)
+
+    def check(self) -> None:
+        """Raise a DataError if there are no times."""
+        if not self.seconds or not sum(self.seconds) > 0:
+            raise DataError("the event has no times of snapshots: was it recorded by another version?")

@@ -1,0 +1,93 @@
+"""What a step costs by its number of time blocks: peak memory and time, measured and predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dtdg_lab.systems.snapshot_blocks import captions
+from dtdg_lab.visualization.chart import Key, card
+from dtdg_lab.visualization.charts import Drawn, bars, byte_unit, line, points
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.numbers import bytes_text, percent_text, seconds_text, three_digits
+from dtdg_lab.visualization.palette import TEXT_COLOUR, series_colour
+from dtdg_lab.visualization.step_memory import NOT_PROBED
+
+TITLE = "Memory against blocks"
+
+
+@dataclass(frozen=True, slots=True)
+class StepCost:
+    """The cost of a step.
+
+    Attributes:
+        blocks: number of time blocks.
+        peak_bytes: most memory in use; None where it was not measured.
+        step_s: seconds; None where no step was timed.
+        predicted_bytes: the peak that was predicted, where one was.
+    """
+
+    blocks: int
+    peak_bytes: float | None
+    step_s: float | None
+    predicted_bytes: float | None = None
+
+    @property
+    def name(self) -> str:
+        """The number of blocks in words."""
+        return f"{self.blocks:,} block{'' if self.blocks == 1 else 's'}"
+
+
+def draw_block_costs(costs: Sequence[StepCost]) -> Figure:
+    """Draw bars of the peak, points of the time of a step, and crosses where a peak was predicted."""
+    measured = [cost for cost in costs if cost.peak_bytes is not None]
+    if not measured:
+        return card([], TITLE, x_title="time blocks", empty=NOT_PROBED)
+    unit, factor = byte_unit(max(max(cost.peak_bytes or 0, cost.predicted_bytes or 0) for cost in measured))
+    timed = [cost for cost in measured if cost.step_s is not None]
+    keys: list[Key] = [("peak", series_colour(0), "box"), ("time of a step, ms", series_colour(1), "line")]
+    hover = "%{x} blocks: %{y:.3~g} "
+    heights = [round((cost.peak_bytes or 0) / factor, 4) for cost in measured]
+    times = [round(1e3 * (cost.step_s or 0), 4) for cost in timed]
+    over: Drawn = {"yaxis": "y2", "mode": "lines+markers"}
+    data = [
+        bars("peak", _names(measured), heights, series_colour(0), hover + unit, width=0.4),
+        line("time", _names(timed), times, series_colour(1), hover + "ms", **over),
+    ]
+    predicted = {f"{cost.blocks:,}": cost.predicted_bytes for cost in measured if cost.predicted_bytes is not None}
+    if predicted:
+        y = [round(count / factor, 4) for count in predicted.values()]
+        cross: Drawn = {"symbol": "x", "line": {"color": TEXT_COLOUR, "width": 1.5}}
+        data.append(points("predicted", [*predicted], y, "white", hover + unit, size=10, marker=cross))
+        keys.append(("predicted peak", TEXT_COLOUR, "cross"))
+    right: Drawn = {"overlaying": "y", "side": "right", "showgrid": False, "rangemode": "tozero", "nticks": 5}
+    axes: dict[str, Any] = {
+        "xaxis": {"type": "category", "showgrid": False},
+        "yaxis": {"rangemode": "tozero", "nticks": 5},
+        "yaxis2": right,
+    }
+    return card(data, TITLE, unit=unit, keys=keys, x_title="time blocks", margin={"r": 44}, **axes)
+
+
+def cost_caption(cost: StepCost) -> str:
+    """Say what a number of blocks needs."""
+    template = captions.BLOCKS_NEED if cost.blocks > 1 else captions.ONE_BLOCK_NEEDS
+    return template.format(blocks=f"{cost.blocks:,}", peak=bytes_text(cost.peak_bytes), time=seconds_text(cost.step_s))
+
+
+def least_memory_caption(costs: Sequence[StepCost]) -> str:
+    """Say which number of blocks needs least memory, against the first; all costs are measured."""
+    first, least = costs[0], min(costs, key=lambda cost: cost.peak_bytes or 0)
+    if least is first:
+        return captions.FIRST_NEEDS_LEAST.format(blocks=first.name, peak=bytes_text(first.peak_bytes))
+    return captions.LEAST_MEMORY.format(
+        blocks=least.name,
+        first=first.name,
+        share=percent_text((least.peak_bytes or 0) / (first.peak_bytes or 1)),
+        times=three_digits((least.step_s or 0) / (first.step_s or 1)),
+    )
+
+
+def _names(costs: Sequence[StepCost]) -> list[str]:
+    return [f"{cost.blocks:,}" for cost in costs]

@@ -1,0 +1,17 @@
+"""Sentences under the charts of ESDG; each says what is seen now."""
+
+ONE_OF_BLOCKS = "A step keeps one of {blocks} blocks in memory, peaks at {peak} and sends {sent}."
+ALL_SNAPSHOTS = "A step keeps all snapshots in memory, peaks at {peak} and sends {sent}."
+ONE_OF_BLOCKS_UNPROBED = "A step keeps one of {blocks} blocks in memory and sends {sent}."
+ALL_SNAPSHOTS_UNPROBED = "A step keeps all snapshots in memory and sends {sent}."
+
+TRANSFERRED_LESS = "A step moved {size}, {share} less than whole graphs."
+TRANSFERRED_WHOLE = "A step moved {size}, each graph in full."
+RESIDENT = "Graphs stay on the device, so that no step moves any."
+RESIDENT_SINCE = "Graphs stay on the device: no step has moved any since step {step}."
+HIDDEN = "{share} of communication was hidden over the last {steps} steps."
+NEVER_HIDDEN = "No communication was hidden over the last {steps} steps."
+BLOCKS_NEED = "{blocks} blocks need {peak} and {time} per step."
+ONE_BLOCK_NEEDS = "One block needs {peak} and {time} per step."
+LEAST_MEMORY = "{blocks} need least memory, {share} of what {first} holds, in {times} times the time."
+FIRST_NEEDS_LEAST = "{blocks} needs least memory here: {peak}."

@@ -1,0 +1,283 @@
+"""The picture of ESDG: who owns what within snapshots and over time, and the memory of a step."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.events import MemoryFacts
+from dtdg_lab.partition.events import BlockFacts
+from dtdg_lab.systems.snapshot_blocks import captions
+from dtdg_lab.systems.snapshot_blocks.ownership import (
+    Numbers,
+    OwnerMap,
+    owner_maps,
+    rows_come_back,
+    swapped_bytes,
+    swaps_rows,
+)
+from dtdg_lab.visualization.change_marks import PAGE_WIDTH
+from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, card
+from dtdg_lab.visualization.charts import Drawn, heat, label
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.numbers import bytes_text
+from dtdg_lab.visualization.palette import TEXT_COLOUR, WARNING_COLOUR, series_colour
+from dtdg_lab.visualization.step_memory import NOT_PROBED, RECOMPUTE, memory_keys, memory_lines, memory_unit, pass_names
+
+if TYPE_CHECKING:
+    from dtdg_lab.runs.tables import RunTables
+
+TITLE = "Who owns what in a step"
+HEIGHT = 360
+GIB = 2**30
+COLOURS = 8  # of ranks; then they repeat
+MOST_BLOCKS = 12  # drawn in the maps
+_NAMED_IN_FULL = 8  # blocks up to which there is room for "block 7"
+_SOFT = "#57606A"
+_LABEL_BACK = "rgba(255,255,255,0.8)"
+_MAPS, _MEMORY = [0.46, 1.0], [0.0, 0.3]  # heights
+_PLAIN: Drawn = {"showgrid": False, "zeroline": False, "tickfont": {"size": 11}, "tickangle": 0}
+_LEFT, _RIGHT, _WHOLE = [0.0, 0.44], [0.56, 1.0], [0.0, 1.0]  # widths
+
+
+def is_esdg(tables: RunTables) -> bool:
+    """Return whether ranks compute whole snapshots in this run."""
+    return catalogue.system(tables.system).parts["parallel"] == "snapshot"
+
+
+def blocks_of(tables: RunTables) -> BlockFacts | None:
+    """Return the plan in use; None before there is one."""
+    facts = tables.event(BlockFacts)
+    return facts if facts is not None and facts.redistributes else None
+
+
+def probed_memory(tables: RunTables) -> MemoryFacts | None:
+    """Return the memory of the step that was probed last; None before there is one."""
+    facts = tables.event(MemoryFacts)
+    return facts if facts is not None and len(facts.seconds) else None
+
+
+def memory_limit(tables: RunTables) -> float | None:
+    """Return the bytes that a step may use; None where the number of blocks is set instead."""
+    return None if tables.setting("blocks") else float(GIB * tables.setting("memory_gib"))
+
+
+def predicted_sent(facts: BlockFacts) -> float:
+    """Return the bytes that a step will send: all passes and layers."""
+    return float(sum(matrix.sum() for matrix in facts.predicted.values()))
+
+
+def ownership_figure(tables: RunTables, options: ChartOptions) -> Figure:
+    """Draw both maps of owners, and the memory of a step below."""
+    facts = blocks_of(tables)
+    if facts is None:
+        return card([], TITLE, empty="Blocks are being planned", height=HEIGHT)
+    swapped = swapped_bytes(facts, np.dtype(tables.setting("dtype")).itemsize)
+    return draw_ownership(facts, probed_memory(tables), swapped=swapped, limit=memory_limit(tables))
+
+
+def draw_ownership(facts: BlockFacts, memory: MemoryFacts | None, *, swapped: float, limit: float | None) -> Figure:
+    """Draw who owns what, and memory where it is known.
+
+    Args:
+        facts: the blocks of time.
+        memory: of the step that was probed.
+        swapped: bytes that go from the first map to the second.
+        limit: bytes that a step may use.
+    """
+    blocks = min(facts.blocks, MOST_BLOCKS)
+    within, over_time = owner_maps(facts, blocks)
+    has_both = swaps_rows(facts) or facts.ranks == 1
+    cut = f", {blocks} of {facts.blocks} blocks" if blocks < facts.blocks else ""
+    data = [_map_trace(within, "x", "y")]
+    shapes, notes = _block_marks(facts, blocks, "x", "y")
+    notes.append(_heading(f"<b>1</b> Within a snapshot: ranks own snapshots{cut}", 0.0, _MAPS[1]))
+    notes.append(_paper("nodes", -0.008, sum(_MAPS) / 2, xanchor="right"))
+    layout: dict[str, Any] = {
+        "xaxis": _snapshots(facts, blocks, _LEFT if has_both else _WHOLE, "y"),
+        "yaxis": _nodes(facts, "x"),
+    }
+    if has_both:
+        data.append(_map_trace(over_time, "x2", "y2"))
+        more = _block_marks(facts, blocks, "x2", "y2")
+        shapes, notes = shapes + more[0], notes + (more[1] if blocks <= _NAMED_IN_FULL else [])
+        notes.append(_heading("<b>2</b> Over time: ranks own nodes", _RIGHT[0], _MAPS[1]))
+        notes.append(_arrow(facts, swapped))
+        layout |= {"xaxis2": _snapshots(facts, blocks, _RIGHT, "y2"), "yaxis2": _nodes(facts, "x2")}
+    number = "3" if has_both else "2"
+    if memory is None:
+        layout |= _bare_memory()
+        data.append({"type": "scatter", "x": [None], "y": [None], "xaxis": "x3", "yaxis": "y3", "hoverinfo": "skip"})
+        notes.append(_heading(f"<b>{number}</b> Memory over one step", 0.0, _MEMORY[1]))
+        notes.append(_paper(NOT_PROBED, 0.5, sum(_MEMORY) / 2))
+    else:
+        data += _memory_data(memory, named=memory.count <= MOST_BLOCKS)
+        layout |= _memory_axes(memory)
+        passes = "forward, then backward block by block" if memory.count > 1 else "forward, then backward"
+        of_blocks = "" if memory.count == facts.blocks else f", probed with {_counted(memory.count)}"
+        notes.append(_heading(f"<b>{number}</b> Memory over one step: {passes}{of_blocks}", 0.0, _MEMORY[1]))
+        notes.append(_heading(f"peak {bytes_text(memory.peak_bytes)}", 1.0, _MEMORY[1], xanchor="right"))
+        if limit is not None and limit <= 2 * memory.peak_bytes:
+            level = limit / memory_unit(memory)[1]
+            shapes.append(_level(level))
+            notes.append(label(f"limit {bytes_text(limit)}", 0, level, WARNING_COLOUR, **_IN_MEMORY))
+    return card(
+        data,
+        TITLE,
+        keys=[*_rank_keys(facts), *_pass_keys(memory)],
+        shapes=shapes,
+        annotations=notes,
+        margin={"l": 56, "t": 22, "b": 26},
+        height=HEIGHT,
+        **layout,
+    )
+
+
+def ownership_caption(tables: RunTables, options: ChartOptions) -> str:
+    """Say what a step keeps, its peak and what it sends."""
+    facts, memory = blocks_of(tables), probed_memory(tables)
+    if facts is None:
+        return NOTHING_YET
+    sent = predicted_sent(facts)
+    fields = {"blocks": f"{facts.blocks:,}", "sent": bytes_text(sent) if sent else "no rows"}
+    if memory is None or memory.count != facts.blocks:
+        template = captions.ONE_OF_BLOCKS_UNPROBED if facts.blocks > 1 else captions.ALL_SNAPSHOTS_UNPROBED
+        return template.format(**fields)
+    template = captions.ONE_OF_BLOCKS if facts.blocks > 1 else captions.ALL_SNAPSHOTS
+    return template.format(peak=bytes_text(memory.peak_bytes), **fields)
+
+
+PICTURE = Chart(
+    name="ownership",
+    title=TITLE,
+    figure=ownership_figure,
+    caption=ownership_caption,
+    place="picture",
+    shown=is_esdg,
+    help="A cell whose colour differs between both maps is a row that ranks swap. Dotted lines separate time blocks.",
+)
+
+
+# Maps of owners.
+
+
+def _map_trace(owners: OwnerMap, x_axis: str, y_axis: str) -> Drawn:
+    """Return a heat map in the colours of the ranks; hovering names rank, nodes and snapshots."""
+    nodes, snapshots = (_span_texts("node", owners.nodes), _span_texts("snapshot", owners.snapshots))
+    hover = [
+        [f"rank {rank}: {down}, {across}" for across, rank in zip(snapshots, ranks, strict=True)]
+        for down, ranks in zip(nodes, owners.ranks.tolist(), strict=True)
+    ]
+    scale = [[edge / COLOURS, series_colour(rank)] for rank in range(COLOURS) for edge in (rank, rank + 1)]
+    x, y = (owners.snapshots - 0.5).tolist(), (owners.nodes - 0.5).tolist()
+    looks: Drawn = {"showscale": False, "xgap": 1, "ygap": 1, "xaxis": x_axis, "yaxis": y_axis}
+    return heat(
+        "owners", (owners.ranks % COLOURS).tolist(), x, y, scale, span=(-0.5, COLOURS - 0.5), customdata=hover, **looks
+    )
+
+
+def _span_texts(noun: str, edges: Numbers) -> list[str]:
+    ends = pairwise(edges.tolist())
+    return [f"{noun} {begin:,}" if end == begin + 1 else f"{noun}s {begin:,} to {end - 1:,}" for begin, end in ends]
+
+
+def _block_marks(facts: BlockFacts, blocks: int, x: str, y: str) -> tuple[list[Drawn], list[Drawn]]:
+    """Return dotted lines between blocks, and their names."""
+    bounds = (facts.bounds[: blocks + 1] - 0.5).tolist()
+    dotted = {"color": TEXT_COLOUR, "width": 1.6, "dash": "dot"}
+    lines = [
+        {"type": "line", "xref": x, "yref": f"{y} domain", "x0": at, "x1": at, "y0": 0, "y1": 1, "line": dotted}
+        for at in bounds[1:-1]
+    ]
+    if facts.blocks == 1:
+        return lines, []
+    low: Drawn = {"xref": x, "yref": f"{y} domain", "yanchor": "bottom", "bgcolor": _LABEL_BACK, "borderpad": 1}
+    named = "block " if blocks <= _NAMED_IN_FULL else ""
+    middles = [(begin + end) / 2 for begin, end in pairwise(bounds)]
+    return lines, [label(f"{named}{number}", at, 0.03, size=11, **low) for number, at in enumerate(middles)]
+
+
+def _snapshots(facts: BlockFacts, blocks: int, domain: list[float], anchor: str) -> Drawn:
+    """Return an axis of snapshots, with whole numbers only."""
+    first, end = int(facts.bounds[0]), int(facts.bounds[blocks])
+    ticks: Drawn = {"dtick": max(1, -(-(end - first) // 8)), "tick0": first}
+    return {**_PLAIN, "domain": domain, "anchor": anchor, "range": [first - 0.5, end - 0.5], **ticks}
+
+
+def _nodes(facts: BlockFacts, anchor: str) -> Drawn:
+    """Return an axis of nodes, the first on top, without numbers."""
+    ends = [facts.nodes - 0.5, -0.5]
+    return {**_PLAIN, "domain": _MAPS, "anchor": anchor, "range": ends, "tickvals": []}
+
+
+def _arrow(facts: BlockFacts, swapped: float) -> Drawn:
+    """Return what is swapped between both maps, in words."""
+    if facts.ranks == 1:
+        text = "nothing<br>to swap"
+    else:
+        text = f"swap<br><b>{bytes_text(swapped)}</b><br>{'◀▶' if rows_come_back(facts) else '▶'}"
+    return _paper(text, 0.5, sum(_MAPS) / 2, font={"size": 12.5, "color": TEXT_COLOUR})
+
+
+def _rank_keys(facts: BlockFacts) -> list[Key]:
+    """Return the colours of ranks; none of more ranks than colours, which hovering tells."""
+    return [
+        (f"rank {rank}", series_colour(rank), "box") for rank in range(facts.ranks if facts.ranks <= COLOURS else 0)
+    ]
+
+
+# Memory over the probed step.
+
+
+def _pass_keys(memory: MemoryFacts | None) -> list[Key]:
+    """Return the colours of passes whose names do not all stand in the plot."""
+    keys = [] if memory is None else memory_keys(memory)
+    return keys if memory is not None and memory.count > MOST_BLOCKS else [key for key in keys if key[0] == RECOMPUTE]
+
+
+_IN_MEMORY: Drawn = {"xref": "x3", "yref": "y3", "xanchor": "left", "yanchor": "bottom"}
+
+
+def _memory_data(memory: MemoryFacts, *, named: bool) -> list[Drawn]:
+    axes = {"xaxis": "x3", "yaxis": "y3"}
+    return [*memory_lines(memory, **axes), *([pass_names(memory, width=PAGE_WIDTH, **axes)] if named else [])]
+
+
+def _memory_axes(memory: MemoryFacts) -> dict[str, Drawn]:
+    end = 1e3 * float(memory.seconds[-1]) or 1.0
+    x_axis = {**_PLAIN, "domain": _WHOLE, "anchor": "y3", "range": [0, end], "ticksuffix": " ms", "nticks": 8}
+    suffix = f" {memory_unit(memory)[0]}"
+    y_axis = {**_PLAIN, "domain": _MEMORY, "anchor": "x3", "rangemode": "tozero", "nticks": 3, "ticksuffix": suffix}
+    return {"xaxis3": x_axis, "yaxis3": y_axis}
+
+
+def _bare_memory() -> dict[str, Drawn]:
+    bare: Drawn = {**_PLAIN, "range": [0, 1], "tickvals": []}
+    x_axis, y_axis = {**bare, "domain": _WHOLE, "anchor": "y3"}, {**bare, "domain": _MEMORY, "anchor": "x3"}
+    return {"xaxis3": x_axis, "yaxis3": y_axis}
+
+
+def _level(value: float) -> Drawn:
+    stroke = {"color": WARNING_COLOUR, "width": 1.5, "dash": "dash"}
+    ends = {"xref": "x3 domain", "yref": "y3", "x0": 0, "x1": 1, "y0": value, "y1": value}
+    return {"type": "line", **ends, "line": stroke}
+
+
+# Words in the picture.
+
+
+def _heading(text: str, x: float, y: float, **more: Any) -> Drawn:
+    return _paper(text, x, y, **{"xanchor": "left", "yanchor": "bottom", **more})
+
+
+def _paper(text: str, x: float, y: float, **more: Any) -> Drawn:
+    """Return words at a place of the plot."""
+    placed = {"text": text, "x": x, "y": y, "xref": "paper", "yref": "paper", "showarrow": False}
+    return {**placed, "font": {"size": 11.5, "color": _SOFT}, **more}
+
+
+def _counted(blocks: int) -> str:
+    return "1 block" if blocks == 1 else f"{blocks:,} blocks"

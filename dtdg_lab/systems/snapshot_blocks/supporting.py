@@ -1,0 +1,206 @@
+"""Folded charts of ESDG: graphs transferred, communication hidden over steps, memory against blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dtdg_lab.core.rollups import Rollup
+from dtdg_lab.core.rows import Array, Rows, known
+from dtdg_lab.systems.snapshot_blocks import captions
+from dtdg_lab.systems.snapshot_blocks.block_costs import TITLE as BLOCK_MEMORY
+from dtdg_lab.systems.snapshot_blocks.block_costs import StepCost, cost_caption, draw_block_costs
+from dtdg_lab.systems.snapshot_blocks.periods import plan_periods
+from dtdg_lab.systems.snapshot_blocks.picture import PICTURE, is_esdg
+from dtdg_lab.visualization.change_marks import HALF_WIDTH, with_changes
+from dtdg_lab.visualization.chart import FIRST_STEP, NOTHING_YET, STEPS_TITLE, Chart, ChartOptions, Key, card
+from dtdg_lab.visualization.charts import Drawn, byte_unit, line
+from dtdg_lab.visualization.communication import RECENT, communication_chart, communication_time
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.numbers import bytes_text, percent_text
+from dtdg_lab.visualization.palette import BASELINE_COLOUR, TEXT_COLOUR, series_colour
+from dtdg_lab.visualization.transfers import transfers_chart
+
+if TYPE_CHECKING:
+    from dtdg_lab.runs.tables import RunTables
+
+ALIKE = 0.005  # share saved up to which graphs count as transferred in full
+TRANSFERS = Rollup("transfers", by=("rank",), sums=("bytes", "whole_bytes"), least=("step",), most=("step",))
+HIDDEN = Rollup(
+    "exchanges", by=("collective",), sums=("in_flight_s", "exposed_s"), least=("step",), most=("step",), points=100
+)
+STEP_SECONDS = Rollup("steps", sums=("time_s",), least=("step",), most=("step",))
+_COLLECTIVES = {"to_vertices": "to nodes", "to_snapshots": "to snapshots", "halo": "neighbours"}
+
+
+def esdg_charts() -> Sequence[Chart]:
+    """Return the picture, the supporting charts and the folded ones."""
+    return PICTURE, communication_chart(shown=is_esdg), transfers_chart(shown=is_esdg), *FOLDED
+
+
+# Graphs that a step transfers to the device.
+
+
+def graphs_figure(tables: RunTables, options: ChartOptions) -> Figure:
+    """Draw the bytes that graphs took in a step, all ranks together, beside those of whole graphs."""
+    title, rows = "Graphs transferred", tables.rollup(TRANSFERS)
+    if not len(rows):
+        empty = "Graphs stay on the device" if tables.common_step >= 0 else FIRST_STEP
+        return card([], title, x_title=STEPS_TITLE, empty=empty)
+    width = tables.width(TRANSFERS)
+    buckets, place = np.unique(rows["bucket"], return_inverse=True)
+    x = width * (buckets + 0.5) - 0.5
+    curves = {name: np.bincount(place, rows[name] / rows[f"{name}_known"].clip(1)) for name in ("bytes", "whole_bytes")}
+    unit, factor = byte_unit(max(float(values.max()) for values in curves.values()))
+    keys: list[Key] = [("transferred", series_colour(0), "line"), ("each in full", BASELINE_COLOUR, "dash")]
+    data = []
+    for (name, colour, mark), values in zip(keys, curves.values(), strict=True):
+        drawn_x, drawn_y = _with_gaps(buckets, x, (values / factor).round(4))
+        dash = "solid" if mark == "line" else "dash"
+        data.append(line(name, drawn_x, drawn_y, colour, "step %{x:.0f}: %{y:.3~g} " + unit, dash=dash))
+    axis = {"rangemode": "tozero", "nticks": 5}
+    figure = card(data, title, unit=f"{unit} per step, all ranks", keys=keys, x_title=STEPS_TITLE, yaxis=axis)
+    return _over_steps(figure, tables, rows)
+
+
+def graphs_caption(tables: RunTables, options: ChartOptions) -> str:
+    """Say what the newest step moved, and how much less that is than whole graphs."""
+    rows = tables.rows("transfers")
+    rows = rows.where(rows["step"] <= tables.common_step)
+    if not len(rows):
+        return NOTHING_YET if tables.common_step < 0 else captions.RESIDENT
+    step = int(rows["step"].max())
+    if step < tables.common_step:
+        return captions.RESIDENT_SINCE.format(step=f"{step:,}")
+    newest = rows.where(rows["step"] == step)
+    moved, whole = (float(newest[name].sum()) for name in ("bytes", "whole_bytes"))
+    saved = 1 - moved / whole if whole else 0.0
+    template = captions.TRANSFERRED_LESS if saved > ALIKE else captions.TRANSFERRED_WHOLE
+    return template.format(size=bytes_text(moved), share=percent_text(saved))
+
+
+# Share of communication that is hidden.
+
+
+def hidden_figure(tables: RunTables, options: ChartOptions) -> Figure:
+    """Draw the hidden share of the time in flight over steps, of each collective and of all."""
+    title, rows = "Hidden communication", tables.rollup(HIDDEN)
+    unit = "% of the time in flight"
+    if not len(rows):
+        empty = "With one rank, nothing is sent" if tables.ranks == 1 else "Appears with the first exchange"
+        return card([], title, unit=unit, x_title=STEPS_TITLE, empty=empty)
+    width = tables.width(HIDDEN)
+    collectives = rows.by("collective")
+    curves: list[tuple[str, str, Rows]] = [
+        (_COLLECTIVES.get(name, name.replace("_", " ")), series_colour(place), some)
+        for place, (name, some) in enumerate(collectives.items())
+    ]
+    if len(collectives) > 1:
+        curves.append(("all", TEXT_COLOUR, rows))
+    data: list[Drawn] = []
+    keys: list[Key] = []
+    for name, colour, some in curves:
+        buckets, place = np.unique(some["bucket"], return_inverse=True)
+        in_flight, exposed = (np.bincount(place, some[column]) for column in ("in_flight_s", "exposed_s"))
+        share = np.where(in_flight > 0, 100 * (1 - exposed / np.where(in_flight > 0, in_flight, 1)), np.nan)
+        x, y = _with_gaps(buckets, width * (buckets + 0.5) - 0.5, share.clip(0).round(2))
+        data.append(line(name, x, y, colour, "step %{x:.0f}: %{y:.0f}%", width=2 if name == "all" else 1.2))
+        keys.append((name, colour, "line"))
+    axis = {"range": [-2, 102], "nticks": 5}
+    figure = card(data, title, unit=unit, keys=keys, x_title=STEPS_TITLE, yaxis=axis)
+    return _over_steps(figure, tables, rows)
+
+
+def hidden_caption(tables: RunTables, options: ChartOptions) -> str:
+    """Say the hidden share of the last steps."""
+    time = communication_time(tables)
+    if time is None:
+        return NOTHING_YET
+    template = captions.HIDDEN if time.hidden_share > 0 else captions.NEVER_HIDDEN
+    steps = min(RECENT, max(tables.common_step + 1, 1))
+    return template.format(share=percent_text(time.hidden_share), steps=steps)
+
+
+# Peak memory and time of a step by number of blocks.
+
+
+def block_costs(tables: RunTables) -> dict[int, StepCost]:
+    """Return the peak and the mean time of a step by the numbers of blocks that this run has had."""
+
+    def costs() -> dict[int, StepCost]:
+        rows = tables.rollup(STEP_SECONDS)
+        found: dict[int, StepCost] = {}
+        for period in plan_periods(tables):
+            inside = rows.where((rows["step_least"] >= period.first) & (rows["step_most"] < period.end))
+            count = float(inside["time_s_known"].sum())
+            seconds = float(inside["time_s"].sum()) / count if count else None
+            before = found.get(period.blocks, StepCost(period.blocks, None, None))
+            peak = before.peak_bytes if period.peak_bytes is None else period.peak_bytes
+            found[period.blocks] = StepCost(period.blocks, peak, before.step_s if seconds is None else seconds)
+        return dict(sorted(found.items()))
+
+    return tables.once("block costs", costs)
+
+
+def block_memory_figure(tables: RunTables, options: ChartOptions) -> Figure:
+    """Draw bars of the peak and points of the time of a step, by the numbers of blocks that this run has had."""
+    return draw_block_costs([*block_costs(tables).values()])
+
+
+def block_memory_caption(tables: RunTables, options: ChartOptions) -> str:
+    """Say what the blocks in use need."""
+    periods = plan_periods(tables)
+    if not periods:
+        return NOTHING_YET
+    cost = block_costs(tables)[periods[-1].blocks]
+    return NOTHING_YET if cost.peak_bytes is None or cost.step_s is None else cost_caption(cost)
+
+
+FOLDED = (
+    Chart(
+        name="graphs_transferred",
+        title="Graphs transferred",
+        figure=graphs_figure,
+        caption=graphs_caption,
+        place="folded",
+        shown=is_esdg,
+        rollups=(TRANSFERS,),
+        help="With several blocks, graphs that do not fit the memory are brought for each block, as differences.",
+    ),
+    Chart(
+        name="hidden_communication",
+        title="Hidden communication",
+        figure=hidden_figure,
+        caption=hidden_caption,
+        place="folded",
+        shown=is_esdg,
+        rollups=(HIDDEN,),
+        help="Share of the time in flight in which ranks computed. At 0% they waited for all of it.",
+    ),
+    Chart(
+        name="block_memory",
+        title=BLOCK_MEMORY,
+        figure=block_memory_figure,
+        caption=block_memory_caption,
+        place="folded",
+        shown=is_esdg,
+        rollups=(STEP_SECONDS,),
+        help="A bar for each number of blocks that this run has had. Change Time blocks to add one.",
+    ),
+)
+
+
+def _with_gaps(buckets: Array, x: Array, y: Array) -> tuple[list[float], list[float | None]]:
+    """Return the points of a line that ends before buckets without rows."""
+    jumps = np.flatnonzero(np.diff(buckets) > 1) + 1
+    return np.insert(x, jumps, x[jumps - 1]).tolist(), known(np.insert(y, jumps, np.nan))
+
+
+def _over_steps(figure: Figure, tables: RunTables, rows: Rows) -> Figure:
+    """Return a figure from the first step to the last, with the marks of changes."""
+    begin, end = float(rows["step_least"].min()) - 0.5, float(rows["step_most"].max()) + 0.5
+    figure["layout"]["xaxis"]["range"] = [begin, end]
+    figure["layout"] = with_changes(figure["layout"], tables, "steps", begin, end, width=HALF_WIDTH)
+    return figure

@@ -1,0 +1,102 @@
+"""Tiles of ESDG, changes to try, and the number that changes are compared by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dtdg_lab.core.rows import Array
+from dtdg_lab.systems.snapshot_blocks.periods import peaks_by_step
+from dtdg_lab.systems.snapshot_blocks.picture import blocks_of, memory_limit, probed_memory
+from dtdg_lab.visualization.common_charts import common_tiles
+from dtdg_lab.visualization.communication import communication_time
+from dtdg_lab.visualization.numbers import bytes_text, percent_text, seconds_text
+from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile, spark_of
+from dtdg_lab.visualization.transfers import EQUAL, measured_traffic, predicted_traffic
+
+if TYPE_CHECKING:
+    from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.runs.tables import RunTables
+
+PEAK_MEMORY = Effect("Peak memory", bytes_text, peaks_by_step)
+
+
+def esdg_tiles(tables: RunTables) -> Sequence[Tile]:
+    """Return validation loss, step time, peak memory, bytes sent and the share of communication that is hidden."""
+    return [*common_tiles(tables), _peak_tile(tables), _sent_tile(tables), _hidden_tile(tables)]
+
+
+def _peak_tile(tables: RunTables) -> Tile:
+    memory, limit, facts = probed_memory(tables), memory_limit(tables), blocks_of(tables)
+    if limit is not None:
+        note = f"limit {bytes_text(limit)}"
+    else:
+        note = "" if facts is None else "with 1 block" if facts.blocks == 1 else f"with {facts.blocks:,} blocks"
+    return Tile(
+        label="Peak memory",
+        value=bytes_text(None if memory is None else memory.peak_bytes),
+        note=note,
+        tooltip="Most memory a step used on rank 0 when it was last probed.",
+        tone="bad" if memory is not None and limit is not None and memory.peak_bytes > limit else "",
+    )
+
+
+def _sent_tile(tables: RunTables) -> Tile:
+    measured, predicted = measured_traffic(tables), predicted_traffic(tables)
+    count, note = None if measured is None else measured.total, ""
+    if tables.ranks == 1 or (predicted is not None and not predicted.total):
+        count, note = count or 0.0, "one rank has all" if tables.ranks == 1 else "gradients only"
+    elif measured is not None and predicted is not None:
+        more = measured.total / predicted.total - 1
+        note = f"{percent_text(abs(more))} {'more' if more > 0 else 'less'} than predicted"
+        note = "as predicted" if abs(more) <= EQUAL else note
+    return Tile(
+        label="Sent per step",
+        value=bytes_text(count),
+        note=note,
+        tooltip="Bytes that all ranks send each other in one step.",
+        spark=spark_of(_bytes_by_step(tables)),
+    )
+
+
+def _bytes_by_step(tables: RunTables) -> Array:
+    """Return the bytes of rows that all ranks sent in each recent step."""
+    rows = tables.rows("links")
+    rows = rows.where(rows["step"] <= tables.common_step)
+    steps, place = np.unique(rows["step"], return_inverse=True)
+    return np.bincount(place, rows["bytes"].astype(np.float64), len(steps))
+
+
+def _hidden_tile(tables: RunTables) -> Tile:
+    time = communication_time(tables)
+    return Tile(
+        label="Communication hidden",
+        value=percent_text(None if time is None else time.hidden_share),
+        note="" if time is None else f"of {seconds_text(time.in_flight_s)} per step",
+        tooltip="Share of communication time during which the rank computes.",
+        spark=spark_of(_hidden_by_step(tables)),
+    )
+
+
+def _hidden_by_step(tables: RunTables) -> Array:
+    """Return the hidden share of each recent step in which anything was sent."""
+    rows = tables.rows("exchanges")
+    rows = rows.where(rows["step"] <= tables.common_step)
+    steps, place = np.unique(rows["step"], return_inverse=True)
+    in_flight, exposed = (
+        np.bincount(place, np.nan_to_num(rows[name].astype(np.float64)), len(steps))
+        for name in ("in_flight_s", "exposed_s")
+    )
+    sent = in_flight > 0
+    return 1 - exposed[sent] / in_flight[sent]
+
+
+def esdg_suggestions(config: RunConfig) -> Sequence[Suggestion]:
+    """Return changes to try; those that are set already are left out by the page."""
+    suggestions = [Suggestion("Use 1 block", {"blocks": 1}), Suggestion("Use 8 blocks", {"blocks": 8})]
+    if config.ranks > 1:
+        suggestions.append(Suggestion("Turn overlap off", {"overlap": "off"}))
+        suggestions.append(Suggestion("Slow down rank 1 by 20 ms", {"slow_rank": 1, "slow_ms": 20.0}))
+    return suggestions

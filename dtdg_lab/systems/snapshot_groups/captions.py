@@ -1,0 +1,16 @@
+"""Captions of the charts of snapshot groups: one sentence each, that says what is seen now."""
+
+WAITED = "Ranks waited for {share} of their time in epoch {epoch}, which took {time}."
+WAITED_SO_FAR = "Ranks have waited for {share} of their time in epoch {epoch} so far."
+ALONE = "The only rank computed {groups} groups in {time}."
+PLANNED = "By this schedule, an epoch of {groups} groups in {iterations} iterations takes {time}."
+PLANNED_SIZES = "This schedule has {groups} groups in {iterations} iterations; it follows from sizes, not times."
+
+IMBALANCE = "The slowest rank worked {ratio} times the mean in epoch {epoch}."
+TIMES = "Predicted group times are off by {share} on average."
+OWN_WORK = "Ranks spent {share} of epoch {epoch} on their own groups."
+OTHER_SCHEDULER = "{name} would take {time}, {share} {less_or_more}."
+NO_OTHER_SCHEDULER = "{name} is in use and should take {time} per epoch."
+OTHER_RANKS = "On {ranks} ranks an epoch would take about {time}."
+ONE_RANK = "On one rank an epoch would take about {time}."
+EQUAL_SCHEDULER = "{name} would take {time}, no less than the scheduler in use."

@@ -1,0 +1,126 @@
+"""Events of snapshot groups: the schedule that a run follows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.core.events import Event
+from dtdg_lab.core.units import format_percent, format_seconds
+
+_EQUAL = 5e-4  # difference of two makespans below which they are called equal
+
+Assignment = tuple[tuple[tuple[int, ...], ...], ...]
+_SOURCES = {"size": "the sizes of groups", "profile": "measured times", "linear": "a linear model of nodes and edges"}
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ScheduleFacts(Event):
+    """A schedule of K snapshot groups on P parts, executed by R ranks.
+
+    Attributes:
+        scheduler: its name.
+        ranks: R.
+        parts: P; each rank executes P / R of them.
+        per_rank: groups a part may compute in an iteration.
+        iterations: updates of the model in an epoch.
+        source: where ``times_s`` are from: ``size`` (then in no unit), ``profile`` or ``linear``.
+        times_s: (K,) seconds of each group as the scheduler knew them.
+        assignment: [iteration][part] -> groups.
+        makespan_s: of an epoch, predicted from ``times_s``, with the exchange of each iteration.
+        bound_s: no schedule of these times and exchanges is shorter.
+        gap: makespan over a bound, less 1; None where unknown.
+        targets: most targets that DyGNeX-G tried in an iteration; None where Algorithm 2 was not asked.
+        notes: what must be known of how it was made.
+        solve_s: making it took.
+        psg_makespan_s: of PSG's round robin for the same times, with its own exchanges; None where unknown.
+        timed_by: clock of ``times_s``: ``processor`` or ``wall``.
+        allreduce_s: an exchange of each iteration, which makespans, bound and gap hold.
+        fit: ``a1``, ``a2``, ``a3``, ``mean_error`` and ``max_error`` of the linear model; None where none was fitted.
+    """
+
+    kind: ClassVar[str] = "schedule"
+    about: ClassVar[str] = "a schedule"
+    ended: ClassVar[str] = "no schedule from here on"
+    scheduler: str
+    ranks: int
+    parts: int
+    per_rank: int
+    iterations: int
+    source: str
+    times_s: NDArray[np.float64]
+    assignment: Assignment
+    makespan_s: float
+    bound_s: float
+    gap: float | None
+    targets: int | None
+    notes: str = ""
+    solve_s: float
+    psg_makespan_s: float | None
+    timed_by: str = "wall"
+    allreduce_s: float = 0.0
+    fit: Mapping[str, float] | None
+
+    @property
+    def in_seconds(self) -> bool:
+        """Whether its times are seconds; sizes have no unit."""
+        return self.source != "size"
+
+    @property
+    def groups(self) -> int:
+        """K."""
+        return len(self.times_s)
+
+    @property
+    def rank_groups(self) -> int:
+        """Most groups of a rank in an iteration."""
+        return max(1, self.per_rank * self.parts // self.ranks)
+
+    @property
+    def excess(self) -> float | None:
+        """How much longer than the bound its makespan is, as a share; None where there is no bound."""
+        return self.makespan_s / self.bound_s - 1 if self.bound_s > 0 else None
+
+    @property
+    def label(self) -> str:
+        """Its name in titles, such as ``fold, 97 groups on 4 ranks``."""
+        ranks = f"{self.ranks} rank{'s' if self.ranks > 1 else ''}"
+        return f"{self.scheduler}, {self.groups:,} groups on {ranks}"
+
+    def scale(self, measured_s: NDArray[np.float64]) -> float | None:
+        """Return what makes its times seconds on the wall clock; None where that is not known.
+
+        It is 1 for such seconds; else, for sizes and for processor seconds of ranks that share cores, the ratio of
+        measured to given times, over measured groups.
+
+        Args:
+            measured_s: (K,) seconds, NaN where unknown.
+        """
+        if self.in_seconds and self.timed_by == "wall":
+            return 1.0
+        known = np.isfinite(measured_s)
+        given = float(self.times_s[known].sum())
+        if given > 0:
+            return float(measured_s[known].sum()) / given
+        return 1.0 if self.in_seconds else None
+
+    @property
+    def words(self) -> str:
+        """The schedule and how it was made, as a row of a table of events."""
+        text = f"{self.label} in {self.iterations:,} iterations: "
+        text += f"{format_seconds(self.makespan_s)} per epoch, " if self.in_seconds else ""
+        excess = self.excess
+        text += "no bound is known" if excess is None else f"{format_percent(max(0.0, excess))} above the bound"
+        if self.psg_makespan_s and (self.scheduler, self.per_rank) != ("round_robin", 1):
+            saved = 1 - self.makespan_s / self.psg_makespan_s
+            less = f"{format_percent(abs(saved))} {'less' if saved > 0 else 'more'} than"
+            text += f", {less if abs(saved) >= _EQUAL else 'as long as'} round robin"
+        made = f"Solved in {format_seconds(self.solve_s)} from {_SOURCES.get(self.source, self.source)}"
+        if self.targets is not None:
+            tried = "all" if self.targets >= self.groups else f"{self.targets:,} of {self.groups:,}"
+            made += f"; DyGNeX-G tried {tried} targets in each iteration"
+        return f"{text}. {made}. {self.notes}".strip().rstrip(".") + "."

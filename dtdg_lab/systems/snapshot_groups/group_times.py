@@ -1,0 +1,115 @@
+"""Times of snapshot groups as ranks measured them, beside those that the scheduler was given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.systems.snapshot_groups.epoch_blocks import lengths_ns
+from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
+
+if TYPE_CHECKING:
+    from dtdg_lab.runs.tables import RunTables
+
+EPOCHS = 5  # newest measurements of a group that count
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupTimes:
+    """Measurements of K groups in the newest epochs.
+
+    Attributes:
+        schedule: of the groups.
+        seconds: (K,) medians; NaN where a group was not measured.
+        ranks: (K,) the rank that computed each group last; -1 where none did.
+        processor_share: processor seconds over wall-clock seconds; None where unknown.
+    """
+
+    schedule: ScheduleFacts
+    seconds: NDArray[np.float64]
+    ranks: NDArray[np.int64]
+    processor_share: float | None
+
+    @property
+    def scale(self) -> float | None:
+        """What makes the schedule's times seconds; None where they are sizes and no group was measured."""
+        return self.schedule.scale(self.seconds)
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """(K,) whether a group has a measured and a predicted time."""
+        return np.isfinite(self.seconds) & (self.seconds > 0) & (self.schedule.times_s > 0)
+
+    @property
+    def predicted_s(self) -> NDArray[np.float64]:
+        """(K,) seconds as the scheduler knew them; NaN where they are sizes and no group was measured."""
+        predicted: NDArray[np.float64] = self.schedule.times_s * (np.nan if self.scale is None else self.scale)
+        return predicted
+
+    @property
+    def error(self) -> float | None:
+        """Mean relative error of the predicted times; None where no group was measured."""
+        known = self.known
+        if not known.any():
+            return None
+        return float(np.abs(self.predicted_s[known] / self.seconds[known] - 1).mean())
+
+    @property
+    def best_s(self) -> NDArray[np.float64]:
+        """(K,) measured seconds of each group, and the predicted where none was measured."""
+        return np.where(np.isfinite(self.seconds), self.seconds, self.schedule.times_s * (self.scale or 1.0))
+
+
+def group_times(tables: RunTables) -> GroupTimes | None:
+    """Return what was measured of the groups of the newest schedule; None where the run has no schedule."""
+
+    def times() -> GroupTimes | None:
+        schedule = tables.event(ScheduleFacts)
+        return None if schedule is None else _measured(tables, schedule)
+
+    return tables.once("times of groups", times)
+
+
+def _measured(tables: RunTables, schedule: ScheduleFacts) -> GroupTimes:
+    """Return medians of the newest epochs; the first epoch of a group is a warm-up and counts only while alone."""
+    first, count = _first_epoch(tables, schedule), schedule.groups
+    rows = tables.rows("groups")
+    rows = rows.where((rows["epoch"] >= first) & (rows["group"] < count))
+    rows = rows.where(rows["epoch"] >= rows["epoch"].max(initial=0) - EPOCHS)
+    groups, epochs = rows["group"].astype(np.int64), rows["epoch"].astype(np.int64)
+    seconds, processor_s = lengths_ns(rows) / 1e9, rows["cpu_s"].astype(np.float64)
+    table, of_ranks = np.full((count, EPOCHS + 1), np.nan), np.full((count, EPOCHS + 1), -1)
+    column = epochs - (epochs.max(initial=0) - EPOCHS)
+    table[groups, column], of_ranks[groups, column] = seconds, rows["rank"]
+    newest = EPOCHS - np.argmax(np.isfinite(table[:, ::-1]), axis=1)
+    ranks = of_ranks[np.arange(count), newest]
+    warm = first - (epochs.max(initial=0) - EPOCHS)  # the column of the first epoch, where it is still there
+    if 0 <= warm <= EPOCHS:
+        table[np.isfinite(np.delete(table, warm, axis=1)).any(axis=1), warm] = np.nan
+    else:
+        table[np.isfinite(table[:, 1:]).any(axis=1), 0] = np.nan  # the newest five
+    known = np.isfinite(processor_s)
+    wall_s = float(seconds[known].sum())
+    share = float(processor_s[known].sum()) / wall_s if wall_s > 0 else None
+    return GroupTimes(schedule, _medians(table), ranks, share)
+
+
+def _first_epoch(tables: RunTables, schedule: ScheduleFacts) -> int:
+    """Return the epoch from which on there are as many groups as now: other numbers are of other groups."""
+    first = 0
+    for row, facts in reversed(tables.typed(ScheduleFacts)):
+        if facts is None or facts.groups != schedule.groups:
+            break
+        first = int(row["epoch"] or 0)
+    return first
+
+
+def _medians(table: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the median of each row without NaN; NaN where there is nothing else."""
+    ordered, counts = np.sort(table, axis=1), np.isfinite(table).sum(axis=1)
+    rows = np.arange(len(table))
+    medians: NDArray[np.float64] = (ordered[rows, (counts - 1) // 2] + ordered[rows, counts // 2]) / 2
+    return np.where(counts > 0, medians, np.nan)

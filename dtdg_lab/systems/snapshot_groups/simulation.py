@@ -1,0 +1,132 @@
+"""Charts of schedules that are simulated on many ranks: throughput, imbalance, waiting and time to solve."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from math import ceil, floor, log10
+from typing import Any
+
+from dtdg_lab.core.units import format_seconds
+from dtdg_lab.systems.snapshot_groups.schedulers.base import PAPER_THROUGHPUT
+from dtdg_lab.visualization import palette
+from dtdg_lab.visualization.charts import SYMBOLS, Drawn, Panel, chart, counts_axis, line, points
+from dtdg_lab.visualization.layout import Figure, grid, share
+
+Row = Mapping[str, Any]
+_GOOD = 0.85  # throughput the paper reaches at its largest cluster
+_UNEVEN = 10.0  # largest ratio up to which the axis is plain
+
+
+def simulation_figure(rows: Sequence[Row], *, paper: Mapping[int, float] | None = None) -> Figure:
+    """Throughput, imbalance, distance to the bound and solve time over ranks, a line a scheduler.
+
+    Args:
+        rows: one for each number of ranks and scheduler, as ``scheduling.outcome.Outcome.row`` gives them; rows
+            with different ``curve`` get panels of their own.
+        paper: ranks -> throughput of DyGNeX-G, drawn beside; what the paper says (section 5.4) when not given.
+    """
+    reached = PAPER_THROUGHPUT if paper is None else paper
+    curves = list(dict.fromkeys(str(row.get("curve") or "") for row in rows))
+    names = list(dict.fromkeys(str(row["scheduler"]) for row in rows))
+    panels: list[Panel] = []
+    for draw in (_throughput, _imbalance, _idle, _solving):
+        for curve in curves:
+            mine = [row for row in rows if str(row.get("curve") or "") == curve]
+            panels.append(draw(mine, names, f" · {curve}" if curve else "", reached))
+    nothing = chart("Throughput", "ranks", "share of one rank's", [], empty="nothing simulated")
+    return grid(panels or [(nothing, "")], title="Simulation of schedules on many ranks")
+
+
+def _throughput(rows: list[Row], names: list[str], curve: str, paper: Mapping[int, float]) -> Panel:
+    data = _lines(rows, names, "throughput")
+    bound = {int(row["ranks"]): row["bound_throughput"] for row in rows if row.get("bound_throughput") is not None}
+    hidden: Drawn = {"showlegend": False}
+    if bound:
+        known, name = sorted(bound), "bound: none can be better"
+        hover = "%{x} ranks: %{y:.4f}"
+        data.append(line(name, known, [bound[r] for r in known], hover=hover, width=1.5, dash="dash", **hidden))
+    if paper:
+        star: Drawn = {"size": 12, "marker": {"symbol": "star-open"}, **hidden}
+        name, hover = "the paper's DyGNeX-G", "%{x} ranks: %{y:.3f}"
+        data.append(points(name, list(paper), list(paper.values()), "black", hover, **star))
+    least = min((value for trace in data for value in trace["y"] if value is not None), default=0.0)
+    axis = {"range": [min(0.9 * least, 0.8), 1.02]}
+    figure = _over_ranks(rows, f"Throughput per rank{curve}", "share of one rank's", data, axis)
+    largest = max(int(row["ranks"]) for row in rows)
+    last = {str(row["scheduler"]): row["throughput"] for row in rows if row["ranks"] == largest}
+    best = max(last, key=lambda name: last[name])
+    words = f"On {largest:,} ranks {best} keeps {share(last[best])} of one rank's throughput"
+    words += f"; the bound is {share(bound[largest])}" if largest in bound else ""
+    if "psg" in last and best != "psg":
+        words += f" and psg keeps {share(last['psg'])}"
+    marks = "Dashed: a bound of all schedules. " * bool(bound) + "Stars: the paper's DyGNeX-G. " * bool(paper)
+    return figure, f"{words}.{_drop(rows, best)} {marks}".strip()
+
+
+def _drop(rows: list[Row], name: str) -> str:
+    """Where a scheduler falls below what the paper keeps at its largest cluster."""
+    mine = sorted((int(row["ranks"]), float(row["throughput"])) for row in rows if row["scheduler"] == name)
+    for (ranks, before), (more, after) in pairwise(mine):
+        if before >= _GOOD > after:
+            return f" It falls below {share(_GOOD)} between {ranks:,} and {more:,} ranks."
+    return ""
+
+
+def _imbalance(rows: list[Row], names: list[str], curve: str, _: Mapping[int, float]) -> Panel:
+    data = _lines(rows, names, "imbalance")
+    top = max((value for trace in data for value in trace["y"] if value is not None), default=1.1)
+    kind = {"type": "log"} if top > _UNEVEN else {"range": [1 - 0.05 * (top - 1 or 0.1), 1 + 1.08 * (top - 1 or 0.1)]}
+    figure = _over_ranks(rows, f"Imbalance of an epoch{curve}", "most over least loaded rank (1)", data, kind)
+    idle = any(row["imbalance"] is None for row in rows)
+    return figure, "As the paper counts it, over whole epochs; 1 is even." + (
+        " Gaps: a rank has nothing to do at all, so the ratio is infinite." if idle else ""
+    )
+
+
+def _idle(rows: list[Row], names: list[str], curve: str, _: Mapping[int, float]) -> Panel:
+    data = _lines(rows, names, "idle_share", 100.0)
+    words = (
+        "Time a rank waits in an iteration for the slowest one: this is what the throughput loses. With few groups a "
+        "rank there is nothing left to balance."
+    )
+    axis = {"rangemode": "tozero"}
+    return _over_ranks(rows, f"Waiting{curve}", "share of the ranks' time (%)", data, axis), words
+
+
+def _solving(rows: list[Row], names: list[str], curve: str, _: Mapping[int, float]) -> Panel:
+    data = _lines(rows, names, "solve_s")
+    axis = _decades([row["solve_s"] for row in rows])
+    longest = max(rows, key=lambda row: float(row["solve_s"]))
+    words = (
+        f"Paid once. Longest: {longest['scheduler']} on {longest['ranks']:,} ranks, "
+        f"{format_seconds(longest['solve_s'])} for {longest['groups']:,} groups."
+    )
+    return _over_ranks(rows, f"Time to make the schedule{curve}", "time", data, axis), words
+
+
+def _lines(rows: list[Row], names: list[str], key: str, factor: float = 1.0) -> list[Drawn]:
+    found = []
+    for index, name in enumerate(names):
+        mine = sorted((row for row in rows if row["scheduler"] == name), key=lambda row: int(row["ranks"]))
+        y = [None if row.get(key) is None else round(row[key] * factor, 6) for row in mine]
+        colour = palette.series_colour(index)
+        marker = {"symbol": SYMBOLS[index % len(SYMBOLS)], "size": 7, "color": colour}
+        looks: Drawn = {"hover": "%{x} ranks: %{y:.4g}", "mode": "lines+markers", "marker": marker}
+        if mine:
+            found.append(line(name, [int(row["ranks"]) for row in mine], y, colour, **looks))
+    return found
+
+
+def _over_ranks(rows: list[Row], title: str, y_title: str, data: list[Drawn], y_axis: Drawn) -> Figure:
+    x_axis = counts_axis([int(row["ranks"]) for row in rows])
+    return chart(title, "ranks", y_title, data, xaxis=x_axis, yaxis=y_axis, showlegend=True)
+
+
+def _decades(values: Sequence[float]) -> dict[str, Any]:
+    """A logarithmic axis of seconds over whole powers of ten."""
+    known = [value for value in values if value > 0] or [1.0]
+    low, high = floor(log10(min(known))), ceil(log10(max(known)))
+    ticks = [10.0**power for power in range(low, max(high, low + 1) + 1)]
+    said = [format_seconds(tick) for tick in ticks]
+    return {"type": "log", "range": [low, max(high, low + 1)], "tickvals": ticks, "ticktext": said}

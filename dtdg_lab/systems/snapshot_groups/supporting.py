@@ -1,0 +1,198 @@
+"""Supporting charts of snapshot groups: imbalance by epoch, group times, and where the ranks' time goes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dtdg_lab.core.rows import Array, Rows, known
+from dtdg_lab.systems.snapshot_groups import captions
+from dtdg_lab.systems.snapshot_groups.balance import BALANCE, balance_by_epoch, last_balance
+from dtdg_lab.systems.snapshot_groups.group_times import group_times
+from dtdg_lab.systems.snapshot_groups.picture import is_scheduled
+from dtdg_lab.visualization.change_marks import HALF_WIDTH, with_changes
+from dtdg_lab.visualization.chart import (
+    FIRST_EPOCH,
+    NOTHING_YET,
+    SECONDS_TITLE,
+    STEPS_TITLE,
+    Chart,
+    ChartOptions,
+    Key,
+    card,
+)
+from dtdg_lab.visualization.charts import Drawn, line, points, rule, time_unit
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.numbers import percent_text, three_digits
+from dtdg_lab.visualization.palette import BASELINE_COLOUR, EDGE_COLOUR, PHASE_COLOURS, series_colour
+
+if TYPE_CHECKING:
+    from dtdg_lab.runs.tables import RunTables
+
+_MARKED = 60  # epochs up to which each has a dot
+_COLOURED = 8  # ranks up to which each has a colour
+_DOTS = 1_500
+_LOGARITHMIC = 30.0  # largest over smallest time from which axes are logarithmic
+
+
+def has_ranks(tables: RunTables) -> bool:
+    """Return whether the run schedules groups on more than one rank: one alone is even, and never waits."""
+    return is_scheduled(tables) and tables.ranks > 1
+
+
+def imbalance_figure(tables: RunTables, options: ChartOptions) -> Figure:
+    """Return the slowest rank's own work over the mean of all, at the end of each epoch; 1 is even."""
+    epochs = balance_by_epoch(tables)
+    ratios = np.divide(
+        epochs["critical_s"], epochs["own_s"], out=np.full(len(epochs), np.nan), where=epochs["own_s"] > 0
+    )
+    hover = "epoch %{customdata}: %{y:.3f} times the mean"
+    data = _over_time(epochs, options, [("slowest rank", ratios, EDGE_COLOUR, hover)])
+    top = float(np.nanmax(ratios, initial=1.1)) - 1
+    y_axis = {"range": [1 - 0.06 * top, 1 + 1.1 * top]}
+    keys: list[Key] = [("even", BASELINE_COLOUR, "dot")]
+    figure = card(
+        data,
+        "Imbalance by epoch",
+        unit="slowest rank over mean",
+        keys=keys,
+        x_title=_x_title(options),
+        empty=FIRST_EPOCH,
+        yaxis=y_axis,
+        shapes=[rule(y=1)] if data else [],
+    )
+    return _with_changes(figure, tables, options)
+
+
+def imbalance_caption(tables: RunTables, options: ChartOptions) -> str:
+    """Return the imbalance of the last epoch."""
+    balance = last_balance(tables)
+    if balance is None or balance.imbalance is None:
+        return NOTHING_YET
+    return captions.IMBALANCE.format(ratio=three_digits(balance.imbalance), epoch=balance.epoch + 1)
+
+
+def times_figure(tables: RunTables, options: ChartOptions) -> Figure:
+    """Return a dot for each group, predicted across and measured up; on the diagonal both are equal."""
+    times, title = group_times(tables), "Group times, predicted and measured"
+    chosen = np.empty(0, np.int64) if times is None or times.scale is None else np.flatnonzero(times.known)
+    if times is None or not len(chosen):
+        return card([], title, unit="ms measured", x_title="ms predicted", empty=FIRST_EPOCH)
+    if len(chosen) > _DOTS:  # evenly over the sizes
+        chosen = chosen[np.argsort(times.predicted_s[chosen], kind="stable")][:: -(-len(chosen) // _DOTS)]
+    predicted, measured = times.predicted_s[chosen], times.seconds[chosen]
+    low, high = min(predicted.min(), measured.min()), max(predicted.max(), measured.max())
+    unit, factor = time_unit(float(high))
+    ends = [float(low * factor), float(high * factor)]
+    data = [line("equal", ends, ends, width=1, dash="dot", hoverinfo="skip")]
+    keys: list[Key] = [("equal", BASELINE_COLOUR, "dot")]
+    ranks = times.ranks[chosen]
+    present = np.unique(ranks).tolist()
+    hover = f"group %{{customdata}}: predicted %{{x:.4g}} {unit}, measured %{{y:.4g}} {unit}"
+    for rank in present if len(present) <= _COLOURED else [-1]:
+        is_shown = ranks == rank if rank >= 0 else np.ones(len(chosen), bool)
+        x, y = ((seconds[is_shown] * factor).round(5).tolist() for seconds in (predicted, measured))
+        name, colour = (f"rank {rank}", series_colour(rank)) if rank >= 0 else ("group", EDGE_COLOUR)
+        looks: Drawn = {"size": 6, "marker": {"opacity": 0.75}, "customdata": chosen[is_shown].tolist()}
+        data.append(points(name, x, y, colour, hover, **looks))
+        keys.append((name, colour, "box"))
+    axis: Drawn = {"type": "log", "dtick": 1} if high > _LOGARITHMIC * low else {"rangemode": "tozero"}
+    given = {"size": " by size", "linear": " from nodes and edges"}.get(times.schedule.source, "")
+    return card(
+        data, title, unit=f"{unit} measured", keys=keys, x_title=f"{unit} predicted{given}", xaxis=axis, yaxis=axis
+    )
+
+
+def times_caption(tables: RunTables, options: ChartOptions) -> str:
+    """Return the mean error of predicted times."""
+    times = group_times(tables)
+    if times is None or times.error is None:
+        return NOTHING_YET
+    return captions.TIMES.format(share=percent_text(times.error))
+
+
+def own_work_figure(tables: RunTables, options: ChartOptions) -> Figure:
+    """Return where the ranks' time goes, by epoch: own groups, waiting, and the rest."""
+    epochs = balance_by_epoch(tables)
+    whole = np.maximum(epochs["time_s"], 1e-12)
+    own, waiting = epochs["own_s"] / whole, epochs["wait_s"] / whole
+    kinds: list[tuple[str, Array, str]] = [
+        ("own groups", own, PHASE_COLOURS["compute"]),
+        ("waiting", waiting, PHASE_COLOURS["wait"]),
+        ("exchange and rest", np.maximum(0, 1 - own - waiting), PHASE_COLOURS["communicate"]),
+    ]
+    hover = "epoch %{customdata}: %{y:.3g}%"
+    data = _over_time(epochs, options, [(name, 100 * shares, colour, hover) for name, shares, colour in kinds])
+    data = [{**trace, "mode": "lines", "stackgroup": "time", "fillcolor": trace["line"]["color"]} for trace in data]
+    keys: list[Key] = [(name, colour, "box") for name, _, colour in kinds]
+    looks: dict[str, Any] = {"x_title": _x_title(options), "empty": FIRST_EPOCH, "yaxis": {"range": [0, 100]}}
+    figure = card(data, "Where the ranks' time goes", unit="% of their time", keys=keys, **looks)
+    return _with_changes(figure, tables, options)
+
+
+def own_work_caption(tables: RunTables, options: ChartOptions) -> str:
+    """Return the share of the last epoch that was own work."""
+    balance = last_balance(tables)
+    if balance is None:
+        return NOTHING_YET
+    return captions.OWN_WORK.format(share=percent_text(balance.own_share), epoch=balance.epoch + 1)
+
+
+def _over_time(epochs: Rows, options: ChartOptions, curves: list[tuple[str, Array, str, str]]) -> list[Drawn]:
+    """Return a line for each curve, with a point at the end of each epoch."""
+    if not len(epochs):
+        return []
+    x = known(epochs["step_most" if options.x == "steps" else "seconds_most"])
+    numbers = (epochs["epoch_most"] + 1).astype(np.int64).tolist()
+    mode = "lines+markers" if len(x) <= _MARKED else "lines"
+    looks: Drawn = {"mode": mode, "customdata": numbers}
+    return [
+        line(name, x, known(values.round(5)), colour, hover, **{**looks, "marker": {"size": 5, "color": colour}})
+        for name, values, colour, hover in curves
+    ]
+
+
+def _with_changes(figure: Figure, tables: RunTables, options: ChartOptions) -> Figure:
+    """Return a chart over the whole run with the marks of changes, from the begin of the run."""
+    if not figure["data"]:
+        return figure
+    end = float(max(figure["data"][0]["x"]))
+    layout = with_changes(figure["layout"], tables, options.x, 0.0, end, width=HALF_WIDTH)
+    layout["xaxis"] = {**layout["xaxis"], "range": [0.0, 1.01 * end]}
+    return {**figure, "layout": layout}
+
+
+def _x_title(options: ChartOptions) -> str:
+    return STEPS_TITLE if options.x == "steps" else SECONDS_TITLE
+
+
+IMBALANCE = Chart(
+    name="imbalance",
+    title="Imbalance by epoch",
+    figure=imbalance_figure,
+    caption=imbalance_caption,
+    place="supporting",
+    shown=has_ranks,
+    rollups=(BALANCE,),
+    help="Own work of the slowest rank of each iteration over the mean of all ranks. 1 is even.",
+)
+GROUP_TIMES = Chart(
+    name="group_times",
+    title="Group times, predicted and measured",
+    figure=times_figure,
+    caption=times_caption,
+    place="supporting",
+    shown=is_scheduled,
+    help="A dot is a group of snapshots. On the dotted line, it took as long as the scheduler was told.",
+)
+OWN_WORK = Chart(
+    name="own_work",
+    title="Where the ranks' time goes",
+    figure=own_work_figure,
+    caption=own_work_caption,
+    place="folded",
+    shown=has_ranks,
+    rollups=(BALANCE,),
+    help="Waiting is the time in which ranks have nothing to do until the slowest of the iteration is done.",
+)

@@ -1,0 +1,135 @@
+"""Tiles, suggestions and the compared number of runs that schedule snapshot groups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.rows import Array
+from dtdg_lab.systems.snapshot_groups.balance import balance_by_epoch, iterations, last_balance
+from dtdg_lab.systems.snapshot_groups.epoch_blocks import measured_bound, schedule_of, shown_epoch
+from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
+from dtdg_lab.systems.snapshot_groups.group_times import group_times
+from dtdg_lab.visualization.common_charts import loss_tile
+from dtdg_lab.visualization.numbers import UNKNOWN, percent_text, seconds_text, three_digits
+from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile, spark_of
+
+if TYPE_CHECKING:
+    from dtdg_lab.runs.tables import RunTables
+
+
+def schedule_tiles(tables: RunTables) -> list[Tile]:
+    """Return validation loss, epoch time, distance from the bound, waiting and imbalance."""
+    return [loss_tile(tables), _epoch_time(tables), _above_bound(tables), _waiting(tables), _imbalance(tables)]
+
+
+def _epoch_time(tables: RunTables) -> Tile:
+    times, seconds = (
+        group_times(tables),
+        [event["data"]["time_s"] for event in tables.events("epoch") if event["data"].get("time_s") is not None],
+    )
+    predicted = None if times is None or times.scale is None else times.scale * times.schedule.makespan_s
+    return Tile(
+        label="Epoch time",
+        value=seconds_text(seconds[-1] if seconds else None),
+        note=f"predicted: {seconds_text(predicted)}",
+        tooltip="Wall-clock time of the last whole epoch.",
+        spark=spark_of(seconds),
+    )
+
+
+def _above_bound(tables: RunTables) -> Tile:
+    excess, bound_s = excess_and_bound(tables)
+    return Tile(
+        label="Above the bound",
+        value=percent_text(excess),
+        note="no bound is known" if bound_s is None else f"no schedule beats {seconds_text(bound_s)}",
+        tooltip="How much longer this schedule should take than the shortest possible one.",
+    )
+
+
+def _waiting(tables: RunTables) -> Tile:
+    balance, epochs = last_balance(tables), balance_by_epoch(tables)
+    return Tile(
+        label="Waiting",
+        value=percent_text(None if balance is None else balance.waiting_share),
+        note="of the ranks' time",
+        tooltip="Time that ranks wait for the slowest rank of an iteration.",
+        spark=spark_of(_ratios(epochs["wait_s"], epochs["time_s"])),
+    )
+
+
+def _imbalance(tables: RunTables) -> Tile:
+    balance, epochs = last_balance(tables), balance_by_epoch(tables)
+    ratio = None if balance is None else balance.imbalance
+    return Tile(
+        label="Imbalance",
+        value=UNKNOWN if ratio is None else f"{three_digits(ratio)}×",
+        note="slowest rank over mean",
+        tooltip="Mean over the iterations of the last epoch.",
+        spark=spark_of(_ratios(epochs["critical_s"], epochs["own_s"])),
+    )
+
+
+def excess_and_bound(tables: RunTables) -> tuple[float | None, float | None]:
+    """Return how much longer than the bound the schedule should take, as a share, and the bound in seconds.
+
+    Both are of the groups as they were measured in the epoch that is drawn, else as the scheduler knew them.
+    """
+    blocks, schedule = shown_epoch(tables), tables.event(ScheduleFacts)
+    if schedule is None or tables.config.flat.get("pipelined"):  # groups of a rank overlap: their times are not known
+        return None, None
+    if blocks is not None and blocks.schedule is schedule:
+        bound_s = measured_bound(blocks, pipelined=False)
+        if bound_s:
+            return max(0.0, planned_seconds(schedule, blocks.times_s()) / bound_s - 1), bound_s
+    times = group_times(tables)
+    scale = None if times is None else times.scale
+    excess = None if schedule.excess is None else max(0.0, schedule.excess)
+    return excess, None if scale is None else scale * schedule.bound_s
+
+
+def planned_seconds(schedule: ScheduleFacts, times_s: Array) -> float:
+    """Return the seconds of a schedule whose groups take these times, without its exchanges."""
+    parts = schedule.parts // schedule.ranks
+    loads = np.array([[times_s[list(groups)].sum() for groups in row] for row in schedule.assignment])
+    return float(loads.reshape(len(loads), schedule.ranks, parts).sum(axis=2).max(axis=1).sum())
+
+
+def _ratios(values: Array, whole: Array) -> Array:
+    ratios: Array = values / np.where(whole > 0, whole, np.nan)
+    return ratios
+
+
+# What to try, and what is compared before and after a change.
+
+
+def schedule_suggestions(config: RunConfig) -> list[Suggestion]:
+    """Return changes of the schedule, and a slow rank."""
+    by_turns, pairs = config["scheduler"] == "round_robin", config["groups_per_rank"] > 1
+    suggestions = [
+        Suggestion("Pair groups by time: dygnex_greedy", {"scheduler": "dygnex_greedy"})
+        if by_turns
+        else Suggestion("Use round robin", {"scheduler": "round_robin"}),
+        Suggestion("Allow 1 group per rank", {"groups_per_rank": 1})
+        if pairs
+        else Suggestion("Allow 2 groups per rank", {"groups_per_rank": 2}),
+        Suggestion("Solve it exactly: dygnex_ilp", {"scheduler": "dygnex_ilp"}),
+    ]
+    if config.ranks > 1:
+        suggestions.append(Suggestion("Slow down rank 1 by 20 ms", {"slow_rank": 1, "slow_ms": 20.0}))
+    return suggestions
+
+
+def epoch_pace(tables: RunTables) -> tuple[Array, Array]:
+    """Return recent steps, and the seconds of an epoch at the pace of each: its time by the iterations of its epoch."""
+    rows = iterations(tables.rows("steps"))
+    counts = {epoch: schedule_of(tables, epoch) for epoch in np.unique(rows["epoch"]).tolist()}
+    of_epoch = [counts[epoch] for epoch in rows["epoch"].tolist()]
+    number = np.array([np.nan if schedule is None else schedule.iterations for schedule in of_epoch], np.float64)
+    return rows["step"], rows["time_s"] * number
+
+
+EPOCH_TIME = Effect("Epoch time", seconds_text, epoch_pace)

@@ -1,0 +1,90 @@
+"""Tiles of node parts, changes to try, and the number that changes are compared by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dtdg_lab.core.rows import Array
+from dtdg_lab.partition.events import PartitionFacts
+from dtdg_lab.systems.vertex_parts.picture import exchanges_rows
+from dtdg_lab.visualization.common_charts import common_tiles
+from dtdg_lab.visualization.numbers import bytes_text, percent_text
+from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile, spark_of
+from dtdg_lab.visualization.waiting import waiting_share
+
+if TYPE_CHECKING:
+    from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.runs.tables import RunTables
+
+RECENT = 50  # steps that bytes are a mean of
+_TRIED_PARTS = 8
+
+
+def part_tiles(tables: RunTables) -> Sequence[Tile]:
+    """Return validation loss, step time, waiting, edges cut and bytes sent."""
+    return [*common_tiles(tables), _waiting_tile(tables), _cut_tile(tables), _sent_tile(tables)]
+
+
+def waiting_share_by_step(tables: RunTables) -> tuple[Array, Array]:
+    """Return the recent steps that all ranks have done, and the share of the ranks' time in which they waited."""
+    steps, waited_s = _sums_by_step(tables, "wait_s")
+    time_s = _sums_by_step(tables, "time_s")[1]
+    return steps, waited_s / np.where(time_s > 0, time_s, np.nan)
+
+
+WAITING = Effect("Waiting", percent_text, waiting_share_by_step)
+
+
+def _sums_by_step(tables: RunTables, column: str) -> tuple[Array, Array]:
+    """Return the recent steps that all ranks have done, and the sum of a column of ``steps`` over ranks."""
+    rows = tables.rows("steps")
+    rows = rows.where(rows["step"] <= tables.common_step)
+    steps, place = np.unique(rows["step"], return_inverse=True)
+    return steps, np.bincount(place, np.nan_to_num(rows[column].astype(np.float64)), len(steps))
+
+
+def _waiting_tile(tables: RunTables) -> Tile:
+    return Tile(
+        label="Waiting",
+        value=percent_text(waiting_share(tables)),
+        note="of the ranks' time",
+        tooltip="Time that ranks wait for the slowest rank.",
+        spark=spark_of(waiting_share_by_step(tables)[1]),
+    )
+
+
+def _cut_tile(tables: RunTables) -> Tile:
+    facts = tables.event(PartitionFacts)
+    return Tile(
+        label="Edges cut",
+        value=percent_text(None if facts is None else facts.shares["cut"]),
+        note="join two parts",
+        tooltip="Share of edges whose ends belong to different parts.",
+    )
+
+
+def _sent_tile(tables: RunTables) -> Tile:
+    sent = _sums_by_step(tables, "bytes_sent")[1]
+    return Tile(
+        label="Sent per step",
+        value=bytes_text(float(sent[-RECENT:].mean()) if len(sent) else None),
+        note="rows and gradients" if exchanges_rows(tables) else "gradients",
+        tooltip="Bytes that all ranks send in one step.",
+        spark=spark_of(sent),
+    )
+
+
+def part_suggestions(config: RunConfig) -> Sequence[Suggestion]:
+    """Return changes to try; those that are set already are left out by the page."""
+    parts = _TRIED_PARTS if _TRIED_PARTS % config.ranks == 0 else 2 * config.ranks
+    suggestions = [
+        Suggestion("Partition by hash", {"partitioner": "hash"}),
+        Suggestion("Partition by hypergraph", {"partitioner": "hypergraph"}),
+        Suggestion(f"Use {parts} parts", {"parts": parts}),
+    ]
+    if config.ranks > 1:
+        suggestions.append(Suggestion("Slow down rank 1 by 20 ms", {"slow_rank": 1, "slow_ms": 20.0}))
+    return suggestions

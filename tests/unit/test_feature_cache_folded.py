@@ -1,0 +1,76 @@
+"""Folded charts of fetched features: links, rows by owner, bytes, decisions and values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.systems.feature_cache.actions import WINDOWS
+from dtdg_lab.systems.feature_cache.folded import FOLDED
+from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions
+from tests.feature_tables import ROW_BYTES, batch, congestion, decision, feature_tables, features
+
+BY_NAME = {chart.name: chart for chart in FOLDED}
+
+
+def drawn(name: str, tables: RunTables) -> tuple[dict[str, Any], str]:
+    chart = BY_NAME[name]
+    return chart.figure(tables, ChartOptions()), chart.caption(tables, ChartOptions())
+
+
+@pytest.mark.parametrize("chart", FOLDED, ids=lambda chart: chart.name)
+def test_before_the_first_step_each_chart_has_axes_and_says_so(chart: Chart) -> None:
+    figure, caption = drawn(chart.name, feature_tables())
+    assert figure["layout"]["meta"]["card"]["title"] == chart.title
+    assert caption == ("0 of 12 links are slowed down." if chart.name == "links" else NOTHING_YET)
+
+
+def test_links_are_owner_by_requester() -> None:
+    event = congestion(5, {1: 20.0}, {1: 25.0, 3: 100.0})
+    figure, caption = drawn("links", feature_tables(events=[features(), event]))
+    (trace,) = figure["data"]
+    assert trace["z"][1] == [20.0, None, 20.0, 20.0]
+    written = {(note["y"], note["x"]): note["text"] for note in figure["layout"]["annotations"]}
+    assert written[1, 2] == "20 ms<br>25 Mbit/s" and written[3, 0] == "100 Mbit/s" and written[0, 1] == "free"
+    assert caption == "6 of 12 links are slowed down."
+
+
+def test_rows_asked_by_owner_are_per_step() -> None:
+    rows = {"resolved": [batch(s, p, rate=0.6) for s in range(10) for p in (0, 1, 2)]}
+    figure, caption = drawn("rows_by_owner", feature_tables(10, rows, [features()]))
+    hit, fetched = figure["data"]
+    assert hit["y"] == [120.0, 120.0, 120.0, 180.0] and fetched["y"] == [80.0, 80.0, 80.0, 120.0]
+    assert caption == "Part 3 is asked for most rows: 300 per step."
+
+
+def test_bytes_are_of_misses_and_of_new_caches() -> None:
+    figure, caption = drawn("feature_bytes", feature_tables(80, events=[features()], every=20))
+    missed, rebuilt = figure["data"]
+    mib = 1024**2
+    assert missed["y"][0] == pytest.approx(4 * 75 * ROW_BYTES / mib, rel=1e-3)
+    assert sum(rebuilt["y"]) == pytest.approx(4 * 4 * 900 * ROW_BYTES / mib, rel=1e-3)
+    assert figure["layout"]["meta"]["card"]["unit"] == "MiB per step, all parts"
+    assert caption == "Batches fetched 117 KiB per step and caches 70.3 KiB."
+
+
+def test_decisions_are_points_in_the_colour_of_the_owner_they_prefer() -> None:
+    rows = [decision(0, 0, 16), decision(8, 1, 16, biased=2), decision(8, 2, 32, greedy=False)]
+    figure, caption = drawn("cache_decisions", feature_tables(10, {"cache_decisions": rows}, [features()]))
+    assert [trace["name"] for trace in figure["data"]] == ["even", "most for part 2"]
+    assert figure["data"][0]["marker"]["symbol"] == ["circle", "x-thin-open"]
+    assert figure["data"][0]["y"] == pytest.approx([4 - 0.135, 5 + 0.045])
+    assert caption == "67% of decisions kept W at 16."
+
+
+def test_values_are_a_map_of_windows_and_allocations_with_the_choice_framed() -> None:
+    values = [-1.0] * 32
+    values[8 + 3] = -0.25
+    rows = [decision(4, 2, 8, values=values, action=11), decision(5, 2, 8)]
+    figure, caption = drawn("action_values", feature_tables(10, {"cache_decisions": rows}, [features()]))
+    (trace,) = figure["data"]
+    assert len(trace["z"]) == 4 and trace["z"][1][3] == -0.25
+    (frame,) = figure["layout"]["shapes"]
+    assert (frame["x0"], frame["y0"]) == pytest.approx((2.53, 0.53))
+    assert caption == f"Part 2 rates W {WINDOWS[3]} best."

@@ -1,0 +1,179 @@
+"""Tiles, suggestions, effect, captions and the verdict of hybrid batches."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import pytest
+
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.options import OPTIONS
+from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.systems.hybrid_batches import captions
+from dtdg_lab.systems.hybrid_batches.tiles import (
+    STEPS_PER_SECOND,
+    rate_tile,
+    reservoir_tile,
+    size_tile,
+    staleness_tile,
+)
+from dtdg_lab.systems.hybrid_batches.verdict import controller_verdict
+from tests.hybrid_tables import (
+    GRID,
+    averaged,
+    batch,
+    controlled_plan,
+    decision,
+    hybrid_run,
+    plan,
+    planned,
+    steps,
+)
+
+FAMILY = catalogue.family("hybrid_batches")
+
+
+def slow_rank() -> list[dict[str, Any]]:
+    """Return steps of 10 ms on rank 0 and of 20 ms on rank 1."""
+    start_ns = 1_700_000_000_000_000_000
+    rows = [
+        {"rank": 1, "step": step, "time_s": 0.02, "time_ns": start_ns + (step + 1) * 20_000_000} for step in range(500)
+    ]
+    return [*steps(1_000, ranks=1), *rows]
+
+
+def test_the_size_is_that_of_the_newest_decision() -> None:
+    made = [decision(number, number % 9) for number in range(9)]
+    tile = size_tile(hybrid_run(controlled_plan(), {"steps": steps(50), "decisions": made}))
+    assert (tile.value, tile.note) == ("6 × 20–24", "snapshots × nodes")
+    assert tile.spark == tuple(float(math.ceil(20 * s) * math.ceil(240 * v - 1e-9)) for s, v in GRID)
+    assert size_tile(hybrid_run(plan(candidates=[240, 240]))).value == "4 × 12"
+    assert size_tile(hybrid_run(None)).value == "–"
+
+
+def test_steps_per_second_are_of_all_ranks_together() -> None:
+    tile = rate_tile(hybrid_run(controlled_plan(), {"steps": slow_rank()}))
+    assert (tile.value, tile.note) == ("150", "rank 0: 100, rank 1: 50")
+    assert len(tile.spark) == 10 and tile.spark[0] == pytest.approx(150, rel=0.02)
+    many = rate_tile(hybrid_run(controlled_plan(), {"steps": steps(100, ranks=8)}, ranks=8))
+    assert many.note == "100 to 100 on 8 ranks"
+    assert rate_tile(hybrid_run(None)).value == "–"
+
+
+def test_the_share_from_the_reservoir_is_of_the_newest_batches() -> None:
+    rows = [batch(step, source="reservoir" if step >= 150 else "new") for step in range(250)]
+    tile = reservoir_tile(hybrid_run(controlled_plan(), {"steps": steps(250, ranks=1), "targets": rows}, ranks=1))
+    assert (tile.value, tile.note) == ("50%", "of the last 200 batches") and tile.spark[-1] == 1.0
+    without = reservoir_tile(hybrid_run(plan(), {"steps": steps(1), "targets": [batch(0)]}))
+    assert (without.value, without.note) == ("–", "no reservoir is kept")
+
+
+def test_staleness_is_a_mean_over_the_ranks() -> None:
+    rows = [averaged(number, rank, staleness=1 + 2 * rank) for number in range(1, 9) for rank in (0, 1)]
+    tile = staleness_tile(hybrid_run(controlled_plan(), {"steps": steps(90), "rounds": rows}))
+    assert (tile.value, tile.note, tile.spark) == ("2.0 steps", "of averaged models", (1.0,) * 8)
+    assert staleness_tile(hybrid_run(plan())).value == "0 steps"
+
+
+def test_a_run_has_five_tiles() -> None:
+    def labels(tables: RunTables) -> list[str]:
+        return [tile.label for tile in FAMILY.tiles(tables)]
+
+    assert labels(hybrid_run(controlled_plan(), {"steps": steps(9)})) == [
+        "Validation loss",
+        "Batch size",
+        "Steps per second",
+        "From the reservoir",
+        "Staleness",
+    ]
+    assert labels(hybrid_run(plan(), {"steps": steps(9)}))[2] == "Step time", "ranks wait for each other"
+
+
+def test_changes_are_compared_by_steps_per_second_of_all_ranks() -> None:
+    numbers, rates = STEPS_PER_SECOND.values(hybrid_run(controlled_plan(), {"steps": slow_rank()}))
+    assert numbers.tolist() == list(range(1_000)) and rates[100:].tolist() == pytest.approx([150.0] * 900)
+    together = STEPS_PER_SECOND.values(hybrid_run(plan(), {"steps": steps(9)}))
+    assert together[1].tolist() == pytest.approx([100.0] * 9)
+    assert len(STEPS_PER_SECOND.values(hybrid_run(None))[0]) == 0
+
+
+@pytest.mark.parametrize("system", ["dynahb", "dbov", "dbos", "bvr"])
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_suggestions_are_settings_that_the_run_may_have(system: str, ranks: int) -> None:
+    config = RunConfig(system=system, dataset="growing", ranks=ranks)
+    suggestions = FAMILY.suggestions(config)
+    for suggestion in suggestions:
+        config.replace(**suggestion.changes)
+        assert {OPTIONS[name].live for name in suggestion.changes} <= {"step"}
+    assert len(suggestions) == 2 + ranks
+    assert ("Average every 5 s" in [each.text for each in suggestions]) == (system == "dynahb")
+
+
+def test_every_system_has_a_sentence_and_an_effect() -> None:
+    for system in ("dynahb", "dbov", "dbos", "bvr"):
+        assert FAMILY.sentence(system).endswith(".") and FAMILY.effect(system) is STEPS_PER_SECOND
+
+
+# captions
+
+EXAMPLES = {
+    "part": "63", "targets": "1,095–1,096", "nodes": "10,949–10,950", "snapshots": "900", "total": "1,000",
+    "size": "30% × 10%", "batches": "3 distinct batches", "count": "50", "decisions": "20",
+    "by_rank": "1.7 steps stale on rank 0, 1.1 on rank 1 and 1.2 on rank 2", "ranks": "64",
+    "least": "1.0", "most": "8.0", "share": "99%", "held": "24", "capacity": "24", "value": "−0.44", "reward": "0.108",
+    "regret": "1.48", "controller": "the random controller", "loss": "0.0311", "times": "1.41",
+}  # fmt: skip
+TEMPLATES = {name: text for name, text in vars(captions).items() if name.isupper()}
+
+
+@pytest.mark.parametrize("name", [name for name in TEMPLATES if name not in ("STALE_RANK", "STALE_NEXT")])
+def test_a_caption_is_one_short_sentence(name: str) -> None:
+    text = TEMPLATES[name].format(**EXAMPLES)
+    assert len(text.split()) <= 20 and text.endswith(".") and not re.search(r"[()]|look", text)
+    assert text.count(";") <= 1
+
+
+# a controller against fixed sizes
+
+
+def compared(data: dict[str, Any], seconds: float | None, **settings: Any) -> tuple[RunTables, float | None]:
+    return hybrid_run(data, **settings), seconds
+
+
+def fixed(share: float, seconds: float | None, **settings: Any) -> tuple[RunTables, float | None]:
+    return compared(plan(shares=[(share, 0.05)], reservoir=True, exchange="models"), seconds, **settings)
+
+
+def test_a_controller_is_compared_with_the_best_fixed_size() -> None:
+    runs = [compared(controlled_plan(), 2.0), fixed(0.1, 5.0), fixed(0.2, 3.0), fixed(0.3, None)]
+    assert controller_verdict(runs, 0.0311) == (
+        "The DQN reached a loss of 0.0311 1.50 times as fast as the best fixed size, 20% × 5%."
+    )
+    runs[0] = compared(controlled_plan(), None)
+    assert controller_verdict(runs, 0.0311) == (
+        "The best fixed size, 20% × 5%, reached a loss of 0.0311 before the DQN."
+    )
+
+
+def test_of_several_seeds_the_median_counts() -> None:
+    runs = [compared(controlled_plan(), seconds, seed=seed) for seed, seconds in enumerate((1.0, 2.0, 9.0))]
+    assert "1.50 times as fast" in controller_verdict([*runs, fixed(0.2, 3.0)], 0.1)
+
+
+def test_a_verdict_needs_a_controller_and_a_fixed_size_that_arrived() -> None:
+    dqn = compared(controlled_plan(), 2.0)
+    assert controller_verdict([dqn], 0.1) == controller_verdict([fixed(0.2, 3.0)], 0.1) == ""
+    assert controller_verdict([dqn, fixed(0.2, None)], 0.1) == "The DQN reached a loss of 0.100, and no fixed size did."
+    assert controller_verdict([compared(controlled_plan(), None), fixed(0.2, None)], 0.1) == ""
+
+
+def test_runs_that_differ_in_more_or_were_changed_are_not_compared() -> None:
+    dqn = compared(controlled_plan(), 2.0)
+    assert controller_verdict([dqn, fixed(0.2, 3.0, model="gatlstm")], 0.1) == ""
+    data = plan(shares=[(0.2, 0.05)], reservoir=True, exchange="models")
+    changed = hybrid_run(data, events=[planned(plan(shares=[(0.5, 0.5)]), step=9)])
+    assert controller_verdict([dqn, (changed, 3.0)], 0.1) == ""
+    assert controller_verdict([dqn, fixed(0.2, 3.0), (hybrid_run(None, system="psg"), 1.0)], 0.1) != ""

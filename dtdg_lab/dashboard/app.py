@@ -130,7 +130,7 @@ class Dashboard:
         self._start()
 
     def _other_tables(self) -> list[RunTables]:
-        return [run.store for run in self.session.runs if run is not self._run]
+        return [run.live for run in self.session.runs if run is not self._run]
 
     def _first_config(self) -> RunConfig:
         if self.watch.seen.run is not None:
@@ -370,7 +370,7 @@ class Dashboard:
             self._settle()
         if self.view == LIVE:
             self.live.update(self.steering.own, slow=self._ticks % SLOW_TICKS == 1)
-        if run is not None and not self._graph_is_here and run.store.steps:
+        if run is not None and not self._graph_is_here and run.live.steps:
             self._graph_is_here = True
             self.graph.again()
         self._draw_head()

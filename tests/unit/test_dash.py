@@ -20,8 +20,8 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ControlError
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.dashboard.app import Dashboard
-from dtdg_lab.dashboard.pages.compare import ComparePage
 from dtdg_lab.dashboard.config_code import as_cell, as_json
+from dtdg_lab.dashboard.pages.compare import ComparePage
 from dtdg_lab.dashboard.settings import Settings
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.widgets.controls import make_control

@@ -379,7 +379,7 @@ def test_a_card_of_a_run_under_way_asks_for_the_system(dashboard, session):
     session.current.advance(1)
     settle(dashboard)
     assert session.current.config.system == "esdg"
-    assert live_parts(dashboard) == ["Common charts", "Blocks", "Features"]
+    assert live_parts(dashboard) == ["Common charts", "Blocks"]
     assert "one rank and one part" in dashboard.settings._refused("system")["single"], "two ranks cannot become one"
 
 

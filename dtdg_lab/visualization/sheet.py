@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Card = tuple[Figure, str]  # a figure made by ``chart.card``, and its caption
 
+PLACES = ("picture", "common", "supporting", "folded")
 WIDE = "timeline"  # a chart as wide as the sheet, though it is no picture
 WIDTH = 1000  # pixels of a sheet, by which its room is shared out
 GAP = 26  # pixels between cards
@@ -86,9 +87,27 @@ def run_sheet(tables: RunTables, charts: Sequence[Chart], options: ChartOptions,
         options: what is drawn.
         title: of the whole.
     """
-    cards = [(chart.figure(tables, options), chart.caption(tables, options)) for chart in charts]
-    wide = [place for place, chart in enumerate(charts) if chart.place == "picture" or chart.name == WIDE]
-    return sheet(cards, title=title, wide=wide)
+    ordered = _ordered(charts)
+    cards = [(chart.figure(tables, options), chart.caption(tables, options)) for chart in ordered]
+    return sheet(cards, title=title, wide=[place for place, chart in enumerate(ordered) if _is_wide(chart)])
+
+
+def _is_wide(chart: Chart) -> bool:
+    return chart.place == "picture" or chart.name == WIDE
+
+
+def _ordered(charts: Sequence[Chart]) -> list[Chart]:
+    """Return pictures first and folded charts last, so that no card is alone in a row before a wide one."""
+    ordered: list[Chart] = []
+    narrow = 0  # cards since the last wide one
+    for chart in sorted(charts, key=lambda each: PLACES.index(each.place)):
+        if _is_wide(chart):
+            ordered.insert(len(ordered) - narrow % 2, chart)
+            narrow %= 2
+        else:
+            ordered.append(chart)
+            narrow += 1
+    return ordered
 
 
 def _rows(count: int, columns: int, wide: Collection[int]) -> list[list[int]]:

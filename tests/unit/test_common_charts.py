@@ -317,5 +317,6 @@ def test_all_charts_of_a_run_fit_one_sheet() -> None:
     run = run_of(events=[STARTED], steps=steps(6), phases=phases(2), energy=readings(range(1, 5)))
     figure = run_sheet(run, common_charts(), OPTIONS, title="psg on CollegeMsg")
     texts = [note["text"] for note in figure["layout"]["annotations"]]
-    assert sum(text.startswith("<b>") for text in texts) == 5
+    titles = [text.removeprefix("<b>").partition("</b>")[0] for text in texts if text.startswith("<b>")]
+    assert titles == ["Loss", "Time per step", "Timeline", "Energy", "Energy by phase"]
     go.Figure(figure)

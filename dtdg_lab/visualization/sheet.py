@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 Card = tuple[Figure, str]  # a figure made by ``chart.card``, and its caption
 
 PLACES = ("picture", "common", "supporting", "folded")
+ALWAYS_SHOWN = ("picture", "common")  # without data too
 WIDE = "timeline"  # a chart as wide as the sheet, though it is no picture
 WIDTH = 1000  # pixels of a sheet, by which its room is shared out
 GAP = 26  # pixels between cards
-PLOT_HEIGHT = 158  # of a card that has no height of its own
+PLOT_HEIGHT, PICTURE_HEIGHT = 158, 340  # of a card, and of a picture, that has no height of its own
 TITLE_HEIGHT, KEYS_HEIGHT, CAPTION_HEIGHT, LINE_HEIGHT = 24, 18, 12, 17
 AXIS_HEIGHT, AXIS_TITLE_HEIGHT = 20, 16
 SHEET_TITLE = 40
@@ -79,7 +80,7 @@ def sheet(cards: Sequence[Card], *, title: str = "", columns: int = 2, wide: Col
 
 
 def run_sheet(tables: RunTables, charts: Sequence[Chart], options: ChartOptions, *, title: str) -> Figure:
-    """Return all charts of a run as one figure; pictures and the timeline have a row to themselves.
+    """Return all charts of a run that have data as one figure; pictures and the timeline have a row to themselves.
 
     Args:
         tables: of the run.
@@ -87,8 +88,14 @@ def run_sheet(tables: RunTables, charts: Sequence[Chart], options: ChartOptions,
         options: what is drawn.
         title: of the whole.
     """
-    ordered = _ordered(charts)
-    cards = [(chart.figure(tables, options), chart.caption(tables, options)) for chart in ordered]
+    figures = {chart: chart.figure(tables, options) for chart in charts}
+    ordered = _ordered([chart for chart in charts if figures[chart]["data"] or chart.place in ALWAYS_SHOWN])
+    cards: list[Card] = []
+    for chart in ordered:
+        figure = figures[chart]
+        if chart.place == "picture":
+            figure = {**figure, "layout": {"height": PICTURE_HEIGHT, **figure["layout"]}}
+        cards.append((figure, chart.caption(tables, options)))
     return sheet(cards, title=title, wide=[place for place, chart in enumerate(ordered) if _is_wide(chart)])
 
 

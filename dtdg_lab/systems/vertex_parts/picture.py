@@ -42,12 +42,12 @@ def has_parts(tables: RunTables) -> bool:
 
 def exchanges_rows(tables: RunTables) -> bool:
     """Return whether parts receive rows of the others in every step."""
-    return catalogue.system(tables.system).parts["parallel"] == "halo_vertex"
+    return has_parts(tables) and catalogue.system(tables.system).parts["parallel"] == "halo_vertex"
 
 
 def copies_rows(tables: RunTables) -> bool:
     """Return whether parts hold copies of the rows that they need."""
-    return catalogue.system(tables.system).parts["parallel"] == "cached_vertex"
+    return has_parts(tables) and catalogue.system(tables.system).parts["parallel"] == "cached_vertex"
 
 
 def part_work(facts: PartitionFacts) -> Array:

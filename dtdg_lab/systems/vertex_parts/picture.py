@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dtdg_lab.core import catalogue
+from dtdg_lab.core.rollups import Rollup
 from dtdg_lab.core.rows import Array
 from dtdg_lab.partition.events import PartitionFacts
 from dtdg_lab.systems.vertex_parts import captions
@@ -29,10 +30,14 @@ _ENDS = 5  # parts at each end of the list, where there are more
 _MAP, _BARS = [0.0, 0.68], [0.78, 1.0]  # widths
 _SOFT = "#57606A"
 
+STEPS = Rollup(  # of the tiles' small lines
+    "steps", sums=("time_s", "wait_s", "bytes_sent"), least=("step",), most=("step",), points=40
+)
+
 
 def has_parts(tables: RunTables) -> bool:
     """Return whether parts of the nodes are trained in full batches in this run."""
-    return exchanges_rows(tables) or copies_rows(tables)
+    return catalogue.system(tables.system).family == "vertex_parts"
 
 
 def exchanges_rows(tables: RunTables) -> bool:
@@ -122,6 +127,7 @@ PICTURE = Chart(
     caption=needs_caption,
     place="picture",
     shown=has_parts,
+    rollups=(STEPS,),
     help="Strong columns are snapshots that cost most, strong rows are parts that read most from others.",
 )
 

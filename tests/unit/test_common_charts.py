@@ -13,6 +13,7 @@ from dtdg_lab.visualization.chart import Chart, ChartOptions
 from dtdg_lab.visualization.common_charts import common_charts, common_tiles
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.sheet import run_sheet
+from dtdg_lab.visualization.timeline import ORDER
 
 OPTIONS = ChartOptions()
 CHARTS = {chart.name: chart for chart in common_charts()}
@@ -102,8 +103,10 @@ def test_loss_axis_fits_most_steps_and_not_the_first_spike() -> None:
 
 def test_loss_of_a_long_run_has_few_points_and_ends_at_its_newest_step() -> None:
     figure, _ = drawn("loss", run_of({"ranks": 1}, steps=steps(6000, 1)))
-    line = traces(figure)["each step"]
-    assert len(line["x"]) <= 1500 and line["x"][-1] == 5999 and line["x"] == sorted(line["x"])
+    lines = traces(figure)
+    x = lines["each step"]["x"]
+    assert 150 <= len(x) <= 300 and x[-1] == 5999 and x == sorted(x)
+    assert lines["least"]["y"] == lines["most"]["y"] == lines["each step"]["y"] == pytest.approx([0.5] * len(x))
 
 
 def test_loss_is_over_seconds_where_ranks_have_steps_of_their_own() -> None:
@@ -200,8 +203,8 @@ def test_timeline_of_many_ranks_is_a_heat_map_of_the_longest_phases() -> None:
     figure, _ = drawn("timeline", run_of({"ranks": 64, "parts": 64}, steps=steps(12, 64), phases=phases(64)))
     (heat,) = figure["data"]
     assert len(heat["z"]) == 64 and len(heat["z"][0]) == 300 and len(heat["z"]) * 300 <= 24_000
-    assert heat["customdata"][0][0] == "compute" and heat["customdata"][0][-1] == "wait"
-    assert heat["customdata"][1][-1] == "communicate" and figure["layout"]["height"] == 30 + 3 * 64
+    drawn_phases = [ORDER[heat["z"][rank][column]] for rank, column in ((0, 0), (0, -1), (1, -1))]
+    assert drawn_phases == ["compute", "wait", "communicate"] and figure["layout"]["height"] == 30 + 3 * 64
 
 
 def test_timeline_draws_a_bounded_number_of_blocks() -> None:
@@ -314,5 +317,6 @@ def test_all_charts_of_a_run_fit_one_sheet() -> None:
     run = run_of(events=[STARTED], steps=steps(6), phases=phases(2), energy=readings(range(1, 5)))
     figure = run_sheet(run, common_charts(), OPTIONS, title="psg on CollegeMsg")
     texts = [note["text"] for note in figure["layout"]["annotations"]]
-    assert sum(text.startswith("<b>") for text in texts) == 5
+    titles = [text.removeprefix("<b>").partition("</b>")[0] for text in texts if text.startswith("<b>")]
+    assert titles == ["Loss", "Time per step", "Timeline", "Energy", "Energy by phase"]
     go.Figure(figure)

@@ -46,8 +46,9 @@ def exchanges_rows(tables: RunTables) -> bool:
 
 
 def copies_rows(tables: RunTables) -> bool:
-    """Return whether parts hold copies of the rows that they need."""
-    return catalogue.system(tables.system).parts["parallel"] == "cached_vertex"
+    """Return whether parts hold copies of all rows that they need, and train them in full batches."""
+    parts = catalogue.system(tables.system).parts
+    return parts["parallel"] == "cached_vertex" and "batching" not in parts
 
 
 def part_work(facts: PartitionFacts) -> Array:

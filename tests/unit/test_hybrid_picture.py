@@ -159,6 +159,7 @@ def test_without_a_controller_a_click_requests_a_size() -> None:
     assert figure["layout"]["meta"]["clickable"]
     assert figure["layout"]["xaxis2"]["ticktext"] == ["10%", "20%", "30%", "100%"]
     assert trace(figure, "sizes")["customdata"][2][1] == {"batch_snapshots": 0.2, "batch_nodes": 0.1}
+    assert trace(figure, "sizes")["hoverinfo"] == "none", "plotly fires no clicks on what it skips"
     assert [note for note in texts(figure, "x2") if note] == ["<b>now</b>"]
 
 

@@ -134,7 +134,7 @@ def _size_heat(z: Sequence[Sequence[float]], x: list[int], y: list[int], changes
     low, high = min(values), max(values)
     span = (low - 0.1 * (high - low), high) if high > low else (low, low + 1.0)
     looks: Drawn = {"xaxis": "x2", "yaxis": "y2", "xgap": 3, "ygap": 3, "showscale": False, "customdata": changes}
-    return heat("sizes", z, x, y, _GREENS, span=span, hoverinfo="skip", **looks)
+    return heat("sizes", z, x, y, _GREENS, span=span, hoverinfo="none", **looks)  # "skip" would fire no clicks
 
 
 def _cell_note(cell: Cell, column: int, row: int, *, is_current: bool, between: str = "<br>") -> Drawn:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from types import SimpleNamespace
 
 import plotly.graph_objects as go
 import pytest
 from synthetic_lines import energy_row, evaluation_row, knob_row, line, phase_rows, steady_run, step_row
 
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.dashboard.actions import Changes, status_html
 from dtdg_lab.visualization.loss import compare_figure
 from dtdg_lab.visualization.run_window import CHARTS, RunWindow
 from dtdg_lab.visualization.series import Series
@@ -22,9 +20,6 @@ def test_what_a_run_prepares_is_known_until_it_trains() -> None:
     shown = window()
     shown.add(line("events", [[0, 0, 1, "preparing", {"what": "metis divides 9 nodes", "left_s": 2.6}]]))
     assert shown.preparing == "metis divides 9 nodes, about 3 s left"
-    run = SimpleNamespace(status="starting", live=shown, silent={})
-    text = status_html(run, {0: True}, Changes(lambda change: None), ready=True)
-    assert "starting" in text and shown.preparing in text
     shown.add(line("events", [[0, 0, 2, "kernel", {"backend": "torch", "device": "cpu", "threads": 1}]]))
     assert shown.preparing == ""
 

@@ -101,15 +101,15 @@ def test_errors_are_a_map_and_curves_have_squares() -> None:
     assert panels["errors"][0]["layout"]["yaxis"]["ticktext"] == ["clean", "c1_50mbit", "c4_5ms", "c4_10ms"]
     assert trace["z"] == [[10.0, 0.0], [None, 0.0], [None, 2.0], [None, -5.0]]
     assert panels["errors"][1] == (
-        "The mean error is 3.8 % over 4 cells it was fitted to and 2.0 % over 1 it had not seen; the largest, +10.0 %, "
-        "at clean, W 1. Red: predicted too slow."
+        "Predictions are off by 3.8% on average, and by 2% where the model had not seen the cell."
     )
     clean, squares = [each for each in panels["curves"][0]["data"] if each["name"] == "clean"]
     assert clean["x"] == [1, 4, 16] and squares["x"] == [1, 16] and squares["y"] == [100.0, 80.0]
     late = [each for each in panels["curves"][0]["data"] if each["name"] == "c4_5ms"]
     assert late[1]["marker"]["symbol"] == ["square-open"] and late[0]["text"] == ["  c4_5ms  "]
     check(model_figure([]))
-    assert model_words([])
+    assert model_words(rows[:2]) == "Predictions are off by 7.5% on average, and by 10% at most, at clean, W 1."
+    assert model_words([]) == "Nothing measured yet."
 
 
 def test_errors_of_a_calibration_as_rows() -> None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import panel as pn
 
-from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ControlError, LabError
 from dtdg_lab.dashboard.actions import Actions, SessionWatch
@@ -34,7 +33,7 @@ from dtdg_lab.runs.run import StoredRun
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.widgets.header import Header
 from dtdg_lab.widgets.navigation import Navigation
-from dtdg_lab.widgets.run_page import ACTIVE, STRETCH, Page, PageContext, RunPage, ViewsPage, describe
+from dtdg_lab.widgets.run_page import ACTIVE, STRETCH, Page, describe
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
@@ -119,7 +118,6 @@ class Dashboard:
             "Papers": CardPage(later),
             "Code": CodePage(self.settings),
         }
-        self.of_families = self._pages_of_families()
         self.branch = Branch(self.settings, session, self.actions, self._clear_problem)
         self._pause_clock = PauseClock()
         self.settings.watch(self._settings_changed)
@@ -145,12 +143,6 @@ class Dashboard:
         learnable = {"churn": 0.9, "learning_rate": 3e-3} if dataset == "growing" else {}
         return RunConfig(system=FIRST_SYSTEM, dataset=dataset, ranks=self.session.ranks, epochs=300, **learnable)
 
-    def _pages_of_families(self) -> list[RunPage]:
-        """Return the pages of the families that have no charts of their own on the page of a run."""
-        context = PageContext(self.actions.later, self._request, lambda: self.session.runs)
-        families = [family for family in catalogue.families() if not family.charts()]
-        return [family.page(context) or ViewsPage(context, family.name) for family in families]
-
     def _lay_out(self) -> pn.Column:
         settings, live = self.settings, self.live
         for fold in (settings.fixed, settings.more, self.branch.panel):
@@ -160,7 +152,6 @@ class Dashboard:
         live.tiles.stylesheets = [_in_area("tiles")]
         live.picture.stylesheets = [_in_area("picture") + ":host { gap: 0; }"]
         live.rest.stylesheets = [_in_area("rest")]
-        live.rest.extend([page.panel for page in self.of_families])
         views = pn.Column(*(page.panel for page in self.pages.values()), **STRETCH, stylesheets=[_in_area("page")])
         self._views = views
         self._body = pn.Column(self.left, live.tiles, live.picture, live.rest, views, **STRETCH, stylesheets=[_BODY])
@@ -322,28 +313,18 @@ class Dashboard:
         """Bring the view that is open up to date; where ``slow``, once a second, all of it."""
         if self.view == LIVE:
             self.live.tick()
-            for of_family in self._shown_of_families():
-                of_family.open()
-                of_family.update(slow=slow)
             return
         page = self.pages[self.view]
         page.open()
         self.watch.with_runs = page.compares_runs
         page.update(self.watch.seen.runs, slow=slow)
 
-    def _shown_of_families(self) -> list[RunPage]:
-        run = self._run
-        shown = [page for page in self.of_families if run is not None and page.serves(run.config)]
-        for page in self.of_families:
-            page.panel.visible = page in shown
-        return shown
-
     def _follow(self, run: Run | None) -> None:
         self._clear_problem()
         self._run, self._status, self._graph_is_here, self._is_stopping = run, "", False, False
         self.steering.follow()
         self.files.follow(None if run is None else run.path)
-        for page in (*self.pages.values(), *self.of_families, self.branch):
+        for page in (*self.pages.values(), self.branch):
             page.follow(run)
         self.live.follow(run, self.settings.config() if run is None else run.config)
         if run is not None:
@@ -455,7 +436,7 @@ class Dashboard:
         self._closed = True
         self._stop()
         self._remove_resources()
-        for page in (*self.pages.values(), *self.of_families, self.branch):
+        for page in (*self.pages.values(), self.branch):
             page.close()
         self.files.close()
         self.live.charts.close()

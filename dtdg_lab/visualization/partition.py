@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -12,13 +11,11 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.model_facts import PASSES
 from dtdg_lab.core.units import format_bytes, join_words, share
-from dtdg_lab.partition.events import ALWAYS, Matrix, PartitionFacts
+from dtdg_lab.partition.events import Matrix, PartitionFacts
 from dtdg_lab.visualization import charts
 from dtdg_lab.visualization.charts import Drawn, Panel
 from dtdg_lab.visualization.layout import Figure, grid
 from dtdg_lab.visualization.palette import HEAT_SCALES, TEXT_COLOUR, series_colour
-from dtdg_lab.visualization.run_view import PlanView
-from dtdg_lab.visualization.series import StepSums
 
 # Heat maps of a partition: parts down, snapshots across; edges into own nodes, halo rows, replicated rows.
 
@@ -217,46 +214,6 @@ def _sum_and_top(sent: Mapping[str, Matrix]) -> tuple[float, float]:
 # The bytes of rows that ranks sent each other in the last step that is complete, from the record table ``links``.
 
 
-_KEPT = 256  # steps kept of a rank that the others have not logged yet
-
-
-class LinkLog(StepSums):
-    """Links of the newest steps by rank, in bounded memory."""
-
-    def __init__(self) -> None:
-        super().__init__(("rank", "pass_name", "layer", "to"), ("bytes",), _KEPT)
-
-    def link(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
-        """Add one row of the table ``links``."""
-        self.row(rank, {**row, "rank": rank}, attempt)
-
-    def last(self, ranks: int, *, layers: int, first: int) -> Sent | None:
-        """The newest complete step: the last that a later one followed on every rank.
-
-        Where none was followed yet, it is the newest that every rank has recorded. A rank without rows sent none.
-
-        Args:
-            ranks: R.
-            layers: L, at least so many are given.
-            first: earlier steps do not count.
-
-        Returns:
-            Bytes of that step; None before there is one.
-        """
-        described = self.recorded(ranks, first=first)
-        followed = [step for step in described if step < self.newest(ranks)]
-        if not described:
-            return None
-        step = (followed or described)[-1]
-        sent = {key: values[0] for key, values in self.sums(step).items() if key[0] < ranks}
-        passes = {*ALWAYS, *(pass_name for _, pass_name, _, _ in sent)}
-        shape = (max([layers, *(1 + layer for _, _, layer, _ in sent)]), ranks, ranks)
-        found = {pass_name: np.zeros(shape) for pass_name in PASSES if pass_name in passes}
-        for (rank, pass_name, layer, to), count in sent.items():
-            found[pass_name][layer, rank, to] = count
-        return Sent(step, found)
-
-
 # How evenly a partition shares the work: nodes, edges, load and memory of every part, over the mean.
 
 
@@ -350,20 +307,6 @@ def title_words(facts: PartitionFacts, of: str = "") -> str:
     """The partition in a title: what of, by which partitioner, how many parts, and what making it took."""
     used = [f"{facts.ranks} rank{'s' if facts.ranks > 1 else ''}, {facts.layout}"] if facts.ranks else []
     return " · ".join([*([of] if of else []), facts.label, *used, facts.making_words])
-
-
-def run_words(facts: PartitionFacts, before: PartitionFacts | None, sent: Sent | None) -> str:
-    """What a run's partition is, what its last step sent, and what the last change brought."""
-    text = facts.words
-    if facts.exchanges and facts.ranks > 1:
-        predicted = sum(float(each.sum()) for each in facts.predicted.values())
-        text += " " + sent_words(predicted, sent, None if sent is None else sent.total, unmeasured=_unmeasured(facts))
-    if not facts.exchanges:
-        text += " Parts hold copies and exchange no rows."
-    if before is not None:
-        changed = _change(before.totals["halo"], facts.totals["halo"])
-        text += f" Before: {before.label}. Halo rows: {changed}."
-    return text
 
 
 def _edges(facts: PartitionFacts) -> str:
@@ -465,53 +408,3 @@ def _matrices(facts: PartitionFacts, sent: Sent | None) -> list[Panel]:
         return []
     who = "rank" if facts.ranks else "part"
     return link_panels(facts.predicted, sent, who=who, unmeasured=_unmeasured(facts))
-
-
-class PartitionView(PlanView[PartitionFacts]):
-    """The partitions of one run, the newest and the one before, and what its ranks sent in the last complete step."""
-
-    name = "partition"
-    title = "Who owns what"
-    plan = PartitionFacts
-    subject = "partition"
-    plans_kept = 8  # a resume may take back some of them
-
-    def __init__(self, links: LinkLog) -> None:
-        super().__init__()
-        self.links = links
-        self.tables = {"links": links.link, "steps": lambda rank, row, attempt: links.step(rank, int(row["step"]))}
-
-    def _layout(self, facts: PartitionFacts | None) -> object:
-        return facts and facts.layout_key
-
-    def truncate(self, step: int, attempt: int) -> None:
-        """Forget what an earlier attempt did from ``step`` on; a change just before ``step`` stays."""
-        self.links.truncate(step, attempt)
-        super().truncate(step, attempt)
-        # without those that are as the one before them
-        self._known = [next(same) for _, same in groupby(self._known, key=lambda plan: self._layout(plan.facts))]
-
-    @property
-    def before(self) -> PartitionFacts | None:
-        """The one before the last change; None where nothing was changed."""
-        return self._known[-2].facts if len(self._known) > 1 else None
-
-    def sent(self) -> Sent | None:
-        """Bytes of the last complete step since the last change."""
-        facts = self.facts
-        if facts is None or not facts.exchanges or not facts.predicted:
-            return None
-        layers = max(len(each) for each in facts.predicted.values())
-        return self.links.last(facts.ranks, layers=layers, first=self.since) if facts.ranks else None
-
-    def panels(self) -> list[Panel]:
-        """The panels of the microscope; none where the run has no partition."""
-        return [] if self.facts is None else panels(self.facts, before=self.before, sent=self.sent())
-
-    def figure(self) -> Figure:
-        """The microscope as one figure."""
-        return microscope(self._in_use(), before=self.before, sent=self.sent())
-
-    def caption(self) -> str:
-        """The partition, its traffic and its last change, in words."""
-        return "" if self.facts is None else run_words(self.facts, self.before, self.sent())

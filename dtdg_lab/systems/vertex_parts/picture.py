@@ -37,7 +37,7 @@ STEPS = Rollup(  # of the tiles' small lines
 
 def has_parts(tables: RunTables) -> bool:
     """Return whether parts of the nodes are trained in full batches in this run."""
-    return exchanges_rows(tables) or copies_rows(tables)
+    return catalogue.system(tables.system).family == "vertex_parts"
 
 
 def exchanges_rows(tables: RunTables) -> bool:

@@ -31,7 +31,9 @@ from dtdg_lab.datasets.names import default_dataset
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.run import StoredRun
 from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.widgets.controls import folded
 from dtdg_lab.widgets.header import Header
+from dtdg_lab.widgets.links import LinkEditor
 from dtdg_lab.widgets.navigation import Navigation
 from dtdg_lab.widgets.run_page import ACTIVE, STRETCH, Page, describe
 
@@ -47,6 +49,7 @@ SLOW_TICKS = 8  # ticks between two looks at the cluster, the comparison and, wh
 GONE_TICKS = 480  # a minute without any display ends the updates
 LIVE = "Live"
 FIRST_SYSTEM = "flaredtdg"  # that a first visit shows
+FAMILY_OF_LINKS = "feature_cache"  # whose systems are about slow links
 WITHOUT_SETTINGS = ("Compare", "Papers")  # views that take the whole width
 _PAGE = ":host { container-type: inline-size; padding: 8px 12px 24px; }"
 _BODY = """:host { display: grid !important; gap: 10px 14px; align-items: start; margin-top: 8px;
@@ -119,6 +122,8 @@ class Dashboard:
             "Code": CodePage(self.settings),
         }
         self.branch = Branch(self.settings, session, self.actions, self._clear_problem)
+        self.links = LinkEditor(later, self._request)
+        self.slow_links = folded("Slow links", self.links.panel)
         self._pause_clock = PauseClock()
         self.settings.watch(self._settings_changed)
         self.layout = self._lay_out()
@@ -145,9 +150,10 @@ class Dashboard:
 
     def _lay_out(self) -> pn.Column:
         settings, live = self.settings, self.live
-        for fold in (settings.fixed, settings.more, self.branch.panel):
+        folds = (self.slow_links, settings.fixed, settings.more, self.branch.panel)
+        for fold in folds:
             fold.margin = 0
-        left = (settings.panel, live.log, settings.fixed, settings.more, self.branch.panel)
+        left = (settings.panel, live.log, *folds)
         self.left = pn.Column(*left, margin=0, stylesheets=[_LEFT])
         live.tiles.stylesheets = [_in_area("tiles")]
         live.picture.stylesheets = [_in_area("picture") + ":host { gap: 0; }"]
@@ -302,6 +308,9 @@ class Dashboard:
             self._follow(seen.run)
         self._update_view(slow=slow)
         self.branch.update(slow=slow)
+        if slow:
+            self.links.update(self._run)
+            self.slow_links.visible = self.links.panel.visible
         if slow or polled or self._ticks % 2:
             self._refresh()
 
@@ -327,6 +336,10 @@ class Dashboard:
         for page in (*self.pages.values(), self.branch):
             page.follow(run)
         self.live.follow(run, self.settings.config() if run is None else run.config)
+        self.links.follow(run)
+        self.slow_links.visible = self.links.panel.visible
+        if run is not None:
+            self.slow_links.collapsed = catalogue.system(run.config.system).family != FAMILY_OF_LINKS
         if run is not None:
             self.settings.load(run.config)
             self.settings.touched()

@@ -297,7 +297,8 @@ class Settings:
         """Leave only live settings enabled while a run is active; the others apply to the next run."""
         if running != self._running:
             self._running = running
-            self.fixed.param.update(title=NEXT if running else FIXED, collapsed=running)
+            self.fixed.header.value = NEXT if running else FIXED
+            self.fixed.collapsed = running
             if not running and self._value("system") != self._chosen["system"]:
                 self._take_defaults("system")  # it was pending when the run ended
             self._refresh()

@@ -90,9 +90,9 @@ def test_delay_and_rate_of_links_are_shown_with_a_pattern_of_congestion():
 
 def test_what_is_fixed_during_a_run_is_folded_as_the_next_run_and_headings_say_it_after_the_end():
     settings = settings_of("flaredtdg")
-    assert (settings.fixed.title, settings.fixed.collapsed) == (FIXED, False)
+    assert (settings.fixed.header.value, settings.fixed.collapsed) == (FIXED, False)
     settings.run_is_on(True)
-    assert (settings.fixed.title, settings.fixed.collapsed) == (NEXT, True)
+    assert (settings.fixed.header.value, settings.fixed.collapsed) == (NEXT, True)
     settings.run_is_on(False)
     settings.say_next_run(True)
     assert {heading.value for heading in settings._headings.values()} == {NEXT_RUN}

@@ -16,9 +16,9 @@ from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.run import StoredRun, compare, differences, ground, open_run, provenance
+from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.training.partition import split_event
 from dtdg_lab.visualization.loss import ground_words
-from dtdg_lab.visualization.run_window import RunWindow
 from dtdg_lab.visualization.study import COLUMNS, MEANINGS
 
 HASHES = {"growing": "ab" * 32, "transactions": "cd" * 32}
@@ -109,8 +109,8 @@ def test_runs_that_stand_on_other_ground_are_said_to_prominently(
 
 
 def test_one_ground_or_several_by_settings_alone() -> None:
-    def of(**settings: Any) -> tuple[str, RunWindow]:
-        return "run", RunWindow(RunConfig(**{"dataset": "growing", **settings}))
+    def of(**settings: Any) -> tuple[str, RunTables]:
+        return "run", RunTables(RunConfig(**{"dataset": "growing", **settings}))
 
     assert ground_words([]) == ""
     assert ground_words([of(edge_life=3), of(edge_life=3, hidden=8)]) == (
@@ -124,7 +124,7 @@ def test_one_ground_or_several_by_settings_alone() -> None:
     ):  # fmt: skip
         said = ground_words([of(), of(**other)])
         assert words in said and said.endswith("Their losses cannot be compared.")
-    stored = ground_words([("run", RunWindow(RunConfig(dataset="collegemsg", seed=seed))) for seed in (0, 1)])
+    stored = ground_words([("run", RunTables(RunConfig(dataset="collegemsg", seed=seed))) for seed in (0, 1)])
     assert "cannot be compared" not in stored
 
 

@@ -107,9 +107,12 @@ def dashboard() -> str:
 
 def section(title: str, system: str, where: str, charts: Mapping[str, Any]) -> str:
     """Return the charts of a run, two beside each other."""
+    from dtdg_lab.visualization.chart import title_of
+
     parts = [
-        f"<div markdown>\n\n### {figure['layout']['meta']['card']['title']}\n\n{keys(figure)}\n\n{figure_html(figure)}\n\n"
-        f"{caption}\n\n</div>\n"
+        "\n\n".join(
+            ["<div markdown>", f"### {title_of(figure)}", keys(figure), figure_html(figure), caption, "</div>\n"]
+        )
         for figure, caption in charts.values()
     ]
     begin = f"## {title}\n\n{where} The run: {described(system)}.\n\n"

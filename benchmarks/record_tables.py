@@ -1,6 +1,6 @@
 """Records of a long run: lines to tables and Parquet, a stored run opened and finished, live updates of its page.
 
-    python benchmarks/record_tables.py [--megabytes 650] [--steps 1000 100000] [--ranks 2 8] [--run FOLDER] [--json FILE]
+    python benchmarks/record_tables.py [--megabytes 650] [--steps 1000 100000] [--ranks 2 8] [--run RUN] [--json FILE]
 
 A short run of GreenDyGNN is repeated, with higher steps and later times, until its lines are as long as an hour's.
 

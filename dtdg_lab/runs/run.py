@@ -14,7 +14,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, RunStoreError, UnknownNameError
 from dtdg_lab.runs import html as page
-from dtdg_lab.runs.charts import all_rollups, drawn_charts
+from dtdg_lab.runs.charts import all_rollups, captions_of, figures_of
 from dtdg_lab.runs.directory import ENDED, RESTORE, Kept, RunDirectory, read_config, read_object, reading
 from dtdg_lab.runs.figures import save_figures
 from dtdg_lab.runs.frames import RunFrames
@@ -22,11 +22,10 @@ from dtdg_lab.runs.stored_tables import open_tables
 from dtdg_lab.runs.summary import COMPARED, SCHEMA
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.changes import changes_frame, requested_changes
-from dtdg_lab.visualization.chart import ChartOptions, XAxis
+from dtdg_lab.visualization.chart import XAxis
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.loss import compare_figure, edge_life, wall_time_figure, wall_time_words
 from dtdg_lab.visualization.loss_chart import step_losses
-from dtdg_lab.visualization.sheet import as_figure
 from dtdg_lab.visualization.step_time import imbalance, step_times
 from dtdg_lab.visualization.study import COLUMNS
 from dtdg_lab.visualization.style import BASELINE
@@ -261,12 +260,11 @@ class StoredRun:
 
     def figures(self, x: XAxis = "steps") -> dict[str, Figure]:
         """Return the charts by name, as plotly figure dicts; the picture of its system comes first."""
-        cards = drawn_charts(self.live, ChartOptions(x=x, whole_run=True))
-        return {chart.name: as_figure(*card) for chart, card in cards.items()}
+        return figures_of(self.live, x)
 
     def captions(self) -> dict[str, str]:
         """Return the caption of each chart."""
-        return {chart.name: caption for chart, (_, caption) in drawn_charts(self.live, ChartOptions()).items()}
+        return captions_of(self.live)
 
     def save_figures(self, folder: str | Path, *, overwrite: bool = False) -> list[Path]:
         """Write every chart to a folder and return the paths (see ``runs.figures.save_figures``)."""

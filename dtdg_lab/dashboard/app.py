@@ -1,10 +1,9 @@
-"""Dashboard: cards of systems above, controls on the left, live charts on the right, on one session."""
+"""Dashboard on one session: its head, settings and the log of changes on the left, the open view on the right."""
 
 from __future__ import annotations
 
-import sys
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +12,9 @@ import panel as pn
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ControlError, LabError
-from dtdg_lab.core.events import PAGE
-from dtdg_lab.dashboard.actions import Actions, Change, Changes, SessionWatch, status_html
+from dtdg_lab.dashboard.actions import Actions, SessionWatch
+from dtdg_lab.dashboard.live_page import LivePage
+from dtdg_lab.dashboard.page_facts import PauseClock, run_facts, session_facts
 from dtdg_lab.dashboard.pages.cards import CardPage
 from dtdg_lab.dashboard.pages.checkpoints import Branch
 from dtdg_lab.dashboard.pages.compare import CodePage, ComparePage, RunsPage
@@ -22,173 +22,48 @@ from dtdg_lab.dashboard.pages.data import GraphPage
 from dtdg_lab.dashboard.pages.partition import PartitionPage
 from dtdg_lab.dashboard.pages.race import RacePage
 from dtdg_lab.dashboard.pages.study import StudyPage
+from dtdg_lab.dashboard.resources import NotebookColumn, load_resources, remove_resources
+from dtdg_lab.dashboard.run_files import RunFilesReader
+from dtdg_lab.dashboard.run_names import system_title
 from dtdg_lab.dashboard.settings import Settings
+from dtdg_lab.dashboard.states import PageFacts, head_of
+from dtdg_lab.dashboard.steering import Steering
 from dtdg_lab.datasets.names import default_dataset
-from dtdg_lab.visualization.layout import join_words
-from dtdg_lab.visualization.run_window import RunWindow
-from dtdg_lab.visualization.series import XAxis
-from dtdg_lab.widgets.live import LiveCharts, ThemeSwitch, labelled, tipped
-from dtdg_lab.widgets.run_page import (
-    ACTIVE,
-    ALERT,
-    STRETCH,
-    Page,
-    PageContext,
-    Pages,
-    RunPage,
-    ViewsPage,
-    alert_html,
-    describe,
-)
+from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.widgets.header import Header
+from dtdg_lab.widgets.navigation import Navigation
+from dtdg_lab.widgets.run_page import ACTIVE, STRETCH, Page, PageContext, RunPage, ViewsPage, describe
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
     from dtdg_lab.cluster.session import Session
 
 
-# Panel and Plotly for the page that will show the dashboard, without the internet.
-
-
-_KEY = "dtdg_lab.dashboard.page"
-
-
-def load_resources() -> list[str]:
-    """Send a notebook page what charts need, once per page; a served page gets it from its server.
-
-    In a notebook everything is sent inline (18 MB), so that nothing is asked of the internet. A page that was
-    reloaded has lost it; it is known by the new session of its front end, and gets it again.
-
-    Returns:
-        The displays that hold what was sent, for :func:`remove_resources`.
-    """
-    page = _notebook_page() if pn.state.curdoc is None else None
-    if page is None:
-        pn.extension("plotly", "mathjax")
-    elif pn.state.cache.get(_KEY) != page or "plotly" not in pn.extension._loaded_extensions:
-        from IPython.display import publish_display_data
-        from IPython.utils.capture import capture_output
-
-        with capture_output(stdout=False, stderr=False) as sent:
-            pn.extension("plotly", "mathjax", inline=True)
-        pn.state.cache[_KEY] = page
-        displays = [f"{_KEY}-{page}-{number}" for number in range(len(sent.outputs))]
-        for display, output in zip(displays, sent.outputs, strict=True):
-            publish_display_data(output.data, output.metadata, transient={"display_id": display})
-        return displays
-    return []
-
-
-def remove_resources(displays: Sequence[str]) -> None:
-    """Remove from the notebook what its page has executed: saved with it, it would take 20 MB."""
-    from IPython.display import publish_display_data
-
-    for display in displays:
-        publish_display_data({"text/plain": ""}, transient={"display_id": display}, update=True)
-
-
-class _NotebookColumn(pn.Column):
-    """A column whose style sheets are put into a notebook page at once.
-
-    Panel replaces those of one model at a time, and Bokeh collects all models after each: 25 s for the dashboard.
-    """
-
-    def _render_model(self, doc: Any = None, comm: Any = None) -> Any:
-        model: Any = super()._render_model(doc, comm)
-        if pn.config.inline:
-            with model.document.models.freeze():
-                _share_inline_stylesheets(model)
-        return model
-
-
-def _share_inline_stylesheets(root: Any) -> None:
-    """Replace every style sheet that has an address by its text, one model for each address."""
-    from bokeh.models.css import ImportedStyleSheet
-    from bokeh.models.ui import UIElement
-    from panel.io.notebook import replace_inline_css
-
-    inline: dict[str, Any] = {}
-    for model in root.select({"type": UIElement}):
-        for sheet in model.stylesheets:
-            if isinstance(sheet, ImportedStyleSheet) and sheet.url not in inline:
-                inline[sheet.url] = replace_inline_css(sheet)
-        model.stylesheets = [inline.get(getattr(sheet, "url", ""), sheet) for sheet in model.stylesheets]
-
-
-def _notebook_page() -> str | None:
-    """The session of the front end that runs the present cell; None outside of notebooks."""
-    if "IPython" not in sys.modules:
-        return None
-    from IPython.core.getipython import get_ipython
-
-    shell: Any = get_ipython()
-    if shell is None or not hasattr(shell, "kernel"):
-        return None
-    header = shell.get_parent().get("header", {})
-    return str(header.get("session", "unknown"))
-
-
 TITLE = "DTDG Lab"
 PERIOD_MS = 125
-CHART_HEIGHT = 262  # pixels: two rows of charts with their captions are seen at 1400 x 900
 WATCH_TICKS = 2  # ticks between two looks at the session
 SLOW_TICKS = 8  # ticks between two looks at the cluster, the comparison and, when idle, anything
 GONE_TICKS = 480  # a minute without any display ends the updates
-_STATUS = {"font-size": "13px", "min-height": "76px"}
-_ALERT = {**ALERT, "box-sizing": "border-box", "width": "285px"}
-# Headers that do not fit go into a second line. A tab that is not open takes no height: else the longest one would
-# make every page as long
-_TABS = """:host(.bk-above) .bk-headers-wrapper { flex-wrap: wrap; overflow: visible; }
-:host > [style*="visibility: hidden"] { max-height: 0; overflow: hidden; }"""
-_BUTTONS = (  # name, label, colour, tooltip
-    ("run", "Run", "success", "Start a run with the settings below."),
-    ("pause", "Pause", "default", "Pause the run before its next step, or continue it. Settings can change meanwhile."),
-    ("stop", "Stop", "danger", "End the run after its present step. It is kept, and can be resumed."),
-    (
-        "resume",
-        "Resume",
-        "primary",
-        "Continue a stopped, failed or interrupted run from its last checkpoint.",
-    ),
-    ("repair", "Repair", "warning", "Start new engines in place of dead ones. The run can then be resumed."),
-)
-_AXIS_TIP = "Draw losses over steps, or over seconds since the start. The charts change at once."
+LIVE = "Live"
+FIRST_SYSTEM = "flaredtdg"  # that a first visit shows
+WITHOUT_SETTINGS = ("Compare", "Papers")  # views that take the whole width
+_PAGE = ":host { container-type: inline-size; padding: 8px 12px 24px; }"
+_BODY = """:host { display: grid !important; gap: 10px 14px; align-items: start; margin-top: 8px;
+  grid-template: "left tiles" auto "left picture" auto "left rest" 1fr / auto minmax(0, 1fr); }
+:host(.one) { grid-template: "left page" auto / auto minmax(0, 1fr); }
+:host(.wide) { grid-template: "page" auto / minmax(0, 1fr); }
+@container (max-width: 760px) { :host {
+  grid-template: "tiles" auto "picture" auto "left" auto "rest" auto / minmax(0, 1fr); }
+  :host(.one) { grid-template: "page" auto "left" auto / minmax(0, 1fr); } }"""
+_LEFT = """:host { grid-area: left; width: 252px !important; min-width: 0 !important; gap: 10px; }
+@container (max-width: 1200px) { :host { width: 218px !important; } }
+@container (max-width: 760px) { :host { width: auto !important; } }"""
 
 
-class CommonPage(Page):
-    """The four live charts that every run has."""
-
-    title = "Common charts"
-
-    def __init__(self, charts: LiveCharts) -> None:
-        super().__init__()
-        self.panel = charts
-
-    def follow(self, run: Run | None) -> None:
-        """Show another run."""
-        self.panel.follow(run)
-
-    def update(self, runs: Sequence[Run] = (), *, slow: bool) -> None:
-        """Send what is new."""
-        self.panel.update()
-
-
-class LivePage(Pages):
-    """The charts that every run has, and under them the pages of families that have anything of the run's system."""
-
-    def __init__(self, common: CommonPage, of_families: Sequence[RunPage]) -> None:
-        super().__init__("Live", [common, *of_families])
-        self._common, self._of_families = common, of_families
-        self._run: Run | None = None
-
-    def follow(self, run: Run | None) -> None:
-        """Show another run."""
-        self._run = run
-        super().follow(run)
-
-    def shown(self) -> list[Page]:
-        """The common charts, and what the run's present system has."""
-        run = self._run
-        return [self._common, *(page for page in self._of_families if run is not None and page.serves(run.config))]
+def _in_area(name: str) -> str:
+    return f":host {{ grid-area: {name}; min-width: 0 !important; gap: 10px; }}"
 
 
 class Dashboard:
@@ -206,48 +81,56 @@ class Dashboard:
     def __init__(self, session: Session, config: RunConfig | None = None) -> None:
         self._resources = load_resources()
         self.session = session
+        self._problem = ""
+        self._is_stopping = False  # since a click here
+        self._trouble = ""  # of the session, as it was shown last
         self.actions = Actions(self._show_problem)
         self.watch = SessionWatch(session)
         self.watch.look()
         self._run: Run | None = None
-        self._version = -1
-        self._config: RunConfig | None = None
-        self._changes = Changes(self._change_ended)
-        self._unsent: dict[tuple[str, ...], dict[str, Any]] = {}  # by run and names; newest values of waiting requests
-        self._unsent_lock = threading.Lock()
-        self._described = self._trouble = ""
-        self._of_run = ""  # what was shown last about the run that is followed: its failure, or a refusal
-        self._refusal: tuple[str, float] | None = None  # what is shown, and seconds of the newest change by then
+        self._status = ""
         self._graph_is_here = False
         self._ticks = self._gone = 0
         self._closed = False
         self._callback: Any = None
-        # StaticText and not panes: see widgets.run_page.text_line
-        self.alert = pn.widgets.StaticText(value="", visible=False, margin=(4, 8), styles=_ALERT)
+        later = self.actions.later
+        self.steering = Steering(self.actions, self._was_refused)
+        self.files = RunFilesReader(self.actions)
+        self.header = Header(self._hear_header, defer=later, **STRETCH)
+        self.live = LivePage(later, self._request, self._show_problem, self._other_tables)
+        titles = (LIVE, "Data", "Partition", "Compare", "Papers", "Code")
+        self.navigation = Navigation(self._choose_card, self.open_view, titles, defer=later, **STRETCH)
         start = config or self._first_config()
         self.settings = Settings(
-            session.ranks, start, lambda name, value: self._apply({name: value}), defer=self.actions.later
+            session.ranks,
+            start,
+            self._setting_changed,
+            defer=later,
+            on_cards=self.navigation.draw,
+            on_preview=self._preview,
         )
-        self.charts = LiveCharts(RunWindow(start), defer=self.actions.later, chart_height=CHART_HEIGHT, **STRETCH)
-        self.graph = GraphPage(self.settings, self.actions.later)
+        self.graph = GraphPage(self.settings, later)
         self.last_runs = RunsPage(self.actions, session.runs_dir)
-        self.opened = self._make_pages()  # in the order of their tabs
-        self.pages = {page.title: page for page in self.opened}
-        for several in self.opened:
-            self.pages |= several.parts if isinstance(several, Pages) else {}
+        race = RacePage(self.settings, session, self.actions, runs_dir=session.runs_dir)
+        self.pages: dict[str, Page] = {
+            "Data": self.graph,
+            "Partition": PartitionPage(self.settings, later),
+            "Compare": ComparePage([self.last_runs, race, StudyPage(later, session.runs_dir / "studies")]),
+            "Papers": CardPage(later),
+            "Code": CodePage(self.settings),
+        }
+        self.of_families = self._pages_of_families()
         self.branch = Branch(self.settings, session, self.actions, self._clear_problem)
-        self.status = pn.widgets.StaticText(value="", margin=(2, 10), styles=_STATUS)
-        self.axis = pn.widgets.RadioButtonGroup(
-            options=["steps", "seconds"],
-            value="steps",
-            margin=(2, 8),
-            stylesheets=[labelled("Loss over"), tipped(_AXIS_TIP)],
-        )
-        self.axis.param.watch(lambda event: self.actions.later(partial(self._draw_over, event.new)), "value")
-        self.buttons = {name: self._button(name, *about) for name, *about in _BUTTONS}
+        self._pause_clock = PauseClock()
+        self.settings.watch(self._settings_changed)
         self.layout = self._lay_out()
+        self.open_view(LIVE)
+        self.live.follow(None, start)
         self.tick()
         self._start()
+
+    def _other_tables(self) -> list[RunTables]:
+        return [run.store for run in self.session.runs if run is not self._run]
 
     def _first_config(self) -> RunConfig:
         if self.watch.seen.run is not None:
@@ -260,146 +143,143 @@ class Dashboard:
         # the generator's default changes so little from snapshot to snapshot that persistence is nearly perfect, and
         # with the default learning rate the test loss ends above persistence
         learnable = {"churn": 0.9, "learning_rate": 3e-3} if dataset == "growing" else {}
-        return RunConfig(dataset=dataset, ranks=self.session.ranks, epochs=300, **learnable)
+        return RunConfig(system=FIRST_SYSTEM, dataset=dataset, ranks=self.session.ranks, epochs=300, **learnable)
 
-    def _make_pages(self) -> list[Page]:
-        """The page of each tab; those of the families of systems are parts of the first."""
-        later, session = self.actions.later, self.session
-        context = PageContext(later, self._apply, lambda: session.runs)
-        of_families = [family.page(context) or ViewsPage(context, family.name) for family in catalogue.families()]
-        race = RacePage(self.settings, session, self.actions, runs_dir=session.runs_dir)
-        return [
-            LivePage(CommonPage(self.charts), of_families),
-            self.graph,
-            PartitionPage(self.settings, later),
-            ComparePage([self.last_runs, race, StudyPage(later, session.runs_dir / "studies")]),
-            CardPage(later),
-            CodePage(self.settings),
-        ]
-
-    def _button(self, name: str, words: str, kind: str, tip: str) -> pn.widgets.Button:
-        looks = {"sizing_mode": "stretch_width", "margin": (3, 4), "stylesheets": [tipped(tip)]}
-        button = pn.widgets.Button(label=words, color=kind, **looks)
-        button.on_click(lambda event: self.actions.later(partial(self._clicked, name)))
-        return button
+    def _pages_of_families(self) -> list[RunPage]:
+        """Return the pages of the families that have no charts of their own on the page of a run."""
+        context = PageContext(self.actions.later, self._request, lambda: self.session.runs)
+        families = [family for family in catalogue.families() if not family.charts()]
+        return [family.page(context) or ViewsPage(context, family.name) for family in families]
 
     def _lay_out(self) -> pn.Column:
-        rows = [
-            pn.Row(*(self.buttons[name] for name in names), margin=(0, 4), sizing_mode="stretch_width")
-            for names in (("run", "pause", "stop"), ("resume", "repair"))
-        ]
-        axis = pn.Row(pn.pane.HTML("Loss over", margin=(8, 0, 0, 10)), self.axis, margin=0)
-        theme = ThemeSwitch(margin=(6, 10), width=200)
-        of_settings = self.settings
-        controls = (of_settings.panel, axis, of_settings.data, of_settings.more, self.branch.panel, theme)
-        left = pn.Column(*rows, self.status, self.alert, *controls, width=305, margin=(0, 8, 0, 0))
-        self.tabs = pn.Tabs(*((page.title, page.panel) for page in self.opened), **STRETCH, stylesheets=[_TABS])
-        below = pn.Row(left, self.tabs, sizing_mode="stretch_width", margin=0)
-        return _NotebookColumn(of_settings.cards, below, sizing_mode="stretch_width", margin=4)
+        settings, live = self.settings, self.live
+        for fold in (settings.fixed, settings.more, self.branch.panel):
+            fold.margin = 0
+        left = (settings.panel, live.log, settings.fixed, settings.more, self.branch.panel)
+        self.left = pn.Column(*left, margin=0, stylesheets=[_LEFT])
+        live.tiles.stylesheets = [_in_area("tiles")]
+        live.picture.stylesheets = [_in_area("picture") + ":host { gap: 0; }"]
+        live.rest.stylesheets = [_in_area("rest")]
+        live.rest.extend([page.panel for page in self.of_families])
+        views = pn.Column(*(page.panel for page in self.pages.values()), **STRETCH, stylesheets=[_in_area("page")])
+        self._views = views
+        self._body = pn.Column(self.left, live.tiles, live.picture, live.rest, views, **STRETCH, stylesheets=[_BODY])
+        return NotebookColumn(
+            self.header, self.navigation, self._body, sizing_mode="stretch_width", stylesheets=[_PAGE]
+        )
 
     # what a person does
 
-    def _clicked(self, name: str) -> None:
-        self._clear_problem()
+    def open_view(self, title: str) -> None:
+        """Open one of the views."""
+        self.navigation.open(title)
+        is_live = title == LIVE
+        for part in (self.live.tiles, self.live.rest):
+            part.visible = is_live
+        self.live.picture.visible = is_live and bool(self.live.charts.picture.specs)
+        self._views.visible = not is_live
+        for name, page in self.pages.items():
+            page.panel.visible = name == title
+        self.left.visible = title not in WITHOUT_SETTINGS
+        self._body.css_classes = [] if is_live else ["one" if self.left.visible else "wide"]
+
+    @property
+    def view(self) -> str:
+        """Title of the open view."""
+        return self.navigation.view
+
+    def _choose_card(self, name: str) -> None:
+        self.settings.choose_card(name)
+
+    def _hear_header(self, message: Mapping[str, Any]) -> None:
+        if "name" in message:
+            self._rename(message["name"])
+        else:
+            self.act(message["action"])
+
+    def act(self, action: str) -> None:
+        """Do what a button or an entry of the menu asks for."""
+        if action != "details":
+            self._clear_problem()
         run, session = self._run, self.session
-        if name == "run":
+        if action == "run":
             try:
                 config = self.settings.config()
             except LabError as error:
                 self._show_problem(str(error))
                 return
             self.actions.do("Run", lambda: session.train(config))
-        elif name == "repair":
-            self.actions.do("Repair", session.repair)
-        elif run is None and self.watch.seen.interrupted is not None:
+        elif action == "repair":
+            self.actions.do("Restart engines", session.repair)
+        elif action == "resume" and run is None and self.watch.seen.interrupted is not None:
             self.actions.do("Resume", partial(session.resume, self.watch.seen.interrupted))
+        elif action == "compare":
+            self.open_view("Compare")
         elif run is not None:
+            self._act_on(run, action)
+        self._draw_head()
+
+    def _act_on(self, run: Run, action: str) -> None:
+        if action in ("pause", "stop", "resume"):
+            self._is_stopping = action == "stop"
             requests: dict[str, Callable[[], Any]] = {
                 "pause": run.unpause if run.status == "paused" else run.pause,
                 "stop": run.stop,
                 "resume": run.resume,
             }
-            self.actions.do(name.capitalize(), requests[name])
-        self._refresh_state()
+            self.actions.do(action.capitalize(), requests[action])
+        elif action == "report":
+            self.actions.do("Open the report", lambda: _report_of(run), then=self.header.open_page)
+        elif action == "details":
+            words = f"{run.reason}\n\nFolder: {run.path}"
+            self.header.tell_details("Why the run ended", words)
+        elif action in ("copy_id", "copy_folder"):
+            self.header.copy(run.id if action == "copy_id" else str(run.path))
 
-    def _draw_over(self, x: XAxis) -> None:
-        """Draw losses over steps or seconds."""
-        self.charts.over(x)
-        self.last_runs.over(x)
-
-    def _apply(self, changes: dict[str, Any]) -> None:
-        """Change live settings of the run under way, all by one request.
-
-        While an earlier request for the same settings waits to be sent, it gets the new values: a held arrow key makes
-        many.
-        """
+    def _rename(self, name: str) -> None:
         run = self._run
-        if run is None or not changes:
+        if run is not None:
+            directory = RunDirectory(run.path)
+            self.actions.do("Rename", lambda: directory.rename(name), then=lambda _: self.files.read())
+
+    def _setting_changed(self, name: str, value: Any) -> None:
+        self._request({name: value})
+
+    def _preview(self, name: str, value: Any) -> None:
+        """Draw what a setting would mean while its slider is dragged."""
+        if self.view == LIVE:
+            self.live.charts.preview({name: value})
+
+    def _settings_changed(self) -> None:
+        """Draw what the settings mean while there is no run."""
+        if self._run is not None:
             return
-        self._clear_problem()
-        names = (run.id, *sorted(changes))
-        with self._unsent_lock:
-            if names in self._unsent:
-                self._unsent[names] = changes
-                return
-            self._unsent[names] = changes
-
-        def send() -> tuple[dict[str, Any], int]:
-            with self._unsent_lock:
-                newest = self._unsent.pop(names)
-            return newest, run.set(**newest, by=PAGE)
-
-        def refused() -> None:
-            for name in changes:
-                self.settings.refused(name, run.config)
-            self._is_refusal(run)
-
-        self.actions.do(f"Set {join_words([*changes])}", send, then=partial(self._was_asked, run), otherwise=refused)
-
-    def _was_asked(self, run: Run, sent: tuple[dict[str, Any], int]) -> None:
-        if run is not self._run:
+        try:
+            config = self.settings.config()
+        except LabError:  # incompatible settings: Run says why
             return
-        changes, version = sent
-        with run.lock:
-            for name, value in changes.items():
-                at_epoch_end = self.settings.controls[name].option.live == "epoch"
-                self._changes.add(name, value, version, run, at_epoch_end=at_epoch_end)
-        self._refresh_state()
+        self.live.wait_with(config)
+        self._draw_head()
 
-    def _change_ended(self, change: Change) -> None:
-        """A change that waited for the end of the epoch was made, or will not be."""
+    def _request(self, changes: Mapping[str, Any]) -> None:
+        """Change settings: of the run under way, else of the next one."""
         run = self._run
-        if run is None:
-            return
-        if change.state == "refused":
-            self.settings.refused(change.name, run.config)
-            self._described = run.reason
-            self._show_problem(run.reason)
-            self._is_refusal(run)
-        else:
-            self.settings.settled(change.name)
-
-    def _is_refusal(self, run: Run) -> None:
-        """What is shown now is a refusal: it disappears with the next change that the run makes."""
-        self._refusal = self.alert.value, _newest_change_s(run)
-        self._of_run = self.alert.value
-
-    def _forget_refusal(self, run: Run) -> None:
-        """Hide a refusal once the run has made a later change, wherever it was requested."""
-        if self._refusal is None:
-            return
-        shown, then_s = self._refusal
-        if shown != self.alert.value:  # something else is shown
-            self._refusal = None
-        elif _newest_change_s(run) > then_s:
-            self._refusal = None
+        if run is None or run.status not in ACTIVE:
+            self.settings.take(changes)
+        elif changes:
             self._clear_problem()
+            self.steering.request(run, changes)
+
+    def _was_refused(self, run: Run, names: Sequence[str]) -> None:
+        """Show the run's own values again after a request was refused at once."""
+        for name in names:
+            self.settings.refused(name, run.config)
 
     def _show_problem(self, text: str) -> None:
-        self.alert.param.update(value=alert_html(text), visible=True)
+        self._problem, self._is_stopping = text, False
 
     def _clear_problem(self) -> None:
-        self.alert.param.update(value="", visible=False)
+        self._problem = ""
 
     # what the session does
 
@@ -412,9 +292,10 @@ class Dashboard:
 
     def _tick(self) -> None:
         self._stop_where_nobody_looks()
-        if self.charts.awaited:
+        cards = self.live.charts.others
+        if cards.awaited:
             return  # a page that loads would miss what is changed now, and show the old state for ever
-        if self.charts.loaded:
+        if cards.loaded:
             self._remove_resources()
         polled = self.actions.poll()
         slow = self._ticks % SLOW_TICKS == 0
@@ -428,94 +309,106 @@ class Dashboard:
                 self._show_problem(seen.problem)
         if seen.run is not self._run:
             self._follow(seen.run)
-        self._update_page(slow=slow)
+        self._update_view(slow=slow)
         self.branch.update(slow=slow)
-        run = self._run
-        if slow or polled or (run is not None and run.version != self._version and self._ticks % 2):
-            self._refresh_state()
+        if slow or polled or self._ticks % 2:
+            self._refresh()
 
     def _remove_resources(self) -> None:
         displays, self._resources = self._resources, []
         remove_resources(displays)
 
-    def _update_page(self, *, slow: bool) -> None:
-        """Bring the page that is open up to date; where ``slow``, once a second, all of it."""
-        page = self.opened[self.tabs.active]
+    def _update_view(self, *, slow: bool) -> None:
+        """Bring the view that is open up to date; where ``slow``, once a second, all of it."""
+        if self.view == LIVE:
+            self.live.tick()
+            for of_family in self._shown_of_families():
+                of_family.open()
+                of_family.update(slow=slow)
+            return
+        page = self.pages[self.view]
         page.open()
         self.watch.with_runs = page.compares_runs
         page.update(self.watch.seen.runs, slow=slow)
 
+    def _shown_of_families(self) -> list[RunPage]:
+        run = self._run
+        shown = [page for page in self.of_families if run is not None and page.serves(run.config)]
+        for page in self.of_families:
+            page.panel.visible = page in shown
+        return shown
+
     def _follow(self, run: Run | None) -> None:
-        if self.alert.value == self._of_run:  # of another run, or of an attempt before
-            self._clear_problem()
-        self._run, self._version, self._described, self._graph_is_here = run, -1, "", False
-        self._refusal = None
-        self._changes.forget()
-        for page in (*self.opened, self.branch):
+        self._clear_problem()
+        self._run, self._status, self._graph_is_here, self._is_stopping = run, "", False, False
+        self.steering.follow()
+        self.files.follow(None if run is None else run.path)
+        for page in (*self.pages.values(), *self.of_families, self.branch):
             page.follow(run)
+        self.live.follow(run, self.settings.config() if run is None else run.config)
         if run is not None:
-            self._config = run.config
             self.settings.load(run.config)
             self.settings.touched()
 
-    def _refresh_state(self) -> None:
-        """Status line, buttons, and live settings as the run has them."""
-        run, engines = self._run, self.watch.seen.engines
-        state = "idle" if run is None else run.status
-        active = state in ACTIVE
-        self.settings.run_is_on(active)
-        if run is None:
-            left = self.watch.seen.interrupted
-            self.status.value = status_html(None, engines, self._changes, ready=self.watch.seen.ready, left=left)
-        else:
-            self._version = run.version
-            self._changes.look(run, state)
-            if active:
-                before, self._config = self._config, run.config
-                self.settings.follow(self._config)
-                if before != self._config:
-                    self.settings.touched()
+    def _refresh(self) -> None:
+        """Bring the head, the settings and the texts of the run up to date."""
+        run = self._run
+        status = "" if run is None else run.status
+        active = status in ACTIVE
+        if status != self._status:
+            self._status = status
+            self.settings.run_is_on(active)
+            self.settings.say_next_run(bool(status) and not active)
+            self.navigation.be_idle(run is None)
+            self.files.read()
+            self.live.charts.draw_again()
+        if run is not None and active:
+            before = self.settings.of_run
+            self.settings.follow(run.config)
+            if before != run.config:
+                self.settings.touched()
+            self._settle()
+        if self.view == LIVE:
+            self.live.update(self.steering.own, slow=self._ticks % SLOW_TICKS == 1)
+        if run is not None and not self._graph_is_here and run.store.steps:
+            self._graph_is_here = True
+            self.graph.again()
+        self._draw_head()
+
+    def _settle(self) -> None:
+        """Show the run's values where what was chosen for the end of an epoch was applied, or will not be."""
+        run = self._run
+        assert run is not None
+        open_names = {
+            name for change in self.live.changes if change.outcome in ("asked", "waiting") for name in change.changes
+        }
+        for change in self.live.changes:
+            if change.version in self.steering.own and change.outcome not in ("asked", "waiting"):
+                for name in change.changes.keys() - open_names:
+                    if self.settings.is_waiting(name):
+                        self.settings.refused(name, run.config)
+
+    def _draw_head(self) -> None:
+        seen, run = self.watch.seen, self._run
+        facts: PageFacts = session_facts(seen)
+        if run is not None:
             with run.lock:
-                self.status.value = status_html(run, engines, self._changes, ready=self.watch.seen.ready)
-                begun = run.live.progress.step > 0
-            self._tell_failure(run, state)
-            if begun and not self._graph_is_here:
-                self._graph_is_here = True
-                self.graph.again()
-        self._enable(state, active)
-
-    def _tell_failure(self, run: Run, state: str) -> None:
-        """Show once why a run failed, or why something was refused."""
-        if not run.reason and self._described:  # the run has made a later change, and forgotten what it refused
-            if self.alert.value == alert_html(self._described):
-                self._clear_problem()
-            self._described = ""
-        self._forget_refusal(run)
-        ends = {"failed": f"Run {run.id} failed: ", "interrupted": f"Run {run.id} was "}
-        if run.reason and run.reason != self._described and state in (*ends, *ACTIVE):
-            self._described = run.reason
-            self._show_problem(ends.get(state, "") + run.reason)
-            self._of_run = self.alert.value
-            if state not in ends:
-                self._is_refusal(run)
-
-    def _enable(self, state: str, active: bool) -> None:
-        engines = self.watch.seen.engines
-        whole = bool(engines) and all(engines.values())
-        busy = self.actions.busy
-        free = self.watch.seen.ready and whole and not busy
-        self.buttons["run"].disabled = active or not free
-        self.branch.enable(state, free=free)
-        self.buttons["pause"].param.update(
-            disabled=busy or state not in ("running", "paused"), label="Continue" if state == "paused" else "Pause"
+                facts = run_facts(facts, run, self.files.facts, self._pause_clock.look(run.status))
+            if self._is_stopping and facts.status in ("running", "paused"):
+                facts = replace(facts, status="stopping")
+        free = facts.ready and facts.engines_ready == facts.engines and not self.actions.busy
+        self.branch.enable(facts.status or "idle", free=free)
+        self.header.draw(
+            head_of(
+                replace(
+                    facts,
+                    system=system_title(self.settings.system),
+                    busy=self.actions.busy,
+                    page_is_busy=self.live.charts.order.is_busy,
+                    problem=self._problem,
+                )
+            )
         )
-        self.buttons["stop"].disabled = state not in ("starting", "running", "paused")
-        left = self._run is None and self.watch.seen.interrupted is not None
-        self.buttons["resume"].param.update(
-            visible=left or state in ("stopped", "failed", "interrupted"), disabled=busy or not whole
-        )
-        broken = bool(engines) and (not whole or bool(self.watch.seen.problem))
-        self.buttons["repair"].param.update(visible=broken, disabled=busy or active)
 
     # where it is shown
 
@@ -538,7 +431,8 @@ class Dashboard:
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         self._check_open()
         self._start()
-        self.charts.expect()
+        for cards in (self.live.charts.picture, self.live.charts.others):
+            cards.expect()
         return self.layout._repr_mimebundle_(include, exclude)
 
     def servable(self, title: str = TITLE) -> Any:
@@ -561,13 +455,16 @@ class Dashboard:
         self._closed = True
         self._stop()
         self._remove_resources()
-        for page in (*self.opened, self.branch):
+        for page in (*self.pages.values(), *self.of_families, self.branch):
             page.close()
+        self.files.close()
+        self.live.charts.close()
         self.watch.close()
         self.actions.close()
 
 
-def _newest_change_s(run: Run) -> float:
-    """Seconds of the run at which it made its newest change; below 0 before the first."""
-    with run.lock:
-        return max((mark.seconds for mark in run.live.marks), default=-1.0)
+def _report_of(run: Run) -> str:
+    """Return the report of a run as HTML; it is written first where the run has none yet."""
+    directory = RunDirectory(run.path)
+    path = directory.report_file if directory.report_file.is_file() else StoredRun(directory).report()
+    return path.read_text(encoding="utf-8")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 import time
 import tomllib
@@ -10,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import panel as pn
@@ -19,170 +17,72 @@ from dtdg_lab.cards.card import MAIN as MAIN_SYSTEMS
 from dtdg_lab.cards.card import PAPERS
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import DataError, LabError
+from dtdg_lab.core.errors import LabError
 from dtdg_lab.core.options import CHOSEN_BY, OPTIONS, Option, default, option
-from dtdg_lab.datasets.names import list_datasets
-from dtdg_lab.graphs.storage import FOLLOWING, LABEL_ARRAYS, graph_folder, read_meta
+from dtdg_lab.dashboard.choices import (
+    OWN,
+    about,
+    dataset_choices,
+    dataset_label,
+    dataset_tasks,
+    first_sentence,
+    is_stored,
+)
+from dtdg_lab.dashboard.run_names import value_text
 from dtdg_lab.visualization.style import coloured
 from dtdg_lab.widgets.controls import PATIENCE_S, folded, make_control
 from dtdg_lab.widgets.live import Defer
-from dtdg_lab.widgets.system_cards import SystemCard, SystemCards, cards_of_families
-
-# Settings as text: a cell that repeats them, and JSON.
-
-
-_ALWAYS = ("system", "dataset", "model", "ranks", "epochs", "seed", "learning_rate")
-
-
-def as_arguments(config: RunConfig) -> dict[str, object]:
-    """The flat settings that differ from the defaults of ``RunConfig``, with the main ones always."""
-    names = {name: getattr(config, name) for name in ("system", "dataset", "model", "ranks", "protocol")}
-    plain = RunConfig(**names)
-    shown = _ALWAYS if config.protocol == RunConfig.model_fields["protocol"].default else (*_ALWAYS, "protocol")
-    chosen = {name: value for name, value in config.flat.items() if name in shown or value != plain[name]}
-    fields = RunConfig.model_fields
-    return {name: chosen[name] for name in (*fields, *sorted(chosen.keys() - fields.keys())) if name in chosen}
-
-
-def as_cell(config: RunConfig) -> str:
-    """A Python cell that trains with these settings and shows the run."""
-    arguments = "".join(f"    {name}={value!r},\n" for name, value in as_arguments(config).items())
-    return (
-        "import dtdg_lab as lab\n\n"
-        f"config = lab.RunConfig(\n{arguments})\n"
-        f"session = lab.Session(ranks={config.ranks})\n"
-        "run = session.train(config)\n"
-        "lab.Dashboard(session)\n"
-    )
-
-
-def as_json(config: RunConfig) -> str:
-    """The settings as the JSON that ``python -m dtdg_lab run CONFIG.json`` and ``RunConfig.from_json`` read."""
-    return config.to_json()
-
-
-# Names and descriptions of the choices, from the catalogue and the protocols.
-
-
-HERE, DOWNLOAD, GENERATED, OWN = "On this machine", "Downloaded on first use", "Synthetic", "Your own graphs"
-_NOTE = f"font-size:11.5px;line-height:1.3;color:{coloured('soft')}"
-
-
-def is_generated(dataset: str) -> bool:
-    """Return whether a data set of the catalogue comes from a seeded generator.
-
-    Of one that only a run's folder describes, this is not known: False.
-    """
-    if is_stored(dataset) or ("datasets", dataset) in catalogue.ABSENT:
-        return False
-    return hasattr(catalogue.entry("datasets", dataset).load(), "generate")
-
-
-def is_stored(dataset: str) -> bool:
-    """Whether it names a user's own graph, stored under its hash."""
-    return dataset.startswith(catalogue.STORED)
-
-
-def dataset_choices() -> dict[str, dict[str, str]]:
-    """Label -> name of every data set, in groups: local files, generators, files to download."""
-    groups: dict[str, dict[str, str]] = {HERE: {}, GENERATED: {}, DOWNLOAD: {}}
-    for info in list_datasets():
-        group = GENERATED if is_generated(info.name) else HERE if info.on_this_machine else DOWNLOAD
-        groups[group][info.name] = info.name
-    return {group: choices for group, choices in groups.items() if choices}
-
-
-def dataset_label(dataset: str) -> str:
-    """The label of a data set: its name; for a user's own graph, the given name and the hash."""
-    if not is_stored(dataset):
-        return dataset
-    return f"{_stored_meta(dataset).get('name', 'not on this machine')} ({dataset.removeprefix(catalogue.STORED)[:8]})"
-
-
-def dataset_tasks(dataset: str) -> tuple[str, ...]:
-    """The tasks that a data set supports."""
-    if not is_stored(dataset):
-        return catalogue.tasks_of(dataset)
-    arrays = _stored_meta(dataset).get("arrays", (f"{FOLLOWING}indptr",))
-    return catalogue.tasks_with([label for label, array in LABEL_ARRAYS.items() if array in arrays])
-
-
-_KINDS = {"dataset": "datasets", "model": "models", "task": "tasks"}
-
-
-def about(name: str, value: str, refused: Mapping[str, str] = MappingProxyType({})) -> str:
-    """The text under a choice, as HTML: what was chosen, or why it will be refused, and which others will be.
-
-    Args:
-        name: of the setting.
-        value: that is chosen.
-        refused: value -> why it is certain to be refused beside the other settings.
-    """
-    if value in refused:
-        said = f'<span style="color:{coloured("problem")}">{html.escape(refused[value], quote=False)}</span>'
-    else:
-        said = html.escape(_meaning(name, value), quote=False)
-    others = {other: why for other, why in refused.items() if other != value}
-    if others:
-        reasons = "".join(f"<div>{html.escape(_first_sentence(why), quote=False)}</div>" for why in others.values())
-        said += f"<details><summary>Not available: {html.escape(', '.join(others))}</summary>{reasons}</details>"
-    return f'<div style="{_NOTE}">{said}</div>'
-
-
-def _meaning(name: str, value: str) -> str:
-    if name == "protocol":
-        text = catalogue.PROTOCOLS[value].meaning
-        return f"{text[0].upper()}{text[1:]}."
-    if name == "dataset" and is_stored(value):
-        return str(_stored_meta(value).get("source", "Not stored on this machine."))
-    return catalogue.system(value).summary if name == "system" else catalogue.entry(_KINDS[name], value).summary
-
-
-def _first_sentence(text: str) -> str:
-    return f"{text.partition('. ')[0].rstrip('.')}."
-
-
-def _stored_meta(dataset: str) -> Mapping[str, Any]:
-    """The meta.json of a stored graph; empty where this machine does not hold it."""
-    try:
-        return read_meta(graph_folder(dataset.removeprefix(catalogue.STORED)))
-    except DataError:  # the page shows the name all the same; a run reports the problem
-        return {}
-
-
-# The controls beside the charts, for every setting.
-
+from dtdg_lab.widgets.navigation import SystemCard, cards_of_families
 
 CHOSEN = ("dataset", "model", "protocol", "system")  # these decide which options exist and their defaults
 EXPLAINED = ("system", "dataset", "model", "task", "protocol")
-NARROW = 262  # pixels: a text among folded controls
+NARROW = 210  # pixels: a text among controls
 JUDGED = ("system", "model", "task")  # choices that others may rule out
 RUN_FIELDS = ("ranks", "epochs", "learning_rate", "seed", "hidden", "layers", "parts", "device", "threads")
 _DECLARED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 _ORDER = {paper["name"]: place for place, paper in enumerate(PAPERS.values())}  # of cards; others follow
+HALF = ("decay", "slow_rank", "partitioner", "overlap", "ranks", "parts", "protocol", "chunker")
+_WIDE: Mapping[str, Any] = {"sizing_mode": "stretch_width"}
 PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # offered where the ranks divide them; code can set others
 
 
-def _system_rows() -> list[Sequence[str]]:
-    """Return the rows of the main settings of systems and training; families of systems add theirs."""
-    of_families = [row for family in catalogue.families() for row in family.setting_rows]
-    return [*_DECLARED["system"], *of_families, *_DECLARED["exchange"], *_DECLARED["training"]]
+LIVE_GROUPS = ("step", "epoch")
+GROUPS = ("system", *LIVE_GROUPS, "no", "more")
+HEADINGS = {"step": "Applied at the next step", "epoch": "Applied at the next epoch"}
+NEXT_RUN = "Used by the next run"
+FIXED, NEXT = "Fixed during a run", "Next run"
+_WHOLE_ROW, _HALF_ROW = (
+    f":host {{ flex: 1 1 {basis} !important; min-width: 0 !important; width: auto !important; }}"
+    for basis in ("100%", "40%")
+)
+_SHRINKS = ":host { min-width: 0 !important; }"
+_WRAPPED = ":host { display: flex; flex-flow: row wrap !important; align-items: flex-end; min-width: 0 !important; }"
+_HEADING = {"font-size": "11px", "color": coloured("soft"), "border-top": f"1px solid {coloured('line')}"}
+_BOX = {
+    "border": f"1px solid {coloured('line')}",
+    "border-radius": "8px",
+    "padding": "7px 2px 4px",
+    "background": coloured("page"),
+}
 
 
-def _main_names() -> list[str]:
-    """Return the names of the settings that are not folded."""
-    return [name for row in (*_system_rows(), *_DECLARED["data"]) for name in row if not name.endswith("?")]
+def _main_names(system: str) -> list[str]:
+    """Return the names of the settings that are not folded, where a system is chosen: those of its family first."""
+    family = catalogue.family(catalogue.system(system).family)
+    of_family = [name for row in family.setting_rows for name in row]
+    shared = [name for group in ("training", "exchange", "system", "data") for name in _DECLARED[group]]
+    return list(dict.fromkeys([*of_family, *shared]))
 
 
 class Settings:
     """Controls for every setting of a run; ``on_change(name, value)`` is called for live ones while a run is active.
 
-    ``defer(call)`` schedules a call where widgets may be changed.
+    ``defer(call)`` schedules a call where widgets may be changed, ``on_cards(cards)`` gets the cards of all
+    systems, and ``on_preview(name, value)`` what a slider stands at while it is dragged.
 
     Attributes:
-        cards: of all systems; the chosen one offers its own below.
-        panel: settings of the chosen system and of training.
-        data: settings of data, model and task, folded.
+        panel: settings of the chosen system and of training that can change while a run trains, by when they do.
+        fixed: those that cannot, folded while a run trains.
         more: all others, folded.
     """
 
@@ -193,8 +93,10 @@ class Settings:
         on_change: Callable[[str, Any], None],
         *,
         defer: Defer = lambda call: call(),
+        on_cards: Callable[[Sequence[SystemCard]], None] = lambda cards: None,
+        on_preview: Callable[[str, Any], None] = lambda name, value: None,
     ) -> None:
-        self._on_change = on_change
+        self._on_change, self._on_cards = on_change, on_cards
         self._running = False
         self._watchers: list[Callable[[], None]] = []
         self._asked: dict[str, tuple[Any, float]] = {}
@@ -203,28 +105,69 @@ class Settings:
         self.controls = {name: make_control(made, self._choices(name)) for name, made in _options().items()}
         for control in self.controls.values():
             control.on_change(lambda name, value: defer(partial(self._changed, name, value)))
-        # StaticText and not panes: see dashboard.app
-        self.notes = {name: pn.widgets.StaticText(value="", margin=(-3, 8, 2, 9), width=NARROW) for name in EXPLAINED}
+            control.on_preview(lambda name, value: defer(partial(on_preview, name, value)))
+        # StaticText and not panes: a pane that changes in a notebook asks the internet for its style sheets
+        self.notes = {name: pn.widgets.StaticText(value="", margin=(-3, 8, 2, 9), **_WIDE) for name in EXPLAINED}
         self._chosen: dict[str, str] = {}
         self._of_run = config
-        self.cards = SystemCards(self._card_chosen, defer=defer, sizing_mode="stretch_width", margin=(2, 4, 8, 4))
         self._cards = sorted(cards_of_families(), key=lambda card: _ORDER.get(card.name, len(_ORDER)))
-        main = _main_names()
-        rest = [control.widget for name, control in self.controls.items() if name not in main]
-        self.more = folded("More settings", *rest, most_px=270)
-        self.panel = pn.Column(*self._rows(_system_rows()), margin=0, sizing_mode="stretch_width")
-        self.of_data = pn.Column(*self._rows(_DECLARED["data"]), margin=0, sizing_mode="stretch_width")
-        self.data = folded("Data", self.of_data)
+        self._headings = {
+            group: pn.widgets.StaticText(value=HEADINGS[group], styles=_HEADING, margin=(6, 8, 0, 8), **_WIDE)
+            for group in LIVE_GROUPS
+        }
+        self._rows = {group: pn.Row(margin=0, stylesheets=[_WRAPPED], **_WIDE) for group in GROUPS}
+        for name, control in self.controls.items():
+            is_half = name in HALF or isinstance(control.widget, pn.widgets.IntInput | pn.widgets.FloatInput)
+            control.widget.stylesheets = [*control.widget.stylesheets, _HALF_ROW if is_half else _WHOLE_ROW]
+        for note in self.notes.values():
+            note.stylesheets = [_WHOLE_ROW]
+        self._under_dataset: list[Any] = []
+        title = pn.widgets.StaticText(value="<b>Settings</b>", margin=(0, 8, 2, 8), **_WIDE)
+        live_rows = [part for group in LIVE_GROUPS for part in (self._headings[group], self._rows[group])]
+        self.panel = pn.Column(
+            title,
+            self._rows["system"],
+            *live_rows,
+            margin=0,
+            styles=_BOX,
+            stylesheets=[_SHRINKS],
+            css_classes=["dl-settings"],
+            **_WIDE,
+        )
+        self.fixed, self.more = (
+            folded(FIXED, self._rows["no"]),
+            folded("More settings", self._rows["more"], most_px=270),
+        )
+        self.fixed.collapsed = False
         self.load(config)
 
-    def _rows(self, rows: Sequence[Sequence[str]]) -> list[pn.Row]:
-        beside = {name: control.widget for name, control in self.controls.items()}
-        beside |= {f"{name}?": note for name, note in self.notes.items()}
-        return [pn.Row(*(beside[name] for name in row), margin=0) for row in rows]
+    def _lay_out(self) -> None:
+        """Put the controls that the chosen system reads into their groups, two side by side where they fit."""
+        main = _main_names(self._system)
+        visible = [name for name, control in self.controls.items() if control.widget.visible and name != "system"]
+        names: dict[str, list[str]] = {"more": [name for name in visible if name not in main]}
+        for live in (*LIVE_GROUPS, "no"):
+            names[live] = [name for name in main if name in visible and self.controls[name].option.live == live]
+        names["system"] = ["system"]
+        for group, row in self._rows.items():
+            parts = [part for name in names[group] for part in self._parts_of(name)]
+            if len(parts) != len(row) or any(one is not other for one, other in zip(parts, row, strict=True)):
+                row.objects = parts
+        for group, heading in self._headings.items():
+            heading.visible = bool(names[group])
+
+    def _parts_of(self, name: str) -> list[Any]:
+        """Return a control with what stands under it."""
+        parts = [self.controls[name].widget]
+        if name in self.notes:
+            parts.append(self.notes[name])
+        return [*parts, *self._under_dataset] if name == "dataset" else parts
 
     def put_under_dataset(self, widget: Any) -> None:
         """Insert another widget under the text of the data set."""
-        self.of_data.insert(1 + _DECLARED["data"].index(["dataset?"]), widget)
+        widget.stylesheets = [*widget.stylesheets, _WHOLE_ROW]
+        self._under_dataset.append(widget)
+        self._lay_out()
 
     def _choices(self, name: str) -> Any:
         if name == "dataset":
@@ -281,7 +224,7 @@ class Settings:
         chosen = {name: config[name] for name in ("system", "dataset", "protocol")}
         for name in (*CHOSEN, *self.controls):
             self.controls[name].show(_shown(name, config) if name in config.flat else default(name, **chosen))
-            self.controls[name].waits(False)
+            self.controls[name].waits()
         self._chosen = chosen
         self._refresh()
 
@@ -314,11 +257,31 @@ class Settings:
             self._chosen = {name: config[name] for name in self._chosen}
             self._refresh()
 
+    @property
+    def system(self) -> str:
+        """The system that is chosen."""
+        return str(self._value("system"))
+
+    @property
+    def of_run(self) -> RunConfig:
+        """The settings of the run as they were followed last."""
+        return self._of_run
+
+    def is_waiting(self, name: str) -> bool:
+        """Return whether a value that was chosen here has not been applied yet."""
+        return name in self._asked
+
+    def take(self, changes: Mapping[str, Any]) -> None:
+        """Show these values as if a person had chosen them for the next run."""
+        for name, value in changes.items():
+            self.controls[name].show(value)
+            self._changed(name, value)
+
     def settled(self, name: str) -> None:
         """A value that was pending until the end of the epoch has been applied, or will not be."""
         self._asked.pop(name, None)
         self._followed.pop(name, None)
-        self.controls[name].waits(False)
+        self.controls[name].waits()
 
     def refused(self, name: str, config: RunConfig) -> None:
         """Show the run's value again after a change was refused."""
@@ -328,10 +291,18 @@ class Settings:
         if name == "system":
             self._refresh()
 
+    def say_next_run(self, is_next: bool) -> None:
+        """Say above live settings that only the next run uses them: after the end of one."""
+        for group, heading in self._headings.items():
+            words = NEXT_RUN if is_next else HEADINGS[group]
+            if heading.value != words:
+                heading.value = words
+
     def run_is_on(self, running: bool) -> None:
         """Leave only live settings enabled while a run is active; the others apply to the next run."""
         if running != self._running:
             self._running = running
+            self.fixed.param.update(title=NEXT if running else FIXED, collapsed=running)
             if not running and self._value("system") != self._chosen["system"]:
                 self._take_defaults("system")  # it was pending when the run ended
             self._refresh()
@@ -341,7 +312,9 @@ class Settings:
         if self._running and live != "no":
             waits = live == "epoch"
             self._asked[name] = (value, math.inf if waits else time.monotonic() + PATIENCE_S)
-            self.controls[name].waits(waits)
+            if waits and name in self._of_run.flat:
+                before = value_text(_shown(name, self._of_run))
+                self.controls[name].waits(f"{before} → {value_text(value)}")
             self._on_change(name, value)
             if name == "system":
                 self._offer_systems()
@@ -374,10 +347,11 @@ class Settings:
             if name == "parts" and alone:
                 control.widget.visible = False  # there is only one
             control.widget.disabled = self._running and control.option.live == "no"
-        said = (dataset_label(self._value("dataset")), self._value("model"), self._value("task"))
-        self.data.title = f"Data: {' · '.join(said)}"
+        several = sum(self._value("system") in card.systems and len(card.systems) > 1 for card in self._cards)
+        self.controls["system"].widget.visible = several > 0
+        self._lay_out()
 
-    def _card_chosen(self, name: str) -> None:
+    def choose_card(self, name: str) -> None:
         """Choose the card's main system, or the first of its others that can be chosen."""
         card = next(card for card in self._cards if card.name == name)
         if self._value("system") in card.systems:
@@ -396,15 +370,17 @@ class Settings:
             if chosen in card.systems:
                 self.controls["system"].offer(card.systems)
             able = set(card.systems) - set(refused["system"])
-            why = "" if able else _first_sentence(refused["system"][_main(card)])
+            why = "" if able else first_sentence(refused["system"][_main(card)])
             shown.append(replace(card, chosen=chosen in card.systems, refused=why))
-        self.cards.draw(shown)
+        self._on_cards(shown)
         for name in JUDGED:
             self.controls[name].refuse(refused[name])
         for name, note in self.notes.items():
             offered = self.controls[name].widget.values
             reasons = {value: why for value, why in refused.get(name, {}).items() if value in offered}
             note.value = about(name, self._value(name), reasons)
+            if name == "system":  # what it is stands in the picture
+                note.visible = bool(reasons)
 
     def _refused(self, name: str) -> dict[str, str]:
         """Choices of a setting that are certain to be refused beside the others, with the reasons."""
@@ -480,4 +456,4 @@ def _options() -> dict[str, Option]:
         facts: dict[str, Any] = {"name": name, "owner": "run", "kind": str, "default": default[name].default}
         named[name] = Option(**facts, meaning=meaning, live="epoch" if name == "system" else "no")
     glossary = {name: option(name) for name in OPTIONS}
-    return {**{name: {**named, **glossary}[name] for name in _main_names()}, **named, **glossary}
+    return {**named, **glossary}

@@ -435,6 +435,7 @@ class RunDirectory:
         summary_file: the summary of the whole run, after its end.
         report_file: the HTML report, after the end.
         live: the folder of addresses used while the run is active.
+        name_file: the name that a person gave the run; missing where none did.
     """
 
     path: Path
@@ -448,6 +449,7 @@ class RunDirectory:
     summary_file = _Within("summary.json")
     report_file = _Within("report.html")
     live = _Within("live")
+    name_file = _Within("name.txt")
 
     @classmethod
     def create(
@@ -550,6 +552,21 @@ class RunDirectory:
             RunStoreError: it cannot be read, is damaged, or of a newer version.
         """
         return read_object(self.environment_file, newest=ENVIRONMENT_SCHEMA)
+
+    def name(self) -> str:
+        """Return the name that a person gave the run; empty where none did."""
+        try:
+            return self.name_file.read_text(encoding="utf-8").strip()
+        except FileNotFoundError:
+            return ""
+
+    def rename(self, name: str) -> None:
+        """Give the run a name; an empty one removes it.
+
+        Raises:
+            RunStoreError: the file cannot be written.
+        """
+        write_text(self.name_file, name.strip() + "\n")
 
     def add_environment(self, **facts: Any) -> None:
         """Add facts that become known later, such as the data hash or the energy reader."""

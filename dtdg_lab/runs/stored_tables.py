@@ -83,7 +83,8 @@ class _Reader:
             recent = np.arange(count) >= count - FEW_ROWS
         for rollup in (each for each in self._rollups if each.table == name):
             wanted = {*rollup.columns, *rollup.uses, *IDENTITY, "step", *CLOCKS}
-            rows = Rows.of(tables.with_seconds(_columns(files, [each for each in names if each in wanted])))
+            columns = _columns(files, [each for each in names if each in wanted])
+            rows = Rows.of(tables.completed(name, columns, wanted))
             for chunk in _chunks(rows.where(~recent)):
                 tables.add_old(rollup, chunk)
         tables.add_recent(name, _columns(files, rows=recent), dropped=count - int(recent.sum()))

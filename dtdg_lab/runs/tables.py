@@ -7,7 +7,7 @@ of all rows of the run (``rollup``); events, as records or typed; where the run 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import itemgetter
@@ -18,7 +18,7 @@ import numpy as np
 import orjson
 
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.errors import DataError, LabError
 from dtdg_lab.core.events import (
     AttemptStarted,
     ControlReceived,
@@ -278,7 +278,7 @@ class RunTables:
         """Add the newest rows of a table, after ``dropped`` that are in sums alone."""
         if len(columns["rank"]):
             table = self._tables.setdefault(name, Table())
-            table.append(self.with_seconds(columns))
+            table.append(self.completed(name, columns))
             table.dropped = dropped
         self.version += 1
 
@@ -408,14 +408,23 @@ class RunTables:
     def _table(self, name: str) -> Table | None:
         """Return all rows of a table that are in memory."""
         for waiting in self._waiting.pop(name, {}).values():
-            self._tables.setdefault(name, Table()).append(self.with_seconds(waiting.columns()))
+            self._tables.setdefault(name, Table()).append(self.completed(name, waiting.columns()))
         return self._tables.get(name)
 
-    def with_seconds(self, columns: dict[str, Array]) -> dict[str, Array]:
-        """Return columns with the seconds of training of each row, where they have a clock."""
+    def completed(self, name: str, columns: dict[str, Array], wanted: Container[str] | None = None) -> dict[str, Array]:
+        """Return columns of a table with those that its lines lack, and the seconds of training where there is a clock.
+
+        Args:
+            name: of the table.
+            columns: as recorded, perhaps by an older version.
+            wanted: declared columns that are needed; all of them by default.
+        """
         rows = Rows.of(columns)
+        lacking = (column for column in TABLES.get(name, ()) if column not in rows)
+        unknown = {column: np.full(len(rows), np.nan) for column in lacking if wanted is None or column in wanted}
         has_clock = any(clock in rows for clock in CLOCKS)
-        return {**columns, "seconds": self._seconds(rows)} if has_clock else columns
+        seconds = {"seconds": self._seconds(rows)} if has_clock else {}
+        return {**columns, **unknown, **seconds}
 
     def _drop_old(self, begins_again: bool) -> None:
         """Drop rows that are not recent any more, once they are half as many as those that are kept."""
@@ -682,10 +691,14 @@ class RunTables:
         """The settings now: those of the start with all changes that were applied."""
         while self._unapplied:
             event = self._unapplied.pop(0)
-            if event["kind"] == Resumed.kind:  # changes made after the checkpoint are undone by resuming from it
-                self._config = self.started_config.replace(**event["data"]["settings"])
-            else:
-                self._config = self._config.replace(**event["data"]["changes"])
+            resumes = event["kind"] == Resumed.kind  # changes made after the checkpoint are undone by resuming from it
+            before, changes = self._config, event["data"]["changes"]
+            if resumes:
+                before, changes = self.started_config, event["data"]["settings"]
+            try:
+                self._config = before.replace(**changes)
+            except LabError as error:  # the rest of the run can be shown
+                self.damaged.append(f"Changed settings could not be read: {error}")
         return self._config
 
     def setting(self, name: str) -> Any:

@@ -79,6 +79,7 @@ class Chart:
         shown: whether a run can have it, by its system; true before it has data.
         rollups: sums that it needs of rows of the whole run.
         help: how to read it, in a sentence or two.
+        toggles: which of the options ``x``, ``whole_run`` and ``linear`` a viewer can change.
         question: whose answer it draws, once it was asked; charts may share one.
     """
 
@@ -90,6 +91,7 @@ class Chart:
     shown: Callable[[RunTables], bool]
     rollups: tuple[Rollup, ...] = ()
     help: str = ""
+    toggles: tuple[Literal["x", "whole_run", "linear"], ...] = ()
     question: Question | None = None
 
 

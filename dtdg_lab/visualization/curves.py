@@ -25,7 +25,7 @@ SENT = Rollup(
     sums=("bytes_sent",),
     most=("seconds",),
     along="seconds",
-    width=0.05,
+    width=1e-3,
     points=FINE,
     all_attempts=True,  # bytes of lost steps were sent
 )

@@ -64,7 +64,7 @@ STEP_JOULES = Rollup(
     points=60,
     all_attempts=True,
 )
-FINE_READINGS, FINE_STEP_JOULES = (replace(rollup, points=1_000) for rollup in (READINGS, STEP_JOULES))
+FINE_READINGS, FINE_STEP_JOULES = (replace(rollup, points=1_000, width=1e-3) for rollup in (READINGS, STEP_JOULES))
 POINTS = 150  # of a curve
 GAP_S, GAP_SHARE = 2.0, 0.02  # seconds, and share of the run, from which time without a reading is a gap
 MISSING, SETTLED_S = 0.05, 20.0  # share of unknown time from which it is said, once the first readings are there

@@ -193,6 +193,7 @@ def loss_chart() -> Chart:
         shown=always,
         rollups=(STEP_LOSSES, EVALUATIONS),
         help="Pale: the loss of each step. Persistence predicts that nothing changes; below it, a model has learned.",
+        toggles=("x", "linear"),
     )
 
 

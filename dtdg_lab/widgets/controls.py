@@ -16,7 +16,8 @@ from dtdg_lab.widgets.live import labelled, tipped
 
 _STYLE = (
     f"input:disabled, select:disabled {{ background: {coloured('off')}; color: {coloured('off-text')}; opacity: 1; }} "
-    "select.bk-input { padding-left: 8px; padding-right: 20px; }"  # half a row holds the longest names
+    "select.bk-input { padding-left: 8px; padding-right: 20px; } "  # half a row holds the longest names
+    "label { display: block; white-space: nowrap; overflow: hidden; text-overflow: ellipsis; }"
 )
 PATIENCE_S = 3.0  # for a change to be made before a control shows what the run has
 _POWER = "return String(Number((10 ** tick).toPrecision(3)))"  # as LogControl reads it, while the slider moves
@@ -105,9 +106,9 @@ class SettingControl:
             self.widget.end = max(self.widget.end, value)
         self.widget.value = value
 
-    def waits(self, waiting: bool) -> None:
-        """Say beside the label whether what was chosen still waits to be applied."""
-        self.widget.label = f"{self.label} · waits" if waiting else self.label
+    def waits(self, words: str = "") -> None:
+        """Say beside the label what waits to be applied, such as ``8 → 6``; nothing where the text is empty."""
+        self.widget.label = f"{self.label} · {words}" if words else self.label
 
     def offer(self, choices: Choices) -> None:
         """Change what a choice offers; the value goes to the nearest one left: itself, or the last."""
@@ -131,9 +132,18 @@ class SettingControl:
         """Call ``listener(name, value)`` when a person has chosen a value: on release, for a slider."""
         self._listener = listener
 
+    def on_preview(self, listener: Callable[[str, Any], None]) -> None:
+        """Call ``listener(name, value)`` while a person drags a slider."""
+        if "value_throttled" in self.widget.param:
+            self.widget.param.watch(lambda event: self._tell(listener, event.new), "value")
+
     def _changed(self, event: Any) -> None:
-        if self._quiet != threading.get_ident() and self._listener is not None and event.new is not None:
-            self._listener(self.name, self._typed(event.new))
+        if self._listener is not None:
+            self._tell(self._listener, event.new)
+
+    def _tell(self, listener: Callable[[str, Any], None], value: Any) -> None:
+        if self._quiet != threading.get_ident() and value is not None:
+            listener(self.name, self._typed(value))
 
 
 def _values(choices: Choices) -> list[Any]:
@@ -184,7 +194,11 @@ def folded(title: str, *content: Any, most_px: int = 0) -> pn.Card:
     inside = pn.Column(*content, sizing_mode="stretch_width", margin=0, styles=scrolling)
     edge = {"border": f"1px solid {coloured('line')}", "box-shadow": "none"}
     looks: dict[str, Any] = {"styles": edge, "header_background": "#f6f8fa"}
-    head = ".card-header h3, .card-title, .card-header-row { font-size: 13px; text-align: left; }"
+    head = (
+        ":host { min-width: 0 !important; border-radius: 8px; } "
+        ".card-header { padding: 4px 8px; } .card-header h3, .card-title, .card-header-row "
+        "{ font-size: 12.5px; text-align: left; }"
+    )
     return pn.Card(
         inside, title=title, collapsed=True, sizing_mode="stretch_width", margin=(4, 8), stylesheets=[head], **looks
     )

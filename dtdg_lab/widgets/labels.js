@@ -104,7 +104,7 @@ function dlFollow(top, sheet) {
     })
   }
   const look = (root) => {
-    const charts = root.querySelector(".dl-grid") // live.js names its own, and they change all the time
+    const charts = root.querySelector(".dl-grid, .dl-cards") // these name their own, and they change all the time
     if (!known.has(root)) {
       const observer = new MutationObserver(() => later(root))
       known.set(root, observer)

@@ -1,4 +1,4 @@
-"""Charts in the browser by ``live.js``: the four live ones of a run, or any that are drawn as a whole."""
+"""Charts in the browser by ``live.js``, drawn as a whole, and names for controls that Panel leaves without."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import json
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import panel as pn
 import param
@@ -16,98 +15,10 @@ from panel.custom import JSComponent
 
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.visualization.layout import Figure
-from dtdg_lab.visualization.run_window import CHARTS, RunWindow
-from dtdg_lab.visualization.series import Line, XAxis
 from dtdg_lab.visualization.style import theme_script
-
-if TYPE_CHECKING:
-    from dtdg_lab.cluster.run import RunHandle
-
-# What a display needs: first everything, then only what is new since the last message.
-
 
 Message = dict[str, Any]
 Defer = Callable[[Callable[[], None]], None]  # has a call made by the event loop
-RELAID = ("title", "shapes", "annotations")  # layout fields that may change without redrawing the lines
-REDRAWN = ("phases", "timeline")  # small charts that change as a whole
-
-
-@dataclass(frozen=True, slots=True)
-class _Sent:
-    """How much of a line a display has: its stable points, and the last ones, which may still change."""
-
-    key: str
-    stable: int
-    loose: tuple[list[float], list[float | None]]
-
-
-class ChartFeed:
-    """Messages for ``live.js`` about one run.
-
-    A snapshot holds whole figures. A patch holds ``extend``: ``[chart, trace, xs, ys, drop]``, points to append to a
-    trace after removing the last ``drop``; ``react``: figures to redraw; ``relayout``: layouts that changed
-    (marks, titles); ``captions``. Messages are numbered: a display that misses one asks for a snapshot.
-    """
-
-    def __init__(self) -> None:
-        self._number = -1
-        self._lines: dict[str, list[_Sent]] = {}
-        self._layouts: dict[str, dict[str, Any]] = {}
-        self._drawn: dict[str, dict[str, Any]] = {}
-        self._captions: dict[str, str] = {}
-
-    def snapshot(self, window: RunWindow, x: XAxis) -> Message:
-        """Everything; the patches that follow start from here."""
-        figures = {chart: figure for chart, figure in window.figures(x).items() if chart in CHARTS}
-        self._number += 1
-        self._lines = {chart: [_sent(line) for line in lines] for chart, lines in window.lines(x).items()}
-        self._layouts = window.layouts(x)
-        self._drawn = {chart: figures[chart] for chart in REDRAWN}
-        self._captions = {chart: window.view(chart).caption() for chart in CHARTS}
-        return self._numbered(window, {"kind": "snapshot", "react": figures, "captions": dict(self._captions)})
-
-    def patch(self, window: RunWindow, x: XAxis) -> Message | None:
-        """What changed since the last message; None where nothing did."""
-        message: Message = {"extend": [], "react": {}, "relayout": {}, "captions": {}}
-        layouts = window.layouts(x)
-        for chart, lines in window.lines(x).items():
-            self._patch_lines(chart, lines, layouts[chart], message)
-        for chart in REDRAWN:
-            figure = window.view(chart).figure()
-            if figure != self._drawn[chart]:
-                self._drawn[chart] = message["react"][chart] = figure
-        for chart in CHARTS:
-            if (text := window.view(chart).caption()) != self._captions[chart]:
-                self._captions[chart] = message["captions"][chart] = text
-        if not any(message.values()):
-            return None
-        self._number += 1
-        return self._numbered(window, {"kind": "patch", **message})
-
-    def _patch_lines(self, chart: str, lines: list[Line], layout: dict[str, Any], message: Message) -> None:
-        sent, before = self._lines[chart], self._layouts[chart]
-        reframed = {name for name in layout if layout[name] != before.get(name)} - set(RELAID)
-        self._layouts[chart] = layout
-        self._lines[chart] = [_sent(line) for line in lines]
-        # a new trace, one that was thinned or cut, or other axes
-        if reframed or [line.key for line in lines] != [known.key for known in sent]:
-            message["react"][chart] = {"data": [line.trace() for line in lines], "layout": layout}
-            return
-        if layout != before:
-            message["relayout"][chart] = {name: layout[name] for name in RELAID}
-        for index, (line, known) in enumerate(zip(lines, sent, strict=True)):
-            xs, ys = line.xs[known.stable :], line.ys[known.stable :]
-            if (xs, ys) != known.loose:
-                message["extend"].append([chart, index, xs, ys, len(known.loose[0])])
-
-    def _numbered(self, window: RunWindow, message: Message) -> Message:
-        # one more than a series holds, for its newest point
-        return {**message, "number": self._number, "points": max(4, window.points) + 2}
-
-
-def _sent(line: Line) -> _Sent:
-    return _Sent(line.key, line.stable, (line.xs[line.stable :], line.ys[line.stable :]))
-
 
 PATIENCE_S = 20.0  # a second display that never loads must not hold up the first
 
@@ -247,59 +158,6 @@ class WholeCharts(Charts):
             self._clicked(chart, x, y, customdata)
 
 
-class LiveCharts(Charts):
-    """Loss, phases, energy and timeline of a run, updated incrementally.
-
-    It keeps no state: any display that reports ready, early or late, gets the whole window.
-    """
-
-    def __init__(self, waiting: RunWindow, **params: Any) -> None:
-        super().__init__(charts=list(CHARTS), **params)
-        self._waiting = waiting
-        self._shown: RunHandle | None = None
-        self._x: XAxis = "steps"
-        self._feed = ChartFeed()
-        self._version = -1
-
-    def follow(self, shown: RunHandle | None) -> None:
-        """Show another run, or with None empty charts."""
-        if shown is not self._shown:
-            self._shown = shown
-            self.refresh()
-
-    def over(self, x: XAxis) -> None:
-        """Draw the loss over ``steps`` or ``seconds``."""
-        if x != self._x:
-            self._x = x
-            self.refresh()
-
-    def refresh(self) -> None:
-        """Send everything to every display."""
-        if self._ready:
-            self._send(self._look(snapshot=True))
-
-    def update(self) -> bool:
-        """Send what is new; return whether there was anything."""
-        if not self._ready or self._shown is None or self._shown.version == self._version:
-            return False
-        message = self._look(snapshot=False)
-        if message is not None:
-            self._send(message)
-        return message is not None
-
-    def _look(self, *, snapshot: bool) -> Message | None:
-        """Read the window under its lock; encoding and sending are done without it."""
-        look = self._feed.snapshot if snapshot else self._feed.patch
-        if self._shown is None:
-            return look(self._waiting, self._x)
-        with self._shown.lock:
-            self._version = self._shown.version
-            return look(self._shown.live, self._x)
-
-    def _on_ready(self) -> None:
-        self.refresh()
-
-
 # A page behind a tab: it gets its charts when it is opened, so that an unopened page draws nothing.
 
 
@@ -334,22 +192,7 @@ class OpenedPage:
         self.panel.append(self._charts)
 
 
-# The choice of a light or dark theme, and accessible names for controls that Panel leaves unnamed.
-
-
-_HERE = Path(__file__).parent
-
-
-class ThemeSwitch(JSComponent):
-    """A menu for the theme: that of the page (JupyterLab, Notebook, VS Code, else the system), light, or dark.
-
-    The outermost layout around it takes the theme. Widgets there without an accessible name or keyboard control
-    get one. The browser remembers the choice; the kernel does not know it.
-    """
-
-    _esm: ClassVar[str] = theme_script() + "".join(
-        (_HERE / name).read_text(encoding="utf-8") for name in ("labels.js", "theme.js")
-    )
+# Accessible names and tooltips for controls that Panel leaves without.
 
 
 def labelled(words: str) -> str:

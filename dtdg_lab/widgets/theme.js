@@ -1,5 +1,5 @@
 // The choice of a theme, remembered by the browser; the dashboard around it gets that theme, and names for its controls.
-// Python side: live.py. Loaded after visualization's theme.js and labels.js.
+// Loaded after visualization's theme.js and labels.js, before header.js.
 
 const THEMES = {auto: "as the page", light: "light", dark: "dark"}
 const KEPT = "dtdg-lab-theme"
@@ -38,6 +38,7 @@ option, optgroup { background: var(--dl-field); color: var(--dl-text); }
 .noUi-connect { background-color: var(--dl-line) !important; }
 .noUi-handle { background: var(--dl-page); border-color: var(--dl-field-line); box-shadow: none; }
 .noUi-tooltip { background: var(--dl-page); color: var(--dl-text); border-color: var(--dl-field-line); }
+:host(.card-title) h3, .card-title h3 { font-size: 12.5px; margin: 2px 0; }
 .card-header, .card-header-row { background-color: var(--dl-back) !important; color: var(--dl-text) !important; }
 code { background: var(--dl-back); color: var(--dl-text); }
 table, thead, tbody, tr, th, td { color: var(--dl-text); }
@@ -69,31 +70,18 @@ function variablesOfThePage() {
   document.head.append(style)
 }
 
-export function render({model, el}) {
-  const row = document.createElement("div"), label = document.createElement("label"), choice = document.createElement("select")
-  label.textContent = "Theme"
-  label.htmlFor = choice.id = "theme"
-  row.style.cssText = "font-size: 12px; color: var(--dl-text, #24292f); display: flex; gap: 6px; align-items: center"
-  choice.style.cssText = "font: inherit; flex: 1; padding: 3px 4px; border: 1px solid var(--dl-field-line, #8a9099); border-radius: 4px; background: var(--dl-field, white); color: inherit"
-  for (const [theme, words] of Object.entries(THEMES)) choice.add(new Option(words, theme))
-  row.append(label, choice)
-  el.append(row)
-
-  let top = null, end = () => {}
+// The theme of the layout around an element, and a choice of it
+function dlThemes(el) {
+  let top = null, end = () => {}, closed = false
+  const chosen = () => { const kept = store.getItem(KEPT); return kept in THEMES ? kept : "auto" }
   const apply = () => {
     if (!top) return
-    const kept = store.getItem(KEPT), wanted = kept in THEMES ? kept : "auto"
-    const theme = wanted === "auto" ? (pageIsDark() ? "dark" : "light") : wanted
-    choice.value = wanted
+    const theme = chosen() === "auto" ? (pageIsDark() ? "dark" : "light") : chosen()
     if (top.dataset.dlTheme === theme) return
     top.dataset.dlTheme = theme
     if (ownsPage()) document.documentElement.dataset.dlTheme = theme
     window.dispatchEvent(new CustomEvent("dtdg-lab-theme"))
   }
-  choice.addEventListener("change", () => {
-    store.setItem(KEPT, choice.value)
-    window.dispatchEvent(new CustomEvent("dtdg-lab-choice"))
-  })
   const watched = new MutationObserver(apply)
   const begin = () => {
     if (!el.isConnected) { if (!closed) setTimeout(begin, 50); return }
@@ -108,14 +96,21 @@ export function render({model, el}) {
     window.addEventListener("dtdg-lab-choice", apply) // or in another dashboard of this page
     apply()
   }
-  let closed = false
   begin()
-  model.on("remove", () => {
-    closed = true
-    end()
-    watched.disconnect()
-    dlOsDark.removeEventListener("change", apply)
-    window.removeEventListener("storage", apply)
-    window.removeEventListener("dtdg-lab-choice", apply)
-  })
+  return {
+    chosen,
+    top: () => top,
+    choose(theme) {
+      store.setItem(KEPT, theme)
+      window.dispatchEvent(new CustomEvent("dtdg-lab-choice"))
+    },
+    end() {
+      closed = true
+      end()
+      watched.disconnect()
+      dlOsDark.removeEventListener("change", apply)
+      window.removeEventListener("storage", apply)
+      window.removeEventListener("dtdg-lab-choice", apply)
+    },
+  }
 }

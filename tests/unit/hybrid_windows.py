@@ -8,13 +8,10 @@ from typing import Any
 
 import plotly.graph_objects as go
 from synthetic_lines import evaluation_row, line, step_row
-from targets_synthetic import decisions, event, level_lines, round_row, step_lines
+from targets_synthetic import event, step_lines
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.visualization.run_window import RunWindow
-
-ROOM = 68 * 4  # characters that a sentence under a panel of a grid has room for
-BEST = 4  # of the decisions of targets_synthetic: 20 % x 5 %
 
 
 def window(data: dict[str, Any] | None = None, steps: int = 0, *, system: str = "dynahb", **more: Any) -> RunWindow:
@@ -23,19 +20,6 @@ def window(data: dict[str, Any] | None = None, steps: int = 0, *, system: str = 
         shown.add(event(data))
         for each in step_lines(data, range(steps), **more):
             shown.add(each)
-    return shown
-
-
-def described(
-    shown: RunWindow, data: dict[str, Any], *, looks: int = 60, rounds: int = 20, levels: int = 30
-) -> RunWindow:
-    """All the rest that a run tells."""
-    for each in level_lines(data, levels):
-        shown.add(each)
-    for rank in (0, 1):
-        rows = [round_row(number, 9 * number, 9 * number + 1 + rank) for number in range(1, rounds + 1)]
-        shown.add(line("rounds", rows, rank=rank))
-    shown.add(line("decisions", decisions(looks)))
     return shown
 
 

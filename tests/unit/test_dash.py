@@ -21,7 +21,8 @@ from dtdg_lab.core.errors import ClusterError, ControlError
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.dashboard.pages.compare import ComparePage
-from dtdg_lab.dashboard.settings import Settings, as_cell, as_json
+from dtdg_lab.dashboard.config_code import as_cell, as_json
+from dtdg_lab.dashboard.settings import Settings
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.widgets.controls import make_control
 from dtdg_lab.widgets.run_page import Pages
@@ -379,7 +380,7 @@ def test_a_card_of_a_run_under_way_asks_for_the_system(dashboard, session):
     session.current.advance(1)
     settle(dashboard)
     assert session.current.config.system == "esdg"
-    assert live_parts(dashboard) == ["Common charts", "Blocks", "Features"]
+    assert live_parts(dashboard) == ["Common charts", "Blocks"]
     assert "one rank and one part" in dashboard.settings._refused("system")["single"], "two ranks cannot become one"
 
 

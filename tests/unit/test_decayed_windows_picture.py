@@ -182,6 +182,17 @@ def test_a_step_that_one_rank_has_not_recorded_is_not_drawn() -> None:
     assert title(draw(tables)[1]) == "Window of step 3"
 
 
+def test_a_resumed_run_draws_the_windows_of_its_newest_attempt() -> None:
+    config = RunConfig(system="flaredtdg", ranks=2)
+    first = window_rows(config, range(8))
+    second = window_rows(config.replace(alpha=0.6), range(4, 6), attempt=2)
+    steps = [{"rank": row["rank"], "step": row["step"], "attempt": row.get("attempt", 1)} for row in [*first, *second]]
+    tables = run_tables(config, {"steps": steps, "batches": [*first, *second]}, events=events(config))
+    traces, layout, _ = draw(tables)
+    assert title(layout) == "Window of step 5" and traces["windows"]["y"] == [0, 1, 2, 3, 4, 5]
+    assert traces["decayed"]["y"][-1] == pytest.approx(60.16)
+
+
 def test_the_axis_follows_the_window_over_many_snapshots() -> None:
     train = range(500)
     config = RunConfig(system="flaredtdg", ranks=2)

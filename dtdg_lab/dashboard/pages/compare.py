@@ -13,7 +13,8 @@ import panel as pn
 
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.dashboard.actions import Actions
-from dtdg_lab.dashboard.settings import Settings, as_cell, as_json
+from dtdg_lab.dashboard.config_code import as_cell, as_json
+from dtdg_lab.dashboard.settings import Settings
 from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.visualization.energy import SO_FAR, energy_panel, energy_rows
 from dtdg_lab.visualization.loss import compare_figure, ground_words, wall_time_figure, wall_time_words

@@ -12,7 +12,8 @@ import panel as pn
 from dtdg_lab.core.catalogue import ABSENT
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError
-from dtdg_lab.dashboard.settings import NARROW, Settings, is_generated, is_stored
+from dtdg_lab.dashboard.choices import is_generated, is_stored
+from dtdg_lab.dashboard.settings import NARROW, Settings
 from dtdg_lab.datasets.names import DatasetInfo, list_datasets, load_for
 from dtdg_lab.graphs.statistics import GraphStatistics, statistics_of
 from dtdg_lab.visualization import graph

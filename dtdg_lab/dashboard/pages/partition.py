@@ -14,8 +14,9 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.core.units import format_bytes, format_seconds
+from dtdg_lab.dashboard.choices import dataset_choices, dataset_label, dataset_tasks
 from dtdg_lab.dashboard.pages.data import is_here
-from dtdg_lab.dashboard.settings import PARTS, Settings, dataset_choices, dataset_label, dataset_tasks
+from dtdg_lab.dashboard.settings import PARTS, Settings
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.partition.base import partition_settings, reads_file
 from dtdg_lab.partition.events import PartitionFacts

@@ -204,7 +204,7 @@ def refine_figure8(config: RunConfig, over: dict[str, Any], quick: bool) -> tupl
 
 
 def decay_study(study: Study, full: Sequence[int] = (), alphas: Sequence[float] = ()) -> DecayStudy:
-    """The cells of a study of K and alpha, finished or not.
+    """Return the cells of a study of K and alpha, finished or not.
 
     Args:
         study: with the axes of Figure 8.

@@ -439,5 +439,6 @@ PICTURE = Chart(
     place="picture",
     shown=fetches_features,
     rollups=(HELD, LENGTHS, RESOLVED),
+    toggles=("whole_run",),
     help="Each block is one cache of a part, from the step at which it was swapped in: wide blocks are long windows.",
 )

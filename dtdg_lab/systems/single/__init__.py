@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from dtdg_lab.systems.workload import EpochWork, Facts
     from dtdg_lab.visualization.chart import Chart
     from dtdg_lab.visualization.charts import Panel
-    from dtdg_lab.visualization.run_view import RunView, SharedViews
     from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
 
 
@@ -32,12 +31,6 @@ class SingleFamily(SystemFamily):
                 f"a system of one process needs one rank and one part, but ranks={settings['ranks']}, "
                 f"parts={settings['parts']}. Set ranks=1 and parts=1, or choose system='psg'."
             )
-
-    def views(self, config: RunConfig, shared: SharedViews) -> Sequence[RunView]:
-        """The profile of shared products."""
-        from dtdg_lab.systems.single.charts import OverlapView
-
-        return [OverlapView()]
 
     def charts(self) -> Sequence[Chart]:
         """Return the time of each snapshot or of products that they share, memory, and edges in common."""

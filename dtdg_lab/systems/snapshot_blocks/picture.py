@@ -20,6 +20,7 @@ from dtdg_lab.systems.snapshot_blocks.ownership import (
     swapped_bytes,
     swaps_rows,
 )
+from dtdg_lab.systems.snapshot_blocks.periods import is_probed
 from dtdg_lab.visualization.change_marks import PAGE_WIDTH
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, card
 from dtdg_lab.visualization.charts import Drawn, heat, label
@@ -79,10 +80,13 @@ def ownership_figure(tables: RunTables, options: ChartOptions) -> Figure:
     if facts is None:
         return card([], TITLE, empty="Blocks are being planned", height=HEIGHT)
     swapped = swapped_bytes(facts, np.dtype(tables.setting("dtype")).itemsize)
-    return draw_ownership(facts, probed_memory(tables), swapped=swapped, limit=memory_limit(tables))
+    memory, limit = probed_memory(tables), memory_limit(tables)
+    return draw_ownership(facts, memory, swapped=swapped, limit=limit, is_current=is_probed(tables))
 
 
-def draw_ownership(facts: BlockFacts, memory: MemoryFacts | None, *, swapped: float, limit: float | None) -> Figure:
+def draw_ownership(
+    facts: BlockFacts, memory: MemoryFacts | None, *, swapped: float, limit: float | None, is_current: bool
+) -> Figure:
     """Draw who owns what, and memory where it is known.
 
     Args:
@@ -90,6 +94,7 @@ def draw_ownership(facts: BlockFacts, memory: MemoryFacts | None, *, swapped: fl
         memory: of the step that was probed.
         swapped: bytes that go from the first map to the second.
         limit: bytes that a step may use.
+        is_current: whether the memory is of these blocks.
     """
     blocks = min(facts.blocks, MOST_BLOCKS)
     within, over_time = owner_maps(facts, blocks)
@@ -120,7 +125,7 @@ def draw_ownership(facts: BlockFacts, memory: MemoryFacts | None, *, swapped: fl
         data += _memory_data(memory, named=memory.count <= MOST_BLOCKS)
         layout |= _memory_axes(memory)
         passes = "forward, then backward block by block" if memory.count > 1 else "forward, then backward"
-        of_blocks = "" if memory.count == facts.blocks else f", probed with {_counted(memory.count)}"
+        of_blocks = "" if is_current else f", probed before the last change, with {_counted(memory.count)}"
         notes.append(_heading(f"<b>{number}</b> Memory over one step: {passes}{of_blocks}", 0.0, _MEMORY[1]))
         notes.append(_heading(f"peak {bytes_text(memory.peak_bytes)}", 1.0, _MEMORY[1], xanchor="right"))
         if limit is not None and limit <= 2 * memory.peak_bytes:
@@ -146,7 +151,7 @@ def ownership_caption(tables: RunTables, options: ChartOptions) -> str:
         return NOTHING_YET
     sent = predicted_sent(facts)
     fields = {"blocks": f"{facts.blocks:,}", "sent": bytes_text(sent) if sent else "no rows"}
-    if memory is None or memory.count != facts.blocks:
+    if memory is None or not is_probed(tables):
         template = captions.ONE_OF_BLOCKS_UNPROBED if facts.blocks > 1 else captions.ALL_SNAPSHOTS_UNPROBED
         return template.format(**fields)
     template = captions.ONE_OF_BLOCKS if facts.blocks > 1 else captions.ALL_SNAPSHOTS

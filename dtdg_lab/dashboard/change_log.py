@@ -1,0 +1,117 @@
+"""The log of changes as the page shows it: entries for the left column, rows for the table."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from dtdg_lab.core.events import PAGE
+from dtdg_lab.dashboard.run_names import setting_label, value_text
+from dtdg_lab.visualization.changes import RequestedChange
+from dtdg_lab.visualization.numbers import clock_text
+from dtdg_lab.widgets.changes import ChangeEntry, EffectRow
+
+PRECEDENCE = ("refused", "waiting", "asked", "not applied", "applied")  # of an entry whose parts ended differently
+HEADS = ("Time", "Step", "Who", "Change", "Outcome")
+YOU, ANOTHER_PAGE = "you", "another page"
+
+Effects = Mapping[int, Sequence[str]]  # number of a change -> what it did, a text for each column
+
+
+def who(change: RequestedChange, own: Collection[int]) -> str:
+    """Return who asked for a change; ``own`` are the versions that this page has requested."""
+    if change.by != PAGE:
+        return change.by or "unknown"
+    return YOU if change.version is None or change.version in own else ANOTHER_PAGE
+
+
+def entries_of(changes: Iterable[RequestedChange], own: Collection[int], epoch: int) -> list[ChangeEntry]:
+    """Return the entries of the log, newest first.
+
+    Args:
+        changes: in order of request.
+        own: versions that this page has requested.
+        epoch: in which the run is, from 1.
+    """
+    return [_entry(parts, own, epoch) for parts in reversed(_by_number(changes))]
+
+
+def _by_number(changes: Iterable[RequestedChange]) -> list[list[RequestedChange]]:
+    """Return the parts of each request: settings of a step and settings of an epoch are applied separately."""
+    return [list(parts) for _, parts in groupby(changes, key=lambda change: change.number)]
+
+
+def _entry(parts: Sequence[RequestedChange], own: Collection[int], epoch: int) -> ChangeEntry:
+    state = _state(parts)
+    facts = [clock_text(parts[0].asked_s)]
+    if state == "applied":
+        facts.append(f"step {parts[0].step:,}")
+    facts.append(who(parts[0], own))
+    return ChangeEntry(
+        number=parts[0].number,
+        changes=tuple(change_texts(parts)),
+        meta=" · ".join(facts),
+        note=_note(parts, state, epoch),
+        state=state,
+        undo=state == "applied" and bool(undoing(parts)),
+    )
+
+
+def _state(parts: Sequence[RequestedChange]) -> str:
+    return min((part.outcome for part in parts), key=PRECEDENCE.index)
+
+
+def change_texts(parts: Sequence[RequestedChange]) -> list[tuple[str, str]]:
+    """Return each setting with its values before and after: ``("window", "8 → 6")``."""
+    texts = []
+    for part in parts:
+        times = f", {part.times} times" if part.times > 1 else ""
+        for name, (old, new) in part.changes.items():
+            before = "" if old is None else f"{_shown(name, old)} → "
+            texts.append((setting_label(name), f"{before}{_shown(name, new)}{times}"))
+    return texts
+
+
+def _shown(name: str, value: Any) -> str:
+    return "none" if name == "slow_rank" and value == -1 else value_text(value)
+
+
+def _note(parts: Sequence[RequestedChange], state: str, epoch: int) -> str:
+    reason = next((part.reason for part in parts if part.outcome == state and part.reason), "")
+    if state == "refused":
+        return f"Refused: {reason}"
+    if state == "waiting":
+        return f"Waiting for epoch {epoch + 1}"
+    if state == "not applied":
+        return f"Not applied: {reason[:1].lower()}{reason[1:]}" if reason else "Not applied: the run ended first."
+    return "Asked" if state == "asked" else ""
+
+
+def undoing(parts: Sequence[RequestedChange]) -> dict[str, Any]:
+    """Return the changes that request the old values again; empty where one is unknown."""
+    old = {name: before for part in parts for name, (before, _) in part.changes.items()}
+    return {} if None in old.values() else old
+
+
+def undo_of(changes: Iterable[RequestedChange], number: int) -> dict[str, Any]:
+    """Return the changes that undo the one of a number."""
+    return undoing([change for change in changes if change.number == number])
+
+
+def rows_of(
+    changes: Iterable[RequestedChange], own: Collection[int], epoch: int, effects: Effects, columns: int
+) -> list[EffectRow]:
+    """Return the rows of the table, newest first; ``columns`` are those of ``effects``."""
+    rows = []
+    for parts in reversed(_by_number(changes)):
+        entry = _entry(parts, own, epoch)
+        step = f"{parts[0].step:,}" if entry.state == "applied" else "–"
+        what = ", ".join(f"{name} {values}" for name, values in entry.changes)
+        outcome = entry.note or "Applied"
+        cells = (clock_text(parts[0].asked_s), step, who(parts[0], own), what, outcome)
+        effect = tuple(effects.get(entry.number, ()))
+        rows.append(
+            EffectRow(entry.number, entry.state, (*cells, *effect, *[""] * (columns - len(effect))), entry.undo)
+        )
+    return rows

@@ -1,0 +1,100 @@
+"""Names and descriptions of what can be chosen, from the catalogue and the protocols."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.errors import DataError
+from dtdg_lab.datasets.names import list_datasets
+from dtdg_lab.graphs.storage import FOLLOWING, LABEL_ARRAYS, graph_folder, read_meta
+from dtdg_lab.visualization.style import coloured
+
+HERE, DOWNLOAD, GENERATED, OWN = "On this machine", "Downloaded on first use", "Synthetic", "Your own graphs"
+_NOTE = f"font-size:11.5px;line-height:1.3;color:{coloured('soft')}"
+
+
+def is_generated(dataset: str) -> bool:
+    """Return whether a data set of the catalogue comes from a seeded generator.
+
+    Of one that only a run's folder describes, this is not known: False.
+    """
+    if is_stored(dataset) or ("datasets", dataset) in catalogue.ABSENT:
+        return False
+    return hasattr(catalogue.entry("datasets", dataset).load(), "generate")
+
+
+def is_stored(dataset: str) -> bool:
+    """Whether it names a user's own graph, stored under its hash."""
+    return dataset.startswith(catalogue.STORED)
+
+
+def dataset_choices() -> dict[str, dict[str, str]]:
+    """Label -> name of every data set, in groups: local files, generators, files to download."""
+    groups: dict[str, dict[str, str]] = {HERE: {}, GENERATED: {}, DOWNLOAD: {}}
+    for info in list_datasets():
+        group = GENERATED if is_generated(info.name) else HERE if info.on_this_machine else DOWNLOAD
+        groups[group][info.name] = info.name
+    return {group: choices for group, choices in groups.items() if choices}
+
+
+def dataset_label(dataset: str) -> str:
+    """The label of a data set: its name; for a user's own graph, the given name and the hash."""
+    if not is_stored(dataset):
+        return dataset
+    return f"{_stored_meta(dataset).get('name', 'not on this machine')} ({dataset.removeprefix(catalogue.STORED)[:8]})"
+
+
+def dataset_tasks(dataset: str) -> tuple[str, ...]:
+    """The tasks that a data set supports."""
+    if not is_stored(dataset):
+        return catalogue.tasks_of(dataset)
+    arrays = _stored_meta(dataset).get("arrays", (f"{FOLLOWING}indptr",))
+    return catalogue.tasks_with([label for label, array in LABEL_ARRAYS.items() if array in arrays])
+
+
+_KINDS = {"dataset": "datasets", "model": "models", "task": "tasks"}
+
+
+def about(name: str, value: str, refused: Mapping[str, str] = MappingProxyType({})) -> str:
+    """The text under a choice, as HTML: what was chosen, or why it will be refused, and which others will be.
+
+    Args:
+        name: of the setting.
+        value: that is chosen.
+        refused: value -> why it is certain to be refused beside the other settings.
+    """
+    if value in refused:
+        said = f'<span style="color:{coloured("problem")}">{html.escape(refused[value], quote=False)}</span>'
+    else:
+        said = html.escape(_meaning(name, value), quote=False)
+    others = {other: why for other, why in refused.items() if other != value}
+    if others:
+        reasons = "".join(f"<div>{html.escape(first_sentence(why), quote=False)}</div>" for why in others.values())
+        said += f"<details><summary>Not available: {html.escape(', '.join(others))}</summary>{reasons}</details>"
+    return f'<div style="{_NOTE}">{said}</div>'
+
+
+def _meaning(name: str, value: str) -> str:
+    if name == "protocol":
+        text = catalogue.PROTOCOLS[value].meaning
+        return f"{text[0].upper()}{text[1:]}."
+    if name == "dataset" and is_stored(value):
+        return str(_stored_meta(value).get("source", "Not stored on this machine."))
+    return catalogue.system(value).summary if name == "system" else catalogue.entry(_KINDS[name], value).summary
+
+
+def first_sentence(text: str) -> str:
+    """Return the first sentence of a text."""
+    return f"{text.partition('. ')[0].rstrip('.')}."
+
+
+def _stored_meta(dataset: str) -> Mapping[str, Any]:
+    """The meta.json of a stored graph; empty where this machine does not hold it."""
+    try:
+        return read_meta(graph_folder(dataset.removeprefix(catalogue.STORED)))
+    except DataError:  # the page shows the name all the same; a run reports the problem
+        return {}

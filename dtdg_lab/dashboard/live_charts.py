@@ -1,0 +1,307 @@
+"""The charts of the run that is shown: which cards there are, and whose figure is made and sent next."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import orjson
+
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.options import OPTIONS
+from dtdg_lab.runs.charts import all_rollups, charts_of
+from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.visualization.chart import Chart, ChartOptions, Question, card
+from dtdg_lab.widgets.chart_cards import CardActions, CardSpec, ChartCards, Toggle
+from dtdg_lab.widgets.drawing import DrawingOrder
+from dtdg_lab.widgets.live import Defer
+from dtdg_lab.widgets.run_page import STRETCH, BackgroundWorker, describe
+
+PREVIEW_S = 5.0  # a proposal stays for so long after it was requested, unless it is applied before
+TOGGLES: Mapping[str, tuple[tuple[str, Any], ...]] = {  # option -> label and value of each entry of a card's menu
+    "x": (("Over steps", "steps"), ("Over seconds", "seconds")),
+    "linear": (("Logarithmic axis", False), ("Linear axis", True)),
+    "whole_run": (("Last 500 steps", False), ("Whole run", True)),
+}
+
+Changes = Mapping[str, Any]
+
+
+def encoded(figure: Mapping[str, Any]) -> str:
+    """Return a figure as JSON; numbers that are unknown become null."""
+    return orjson.dumps(figure, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS).decode()
+
+
+@dataclass(slots=True)
+class _Shown:
+    """What a viewer chose for one chart, and what was sent of it last."""
+
+    options: ChartOptions = field(default_factory=ChartOptions)
+    version: int = -1
+    step: int = -1
+    sent: tuple[str, str] | None = None
+
+
+class LiveCharts:
+    """The cards of one run: its picture, and all other charts, drawn one at a time.
+
+    Args:
+        defer: has a call made by the event loop.
+        request: called with the changes of settings that a person asks for in a chart.
+        problem: called with what went wrong, in words.
+        other_tables: tables of the session's other runs, for questions that compare; it may read from disk.
+    """
+
+    def __init__(
+        self,
+        defer: Defer,
+        request: Callable[[dict[str, Any]], None],
+        problem: Callable[[str], None],
+        other_tables: Callable[[], Sequence[RunTables]] = tuple,
+    ) -> None:
+        self._request, self._problem = request, problem
+        self.order = DrawingOrder()
+        self._defer, self._others = defer, other_tables
+        actions = CardActions(
+            drag=self._drag,
+            release=self._release,
+            cancel=self._cancel,
+            click=self._click,
+            freeze=self._freeze,
+            option=self._choose,
+            ask=self._ask,
+        )
+        self.picture, self.others = (ChartCards(self.order, actions, defer=defer, **STRETCH) for _ in range(2))
+        self._name = ""
+        self._tables: RunTables | None = None
+        self._lock: AbstractContextManager[Any] = threading.Lock()
+        self._charts: dict[str, Chart] = {}
+        self._shown: dict[str, _Shown] = {}
+        self._system = ""
+        self._frozen: dict[str, int] = {}  # chart -> step at which it stands still
+        self._asked: set[str] = set()  # names of questions whose answers are on their way
+        self._answers: dict[str, Any] = {}
+        self._worker: BackgroundWorker[tuple[Question, RunTables]] = BackgroundWorker(self._answer, "dashboard-answers")
+        self._preview: tuple[dict[str, Any], float] = ({}, 0.0)  # and until when
+
+    @property
+    def tables(self) -> RunTables | None:
+        """The tables that are drawn."""
+        return self._tables
+
+    def follow(self, name: str, tables: RunTables, lock: AbstractContextManager[Any]) -> None:
+        """Draw the charts of the run of this name; its tables are read under a lock."""
+        self._name, self._tables, self._lock, self._system = name, tables, lock, ""
+        for forgotten in (self._frozen, self._asked, self._answers):
+            forgotten.clear()
+        self._preview = ({}, 0.0)
+        self._lay_out()
+        for chart, shown in self._shown.items():
+            shown.version, shown.sent = -1, None
+            self.order.force(chart)
+
+    def wait_with(self, config: RunConfig) -> None:
+        """Draw what is known before a run of these settings."""
+        self.follow("", RunTables(config, rollups=all_rollups()), threading.Lock())
+
+    def preview(self, changes: Changes) -> None:
+        """Draw what these settings would mean, in the picture at once; none where they are empty."""
+        self._preview = (dict(changes), time.monotonic() + PREVIEW_S)
+        for name in self.picture.specs:
+            if name in self.order.in_view():
+                self._send(name, time.monotonic(), forced=True, urgent=True)
+
+    def tick(self) -> None:
+        """Send the chart whose turn it is, where it has changed."""
+        tables = self._tables
+        if tables is None:
+            return
+        with self._lock:
+            system = tables.system
+        if system != self._system:
+            self._lay_out()
+        self._end_preview()
+        now_s = time.monotonic()
+        if not self.order.is_free(now_s):
+            return
+        for name, forced in self.order.due(now_s):
+            if name in self._frozen and not forced:
+                continue
+            if forced or self._shown[name].version != tables.version:
+                self.order.looked(name, now_s)
+                if self._send(name, now_s, forced=forced):
+                    return
+
+    def _send(self, name: str, now_s: float, *, forced: bool, urgent: bool = False) -> bool:
+        """Make a figure, and send it if it is forced or has changed; return whether it was sent."""
+        figure, caption = self._draw(name)
+        shown = self._shown[name]
+        text = encoded(figure)
+        if not forced and shown.sent == (text, caption):
+            return False
+        shown.sent = (text, caption)
+        cards = self.picture if name in self.picture.specs else self.others
+        cards.send(name, text, caption, self.order.sent(name, now_s), urgent=urgent)
+        return True
+
+    def _draw(self, name: str) -> tuple[Mapping[str, Any], str]:
+        tables, chart, shown = self._tables, self._charts[name], self._shown[name]
+        assert tables is not None
+        changes, _ = self._preview
+        options = replace(shown.options, preview=changes, answers=dict(self._answers))
+        with self._lock:
+            shown.version, shown.step = tables.version, tables.common_step
+            try:
+                if tables.own_steps:
+                    options = replace(options, x="seconds")
+                return chart.figure(tables, options), chart.caption(tables, options)
+            except Exception as error:  # the others must go on: the card shows it, and the log has the traceback
+                text = describe(error, f"the chart {name} cannot be drawn")
+                return card([], chart.title, empty="This chart can't be drawn."), text
+
+    def draw_again(self) -> None:
+        """Let all charts be made again, such as after the end of a run."""
+        for shown in self._shown.values():
+            shown.version = -1
+
+    def age_frozen(self) -> None:
+        """Tell how old a picture is that stands still; called about once a second."""
+        if self._frozen:
+            self._lay_out()
+
+    # cards
+
+    def _lay_out(self) -> None:
+        tables = self._tables
+        assert tables is not None
+        with self._lock:
+            self._system = tables.system
+            charts = charts_of(tables)
+            step = tables.common_step
+        self._charts = {chart.name: chart for chart in charts}
+        self._shown = {name: self._shown.get(name, _Shown()) for name in self._charts}
+        pictures = [chart for chart in charts if chart.place == "picture"]
+        self.order.place(list(self._charts), {chart.name for chart in pictures})
+        idea = catalogue.family(catalogue.system(self._system).family).sentence(self._system)
+        self.picture.lay_out([self._spec(chart, step, idea=idea) for chart in pictures])
+        self.others.lay_out([self._spec(chart, step) for chart in charts if chart.place != "picture"])
+
+    def _spec(self, chart: Chart, step: int, idea: str = "") -> CardSpec:
+        options = self._shown[chart.name].options
+        toggles = tuple(
+            Toggle(label, option, value)
+            for option in chart.toggles
+            for label, value in TOGGLES[option]
+            if getattr(options, option) != value
+        )
+        ago = ""
+        if chart.name in self._frozen:
+            frozen = self._frozen[chart.name]
+            ago = f"step {frozen:,}, {max(0, step - frozen):,} steps ago"
+        spec = CardSpec(
+            name=chart.name,
+            run=self._name,
+            title=chart.title,
+            place=chart.place,
+            help=chart.help,
+            idea=idea,
+            ago=ago,
+            toggles=toggles,
+        )
+        question = chart.question
+        if question is None or question.name in self._answers:
+            return spec
+        return replace(spec, ask=question.label, ask_help=question.help, asking=question.name in self._asked)
+
+    # what a person does in a chart
+
+    def _drag(self, chart: str, handle: str, value: float) -> None:
+        self.preview({handle: _typed(handle, value)})
+
+    def _release(self, chart: str, handle: str, value: float) -> None:
+        changes = {handle: _typed(handle, value)}
+        self.preview(changes)
+        self._request(changes)
+
+    def _cancel(self, chart: str) -> None:
+        self.preview({})
+
+    def _click(self, chart: str, x: Any, y: Any, customdata: Any) -> None:
+        """Request what a point stands for: its data are changes of settings."""
+        if isinstance(customdata, dict):
+            self._request(customdata)
+
+    def _ask(self, chart: str) -> None:
+        question, tables = self._charts[chart].question, self._tables
+        if question is not None and tables is not None and question.name not in self._asked:
+            self._asked.add(question.name)
+            self._worker.ask((question, tables))
+            self._lay_out()
+
+    def _answer(self, asked: tuple[Question, RunTables]) -> None:
+        """Answer a question in the thread."""
+        question, tables = asked
+        try:
+            others = self._others()
+            with self._lock:
+                prepared = question.prepare(tables, others)
+            answer = question.answer(prepared)
+        except Exception as error:  # there is no caller to raise to: the page shows it
+            text = describe(error, f"the question {question.name} could not be answered")
+            self._defer(lambda: self._fail(question, text))
+            return
+        self._defer(lambda: self._take(question, tables, answer))
+
+    def _take(self, question: Question, tables: RunTables, answer: Any) -> None:
+        if tables is self._tables:
+            self._answers[question.name] = answer
+            self._end_asking(question)
+
+    def _fail(self, question: Question, text: str) -> None:
+        self._end_asking(question)
+        self._problem(text)
+
+    def _end_asking(self, question: Question) -> None:
+        self._asked.discard(question.name)
+        for chart in self._charts.values():
+            if chart.question is question:
+                self.order.force(chart.name)
+        self._lay_out()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._worker.close()
+
+    def _end_preview(self) -> None:
+        """Draw without a proposal once it was applied, or was not for long."""
+        changes, until_s = self._preview
+        if not changes or self._tables is None:
+            return
+        with self._lock:
+            is_applied = all(self._tables.config.flat.get(name) == value for name, value in changes.items())
+        if is_applied or time.monotonic() > until_s:
+            self.preview({})
+
+    def _freeze(self, chart: str, on: bool) -> None:
+        if on:
+            self._frozen[chart] = self._shown[chart].step
+        else:
+            self._frozen.pop(chart, None)
+        self._lay_out()
+
+    def _choose(self, chart: str, option: str, value: Any) -> None:
+        shown = self._shown[chart]
+        shown.options = replace(shown.options, **{option: value})
+        self.order.force(chart)
+        self._lay_out()
+
+
+def _typed(setting: str, value: float) -> Any:
+    """Return the place of a handle as a value of its setting."""
+    kind = OPTIONS[setting].kind if setting in OPTIONS else float
+    return round(value) if kind is int else float(f"{value:.3g}")

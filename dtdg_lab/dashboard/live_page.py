@@ -1,0 +1,186 @@
+"""The page of the run that is shown: tiles, its picture with suggestions, all other charts, and what changes did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import panel as pn
+
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.dashboard.change_log import HEADS, entries_of, rows_of, undo_of
+from dtdg_lab.dashboard.live_charts import LiveCharts
+from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.visualization.changes import RequestedChange, requested_changes
+from dtdg_lab.visualization.common_charts import common_tiles
+from dtdg_lab.visualization.effects import STEP_TIME, MeasuredEffect, effect_of
+from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
+from dtdg_lab.widgets.changes import ChangeLog, EffectsTable
+from dtdg_lab.widgets.live import Defer
+from dtdg_lab.widgets.run_page import ACTIVE, STRETCH
+from dtdg_lab.widgets.tiles import Tiles
+from dtdg_lab.widgets.try_chips import TryChips
+
+if TYPE_CHECKING:
+    from dtdg_lab.cluster.run import Run
+
+MOST_CHIPS = 4
+
+
+def tiles_of(tables: RunTables) -> Sequence[Tile]:
+    """Return the tiles of a run: those of its system's family, else those of every run."""
+    family = catalogue.family(catalogue.system(tables.system).family)
+    return family.tiles(tables) or common_tiles(tables)
+
+
+def suggestions_of(config: RunConfig) -> list[Suggestion]:
+    """Return what to try on a run with these settings, without what is set already."""
+    family = catalogue.family(catalogue.system(config.system).family)
+    flat = config.flat
+    return [
+        suggestion
+        for suggestion in family.suggestions(config)
+        if any(flat.get(name) != value for name, value in suggestion.changes.items())
+    ][:MOST_CHIPS]
+
+
+def effects_of(tables: RunTables) -> list[Effect]:
+    """Return the numbers that are compared before and after each change."""
+    family = catalogue.family(catalogue.system(tables.system).family)
+    effect = family.effect(tables.system)
+    return [STEP_TIME] if effect is None or effect.label == STEP_TIME.label else [STEP_TIME, effect]
+
+
+class LivePage:
+    """The components of the page, brought up to date from a run's tables.
+
+    Args:
+        defer: has a call made by the event loop.
+        request: called with changes of settings that a person asks for here.
+        problem: called with what went wrong, in words.
+        other_tables: tables of the session's other runs; it may read from disk.
+
+    Attributes:
+        tiles, picture, rest, log: what stands in the layout.
+    """
+
+    def __init__(
+        self,
+        defer: Defer,
+        request: Callable[[Mapping[str, Any]], None],
+        problem: Callable[[str], None],
+        other_tables: Callable[[], Sequence[RunTables]],
+    ) -> None:
+        self._request = request
+        self.charts = LiveCharts(defer, request, problem, other_tables)
+        self.tiles = Tiles(lambda message: None, defer=defer, **STRETCH)
+        self.chips = TryChips(request, defer=defer, css_classes=["dl-try-chips"], **STRETCH)
+        self.log = ChangeLog(self._hear, defer=defer, **STRETCH)
+        self.effects = EffectsTable(self._hear, defer=defer, **STRETCH)
+        self.picture = pn.Column(self.charts.picture, self.chips, **STRETCH)
+        self.rest = pn.Column(self.charts.others, self.effects, **STRETCH)
+        self._run: Run | None = None
+        self._changes: tuple[RequestedChange, ...] = ()
+        self._version = -1
+        self._effects_open = False
+        self._final: dict[tuple[Any, ...], MeasuredEffect] = {}
+
+    @property
+    def changes(self) -> tuple[RequestedChange, ...]:
+        """The changes of settings that were asked of the run so far."""
+        return self._changes
+
+    def follow(self, run: Run | None, config: RunConfig) -> None:
+        """Show another run; without one, what is known before a run with these settings."""
+        self._run, self._version, self._changes = run, -1, ()
+        self._final.clear()
+        if run is None:
+            self.charts.wait_with(config)
+        else:
+            self.charts.follow(run.id, run.store, run.lock)
+        self._draw_log((), set(), 0)
+
+    def wait_with(self, config: RunConfig) -> None:
+        """Show what is known before a run with other settings."""
+        self.follow(None, config)
+        self._show_tiles(config)
+
+    def tick(self) -> None:
+        """Send the chart whose turn it is."""
+        self.charts.tick()
+
+    def update(self, own: set[int], *, slow: bool) -> None:
+        """Bring the texts up to date where the run has gone on.
+
+        Args:
+            own: versions of changes that this page has requested.
+            slow: whether a second has passed since the last such call.
+        """
+        run = self._run
+        if slow:
+            self.charts.age_frozen()
+        if run is None:
+            if self._version < 0:
+                self._version = 0
+                tables = self.charts.tables
+                assert tables is not None
+                self._show_tiles(tables.config)
+            return
+        if run.version == self._version and not slow:
+            return
+        self._version = run.version
+        is_active = run.status in ACTIVE
+        with run.lock:
+            tables = run.store
+            tiles, suggestions = tiles_of(tables), suggestions_of(tables.config)
+            self._changes = requested_changes(tables, ended=not is_active)
+            epoch = tables.progress.epoch
+            if self._effects_open and slow:
+                self._draw_effects(tables, own, epoch)
+        self.tiles.draw(tiles)
+        self._show_chips(suggestions, is_active=is_active)
+        self._draw_log(self._changes, own, epoch)
+
+    def _show_tiles(self, config: RunConfig) -> None:
+        tables = self.charts.tables
+        assert tables is not None
+        self.tiles.draw(tiles_of(tables))
+        self._show_chips(suggestions_of(config), is_active=False)
+
+    def _show_chips(self, suggestions: Sequence[Suggestion], *, is_active: bool) -> None:
+        self.chips.draw(suggestions, is_running=is_active)
+        self.picture.visible = bool(self.charts.picture.specs)
+
+    def _draw_log(self, changes: Sequence[RequestedChange], own: set[int], epoch: int) -> None:
+        self.log.draw(entries_of(changes, own, epoch))
+        if not self._effects_open:  # its title has their number
+            self.effects.draw(HEADS, rows_of(changes, own, epoch, {}, 0))
+
+    def _draw_effects(self, tables: RunTables, own: set[int], epoch: int) -> None:
+        effects = effects_of(tables)
+        texts = {change.number: self._measured(change, tables, effects) for change in self._changes}
+        rows = rows_of(self._changes, own, epoch, texts, len(effects))
+        self.effects.draw([*HEADS, *(f"{effect.label}, before → after" for effect in effects)], rows)
+
+    def _measured(self, change: RequestedChange, tables: RunTables, effects: Sequence[Effect]) -> list[str]:
+        """Return what a change did; what later steps cannot change is measured once."""
+        texts = []
+        for effect in effects:
+            key = (change.number, change.version, effect.label)
+            measured = self._final.get(key) or effect_of(change, tables, effect)
+            if measured.is_final:
+                self._final[key] = measured
+            texts.append(measured.text)
+        return texts
+
+    def _hear(self, message: Mapping[str, Any]) -> None:
+        if "open" in message:
+            self._effects_open = message["open"]
+        else:
+            self._undo(message["undo"])
+
+    def _undo(self, number: int) -> None:
+        changes = undo_of(self._changes, number)
+        if changes:
+            self._request(changes)

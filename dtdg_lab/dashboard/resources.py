@@ -1,0 +1,86 @@
+"""Panel and Plotly for the page that shows the dashboard, without the internet."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import panel as pn
+
+_KEY = "dtdg_lab.dashboard.page"
+
+
+def load_resources() -> list[str]:
+    """Send a notebook page what charts need, once per page; a served page gets it from its server.
+
+    In a notebook everything is sent inline (18 MB), so that nothing is asked of the internet. A page that was
+    reloaded has lost it; it is known by the new session of its front end, and gets it again.
+
+    Returns:
+        The displays that hold what was sent, for :func:`remove_resources`.
+    """
+    page = _notebook_page() if pn.state.curdoc is None else None
+    if page is None:
+        pn.extension("plotly", "mathjax")
+    elif pn.state.cache.get(_KEY) != page or "plotly" not in pn.extension._loaded_extensions:
+        from IPython.display import publish_display_data
+        from IPython.utils.capture import capture_output
+
+        with capture_output(stdout=False, stderr=False) as sent:
+            pn.extension("plotly", "mathjax", inline=True)
+        pn.state.cache[_KEY] = page
+        displays = [f"{_KEY}-{page}-{number}" for number in range(len(sent.outputs))]
+        for display, output in zip(displays, sent.outputs, strict=True):
+            publish_display_data(output.data, output.metadata, transient={"display_id": display})
+        return displays
+    return []
+
+
+def remove_resources(displays: Sequence[str]) -> None:
+    """Remove from the notebook what its page has executed: saved with it, it would take 20 MB."""
+    from IPython.display import publish_display_data
+
+    for display in displays:
+        publish_display_data({"text/plain": ""}, transient={"display_id": display}, update=True)
+
+
+class NotebookColumn(pn.Column):
+    """A column whose style sheets are put into a notebook page at once.
+
+    Panel replaces those of one model at a time, and Bokeh collects all models after each: 25 s for the dashboard.
+    """
+
+    def _render_model(self, doc: Any = None, comm: Any = None) -> Any:
+        model: Any = super()._render_model(doc, comm)
+        if pn.config.inline:
+            with model.document.models.freeze():
+                _share_inline_stylesheets(model)
+        return model
+
+
+def _share_inline_stylesheets(root: Any) -> None:
+    """Replace every style sheet that has an address by its text, one model for each address."""
+    from bokeh.models.css import ImportedStyleSheet
+    from bokeh.models.ui import UIElement
+    from panel.io.notebook import replace_inline_css
+
+    inline: dict[str, Any] = {}
+    for model in root.select({"type": UIElement}):
+        for sheet in model.stylesheets:
+            if isinstance(sheet, ImportedStyleSheet) and sheet.url not in inline:
+                inline[sheet.url] = replace_inline_css(sheet)
+        model.stylesheets = [inline.get(getattr(sheet, "url", ""), sheet) for sheet in model.stylesheets]
+
+
+def _notebook_page() -> str | None:
+    """The session of the front end that runs the present cell; None outside of notebooks."""
+    if "IPython" not in sys.modules:
+        return None
+    from IPython.core.getipython import get_ipython
+
+    shell: Any = get_ipython()
+    if shell is None or not hasattr(shell, "kernel"):
+        return None
+    header = shell.get_parent().get("header", {})
+    return str(header.get("session", "unknown"))

@@ -1,0 +1,303 @@
+"""What the head of the page shows in each state of a run: a pure function of facts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dtdg_lab.visualization.numbers import clock_text, percent_text, three_digits
+from dtdg_lab.widgets.header import Button, Head, Notice, Tone, Words
+
+INVITATION = "Choose a system, press Run, then change a setting while it trains."
+PAUSE = Button("pause", "Pause", "", "Pauses all ranks after the same step.")
+CONTINUE = Button("pause", "Continue", "act", "Continues with the next step of all ranks.")
+STOP = Button("stop", "Stop", "halt", "Ends the run after this step; you can resume it.")
+CANCEL = Button("stop", "Cancel", "halt", "Ends the run before its first step.")
+RESTART = Button("repair", "Restart engines", "", "Starts new engines in place of dead ones.")
+STATES: Mapping[str, tuple[str, Tone]] = {  # the chip
+    "starting": ("Preparing", "care"),
+    "running": ("Running", "good"),
+    "paused": ("Paused", "care"),
+    "stopping": ("Stopping", "care"),
+    "finished": ("Finished", "info"),
+    "stopped": ("Stopped", ""),
+    "failed": ("Failed", "bad"),
+    "interrupted": ("Interrupted", "bad"),
+}
+ACTIVE = ("starting", "running", "paused", "stopping")
+RESUMABLE = ("stopped", "failed", "interrupted")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageFacts:
+    """All that the head depends on.
+
+    Attributes:
+        system: title of the chosen system.
+        status: of the run; empty without one.
+        name, sub: of the run.
+        engines, engines_ready: how many there are, and how many of them answer.
+        ready: whether a run can be started.
+        busy: whether a request is on its way.
+        preparing, left_words: what is done before the first step, and for how long.
+        step, epoch, epochs, seconds, seconds_left: how far the run is, as ``runs.tables.Progress``.
+        paused_s: for how long it has been paused.
+        ended: time of day when it ended, or was last heard of.
+        test_loss, below: after the end; the second as a share of persistence, negative above it.
+        silent: rank -> seconds without a sign of life.
+        page_is_busy: whether this page draws its charts late.
+        reason: why the run failed or was interrupted.
+        checkpoint_step: of the last checkpoint.
+        left_behind: whether another session left an interrupted run, and this one has none.
+        problem: what was refused or failed last, in words.
+        newcomer: whether nobody has started a run here.
+        estimate: how long the next run will take, in words.
+    """
+
+    system: str = ""
+    status: str = ""
+    name: str = ""
+    sub: str = ""
+    engines: int = 0
+    engines_ready: int = 0
+    ready: bool = True
+    busy: bool = False
+    preparing: str = ""
+    left_words: str = ""
+    step: int = 0
+    epoch: int = 0
+    epochs: int = 0
+    seconds: float = 0.0
+    seconds_left: float | None = None
+    paused_s: float = 0.0
+    ended: str = ""
+    test_loss: float | None = None
+    below: float | None = None
+    silent: Mapping[int, int] = field(default_factory=dict)
+    page_is_busy: bool = False
+    reason: str = ""
+    checkpoint_step: int | None = None
+    left_behind: bool = False
+    problem: str = ""
+    newcomer: bool = False
+    estimate: str = ""
+
+
+def about_text(seconds: float) -> str:
+    """Return a length of time as people estimate it: ``about 40 s``, ``about 2 min``."""
+    if seconds < 55:
+        return f"about {max(1, round(seconds))} s"
+    if seconds < 5400:
+        return f"about {max(1, round(seconds / 60))} min"
+    return f"about {seconds / 3600:.1f} h"
+
+
+def is_preparing(facts: PageFacts) -> bool:
+    """Return whether the run has not made its first step."""
+    return facts.status == "starting" or (facts.status == "running" and not facts.epoch)
+
+
+def head_of(facts: PageFacts) -> Head:
+    """Return what the head shows."""
+    if not facts.status:
+        return _idle(facts)
+    state, tone = STATES["starting" if is_preparing(facts) else facts.status]
+    share, left, right = _progress(facts)
+    return Head(
+        name=facts.name,
+        sub=facts.sub,
+        renamable=True,
+        state=state,
+        tone=tone,
+        share=share,
+        left=left,
+        right=right,
+        buttons=_buttons(facts),
+        notice=_notice(facts),
+        menu=_menu(facts),
+    )
+
+
+def _idle(facts: PageFacts) -> Head:
+    engines = f"{facts.engines_ready} of {facts.engines} engines are ready" if facts.engines else ""
+    starting = f"Engines are starting: {facts.engines_ready} of {facts.engines} ready"
+    return Head(
+        name="No run yet",
+        sub=engines,
+        renamable=False,
+        state="No run yet",
+        tone="",
+        share=-1.0,
+        left=((INVITATION if facts.ready else starting, False),),
+        right="",
+        buttons=_buttons(facts),
+        notice=_notice(facts),
+        menu=_menu(facts),
+    )
+
+
+# The bar and the words under it
+
+
+def _progress(facts: PageFacts) -> tuple[float | None, Words, str]:
+    if is_preparing(facts):
+        return None, ((facts.preparing or "Starting the ranks", False),), facts.left_words
+    if facts.status == "finished":
+        took = f", took {clock_text(facts.seconds)}"
+        words = ((f"{facts.epochs} epochs", True), (f" · {facts.step:,} steps", False))
+        return 1.0, words, f"finished {facts.ended}{took}" if facts.ended else f"took {clock_text(facts.seconds)}"
+    return _share(facts), _position(facts), _when(facts)
+
+
+def _share(facts: PageFacts) -> float:
+    if facts.seconds_left is not None and facts.seconds + facts.seconds_left > 0:
+        return facts.seconds / (facts.seconds + facts.seconds_left)
+    return max(0, facts.epoch - 1) / max(1, facts.epochs)
+
+
+def _position(facts: PageFacts) -> Words:
+    before = {"stopped": "Stopped in epoch ", "failed": "Failed in epoch ", "interrupted": "Interrupted in epoch "}
+    begin = before.get(facts.status, "Epoch ")
+    where = f"{facts.epoch} of {facts.epochs}"
+    return ((begin, False), (where, True), (" · step ", False), (f"{facts.step:,}", True))
+
+
+def _when(facts: PageFacts) -> str:
+    if facts.status == "paused":
+        return f"paused for {clock_text(facts.paused_s)}"
+    if facts.status == "stopped":
+        return clock_text(facts.seconds)
+    if facts.status == "failed":
+        return f"at {facts.ended}" if facts.ended else ""
+    if facts.status == "interrupted":
+        return f"last heard of at {facts.ended}" if facts.ended else ""
+    if facts.silent or facts.seconds_left is None:
+        return f"{clock_text(facts.seconds)} elapsed, time left unknown"
+    return f"{clock_text(facts.seconds)} elapsed, {about_text(facts.seconds_left)} left"
+
+
+# Buttons and menu
+
+
+def _buttons(facts: PageFacts) -> tuple[Button, ...]:
+    status = facts.status
+    if status in ACTIVE:
+        return _of_active(facts)
+    run = _run(facts, {"": f"▶ Run {facts.system}", "finished": "▶ Run again"}.get(status, "▶ New run"))
+    return (_resume(facts), run) if status in RESUMABLE or facts.left_behind else (run,)
+
+
+def _of_active(facts: PageFacts) -> tuple[Button, ...]:
+    if is_preparing(facts):
+        return (CANCEL,)
+    if facts.status == "stopping":
+        return (_enabled(STOP, False),)
+    return (_enabled(CONTINUE if facts.status == "paused" else PAUSE, not facts.busy), STOP)
+
+
+def _run(facts: PageFacts, label: str) -> Button:
+    is_free = facts.ready and facts.engines_ready == facts.engines and not facts.busy
+    return Button("run", label, "go", "Starts a run with the settings on the left.", disabled=not is_free)
+
+
+def _resume(facts: PageFacts) -> Button:
+    where = (
+        "" if facts.checkpoint_step is None or facts.status == "stopped" else f" from step {facts.checkpoint_step:,}"
+    )
+    is_possible = not facts.busy and facts.engines_ready == facts.engines
+    tip = "Continues from the last checkpoint."
+    return Button("resume", f"Resume{where}", "act", tip, disabled=not is_possible)
+
+
+def _enabled(button: Button, is_enabled: bool) -> Button:
+    return Button(button.action, button.label, button.kind, button.tip, disabled=not is_enabled)
+
+
+def _menu(facts: PageFacts) -> tuple[tuple[str, str], ...]:
+    entries = []
+    if facts.status:
+        entries = [("Open report", "report"), ("Copy run id", "copy_id"), ("Copy folder", "copy_folder")]
+    if facts.status not in ACTIVE:
+        entries.append(("Restart engines", "repair"))
+    return tuple(entries)
+
+
+# The notice
+
+
+def _notice(facts: PageFacts) -> Notice | None:
+    """Return the most important thing to say, if any."""
+    return _harm(facts) or _of_engines(facts) or _of_state(facts)
+
+
+def _harm(facts: PageFacts) -> Notice | None:
+    details = Button("details", "Show details", "link")
+    if facts.problem:
+        first, _, rest = facts.problem.partition(". ")
+        return Notice("bad", _sentence(first), rest, (Button("dismiss", "Dismiss", "link"),))
+    if facts.status == "failed":
+        first, _, rest = facts.reason.partition("\n")[0].partition(". ")
+        return Notice("bad", _sentence(first), rest, (details,))
+    if facts.status == "interrupted":
+        saved = "" if facts.checkpoint_step is None else f" Nothing before step {facts.checkpoint_step:,} is lost."
+        rest = f"Their machine may have restarted.{saved}"
+        return Notice("bad", "The engines stopped answering.", rest, (details, RESTART))
+    return None
+
+
+def _sentence(text: str) -> str:
+    text = text.strip() or "The run failed"
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
+
+
+def _of_engines(facts: PageFacts) -> Notice | None:
+    missing = facts.engines - facts.engines_ready
+    if facts.ready and missing > 0:
+        are = "is" if missing == 1 else "are"
+        return Notice(
+            "bad", f"{missing} of {facts.engines} engines {are} missing.", "No run can be started without.", (RESTART,)
+        )
+    return None
+
+
+def _of_state(facts: PageFacts) -> Notice | None:
+    notices = {
+        "": _of_first_visit,
+        "running": _of_running,
+        "paused": lambda _: Notice("info", "Paused.", "Change settings now: they apply when you continue."),
+        "finished": _of_end,
+        "stopped": lambda _: Notice("info", "Stopped by you.", "The test loss is measured only when a run finishes."),
+    }
+    make = notices.get(facts.status)
+    return None if make is None else make(facts)
+
+
+def _of_running(facts: PageFacts) -> Notice | None:
+    if facts.silent:
+        rank, seconds = max(facts.silent.items(), key=lambda each: each[1])
+        rest = "The other ranks are waiting for it." if facts.engines > 1 else ""
+        return Notice("care", f"Rank {rank} has been silent for {seconds} s.", rest)
+    if facts.page_is_busy:
+        return Notice("care", "This page is busy,", "so charts are drawn every 2 s. Training isn't slowed down.")
+    return None
+
+
+def _of_first_visit(facts: PageFacts) -> Notice | None:
+    if facts.left_behind:
+        return Notice("care", "An earlier run was interrupted.", "It can be resumed from its last checkpoint.")
+    if not facts.newcomer:
+        return None
+    time = f"This run takes {facts.estimate}. " if facts.estimate else ""
+    rest = f"{time}Suggestions under the picture tell you what to change first."
+    return Notice("info", "New here?", rest, (Button("tour", "Show me around"),))
+
+
+def _of_end(facts: PageFacts) -> Notice:
+    buttons = (Button("compare", "Compare", "link"), Button("report", "Open report", "link"))
+    if facts.test_loss is None:
+        return Notice("info", "The run is over.", "", buttons)
+    first, rest = f"Test loss {three_digits(facts.test_loss)}", "It was measured once, at the end."
+    if facts.below is None:
+        return Notice("info", f"{first}.", rest, buttons)
+    side = "below" if facts.below >= 0 else "above"
+    return Notice("info", f"{first},", f"{percent_text(abs(facts.below))} {side} persistence. {rest}", buttons)

@@ -1,0 +1,68 @@
+"""The log of changes in the left column, and the table of changes and their effects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import ClassVar
+
+from dtdg_lab.widgets.component import TextComponent
+from dtdg_lab.widgets.scripts import component_script
+
+HINT = "Numbers mark the same changes in the charts."
+NO_CHANGE = "No change yet. Move a slider, or click a suggestion under the picture."
+EFFECTS_HINT = "Means of up to 50 steps before and after each change, shown only if their 10-step means don't overlap."
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeEntry:
+    """One request of a person or program, as the log shows it.
+
+    Attributes:
+        number: that stands in the charts too.
+        changes: settings with ``old → new``.
+        meta: time, step and who.
+        note: what became of it, where it was not applied.
+        state: ``asked``, ``waiting``, ``applied``, ``refused`` or ``not applied``.
+        undo: whether its old values can be requested.
+    """
+
+    number: int
+    changes: tuple[tuple[str, str], ...]
+    meta: str
+    note: str
+    state: str
+    undo: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EffectRow:
+    """One line of the table: cells, and whether the change can be undone."""
+
+    number: int
+    state: str
+    cells: tuple[str, ...]
+    undo: bool
+
+
+class ChangeLog(TextComponent):
+    """The log, newest entry first. Messages of displays have ``undo`` with the number of an entry."""
+
+    _esm: ClassVar[str] = component_script("changes")
+
+    def draw(self, entries: Sequence[ChangeEntry]) -> None:
+        """Show these, newest first."""
+        more = f"Show all {len(entries)} with their effects" if entries else ""
+        self.set_content(
+            {"entries": [asdict(entry) for entry in entries], "hint": HINT if entries else NO_CHANGE, "more": more}
+        )
+
+
+class EffectsTable(TextComponent):
+    """A table of all changes, folded away. Messages have ``undo`` with a number, or ``open`` when it was opened."""
+
+    _esm: ClassVar[str] = component_script("effects")
+
+    def draw(self, heads: Sequence[str], rows: Sequence[EffectRow]) -> None:
+        """Show these rows, newest first, under these heads."""
+        self.set_content({"heads": list(heads), "rows": [asdict(row) for row in rows], "hint": EFFECTS_HINT})

@@ -1,0 +1,352 @@
+// Cards with charts. The kernel sends one chart at a time, and the next once this display has acknowledged it (drawing.py); a
+// display tells which cards are in view. Python side: chart_cards.py.
+
+const CONFIG = {displayModeBar: false, doubleClick: "reset+autosize"}
+const REST = 2, MOST_REST_MS = 2000 // after a drawing, as a multiple of its time: a slow page still answers clicks
+const HEIGHTS = {picture: 330, common: 158, supporting: 150, folded: 220}
+const ROWS = ["picture", "common", "supporting"]
+const ASK_MS = 2000 // a page that has just opened may lose its first message
+const MOST_ROWS = 200
+
+// Rows of what is drawn, for the table: the trace's name, then its values
+function rowsOf({data, layout}) {
+  const unit = layout.meta?.card?.unit ?? "value", x = layout.xaxis?.title?.text || "x"
+  const rows = []
+  for (const trace of data) {
+    const name = trace.name ?? trace.type ?? ""
+    if (trace.z) trace.z.forEach((line, row) => line.forEach((z, column) => rows.push([name, trace.x?.[column] ?? column, trace.y?.[row] ?? row, z])))
+    else {
+      const count = Math.max(trace.x?.length ?? 0, trace.y?.length ?? 0)
+      const plain = (values, at) => Array.isArray(values) ? values[at] : values
+      for (let at = 0; at < count; at++) rows.push([name, trace.x?.[at] ?? at, trace.y?.[at] ?? "", plain(trace.base, at) ?? plain(trace.text, at) ?? ""])
+    }
+  }
+  const head = ["Series", x, unit, "Base, text or value"]
+  return rows.some((row) => row[3] !== "") ? [head, ...rows] : [head.slice(0, 3), ...rows.map((row) => row.slice(0, 3))]
+}
+
+const shown = (cell) => typeof cell === "number" ? String(Number(cell.toPrecision(5))).replace("-", "−") : String(cell ?? "–").replace(/<[^>]*>/g, " ")
+
+function tableOf(rows) {
+  const [head, ...body] = rows
+  const table = dlMake("table", {class: "dl-table"})
+  table.append(dlMake("thead", {}, dlMake("tr", {}, ...head.map((cell) => dlMake("th", {scope: "col"}, cell)))))
+  table.append(dlMake("tbody", {}, ...body.slice(0, MOST_ROWS).map((row) => dlMake("tr", {}, ...row.map((cell) => dlMake("td", {}, shown(cell)))))))
+  return table
+}
+
+class Card {
+  constructor(board, spec) {
+    this.board = board
+    this.spec = spec
+    this.figure = null // the newest, in light colours
+    this.plot = dlMake("div", {class: "plot dl-chart", role: "img", "data-chart": spec.name})
+    this.waits = dlMake("div", {class: "waits"})
+    this.area = dlMake("div", {class: "area"}, this.plot, this.waits)
+    this.title = dlMake("h2")
+    this.unit = dlMake("span", {class: "unit"})
+    this.key = dlMake("span", {class: "key"})
+    this.push = dlMake("span", {class: "push"})
+    this.idea = dlMake("div", {class: "idea"})
+    this.caption = dlMake("figcaption", {"data-chart": spec.name})
+    this.dots = dlMake("button", {type: "button", class: "dl-dots", title: "Zoom, download, data as a table"}, "⋯")
+    this.root = dlMake("figure", {class: `dl-card ${spec.place}`, "data-card": spec.name},
+      dlMake("div", {class: "top"}, this.title, this.unit, this.key, this.push), this.dots, this.idea, this.area, this.caption)
+    this.handles = dlHandles(this.plot, this.area, (message) => board.tell({...message, chart: spec.name}))
+    dlMenu(this.dots, this.root, () => this.items())
+    if (spec.place === "picture") this.addFreeze()
+    this.say(spec)
+  }
+
+  // What is known of the card without a figure
+  say(spec) {
+    if (spec.run !== this.spec.run) this.forget()
+    this.spec = spec
+    this.place = HEIGHTS[spec.place]
+    if (!this.figure) {
+      dlText(this.title, spec.title)
+      this.area.style.height = this.plot.style.height = `${this.place}px`
+    }
+    dlText(this.idea, spec.idea ?? "")
+    this.idea.hidden = !spec.idea
+    this.title.title = spec.help ?? ""
+    dlSay(this.dots, {"aria-label": `Options of ${spec.title}`})
+    if (this.freeze) dlText(this.ago, spec.ago)
+    this.sayQuestion(spec)
+    this.tellName()
+  }
+
+  sayQuestion({ask, ask_help, asking}) {
+    if (!ask) { this.ask?.remove(); this.ask = null; return }
+    if (!this.ask) {
+      this.ask = dlMake("button", {type: "button", class: "dl-button", onclick: () => this.board.tell({kind: "asked", chart: this.spec.name})})
+      this.push.append(this.ask)
+    }
+    dlText(this.ask, asking ? "Working …" : ask)
+    this.ask.title = ask_help
+    this.ask.disabled = asking
+  }
+
+  addFreeze() {
+    this.ago = dlMake("span", {class: "ago"})
+    this.freeze = {}
+    const buttons = ["Follow", "Freeze"].map((label) => {
+      const button = dlMake("button", {type: "button", onclick: () => this.setFrozen(label === "Freeze")}, label)
+      this.freeze[label] = button
+      return button
+    })
+    this.frozen = false
+    this.push.append(this.ago, dlMake("span", {class: "seg", role: "group", "aria-label": "Picture"}, ...buttons))
+    this.sayFrozen()
+  }
+
+  sayFrozen() {
+    dlSay(this.freeze.Follow, {"aria-pressed": !this.frozen})
+    dlSay(this.freeze.Freeze, {"aria-pressed": this.frozen})
+  }
+
+  setFrozen(frozen) {
+    if (this.frozen === frozen) return
+    this.frozen = frozen
+    this.sayFrozen()
+    if (!frozen) this.clear() // with what was zoomed to
+    this.board.tell({kind: "frozen", chart: this.spec.name, on: frozen})
+  }
+
+  items() {
+    const items = [["Zoom", () => this.zoom()], ["Save as PNG", () => this.save()], ["Data as a table", () => this.table()]]
+    for (const {label, option, value} of this.spec.toggles) {
+      items.push([label, () => this.board.tell({kind: "option", chart: this.spec.name, option, value})])
+    }
+    return this.figure ? items : items.slice(3)
+  }
+
+  zoom() {
+    const content = dlDialog(this.board.root, this.title.textContent), div = dlMake("div", {role: "img", "aria-label": this.plot.getAttribute("aria-label")})
+    div.style.height = "68vh"
+    content.append(div, dlMake("p", {}, this.caption.textContent))
+    const {data, layout} = dlFigure(this.figure, dlIsDark(this.board.el))
+    Plotly.newPlot(div, structuredClone(data), {...structuredClone(layout), height: undefined, autosize: true}, CONFIG)
+  }
+
+  save() {
+    const {width} = this.plot.getBoundingClientRect(), dark = dlIsDark(this.board.el)
+    const {data, layout} = dlFigure(this.figure, dark)
+    const paper = dark ? DL_PAGE.dark.page : "#FFFFFF"
+    const titled = {...layout, title: {text: this.title.textContent, font: {size: 14}, x: 0.01}, margin: {...layout.margin, t: (layout.margin?.t ?? 20) + 30}, paper_bgcolor: paper, plot_bgcolor: paper}
+    Plotly.downloadImage({data, layout: titled}, {format: "png", scale: 2, width, height: this.place + 30, filename: this.spec.name})
+  }
+
+  table() {
+    const rows = rowsOf(this.figure), csv = dlMake("button", {type: "button", class: "dl-button", onclick: () => dlSave(`${this.spec.name}.csv`, "text/csv", dlCsv(rows))}, "CSV")
+    const content = dlDialog(this.board.root, this.title.textContent, csv)
+    content.append(tableOf(rows))
+    if (rows.length - 1 > MOST_ROWS) content.append(dlMake("p", {class: "dl-hint"}, `${MOST_ROWS} of ${(rows.length - 1).toLocaleString("en")} rows. The CSV has all.`))
+  }
+
+  tellName() {
+    const words = [this.title.textContent, this.caption.textContent || this.waits.textContent]
+    dlSay(this.plot, {"aria-label": words.filter((text) => text).join(". ")})
+  }
+
+  // Show a figure with its caption; what is empty stays a sentence
+  draw(figure, caption) {
+    this.figure = figure
+    dlText(this.caption, caption)
+    const card = figure.layout.meta?.card ?? {}, dark = dlIsDark(this.board.el)
+    dlText(this.title, card.title ?? this.spec.title)
+    dlText(this.unit, card.unit ?? "")
+    this.drawKey(card.keys ?? [], dark)
+    const isEmpty = !figure.data.length
+    dlText(this.waits, isEmpty ? figure.layout.annotations?.at(-1)?.text ?? "" : "")
+    this.waits.hidden = !isEmpty
+    this.place = figure.layout.height ?? HEIGHTS[this.spec.place]
+    this.area.style.height = this.plot.style.height = `${this.place}px`
+    this.tellName()
+    if (isEmpty) { this.clear(); return }
+    const {data, layout} = dlFigure(figure, dark)
+    Plotly.react(this.plot, data, {...layout, height: undefined, autosize: true, font: {...layout.font, family: getComputedStyle(this.root).fontFamily}}, CONFIG)
+    document.getElementById("js-plotly-tester")?.setAttribute("aria-hidden", true) // where it measures texts
+    this.listen()
+    this.handles.place()
+    this.plot.dataset.drawn = String(Number(this.plot.dataset.drawn ?? 0) + 1)
+  }
+
+  drawKey(keys, dark) {
+    const text = JSON.stringify([keys, dark])
+    if (this.keyText === text) return
+    this.keyText = text
+    this.key.replaceChildren(...keys.map(([label, colour, mark]) => {
+      const sign = dlMake("i")
+      sign.style.setProperty("--key", dark ? dlDarkened(colour) : colour)
+      return dlMake("span", {class: mark}, sign, label)
+    }))
+  }
+
+  listen() {
+    if (this.listens) return
+    this.listens = true
+    this.plot.on("plotly_click", ({points: [point]}) => {
+      if (!this.plot.layout?.meta?.clickable) return
+      const {x, y, customdata = null} = point
+      this.board.tell({kind: "clicked", chart: this.spec.name, x, y, customdata})
+    })
+    this.plot.on("plotly_clickannotation", ({annotation}) => {
+      const number = parseInt(annotation.text.replace(/<[^>]*>/g, ""), 10)
+      if (number) window.dispatchEvent(new CustomEvent("dtdg-lab-change", {detail: number}))
+    })
+    this.plot.on("plotly_relayout", (changed) => {
+      if (this.freeze && Object.keys(changed).some((name) => /axis\d*\.range\[0\]$/.test(name))) this.setFrozen(true)
+    })
+  }
+
+  // Show nothing of the run before
+  forget() {
+    this.figure = null
+    this.clear()
+    dlText(this.caption, "")
+    dlText(this.waits, "")
+    this.drawKey([], false)
+    if (this.frozen) { this.frozen = false; this.sayFrozen() }
+  }
+
+  // Make the chips that name a change blink
+  flash(number) {
+    for (const group of this.plot.querySelectorAll("g.annotation")) {
+      const [first, last = first] = (group.textContent.match(/\d+/g) ?? []).map(Number)
+      if (group.textContent.trim().match(/^\d+([–-]\d+)?$/) && first <= number && number <= last) {
+        group.classList.remove("flash")
+        void group.getBoundingClientRect()
+        group.classList.add("flash")
+      }
+    }
+  }
+
+  resize() {
+    if (!this.plot.data || !this.plot.offsetWidth) return
+    Promise.resolve(Plotly.Plots.resize(this.plot)).then(() => { if (this.plot.data) this.handles.place() })
+  }
+
+  clear() {
+    this.handles.clear()
+    if (this.plot.data && window.Plotly) Plotly.purge(this.plot)
+    this.listens = false
+  }
+
+  remove() {
+    this.clear()
+    this.root.remove()
+  }
+}
+
+export function render({model, el}) {
+  const display = Math.random().toString(36).slice(2)
+  const rows = {}, cards = new Map(), inView = new Set()
+  const folded = dlMake("div", {class: "dl-row folded"}), names = dlMake("span"), summary = dlMake("summary", {}, "More charts ", names)
+  const fold = dlMake("details", {class: "dl-fold"}, summary, folded)
+  const root = dlMake("div", {class: "dl-cards"})
+  for (const place of ROWS) root.append(rows[place] = dlMake("div", {class: `dl-row ${place}`}))
+  rows.folded = folded
+  root.append(fold)
+  el.append(dlStyle(), root)
+  let closed = false, greeted = false, timer = 0
+
+  const visible = () => document.hidden || !window.Plotly ? [] : [...inView].filter((name) => cards.has(name))
+  const board = {root, el, tell: (message) => model.send_msg(JSON.stringify({display, visible: visible(), ...message}))}
+  const tellVisible = () => { clearTimeout(timer); timer = setTimeout(() => { if (!closed) board.tell({kind: "visible"}) }, 40) }
+
+  const observer = new IntersectionObserver((entries) => {
+    for (const {target, isIntersecting} of entries) {
+      if (isIntersecting) inView.add(target.dataset.card)
+      else inView.delete(target.dataset.card)
+    }
+    tellVisible()
+  }, {rootMargin: "60px"})
+
+  // Cards in their order; those that stay keep what is drawn
+  function lay() {
+    const specs = JSON.parse(model.cards)
+    for (const [name, card] of cards) {
+      if (!specs.some((spec) => spec.name === name && spec.place === card.spec.place)) { observer.unobserve(card.root); card.remove(); cards.delete(name); inView.delete(name) }
+    }
+    for (const spec of specs) {
+      const known = cards.get(spec.name)
+      if (known) known.say(spec)
+      else {
+        const card = new Card(board, spec)
+        cards.set(spec.name, card)
+        observer.observe(card.root)
+      }
+    }
+    for (const [place, row] of Object.entries(rows)) {
+      const wanted = specs.filter((spec) => spec.place === place).map((spec) => cards.get(spec.name).root)
+      if (wanted.length !== row.children.length || wanted.some((each, at) => row.children[at] !== each)) row.replaceChildren(...wanted)
+    }
+    const more = specs.filter((spec) => spec.place === "folded").map((spec) => spec.title.toLowerCase())
+    dlText(names, `(${more.length}: ${more.join(", ")})`)
+  }
+
+  // One message: draw it, rest, acknowledge. An urgent one, of what a person drags, is drawn without a rest
+  function take({number, chart, figure, caption, urgent}) {
+    const card = cards.get(chart)
+    const acknowledge = (ms) => { if (!closed) board.tell({kind: "drawn", number, chart, ms}) }
+    if (!card || !inView.has(chart) || document.hidden || !window.Plotly) { acknowledge(null); return }
+    requestAnimationFrame(() => {
+      if (closed) return
+      const begun = performance.now()
+      // a task that begins once this frame is painted, which often takes longer than the calls, or once they have failed
+      setTimeout(() => {
+        const ms = performance.now() - begun
+        setTimeout(() => acknowledge(ms), urgent ? 0 : Math.min(MOST_REST_MS, REST * ms))
+      })
+      if (cards.get(chart) === card) card.draw(figure, caption)
+    })
+  }
+
+  const onMessage = (event) => {
+    if (closed) return
+    const message = JSON.parse(event.data ?? event)
+    greeted = true
+    if (message.kind === "draw") take(message)
+  }
+  const redraw = () => { for (const [name, card] of cards) if (card.figure && inView.has(name)) card.draw(card.figure, card.caption.textContent) }
+  const onTheme = () => { if (window.Plotly) redraw() } // others are sent again when they come into view
+  const onFlash = ({detail}) => { for (const card of cards.values()) card.flash(detail) }
+  let width = 0
+  const resized = new ResizeObserver(() => requestAnimationFrame(() => {
+    if (closed || !window.Plotly || root.offsetWidth === width) return
+    width = root.offsetWidth
+    for (const card of cards.values()) card.resize()
+  }))
+
+  model.on("msg:custom", onMessage)
+  model.on("cards", lay)
+  window.addEventListener("dtdg-lab-theme", onTheme)
+  window.addEventListener("dtdg-lab-flash", onFlash)
+  document.addEventListener("visibilitychange", tellVisible)
+  fold.addEventListener("toggle", tellVisible)
+  const asking = setInterval(() => { if (closed || greeted) clearInterval(asking); else if (window.Plotly) board.tell({kind: "visible"}) }, ASK_MS)
+  model.on("remove", () => {
+    closed = true
+    board.tell({kind: "gone"})
+    resized.disconnect()
+    observer.disconnect()
+    clearInterval(asking)
+    window.removeEventListener("dtdg-lab-theme", onTheme)
+    window.removeEventListener("dtdg-lab-flash", onFlash)
+    document.removeEventListener("visibilitychange", tellVisible)
+    for (const card of cards.values()) card.clear()
+  })
+
+  const begun = Date.now()
+  const begin = () => {
+    if (closed) return
+    if (window.Plotly && root.isConnected) { resized.observe(root); lay(); tellVisible(); return }
+    if (Date.now() - begun > 15000 && !root.querySelector(".dl-problem")) {
+      root.prepend(dlMake("div", {class: "dl-problem", role: "alert"}, "Charts can't be drawn on this page. Run the cell that creates the dashboard again."))
+    }
+    setTimeout(begin, 50)
+  }
+  lay()
+  begin()
+}

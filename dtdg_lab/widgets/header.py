@@ -1,0 +1,98 @@
+"""The head of the page: the run's name, its state and progress, the buttons, a notice, and the menu with the theme."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import ClassVar, Literal
+
+from dtdg_lab.widgets.component import TextComponent
+from dtdg_lab.widgets.scripts import component_script
+
+Tone = Literal["", "good", "info", "care", "bad"]
+Words = tuple[tuple[str, bool], ...]  # texts, each with whether it is bold
+
+
+@dataclass(frozen=True, slots=True)
+class Button:
+    """A button that asks for an action.
+
+    Attributes:
+        action: its name.
+        label: its text.
+        kind: ``go``, ``act``, ``halt`` or plain.
+        tip: what it does.
+        disabled: whether it cannot be pressed now.
+    """
+
+    action: str
+    label: str
+    kind: Literal["", "go", "act", "halt", "link"] = ""
+    tip: str = ""
+    disabled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A line under the head: a first bold sentence, the rest, and what can be done."""
+
+    tone: Tone
+    first: str
+    rest: str = ""
+    buttons: tuple[Button, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What the head shows.
+
+    Attributes:
+        name: of the run.
+        sub: model, ranks and start.
+        renamable: whether a person can change the name.
+        state: the word on the chip.
+        tone: of the chip.
+        share: of the run that is done; None for an unknown share, below 0 for no bar.
+        left, right: under the bar.
+        buttons: at the right.
+        notice: under the head.
+        menu: entries of the menu besides the theme, as (label, action).
+    """
+
+    name: str
+    sub: str
+    renamable: bool
+    state: str
+    tone: Tone
+    share: float | None
+    left: Words
+    right: str
+    buttons: tuple[Button, ...]
+    notice: Notice | None = None
+    menu: tuple[tuple[str, str], ...] = ()
+
+
+class Header(TextComponent):
+    """The head. Messages of displays have ``action`` with its name, or ``name`` with a new name of the run.
+
+    The outermost layout around it takes the theme that is chosen in its menu. Widgets there without an accessible name
+    or keyboard control get one. The browser remembers the choice; the kernel does not know it.
+    """
+
+    _esm: ClassVar[str] = component_script("header", "labels", "theme")
+
+    def draw(self, head: Head) -> None:
+        """Show this."""
+        self.set_content(asdict(head))
+
+    def open_page(self, html: str) -> None:
+        """Open a page in the window that the display has opened for it."""
+        self._send_msg(json.dumps({"kind": "page", "html": html}))
+
+    def copy(self, text: str) -> None:
+        """Put a text on the clipboard of the display."""
+        self._send_msg(json.dumps({"kind": "copy", "text": text}))
+
+    def tell_details(self, title: str, text: str) -> None:
+        """Show a long text in a dialog."""
+        self._send_msg(json.dumps({"kind": "details", "title": title, "text": text}))

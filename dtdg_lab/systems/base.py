@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from dtdg_lab.systems.workload import EpochWork, Facts, Row
     from dtdg_lab.visualization.chart import Chart
     from dtdg_lab.visualization.charts import Panel
-    from dtdg_lab.visualization.layout import Figure
     from dtdg_lab.visualization.comparison import ComparedRun
+    from dtdg_lab.visualization.layout import Figure
     from dtdg_lab.visualization.run_view import RunView, SharedViews
     from dtdg_lab.visualization.scaling import Efficiency
     from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile

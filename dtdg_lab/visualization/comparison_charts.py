@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import log10
 from statistics import median
 from types import MappingProxyType
@@ -104,7 +105,8 @@ def loss_card(comparison: ComparedRuns, over: Over = "seconds", *, is_smooth: bo
     end = 1.02 * end / factor or 1.0
     y_axis = _loss_axis(comparison, lines)
     data = [_trace(drawn, factor, x_title) for drawn in lines]
-    data += [_star(comparison, run, over, factor) for run in comparison.arrived]
+    stars = (_star(comparison, run, over, factor) for run in comparison.arrived)
+    data += [star for star in stars if star is not None]
     layout: Drawn = {
         "xaxis": {"range": [0, end]},
         "yaxis": y_axis,
@@ -113,7 +115,7 @@ def loss_card(comparison: ComparedRuns, over: Over = "seconds", *, is_smooth: bo
         "shapes": [],
     }
     _add_levels(layout, comparison, y_axis, end)
-    return card([trace for trace in data if trace is not None], title, **titles, **layout)
+    return card(data, title, **titles, **layout)
 
 
 def loss_caption(comparison: ComparedRuns) -> str:
@@ -178,7 +180,7 @@ def _place(value: float, y_axis: Mapping[str, Any]) -> float:
 def _trace(drawn: _Line, factor: float, x_title: str) -> Drawn:
     x = (drawn.x / factor).round(4).tolist()
     name = drawn.run.name
-    hover = f"{name}: %{{y:.4~g}} at %{{x:.4~g}} {x_title.split()[0]}<extra></extra>"
+    hover = f"{name}: %{{y:.4~g}} at %{{x:.4~g}} {x_title.split(maxsplit=1)[0]}<extra></extra>"
     looks: Drawn = {"width": 1.2, "dash": "dot"} if drawn.run.reason else {"width": 2.2}
     return line(name, x, drawn.y.tolist(), drawn.run.colour, hover, **looks)
 
@@ -268,7 +270,7 @@ def apart(places: Sequence[float], gap: float, end: float) -> list[float]:
     """Return places from 0 to an end, moved so that they are at least a gap apart, in the same order."""
     order = sorted(range(len(places)), key=places.__getitem__)
     moved = list(places)
-    for before, at in zip(order, order[1:], strict=False):
+    for before, at in pairwise(order):
         moved[at] = max(moved[at], moved[before] + gap)
     limit = end
     for at in reversed(order):
@@ -304,7 +306,9 @@ def energy_card(comparison: ComparedRuns) -> Figure:
             "textangle": 0,
             "textfont": {"size": 10.5, "color": "#FFFFFF" if phase in LIGHT_TEXT else INK_COLOUR},
         }
-        data.append(level_bars(name, list(shares), values, None, f"%{{y}}: {name} %{{x:.3~g}}%<extra></extra>", **looks))
+        data.append(
+            level_bars(name, list(shares), values, None, f"%{{y}}: {name} %{{x:.3~g}}%<extra></extra>", **looks)
+        )
         if max(values) >= 100 * KEYED:
             key: Key = (name, colour, "hatch" if phase in STALLED else "box")
             keys.append(key)
@@ -348,7 +352,8 @@ def trade_card(comparison: ComparedRuns) -> Figure:
     x_axis = log_axis(0.5 * min(joules), 2 * max(joules))
     room = 0.25 * (max(losses) - min(losses)) or 0.25 * max(losses)
     low, high = min(losses) - room, max(losses) + room
-    data, boxes = [], []
+    data: list[Drawn] = []
+    boxes: list[Box] = []
     (left, right), height = x_axis["range"], TRADE_HEIGHT - TOP - BOTTOM
     at = [
         (TRADE_WIDTH * (log10(spent) - left) / (right - left), height * (high - loss) / (high - low))
@@ -357,9 +362,10 @@ def trade_card(comparison: ComparedRuns) -> Figure:
     for (run, (spent, loss)), pixel in zip(runs.items(), at, strict=True):
         side, box = _free_side(pixel, _shortened(run.name), [*boxes, *(_dot(other) for other in at if other != pixel)])
         boxes.append(box)
-        text: Drawn = {"mode": "markers+text", "text": [f" {_shortened(run.name)} "], "textposition": side}
+        text: Drawn = {"text": [f" {_shortened(run.name)} "], "textposition": side, "cliponaxis": False}
         hover = f"{run.name}: %{{x:.3~g}} J per epoch, loss %{{y:.3~g}}<extra></extra>"
-        data.append(points(run.name, [spent], [loss], run.colour, hover, size=11, cliponaxis=False, **text))
+        dot = points(run.name, [spent], [loss], run.colour, hover, size=11, **text)
+        data.append({**dot, "mode": "markers+text"})
     return card(data, title, **looks, xaxis=x_axis, yaxis={"range": [low, high], "nticks": 4})
 
 

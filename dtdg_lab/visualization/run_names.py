@@ -81,9 +81,7 @@ def differing_names(configs: Sequence[RunConfig], given: Sequence[str] = ()) -> 
 
 def _differences(flat: Mapping[str, Any], peers: Sequence[Mapping[str, Any]]) -> list[str]:
     differing = [
-        name
-        for name, value in flat.items()
-        if name not in APART and any(peer.get(name) != value for peer in peers)
+        name for name, value in flat.items() if name not in APART and any(peer.get(name) != value for peer in peers)
     ]
     parts = [setting_text(name, flat[name]) for name in differing[:MOST]]
     if len(differing) > MOST:

@@ -14,7 +14,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.core.units import format_bytes, format_seconds
-from dtdg_lab.dashboard.choices import dataset_choices, dataset_label, dataset_tasks
+from dtdg_lab.dashboard.choices import dataset_choices, dataset_tasks
 from dtdg_lab.dashboard.pages.data import is_here
 from dtdg_lab.dashboard.settings import PARTS, Settings
 from dtdg_lab.datasets.names import load_for
@@ -24,6 +24,7 @@ from dtdg_lab.partition.metrics import partition_graph
 from dtdg_lab.runs.html import render
 from dtdg_lab.visualization.layout import Figure, share
 from dtdg_lab.visualization.partition import Panel, panels
+from dtdg_lab.visualization.run_names import dataset_title
 from dtdg_lab.visualization.style import coloured
 from dtdg_lab.widgets.live import labelled, tipped
 from dtdg_lab.widgets.run_page import STRETCH, Page, PanelCharts, describe, show_text, text_line
@@ -333,6 +334,6 @@ def _narrow(figure: Figure) -> Figure:
 def _what(wanted: WantedPartition) -> str:
     """Data, partitions and the aggregating model, as text."""
     config = wanted.config
-    data = dataset_label(config.dataset)
+    data = dataset_title(config.dataset)
     layers = f"{config.layers} layer{'s' if config.layers > 1 else ''}"
     return f"{data} in {wanted.parts} partitions, for {config.model} with {layers}"

@@ -47,7 +47,7 @@ def session_facts(seen: Seen) -> PageFacts:
 
 def run_facts(facts: PageFacts, run: Run, files: RunFiles, paused_s: float) -> PageFacts:
     """Return the facts with those of a run, whose lock the caller holds."""
-    tables, config = run.store, run.config
+    tables, config = run.live, run.config
     progress = tables.progress
     preparing, about, left = tables.preparing.partition(ABOUT)
     started = started_text(run.id)

@@ -46,7 +46,7 @@ PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # offered where the ranks di
 
 
 LIVE_GROUPS = ("step", "epoch")
-GROUPS = ("system", *LIVE_GROUPS, "no", "more")
+OF_CONGESTION = ("congestion_ms", "congestion_mbit")  # of use only with a pattern
 HEADINGS = {"step": "Applied at the next step", "epoch": "Applied at the next epoch"}
 NEXT_RUN = "Used by the next run"
 FIXED, NEXT = "Fixed during a run", "Next run"
@@ -65,12 +65,11 @@ _BOX = {
 }
 
 
-def _main_names(system: str) -> list[str]:
-    """Return the names of the settings that are not folded, where a system is chosen: those of its family first."""
-    family = catalogue.family(catalogue.system(system).family)
-    of_family = [name for row in family.setting_rows for name in row]
+def _main_names() -> list[str]:
+    """Return the names of the settings that are not folded: those of families first."""
+    of_families = [name for family in catalogue.families() for row in family.setting_rows for name in row]
     shared = [name for group in ("training", "exchange", "system", "data") for name in _DECLARED[group]]
-    return list(dict.fromkeys([*of_family, *shared]))
+    return list(dict.fromkeys([*of_families, *shared]))
 
 
 class Settings:
@@ -114,13 +113,13 @@ class Settings:
             group: pn.widgets.StaticText(value=HEADINGS[group], styles=_HEADING, margin=(6, 8, 0, 8), **_WIDE)
             for group in LIVE_GROUPS
         }
-        self._rows = {group: pn.Row(margin=0, stylesheets=[_WRAPPED], **_WIDE) for group in GROUPS}
         for name, control in self.controls.items():
             is_half = name in HALF or isinstance(control.widget, pn.widgets.IntInput | pn.widgets.FloatInput)
             control.widget.stylesheets = [*control.widget.stylesheets, _HALF_ROW if is_half else _WHOLE_ROW]
         for note in self.notes.values():
             note.stylesheets = [_WHOLE_ROW]
-        self._under_dataset: list[Any] = []
+        self.groups = self._grouped()
+        self._rows = {group: self._row(names) for group, names in self.groups.items()}
         title = pn.widgets.StaticText(value="<b>Settings</b>", margin=(0, 8, 2, 8), **_WIDE)
         live_rows = [part for group in LIVE_GROUPS for part in (self._headings[group], self._rows[group])]
         self.panel = pn.Column(
@@ -140,33 +139,29 @@ class Settings:
         self.fixed.collapsed = False
         self.load(config)
 
-    def _lay_out(self) -> None:
-        """Put the controls that the chosen system reads into their groups, two side by side where they fit."""
-        main = _main_names(self._system)
-        visible = [name for name, control in self.controls.items() if control.widget.visible and name != "system"]
-        names: dict[str, list[str]] = {"more": [name for name in visible if name not in main]}
+    def _grouped(self) -> dict[str, list[str]]:
+        """Return the names of the settings of each group, in order."""
+        main = _main_names()
+        grouped = {"system": ["system"], "more": [name for name in self.controls if name not in (*main, "system")]}
         for live in (*LIVE_GROUPS, "no"):
-            names[live] = [name for name in main if name in visible and self.controls[name].option.live == live]
-        names["system"] = ["system"]
-        for group, row in self._rows.items():
-            parts = [part for name in names[group] for part in self._parts_of(name)]
-            if len(parts) != len(row) or any(one is not other for one, other in zip(parts, row, strict=True)):
-                row.objects = parts
-        for group, heading in self._headings.items():
-            heading.visible = bool(names[group])
+            grouped[live] = [name for name in main if name != "system" and self.controls[name].option.live == live]
+        return grouped
 
-    def _parts_of(self, name: str) -> list[Any]:
-        """Return a control with what stands under it."""
-        parts = [self.controls[name].widget]
-        if name in self.notes:
-            parts.append(self.notes[name])
-        return [*parts, *self._under_dataset] if name == "dataset" else parts
+    def _row(self, names: Sequence[str]) -> pn.Row:
+        """Return controls side by side where they fit, with the texts under them.
+
+        All stay in it, shown or not: what is put into a layout later asks a notebook's page for the internet.
+        """
+        parts: list[Any] = []
+        for name in names:
+            parts += [self.controls[name].widget, *([self.notes[name]] if name in self.notes else [])]
+        return pn.Row(*parts, margin=0, stylesheets=[_WRAPPED], **_WIDE)
 
     def put_under_dataset(self, widget: Any) -> None:
         """Insert another widget under the text of the data set."""
         widget.stylesheets = [*widget.stylesheets, _WHOLE_ROW]
-        self._under_dataset.append(widget)
-        self._lay_out()
+        row = self._rows["no"]
+        row.insert(1 + row.index(self.notes["dataset"]), widget)
 
     def _choices(self, name: str) -> Any:
         if name == "dataset":
@@ -301,7 +296,8 @@ class Settings:
         """Leave only live settings enabled while a run is active; the others apply to the next run."""
         if running != self._running:
             self._running = running
-            self.fixed.param.update(title=NEXT if running else FIXED, collapsed=running)
+            self.fixed.header.value = NEXT if running else FIXED
+            self.fixed.collapsed = running
             if not running and self._value("system") != self._chosen["system"]:
                 self._take_defaults("system")  # it was pending when the run ended
             self._refresh()
@@ -317,10 +313,12 @@ class Settings:
             self._on_change(name, value)
             if name == "system":
                 self._offer_systems()
+            elif name == "congestion":
+                self._refresh()
         elif name in CHOSEN:
             self._take_defaults(name)
             self._refresh()
-        elif name in ("task", "ranks"):
+        elif name in ("task", "ranks", "congestion"):
             self._refresh()
         self.touched()
 
@@ -348,7 +346,10 @@ class Settings:
             control.widget.disabled = self._running and control.option.live == "no"
         several = sum(self._value("system") in card.systems and len(card.systems) > 1 for card in self._cards)
         self.controls["system"].widget.visible = several > 0
-        self._lay_out()
+        for name in OF_CONGESTION:
+            self.controls[name].widget.visible &= self._value("congestion") != "none"
+        for group, heading in self._headings.items():
+            heading.visible = any(self.controls[name].widget.visible for name in self.groups[group])
 
     def choose_card(self, name: str) -> None:
         """Choose the card's main system, or the first of its others that can be chosen."""

@@ -10,10 +10,13 @@ from dtdg_lab.core.rollups import Rollup
 from dtdg_lab.visualization.chart import PLACES, Chart, ChartOptions
 from dtdg_lab.visualization.common_charts import common_charts
 from dtdg_lab.visualization.curves import CURVE_ROLLUPS
-from dtdg_lab.visualization.sheet import Card
+from dtdg_lab.visualization.sheet import PICTURE_HEIGHT, Card
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
+
+
+ALWAYS_DRAWN = ("picture", "common")  # without data they say when they have some
 
 
 def all_charts() -> tuple[Chart, ...]:
@@ -46,6 +49,15 @@ def chart_of(tables: RunTables, name: str) -> Chart:
 
 
 def drawn_charts(tables: RunTables, options: ChartOptions) -> dict[Chart, Card]:
-    """Return the charts of a run that have data, each as a card with its caption, in the order of the page."""
-    cards = {chart: (chart.figure(tables, options), chart.caption(tables, options)) for chart in charts_of(tables)}
-    return {chart: (figure, caption) for chart, (figure, caption) in cards.items() if figure["data"]}
+    """Return the charts of a run as cards with captions, in the order of the page.
+
+    Supporting and folded charts are left out where they have no data.
+    """
+    cards: dict[Chart, Card] = {}
+    for chart in charts_of(tables):
+        figure = chart.figure(tables, options)
+        if chart.place == "picture":
+            figure = {**figure, "layout": {"height": PICTURE_HEIGHT, **figure["layout"]}}
+        if figure["data"] or chart.place in ALWAYS_DRAWN:
+            cards[chart] = figure, chart.caption(tables, options)
+    return cards

@@ -276,12 +276,12 @@ class StoredRun:
         return changes_frame(requested_changes(self.live, ended=self.status in ENDED))
 
     def figures(self, x: XAxis = "steps") -> dict[str, Figure]:
-        """Return the charts that have data, by name, as plotly figure dicts; the picture of its system comes first."""
+        """Return the charts by name, as plotly figure dicts; the picture of its system comes first."""
         cards = drawn_charts(self.live, ChartOptions(x=x, whole_run=True))
         return {chart.name: as_figure(*card) for chart, card in cards.items()}
 
     def captions(self) -> dict[str, str]:
-        """Return the caption of each chart that has data."""
+        """Return the caption of each chart."""
         return {chart.name: caption for chart, (_, caption) in drawn_charts(self.live, ChartOptions()).items()}
 
     def save_figures(self, folder: str | Path, *, overwrite: bool = False) -> list[Path]:

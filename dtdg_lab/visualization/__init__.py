@@ -1,1 +1,1 @@
-"""What runs and graphs look like: plain plotly figure dicts and sentences. Imports no plotly, no torch."""
+"""Charts: functions from the record tables of a run to figures and captions."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from dtdg_lab.visualization.chart import Chart
+from dtdg_lab.visualization.chart import PLACES, Chart
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.palette import TEXT_COLOUR
 
@@ -18,7 +18,7 @@ Card = tuple[Figure, str]  # a figure made by ``chart.card``, and its caption
 WIDE = "timeline"  # a chart as wide as the sheet, though it is no picture
 WIDTH = 1000  # pixels of a sheet, by which its room is shared out
 GAP = 26  # pixels between cards
-PLOT_HEIGHT = 158  # of a card that has no height of its own
+PLOT_HEIGHT, PICTURE_HEIGHT = 158, 340  # of a card, and of a picture, that has no height of its own
 TITLE_HEIGHT, KEYS_HEIGHT, CAPTION_HEIGHT, LINE_HEIGHT = 24, 18, 12, 17
 AXIS_HEIGHT, AXIS_TITLE_HEIGHT = 20, 16
 SHEET_TITLE = 40
@@ -81,8 +81,27 @@ def run_sheet(cards: Mapping[Chart, Card], *, title: str) -> Figure:
         cards: by their charts, in order.
         title: of the whole.
     """
-    wide = [place for place, chart in enumerate(cards) if chart.place == "picture" or chart.name == WIDE]
-    return sheet(list(cards.values()), title=title, wide=wide)
+    ordered = _ordered(list(cards))
+    wide = [place for place, chart in enumerate(ordered) if _is_wide(chart)]
+    return sheet([cards[chart] for chart in ordered], title=title, wide=wide)
+
+
+def _is_wide(chart: Chart) -> bool:
+    return chart.place == "picture" or chart.name == WIDE
+
+
+def _ordered(charts: Sequence[Chart]) -> list[Chart]:
+    """Return pictures first and folded charts last, so that no card is alone in a row before a wide one."""
+    ordered: list[Chart] = []
+    narrow = 0  # cards since the last wide one
+    for chart in sorted(charts, key=lambda each: PLACES.index(each.place)):
+        if _is_wide(chart):
+            ordered.insert(len(ordered) - narrow % 2, chart)
+            narrow %= 2
+        else:
+            ordered.append(chart)
+            narrow += 1
+    return ordered
 
 
 def _rows(count: int, columns: int, wide: Collection[int]) -> list[list[int]]:

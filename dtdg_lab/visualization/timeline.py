@@ -25,7 +25,7 @@ TITLE = "Timeline"
 SPANS_S = (0.5, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 15.0, 20.0, 25.0, 30.0)
 STEPS = 10  # of the slowest rank that are drawn
 ROWS = 24  # ranks up to which each has a row of blocks; more are a heat map
-ROW_HEIGHT, HEAT_HEIGHT, MARGIN_HEIGHT = 26, 3, 30  # pixels
+ROW_HEIGHT, HEAT_HEIGHT, MARGIN_HEIGHT, HEAT_MARGIN = 26, 3, 30, 60  # pixels
 BLOCKS, COLUMNS, CELLS = 900, 300, 24_000  # that are drawn at most
 FIRST_ROWS = 256  # of each rank that are looked at first
 SHORTEST = 1e-3  # share of the span: shorter blocks are less than a pixel
@@ -101,6 +101,8 @@ def timeline_figure(tables: RunTables, options: ChartOptions) -> Figure:
     height = MARGIN_HEIGHT + (HEAT_HEIGHT if many else ROW_HEIGHT) * len(span.ranks)
     unit = f"the last {_length(span.seconds)} of every rank"
     looks: Drawn = {"barmode": "overlay", "bargap": 0.22, "margin": {"t": 4, "r": 18}, "height": height}
+    if many:
+        looks["margin"]["l"] = HEAT_MARGIN
     return card(data, TITLE, unit=unit, keys=_keys(span), **axes, **looks)
 
 
@@ -188,9 +190,8 @@ def _heat_map(span: Span) -> Drawn:
     cells = np.array([_longest(span.rows.where(span.rows["rank"] == rank), edges) for rank in ranks])
     colours = [PHASE_COLOURS[phase] for phase in ORDER]
     scale = [(step / len(ORDER), colour) for at, colour in enumerate(colours) for step in (at, at + 1)]
-    names = [[PHASE_NAMES[ORDER[cell]] if cell >= 0 else "" for cell in row] for row in cells.tolist()]
     z = [[cell if cell >= 0 else None for cell in row] for row in cells.tolist()]
-    looks: Drawn = {"customdata": names, "showscale": False, "hover": "rank %{y}: %{customdata}<extra></extra>"}
+    looks: Drawn = {"showscale": False, "hover": "rank %{y}, %{x:.3~g} s<extra></extra>"}
     middles = (0.5 * (edges[1:] + edges[:-1])).round(6).tolist()
     return heat(TITLE, z, middles, ranks, scale, span=(-0.5, len(ORDER) - 0.5), **looks)
 

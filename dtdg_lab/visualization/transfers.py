@@ -135,12 +135,12 @@ def traffic_card(
     looks["hover"] = f"{who} %{{y}} to {who} %{{x}}: %{{customdata}}<extra></extra>"
     looks["customdata"] = [[_cell_text(measured, predicted, q, p) for p in numbers] for q in numbers]
     if len(matrix) <= WRITTEN:
-        looks["text"] = [["" if value is None else three_digits(value) for value in row] for row in cells]
+        looks["text"] = [[three_digits(value) if value else "" for value in row] for row in cells]
         looks |= {"texttemplate": "%{text}", "textfont": {"size": 11}}
-    axis = {"showgrid": False, "dtick": max(1, -(-len(matrix) // 16)), "zeroline": False}
+    bare = {"showgrid": False, "zeroline": False}
     axes: Drawn = {
-        "xaxis": {**axis, "range": [-0.5, len(matrix) - 0.5], "tickprefix": "to "},
-        "yaxis": {**axis, "range": [len(matrix) - 0.5, -0.5], "tickprefix": "from "},
+        "xaxis": {**bare, "range": [-0.5, len(matrix) - 0.5], "dtick": -(-len(matrix) // 16), "tickprefix": "to "},
+        "yaxis": {**bare, "range": [len(matrix) - 0.5, -0.5], "dtick": -(-len(matrix) // 8), "tickprefix": "from "},
     }
     how = "" if measured is not None else ", predicted"
     data = [heat(title, cells, numbers, numbers, HEAT_SCALES["bytes"], **looks)]

@@ -189,16 +189,23 @@ def make_control(option: Option, choices: Choices | None = None) -> SettingContr
 
 
 def folded(title: str, *content: Any, most_px: int = 0) -> pn.Card:
-    """The content under a title that opens it; what is higher than ``most_px``, where given, scrolls."""
+    """The content under a title that opens it; what is higher than ``most_px``, where given, scrolls.
+
+    The value of its ``header`` is the title; Panel's own title is a pane, which asks a notebook's page for the internet
+    when it changes.
+    """
     scrolling = {"max-height": f"{most_px}px", "overflow-y": "auto"} if most_px else {}
     inside = pn.Column(*content, sizing_mode="stretch_width", margin=0, styles=scrolling)
     edge = {"border": f"1px solid {coloured('line')}", "box-shadow": "none"}
     looks: dict[str, Any] = {"styles": edge, "header_background": "#f6f8fa"}
-    head = (
-        ":host { min-width: 0 !important; border-radius: 8px; } "
-        ".card-header { padding: 4px 8px; } .card-header h3, .card-title, .card-header-row "
-        "{ font-size: 12.5px; text-align: left; }"
-    )
+    heading = pn.widgets.StaticText(value=title, margin=(0, 4), styles={"font-size": "12.5px", "font-weight": "600"})
+    rounded = ":host { min-width: 0 !important; border-radius: 8px; } .card-header { padding: 4px 8px; }"
     return pn.Card(
-        inside, title=title, collapsed=True, sizing_mode="stretch_width", margin=(4, 8), stylesheets=[head], **looks
+        inside,
+        header=heading,
+        collapsed=True,
+        sizing_mode="stretch_width",
+        margin=(4, 8),
+        stylesheets=[rounded],
+        **looks,
     )

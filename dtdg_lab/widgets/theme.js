@@ -38,7 +38,6 @@ option, optgroup { background: var(--dl-field); color: var(--dl-text); }
 .noUi-connect { background-color: var(--dl-line) !important; }
 .noUi-handle { background: var(--dl-page); border-color: var(--dl-field-line); box-shadow: none; }
 .noUi-tooltip { background: var(--dl-page); color: var(--dl-text); border-color: var(--dl-field-line); }
-:host(.card-title) h3, .card-title h3 { font-size: 12.5px; margin: 2px 0; }
 .card-header, .card-header-row { background-color: var(--dl-back) !important; color: var(--dl-text) !important; }
 code { background: var(--dl-back); color: var(--dl-text); }
 table, thead, tbody, tr, th, td { color: var(--dl-text); }

@@ -241,6 +241,32 @@ def test_seconds_do_not_count_between_attempts() -> None:
     assert tables.resumes == [({0: 10}, pytest.approx(0.1))]
 
 
+def test_rows_of_an_older_attempt_that_come_late_are_left_out() -> None:
+    tables = run_tables(CONFIG, {"steps": steps(0, 0, 30) + steps(0, 20, 40, attempt=2, loss=-1.0)})
+    tables.add_lines(record_lines("steps", steps(1, 0, 30) + steps(1, 20, 40, attempt=2, loss=-1.0)))
+    for rows in tables.rows("steps").by("rank").values():
+        assert rows["step"].tolist() == [*range(40)]
+        assert rows["loss"].tolist() == [*range(20), *[-1.0] * 20]
+
+
+def test_what_a_run_prepares_is_known_until_it_trains() -> None:
+    preparing = {"kind": "preparing", "time_ns": 1, "data": {"what": "metis divides 9 nodes", "left_s": 2.6}}
+    tables = run_tables(CONFIG, events=[preparing])
+    assert tables.preparing == "metis divides 9 nodes, about 3 s left"
+    kernel = {"kind": "kernel", "time_ns": 2, "data": {"backend": "torch", "device": "cpu", "threads": 1}}
+    tables.add_lines(record_lines("events", [kernel]))
+    assert tables.preparing == ""
+
+
+def test_time_left_follows_from_the_pace_of_whole_epochs() -> None:
+    assert run_tables(CONFIG).progress.seconds_left is None
+    begun = run_tables(CONFIG.replace(epochs=20), {"steps": steps(0, 0, 5)})
+    assert begun.progress.seconds_left is None, "how many steps an epoch has is unknown"
+    progress = run_tables(CONFIG.replace(epochs=20), {"steps": steps(0, 0, 50)}).progress
+    assert (progress.step, progress.epoch, progress.epochs) == (50, 5, 20)
+    assert progress.seconds_left == pytest.approx(150 * 0.01, rel=0.1)
+
+
 def test_what_is_shared_is_made_once_a_change() -> None:
     tables, made = run_tables(CONFIG), []
     for _ in range(2):

@@ -16,9 +16,9 @@ from dtdg_lab.dashboard.actions import Actions
 from dtdg_lab.dashboard.config_code import as_cell, as_json
 from dtdg_lab.dashboard.settings import Settings
 from dtdg_lab.runs.run import StoredRun, open_run
+from dtdg_lab.visualization.chart import XAxis
 from dtdg_lab.visualization.energy import SO_FAR, energy_panel, energy_rows
 from dtdg_lab.visualization.loss import compare_figure, ground_words, wall_time_figure, wall_time_words
-from dtdg_lab.visualization.series import XAxis
 from dtdg_lab.visualization.style import coloured
 from dtdg_lab.widgets.live import WholeCharts, labelled, tipped
 from dtdg_lab.widgets.run_page import ACTIVE, Page, Pages

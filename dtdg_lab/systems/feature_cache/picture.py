@@ -308,8 +308,13 @@ def _is_map(tables: RunTables, options: ChartOptions) -> bool:
 
 
 def _blocks(caches: Caches, span: float) -> list[Drawn]:
-    """Return a trace for each owner: its share of the height of each block."""
-    height, room, wide = _BOTTOM - _TOP, np.maximum(caches.capacity, 1.0), caches.end - caches.begin
+    """Return a trace for each owner: its share of the height of each block.
+
+    A full cache has the whole height; where all have room to spare, the fullest one has it.
+    """
+    fullest = float(caches.held.sum(axis=1).max(initial=1.0))
+    room = np.clip(caches.capacity, 1.0, fullest)
+    height, wide = _BOTTOM - _TOP, caches.end - caches.begin
     gap = np.zeros(len(caches)) if caches.are_means else np.minimum(0.0014 * span, 0.2 * wide)
     below = np.cumsum(caches.held[:, ::-1], axis=1)[:, ::-1] - caches.held  # rows of the owners after it
     data = []

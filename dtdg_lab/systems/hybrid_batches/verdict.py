@@ -60,11 +60,13 @@ def _shared_settings(tables: RunTables) -> tuple[tuple[str, str], ...]:
 
 def _medians(group: Sequence[tuple[HybridFacts, float]]) -> tuple[dict[str, float], dict[str, float]]:
     """Return the median seconds by controller, and by fixed size."""
-    taken: dict[bool, dict[str, list[float]]] = {True: {}, False: {}}
+    seconds_by_name: dict[bool, dict[str, list[float]]] = {True: {}, False: {}}
     for facts, seconds in group:
         name = facts.batch_policy if facts.adjusted else facts.size.name
-        taken[facts.adjusted].setdefault(name, []).append(seconds)
-    controllers, sizes = ({name: median(each) for name, each in taken[kind].items()} for kind in (True, False))
+        seconds_by_name[facts.adjusted].setdefault(name, []).append(seconds)
+    controllers, sizes = (
+        {name: median(each) for name, each in seconds_by_name[kind].items()} for kind in (True, False)
+    )
     return controllers, sizes
 
 

@@ -37,17 +37,17 @@ STEPS = Rollup(  # of the tiles' small lines
 
 def has_parts(tables: RunTables) -> bool:
     """Return whether parts of the nodes are trained in full batches in this run."""
-    return exchanges_rows(tables) or copies_rows(tables)
+    return catalogue.system(tables.system).family == "vertex_parts"
 
 
 def exchanges_rows(tables: RunTables) -> bool:
     """Return whether parts receive rows of the others in every step."""
-    return catalogue.system(tables.system).parts["parallel"] == "halo_vertex"
+    return has_parts(tables) and catalogue.system(tables.system).parts["parallel"] == "halo_vertex"
 
 
 def copies_rows(tables: RunTables) -> bool:
     """Return whether parts hold copies of the rows that they need."""
-    return catalogue.system(tables.system).parts["parallel"] == "cached_vertex"
+    return has_parts(tables) and catalogue.system(tables.system).parts["parallel"] == "cached_vertex"
 
 
 def part_work(facts: PartitionFacts) -> Array:

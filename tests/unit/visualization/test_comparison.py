@@ -18,6 +18,7 @@ from dtdg_lab.visualization.comparison import (
     ComparedRuns,
     arrivals,
     compare_runs,
+    difference_of_data,
     differing_settings,
     first_at,
     headline,
@@ -186,6 +187,12 @@ def test_runs_of_other_data_tasks_or_protocols_are_told_apart() -> None:
     figure = check(loss_card(found))
     assert "first" in headline(found) and figure["data"][1]["line"]["color"] == found.others[0].colour == "#8A9099"
     assert "cut, other data" in figure["layout"]["annotations"][1]["text"]
+
+
+def test_another_seed_is_other_data_where_data_are_generated() -> None:
+    generated, stored = RunConfig(dataset="growing"), RunConfig(dataset="collegemsg")
+    assert difference_of_data(generated.replace(seed=1), generated) == "other data"
+    assert difference_of_data(stored.replace(seed=1), stored) == ""
 
 
 def test_settings_that_follow_from_the_system_are_no_difference() -> None:

@@ -1,4 +1,4 @@
-"""The dashboard on a pretend session: controls by state, knobs, errors, two dashboards, code."""
+"""The dashboard on a pretend session: states, settings, changes, errors, two dashboards, code."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import replace
 
 import panel as pn
-import param
 import pytest
+from dashboards import buttons, choose, click, entries, head, left_words, look, notice, press, settle, systems, tiles
 from pretend_session import PretendSession
 from runs_synthetic import finished_run
 
@@ -20,12 +19,8 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ControlError
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.dashboard.app import Dashboard
-from dtdg_lab.dashboard.pages.compare import ComparePage
 from dtdg_lab.dashboard.config_code import as_cell, as_json
-from dtdg_lab.dashboard.settings import Settings
 from dtdg_lab.runs.finish import finish
-from dtdg_lab.widgets.controls import make_control
-from dtdg_lab.widgets.run_page import Pages
 
 
 @pytest.fixture
@@ -35,76 +30,19 @@ def session():
 
 @pytest.fixture
 def dashboard(session):
-    made = Dashboard(session, RunConfig(dataset="growing", ranks=2, epochs=50))
+    made = Dashboard(session, RunConfig(system="psg", dataset="growing", ranks=2, epochs=50))
     yield made
     made.close()
 
 
-def settle(*dashboards: Dashboard) -> None:
-    """Let the loop take what a person did, requests end, and every dashboard look at everything."""
-    for shown in dashboards:
-        shown.tick()
-        until = time.monotonic() + 5
-        while shown.actions.busy:
-            assert time.monotonic() < until, "a request did not end"
-            time.sleep(0.005)
-            shown.tick()
-    for _ in range(2):
-        for shown in dashboards:
-            shown.watch.look()
-            shown.tick()
-            shown._refresh_state()
+def disabled(shown: Dashboard) -> set[str]:
+    return {name for name, control in shown.settings.controls.items() if control.widget.disabled}
 
 
-def look(shown: Dashboard) -> None:
-    """A second of ticks."""
-    for _ in range(8):
-        shown.tick()
-        shown.watch.look()
-    shown.tick()
-
-
-def open_tab(shown: Dashboard, title: str) -> None:
-    """Open the tab of a page, or the one that has it as a part, and choose that part."""
-    for place, tab in enumerate(shown.opened):
-        if tab.title == title or (isinstance(tab, Pages) and title in tab.parts):
-            shown.tabs.active = place
-            if isinstance(tab, ComparePage):
-                tab.choice.value = title
-            return
-    raise AssertionError(f"no page {title}")
-
-
-def live_parts(shown: Dashboard) -> list[str]:
-    """The pages that stand under the tab Live."""
-    return [title for title, part in shown.pages["Live"].parts.items() if part.panel.visible]
-
-
-def click(shown: Dashboard, name: str) -> None:
-    button = shown.buttons[name]
-    assert button.visible and not button.disabled, f"{name} cannot be clicked"
-    button.clicks += 1
-    settle(shown)
-
-
-def choose(shown: Dashboard, name: str, value: object) -> None:
-    """What a browser does: the value, and for sliders and spinners its release."""
-    control = shown.settings.controls[name]
-    assert not control.widget.disabled and control.widget.visible, f"{name} cannot be changed"
-    if "value_throttled" in control.widget.param:
-        with param.edit_constant(control.widget):
-            control.widget.param.update(value=value, value_throttled=value)
-    else:
-        control.widget.value = value
-    settle(shown)
-
-
-@pytest.mark.slow
 def test_what_a_person_does_is_done_by_the_loop(dashboard, session):
     """Widgets changed on two threads at once lose updates on their way to the page."""
-    import threading
-
-    person = threading.Thread(target=lambda: setattr(dashboard.buttons["run"], "clicks", 1))
+    click_message = json.dumps({"action": "run"})
+    person = threading.Thread(target=lambda: dashboard.header._handle_msg(click_message))
     person.start()
     person.join()
     assert dashboard.actions._requests.unfinished_tasks == 0, "the click waits for the loop"
@@ -112,35 +50,13 @@ def test_what_a_person_does_is_done_by_the_loop(dashboard, session):
     assert session.current is not None
 
 
-def disabled(shown: Dashboard) -> set[str]:
-    return {name for name, control in shown.settings.controls.items() if control.widget.disabled}
-
-
 def test_there_is_a_control_for_every_setting_of_the_glossary(dashboard):
     assert set(dashboard.settings.controls) == {*OPTIONS, "dataset", "model", "system", "protocol"}
     assert set(dashboard.settings.config().flat) <= set(dashboard.settings.controls)
-    cards = json.loads(dashboard.settings.cards.cards)
-    assert {name for card in cards for name in card["systems"]} == set(catalogue.names("systems"))
-    assert [card["name"] for card in cards if card["chosen"]] == ["DyGNeX"]
+    cards = systems(dashboard)
+    assert {name for card in cards.values() for name in card["systems"]} == set(catalogue.names("systems"))
+    assert [name for name, card in cards.items() if card["chosen"]] == ["DyGNeX"]
     assert dashboard.settings.controls["system"].widget.values == ["psg", "blad", "dygnex-g", "dygnex-l"]
-
-
-@pytest.mark.parametrize("name", sorted(OPTIONS))
-def test_every_control_stands_at_what_it_is_shown_and_does_not_call_back(name):
-    option = OPTIONS[name]
-    control, received = make_control(option), []
-    control.on_change(lambda name, value: received.append((name, value)))
-    if option.kind is bool:
-        value = not option.default
-    elif option.choices:
-        value = option.choices[-1]
-    elif option.kind is str:
-        value = "~/a file.npz"
-    else:
-        value = option.check(option.kind(min(max(option.low or 0, 7), option.high)))
-    control.show(value)
-    assert control.value == value and received == []
-    assert isinstance(control.value, option.kind)
 
 
 @pytest.mark.slow
@@ -164,39 +80,6 @@ def test_a_system_shows_the_settings_that_it_reads_and_brings_its_own(dashboard)
         assert dashboard.settings.config() == RunConfig(system=system, dataset="growing", ranks=ranks, epochs=50)
 
 
-def test_the_learning_rate_slider_keeps_values_it_has_no_tick_for():
-    control = make_control(OPTIONS["learning_rate"])
-    for value in (0.0042, 1e-7, 5.0):
-        control.show(value)
-        assert control.value == value
-        assert control.widget.start <= control.widget.value <= control.widget.end
-
-
-def test_a_slider_that_is_dragged_is_left_alone_until_the_run_changes():
-    config = RunConfig(system="psg", dataset="growing", learning_rate=0.01)
-    settings = Settings(2, config, on_change=lambda name, value: None)
-    settings.run_is_on(True)
-    control = settings.controls["learning_rate"]
-    settings.follow(config)
-    control.widget.value += 20 * control.widget.step  # of a drag: the browser sends `value_throttled` at its end
-    dragged = control.value
-    settings.follow(config)
-    assert control.value == dragged != 0.01
-    settings.follow(config.replace(learning_rate=0.03))  # from a cell
-    assert control.value == 0.03
-    control.widget.value += 20 * control.widget.step
-    settings.refused("learning_rate", config)
-    assert control.value == 0.01
-
-
-def test_sliders_have_an_accessible_name_and_about_a_hundred_steps():
-    rate = OPTIONS["learning_rate"]
-    for option in (rate, replace(rate, slider=(0.0, 1.0), logarithmic=False)):
-        slider = make_control(replace(option, spoken="Rate of learning")).widget
-        assert any("Rate of learning" in sheet for sheet in slider.stylesheets)
-        assert 50 <= (slider.end - slider.start) / slider.step <= 1000
-
-
 def test_ranks_are_divisors_and_single_is_alone():
     shown = Dashboard(PretendSession(4), RunConfig(dataset="growing", ranks=4))
     assert shown.settings.controls["ranks"].widget.options == [1, 2, 4]
@@ -211,39 +94,80 @@ def test_ranks_are_divisors_and_single_is_alone():
     shown.close()
 
 
-@pytest.mark.slow
 def test_buttons_and_controls_follow_the_state_of_the_run(dashboard, session):
     assert disabled(dashboard) == set()
-    assert dashboard.buttons["stop"].disabled and dashboard.buttons["pause"].disabled
-    assert not dashboard.buttons["resume"].visible and not dashboard.buttons["repair"].visible
+    assert buttons(dashboard) == {"run": True}
     click(dashboard, "run")
     assert session.current.config.epochs == 50
+    assert head(dashboard)["state"] == "Preparing" and buttons(dashboard) == {"stop": True}
     live = {"system", *(name for name, option in OPTIONS.items() if option.live != "no")}
     assert disabled(dashboard) == set(dashboard.settings.controls) - live
-    assert dashboard.buttons["run"].disabled
+    session.current.advance(3)
+    look(dashboard)
+    assert head(dashboard)["state"] == "Running" and buttons(dashboard) == {"pause": True, "stop": True}
     click(dashboard, "pause")
-    assert session.runs[0].status == "paused" and dashboard.buttons["pause"].label == "Continue"
+    assert session.runs[0].status == "paused"
+    assert [button["label"] for button in head(dashboard)["buttons"]] == ["Continue", "Stop"]
     click(dashboard, "pause")
-    assert session.runs[0].status == "running" and dashboard.buttons["pause"].label == "Pause"
+    assert session.runs[0].status == "running"
     click(dashboard, "stop")
     assert session.runs[0].status == "stopped"
-    assert disabled(dashboard) == set() and not dashboard.buttons["run"].disabled
+    assert disabled(dashboard) == set() and buttons(dashboard) == {"resume": True, "run": True}
     click(dashboard, "resume")
-    assert session.runs[0].status == "running" and not dashboard.buttons["resume"].visible
+    assert session.runs[0].status == "running" and "resume" not in buttons(dashboard)
 
 
-def test_a_knob_reaches_the_run_once_and_the_status_says_where_it_was_applied(dashboard, session):
+def test_stop_is_answered_before_the_run_has_stopped(dashboard, session):
+    click(dashboard, "run")
+    session.current.advance(3)
+    look(dashboard)
+    gate = threading.Event()
+    session.current.stop = gate.wait
+    dashboard.act("stop")
+    assert head(dashboard)["state"] == "Stopping"
+    gate.set()
+
+
+def test_a_change_reaches_the_run_once_and_the_log_says_where_it_was_applied(dashboard, session):
     click(dashboard, "run")
     session.current.advance(5)
     choose(dashboard, "slow_rank", 1)
     choose(dashboard, "slow_ms", 25.0)
     assert session.current.requests == [{"slow_rank": 1}, {"slow_ms": 25.0}]
-    assert "slow_ms 25.0: requested" in dashboard.status.value
+    assert [(entry["number"], entry["state"]) for entry in entries(dashboard)] == [(2, "asked"), (1, "asked")]
     session.current.advance(60)
     settle(dashboard)
-    assert "slow_ms 25.0: applied at step 5 on 2 ranks" in dashboard.status.value
+    newest, first = entries(dashboard)
+    assert first["changes"] == [["slow down rank", "none → 1"]]
+    assert newest["state"] == "applied" and "step 5 · you" in newest["meta"] and newest["undo"]
     assert session.current.requests == [{"slow_rank": 1}, {"slow_ms": 25.0}]
-    assert "Rank 1 is slowest" in session.current.live.captions()["phases"]
+
+
+def test_undo_requests_the_old_value(dashboard, session):
+    click(dashboard, "run")
+    session.current.advance(2)
+    choose(dashboard, "slow_rank", 1)
+    session.current.advance(2)
+    settle(dashboard)
+    dashboard.live.log._handle_msg(json.dumps({"undo": 1}))
+    settle(dashboard)
+    assert session.current.requests == [{"slow_rank": 1}, {"slow_rank": -1}]
+
+
+def test_a_suggestion_requests_what_it_says_and_is_not_offered_again(dashboard, session):
+    press(dashboard, "FlareDTDG")
+    content = json.loads(dashboard.live.chips.content)
+    assert content["disabled"] and content["words"] == "After you press Run, try"
+    click(dashboard, "run")
+    session.current.advance(2)
+    look(dashboard)
+    chip = json.loads(dashboard.live.chips.content)["chips"][0]
+    dashboard.live.chips._handle_msg(json.dumps({"text": chip}))
+    settle(dashboard)
+    (changes,) = session.current.requests
+    session.current.advance(2)
+    look(dashboard)
+    assert changes and chip not in json.loads(dashboard.live.chips.content)["chips"]
 
 
 @pytest.mark.slow
@@ -266,14 +190,15 @@ def test_two_dashboards_agree_and_do_not_echo(dashboard, session):
     settle(dashboard, other)
     assert other.settings.controls["learning_rate"].value == pytest.approx(0.1)
     assert other.settings.controls["scheduler"].value == "longest_first"
-    session.current.set(learning_rate=0.02)  # from a cell
+    assert [entry["meta"].split(" · ")[-1] for entry in entries(other)] == ["another page"] * 2
+    session.current.set(learning_rate=0.02, by="notebook")
     session.current.advance(1)
     settle(dashboard, other)
     assert [shown.settings.controls["learning_rate"].value for shown in (dashboard, other)] == [0.02, 0.02]
     assert session.current.requests == [{"scheduler": "longest_first"}, {"learning_rate": 0.1}, {"learning_rate": 0.02}]
     click(other, "stop")
     settle(dashboard)
-    assert not dashboard.buttons["run"].disabled
+    assert buttons(dashboard)["run"]
     other.close()
 
 
@@ -287,87 +212,43 @@ def test_a_value_just_asked_for_is_not_taken_back_while_it_is_on_its_way(dashboa
     assert dashboard.settings.controls["slow_ms"].value == 30.0
 
 
-@pytest.mark.slow
 def test_what_the_run_refuses_is_shown_and_taken_back(dashboard, session):
     click(dashboard, "run")
     dashboard.settings.controls["slow_rank"]._changed(type("Event", (), {"new": 7}))
     settle(dashboard)
-    assert dashboard.alert.visible and "slow_rank=7 is no rank of this run" in dashboard.alert.value
+    assert "slow_rank=7 is no rank of this run" in notice(dashboard)
     assert dashboard.settings.controls["slow_rank"].value == -1
+    click(dashboard, "dismiss")
+    assert notice(dashboard) == ""
 
 
-def test_what_the_run_has_forgotten_is_not_shown_any_longer(dashboard, session):
+def test_a_refusal_disappears_with_the_next_request_and_with_another_run(dashboard, session):
     click(dashboard, "run")
-    run = session.current
-    run.reason = "chunks=100000 was refused and the run goes on as it was: too many"
-    look(dashboard)
-    assert dashboard.alert.visible and "chunks=100000 was refused" in dashboard.alert.value
-    run.reason = ""
-    look(dashboard)
-    assert not dashboard.alert.visible and not dashboard.alert.value
-    run.reason = "chunks=100001 was refused and the run goes on as it was: too many"
-    look(dashboard)
-    dashboard._show_problem("Repair: no engine answers.")
-    run.reason = ""
-    look(dashboard)
-    assert "no engine answers" in dashboard.alert.value, "of something else"
-
-
-def test_a_refusal_disappears_when_a_later_change_is_made(dashboard, session):
-    click(dashboard, "run")
+    session.current.advance(1)
     dashboard.settings.controls["slow_rank"]._changed(type("Event", (), {"new": 7}))
     settle(dashboard)
-    assert "slow_rank=7 is no rank of this run" in dashboard.alert.value
-    session.current.set(learning_rate=0.02)  # from a cell
-    settle(dashboard)
-    assert dashboard.alert.visible, "requested, but not made yet"
-    session.current.advance(1)
-    settle(dashboard)
-    assert not dashboard.alert.visible
+    assert "slow_rank=7 is no rank of this run" in notice(dashboard)
+    choose(dashboard, "slow_rank", 1)
+    assert notice(dashboard) == ""
     dashboard.settings.controls["slow_rank"]._changed(type("Event", (), {"new": 8}))
     settle(dashboard)
-    click(dashboard, "stop")
+    assert "slow_rank=8" in notice(dashboard)
+    session.current.stop()
     session.train(session.current.config)  # elsewhere
     settle(dashboard)
-    assert not dashboard.alert.visible, "of another run"
-
-
-def test_a_status_line_forgets_refusals_before_the_newest_change_that_was_made(dashboard, session):
-    click(dashboard, "run")
-    run = session.current
-    run.advance(2)
-    dashboard.settings.controls["chunks"]._changed(type("Event", (), {"new": 100_000}))
-    settle(dashboard)
-    session.current._pending.clear()  # as a run that refuses it does
-    run.reason = "chunks=100000 was refused and the run continues unchanged: too many"
-    settle(dashboard)
-    assert "chunks 100000: refused, the run continues unchanged" in dashboard.status.value
-    choose(dashboard, "slow_ms", 20.0)
-    run.advance(1)
-    run.reason = ""
-    settle(dashboard)
-    assert "refused" not in dashboard.status.value and not dashboard.alert.visible
-
-
-def card(shown: Dashboard, name: str) -> dict:
-    return next(each for each in json.loads(shown.settings.cards.cards) if each["name"] == name)
-
-
-def press(shown: Dashboard, name: str) -> None:
-    """What a browser does when a card is clicked."""
-    shown.settings.cards._handle_msg(json.dumps({"chosen": name}))
-    settle(shown)
+    assert notice(dashboard) == ""
 
 
 def test_a_card_chooses_the_main_system_and_offers_the_others_of_its_families(dashboard):
-    names = [each["name"] for each in json.loads(dashboard.settings.cards.cards)]
+    names = list(systems(dashboard))
     assert names == ["ESDG", "DynaHB", "DyGNeX", "FlareDTDG", "GreenDyGNN", "Baselines"]
     for name, system in (("DynaHB", "dynahb"), ("GreenDyGNN", "greendygnn"), ("Baselines", "single")):
         press(dashboard, name)
         assert dashboard.settings.config().system == system
-        assert [each for each in names if card(dashboard, each)["chosen"]] == [name]
-        assert dashboard.settings.controls["system"].widget.values == card(dashboard, name)["systems"]
-        assert all(len(card(dashboard, name)[what]) > 5 for what in ("idea", "sketch"))
+        shown = systems(dashboard)
+        assert [each for each in names if shown[each]["chosen"]] == [name]
+        assert dashboard.settings.controls["system"].widget.values == shown[name]["systems"]
+        assert all(len(shown[name][what]) > 5 for what in ("idea", "sketch"))
     choose(dashboard, "system", "pygt-dist")
     press(dashboard, "Baselines")
     assert dashboard.settings.config().system == "pygt-dist", "it is chosen already"
@@ -380,28 +261,28 @@ def test_a_card_of_a_run_under_way_asks_for_the_system(dashboard, session):
     session.current.advance(1)
     settle(dashboard)
     assert session.current.config.system == "esdg"
-    assert live_parts(dashboard) == ["Common charts", "Blocks"]
+    assert [spec.title for spec in dashboard.live.charts.picture.specs.values()] == ["Who owns what in a step"]
     assert "one rank and one part" in dashboard.settings._refused("system")["single"], "two ranks cannot become one"
 
 
 def test_what_is_certain_to_be_refused_is_not_available_and_says_why(dashboard, session):
     choose(dashboard, "task", "link")
-    assert card(dashboard, "DynaHB")["refused"].startswith("Task 'link' needs all nodes at once")
-    assert card(dashboard, "Baselines")["refused"] == ""
+    assert systems(dashboard)["DynaHB"]["refused"].startswith("Task 'link' needs all nodes at once")
+    assert systems(dashboard)["Baselines"]["refused"] == ""
     press(dashboard, "GreenDyGNN")
     assert dashboard.settings.config().system == "psg", "nothing is chosen that would be refused"
     press(dashboard, "Baselines")
-    systems = dashboard.settings.controls["system"].widget
-    assert systems.disabled_options == ["pygt-dist"]
+    offered = dashboard.settings.controls["system"].widget
+    assert offered.disabled_options == ["pygt-dist"]
     assert "Not available: pygt-dist" in dashboard.settings.notes["system"].value
     assert "needs all nodes at once" in dashboard.settings.notes["system"].value
     choose(dashboard, "task", "regression")
-    assert systems.disabled_options == [] and "Not available" not in dashboard.settings.notes["system"].value
+    assert offered.disabled_options == [] and "Not available" not in dashboard.settings.notes["system"].value
     choose(dashboard, "system", "pygt-dist")
     assert dashboard.settings.controls["task"].widget.disabled_options == ["link"]
     dashboard.settings.controls["task"].show("link")  # as a data set without another task brings it
     click(dashboard, "run")
-    assert "needs all nodes at once" in dashboard.alert.value and session.runs == []
+    assert "needs all nodes at once" in notice(dashboard) and session.runs == []
 
 
 def test_every_control_has_a_tooltip_with_its_meaning_and_when_a_change_takes_effect(dashboard):
@@ -421,15 +302,14 @@ def test_every_control_has_a_tooltip_with_its_meaning_and_when_a_change_takes_ef
 def test_errors_are_shown_whatever_they_are(dashboard, session, caplog):
     session.train = lambda config: (_ for _ in ()).throw(ClusterError("no <engine> answers. Call session.repair()."))
     click(dashboard, "run")
-    assert dashboard.alert.visible
-    assert dashboard.alert.value == '<div role="alert">Run: no &lt;engine&gt; answers. Call session.repair().</div>'
+    assert notice(dashboard) == "Run: no <engine> answers. Call session.repair()."
     session.train = lambda config: 1 // 0
     click(dashboard, "run")
-    assert "ZeroDivisionError" in dashboard.alert.value and "ZeroDivisionError" in caplog.text
+    assert "ZeroDivisionError" in notice(dashboard) and "ZeroDivisionError" in caplog.text
     session.engines = lambda: 1 // 0
     dashboard._clear_problem()
     look(dashboard)
-    assert "ZeroDivisionError" in dashboard.alert.value
+    assert "ZeroDivisionError" in notice(dashboard)
 
 
 @pytest.mark.slow
@@ -443,53 +323,61 @@ def test_a_session_that_does_not_answer_does_not_hold_up_the_page(dashboard, ses
     for _ in range(20):
         dashboard.tick()
     assert time.monotonic() - begun < 5.0 and dashboard.actions.busy
-    assert dashboard.buttons["run"].disabled
+    assert not buttons(dashboard)["run"]
     answer.set()
     settle(dashboard)
-    assert not dashboard.buttons["run"].disabled
+    assert buttons(dashboard)["run"]
 
 
 def test_settings_that_do_not_go_together_are_shown(dashboard, session):
     choose(dashboard, "power_idle_w", 500.0)
     click(dashboard, "run")
-    assert "power_idle_w=500 exceeds power_max_w" in dashboard.alert.value and session.runs == []
+    assert "ower_idle_w=500 exceeds power_max_w" in notice(dashboard) and session.runs == []
     assert "power_idle_w=500 exceeds" in dashboard.pages["Code"].cell.value
 
 
-def test_a_failed_run_names_its_rank_and_repair_is_offered(dashboard, session):
+def test_a_failed_run_names_its_rank_and_new_engines_are_offered(dashboard, session):
     click(dashboard, "run")
     session.current.advance(5)
     session.alive[1] = False
     session.runs[0].fail("rank 1 died: killed by signal 9")
     look(dashboard)
-    assert "rank 1 died" in dashboard.alert.value
-    assert "dead: rank 1" in dashboard.status.value and "engines 1/2 alive" in dashboard.status.value
-    assert dashboard.buttons["run"].disabled and dashboard.buttons["resume"].disabled
-    click(dashboard, "repair")
-    look(dashboard)
+    assert notice(dashboard).startswith("Rank 1 died")
+    assert buttons(dashboard) == {"resume": False, "run": False}
+    dashboard.act("repair")
+    settle(dashboard)
     assert session.repaired == 1
-    assert not dashboard.buttons["repair"].visible and not dashboard.buttons["resume"].disabled
+    assert buttons(dashboard) == {"resume": True, "run": True}
 
 
-def test_a_failure_disappears_when_another_attempt_or_run_begins_in_a_cell(dashboard, session):
+def test_a_failure_disappears_when_another_run_begins_in_a_cell(dashboard, session):
     click(dashboard, "run")
     session.current.advance(5)
     session.runs[0].fail("rank 1 died: killed by signal 9")
     look(dashboard)
-    assert "rank 1 died" in dashboard.alert.value
+    assert "Rank 1 died" in notice(dashboard)
     session.train(session.current.config)  # a new handle, as of a resumed run
     settle(dashboard)
-    assert not dashboard.alert.visible and not dashboard.alert.value
+    assert notice(dashboard) == ""
 
 
-@pytest.mark.slow
-def test_the_status_line_says_how_far_the_run_is(dashboard, session):
-    assert "idle" in dashboard.status.value
+def test_head_and_tiles_say_how_far_the_run_is(dashboard, session):
+    assert head(dashboard)["state"] == "No run yet"
     click(dashboard, "run")
     session.current.advance(45)
     settle(dashboard)
-    assert "step 45 · epoch 3/50" in dashboard.status.value and "left" in dashboard.status.value
-    assert "0 lines dropped" in dashboard.status.value
+    assert left_words(dashboard) == "Epoch 3 of 50 · step 45"
+    assert head(dashboard)["right"].endswith("left")
+    assert tiles(dashboard)["Validation loss"] != "–"
+
+
+def test_the_view_of_a_run_is_drawn_only_while_it_is_open(dashboard):
+    dashboard.open_view("Code")
+    assert not dashboard.live.rest.visible and dashboard.pages["Code"].panel.visible and dashboard.left.visible
+    dashboard.open_view("Compare")
+    assert not dashboard.left.visible
+    dashboard.open_view("Live")
+    assert dashboard.live.rest.visible and not dashboard.pages["Compare"].panel.visible
 
 
 def test_runs_are_compared_while_their_page_is_open(dashboard, session):
@@ -497,9 +385,9 @@ def test_runs_are_compared_while_their_page_is_open(dashboard, session):
         click(dashboard, "run")
         session.current.advance(60)
         click(dashboard, "stop")
-    open_tab(dashboard, "Runs")
+    dashboard.open_view("Compare")
     look(dashboard)
-    names = [trace["name"] for trace in dashboard.pages["Runs"].figure["data"]]
+    names = [trace["name"] for trace in dashboard.last_runs.figure["data"]]
     assert names == [session.runs[0].id, session.runs[1].id, "persistence"]
 
 
@@ -574,13 +462,13 @@ def test_a_closed_dashboard_that_is_shown_again_says_so(dashboard):
 
 
 def test_stored_runs_are_compared_with_those_of_the_session(dashboard, session, tmp_path):
-    page = dashboard.pages["Runs"]
+    page = dashboard.last_runs
     page._runs_dir = tmp_path
     stored = finished_run(tmp_path, epochs=2)
     finish(stored, "finished")
     click(dashboard, "run")
     session.current.advance(3)
-    open_tab(dashboard, "Runs")
+    dashboard.open_view("Compare")
     look(dashboard)
     ((label, name),) = page.stored.options.items()
     assert name == stored.path.name and "finished" in label and name not in str(page.figure)
@@ -596,7 +484,7 @@ def test_stored_runs_are_compared_with_those_of_the_session(dashboard, session, 
     page._read.clear()
     page.stored.value = [stored.path.name]
     settle(dashboard)
-    assert page.stored.value == [] and f"Open {stored.path.name}" in dashboard.alert.value
+    assert page.stored.value == [] and f"Open {stored.path.name}" in notice(dashboard)
 
 
 def test_values_of_a_held_key_become_one_change(dashboard, session, monkeypatch):

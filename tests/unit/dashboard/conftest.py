@@ -1,0 +1,8 @@
+"""Pretend sessions live beside the unit tests."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parent.parent))

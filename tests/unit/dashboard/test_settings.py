@@ -1,0 +1,110 @@
+"""Controls of settings: values, groups, and what a run does to them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.options import OPTIONS
+from dtdg_lab.dashboard.settings import FIXED, HEADINGS, NEXT, NEXT_RUN, Settings
+from dtdg_lab.widgets.controls import make_control
+
+
+def settings_of(system: str) -> Settings:
+    return Settings(2, RunConfig(system=system, dataset="growing", ranks=2), on_change=lambda name, value: None)
+
+
+def placed(settings: Settings, group: str) -> list[str]:
+    """Names of the settings of a group that are shown, in order."""
+    return [name for name in settings.groups[group] if settings.controls[name].widget.visible]
+
+
+@pytest.mark.parametrize("name", sorted(OPTIONS))
+def test_every_control_stands_at_what_it_is_shown_and_does_not_call_back(name):
+    option = OPTIONS[name]
+    control, received = make_control(option), []
+    control.on_change(lambda name, value: received.append((name, value)))
+    if option.kind is bool:
+        value = not option.default
+    elif option.choices:
+        value = option.choices[-1]
+    elif option.kind is str:
+        value = "~/a file.npz"
+    else:
+        value = option.check(option.kind(min(max(option.low or 0, 7), option.high)))
+    control.show(value)
+    assert control.value == value and received == []
+    assert isinstance(control.value, option.kind)
+
+
+def test_the_learning_rate_slider_keeps_values_it_has_no_tick_for():
+    control = make_control(OPTIONS["learning_rate"])
+    for value in (0.0042, 1e-7, 5.0):
+        control.show(value)
+        assert control.value == value
+        assert control.widget.start <= control.widget.value <= control.widget.end
+
+
+def test_a_slider_that_is_dragged_is_left_alone_until_the_run_changes():
+    config = RunConfig(system="psg", dataset="growing", learning_rate=0.01)
+    settings = Settings(2, config, on_change=lambda name, value: None)
+    settings.run_is_on(True)
+    control = settings.controls["learning_rate"]
+    settings.follow(config)
+    control.widget.value += 20 * control.widget.step  # of a drag: the browser sends `value_throttled` at its end
+    dragged = control.value
+    settings.follow(config)
+    assert control.value == dragged != 0.01
+    settings.follow(config.replace(learning_rate=0.03))  # from a cell
+    assert control.value == 0.03
+    control.widget.value += 20 * control.widget.step
+    settings.refused("learning_rate", config)
+    assert control.value == 0.01
+
+
+def test_sliders_have_an_accessible_name_and_about_a_hundred_steps():
+    rate = OPTIONS["learning_rate"]
+    for option in (rate, replace(rate, slider=(0.0, 1.0), logarithmic=False)):
+        slider = make_control(replace(option, spoken="Rate of learning")).widget
+        assert any("Rate of learning" in sheet for sheet in slider.stylesheets)
+        assert 50 <= (slider.end - slider.start) / slider.step <= 1000
+
+
+def test_settings_stand_in_groups_by_when_a_change_takes_effect():
+    settings = settings_of("flaredtdg")
+    assert placed(settings, "step")[:3] == ["full_snapshots", "alpha", "decay"]
+    assert "window" in placed(settings, "epoch") and "dataset" in placed(settings, "no")
+    everywhere = [name for names in settings.groups.values() for name in names]
+    assert sorted(everywhere) == sorted(settings.controls)
+
+
+def test_delay_and_rate_of_links_are_shown_with_a_pattern_of_congestion():
+    settings = settings_of("greendygnn")
+    assert not settings.controls["congestion_ms"].widget.visible
+    settings.controls["congestion"].show(settings.controls["congestion"].widget.values[1])
+    settings._changed("congestion", settings.controls["congestion"].value)
+    assert settings.controls["congestion_ms"].widget.visible
+
+
+def test_what_is_fixed_during_a_run_is_folded_as_the_next_run_and_headings_say_it_after_the_end():
+    settings = settings_of("flaredtdg")
+    assert (settings.fixed.header.value, settings.fixed.collapsed) == (FIXED, False)
+    settings.run_is_on(True)
+    assert (settings.fixed.header.value, settings.fixed.collapsed) == (NEXT, True)
+    settings.run_is_on(False)
+    settings.say_next_run(True)
+    assert {heading.value for heading in settings._headings.values()} == {NEXT_RUN}
+    settings.say_next_run(False)
+    assert settings._headings["step"].value == HEADINGS["step"]
+
+
+def test_a_change_that_waits_for_the_epoch_is_tagged_with_both_values():
+    settings = settings_of("flaredtdg")
+    settings.run_is_on(True)
+    settings._changed("window", 6)
+    assert settings.controls["window"].widget.label.endswith(" · 8 → 6")
+    assert settings.is_waiting("window")
+    settings.settled("window")
+    assert "→" not in settings.controls["window"].widget.label

@@ -34,7 +34,7 @@ from dtdg_lab.visualization.energy_chart import (
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import percent_text, three_digits
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, INK_COLOUR, MARK_COLOUR
-from dtdg_lab.visualization.step_time import LIGHT_TEXT
+from dtdg_lab.visualization.step_time import TEXT_COLOURS
 from dtdg_lab.visualization.style import shown_indices
 
 Over = Literal["seconds", "joules", "bytes", "steps"]
@@ -304,7 +304,7 @@ def energy_card(comparison: ComparedRuns) -> Figure:
             "textposition": "inside",
             "insidetextanchor": "middle",
             "textangle": 0,
-            "textfont": {"size": 10.5, "color": "#FFFFFF" if phase in LIGHT_TEXT else INK_COLOUR},
+            "textfont": {"size": 10.5, "color": TEXT_COLOURS.get(phase, INK_COLOUR)},
         }
         data.append(
             level_bars(name, list(shares), values, None, f"%{{y}}: {name} %{{x:.3~g}}%<extra></extra>", **looks)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -56,9 +55,12 @@ def make() -> None:
 
 
 def panels(run: Any) -> dict[str, Any]:
-    """The figures of a finished run with their captions, by view."""
-    run.live.complete(run.summary or {})
-    return {view.name: [[figure, caption] for figure, caption in view.panels()] for view in run.live.shown()}
+    """Return the charts of a finished run with their captions, by name."""
+    from dtdg_lab.runs.charts import drawn_charts
+    from dtdg_lab.visualization.chart import ChartOptions
+
+    cards = drawn_charts(run.live, ChartOptions(whole_run=True))
+    return {chart.name: [figure, caption] for chart, (figure, caption) in cards.items() if figure["data"]}
 
 
 def figure_html(figure: Any) -> str:
@@ -103,15 +105,18 @@ def dashboard() -> str:
     return "\n".join([begin, *pictures])
 
 
-def section(title: str, system: str, where: str, views: Mapping[str, Any]) -> str:
-    """The charts of a run, two beside each other."""
-    charts = [
-        f"<div markdown>\n\n### {heading(figure, name)}\n\n{figure_html(untitled(figure))}\n\n{caption}\n\n</div>\n"
-        for name, of in views.items()
-        for figure, caption in of
+def section(title: str, system: str, where: str, charts: Mapping[str, Any]) -> str:
+    """Return the charts of a run, two beside each other."""
+    from dtdg_lab.visualization.chart import title_of
+
+    parts = [
+        "\n\n".join(
+            ["<div markdown>", f"### {title_of(figure)}", keys(figure), figure_html(figure), caption, "</div>\n"]
+        )
+        for figure, caption in charts.values()
     ]
     begin = f"## {title}\n\n{where} The run: {described(system)}.\n\n"
-    return "\n".join([begin + '<div class="lab-gallery" markdown>\n', *charts, "</div>\n"])
+    return "\n".join([begin + '<div class="lab-gallery" markdown>\n', *parts, "</div>\n"])
 
 
 def described(system: str) -> str:
@@ -120,14 +125,8 @@ def described(system: str) -> str:
     return f"`{system}` on two ranks, {settings}"
 
 
-def heading(figure: Mapping[str, Any], name: str) -> str:
-    """What a chart is called."""
-    title = figure.get("layout", {}).get("title", {})
-    text = title.get("text", "") if isinstance(title, dict) else str(title)
-    return re.split("<br>| · ", text)[0] or name.replace("_", " ").capitalize()
-
-
-def untitled(figure: Mapping[str, Any]) -> dict[str, Any]:
-    """The figure without its title, which is the heading above it."""
-    layout = {name: of for name, of in figure.get("layout", {}).items() if name != "title"}
-    return {"data": figure["data"], "layout": layout}
+def keys(figure: Mapping[str, Any]) -> str:
+    """Return the unit and the colour keys of a chart as a line."""
+    card = figure["layout"]["meta"]["card"]
+    marks = (f'<span style="color:{colour}">■</span> {label}' for label, colour, _ in card["keys"])
+    return " &nbsp; ".join([*([card["unit"]] if card["unit"] else []), *marks])

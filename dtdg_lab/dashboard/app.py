@@ -50,7 +50,6 @@ SLOW_TICKS = 8  # ticks between two looks at the cluster, the comparison and, wh
 GONE_TICKS = 480  # a minute without any display ends the updates
 LIVE = "Live"
 FIRST_SYSTEM = "flaredtdg"  # that a first visit shows
-FAMILY_OF_LINKS = "feature_cache"  # whose systems are about slow links
 WITHOUT_SETTINGS = ("Compare", "Papers")  # views that take the whole width
 _PAGE = ":host { container-type: inline-size; padding: 8px 12px 24px; }"
 _BODY = """:host { display: grid !important; gap: 10px 14px; align-items: start; margin-top: 8px;
@@ -340,8 +339,8 @@ class Dashboard:
         self.links.follow(run)
         self.slow_links.visible = self.links.panel.visible
         if run is not None:
-            self.slow_links.collapsed = catalogue.system(run.config.system).family != FAMILY_OF_LINKS
-        if run is not None:
+            rows = catalogue.family(catalogue.system(run.config.system).family).setting_rows
+            self.slow_links.collapsed = not any("congestion" in row for row in rows)
             self.settings.load(run.config)
             self.settings.touched()
 

@@ -24,7 +24,6 @@ from dtdg_lab.dashboard.pages.race import RacePage
 from dtdg_lab.dashboard.pages.study import StudyPage
 from dtdg_lab.dashboard.resources import NotebookColumn, load_resources, remove_resources
 from dtdg_lab.dashboard.run_files import RunFilesReader
-from dtdg_lab.dashboard.run_names import system_title
 from dtdg_lab.dashboard.settings import Settings
 from dtdg_lab.dashboard.states import PageFacts, head_of
 from dtdg_lab.dashboard.steering import Steering
@@ -32,6 +31,7 @@ from dtdg_lab.datasets.names import default_dataset
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.run import StoredRun
 from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.visualization.run_names import system_title
 from dtdg_lab.widgets.controls import folded
 from dtdg_lab.widgets.header import Header
 from dtdg_lab.widgets.links import LinkEditor

@@ -63,6 +63,7 @@ def cards(run: Any) -> dict[str, Any]:
     return {
         chart.name: {"is_picture": chart.place == "picture", "figure": figure, "caption": caption}
         for chart, (figure, caption) in drawn.items()
+        if figure["data"]
     }
 
 
@@ -106,15 +107,16 @@ def dashboard() -> str:
 
 def section(title: str, system: str, where: str, cards: Mapping[str, Any]) -> str:
     """Return the charts of a run, two beside each other; pictures have a row to themselves."""
-    charts = []
+    from dtdg_lab.visualization.chart import title_of
+
+    parts = []
     for card in cards.values():
-        opening = '<div class="wide" markdown>' if card["is_picture"] else "<div markdown>"
-        heading = card["figure"]["layout"]["meta"]["card"]["title"]
-        charts.append(
-            f"{opening}\n\n### {heading}\n\n{figure_html(untitled(card['figure']))}\n\n{card['caption']}\n\n</div>\n"
-        )
-    begin = f"## {title}\n\n{where} The run: {described(system)}.\n\n"
-    return "\n".join([begin + '<div class="lab-gallery" markdown>\n', *charts, "</div>\n"])
+        begin = '<div class="wide" markdown>' if card["is_picture"] else "<div markdown>"
+        figure = card["figure"]
+        lines = [begin, f"### {title_of(figure)}", keys(figure), figure_html(figure), card["caption"], "</div>\n"]
+        parts.append("\n\n".join(lines))
+    head = f"## {title}\n\n{where} The run: {described(system)}.\n\n"
+    return "\n".join([head + '<div class="lab-gallery" markdown>\n', *parts, "</div>\n"])
 
 
 def described(system: str) -> str:
@@ -123,10 +125,8 @@ def described(system: str) -> str:
     return f"`{system}` with {settings}"
 
 
-def untitled(figure: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a card as a figure without its title, which is the heading above it."""
-    from dtdg_lab.visualization.sheet import as_figure
-
-    layout = figure["layout"]
-    card = {**layout["meta"]["card"], "title": ""}
-    return as_figure({**figure, "layout": {**layout, "meta": {**layout["meta"], "card": card}}})
+def keys(figure: Mapping[str, Any]) -> str:
+    """Return the unit and the colour keys of a chart as a line."""
+    card = figure["layout"]["meta"]["card"]
+    marks = (f'<span style="color:{colour}">■</span> {label}' for label, colour, _ in card["keys"])
+    return " &nbsp; ".join([*([card["unit"]] if card["unit"] else []), *marks])

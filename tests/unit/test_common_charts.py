@@ -105,7 +105,9 @@ def test_loss_of_link_prediction_has_its_rank_beside_it() -> None:
     ],
 )
 def test_loss_has_the_main_metric_of_its_task_beside_it(task: str, metrics: Any, words: str) -> None:
-    _, caption = drawn("loss", run_of({"dataset": "sbm", "task": task}, evaluations=[evaluation(1, 0.5, metrics=metrics)]))
+    _, caption = drawn(
+        "loss", run_of({"dataset": "sbm", "task": task}, evaluations=[evaluation(1, 0.5, metrics=metrics)])
+    )
     assert caption == f"Validation loss is {words}"
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from dtdg_lab.runs.charts import all_rollups
 from dtdg_lab.runs.tables import RunTables
-from dtdg_lab.visualization.common_charts import common_charts
 from tests.tables import run_tables
 
 CANDIDATES = (240, 200)
@@ -16,7 +15,7 @@ SNAPSHOTS, FIRST = 20, 3
 GRID = tuple((snapshots, nodes) for snapshots in (0.1, 0.2, 0.3) for nodes in (0.01, 0.05, 0.1))
 SHARES = 60
 MIDDLE = 4  # of GRID: 20% × 5%
-ROLLUPS = tuple(dict.fromkeys([*all_rollups(), *(each for chart in common_charts() for each in chart.rollups)]))
+ROLLUPS = all_rollups()
 
 
 def plan(*, shares: Sequence[tuple[float, float]] | None = None, **more: Any) -> dict[str, Any]:

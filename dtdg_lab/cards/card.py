@@ -21,12 +21,15 @@ from dtdg_lab.core.lazy import parsed
 from dtdg_lab.core.options import OPTIONS, WHEN, default
 from dtdg_lab.datasets.names import load_dataset
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.runs.charts import drawn_charts
 from dtdg_lab.runs.directory import write_text
 from dtdg_lab.runs.html import plotly_js, render, templates
 from dtdg_lab.runs.plot import plot
 from dtdg_lab.runs.run import open_run
+from dtdg_lab.visualization.chart import ChartOptions
 from dtdg_lab.visualization.charts import Panel
 from dtdg_lab.visualization.layout import Figure, grid
+from dtdg_lab.visualization.sheet import as_figure
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -490,12 +493,8 @@ def run_pictures(system: catalogue.System, run: Any) -> list[Panel]:
             f"run {run.id} trained system {run.config.system!r}, and this is the card of {system.name!r}: "
             f"card({run.config.system!r}, run=...) draws it."
         )
-    window = run.live
-    views = [window.view(name) for name in catalogue.family(system.family).card_views]
-    panels = [panel for view in views for panel in view.panels() if _shows(panel[0])]
-    if not panels:
-        captions = window.captions()
-        panels = [(figure, captions[name]) for name, figure in window.figures("steps").items() if name in captions]
+    cards = drawn_charts(run.live, ChartOptions(whole_run=True))
+    panels = [(as_figure(figure), caption) for figure, caption in cards.values()]
     if not panels:
         raise ConfigError(f"run {run.id} has recorded nothing that can be drawn: wait for its first epoch.")
     return panels[:MOST]

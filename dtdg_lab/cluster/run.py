@@ -6,7 +6,6 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
-from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +26,7 @@ from dtdg_lab.core.errors import (
 from dtdg_lab.core.events import AttemptStarted, Paused, Refused, Resumed, SettingsChanged, Stopping, Unpaused
 from dtdg_lab.core.extensions import extensions_of
 from dtdg_lab.core.records import TABLES, rows_of
-from dtdg_lab.runs.charts import all_rollups
+from dtdg_lab.runs.charts import all_rollups, captions_of, figures_of
 from dtdg_lab.runs.directory import ENDED, RunDirectory, add_extensions
 from dtdg_lab.runs.figures import save_figures
 from dtdg_lab.runs.finish import finish
@@ -36,7 +35,8 @@ from dtdg_lab.runs.record_lines import RecordFile, parse_line
 from dtdg_lab.runs.run import PreparationLine, open_run
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.changes import changes_frame, requested_changes
-from dtdg_lab.visualization.run_window import RunWindow
+from dtdg_lab.visualization.chart import XAxis
+from dtdg_lab.visualization.layout import Figure
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,8 +60,8 @@ class RunHandle:
     Attributes:
         id: the run's name: its folder's.
         path: the run's folder.
-        live: bounded state for the views; hold ``lock`` while reading it. A resumed run's handle continues with it.
-        store: the record tables as columns, for charts; likewise.
+        live: its record tables as columns, for charts; hold ``lock`` while reading it.
+            A resumed run's handle continues with it.
         version: increases with every change of ``live``, or of the status.
         silent: rank -> whole seconds without a sign of life, for ranks whose processes are stopped or blocked.
     """
@@ -70,15 +70,13 @@ class RunHandle:
         self._directory, self._files = directory, dict[int, RecordFile]()
         self.id, self.path = directory.id, directory.path
         self._started_config = self._config = directory.config()
-        self.live = RunWindow(self._started_config)
-        self.store = RunTables(self._started_config, directory.records, all_rollups())
+        self.live = RunTables(self._started_config, directory.records, all_rollups())
         self.lock = threading.Lock()
         self.version = 0
         self.silent: dict[int, int] = {}
         self._next_seq: dict[int, int] = {}
         if before is not None:
             self._files, self.live, self.lock = before._files, before.live, before.lock
-            self.store = before.store
             self._config, self.version, self._next_seq = before._config, before.version + 1, before._next_seq
         self._thread = threading.Thread(target=self._follow, name=f"run-{directory.id}", daemon=True)
 
@@ -103,13 +101,21 @@ class RunHandle:
         A row for each setting, with the number of its request as index: see ``StoredRun.requests``.
         """
         with self.lock:
-            return changes_frame(requested_changes(self.store, ended=self.status in ENDED))
+            return changes_frame(requested_changes(self.live, ended=self.status in ENDED))
+
+    def figures(self, x: XAxis = "steps") -> dict[str, Figure]:
+        """Return the charts so far by name, as plotly figure dicts; the picture of its system comes first."""
+        with self.lock:
+            return figures_of(self.live, x)
+
+    def captions(self) -> dict[str, str]:
+        """Return the caption of each chart, as it is now."""
+        with self.lock:
+            return captions_of(self.live)
 
     def save_figures(self, folder: str | Path, *, overwrite: bool = False) -> list[Path]:
         """Write every chart so far to a folder and return the paths (see ``runs.figures.save_figures``)."""
-        with self.lock:
-            figures = deepcopy(self.live.figures())  # records go on to arrive while files are written
-        return save_figures(figures, folder, overwrite=overwrite)
+        return save_figures(self.figures(), folder, overwrite=overwrite)
 
     def _follow(self) -> None:
         raise NotImplementedError
@@ -128,8 +134,7 @@ class RunHandle:
 
     def _add(self, line: dict[str, Any]) -> None:
         self._next_seq[line["rank"]] = line["seq"] + 1
-        self.live.add(line)
-        self.store.add_lines([line])
+        self.live.add_lines([line])
         self.version += 1
 
 

@@ -17,14 +17,14 @@ from dtdg_lab.dashboard.live_page import LivePage
 from dtdg_lab.dashboard.page_facts import PauseClock, run_facts, session_facts
 from dtdg_lab.dashboard.pages.cards import CardPage
 from dtdg_lab.dashboard.pages.checkpoints import Branch
-from dtdg_lab.dashboard.pages.compare import CodePage, ComparePage, RunsPage
+from dtdg_lab.dashboard.pages.code import CodePage
+from dtdg_lab.dashboard.pages.compare import ComparePage, RunsPage
 from dtdg_lab.dashboard.pages.data import GraphPage
 from dtdg_lab.dashboard.pages.partition import PartitionPage
 from dtdg_lab.dashboard.pages.race import RacePage
 from dtdg_lab.dashboard.pages.study import StudyPage
 from dtdg_lab.dashboard.resources import NotebookColumn, load_resources, remove_resources
 from dtdg_lab.dashboard.run_files import RunFilesReader
-from dtdg_lab.dashboard.run_names import system_title
 from dtdg_lab.dashboard.settings import Settings
 from dtdg_lab.dashboard.states import PageFacts, head_of
 from dtdg_lab.dashboard.steering import Steering
@@ -32,11 +32,12 @@ from dtdg_lab.datasets.names import default_dataset
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.run import StoredRun
 from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.visualization.run_names import system_title
 from dtdg_lab.widgets.controls import folded
 from dtdg_lab.widgets.header import Header
 from dtdg_lab.widgets.links import LinkEditor
 from dtdg_lab.widgets.navigation import Navigation
-from dtdg_lab.widgets.run_page import ACTIVE, STRETCH, Page, PageContext, RunPage, ViewsPage, describe
+from dtdg_lab.widgets.run_page import ACTIVE, STRETCH, Page, describe
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
@@ -50,7 +51,6 @@ SLOW_TICKS = 8  # ticks between two looks at the cluster, the comparison and, wh
 GONE_TICKS = 480  # a minute without any display ends the updates
 LIVE = "Live"
 FIRST_SYSTEM = "flaredtdg"  # that a first visit shows
-FAMILY_OF_LINKS = "feature_cache"  # whose systems are about slow links
 WITHOUT_SETTINGS = ("Compare", "Papers")  # views that take the whole width
 _PAGE = ":host { container-type: inline-size; padding: 8px 12px 24px; }"
 _BODY = """:host { display: grid !important; gap: 10px 14px; align-items: start; margin-top: 8px;
@@ -123,7 +123,6 @@ class Dashboard:
             "Papers": CardPage(later),
             "Code": CodePage(self.settings),
         }
-        self.of_families = self._pages_of_families()
         self.branch = Branch(self.settings, session, self.actions, self._clear_problem)
         self.links = LinkEditor(later, self._request)
         self.slow_links = folded("Slow links", self.links.panel)
@@ -136,7 +135,7 @@ class Dashboard:
         self._start()
 
     def _other_tables(self) -> list[RunTables]:
-        return [run.store for run in self.session.runs if run is not self._run]
+        return [run.live for run in self.session.runs if run is not self._run]
 
     def _first_config(self) -> RunConfig:
         if self.watch.seen.run is not None:
@@ -151,12 +150,6 @@ class Dashboard:
         learnable = {"churn": 0.9, "learning_rate": 3e-3} if dataset == "growing" else {}
         return RunConfig(system=FIRST_SYSTEM, dataset=dataset, ranks=self.session.ranks, epochs=300, **learnable)
 
-    def _pages_of_families(self) -> list[RunPage]:
-        """Return the pages of the families that have no charts of their own on the page of a run."""
-        context = PageContext(self.actions.later, self._request, lambda: self.session.runs)
-        families = [family for family in catalogue.families() if not family.charts()]
-        return [family.page(context) or ViewsPage(context, family.name) for family in families]
-
     def _lay_out(self) -> pn.Column:
         settings, live = self.settings, self.live
         folds = (self.slow_links, settings.fixed, settings.more, self.branch.panel)
@@ -167,7 +160,6 @@ class Dashboard:
         live.tiles.stylesheets = [_in_area("tiles")]
         live.picture.stylesheets = [_in_area("picture") + ":host { gap: 0; }"]
         live.rest.stylesheets = [_in_area("rest")]
-        live.rest.extend([page.panel for page in self.of_families])
         views = pn.Column(*(page.panel for page in self.pages.values()), **STRETCH, stylesheets=[_in_area("page")])
         self._views = views
         self._body = pn.Column(self.left, live.tiles, live.picture, live.rest, views, **STRETCH, stylesheets=[_BODY])
@@ -332,21 +324,11 @@ class Dashboard:
         """Bring the view that is open up to date; where ``slow``, once a second, all of it."""
         if self.view == LIVE:
             self.live.tick()
-            for of_family in self._shown_of_families():
-                of_family.open()
-                of_family.update(slow=slow)
             return
         page = self.pages[self.view]
         page.open()
         self.watch.with_runs = page.compares_runs
         page.update(self.watch.seen.runs, slow=slow)
-
-    def _shown_of_families(self) -> list[RunPage]:
-        run = self._run
-        shown = [page for page in self.of_families if run is not None and page.serves(run.config)]
-        for page in self.of_families:
-            page.panel.visible = page in shown
-        return shown
 
     def _follow(self, run: Run | None) -> None:
         self._clear_problem()
@@ -354,14 +336,14 @@ class Dashboard:
         self.steering.follow()
         self._settled.clear()
         self.files.follow(None if run is None else run.path)
-        for page in (*self.pages.values(), *self.of_families, self.branch):
+        for page in (*self.pages.values(), self.branch):
             page.follow(run)
         self.live.follow(run, self.settings.config() if run is None else run.config)
         self.links.follow(run)
         self.slow_links.visible = self.links.panel.visible
         if run is not None:
-            self.slow_links.collapsed = catalogue.system(run.config.system).family != FAMILY_OF_LINKS
-        if run is not None:
+            rows = catalogue.family(catalogue.system(run.config.system).family).setting_rows
+            self.slow_links.collapsed = not any("congestion" in row for row in rows)
             self.settings.load(run.config)
             self.settings.touched()
 
@@ -386,7 +368,7 @@ class Dashboard:
             self.live.update(self.steering.own, slow=self._ticks % SLOW_TICKS == 1)
         if run is not None:
             self._settle(run, active=active)
-        if run is not None and not self._graph_is_here and run.store.steps:
+        if run is not None and not self._graph_is_here and run.live.steps:
             self._graph_is_here = True
             self.graph.again()
         self._draw_head()
@@ -471,7 +453,7 @@ class Dashboard:
         self._closed = True
         self._stop()
         self._remove_resources()
-        for page in (*self.pages.values(), *self.of_families, self.branch):
+        for page in (*self.pages.values(), self.branch):
             page.close()
         self.files.close()
         self.live.charts.close()

@@ -98,7 +98,7 @@ class LivePage:
         if run is None:
             self.charts.wait_with(config)
         else:
-            self.charts.follow(run.id, run.store, run.lock)
+            self.charts.follow(run.id, run.live, run.lock)
         self._draw_log((), set(), 0)
 
     def wait_with(self, config: RunConfig) -> None:
@@ -132,7 +132,7 @@ class LivePage:
         self._version = run.version
         is_active = run.status in ACTIVE
         with run.lock:
-            tables = run.store
+            tables = run.live
             tiles, suggestions = tiles_of(tables), suggestions_of(tables.config)
             self._changes = requested_changes(tables, ended=not is_active)
             epoch = tables.progress.epoch

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from dtdg_lab.dashboard.actions import Seen
 from dtdg_lab.dashboard.run_files import RunFiles, started_text
-from dtdg_lab.dashboard.run_names import run_title
 from dtdg_lab.dashboard.states import PageFacts
 from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.visualization.run_names import run_title
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
@@ -47,7 +47,7 @@ def session_facts(seen: Seen) -> PageFacts:
 
 def run_facts(facts: PageFacts, run: Run, files: RunFiles, paused_s: float) -> PageFacts:
     """Return the facts with those of a run, whose lock the caller holds."""
-    tables, config = run.store, run.config
+    tables, config = run.live, run.config
     progress = tables.progress
     preparing, about, left = tables.preparing.partition(ABOUT)
     started = started_text(run.id)

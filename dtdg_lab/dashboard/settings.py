@@ -23,12 +23,11 @@ from dtdg_lab.dashboard.choices import (
     OWN,
     about,
     dataset_choices,
-    dataset_label,
     dataset_tasks,
     first_sentence,
     is_stored,
 )
-from dtdg_lab.dashboard.run_names import value_text
+from dtdg_lab.visualization.run_names import dataset_title, value_text
 from dtdg_lab.visualization.style import coloured
 from dtdg_lab.widgets.controls import PATIENCE_S, folded, make_control
 from dtdg_lab.widgets.live import Defer
@@ -217,7 +216,7 @@ class Settings:
         self._waiting.clear()
         self._of_run = config
         # a user's own graph is not in the catalogue: it is offered once it was seen
-        self.controls["dataset"].show(config.dataset, dataset_label(config.dataset), OWN)
+        self.controls["dataset"].show(config.dataset, dataset_title(config.dataset), OWN)
         chosen = {name: config[name] for name in ("system", "dataset", "protocol")}
         for name in (*CHOSEN, *self.controls):
             self.controls[name].show(_shown(name, config) if name in config.flat else default(name, **chosen))

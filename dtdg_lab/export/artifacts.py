@@ -279,7 +279,6 @@ def _taken(where: Path) -> RunStoreError:
 
 
 MOST_BYTES = 10_000_000  # maximum size of a page
-POINTS = (1500, 300)  # of a series drawn; fewer where the page would grow too large otherwise
 _SPARE = 8_000  # for text beside the tables
 PLACE = "<!-- tables -->"
 
@@ -295,14 +294,10 @@ def run_page(run: StoredRun, *, most_bytes: int = MOST_BYTES) -> bytes:
         DataError: a record line is damaged.
         RunStoreError: the run's files cannot be read, or the page cannot be made small enough.
     """
-    for points in POINTS:
-        shown = StoredRun(run.directory, points=points)
-        made = report_page(shown, more=PLACE)
-        bare = len(made.encode())
-        room = (most_bytes - bare - _SPARE) * 3 // 4  # base64 makes four letters of three bytes
-        if room > 0:
-            break
-    else:
+    made = report_page(run, more=PLACE)
+    bare = len(made.encode())
+    room = (most_bytes - bare - _SPARE) * 3 // 4  # base64 makes four letters of three bytes
+    if room <= 0:
         raise RunStoreError(
             f"the page of run {run.id} takes {format_bytes(bare)} without its tables, and {format_bytes(most_bytes)} "
             "are allowed. Export kind='parquet', which has no limit."

@@ -44,7 +44,7 @@ def counters(
             at, pid = int(row["time_ns"]) - origin_ns, process.get(int(row["rank"]), everyone)
             yield _event("C", "memory (RSS)", at, pid, args={"bytes": row["rss_bytes"]})
     ends = frames["steps"].groupby("step").agg(time_ns=("time_ns", "max"), attempt=("attempt", "max"))
-    so_far = joules_until(run.store, ends["attempt"].tolist(), ends["time_ns"].tolist())
+    so_far = joules_until(run.live, ends["attempt"].tolist(), ends["time_ns"].tolist())
     if so_far is not None:  # of all nodes and devices, each once
         for time_ns, joules in zip(ends["time_ns"].tolist(), so_far.tolist(), strict=True):
             yield _event("C", "joules so far", int(time_ns) - origin_ns, everyone, args={"joules": joules})

@@ -64,7 +64,7 @@ def _of_all(run: StoredRun, steps: pd.DataFrame, evaluations: pd.DataFrame) -> l
 def _joules(run: StoredRun, steps: pd.DataFrame) -> list[Point]:
     """Cumulative joules of all nodes and devices, each once, at the end of every step."""
     ends = steps.groupby("step").agg(time_ns=("time_ns", "max"), attempt=("attempt", "max")).reset_index()
-    so_far = joules_until(run.store, ends["attempt"].tolist(), ends["time_ns"].tolist())
+    so_far = joules_until(run.live, ends["attempt"].tolist(), ends["time_ns"].tolist())
     return [] if so_far is None else _points(ends.assign(so_far=so_far), "energy/joules so far", "so_far")
 
 

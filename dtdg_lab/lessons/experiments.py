@@ -17,9 +17,9 @@ async def change(run: Any, *, steps: int = 0, epochs: int = 0, **settings: Any) 
     Raises:
         ConfigError: the run refuses the change.
     """
-    seen = len(run.store.events(SettingsChanged.kind))
+    seen = len(run.live.events(SettingsChanged.kind))
     run.set(**settings)
-    while len(run.store.events(SettingsChanged.kind)) == seen:  # until the ranks have rebuilt
+    while len(run.live.events(SettingsChanged.kind)) == seen:  # until the ranks have rebuilt
         if run.reason:
             raise ConfigError(f"the run refuses {settings}: {run.reason}")
         await run.wait_for_step(run.live.progress.step + 1)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from statistics import median
 from typing import Any
 
 from dtdg_lab.advisor.what_if import WhatIf
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
-from dtdg_lab.runs.run import StoredRun
-from dtdg_lab.visualization.charts import CATEGORIES, Panel, bars, chart
+from dtdg_lab.runs.charts import chart_of
+from dtdg_lab.visualization.chart import ChartOptions
+from dtdg_lab.visualization.charts import CATEGORIES, bars, chart, level_bars, rule, whiskers
 from dtdg_lab.visualization.layout import Figure, grid
-from dtdg_lab.visualization.palette import series_colour
+from dtdg_lab.visualization.palette import BASELINE_COLOUR, series_colour
+from dtdg_lab.visualization.sheet import run_sheet
 
 MOST = 4  # panels of a figure in a lesson
 _WRITTEN = 22  # bars that have room for their values
@@ -71,8 +75,7 @@ def panels(run: Any, *names: str, title: str = "") -> Figure:
 
     Args:
         run: a live or a stored run.
-        names: of the charts: ``loss``, ``time``, ..., or of a panel of its system, such as ``map``; of a chart with
-            several unnamed panels, ``schedule 1`` is the first.
+        names: of the charts, such as ``loss``, ``timeline`` or ``schedule``.
         title: of the figure; by default the run's name.
 
     Raises:
@@ -81,21 +84,10 @@ def panels(run: Any, *names: str, title: str = "") -> Figure:
     """
     if not 1 <= len(names) <= MOST:
         raise ConfigError(f"{len(names)} panels: a figure of a lesson has 1 to {MOST}.")
-    if isinstance(run, StoredRun):
-        run.live.complete(run.summary or {})
-    known: dict[str, Panel] = {}
-    wide = set()
-    for view in run.live.shown():
-        named: dict[str, Panel] = getattr(view, "named_panels", dict)()
-        found = view.panels()
-        known |= named or {f"{view.name} {place}": panel for place, panel in enumerate(found, start=1)}
-        wide |= {f"{view.name} 1"} if view.wide and not named else set()
-        if len(found) == 1:
-            known[view.name] = found[0]
-    if missing := [name for name in names if name not in known]:
-        raise UnknownNameError("chart of this run", missing[0], known)
-    across = [place for place, name in enumerate(names) if name in wide]
-    return side_by_side(*(known[name] for name in names), title=title or f"Run {run.id}", wide=across)
+    charts = [chart_of(run.live, name) for name in names]
+    options = ChartOptions(whole_run=True)
+    cards = {chart: (chart.figure(run.live, options), chart.caption(run.live, options)) for chart in charts}
+    return run_sheet(cards, title=title or f"Run {run.id}")
 
 
 def forecast_panels(forecast: WhatIf, *quantities: str) -> Figure:
@@ -123,3 +115,52 @@ def side_by_side(*drawn: Figure | tuple[Figure, str], title: str, wide: Sequence
         raise ConfigError(f"{len(drawn)} panels: a figure of a lesson has 1 to {MOST}.")
     pairs: Sequence[tuple[Figure, str]] = [each if isinstance(each, tuple) else (each, "") for each in drawn]
     return grid(pairs, title=title, columns=min(2, len(pairs)), wide=wide)
+
+
+# Manually planned batch sizes against controllers and fixed sizes: time to the target.
+
+
+BY_HAND = "manual"
+
+
+def sizes_by_hand_figure(
+    hand_s: float, controllers: Mapping[str, Sequence[float]], fixed: Mapping[str, float]
+) -> Figure:
+    """Return seconds to the target as bars, the fastest on top.
+
+    Args:
+        hand_s: seconds of the plan.
+        controllers: of each controller, seconds by seed; the bar is their median, the whisker their range.
+        fixed: seconds of each fixed size. The dotted line is the least.
+
+    Those that never arrive, in infinitely many seconds, are left out.
+    """
+    rows = [(hand_s, BY_HAND, 1), *((median(seconds), policy, 0) for policy, seconds in controllers.items())]
+    rows = sorted(row for row in [*rows, *((seconds, size, 7) for size, seconds in fixed.items())] if row[0] < math.inf)
+    # where a seed never arrives, whiskers reach up to the most that does
+    arrived = [
+        [each for each in controllers.get(name, ()) if each < math.inf] or [seconds] for seconds, name, _ in rows
+    ]
+    ends = [min(each) for each in arrived], [seconds for seconds, *_ in rows], [max(each) for each in arrived]
+    times = level_bars(
+        "",
+        [name for _, name, _ in rows],
+        [round(seconds, 6) for seconds, _, _ in rows],
+        [series_colour(colour) for _, _, colour in rows],
+        "%{y}: %{x:.3f} s<extra></extra>",
+        text=[f"{seconds:.3g} s" for seconds, _, _ in rows],
+        error_x=whiskers(*ends, BASELINE_COLOUR),
+        **{"textposition": "inside", "insidetextanchor": "start", "showlegend": False},
+    )
+    return chart(
+        "Seconds to the target",
+        "seconds",
+        "",
+        [times],
+        xaxis={"rangemode": "tozero"},
+        yaxis={"autorange": "reversed", "showgrid": False},
+        showlegend=False,
+        height=96 + 24 * len(rows),
+        margin={"l": 96, "r": 14, "t": 34, "b": 40},
+        shapes=[rule(x=min(fixed.values(), default=0.0))],
+    )

@@ -93,7 +93,7 @@ class RaceScreen(Shown):
 
     def _persistence(self, race: Race) -> float | None:
         """The median over finished seeds of the loss without training, on the split that judges."""
-        judged = [judged_evaluations(run.store) for own in race.finished().values() for run in own]
+        judged = [judged_evaluations(run.live) for own in race.finished().values() for run in own]
         known = [evaluations[-1].persistence_loss for evaluations in judged if evaluations]
         losses = [loss for loss in known if loss is not None]
         return median(losses) if losses else None

@@ -16,6 +16,7 @@ from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.core.units import format_joules, format_seconds
 from dtdg_lab.lessons.checks import Shown
+from dtdg_lab.lessons.figures import sizes_by_hand_figure
 from dtdg_lab.rl import checked_action
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
 from dtdg_lab.systems.feature_cache.manual_windows import (
@@ -31,9 +32,8 @@ from dtdg_lab.systems.feature_cache.policies.clairvoyant import Clairvoyant, bes
 from dtdg_lab.systems.feature_cache.policies.env import ManyPolicy
 from dtdg_lab.systems.feature_cache.policies.simulator import CacheEpisode, CacheSimulator
 from dtdg_lab.systems.feature_cache.policies.training import always_compared, run_policy
-from dtdg_lab.systems.hybrid_batches.events import given_words
+from dtdg_lab.systems.hybrid_batches.events import size_name
 from dtdg_lab.systems.hybrid_batches.policies import BatchSimulator, make_batch_policy, planned_s
-from dtdg_lab.systems.hybrid_batches.policy_charts import sizes_by_hand_figure
 from dtdg_lab.systems.snapshot_groups.gantt import planned_figure
 from dtdg_lab.systems.snapshot_groups.schedulers.base import PSG, checked_times, lower_bound_s, solve
 from dtdg_lab.visualization.layout import Figure, join_words, share
@@ -118,7 +118,7 @@ class BatchBench(_Bench):
             )
         self.simulator, self.target = simulator, target
         self._policies, self._seeds, self._decide_every = tuple(policies), tuple(seeds), decide_every
-        self.labels = [" x ".join(given_words(share) for share in size) for size in simulator.sizes]
+        self.labels = [size_name(*size) for size in simulator.sizes]
         self._middle = len(self.labels) // 2
         sizes = list(zip(self.labels, range(len(self.labels)), strict=True))
         looks = {"options": sizes, "value": self._middle, "layout": {"width": "210px"}}
@@ -127,7 +127,7 @@ class BatchBench(_Bench):
         for menu in self._menus:
             menu.observe(lambda _: self._draw(), names="value")
         menus = ipywidgets.HBox(self._menus, layout={"flex_flow": "row wrap"})
-        super().__init__("<b>Snapshots x nodes per batch</b>, by progress towards the target", menus)
+        super().__init__("<b>Snapshots × nodes per batch</b>, by progress towards the target", menus)
 
     def __repr__(self) -> str:
         return f"<BatchBench of {len(self._menus)} stages: {self.words}>"

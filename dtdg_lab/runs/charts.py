@@ -5,13 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dtdg_lab.core import catalogue
+from dtdg_lab.core.errors import UnknownNameError
 from dtdg_lab.core.rollups import Rollup
-from dtdg_lab.visualization.chart import Chart
+from dtdg_lab.visualization.chart import PLACES, Chart, ChartOptions, XAxis
 from dtdg_lab.visualization.common_charts import common_charts
 from dtdg_lab.visualization.curves import CURVE_ROLLUPS
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.sheet import PICTURE_HEIGHT, Card, as_figure
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
+
+
+ALWAYS_DRAWN = ("picture", "common")  # without data they say when they have some
 
 
 def all_charts() -> tuple[Chart, ...]:
@@ -26,6 +32,44 @@ def all_rollups() -> tuple[Rollup, ...]:
 
 
 def charts_of(tables: RunTables) -> tuple[Chart, ...]:
-    """Return the charts that a run can have now: those of every run, and those of its system's family."""
-    family = catalogue.family(catalogue.system(tables.system).family)
-    return tuple(chart for chart in (*common_charts(), *family.charts()) if chart.shown(tables))
+    """Return the charts that a run can have now, in the order of the page: its picture leads."""
+    shown = (chart for chart in all_charts() if chart.shown(tables))
+    return tuple(sorted(shown, key=lambda chart: PLACES.index(chart.place)))
+
+
+def chart_of(tables: RunTables, name: str) -> Chart:
+    """Return the chart of a run by its name.
+
+    Raises:
+        UnknownNameError: the run has no such chart.
+    """
+    charts = {chart.name: chart for chart in charts_of(tables)}
+    if name not in charts:
+        raise UnknownNameError("chart of this run", name, charts)
+    return charts[name]
+
+
+def drawn_charts(tables: RunTables, options: ChartOptions) -> dict[Chart, Card]:
+    """Return the charts of a run as cards with captions, in the order of the page.
+
+    Supporting and folded charts are left out where they have no data.
+    """
+    cards: dict[Chart, Card] = {}
+    for chart in charts_of(tables):
+        figure = chart.figure(tables, options)
+        if chart.place == "picture":
+            figure = {**figure, "layout": {"height": PICTURE_HEIGHT, **figure["layout"]}}
+        if figure["data"] or chart.place in ALWAYS_DRAWN:
+            cards[chart] = figure, chart.caption(tables, options)
+    return cards
+
+
+def figures_of(tables: RunTables, x: XAxis = "steps") -> dict[str, Figure]:
+    """Return the charts of a run by name, as plotly figure dicts; the picture of its system comes first."""
+    cards = drawn_charts(tables, ChartOptions(x=x, whole_run=True))
+    return {chart.name: as_figure(*card) for chart, card in cards.items()}
+
+
+def captions_of(tables: RunTables) -> dict[str, str]:
+    """Return the caption of each chart of a run."""
+    return {chart.name: caption for chart, (_, caption) in drawn_charts(tables, ChartOptions()).items()}

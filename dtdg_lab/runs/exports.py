@@ -323,9 +323,9 @@ class ExportedRun(StoredRun):
         thinned: description of omitted table rows; empty if complete.
     """
 
-    def __init__(self, files: Mapping[str, bytes], source: Path, *, points: int = 1500) -> None:
+    def __init__(self, files: Mapping[str, bytes], source: Path) -> None:
         about = read_about(files, "run")
-        super().__init__(unpack(files, temporary_folder(self)), points=points)
+        super().__init__(unpack(files, temporary_folder(self)))
         self.source = source
         self.thinned: str = about.get("thinned") or ""
 

@@ -13,12 +13,15 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.statistics import GraphStatistics
 from dtdg_lab.partition.events import PartitionFacts
 from dtdg_lab.partition.metrics import MeasuredPartition
+from dtdg_lab.runs.charts import drawn_charts
 from dtdg_lab.runs.inspect_model import FollowedNode, GraphComparison, Perturbation
-from dtdg_lab.runs.run import Comparison, StoredRun
+from dtdg_lab.runs.run import Comparison
+from dtdg_lab.visualization.chart import ChartOptions, XAxis
 from dtdg_lab.visualization.graph import GraphCharts, perturbation_figure
 from dtdg_lab.visualization.layout import Figure, grid
-from dtdg_lab.visualization.partition import compare_partitions_figure, microscope, title_words
-from dtdg_lab.visualization.series import XAxis
+from dtdg_lab.visualization.numbers import seconds_text
+from dtdg_lab.visualization.partition_cards import comparison_cards, partition_cards
+from dtdg_lab.visualization.sheet import run_sheet, sheet
 from dtdg_lab.visualization.study import StudyResult
 
 if TYPE_CHECKING:
@@ -71,7 +74,8 @@ def _figure(shown: Any, protocol: str, x: XAxis) -> Figure:
         )
     if isinstance(shown, MeasuredPartition):
         facts = PartitionFacts.read(shown.to_dict())
-        return microscope(facts, title=title_words(facts, shown.graph_name))
+        title = f"{shown.graph_name} · {facts.label}, made in {seconds_text(facts.seconds)}"
+        return sheet(partition_cards(facts), title=title)
     several = _several(shown)
     if several is not None:
         return several
@@ -99,16 +103,8 @@ def _several(shown: Any) -> Figure | None:
 
 
 def _run(run: Any, x: XAxis) -> Figure:
-    """The four charts, and under them those of what else the run has: partition, schedule, blocks, features, ..."""
-    if isinstance(run, StoredRun):
-        run.live.complete(run.summary or {})
-    loss, *others = run.live.shown()
-    panels, wide = [(loss.figure(x), loss.caption())], set()
-    for view in others:
-        if view.wide:
-            wide.add(len(panels))
-        panels += view.panels()
-    return grid(panels, title=f"Run {run.id}", wide=wide)
+    """Return the charts of a run that have data: its picture, those of every run, and the others of its system."""
+    return run_sheet(drawn_charts(run.live, ChartOptions(x=x, whole_run=True)), title=f"Run {run.id}")
 
 
 def _partitions(measured: Sequence[MeasuredPartition]) -> Figure:
@@ -121,4 +117,5 @@ def _partitions(measured: Sequence[MeasuredPartition]) -> Figure:
     labels = [f"{name} ({number})" if twice[name] > 1 else name for number, name in enumerate(names, start=1)]
     graphs = " and ".join(dict.fromkeys(each.graph_name for each in measured))
     counts = " or ".join(map(str, sorted({each.parts for each in facts})))
-    return compare_partitions_figure(dict(zip(labels, facts, strict=True)), f"Partitions of {graphs}, {counts} parts")
+    cards = comparison_cards(dict(zip(labels, facts, strict=True)))
+    return sheet(cards, title=f"Partitions of {graphs}, {counts} parts", columns=3)

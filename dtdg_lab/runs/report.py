@@ -15,11 +15,14 @@ from dtdg_lab.core.extensions import Extension, register_statements
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
 from dtdg_lab.partition.events import PartitionFacts
+from dtdg_lab.runs.charts import drawn_charts
 from dtdg_lab.runs.directory import RunDirectory, write_text
 from dtdg_lab.runs.html import plotly_js, render
 from dtdg_lab.runs.run import StoredRun, ground
 from dtdg_lab.runs.summary import SUMMARY_MEANINGS
-from dtdg_lab.visualization.run_window import CHARTS
+from dtdg_lab.visualization.chart import Chart, ChartOptions
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.sheet import PLOT_HEIGHT
 
 # The parts of a run's sequence in words, from its event ``parts``.
 
@@ -239,8 +242,7 @@ def report_page(run: StoredRun, *, status: dict[str, Any] | None = None, more: s
         RunStoreError: the run's files cannot be read.
     """
     summary = run.summary
-    run.live.complete(summary)
-    captions, unlisted = run.captions(), set(_PASSED_OVER) - {"checkpoint"}
+    cards, unlisted = drawn_charts(run.live, ChartOptions(whole_run=True)), set(_PASSED_OVER) - {"checkpoint"}
     events = run.tables.events(without=unlisted, most=MOST_OF_A_KIND * run.config.ranks)
     parts: dict[str, Any] = next((event["data"] or {} for event in events if event["kind"] == "parts"), {})
     few = summary.get("link_warning")
@@ -264,9 +266,8 @@ def report_page(run: StoredRun, *, status: dict[str, Any] | None = None, more: s
             ),
         ],
         library=plotly_js(),
-        figures=run.figures(),
-        captions={name: captions[name] for name in CHARTS},
-        sections=[view for view in run.live.shown() if view.title],
+        figures={chart.name: figure for chart, (figure, _) in cards.items()},
+        cards=[_card(chart, *card) for chart, card in cards.items()],
         numbers=[
             (name, _shown(name, summary[name]), words) for name, words in SUMMARY_MEANINGS.items() if name in summary
         ],
@@ -279,6 +280,13 @@ def report_page(run: StoredRun, *, status: dict[str, Any] | None = None, more: s
         command=shell_command(extensions=run.directory.extensions()),
         more=more,
     )
+
+
+def _card(chart: Chart, figure: Figure, caption: str) -> dict[str, Any]:
+    """Return the words of a chart: title, unit and colour keys stand above the plot, the caption below."""
+    layout = figure["layout"]
+    height = layout.get("height", PLOT_HEIGHT)
+    return {"name": chart.name, "place": chart.place, "caption": caption, "height": height, **layout["meta"]["card"]}
 
 
 def _shown(name: str, value: Any) -> str | None:

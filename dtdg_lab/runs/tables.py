@@ -18,8 +18,17 @@ import numpy as np
 import orjson
 
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import DataError
-from dtdg_lab.core.events import AttemptStarted, Event, Kernel, Preparing, Resumed, SettingsChanged
+from dtdg_lab.core.errors import DataError, LabError
+from dtdg_lab.core.events import (
+    AttemptStarted,
+    ControlReceived,
+    Event,
+    Kernel,
+    Preparing,
+    Refused,
+    Resumed,
+    SettingsChanged,
+)
 from dtdg_lab.core.records import TABLES, rows_of
 from dtdg_lab.core.rollups import Rollup, Sums
 from dtdg_lab.core.rows import Array, Rows, Table, as_column
@@ -31,6 +40,7 @@ E = TypeVar("E", bound=Event)
 RECENT_STEPS = 2_000  # exact
 FEW_ROWS = 4_000  # the newest of a table, which are always kept
 EVENTS_OF_A_KIND = 1_000  # the newest; so that the events of many epochs do not push out a plan
+CHANGES = (ControlReceived.kind, Refused.kind, SettingsChanged.kind, Resumed.kind)  # all of these are kept
 WAITING_ROWS = 4_000  # of lines that are turned into columns once a chart asks for their table
 IDENTITY = ("rank", "attempt")
 CLOCKS = ("time_ns", "end_ns")
@@ -179,10 +189,11 @@ class RunTables:
         self._rollups = tuple(rollups)
         self.version = 0
         self.damaged: list[str] = []
-        self._cache: dict[Any, tuple[int, Any]] = {}
+        self._cache: dict[Any, tuple[Any, Any]] = {}
         self._forget()
 
     def _forget(self) -> None:
+        self._cache.clear()
         self._files: dict[int, RecordFile] = {}
         self._newest_seq: dict[int, int] = {}
         self._waiting: dict[str, dict[tuple[str, ...], _Waiting]] = {}
@@ -197,8 +208,8 @@ class RunTables:
         self.epochs: dict[int, int] = {}
         self.missing = 0
         self._position = _Position()
-        self._changes_seen = 0  # events that change settings
-        self._config: tuple[int, RunConfig] | None = None  # as after so many of them
+        self._unapplied: list[dict[str, Any]] = []  # rank 0's events that change settings, not yet in ``config``
+        self._config = self.started_config
 
     # Reading
 
@@ -267,7 +278,7 @@ class RunTables:
         """Add the newest rows of a table, after ``dropped`` that are in sums alone."""
         if len(columns["rank"]):
             table = self._tables.setdefault(name, Table())
-            table.append(self.with_seconds(columns))
+            table.append(self.completed(name, columns))
             table.dropped = dropped
         self.version += 1
 
@@ -379,10 +390,11 @@ class RunTables:
             event["data"] = _parsed_once(event["text"])  # equal data are one object
             if event["kind"] == AttemptStarted.kind and rank == 0:
                 self._begin(attempt, event["time_ns"])
-            self._changes_seen += event["kind"] in (SettingsChanged.kind, Resumed.kind)
+            if event["kind"] in (SettingsChanged.kind, Resumed.kind) and rank == 0:
+                self._unapplied.append(event)
             of_kind = self._events.setdefault(event["kind"], [])
             of_kind.append(event)
-            if len(of_kind) > 2 * EVENTS_OF_A_KIND:
+            if len(of_kind) > 2 * EVENTS_OF_A_KIND and event["kind"] not in CHANGES:
                 del of_kind[:EVENTS_OF_A_KIND]
 
     def _begin(self, attempt: int, time_ns: int) -> None:
@@ -396,14 +408,22 @@ class RunTables:
     def _table(self, name: str) -> Table | None:
         """Return all rows of a table that are in memory."""
         for waiting in self._waiting.pop(name, {}).values():
-            self._tables.setdefault(name, Table()).append(self.with_seconds(waiting.columns()))
+            self._tables.setdefault(name, Table()).append(self.completed(name, waiting.columns()))
         return self._tables.get(name)
 
-    def with_seconds(self, columns: dict[str, Array]) -> dict[str, Array]:
-        """Return columns with the seconds of training of each row, where they have a clock."""
+    def completed(self, name: str, columns: dict[str, Array]) -> dict[str, Array]:
+        """Return columns of a table with those that its lines lack, and the seconds of training where there is a clock.
+
+        Args:
+            name: of the table.
+            columns: as recorded, perhaps by an older version.
+        """
         rows = Rows.of(columns)
+        lacking = (column for column in TABLES.get(name, ()) if column not in rows)
+        unknown = {column: np.full(len(rows), np.nan) for column in lacking}
         has_clock = any(clock in rows for clock in CLOCKS)
-        return {**columns, "seconds": self._seconds(rows)} if has_clock else columns
+        seconds = {"seconds": self._seconds(rows)} if has_clock else {}
+        return {**columns, **unknown, **seconds}
 
     def _drop_old(self, begins_again: bool) -> None:
         """Drop rows that are not recent any more, once they are half as many as those that are kept."""
@@ -501,8 +521,11 @@ class RunTables:
         return self._seconds_before().get(attempt, 0.0) + since_s
 
     def _seconds(self, rows: Rows) -> Array:
-        clock, attempts = next(rows[name] for name in CLOCKS if name in rows), rows["attempt"]
-        seconds = np.zeros(len(rows))
+        return self.seconds_of(rows["attempt"], next(rows[name] for name in CLOCKS if name in rows))
+
+    def seconds_of(self, attempts: Array, clock: Array) -> Array:
+        """Return the seconds of training until instants, in ns, of attempts."""
+        seconds = np.zeros(len(clock))
         for attempt, before_s in self._seconds_before().items():
             chosen = attempts == attempt
             seconds[chosen] = before_s + np.maximum(0, clock[chosen] - self._origins[attempt]) / 1e9
@@ -515,11 +538,17 @@ class RunTables:
 
     # What charts ask for
 
-    def once(self, key: Any, make: Callable[[], T]) -> T:
-        """Return what ``make`` returned for this key since the last change, so that figure and caption share it."""
-        cached = self._cache.get(key)
-        if cached is None or cached[0] != self.version:
-            cached = self._cache[key] = (self.version, make())
+    def once(self, key: Any, make: Callable[[], T], *, state: Any = None) -> T:
+        """Return what ``make`` returned for this key since the last change, so that figure and caption share it.
+
+        Args:
+            key: of the result.
+            make: returns the result.
+            state: all that the result depends on, if that is less than the tables: it is kept while this is equal.
+        """
+        cached, state = self._cache.get(key), self.version if state is None else state
+        if cached is None or cached[0] != state:
+            cached = self._cache[key] = (state, make())
         result: T = cached[1]
         return result
 
@@ -578,6 +607,10 @@ class RunTables:
             return step < limit or (step == limit and newest[event["rank"], event["step"]] == event["attempt"])
 
         return [event for event in events if is_kept(event)]
+
+    def count(self, *kinds: str) -> int:
+        """Return the number of events of some kinds that are in memory."""
+        return sum(len(self._events.get(kind, ())) for kind in kinds)
 
     def typed(self, kind: type[E]) -> list[tuple[dict[str, Any], E | None]]:
         """Return events of one type with their records; None where a plan ended."""
@@ -658,20 +691,17 @@ class RunTables:
     @property
     def config(self) -> RunConfig:
         """The settings now: those of the start with all changes that were applied."""
-        count = self._changes_seen
-        if self._config is None or self._config[0] != count:
-            self._config = (count, self._config_now())
-        return self._config[1]
-
-    def _config_now(self) -> RunConfig:
-        changes = [*self._events.get(SettingsChanged.kind, ()), *self._events.get(Resumed.kind, ())]
-        config = self.started_config
-        for event in sorted(changes, key=itemgetter("attempt", "time_ns")):
-            if event["kind"] == Resumed.kind:  # changes made after the checkpoint are undone by resuming from it
-                config = self.started_config.replace(**event["data"]["settings"])
-            else:
-                config = config.replace(**event["data"]["changes"])
-        return config
+        while self._unapplied:
+            event = self._unapplied.pop(0)
+            resumes = event["kind"] == Resumed.kind  # changes made after the checkpoint are undone by resuming from it
+            before, changes = self._config, event["data"]["changes"]
+            if resumes:
+                before, changes = self.started_config, event["data"]["settings"]
+            try:
+                self._config = before.replace(**changes)
+            except LabError as error:  # the rest of the run can be shown
+                self.damaged.append(f"Changed settings could not be read: {error}")
+        return self._config
 
     def setting(self, name: str) -> Any:
         """Return the value of a setting now."""

@@ -18,8 +18,7 @@ from dtdg_lab.studies.study import Panel, Study
 from dtdg_lab.studies.sweep import Sweep
 from dtdg_lab.studies.trials import FINISHED, Trial, TrialLog
 from dtdg_lab.systems.base import StudyPreset, declared_studies
-from dtdg_lab.visualization.curves import finite_losses
-from dtdg_lab.visualization.loss import NEAR
+from dtdg_lab.visualization.curves import NEAR, finite_losses
 from dtdg_lab.visualization.study import SpreadBar, order_words, spread_bars
 
 if TYPE_CHECKING:
@@ -112,7 +111,7 @@ def _points(study: Study, trial: Trial) -> Points:
     """Seconds and losses of a finished run; cached, because a study is redrawn with every trial."""
     path = None if trial.run is None else trial.run.resolve()
     if path is None or path not in _READ:
-        found = tuple(finite_losses(study.open(trial).store))
+        found = tuple(finite_losses(study.open(trial).live))
         if path is None:
             return found
         if len(_READ) >= MOST_READ:

@@ -229,7 +229,7 @@ _OF_PARTS = (("test_loss", "test", math.inf), ("validation_loss", "validation", 
 
 def _scored(run: StoredRun, described: Mapping[str, Any], name: str, part: str, never: float) -> float | None:
     """A result of a run on a split: ``never`` if its last loss is not finite, None if it has no such split."""
-    known = evaluations_of(run.store, part)
+    known = evaluations_of(run.live, part)
     return never if known and known[-1].loss is None else described.get(name)
 
 
@@ -602,10 +602,10 @@ class Race:
             for place, trial in self._started().items():
                 handle = self._live.get(trial.key)
                 if trial.status == FINISHED:  # read from the files: the stream may have lost records
-                    found[place] = self._stored(trial).store
+                    found[place] = self._stored(trial).live
                 elif trial.status == RUNNING and handle is not None:
                     stack.enter_context(handle.lock)
-                    found[place] = handle.store
+                    found[place] = handle.live
             yield found
 
     # results

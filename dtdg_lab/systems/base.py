@@ -27,12 +27,10 @@ if TYPE_CHECKING:
     from dtdg_lab.systems.workload import EpochWork, Facts, Row
     from dtdg_lab.visualization.chart import Chart
     from dtdg_lab.visualization.charts import Panel
+    from dtdg_lab.visualization.comparison import ComparedRun
     from dtdg_lab.visualization.layout import Figure
-    from dtdg_lab.visualization.run_view import RunView, SharedViews
-    from dtdg_lab.visualization.run_window import RunWindow
     from dtdg_lab.visualization.scaling import Efficiency
     from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
-    from dtdg_lab.widgets.run_page import PageContext, RunPage
 
 GRADIENTS = "gradients, every system"  # a curve of ``lab.estimate.scaling_forecast``
 
@@ -182,7 +180,6 @@ class SystemFamily:
         sketch: picture on that card, a row for each node, a character for each snapshot: the rank that computes it,
             ``c`` or ``d`` where rank 0 or 1 reads it from the other, ``.`` where none does, a blank for a gap.
         setting_rows: rows of its settings among the main ones of the dashboard.
-        card_views: names of the views whose charts show a run on the card of its system.
         pictures_note: the source of what ``pictures`` draws.
         memory_options: options that lower a rank's memory, each with the factor by which it is changed again and again.
         targets: method -> ``module:attribute`` of the function that does its work, with the same arguments; for
@@ -208,7 +205,6 @@ class SystemFamily:
     idea = ""
     sketch: tuple[str, ...] = ()
     setting_rows: tuple[tuple[str, ...], ...] = ()
-    card_views: tuple[str, ...] = ()
     pictures_note = "Computed now by this lab's planners, from a synthetic graph of 240 nodes and 24 snapshots."
     memory_options: Mapping[str, float] = MappingProxyType({})
     targets: Mapping[str, Any] = MappingProxyType({})
@@ -242,15 +238,6 @@ class SystemFamily:
             raise NotImplementedError(f"the family {self.name!r} builds no strategy.")
         return self._call("build", context, layout=catalogue.system(context.config.system).parts["parallel"])
 
-    def views(self, config: RunConfig, shared: SharedViews) -> Sequence[RunView]:
-        """The charts that it adds to those of every run, in the order in which they are shown.
-
-        Args:
-            config: the settings with which the run began.
-            shared: what charts share, such as the marks of changed settings.
-        """
-        return ()
-
     def charts(self) -> Sequence[Chart]:
         """The charts of its systems: pictures, then supporting ones, then those that are folded."""
         return ()
@@ -279,9 +266,9 @@ class SystemFamily:
         """Its numbers of a run, from record tables without replaced rows; None if the run has none of it."""
         return {}
 
-    def comparison(self, runs: Sequence[tuple[str, RunWindow]]) -> str:
-        """What it says of labelled runs that are compared over wall time; empty where it has nothing to say."""
-        return self._call("comparison", runs, otherwise="")
+    def comparison(self, runs: Sequence[ComparedRun], target: float) -> str:
+        """What it says of runs that are compared by their time to a target loss; empty where it has nothing to say."""
+        return self._call("comparison", runs, target, otherwise="")
 
     def studies(self) -> Sequence[StudyPreset]:
         """Its shipped studies."""
@@ -324,10 +311,6 @@ class SystemFamily:
     def pictures(self, system: System, graph: DynamicGraph) -> list[Panel]:
         """One to four charts on the card of one of its systems, each with a sentence, drawn from a small graph."""
         return self._call("pictures", system, graph, layout=system.parts["parallel"], otherwise=[])
-
-    def page(self, context: PageContext) -> RunPage | None:
-        """Its page of the dashboard."""
-        return self._call("page", context)
 
     def workload(self, facts: Facts) -> EpochWork:
         """What each rank does in an epoch of the facts' config.

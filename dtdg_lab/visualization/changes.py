@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from dtdg_lab.core.events import ENDED_FIRST, TUNER, ControlReceived, Ended, Refused, Resumed, SettingsChanged
+from dtdg_lab.core.events import (
+    ENDED_FIRST,
+    TUNER,
+    AttemptStarted,
+    ControlReceived,
+    Ended,
+    Refused,
+    Resumed,
+    SettingsChanged,
+)
 from dtdg_lab.core.options import OPTIONS
 
 if TYPE_CHECKING:
@@ -74,7 +82,19 @@ def requested_changes(tables: RunTables, *, ended: bool = False) -> tuple[Reques
         tables: of the run.
         ended: whether the run is over. A run that finished or was stopped records that; a run that failed does not.
     """
-    return tables.once(("requested changes", ended), lambda: _Log(tables).read(ended))
+    resumes = tuple(tuple(steps.items()) for steps, _ in tables.resumes)
+    state = (tables.count(*KINDS, AttemptStarted.kind, Ended.kind), resumes)
+    changes = tables.once("requested changes", lambda: _Log(tables).read(), state=state)
+    return tuple(_settled(change, tables, ended) if change.outcome in OPEN else change for change in changes)
+
+
+def _settled(change: RequestedChange, tables: RunTables, ended: bool) -> RequestedChange:
+    """Return a change that was neither applied nor refused, as it stands now."""
+    if ended:
+        return replace(change, outcome="not applied", reason=ENDED_FIRST)
+    if change.outcome == "asked" and tables.steps.get(0, -1) >= change.asked_step:
+        return replace(change, outcome="waiting")  # until waiting changes make room for it
+    return change
 
 
 def changes_frame(changes: tuple[RequestedChange, ...]) -> pd.DataFrame:
@@ -95,43 +115,82 @@ def changes_frame(changes: tuple[RequestedChange, ...]) -> pd.DataFrame:
 
 
 KINDS = (FORKED, Resumed.kind, ControlReceived.kind, Refused.kind, SettingsChanged.kind)  # as rank 0 writes them
+OPEN = ("asked", "waiting")
 Record = Mapping[str, Any]  # an event with the columns of its table
 
 
+@dataclass(slots=True)
+class _Entry:
+    """A change while the log is read; see :class:`RequestedChange`."""
+
+    number: int
+    new: dict[str, Any]
+    old: dict[str, Any]
+    by: str
+    event: Record
+    version: int | None
+    outcome: Outcome
+    reason: str = ""
+    seconds: float | None = None
+    steps: dict[int, int] = field(default_factory=dict)
+    times: int = 1
+
+    def end(self, outcome: Outcome, reason: str = "") -> None:
+        self.outcome, self.reason = outcome, reason
+
+    def frozen(self) -> RequestedChange:
+        return RequestedChange(
+            number=self.number,
+            changes={name: (self.old.get(name), value) for name, value in self.new.items()},
+            by=self.by,
+            asked_s=self.event["seconds"],
+            asked_step=self.event["step"],
+            version=self.version,
+            attempt=self.event["attempt"],
+            outcome=self.outcome,
+            reason=self.reason,
+            seconds=self.seconds,
+            steps=self.steps,
+            times=self.times,
+        )
+
+
 class _Log:
-    """The log while it is read: requests that are open, and the settings by then."""
+    """The log while it is read: its entries, those that are open, and the settings by then."""
 
     def __init__(self, tables: RunTables) -> None:
         self._tables = tables
-        self._changes: list[RequestedChange] = []
-        self._open: list[int] = []  # indices of changes that are asked for or wait
-        self._values = tables.started_config.flat
-        self._from_resume: set[str] = set()  # settings of a resume that wait for the end of its epoch
+        self._entries: list[_Entry] = []
+        self._open: list[_Entry] = []  # asked for or waiting, oldest first
+        self._values = dict(tables.started_config.flat)
+        self._from_resume: set[str] = set()  # settings of a resume, which may wait for the end of its epoch
         self._tuned = (0, -1)  # attempt and epoch of the tuner's newest change
-        self._applied: dict[tuple[Any, ...], list[list[int]]] = {}  # key of an event -> changes by each such event
+        self._applied: dict[tuple[Any, ...], list[list[_Entry]]] = {}  # key of an event -> entries by each such event
 
-    def read(self, ended: bool) -> tuple[RequestedChange, ...]:
+    def read(self) -> tuple[RequestedChange, ...]:
+        """Return the log of all events."""
         others = []
         for event, is_replaced in self._events():
             if event["rank"] == 0:
                 self._add(event, is_replaced)
-            elif not is_replaced:
+            elif not is_replaced and event["kind"] == SettingsChanged.kind:
                 others.append(event)
         self._add_steps(others)
-        self._close(ended)
-        return tuple(self._changes)
+        newest = max((event["attempt"] for event in self._tables.events(AttemptStarted.kind)), default=1)
+        if any(event["attempt"] == newest for event in self._tables.events(Ended.kind)):
+            for entry in self._open:
+                entry.end("not applied", ENDED_FIRST)
+        return tuple(entry.frozen() for entry in self._entries)
 
     def _events(self) -> Iterator[tuple[Record, bool]]:
         """Yield the events in order of time, and whether a resume replaced each."""
-        records: list[tuple[int, int, int, Record, bool]] = []
+        records: list[tuple[int, int, int, int, Record, bool]] = []
         for place, kind in enumerate(KINDS):
             kept = {id(event) for event in self._tables.events(kind)}
-            records += [
-                (event["attempt"], event["time_ns"], place, event, id(event) not in kept)
-                for event in self._tables.events(kind, all_attempts=True)
-            ]
-        for *_, event, is_replaced in sorted(records, key=lambda record: record[:3]):
-            yield event, is_replaced
+            for event in self._tables.events(kind, all_attempts=True):
+                records.append((event["attempt"], event["time_ns"], place, len(records), event, id(event) not in kept))
+        for *_, record, is_replaced in sorted(records):
+            yield record, is_replaced
 
     def _add(self, event: Record, is_replaced: bool) -> None:
         kind, data = event["kind"], event["data"]
@@ -148,171 +207,131 @@ class _Log:
         elif not is_replaced:
             self._apply(event)
         if kind == SettingsChanged.kind:
-            self._values = self._values | data["changes"]
+            self._values.update(data["changes"])
 
-    def _new(self, event: Record, changes: Mapping[str, Any], by: str, outcome: Outcome, **more: Any) -> int:
-        """Add a change of this event, and return its index."""
-        old = {**self._values, **(event["data"].get("old") or {})}
-        number = self._changes[-1].number + 1 if self._changes else 1
-        change = RequestedChange(
-            number=number,
-            changes={name: (old.get(name), value) for name, value in changes.items()},
-            by=by,
-            asked_s=event["seconds"],
-            asked_step=event["step"],
-            version=event["data"].get("version"),
-            attempt=event["attempt"],
-            outcome=outcome,
-        )
-        self._changes.append(replace(change, **more))
-        return len(self._changes) - 1
+    def _new(self, event: Record, new: Mapping[str, Any], by: str, outcome: Outcome, version: int | None) -> _Entry:
+        """Add an entry for this event."""
+        number = self._entries[-1].number + 1 if self._entries else 1
+        known = event["data"].get("old") or {}
+        old = {name: known.get(name, self._values.get(name)) for name in new}
+        entry = _Entry(number, dict(new), old, by, event, version, outcome)
+        self._entries.append(entry)
+        return entry
+
+    def _close(self, entry: _Entry, outcome: Outcome, reason: str = "") -> None:
+        entry.end(outcome, reason)
+        if entry in self._open:
+            self._open.remove(entry)
 
     def _add_fork(self, event: Record) -> None:
         changes, step = event["data"].get("changes"), event["step"]
         if changes:
-            steps = dict.fromkeys(range(self._tables.ranks), step)
-            by = f"fork of {event['data']['run']}"
-            self._new(event, changes, by, "applied", seconds=event["seconds"], steps=steps)
+            entry = self._new(event, changes, f"fork of {event['data']['run']}", "applied", None)
+            entry.seconds, entry.steps = event["seconds"], {rank: step for rank in range(self._tables.ranks)}
 
     def _resume(self, data: Record) -> None:
-        self._values = self._values | data.get("settings", {})
-        changes = data.get("changes", {})
-        self._from_resume = set(changes)
-        for index in [*self._open]:
-            names = set(self._changes[index].changes)
-            if names <= set(changes):  # it is set again
-                self._end(index, "not applied", SET_AGAIN)
+        self._values.update(data.get("settings", {}))
+        self._from_resume = set(data.get("changes", {}))
+        for entry in [*self._open]:
+            if entry.new.keys() <= self._from_resume:
+                self._close(entry, "not applied", SET_AGAIN)
 
     def _ask(self, event: Record, is_replaced: bool) -> None:
         data = event["data"]
-        changes, by = data["request"].get("set"), data.get("by") or ""
-        if not changes:
-            return
+        changes, by = data["request"].get("set") or {}, data.get("by") or ""
         now = {name: value for name, value in changes.items() if _is_applied_at_steps(name)}
         later = {name: value for name, value in changes.items() if name not in now}
-        number = None
-        for part, outcome in ((now, "asked"), (later, "waiting")):
-            if part:
-                index = self._new(event, part, by, outcome)  # type: ignore[arg-type]  # one of two literals
-                if number is not None:
-                    self._changes[index] = replace(self._changes[index], number=number)
-                number = self._changes[index].number
-                self._open.append(index)
-                if is_replaced:
-                    self._end(index, "not applied", UNDONE)
+        entries = [self._new(event, now, by, "asked", data["version"])] if now else []
+        entries += [self._new(event, later, by, "waiting", data["version"])] if later else []
+        for entry in entries:
+            entry.number = entries[0].number
+            if is_replaced:
+                entry.end("not applied", UNDONE)
+            else:
+                self._open.append(entry)
 
     def _refuse(self, event: Record, is_replaced: bool) -> None:
         refused = Refused.read(event["data"])
         if refused.version is None:
             outcome: Outcome = "not applied" if refused.reason == ENDED_FIRST else "refused"
-            self._new(event, refused.changes, refused.by or "", outcome, reason=refused.reason)
+            self._new(event, refused.changes, refused.by or "", outcome, None).reason = refused.reason
         elif not is_replaced:
-            for index in self._asked_for(refused.changes):
-                self._end(index, "refused", refused.reason)
+            for entry in self._asked_for(refused.changes):
+                self._close(entry, "refused", refused.reason)
 
-    def _asked_for(self, changes: Mapping[str, Any]) -> list[int]:
-        """Return the open changes that are the oldest request for exactly these settings, or its part."""
-        parts: dict[int, list[int]] = {}
-        for index in self._open:
-            if _new_values(self._changes[index]) == changes:
-                return [index]
-            parts.setdefault(self._changes[index].number, []).append(index)
-        for indices in parts.values():
-            if {
-                name: value for index in indices for name, value in _new_values(self._changes[index]).items()
-            } == changes:
-                return indices
+    def _asked_for(self, changes: Mapping[str, Any]) -> list[_Entry]:
+        """Return the open entries of the oldest request for exactly these settings, or of its part."""
+        requests: dict[int, list[_Entry]] = {}
+        for entry in self._open:
+            if entry.new == changes:
+                return [entry]
+            requests.setdefault(entry.number, []).append(entry)
+        for entries in requests.values():
+            if {name: value for entry in entries for name, value in entry.new.items()} == changes:
+                return entries
         return []
 
     def _tune(self, event: Record, is_replaced: bool) -> None:
-        """Add a tuner's change, to that before if it is of the same epoch."""
-        changes, last = event["data"]["changes"], self._changes[-1] if self._changes else None
-        key = (event["attempt"], event["epoch"])
-        if last is not None and last.by == TUNER and self._tuned == key:
-            old = {name: before for name, (before, _) in last.changes.items()}
-            both = {name: (old.get(name, self._values.get(name)), value) for name, value in changes.items()}
-            self._changes[-1] = replace(last, changes={**last.changes, **both}, times=last.times + 1)
-            index = len(self._changes) - 1
+        """Add a tuner's change, to the entry before if that is of the same epoch."""
+        changes, last = event["data"]["changes"], self._entries[-1] if self._entries else None
+        epoch = (event["attempt"], event["epoch"])
+        if last is not None and last.by == TUNER and self._tuned == epoch:
+            last.old = {name: self._values.get(name) for name in changes} | last.old
+            last.new.update(changes)
+            last.times += 1
+            entry = last
         else:
-            index = self._new(event, changes, TUNER, "applied", version=None)
-        self._tuned = key
+            entry = self._new(event, changes, TUNER, "applied", None)
+        self._tuned = epoch
         if is_replaced:
-            self._end(index, "not applied", UNDONE)
+            entry.end("not applied", UNDONE)
         else:
-            self._take_effect([index], event)
+            self._take_effect([entry], event)
 
     def _apply(self, event: Record) -> None:
-        """End the requests that the ranks applied, or that later ones replaced."""
-        applied, indices, unknown = event["data"]["changes"], [], dict(event["data"]["changes"])
-        for index in [*self._open]:
-            values = _new_values(self._changes[index])
-            if event["data"]["when"] == "step" and not (self._is_of(index, event) and values == applied):
+        """Close the requests that the ranks applied, and those that later ones replaced."""
+        data = event["data"]
+        changes, entries, unknown = data["changes"], list[_Entry](), dict(data["changes"])
+        for entry in [*self._open]:
+            if data["when"] == "step" and not (_is_of(entry, event) and entry.new == changes):
                 continue
-            if any(name in applied and applied[name] == value for name, value in values.items()):
-                indices.append(index)
+            if any(name in changes and changes[name] == value for name, value in entry.new.items()):
+                self._close(entry, "applied")
+                entries.append(entry)
             else:
-                reason = OTHER_SYSTEM if applied.keys().isdisjoint(values) else LATER_REQUEST
-                self._end(index, "not applied", reason)
-            unknown = {name: value for name, value in unknown.items() if name not in values}
+                reason = OTHER_SYSTEM if changes.keys().isdisjoint(entry.new) else LATER_REQUEST
+                self._close(entry, "not applied", reason)
+            unknown = {name: value for name, value in unknown.items() if name not in entry.new}
         if unknown:
             by = BY_RESUME if self._from_resume >= unknown.keys() else ""
-            indices.append(self._new(event, unknown, by, "applied", version=None))
-        self._take_effect(indices, event)
+            entries.append(self._new(event, unknown, by, "applied", None))
+        self._take_effect(entries, event)
 
-    def _is_of(self, index: int, event: Record) -> bool:
-        """Return whether a change was asked for with the version of an event."""
-        change = self._changes[index]
-        return (change.attempt, change.version) == (event["attempt"], event["data"]["version"])
-
-    def _take_effect(self, indices: list[int], event: Record) -> None:
-        for index in indices:
-            if self._changes[index].outcome != "applied":
-                self._end(index, "applied")
-            self._changes[index] = replace(
-                self._changes[index], seconds=event["seconds"], steps={event["rank"]: event["step"]}
-            )
-        self._applied.setdefault(_key(event), []).append(indices)
-
-    def _end(self, index: int, outcome: Outcome, reason: str = "") -> None:
-        self._changes[index] = replace(self._changes[index], outcome=outcome, reason=reason)
-        if index in self._open:
-            self._open.remove(index)
+    def _take_effect(self, entries: list[_Entry], event: Record) -> None:
+        for entry in entries:
+            entry.seconds, entry.steps = event["seconds"], {event["rank"]: event["step"]}
+        self._applied.setdefault(_key(event), []).append(entries)
 
     def _add_steps(self, events: list[Record]) -> None:
         """Add the steps at which ranks above 0 applied what rank 0 did."""
-        seen: dict[tuple[Any, ...], int] = {}
+        counts: dict[tuple[Any, ...], int] = {}
         for event in events:
-            if event["kind"] != SettingsChanged.kind:
-                continue
             key, rank = _key(event), event["rank"]
-            place = seen[key, rank] = seen.get((key, rank), -1) + 1
-            for indices in self._applied.get(key, [])[place : place + 1]:
-                for index in indices:
-                    change = self._changes[index]
-                    self._changes[index] = replace(change, steps={**change.steps, rank: event["step"]})
-
-    def _close(self, ended: bool) -> None:
-        """Say what became of the requests that are still open."""
-        newest = max((event["attempt"] for event in self._tables.events("started")), default=1)
-        ended = ended or any(event["attempt"] == newest for event in self._tables.events(Ended.kind))
-        for index in [*self._open]:
-            change = self._changes[index]
-            if ended:
-                self._end(index, "not applied", ENDED_FIRST)
-            elif change.outcome == "asked" and self._tables.steps.get(0, -1) >= change.asked_step:
-                self._changes[index] = replace(change, outcome="waiting")  # until waiting changes make room for it
+            place = counts[key, rank] = counts.get((key, rank), -1) + 1
+            for entry in next(iter(self._applied.get(key, [])[place : place + 1]), ()):
+                entry.steps[rank] = event["step"]
 
 
 def _is_applied_at_steps(name: str) -> bool:
     return name in OPTIONS and OPTIONS[name].live == "step"
 
 
-def _new_values(change: RequestedChange) -> dict[str, Any]:
-    return {name: new for name, (_, new) in change.changes.items()}
+def _is_of(entry: _Entry, event: Record) -> bool:
+    """Return whether a change was asked for with the version of an event."""
+    return (entry.event["attempt"], entry.version) == (event["attempt"], event["data"]["version"])
 
 
 def _key(event: Record) -> tuple[Any, ...]:
     """Return what the events of one change have in common on all ranks."""
     data = event["data"]
-    changes = json.dumps(data["changes"], sort_keys=True)
-    return event["attempt"], data["version"], data["when"], data.get("by"), changes
+    return event["attempt"], data["version"], data["when"], data.get("by"), str(data["changes"])

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 XAxis = Literal["steps", "seconds"]
 Place = Literal["picture", "common", "supporting", "folded"]
+PLACES: tuple[Place, ...] = ("picture", "common", "supporting", "folded")  # in the order of the page
 Mark = Literal["line", "dash", "dot", "box", "hatch", "cross", "star"]
 Key = tuple[str, str, Mark]  # label, colour, mark
 
@@ -65,7 +66,7 @@ class Question:
     answer: Callable[[Any], Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Chart:
     """One chart by its name.
 

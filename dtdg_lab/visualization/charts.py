@@ -6,11 +6,11 @@ All are plotly dictionaries; plotly itself is not imported.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import log2
+from math import ceil, floor, log2, log10
 from typing import Any
 
 from dtdg_lab.visualization.layout import WAITING, Figure, frame, with_note
-from dtdg_lab.visualization.palette import BASELINE_COLOUR, EDGE_COLOUR, TEXT_COLOUR, VERTEX_COLOUR, WARNING_COLOUR
+from dtdg_lab.visualization.palette import BASELINE_COLOUR, EDGE_COLOUR, TEXT_COLOUR, VERTEX_COLOUR
 
 Panel = tuple[Figure, str]  # a chart and its caption
 Drawn = dict[str, Any]  # a trace, a shape or an annotation
@@ -124,6 +124,22 @@ def counts_axis(counts: Sequence[int]) -> Drawn:
     return {"type": "log", "tickvals": ticks, "ticktext": [str(count) for count in ticks]}
 
 
+TICK_DIGITS = ((1, 2, 5), (1, 2, 3, 4, 5, 7), (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9))
+FEWEST_TICKS, MOST_TICKS = 3, 6
+
+
+def log_axis(low: float, high: float) -> Drawn:
+    """A logarithmic axis with few ticks, whole powers of ten only where it spans many."""
+    powers = range(floor(log10(low)), ceil(log10(high)) + 1)
+    ticks: list[float] = []
+    for digits in TICK_DIGITS:
+        if len(ticks) < FEWEST_TICKS:
+            ticks = [digit * 10.0**power for power in powers for digit in digits if low <= digit * 10.0**power <= high]
+    ticks = ticks if len(ticks) <= MOST_TICKS else [tick for tick in ticks if f"{tick:e}"[0] == "1"]
+    shown = {"tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]}
+    return {"type": "log", "range": [log10(low), log10(high)], **shown}
+
+
 def named_axis(names: Iterable[Any], *, down: bool = False) -> Drawn:
     """An axis with a name at each whole number, the first on top where it goes ``down``."""
     shown = [str(name) for name in names]
@@ -146,34 +162,6 @@ def right_axis(layout: dict[str, Any], title: str, margin: int, **changes: Any) 
     bare = {"overlaying": "y", "showgrid": False, "zeroline": False, "automargin": True}
     layout["yaxis2"] = {**named, **bare, **changes}
     layout["margin"] = {**layout["margin"], "r": margin}
-
-
-def with_gaps(steps: Sequence[int], values: Values) -> tuple[list[int], list[Any]]:
-    """Points of a line that ends before steps without a value and restarts after them."""
-    x: list[int] = []
-    y: list[Any] = []
-    for step, value in zip(steps, values, strict=True):
-        if x and step > x[-1] + 1:
-            x.append(x[-1] + 1)
-            y.append(None)
-        x.append(step)
-        y.append(value)
-    return x, y
-
-
-def exposed_bars(
-    title: str, x_title: str, names: Sequence[str], in_flight_ms: Sequence[float], exposed_ms: Sequence[float]
-) -> Figure:
-    """Time of exchanges in milliseconds, by name: what ranks waited for, and what was hidden behind computing."""
-    hidden = [max(0.0, flying - exposed) for flying, exposed in zip(in_flight_ms, exposed_ms, strict=True)]
-    kinds = (("exposed", WARNING_COLOUR, exposed_ms), ("hidden", "#9FC3DC", hidden))
-    hover = "%{y}: %{x:.3f} ms"
-    data = [level_bars(name, names, [round(each, 4) for each in ms], colour, hover) for name, colour, ms in kinds]
-    axes = {"xaxis": {"rangemode": "tozero"}, "yaxis": {**NAMES, "tickfont": {"size": 10}}}
-    return chart(title, x_title, "", data if names else [], empty=NOTHING_SENT, barmode="stack", bargap=0.35, **axes)
-
-
-NOTHING_SENT = "no exchange yet"
 
 
 def byte_unit(top: float) -> tuple[str, float]:

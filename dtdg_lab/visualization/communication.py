@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dtdg_lab.core.rollups import Rollup
+from dtdg_lab.core.rows import Rows
 from dtdg_lab.visualization.change_marks import HALF_WIDTH, with_changes
 from dtdg_lab.visualization.chart import NOTHING_YET, STEPS_TITLE, Chart, ChartOptions, Key, Place, always, card
 from dtdg_lab.visualization.charts import Drawn, bars
 from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.newest_rows import least_by_rank, newest_rows
 from dtdg_lab.visualization.numbers import three_digits
 from dtdg_lab.visualization.palette import STEP_COLOUR, WARNING_COLOUR
 
@@ -45,14 +47,26 @@ def communication_time(tables: RunTables) -> CommunicationTime | None:
     """Return the time of communication over the last 50 steps; None where nothing was sent."""
 
     def mean() -> CommunicationTime | None:
-        rows = tables.last("exchanges", RECENT)
+        rows = _recent(tables)
         if not len(rows):
             return None
-        count = len(rows.once("rank", "step"))
+        count = len(np.unique(rows["step"] * tables.ranks + rows["rank"]))
         sums = (float(np.nansum(rows[name].astype(np.float64))) for name in ("in_flight_s", "exposed_s"))
         return CommunicationTime(*(seconds / count for seconds in sums))
 
     return tables.once("communication time", mean)
+
+
+def _recent(tables: RunTables) -> Rows:
+    """Return the rows of the newest 50 steps of each rank."""
+    newest = np.array([tables.steps.get(rank, -1) for rank in range(tables.ranks)])
+    first = newest - RECENT + 1
+    rows = newest_rows(
+        tables.rows("exchanges"),
+        8 * RECENT * tables.ranks,
+        lambda tail: bool((least_by_rank(tail, "step", tables.ranks) < first).all()),
+    )
+    return rows.where(rows["step"] >= first[rows["rank"]]) if len(rows) else rows
 
 
 def communication_figure(tables: RunTables, options: ChartOptions) -> Figure:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
 
 FINE = 1_000  # points of a curve of a long run
+NEAR = 0.05  # above the lowest loss, up to which a loss is near the best
 EVALUATED = Rollup("evaluations", by=("split",), last=("step", "seconds", "loss", "persistence_loss"), points=FINE)
 SENT = Rollup(
     "steps",
@@ -24,7 +25,7 @@ SENT = Rollup(
     sums=("bytes_sent",),
     most=("seconds",),
     along="seconds",
-    width=0.05,
+    width=1e-3,
     points=FINE,
     all_attempts=True,  # bytes of lost steps were sent
 )

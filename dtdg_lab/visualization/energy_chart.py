@@ -64,7 +64,7 @@ STEP_JOULES = Rollup(
     points=60,
     all_attempts=True,
 )
-FINE_READINGS, FINE_STEP_JOULES = (replace(rollup, points=1_000) for rollup in (READINGS, STEP_JOULES))
+FINE_READINGS, FINE_STEP_JOULES = (replace(rollup, points=1_000, width=1e-3) for rollup in (READINGS, STEP_JOULES))
 POINTS = 150  # of a curve
 GAP_S, GAP_SHARE = 2.0, 0.02  # seconds, and share of the run, from which time without a reading is a gap
 MISSING, SETTLED_S = 0.05, 20.0  # share of unknown time from which it is said, once the first readings are there
@@ -174,7 +174,10 @@ def energy_figure(tables: RunTables, options: ChartOptions) -> Figure:
         notes.append((name, colour, float(middle[-1]) if len(middle) else 0.0))
         lower = upper
     top = float(np.nanmax(lower)) if np.isfinite(lower).any() else 1.0
-    axes: Drawn = {"xaxis": {"range": [0, end * 1.005]}, "yaxis": {"range": [0, 1.05 * top or 1.0], "nticks": 4}}
+    axes: Drawn = {
+        "xaxis": {"range": [0, end * 1.005]},
+        "yaxis": {"range": [0, 1.05 * top or 1.0], "nticks": 4, "tickformat": ",.4~g"},
+    }
     many: Drawn = {"margin": {"r": 68}, "annotations": _names(notes, top)} if len(by_name) > 1 else {}
     kinds = sorted({"measured" if source in MEASURED else source for source in energy_total(tables).joules()})
     titles: Drawn = {"unit": f"{unit}, all ranks, {join_words(kinds)}", "x_title": SECONDS_TITLE}

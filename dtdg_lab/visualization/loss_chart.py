@@ -24,7 +24,7 @@ from dtdg_lab.visualization.chart import (
     always,
     card,
 )
-from dtdg_lab.visualization.charts import Drawn, label, line
+from dtdg_lab.visualization.charts import Drawn, label, line, log_axis
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import percent_text, three_digits
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, SPLIT_COLOURS, STEP_COLOUR
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 TITLE = "Loss"
 SPLIT_NAMES = {"train": "training", "validation": "validation", "test": "test"}
-EXACT = 500  # newest steps that are drawn one by one, once a run has more than twice as many
+EXACT = 1_000  # steps up to which each is drawn; longer runs are means between the least and the most
+DOTTED = 40  # evaluations up to which each has a dot
 SHARE = 0.9  # of the losses of steps that the axis fits
 ROOM_BELOW, ROOM_ABOVE = 0.8, 1.25
-TICKS = (1, 2, 5)
 STEP_LOSSES = Rollup(
     "steps",
     sums=("global_loss",),
@@ -56,13 +56,13 @@ EVALUATIONS = Rollup(
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """Losses of the steps of a run, thinned: means of old steps, and each of the newest ones.
+    """Losses of the steps of a run; of a long one, means of neighbouring steps.
 
     Attributes:
         steps: where each stands.
         seconds: likewise.
         values: NaN where unknown.
-        least: of the means that begin the values, the least loss behind each.
+        least: the least loss behind each mean; empty where each is one step.
         most: likewise the largest.
     """
 
@@ -83,20 +83,16 @@ def step_losses(tables: RunTables) -> Losses:
 
 
 def _step_losses(tables: RunTables) -> Losses:
-    rows, newest = tables.rows("steps"), tables.steps.get(0, -1)
-    first = 0 if newest < 2 * EXACT else newest - EXACT + 1
-    rows = rows.where((rows["rank"] == 0) & (rows["step"] >= first))
-    exact = (rows["step"], rows["seconds"], rows["global_loss"].astype(np.float64))
-    nothing = np.empty(0)
-    if first == 0 or not len(rows):
-        return Losses(*exact, nothing, nothing)
-    old = tables.rollup(STEP_LOSSES)
-    old = old.where(old["bucket"] * tables.width(STEP_LOSSES) < first)
-    means = np.where(old["global_loss_known"] > 0, old["global_loss"] / np.maximum(old["global_loss_known"], 1), np.nan)
-    # the last of the means ends among the exact ones
-    steps, seconds = np.minimum(old["step_most"], first - 1), np.minimum(old["seconds_most"], exact[1][0])
-    at, after, values = (np.concatenate(pair) for pair in zip((steps, seconds, means), exact, strict=True))
-    return Losses(at, after, values, _finite(old["global_loss_least"]), _finite(old["global_loss_most"]))
+    if tables.steps.get(0, -1) < EXACT:
+        rows = tables.rows("steps")
+        rows = rows.where(rows["rank"] == 0)
+        nothing = np.empty(0)
+        return Losses(rows["step"], rows["seconds"], rows["global_loss"].astype(np.float64), nothing, nothing)
+    rows = tables.rollup(STEP_LOSSES)
+    counts = rows["global_loss_known"]
+    means = np.where(counts > 0, rows["global_loss"] / np.maximum(counts, 1), np.nan)
+    least, most = (np.where(counts > 0, rows[f"global_loss_{end}"], np.nan) for end in ("least", "most"))
+    return Losses(rows["step_most"], rows["seconds_most"], means, least, most)
 
 
 def evaluations(tables: RunTables) -> dict[str, list[dict[str, Any]]]:
@@ -129,7 +125,8 @@ def loss_figure(tables: RunTables, options: ChartOptions) -> Figure:
     shown = [split for split in ("train", "validation", "test") if split in splits]
     for split in shown:
         rows, name, colour = splits[split], SPLIT_NAMES[split], SPLIT_COLOURS[split]
-        dots: Drawn = {"mode": "lines+markers", "marker": {"size": 4.5, "color": colour}} if split != "train" else {}
+        is_dotted = split != "train" and len(rows) <= DOTTED
+        dots: Drawn = {"mode": "lines+markers", "marker": {"size": 4.5, "color": colour}} if is_dotted else {}
         at = [row[place] for row in rows]
         data.append(line(name, at, [row["loss"] for row in rows], colour, "%{x:.5~g}: %{y:.4~g}", **dots))
         key: Key = (f"{name} {three_digits(rows[-1]['loss'])}", colour, "line")
@@ -203,15 +200,14 @@ def _finite(values: Array) -> Array:
 
 
 def _step_lines(steps: Losses, x: XAxis) -> list[Drawn]:
-    """Return the pale line of steps, over a band where old steps are means."""
+    """Return the pale line of steps, over a band where it is of means."""
     pale: Drawn = {"width": 1, "mode": "lines", "hoverinfo": "skip"}
     edge: Drawn = {"width": 0, "mode": "lines", "hoverinfo": "skip"}
     at, data = steps.along(x).tolist(), []
-    old = at[: len(steps.least)]
-    if old:
+    if len(steps.least):
         filled: Drawn = {"fill": "tonexty", "fillcolor": "rgba(159,195,220,0.35)"}
-        data.append(line("least", old, steps.least.tolist(), STEP_COLOUR, **edge))
-        data.append(line("most", old, steps.most.tolist(), STEP_COLOUR, **edge, **filled))
+        data.append(line("least", at, known(steps.least), STEP_COLOUR, **edge))
+        data.append(line("most", at, known(steps.most), STEP_COLOUR, **edge, **filled))
     return [*data, line("each step", at, known(steps.values), STEP_COLOUR, **pale)]
 
 
@@ -236,13 +232,4 @@ def _loss_axis(
     high, low = float(max([many, *near])), float(min([low, *near]))
     if linear or low <= 0:
         return {"type": "linear", "range": [min(0.0, low), ROOM_ABOVE * high or 1.0], "nticks": 5}
-    low, high = ROOM_BELOW * low, ROOM_ABOVE * high
-    powers = range(int(np.floor(log10(low))), int(np.ceil(log10(high))) + 1)
-    ticks = [digit * 10.0**power for power in powers for digit in TICKS if low <= digit * 10.0**power <= high]
-    ticks = ticks if len(ticks) <= 6 else [tick for tick in ticks if f"{tick:e}"[0] == "1"]
-    return {
-        "type": "log",
-        "range": [log10(low), log10(high)],
-        "tickvals": ticks,
-        "ticktext": [f"{tick:g}" for tick in ticks],
-    }
+    return log_axis(ROOM_BELOW * low, ROOM_ABOVE * high)

@@ -1,24 +1,20 @@
-"""The partition microscope: what a partition of the nodes makes of work, memory and traffic, as one figure."""
+"""Heat maps of a node partition, and matrices of bytes between ranks, for the pictures of the documentation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.model_facts import PASSES
-from dtdg_lab.core.units import format_bytes, format_seconds, join_words, share
-from dtdg_lab.partition.events import ALWAYS, Matrix, PartitionFacts
+from dtdg_lab.core.units import format_bytes, share
+from dtdg_lab.partition.events import Matrix, PartitionFacts
 from dtdg_lab.visualization import charts
-from dtdg_lab.visualization.charts import Drawn, Panel
-from dtdg_lab.visualization.layout import Figure, grid
-from dtdg_lab.visualization.palette import HEAT_SCALES, TEXT_COLOUR, series_colour
-from dtdg_lab.visualization.run_view import PlanView
-from dtdg_lab.visualization.series import StepSums
+from dtdg_lab.visualization.charts import Drawn
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.palette import HEAT_SCALES, TEXT_COLOUR
 
 # Heat maps of a partition: parts down, snapshots across; edges into own nodes, halo rows, replicated rows.
 
@@ -49,26 +45,22 @@ MAPS = {
 }
 
 
-def map_figure(
-    name: str, values: NDArray[np.float64], bounds: NDArray[np.int64], *, top: float | None = None, note: str = ""
-) -> Figure:
-    """One heat map.
+def map_figure(name: str, values: NDArray[np.float64], bounds: NDArray[np.int64]) -> Figure:
+    """Return one heat map.
 
     Args:
         name: a key of ``MAPS``.
         values: (P, K), means of a snapshot.
         bounds: (K + 1,) snapshots at which columns begin; the last is where they end.
-        top: the value of the darkest colour, so that several maps can be compared; the largest one when not given.
-        note: what the title ends with.
     """
     shown = MAPS[name]
-    highest = float(values.max(initial=0.0)) if top is None else top
     hover = "part %{y}, snapshot %{x:.0f}: %{z:,.4~g} " + shown.unit + "<extra></extra>"
     cells, x, y = np.round(values, 2).tolist(), (bounds - 0.5).tolist(), range(len(values))
-    looks: Drawn = {"span": (0, highest or 1.0), "hover": hover, "colorbar": charts.colour_bar(shown.unit)}
+    span = (0, float(values.max(initial=0.0)) or 1.0)
+    looks: Drawn = {"span": span, "hover": hover, "colorbar": charts.colour_bar(shown.unit)}
     trace = charts.heat(shown.title, cells, x, y, HEAT_SCALES[shown.scale], **looks)
     axes: Drawn = {"xaxis": _snapshot_axis(int(bounds[0]), int(bounds[-1])), "yaxis": part_axis(len(values))}
-    return charts.chart(shown.title + (f" · {note}" if note else ""), SNAPSHOT, "part", [trace], **axes)
+    return charts.chart(shown.title, SNAPSHOT, "part", [trace], **axes)
 
 
 def _snapshot_axis(first: int, end: int) -> dict[str, Any]:
@@ -82,38 +74,11 @@ def part_axis(parts: int) -> dict[str, Any]:
     return {"range": [parts - 0.5, -0.5], "dtick": max(1, -(-parts // 8)), "showgrid": False}
 
 
-# Matrices of bytes from rank to rank in a step: what a plan predicts beside what the ranks counted.
+# Matrices of bytes from rank to rank in a step.
 
 
-MOST_LAYERS = 3  # a model of more is shown by the sum of its layers
 _WRITTEN = 8  # parts up to which every cell has room for its number
 _DARK = 0.55  # share of the largest value from which writing is white
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Sent:
-    """Bytes that ranks sent each other in one step: pass -> (L, R, R), [l, q, p] from q to p in layer l."""
-
-    step: int
-    bytes: Mapping[str, Matrix]
-
-    @property
-    def total(self) -> float:
-        """Bytes of all layers, all passes."""
-        return float(sum(each.sum() for each in self.bytes.values()))
-
-
-def layers_of(predicted: Mapping[str, Matrix]) -> list[tuple[str, slice]]:
-    """The layers that get a matrix of their own, each with its name; all in one where there are many."""
-    count = max((len(each) for each in predicted.values()), default=0)
-    if count > MOST_LAYERS:
-        return [(f"all {count} layers", slice(None))]
-    return [(f"layer {layer}", slice(layer, layer + 1)) for layer in range(count)]
-
-
-def in_layers(sent: Mapping[str, Matrix], layers: slice) -> dict[str, Matrix]:
-    """Way -> (R, R) bytes of the layers asked for."""
-    return {pass_name: sent[pass_name][layers].sum(axis=0) for pass_name in PASSES if pass_name in sent}
 
 
 def matrix_figure(title: str, sent: Mapping[str, Matrix], *, who: str, top: float) -> Figure:
@@ -150,220 +115,15 @@ def _to_dict(sent: Mapping[str, Matrix], q: int, p: int) -> str:
     return ", ".join(f"{format_bytes(float(each[q, p]))} {pass_name}" for pass_name, each in sent.items())
 
 
-# Panels of bytes from rank to rank: what was predicted of each layer beside what the last complete step sent.
-
-
-READING = (
-    "Rows send, columns receive; the diagonal is empty. A strong row or column is a rank that many need: the exchange "
-    "ends when it is done. Beside it, in the same colours, is what was predicted."
-)
-
-
-NO_STEP = "No step is complete yet."
-FETCHED = "A halo exchange would send this; this run fetches features instead."
-
-
-def link_panels(
-    predicted: Mapping[str, Matrix], sent: Sent | None, *, who: str = "rank", unmeasured: str = NO_STEP
-) -> list[Panel]:
-    """Predicted on the left, measured on the right, in the same colours, for each layer.
-
-    Args:
-        predicted: pass -> (L, R, R) bytes of a step.
-        sent: the step that was counted, where there is one.
-        who: ``rank``, or ``part`` where nothing runs.
-        unmeasured: why no bytes were counted, where none were.
-    """
-    found: list[Panel] = []
-    for name, layers in layers_of(predicted):
-        described = in_layers(predicted, layers)
-        counted = None if sent is None else in_layers(sent.bytes, layers)
-        total, top = _sum_and_top(described)
-        said, highest = (None, 0.0) if counted is None else _sum_and_top(counted)
-        top, words = max(top, highest), sent_words(total, sent, said, unmeasured=unmeasured)
-        found.append((matrix_figure(f"Bytes predicted, {name}", described, who=who, top=top), words))
-        if counted is not None and sent is not None:
-            title = f"Bytes measured in step {sent.step}, {name}"
-            found.append((matrix_figure(title, counted, who=who, top=top), READING))
-    return found
-
-
-def sent_words(predicted: float, measured: Sent | None, said: float | None, *, unmeasured: str = NO_STEP) -> str:
-    """Bytes predicted beside those counted, with the difference in words.
-
-    Args:
-        predicted: bytes in a step.
-        measured: the step that was counted, where there is one.
-        said: its bytes.
-        unmeasured: why no bytes were counted, where none were.
-    """
-    if measured is None or said is None:
-        return f"Predicted: {format_bytes(predicted)} in a step. {unmeasured}"
-    text = f"Step {measured.step} sent {format_bytes(said)}; predicted were {format_bytes(predicted)}"
-    if said == predicted:
-        return f"{text}: equal to the byte."
-    if not predicted:
-        return f"{text}. More is sent than was predicted: look at what the model pulls."
-    more = "more" if said > predicted else "less"
-    return f"{text}: {format_bytes(abs(said - predicted))} ({share(abs(said / predicted - 1))}) {more}."
-
-
-def _sum_and_top(sent: Mapping[str, Matrix]) -> tuple[float, float]:
-    """All bytes, and the most from one rank to another, all passes together."""
-    whole = np.sum(list(sent.values()), axis=0)
-    return float(whole.sum()), float(whole.max(initial=0.0))
-
-
-# The bytes of rows that ranks sent each other in the last step that is complete, from the record table ``links``.
-
-
-_KEPT = 256  # steps kept of a rank that the others have not logged yet
-
-
-class LinkLog(StepSums):
-    """Links of the newest steps by rank, in bounded memory."""
-
-    def __init__(self) -> None:
-        super().__init__(("rank", "pass_name", "layer", "to"), ("bytes",), _KEPT)
-
-    def link(self, rank: int, row: Mapping[str, Any], attempt: int) -> None:
-        """Add one row of the table ``links``."""
-        self.row(rank, {**row, "rank": rank}, attempt)
-
-    def last(self, ranks: int, *, layers: int, first: int) -> Sent | None:
-        """The newest complete step: the last that a later one followed on every rank.
-
-        Where none was followed yet, it is the newest that every rank has recorded. A rank without rows sent none.
-
-        Args:
-            ranks: R.
-            layers: L, at least so many are given.
-            first: earlier steps do not count.
-
-        Returns:
-            Bytes of that step; None before there is one.
-        """
-        described = self.recorded(ranks, first=first)
-        followed = [step for step in described if step < self.newest(ranks)]
-        if not described:
-            return None
-        step = (followed or described)[-1]
-        sent = {key: values[0] for key, values in self.sums(step).items() if key[0] < ranks}
-        passes = {*ALWAYS, *(pass_name for _, pass_name, _, _ in sent)}
-        shape = (max([layers, *(1 + layer for _, _, layer, _ in sent)]), ranks, ranks)
-        found = {pass_name: np.zeros(shape) for pass_name in PASSES if pass_name in passes}
-        for (rank, pass_name, layer, to), count in sent.items():
-            found[pass_name][layer, rank, to] = count
-        return Sent(step, found)
-
-
-# How evenly a partition shares the work: nodes, edges, load and memory of every part, over the mean.
-
-
-MEMORY = {"halo_vertex": "halo memory", "cached_vertex": "cache memory"}
-_IMBALANCE = ("vertices", "edges", "load")
-_EVEN_LINE = charts.rule(y=1, width=1)
-_SPREAD = 0.5  # of the room of a part, over which its marks stand beside each other
-
-
-def load_figure(facts: PartitionFacts, *, top: float | None = None, note: str = "") -> Figure:
-    """Marks beside each other for each part; 1 is the mean of all parts.
-
-    Args:
-        facts: of the partition.
-        top: where the axis ends, so that several can be compared; a little above the largest mark when not given.
-        note: what the title ends with.
-    """
-    kinds = measured_of(facts)
-    data = [_marks(index, name, values, len(kinds)) for index, (name, values) in enumerate(kinds.items())]
-    titles = ("Load of the parts" + (f" · {note}" if note else ""), "part (number)", "over the mean of the parts (1)")
-    x_axis = {"dtick": max(1, -(-facts.parts // 16)), "range": [-0.6, facts.parts - 0.4], "showgrid": False}
-    y_axis = {"range": [0, 1.08 * (largest(facts) if top is None else top)]}
-    return charts.chart(*titles, data, xaxis=x_axis, yaxis=y_axis, showlegend=True, shapes=[_EVEN_LINE])
-
-
-def measured_of(facts: PartitionFacts) -> Mapping[str, NDArray[np.float64]]:
-    """What is drawn of every part by name, (P,) each; memory of the layout in use, of both where there is none."""
-    edges = facts.maps["edges"] @ np.diff(facts.bounds)
-    return {"nodes": facts.vertices, "edges": edges, "load": facts.load, **memory_of(facts)}
-
-
-def memory_of(facts: PartitionFacts) -> Mapping[str, NDArray[np.float64]]:
-    """Name -> (P,) bytes of every part."""
-    if facts.layout in facts.memory:
-        return {"memory": facts.memory[facts.layout]}
-    return {name: facts.memory[layout] for layout, name in MEMORY.items()}
-
-
-def largest(facts: PartitionFacts) -> float:
-    """The largest mark of the picture."""
-    return max(float(over_mean(values).max()) for values in measured_of(facts).values())
-
-
-def over_mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Values over their mean; all 1 where they are all 0."""
-    mean = values.mean()
-    return values / mean if mean > 0 else np.ones_like(values)
-
-
-def _marks(index: int, name: str, values: NDArray[np.float64], kinds: int) -> Drawn:
-    shift = _SPREAD * (index / max(kinds - 1, 1) - 0.5)
-    said = [format_bytes(value) if "memory" in name else f"{value:,.0f}" for value in values.tolist()]
-    x, y = [part + shift for part in range(len(values))], np.round(over_mean(values), 4).tolist()
-    size, marker = 7 if len(values) <= 16 else 5, {"symbol": charts.SYMBOLS[index]}
-    looks: Drawn = {"size": size, "marker": marker, "customdata": [[part, text] for part, text in enumerate(said)]}
-    hover = "part %{customdata[0]}: %{customdata[1]}, %{y:.2f} times the mean"
-    return charts.points(name, x, y, series_colour(index), hover, **looks)
-
-
-# What to look for in the pictures of a partition, in a sentence or two for each.
+# What a heat map shows, in words.
 
 
 _EVEN = 1.05  # largest part over the mean up to which a share of the work is called even
 
 
-def map_words(name: str, facts: PartitionFacts, before: PartitionFacts | None = None) -> str:
-    """What a heat map shows, and against the partition before."""
-    said = {"edges": _edges, "halo": _halo, "replicated": _replicated}[name](facts)
-    if before is None:
-        return said
-    key, what = ("cut_edges", "Cut edges") if name == "edges" else (name, _SHARES[name][0])
-    return f"{what}: {_change(before.totals[key], facts.totals[key])}. {said}"
-
-
-def load_words(facts: PartitionFacts) -> str:
-    """Which part does most, and what a part holds."""
-    kinds = measured_of(facts)
-    name, values = max(kinds.items(), key=lambda item: over_mean(item[1]).max())
-    if largest(facts) < _EVEN:
-        text = "Marks at 1 are an even share, as they are here."
-    else:
-        text = "Marks at 1 are an even share. "
-        text += f"Part {int(values.argmax())} has {over_mean(values).max():.2f} times the mean in {name}."
-        if facts.imbalance["edges"] >= _EVEN:
-            text += " A step ends when the slowest part is done."
-    held = join_words([f"{_range(values)} of {name}" for name, values in memory_of(facts).items()])
-    return f"{text} A part holds {held}."
-
-
-def title_words(facts: PartitionFacts, of: str = "") -> str:
-    """The partition in a title: what of, by which partitioner, how many parts, and what making it took."""
-    used = [f"{facts.ranks} rank{'s' if facts.ranks > 1 else ''}, {facts.layout}"] if facts.ranks else []
-    return " · ".join([*([of] if of else []), facts.label, *used, facts.making_words])
-
-
-def run_words(facts: PartitionFacts, before: PartitionFacts | None, sent: Sent | None) -> str:
-    """What a run's partition is, what its last step sent, and what the last change brought."""
-    text = facts.words
-    if facts.exchanges and facts.ranks > 1:
-        predicted = sum(float(each.sum()) for each in facts.predicted.values())
-        text += " " + sent_words(predicted, sent, None if sent is None else sent.total, unmeasured=_unmeasured(facts))
-    if not facts.exchanges:
-        text += " Parts hold copies and exchange no rows."
-    if before is not None:
-        changed = _change(before.totals["halo"], facts.totals["halo"])
-        text += f" Before: {before.label}. Halo rows: {changed}."
-    return text
+def map_words(name: str, facts: PartitionFacts) -> str:
+    """Return what a heat map shows."""
+    return {"edges": _edges, "halo": _halo, "replicated": _replicated}[name](facts)
 
 
 def _edges(facts: PartitionFacts) -> str:
@@ -397,201 +157,6 @@ def _replicated(facts: PartitionFacts) -> str:
     return f"{text}. What is copied {'would be' if facts.exchanges else 'is'} computed several times."
 
 
-def _change(before: float, after: float) -> str:
-    if before == after:
-        return f"{after:,.0f}, as before"
-    text = f"{before:,.0f} before, {after:,.0f} now"
-    if not before:
-        return text
-    return f"{text} ({share(abs(after / before - 1))} {'more' if after > before else 'less'})"
-
-
 def _span(bounds: NDArray[np.int64], column: int) -> str:
     first, last = int(bounds[column]), int(bounds[column + 1]) - 1
     return f"snapshot {first}" if first == last else f"snapshots {first} to {last}"
-
-
-def _range(values: NDArray[np.float64]) -> str:
-    low, high = format_bytes(float(values.min())), format_bytes(float(values.max()))
-    return low if low == high else f"{low} to {high}"
-
-
-def microscope(
-    facts: PartitionFacts, *, before: PartitionFacts | None = None, sent: Sent | None = None, title: str = ""
-) -> Figure:
-    """Maps of owned, halo and replicated rows, load of the parts, and bytes between them, as one figure of panels.
-
-    Args:
-        facts: of the partition.
-        before: of the one it replaced: then every map and the load stand beside how they were.
-        sent: bytes of a step that were counted, beside the predicted ones.
-        title: of the figure; the partition's name when not given.
-    """
-    return grid(panels(facts, before=before, sent=sent), title=title or title_words(facts))
-
-
-def panels(facts: PartitionFacts, *, before: PartitionFacts | None = None, sent: Sent | None = None) -> list[Panel]:
-    """The panels of the microscope, each with the sentence that stands under it, for two columns."""
-    if before is not None:
-        return [*_beside(before, facts), *_matrices(facts, sent)]
-    maps = [(map_figure(name, facts.maps[name], facts.bounds), map_words(name, facts)) for name in MAPS]
-    return [*maps, (load_figure(facts), load_words(facts)), *_matrices(facts, sent)]
-
-
-def _unmeasured(facts: PartitionFacts) -> str:
-    """Return why no bytes are counted beside those predicted, where none are."""
-    if not facts.ranks:
-        return "A run counts what it sends beside this."
-    return FETCHED if facts.layout == "remote_feature" else NO_STEP
-
-
-def _beside(before: PartitionFacts, after: PartitionFacts) -> list[Panel]:
-    found: list[Panel] = []
-    old, new = f"before: {before.label}", f"now: {after.label}"
-    for name in MAPS:
-        top = max(float(facts.maps[name].max(initial=0.0)) for facts in (before, after))
-        found += [
-            (map_figure(name, before.maps[name], before.bounds, top=top, note=old), map_words(name, before)),
-            (map_figure(name, after.maps[name], after.bounds, top=top, note=new), map_words(name, after, before)),
-        ]
-    top = max(largest(before), largest(after))
-    found.append((load_figure(before, top=top, note=old), load_words(before)))
-    return [*found, (load_figure(after, top=top, note=new), load_words(after))]
-
-
-def _matrices(facts: PartitionFacts, sent: Sent | None) -> list[Panel]:
-    """Bytes between ranks, or parts; none where nothing is sent."""
-    if not facts.exchanges or not facts.predicted or facts.ranks == 1:
-        return []
-    who = "rank" if facts.ranks else "part"
-    return link_panels(facts.predicted, sent, who=who, unmeasured=_unmeasured(facts))
-
-
-class PartitionView(PlanView[PartitionFacts]):
-    """The partitions of one run, the newest and the one before, and what its ranks sent in the last complete step."""
-
-    name = "partition"
-    title = "Who owns what"
-    plan = PartitionFacts
-    subject = "partition"
-    plans_kept = 8  # a resume may take back some of them
-
-    def __init__(self, links: LinkLog) -> None:
-        super().__init__()
-        self.links = links
-        self.tables = {"links": links.link, "steps": lambda rank, row, attempt: links.step(rank, int(row["step"]))}
-
-    def _layout(self, facts: PartitionFacts | None) -> object:
-        return facts and facts.layout_key
-
-    def truncate(self, step: int, attempt: int) -> None:
-        """Forget what an earlier attempt did from ``step`` on; a change just before ``step`` stays."""
-        self.links.truncate(step, attempt)
-        super().truncate(step, attempt)
-        # without those that are as the one before them
-        self._known = [next(same) for _, same in groupby(self._known, key=lambda plan: self._layout(plan.facts))]
-
-    @property
-    def before(self) -> PartitionFacts | None:
-        """The one before the last change; None where nothing was changed."""
-        return self._known[-2].facts if len(self._known) > 1 else None
-
-    def sent(self) -> Sent | None:
-        """Bytes of the last complete step since the last change."""
-        facts = self.facts
-        if facts is None or not facts.exchanges or not facts.predicted:
-            return None
-        layers = max(len(each) for each in facts.predicted.values())
-        return self.links.last(facts.ranks, layers=layers, first=self.since) if facts.ranks else None
-
-    def panels(self) -> list[Panel]:
-        """The panels of the microscope; none where the run has no partition."""
-        return [] if self.facts is None else panels(self.facts, before=self.before, sent=self.sent())
-
-    def figure(self) -> Figure:
-        """The microscope as one figure."""
-        return microscope(self._in_use(), before=self.before, sent=self.sent())
-
-    def caption(self) -> str:
-        """The partition, its traffic and its last change, in words."""
-        return "" if self.facts is None else run_words(self.facts, self.before, self.sent())
-
-
-# Several partitions of one graph beside each other: what each costs, as small bars.
-
-
-_LEVEL = 7  # labels up to which there is room to write them level
-Facts = Mapping[str, PartitionFacts]
-_SHARES = {
-    "cut": ("Edges cut", "share of the edges (%)", "of the edges are cut"),
-    "halo": ("Halo rows", "share of the rows read (%)", "of the rows read come from other parts"),
-    "replicated": ("Replicated rows", "share of the rows held (%)", "of the rows held would be copies"),
-}
-
-
-def compare_partitions_figure(facts: Facts, title: str) -> Figure:
-    """Bars of shares, imbalance, bytes and seconds, a bar for each partition; the lower the better, everywhere.
-
-    Args:
-        facts: label -> partition.
-        title: of the whole.
-    """
-    shares = [_share(facts, key) for key in _SHARES]
-    return grid([*shares, _imbalance(facts), _sent(facts), _seconds(facts)], title=title, columns=3)
-
-
-def _bars(facts: Facts, title: str, unit: str, values: list[float], said: Callable[[float], str]) -> Figure:
-    colours = [series_colour(index) for index in range(len(values))]
-    above: Drawn = {"textposition": "outside", "cliponaxis": False, "textfont": {"size": 10}, "showlegend": False}
-    text = [said(each) for each in values]
-    data = [charts.bars("", list(facts), values, colours, "%{x}: %{text}<extra></extra>", text=text, **above)]
-    y_axis = {**charts.FROM_ZERO, "range": [0, 1.15 * max(values) or 1.0]}
-    return charts.chart(title, "", unit, data, xaxis=_names(facts), yaxis=y_axis)
-
-
-def _names(facts: Facts) -> Drawn:
-    """An axis of labels, which break where they have several words."""
-    short = [name.replace("_", "_<br>").replace(", ", ",<br>").replace(" (", "<br>(") for name in facts]
-    level = {"tickangle": 0} if len(short) <= _LEVEL else {}
-    ticks = {"tickvals": list(facts), "ticktext": short, "tickfont": {"size": 9}}
-    return {**charts.CATEGORIES, "range": [-0.5, len(short) - 0.5], **ticks, **level}
-
-
-def _share(facts: Facts, key: str) -> tuple[Figure, str]:
-    title, unit, words = _SHARES[key]
-    values = {name: each.shares[key] for name, each in facts.items()}
-    low, high = (pick(values, key=values.__getitem__) for pick in (min, max))
-    figure = _bars(facts, title, unit, [100 * value for value in values.values()], lambda value: share(value / 100))
-    if values[low] == values[high]:
-        return figure, f"All alike: {share(values[low])} {words}."
-    return figure, f"By {low} {share(values[low])} {words}, by {high} {share(values[high])}."
-
-
-def _imbalance(facts: Facts) -> tuple[Figure, str]:
-    """Marks for nodes, edges and load; a bar would hide that 1 is the least there can be."""
-    data = []
-    for index, kind in enumerate(_IMBALANCE):
-        name, y = "nodes" if kind == "vertices" else kind, [each.imbalance[kind] for each in facts.values()]
-        looks: Drawn = {"size": 9, "marker": {"symbol": charts.SYMBOLS[index]}}
-        data.append(charts.points(name, list(facts), y, series_colour(index), "%{x}: %{y:.3f} times the mean", **looks))
-    top = max(value for each in facts.values() for value in each.imbalance.values())
-    y_axis = {"range": [1 - 0.06 * (top - 1 or 0.1), 1 + 1.1 * (top - 1 or 0.1)]}
-    axes: Drawn = {"xaxis": _names(facts), "yaxis": y_axis, "shapes": [_EVEN_LINE], "showlegend": True}
-    worst = max(facts, key=lambda name: facts[name].imbalance["edges"])
-    words = f"1 is even. A step waits for the largest part: {facts[worst].imbalance['edges']:.2f} in edges by {worst}."
-    return charts.chart("Imbalance", "", "largest part over the mean (1)", data, **axes), words
-
-
-def _sent(facts: Facts) -> tuple[Figure, str]:
-    sent = {name: float(sum(pass_name.sum() for pass_name in each.predicted.values())) for name, each in facts.items()}
-    best = min(sent, key=sent.__getitem__)
-    unit, factor = charts.byte_unit(max(sent.values()))
-    values = [each / factor for each in sent.values()]
-    figure = _bars(facts, "Bytes exchanged", f"in a step ({unit})", values, lambda value: format_bytes(value * factor))
-    return figure, f"What halo_vertex would send, forward and backward; least by {best}."
-
-
-def _seconds(facts: Facts) -> tuple[Figure, str]:
-    figure = _bars(facts, "Time to make it", "time (s)", [each.seconds for each in facts.values()], format_seconds)
-    slowest = max(facts, key=lambda name: facts[name].seconds)
-    return figure, f"Paid once, kept by the data's hash; most for {slowest}. What it saves comes back every step."

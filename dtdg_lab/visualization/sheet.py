@@ -7,21 +7,18 @@ import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dtdg_lab.visualization.chart import Chart, ChartOptions
+from dtdg_lab.visualization.chart import PLACES, Chart
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.palette import TEXT_COLOUR
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
 
 Card = tuple[Figure, str]  # a figure made by ``chart.card``, and its caption
 
 WIDE = "timeline"  # a chart as wide as the sheet, though it is no picture
 WIDTH = 1000  # pixels of a sheet, by which its room is shared out
 GAP = 26  # pixels between cards
-PLOT_HEIGHT = 158  # of a card that has no height of its own
+PLOT_HEIGHT, PICTURE_HEIGHT = 158, 340  # of a card, and of a picture, that has no height of its own
 TITLE_HEIGHT, KEYS_HEIGHT, CAPTION_HEIGHT, LINE_HEIGHT = 24, 18, 12, 17
 AXIS_HEIGHT, AXIS_TITLE_HEIGHT = 20, 16
 SHEET_TITLE = 40
@@ -67,7 +64,8 @@ def sheet(cards: Sequence[Card], *, title: str = "", columns: int = 2, wide: Col
         "bargap": 0.2,
     }
     if title:
-        layout["annotations"].append(_text(f"<b>{title}</b>", 0.0, 1.0, size=15))
+        place = {"x": 0, "xanchor": "left", "y": 1, "yanchor": "top", "pad": {"t": 10}}
+        layout["title"] = {"text": title, "font": {"size": 15, "color": TEXT_COLOUR}, **place}
     top = float(head)
     for row in panels:
         for panel in row:
@@ -76,18 +74,34 @@ def sheet(cards: Sequence[Card], *, title: str = "", columns: int = 2, wide: Col
     return {"data": data, "layout": layout}
 
 
-def run_sheet(tables: RunTables, charts: Sequence[Chart], options: ChartOptions, *, title: str) -> Figure:
-    """Return all charts of a run as one figure; pictures and the timeline have a row to themselves.
+def run_sheet(cards: Mapping[Chart, Card], *, title: str) -> Figure:
+    """Return charts of a run as one figure; pictures and the timeline have a row to themselves.
 
     Args:
-        tables: of the run.
-        charts: those that it can have.
-        options: what is drawn.
+        cards: by their charts, in order.
         title: of the whole.
     """
-    cards = [(chart.figure(tables, options), chart.caption(tables, options)) for chart in charts]
-    wide = [place for place, chart in enumerate(charts) if chart.place == "picture" or chart.name == WIDE]
-    return sheet(cards, title=title, wide=wide)
+    ordered = _ordered(list(cards))
+    wide = [place for place, chart in enumerate(ordered) if _is_wide(chart)]
+    return sheet([cards[chart] for chart in ordered], title=title, wide=wide)
+
+
+def _is_wide(chart: Chart) -> bool:
+    return chart.place == "picture" or chart.name == WIDE
+
+
+def _ordered(charts: Sequence[Chart]) -> list[Chart]:
+    """Return pictures first and folded charts last, so that no card is alone in a row before a wide one."""
+    ordered: list[Chart] = []
+    narrow = 0  # cards since the last wide one
+    for chart in sorted(charts, key=lambda each: PLACES.index(each.place)):
+        if _is_wide(chart):
+            ordered.insert(len(ordered) - narrow % 2, chart)
+            narrow %= 2
+        else:
+            ordered.append(chart)
+            narrow += 1
+    return ordered
 
 
 def _rows(count: int, columns: int, wide: Collection[int]) -> list[list[int]]:
@@ -237,10 +251,18 @@ def _moved_mark(
             moved[f"{letter}ref"] = references[match[1] + match[2]] + (match[3] or "")
             continue
         moved[f"{letter}ref"] = "paper"
+        if "text" in mark:  # plotly would choose by the place on the sheet
+            moved.setdefault(f"{letter}anchor", _anchor(letter, mark[letter]))
         for name in (letter, f"{letter}0", f"{letter}1"):
             if name in mark:
                 moved[name] = span[0] + mark[name] * (span[1] - span[0])
     return moved
+
+
+def _anchor(letter: str, place: float) -> str:
+    """Return the side at which plotly puts words at a place of the paper."""
+    sides = ("left", "center", "right") if letter == "x" else ("bottom", "middle", "top")
+    return sides[(place > 1 / 3) + (place >= 2 / 3)]
 
 
 def _text(text: str, x: float, y: float, *, size: int) -> dict[str, Any]:

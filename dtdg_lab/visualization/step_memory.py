@@ -45,19 +45,18 @@ def memory_lines(facts: MemoryFacts, **axes: Any) -> list[Drawn]:
     unit, factor = memory_unit(facts)
     lines = []
     for name in (_NO_PASS, *PASSES):
-        x, y = [], []
-        for sample in np.flatnonzero(passes == name).tolist():
-            x.append(round(float(milliseconds[sample]), 4))
-            y.append(round(float(live[sample] / factor), 4))
-            if sample + 1 < len(passes) and passes[sample + 1] != name:
-                x.append(round(float(milliseconds[sample + 1]), 4))
-                y.append(0.0)
-        if x:
-            colour = PASS_COLOURS.get(name, BASELINE_COLOUR if facts.blocks else PASS_COLOURS["forward"])
-            stroke = {"color": colour, "width": 1, "shape": "hv"}
-            looks: Drawn = {"line": stroke, "mode": "lines", "fill": "tozeroy", "fillcolor": _pale(colour)}
-            hover = "%{x:.3~g} ms: %{y:.3~g} " + unit
-            lines.append(line(PASS_NAMES.get(name, name), x, y, colour, hover, **looks, **axes))
+        chosen = np.flatnonzero(passes == name)
+        if not len(chosen):
+            continue
+        inner = chosen[chosen + 1 < len(passes)]
+        ends = np.flatnonzero(passes[inner + 1] != name) + 1  # a fill would bridge the gap to the next span
+        x = np.insert(milliseconds[chosen], ends, milliseconds[chosen[ends - 1] + 1]).round(4).tolist()
+        y = np.insert(live[chosen] / factor, ends, 0.0).round(4).tolist()
+        colour = PASS_COLOURS.get(name, BASELINE_COLOUR if facts.blocks else PASS_COLOURS["forward"])
+        stroke = {"color": colour, "width": 1, "shape": "hv"}
+        looks: Drawn = {"line": stroke, "mode": "lines", "fill": "tozeroy", "fillcolor": _pale(colour)}
+        hover = "%{x:.3~g} ms: %{y:.3~g} " + unit
+        lines.append(line(PASS_NAMES.get(name, name), x, y, colour, hover, **looks, **axes))
     return lines
 
 
@@ -137,9 +136,8 @@ def _samples(facts: MemoryFacts) -> tuple[NDArray[np.float64], NDArray[np.float6
     names: Sequence[str] = [_NO_PASS, *(name for _, _, name in facts.blocks)]
     passes = np.array(names)[np.searchsorted(begins, facts.seconds, side="right")]
     stride = -(-len(facts.seconds) // _MOST_SAMPLES)
-    chosen = np.array(
-        [first + int(facts.bytes[first : first + stride].argmax()) for first in range(0, len(facts.seconds), stride)]
-    )
+    groups = np.pad(facts.bytes, (0, -len(facts.bytes) % stride), constant_values=-1).reshape(-1, stride)
+    chosen = groups.argmax(axis=1) + stride * np.arange(len(groups))
     return 1e3 * facts.seconds[chosen], facts.bytes[chosen], passes[chosen]
 
 

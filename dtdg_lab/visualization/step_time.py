@@ -16,7 +16,7 @@ from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, 
 from dtdg_lab.visualization.charts import NAMES, Drawn, level_bars
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import percent_text, three_digits
-from dtdg_lab.visualization.palette import INK_COLOUR, PHASE_COLOURS
+from dtdg_lab.visualization.palette import INK_COLOUR, PHASE_COLOURS, TEXT_COLOUR
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
@@ -28,7 +28,10 @@ PHASE_NAMES: Mapping[str, str] = MappingProxyType(
     {"batch": "prepare batch", "transfer": "fetch", "control": "other"}
     | {name: name for name in ("compute", "wait", "communicate", "update", "evaluate", "checkpoint", "rebuild")}
 )
-LIGHT_TEXT = ("compute", "control", "checkpoint")  # phases whose colour is dark
+# words on phases whose colour is dark, and on the one that is light in the light theme alone
+TEXT_COLOURS: Mapping[str, str] = MappingProxyType(
+    {"compute": "#FFFFFF", "control": "#FFFFFF", "checkpoint": "#FFFFFF", "wait": TEXT_COLOUR}
+)
 KEYED = 0.02  # share of the time from which a phase is named
 EVEN = 1.05  # slowest rank over the mean up to which ranks are even
 NAMED, ALL = 12, 48  # ranks up to which bars have texts, and up to which each has a bar
@@ -69,6 +72,12 @@ def step_times(tables: RunTables) -> dict[int, StepTimes]:
     return tables.once("step times", times)
 
 
+def imbalance(times: Mapping[int, StepTimes]) -> float:
+    """Return the own time of the slowest rank over the mean of all ranks; 1 is perfect balance."""
+    own = [of_rank.own_s for of_rank in times.values()]
+    return max(own) / fmean(own) if sum(own) > 0 else 1.0
+
+
 def step_time_figure(tables: RunTables, options: ChartOptions) -> Figure:
     """Return a bar for each rank, its phases stacked, in milliseconds."""
     times_by_rank = step_times(tables)
@@ -87,13 +96,13 @@ def step_time_figure(tables: RunTables, options: ChartOptions) -> Figure:
         if len(times_by_rank) <= NAMED:
             looks["text"] = [_text(phase, each, longest) for each in seconds]
             looks |= {"textposition": "inside", "insidetextanchor": "middle", "textangle": 0, "constraintext": "none"}
-            looks["textfont"] = {"size": 11, "color": "#FFFFFF" if phase in LIGHT_TEXT else INK_COLOUR}
+            looks["textfont"] = {"size": 11, "color": TEXT_COLOURS.get(phase, INK_COLOUR)}
         values = [round(1e3 * each, 4) for each in seconds]
         data.append(level_bars(PHASE_NAMES[phase], list(bars), values, PHASE_COLOURS[phase], **looks))
     ordered = [key for _, key in sorted(keys, key=lambda pair: -pair[0])]
     axes: Drawn = {
         "xaxis": {"range": [0, 1.02e3 * longest or 1.0], "nticks": 6},
-        "yaxis": {**NAMES, "automargin": True},
+        "yaxis": {**NAMES, **({"dtick": 1, "tickfont": {"size": 10}} if len(times_by_rank) > ALL else {})},
     }
     return card(data, TITLE, unit="ms", keys=ordered, barmode="stack", bargap=0.3, margin={"t": 6}, **axes)
 

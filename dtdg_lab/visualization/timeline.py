@@ -13,6 +13,7 @@ from dtdg_lab.core.rows import Array, Rows
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, always, card
 from dtdg_lab.visualization.charts import Drawn, heat, level_bars
 from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.newest_rows import least_by_rank, newest_rows
 from dtdg_lab.visualization.numbers import MINUS, percent_text, three_digits
 from dtdg_lab.visualization.palette import PHASE_COLOURS
 from dtdg_lab.visualization.step_time import KEYED, PHASE_NAMES, step_times
@@ -24,8 +25,9 @@ TITLE = "Timeline"
 SPANS_S = (0.5, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 15.0, 20.0, 25.0, 30.0)
 STEPS = 10  # of the slowest rank that are drawn
 ROWS = 24  # ranks up to which each has a row of blocks; more are a heat map
-ROW_HEIGHT, HEAT_HEIGHT, MARGIN_HEIGHT = 26, 3, 30  # pixels
+ROW_HEIGHT, HEAT_HEIGHT, MARGIN_HEIGHT, HEAT_MARGIN = 26, 3, 30, 60  # pixels
 BLOCKS, COLUMNS, CELLS = 900, 300, 24_000  # that are drawn at most
+FIRST_ROWS = 256  # of each rank that are looked at first
 SHORTEST = 1e-3  # share of the span: shorter blocks are less than a pixel
 ORDER = (*PHASES, *BETWEEN_STEPS)
 
@@ -56,20 +58,36 @@ def newest_span(tables: RunTables) -> Span | None:
 
 
 def _newest_span(tables: RunTables) -> Span | None:
-    rows = tables.rows("phases")
-    slowest_s = max((times.time_s for times in step_times(tables).values()), default=0.0)
-    seconds = next((span for span in SPANS_S if span >= 0.999 * STEPS * slowest_s), SPANS_S[-1])
+    rows, only_steps = tables.rows("phases"), is_over(tables)
     if not len(rows):
         return None
-    newest = {int(rank): some for rank, some in rows.by("rank").items()}
-    ends = [_end_ns(some, only_steps=is_over(tables)) for some in newest.values()]
+    slowest_s = max((times.time_s for times in step_times(tables).values()), default=0.0)
+    seconds = next((span for span in SPANS_S if span >= 0.999 * STEPS * slowest_s), SPANS_S[-1])
+
+    def is_enough(tail: Rows) -> bool:
+        """Return whether the newest rows of every rank reach back to the begin of the span."""
+        begins = _end_ns(tail, tables.ranks, only_steps=only_steps) - 1e9 * seconds
+        return bool((least_by_rank(tail, "start_ns", tables.ranks) < begins).all())
+
+    rows = newest_rows(rows, FIRST_ROWS * tables.ranks, is_enough)
+    ends = _end_ns(rows, tables.ranks, only_steps=only_steps)
+    ends = ends[ends >= 0]
     # ranks report one after another: wait for the last of them, unless it is silent
-    end_ns = max(min(ends), int(max(ends) - 0.5e9 * seconds))
+    end_ns = max(int(ends.min()), int(ends.max() - 0.5e9 * seconds))
     begin = np.maximum((rows["start_ns"] - end_ns) / 1e9, -seconds)
     end = np.minimum((rows["end_ns"] - end_ns) / 1e9, 0.0)
-    epochs = {rank: int(some["epoch"].max()) for rank, some in newest.items()}
     columns = {name: rows[name] for name in ("rank", "step", "phase")}
+    epochs = {int(rank): int(some["epoch"].max()) for rank, some in rows.by("rank").items()}
     return Span(Rows.of({**columns, "begin": begin, "end": end}).where(end > begin), seconds, epochs)
+
+
+def _end_ns(rows: Rows, ranks: int, *, only_steps: bool) -> Array:
+    """Return when the last phase of each rank ended, -1 where unknown; of a run that is over, of its last step."""
+    steps = rows.where(np.isin(rows["phase"].astype(str), PHASES)) if only_steps else rows
+    known = steps if len(steps) else rows
+    ends = np.full(ranks, -1, np.int64)
+    np.maximum.at(ends, known["rank"].astype(np.int64), known["end_ns"].astype(np.int64))
+    return ends
 
 
 def timeline_figure(tables: RunTables, options: ChartOptions) -> Figure:
@@ -83,6 +101,8 @@ def timeline_figure(tables: RunTables, options: ChartOptions) -> Figure:
     height = MARGIN_HEIGHT + (HEAT_HEIGHT if many else ROW_HEIGHT) * len(span.ranks)
     unit = f"the last {_length(span.seconds)} of every rank"
     looks: Drawn = {"barmode": "overlay", "bargap": 0.22, "margin": {"t": 4, "r": 18}, "height": height}
+    if many:
+        looks["margin"]["l"] = HEAT_MARGIN
     return card(data, TITLE, unit=unit, keys=_keys(span), **axes, **looks)
 
 
@@ -123,12 +143,6 @@ def timeline_chart() -> Chart:
     )
 
 
-def _end_ns(rows: Rows, *, only_steps: bool) -> int:
-    """Return when the last phase of a rank ended; of a run that is over, of its last step."""
-    steps = rows.where(np.isin(rows["phase"].astype(str), PHASES)) if only_steps else rows
-    return int((steps if len(steps) else rows)["end_ns"].max())
-
-
 def _length(seconds: float) -> str:
     return "second" if seconds == 1 else f"{seconds:g} seconds"
 
@@ -140,8 +154,10 @@ def is_over(tables: RunTables) -> bool:
 
 
 def _keys(span: Span) -> list[Key]:
-    lengths = span.rows["end"] - span.rows["begin"]
-    sums = {phase: float(lengths[span.rows["phase"] == phase].sum()) for phase in ORDER}
+    sums = dict.fromkeys(ORDER, 0.0)
+    lengths = (span.rows["end"] - span.rows["begin"]).tolist()
+    for phase, seconds in zip(span.rows["phase"].tolist(), lengths, strict=True):
+        sums[phase] = sums.get(phase, 0.0) + seconds
     whole = sum(sums.values())
     named = sorted((phase for phase in ORDER if sums[phase] >= KEYED * whole), key=lambda phase: -sums[phase])
     keys: list[Key] = [(PHASE_NAMES[phase], PHASE_COLOURS[phase], "box") for phase in named]
@@ -174,9 +190,8 @@ def _heat_map(span: Span) -> Drawn:
     cells = np.array([_longest(span.rows.where(span.rows["rank"] == rank), edges) for rank in ranks])
     colours = [PHASE_COLOURS[phase] for phase in ORDER]
     scale = [(step / len(ORDER), colour) for at, colour in enumerate(colours) for step in (at, at + 1)]
-    names = [[PHASE_NAMES[ORDER[cell]] if cell >= 0 else "" for cell in row] for row in cells.tolist()]
     z = [[cell if cell >= 0 else None for cell in row] for row in cells.tolist()]
-    looks: Drawn = {"customdata": names, "showscale": False, "hover": "rank %{y}: %{customdata}<extra></extra>"}
+    looks: Drawn = {"showscale": False, "hover": "rank %{y}, %{x:.3~g} s<extra></extra>"}
     middles = (0.5 * (edges[1:] + edges[:-1])).round(6).tolist()
     return heat(TITLE, z, middles, ranks, scale, span=(-0.5, len(ORDER) - 0.5), **looks)
 

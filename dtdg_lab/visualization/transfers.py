@@ -14,6 +14,7 @@ from dtdg_lab.partition.events import BlockFacts, Matrix, PartitionFacts
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Place, always, card
 from dtdg_lab.visualization.charts import Drawn, byte_unit, heat
 from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.newest_rows import least_by_rank, newest_rows
 from dtdg_lab.visualization.numbers import bytes_text, percent_text, three_digits
 from dtdg_lab.visualization.palette import HEAT_SCALES
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 TITLE = "Bytes between ranks"
 WRITTEN = 8  # ranks up to which every cell has room for its number
+FIRST_ROWS = 256  # of each rank that are looked at first
 EQUAL = 5e-4  # share up to which bytes are as predicted
 
 
@@ -76,11 +78,16 @@ def _plan(tables: RunTables) -> tuple[Traffic, int] | None:
 
 
 def _measured(tables: RunTables) -> Traffic | None:
-    plan, rows = _plan(tables), tables.rows("links")
+    plan, common = _plan(tables), tables.common_step
     since = 0 if plan is None else plan[1]
+    rows = newest_rows(
+        tables.rows("links"),
+        FIRST_ROWS * tables.ranks,
+        lambda tail: bool((least_by_rank(tail, "step", tables.ranks) < common - 1).all()),
+    )
     steps = rows["step"]
     # rows of a step may come after it, so a step is complete once another follows it on every rank
-    for complete in (steps < tables.common_step, steps <= tables.common_step):
+    for complete in (steps < common, steps <= common):
         chosen = rows.where(complete & (steps >= since))
         if len(chosen):
             step = int(chosen["step"].max())
@@ -128,12 +135,12 @@ def traffic_card(
     looks["hover"] = f"{who} %{{y}} to {who} %{{x}}: %{{customdata}}<extra></extra>"
     looks["customdata"] = [[_cell_text(measured, predicted, q, p) for p in numbers] for q in numbers]
     if len(matrix) <= WRITTEN:
-        looks["text"] = [["" if value is None else three_digits(value) for value in row] for row in cells]
+        looks["text"] = [[three_digits(value) if value else "" for value in row] for row in cells]
         looks |= {"texttemplate": "%{text}", "textfont": {"size": 11}}
-    axis = {"showgrid": False, "dtick": max(1, -(-len(matrix) // 16)), "zeroline": False}
+    bare = {"showgrid": False, "zeroline": False}
     axes: Drawn = {
-        "xaxis": {**axis, "range": [-0.5, len(matrix) - 0.5], "tickprefix": "to "},
-        "yaxis": {**axis, "range": [len(matrix) - 0.5, -0.5], "tickprefix": "from "},
+        "xaxis": {**bare, "range": [-0.5, len(matrix) - 0.5], "dtick": -(-len(matrix) // 16), "tickprefix": "to "},
+        "yaxis": {**bare, "range": [len(matrix) - 0.5, -0.5], "dtick": -(-len(matrix) // 8), "tickprefix": "from "},
     }
     how = "" if measured is not None else ", predicted"
     data = [heat(title, cells, numbers, numbers, HEAT_SCALES["bytes"], **looks)]

@@ -6,21 +6,17 @@ import html
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import panel as pn
 
-from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.style import coloured
-from dtdg_lab.widgets.live import Charts, Defer, OpenedPage, WholeCharts
+from dtdg_lab.widgets.live import Charts, OpenedPage, WholeCharts
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
-    from dtdg_lab.core.config import RunConfig
-    from dtdg_lab.visualization.run_view import RunView
 
 T = TypeVar("T")
 Panel = tuple[Figure, str]  # a chart with its caption
@@ -54,21 +50,6 @@ def show_text(line: pn.widgets.StaticText, text: str, *, problem: bool = False) 
 def alert_html(text: str) -> str:
     """A text that screen readers read out at once."""
     return f'<div role="alert">{html.escape(text, quote=False)}</div>'
-
-
-@dataclass(frozen=True, slots=True)
-class PageContext:
-    """What the dashboard offers the pages of systems.
-
-    Attributes:
-        defer: has a call made by the event loop, which alone may change widgets.
-        apply: requests live settings of the run that is shown, all for one step.
-        runs: the session's runs, oldest first. It may read from disk: call it in a thread only.
-    """
-
-    defer: Defer
-    apply: Callable[[dict[str, Any]], None]
-    runs: Callable[[], Sequence[Run]]
 
 
 class Page:
@@ -195,118 +176,6 @@ class PanelCharts(WholeCharts):
     def captions(self) -> dict[str, str]:
         """What to look for in each."""
         return self._captions()
-
-
-class RunPage(Page):
-    """A text, and charts of one run that only systems of one family have; they stand under the charts of every run.
-
-    Subclasses say which, and read them.
-
-    Attributes:
-        family: whose systems have such charts.
-        data: what the page waits for, as in "No batch data yet."
-    """
-
-    family = ""
-    data = ""
-
-    def __init__(self, context: PageContext) -> None:
-        super().__init__()
-        self._context = context
-        self._run: Run | None = None
-        self._version = -1
-        self._all_charts: list[PanelCharts] = []
-        self.words = text_line()
-        self.charts = self.add_charts()
-        self.panel = pn.Column(self.words, **STRETCH)
-        self.say("")
-
-    def add_charts(self, height: int = 330) -> PanelCharts:
-        """Charts that are empty before a run has data for them."""
-        charts = PanelCharts(self.title.lower(), defer=self._context.defer, chart_height=height, **STRETCH)
-        self._all_charts.append(charts)
-        return charts
-
-    def lay_out(self, *parts: Any) -> None:
-        """Put widgets and charts below the text."""
-        self.panel.extend([self.place(part) if isinstance(part, Charts) else part for part in parts])
-
-    def follow(self, run: Run | None) -> None:
-        """Switch to another run and clear the charts."""
-        self._run, self._version = run, -1
-        self.say("")
-        for charts in self._all_charts:
-            charts.draw({})
-
-    def update(self, runs: Sequence[Run] = (), *, slow: bool) -> None:
-        """Draw what changed. Figures are sent as a whole, so at most once a second."""
-        run = self._run
-        if not slow or run is None or run.version == self._version:
-            return
-        with run.lock:
-            self._version = run.version
-            panels, words = self.read(run)
-        self.say(words)
-        self.charts.draw(panels)
-
-    def read(self, run: Run) -> tuple[dict[str, Panel], str]:
-        """The run's charts by name and the text above them, both empty without data. The run is locked."""
-        raise NotImplementedError
-
-    def say(self, words: str) -> None:
-        """Show the text, or why there is none."""
-        self.words.value = html.escape(words or self.nothing(), quote=False)
-
-    def systems(self) -> list[str]:
-        """Names of the systems that have such charts."""
-        return [system.name for system in catalogue.SYSTEMS if system.family == self.family]
-
-    def serves(self, config: RunConfig) -> bool:
-        """Whether a run of these settings has anything on the page; else the page is not shown."""
-        return config.system in self.systems()
-
-    def nothing(self) -> str:
-        """Why there are no charts."""
-        run = self._run
-        if run is None or run.config.system not in self.systems():
-            return ""
-        return f"No {self.data} data yet." if run.status in ACTIVE else f"This run has no {self.data} data."
-
-
-class ViewsPage(RunPage):
-    """The charts of a family that has no page of its own: its views, one under the other.
-
-    Those of a family with systems are shown for runs of these; those of a family without systems for every run.
-
-    Args:
-        context: what the dashboard offers.
-        family: name of the family.
-    """
-
-    def __init__(self, context: PageContext, family: str) -> None:
-        self.family, self.title = family, f"Charts of {family}"
-        super().__init__(context)
-        self.lay_out(self.charts)
-
-    def serves(self, config: RunConfig) -> bool:
-        """Return whether a view has something to show of the run."""
-        systems = self.systems()
-        return (not systems or config.system in systems) and self._run is not None and bool(self._views(self._run))
-
-    def read(self, run: Run) -> tuple[dict[str, Panel], str]:
-        """Return the panels of its views."""
-        named = {}
-        for view in self._views(run):
-            for number, panel in enumerate(view.panels()):
-                named[f"{view.name}-{number}" if number else view.name] = panel
-        return named, ""
-
-    def nothing(self) -> str:
-        """Return no text: the charts have captions."""
-        return ""
-
-    def _views(self, run: Run) -> list[RunView]:
-        return [view for view in run.live.of_family.get(self.family, ()) if view.shown]
 
 
 # Work in a thread: a page must not wait for a file, a partitioner or a solver.

@@ -20,9 +20,12 @@ import dtdg_lab as lab
 from dtdg_lab.core.catalogue import names
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.datasets.names import load_for
+from dtdg_lab.runs.charts import all_rollups, drawn_charts
+from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.testing.training import train_in_memory
-from dtdg_lab.visualization.run_window import RunWindow
+from dtdg_lab.visualization.chart import ChartOptions
+from dtdg_lab.visualization.layout import Figure
 
 Settings = Mapping[str, Any]
 Rows = dict[str, list[dict[str, Any]]]  # of one rank: table -> rows
@@ -189,14 +192,14 @@ def _read(file: Path) -> Rows:
 
 def _described(ranks: list[Rows], config: lab.RunConfig) -> dict[str, Any]:
     """Losses, events, tables and figures of a run."""
-    window = RunWindow(config)
-    for line in _made_up_times(ranks):
-        window.add(line)
+    tables = RunTables(config, rollups=all_rollups())
+    tables.add_lines(_made_up_times(ranks))
+    cards = drawn_charts(tables, ChartOptions(whole_run=True))
     return {
         "losses": [row["global_loss"] for row in ranks[0]["steps"]],
         "events": _events(ranks),
         "tables": _tables(ranks),
-        "figures": _figures(window.figures(), window.captions()),
+        "figures": {chart.name: _card(*card) for chart, card in cards.items()},
     }
 
 
@@ -244,27 +247,27 @@ def _paths(data: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str
                 yield from _paths(item, f"{path}[].")
 
 
-def _figures(figures: Mapping[str, Any], sentences: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Figure -> its title, sentences, axes, traces and notes, with # for numbers."""
-    found = {}
-    for name, figure in figures.items():
-        layout = figure["layout"]
-        traces = [f"{trace['type']}: {_masked(trace.get('name') or '')}" for trace in figure["data"]]
-        axes = [
-            f"{axis[0]}: {_masked((settings.get('title') or {}).get('text') or '')}"
-            for axis, settings in layout.items()
-            if re.fullmatch(r"[xy]axis\d*", axis)
-        ]
-        texts = [_masked(note.get("text") or "") for note in layout.get("annotations") or ()]
-        notes = [sentence for text in texts for sentence in re.split(r"(?<=[.!?]) ", text)]
-        found[name] = {
-            "title": _masked(layout["title"]["text"]),
-            "sentences": re.split(r"(?<=[.!?]) ", _masked(sentences[name])),
-            "axes": list(dict.fromkeys(axes)),
-            "traces": list(dict.fromkeys(traces)),
-            "notes": [note for note in dict.fromkeys(notes) if note.strip("# ")],
-        }
-    return found
+def _card(figure: Figure, caption: str) -> dict[str, Any]:
+    """The words of a card, its axes, traces and notes, with # for numbers."""
+    layout = figure["layout"]
+    words = layout["meta"]["card"]
+    traces = [f"{trace['type']}: {_masked(trace.get('name') or '')}" for trace in figure["data"]]
+    axes = [
+        f"{axis[0]}: {_masked((settings.get('title') or {}).get('text') or '')}"
+        for axis, settings in layout.items()
+        if re.fullmatch(r"[xy]axis\d*", axis)
+    ]
+    notes = [_masked(note.get("text") or "") for note in layout.get("annotations") or ()]
+    keys = [f"{mark}: {_masked(label)}" for label, _, mark in words["keys"]]
+    return {
+        "title": _masked(words["title"]),
+        "unit": _masked(words["unit"]),
+        "keys": list(dict.fromkeys(keys)),
+        "caption": _masked(caption),
+        "axes": list(dict.fromkeys(axes)),
+        "traces": list(dict.fromkeys(traces)),
+        "notes": [note for note in dict.fromkeys(notes) if note.strip("# ")],
+    }
 
 
 _NUMBER = r"[-+]?\d[\d,]*(\.\d+)?(e[-+]?\d+)?"

@@ -15,15 +15,13 @@ from dtdg_lab.core.catalogue import Entry, System
 from dtdg_lab.core.events import Event
 from dtdg_lab.core.options import Option
 from dtdg_lab.systems.base import SystemFamily
-from dtdg_lab.visualization.layout import Figure, frame
-from dtdg_lab.visualization.run_view import PlanView, Row, SharedViews
+from dtdg_lab.visualization.chart import Chart, ChartOptions, card
+from dtdg_lab.visualization.layout import Figure
 
 if TYPE_CHECKING:
-    from dtdg_lab.cluster.run import Run
     from dtdg_lab.core.config import RunConfig
     from dtdg_lab.engine.strategy import BuildContext, Strategy
-    from dtdg_lab.visualization.run_view import RunView
-    from dtdg_lab.widgets.run_page import PageContext, RunPage
+    from dtdg_lab.runs.tables import RunTables
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,59 +100,36 @@ def striped_strategy(of: BuildContext) -> Strategy:
     return StripedStrategy()
 
 
-class StripeView(PlanView[Stripes]):
-    """Seconds by stripe, of the shift in use."""
-
-    name, order = "stripes", 45
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tables = {"stripe_times": self._row}
-        self.events = {"stripes": self._event}
-        self._seconds: dict[tuple[int, int], float] = {}
-
-    @property
-    def title(self) -> str:
-        """The heading of its section in the report."""
-        return "Stripes"
-
-    def _event(self, row: Row, attempt: int) -> None:
-        if self._is_new(row, attempt):
-            self._add_plan(None if row["data"]["layout"] is None else Stripes.read(row["data"]), row, attempt)
-
-    def _row(self, rank: int, row: Row, attempt: int) -> None:
-        self._seconds[row["shift"], row["stripe"]] = row["seconds"]
-
-    def figure(self) -> Figure:
-        """Bars of seconds."""
-        shift = 0 if self.facts is None else self.facts.shift
-        newest = {stripe: seconds for (of, stripe), seconds in sorted(self._seconds.items()) if of == shift}
-        bars = {"type": "bar", "name": f"shift {shift}", "x": [*newest], "y": [*newest.values()]}
-        return {"data": [bars], "layout": frame("Time of each stripe", "stripe (number)", "time (s)", height=330)}
-
-    def caption(self) -> str:
-        """What the figure shows."""
-        facts = self.facts
-        return "" if facts is None else f"{facts.stripes} stripes of {facts.width} snapshots, shifted by {facts.shift}."
+def _stripe_figure(tables: RunTables, options: ChartOptions) -> Figure:
+    """Bars of the newest seconds of each stripe, of the shift in use."""
+    facts, rows = tables.event(Stripes), tables.rows("stripe_times")
+    if facts is None or not len(rows):
+        return card([], "Stripes", unit="s", x_title="stripe")
+    rows = rows.where(rows["shift"] == facts.shift)
+    newest = dict(zip(rows["stripe"].tolist(), rows["seconds"].tolist(), strict=True))
+    bars = {
+        "type": "bar",
+        "name": f"shift {facts.shift}",
+        "x": sorted(newest),
+        "y": [newest[at] for at in sorted(newest)],
+    }
+    return card([bars], "Stripes", unit="s", x_title="stripe")
 
 
-def striped_page(context: PageContext) -> RunPage:
-    """The page; its class is made where panel may be imported."""
-    from dtdg_lab.widgets.run_page import Panel, RunPage
+def _stripe_caption(tables: RunTables, options: ChartOptions) -> str:
+    """Say which stripes are in use."""
+    facts = tables.event(Stripes)
+    return "" if facts is None else f"{facts.stripes} stripes of {facts.width} snapshots, shifted by {facts.shift}."
 
-    class StripePage(RunPage):
-        title, family = "Stripes", "striped"
-        data = "stripe"
 
-        def __init__(self) -> None:
-            super().__init__(context)
-            self.lay_out(self.charts)
-
-        def read(self, run: Run) -> tuple[dict[str, Panel], str]:
-            view = run.live.view("stripes")
-            return ({"stripes": (view.figure(), view.caption())}, view.caption()) if view.shown else ({}, "")
-
-    return StripePage()
+STRIPES = Chart(
+    name="stripes",
+    title="Stripes",
+    figure=_stripe_figure,
+    caption=_stripe_caption,
+    place="picture",
+    shown=lambda tables: tables.system == "striped",
+)
 
 
 class StripedFamily(SystemFamily):
@@ -209,17 +184,13 @@ class StripedFamily(SystemFamily):
         """Its strategy."""
         return striped_strategy(context)
 
-    def views(self, config: RunConfig, shared: SharedViews) -> Sequence[RunView]:
+    def charts(self) -> Sequence[Chart]:
         """Its chart."""
-        return [StripeView()]
+        return [STRIPES]
 
     def event_texts(self) -> Mapping[str, Callable[[dict[str, Any]], str]]:
         """What its event says."""
         return {"stripes": lambda data: f"{data.get('stripes')} stripes, shifted by {data.get('shift')}"}
-
-    def page(self, context: PageContext) -> RunPage:
-        """Its page of the dashboard."""
-        return striped_page(context)
 
 
 FAMILY = StripedFamily()

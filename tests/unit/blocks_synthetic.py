@@ -1,13 +1,11 @@
-"""Blocks of time of made-up runs: the event that tells them, exchanges and transfers, for tests of views and pages."""
+"""Time blocks of made-up runs: the data of their events, for tests of charts."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from synthetic_lines import START_NS, line, step_row
 
 from dtdg_lab.core.plans import SnapshotBlocks
 
@@ -55,12 +53,6 @@ def span(part: range) -> list[int]:
     return [part.start, part.stop]
 
 
-def event(
-    data: dict[str, Any], *, step: int = 0, attempt: int = 1, kind: str = "blocks", at: int = 0
-) -> dict[str, Any]:
-    return line("events", [[step, step, START_NS + step + at, kind, data]], attempt=attempt)
-
-
 def memory_data(blocks: int = 3, *, hill: int = 1000, state: int = 100) -> dict[str, Any]:
     """Each block's forward leaves a state and forgets the rest; backward raises a hill again, block by block."""
     seconds, live, marks, at, held = [0.0], [0], [], 0.0, 0
@@ -87,34 +79,3 @@ def memory_data(blocks: int = 3, *, hill: int = 1000, state: int = 100) -> dict[
         held = max(0, held - state)
         go(held)
     return {"seconds": seconds, "bytes": live, "blocks": marks}
-
-
-def exchange_rows(step: int, *, flying_s: float = 0.004, exposed_s: float = 0.001) -> list[list[Any]]:
-    """Rows of ``exchanges`` of one rank: for each layer and way a leg there and one back."""
-    return [
-        [step, step, layer, way, leg, 3, flying_s, exposed_s]
-        for layer in range(LAYERS) for way in WAYS for leg in ("to_vertices", "to_snapshots")
-    ]  # fmt: skip
-
-
-def step_lines(
-    data: dict[str, Any], step: int, *, attempt: int = 1, exposed_s: float = 0.001, brought: int = 1000,
-    whole: int = 3000, ranks: Sequence[int] | None = None,
-) -> list[dict[str, Any]]:  # fmt: skip
-    """What the ranks tell of one step: exactly the bytes that were predicted."""
-    found = []
-    for rank in range(data["ranks"]) if ranks is None else ranks:
-        predicted = {way: np.asarray(each) for way, each in data["predicted"].items()}
-        links = [
-            [step, step, layer, way, to, 1, int(each[layer, rank, to])]
-            for way, each in predicted.items() for layer in range(len(each)) for to in range(data["ranks"])
-            if each[layer, rank, to]
-        ]  # fmt: skip
-        tables = {
-            "steps": [step_row(step, 1.0, per_epoch=1)],
-            "links": links,
-            "exchanges": exchange_rows(step, exposed_s=exposed_s),
-            "transfers": [[step, step, 7, brought, whole]],
-        }
-        found += [line(table, rows, rank=rank, attempt=attempt) for table, rows in tables.items()]
-    return found

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
-
-from synthetic_lines import START_NS, line, step_row
 
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
 
@@ -34,10 +31,6 @@ def congestion_data(
     late = [[(delay_ms or {}).get(o, 0.0) * (o != r) for r in range(parts)] for o in range(parts)]
     rate = [[(mbit or {}).get(o) if o != r else None for r in range(parts)] for o in range(parts)]
     return {"pattern": pattern, "delay_ms": late, "mbit": rate, "by": by}
-
-
-def event(kind: str, data: dict[str, Any], *, step: int = 0, attempt: int = 1, at: int = 0) -> dict[str, Any]:
-    return line("events", [[step, step // PER_EPOCH, START_NS + step * STEP_NS + at, kind, data]], attempt=attempt)
 
 
 def slow_at(step: int) -> bool:
@@ -100,51 +93,3 @@ def decision_row(
     delays = list(delays_ms) if delays_ms is not None else late
     return [step, step // PER_EPOCH, part, policy, {"state": [0.0] * (3 * parts + 11)}, worth if values else [], action,
             window, biased, 0.05, greedy, reward, delays, [], 0, False]  # fmt: skip
-
-
-def swaps(last: int) -> Iterator[tuple[int, int, int]]:
-    """Step, W and owner preferred of every window up to a step: 16, and 8 for the slow owner while it is slow."""
-    step = 0
-    while step <= last:
-        slow = slow_at(step)
-        length = 8 if slow else 16
-        yield step, length, SLOW_OWNER if slow else -1
-        step += length
-
-
-def feature_lines(
-    steps: Sequence[int], *, attempt: int = 1, parts: Sequence[int] = range(PARTS), rate: float | None = None
-) -> Iterator[dict[str, Any]]:  # fmt: skip
-    """What parts, one a rank, tell of consecutive steps: better hit rates the further the window is along."""
-    at = {step: (number, length, biased) for number, (step, length, biased) in enumerate(swaps(max(steps)))}
-    number, begun = 0, 0
-    for step in steps:
-        if step in at:
-            number, begun = at[step][0], step
-        for part in parts:
-            if step in at:
-                _, length, biased = at[step]
-                liked = biased if biased != part else -1
-                late = int(step > FROM and step % 3 == 2)
-                rows = [window_row(step, part, number, length, late=late, biased=liked)]
-                yield line("windows", rows, rank=part, attempt=attempt)
-                yield line("cache_decisions", [decision_row(step, part, length, biased=liked, greedy=step % 5 > 0)],
-                           rank=part, attempt=attempt)  # fmt: skip
-                bulk = [fetch_row(step, part, o, purpose="bulk", rows=300, rtt_s=0.004) for o in others(part)]
-                yield line("fetches", bulk, rank=part, attempt=attempt)
-            own_rate = rate if rate is not None else 0.7 + 0.15 * math.exp(-(step - begun) / 8)
-            yield line("resolved", [resolved_row(step, part, rate=own_rate, window=number)], rank=part, attempt=attempt)
-            yield line("fetches", [fetch_row(step, part, o) for o in others(part)], rank=part, attempt=attempt)
-            described = step_row(step, 1.0, per_epoch=PER_EPOCH, step_ns=STEP_NS)
-            yield line("steps", [described], rank=part, attempt=attempt)
-
-
-def others(part: int, parts: int = PARTS) -> list[int]:
-    return [owner for owner in range(parts) if owner != part]
-
-
-def congestion_lines() -> Iterator[dict[str, Any]]:
-    """One owner is slow for two epochs."""
-    yield event("congestion", congestion_data())
-    yield event("congestion", congestion_data({SLOW_OWNER: SLOW_MS}), step=FROM)
-    yield event("congestion", congestion_data(), step=TO)

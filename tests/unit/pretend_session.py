@@ -14,7 +14,6 @@ from dtdg_lab.core.errors import ConfigError, ControlError
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.runs.charts import all_rollups
 from dtdg_lab.runs.tables import RunTables
-from dtdg_lab.visualization.run_window import RunWindow
 
 PER_EPOCH = 20
 
@@ -28,8 +27,7 @@ class PretendRun:
         self.config = config
         self.status = "running"
         self.reason = ""
-        self.live = RunWindow(config)
-        self.store = RunTables(config, rollups=all_rollups())
+        self.live = RunTables(config, rollups=all_rollups())
         self.lock = threading.Lock()
         self.version = 0
         self.silent: dict[int, int] = {}
@@ -95,8 +93,7 @@ class PretendRun:
 
     def _add(self, table: str, rows: list[list[Any]], rank: int) -> None:
         made = line(table, rows, rank=rank, seq=self._seqs[rank])
-        self.live.add(made)
-        self.store.add_lines([made])
+        self.live.add_lines([made])
         self._seqs[rank] += 1
 
     def _at(self, row: list[Any], column: int) -> list[Any]:

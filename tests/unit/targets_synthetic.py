@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -80,47 +79,3 @@ def step_lines(
         for rank in ranks:
             yield line("targets", [target_row(step, rank, data, **more)], rank=rank, attempt=attempt)
             yield line("steps", [step_row(step, 1.0, per_epoch=PER_EPOCH)], rank=rank, attempt=attempt)
-
-
-def level_lines(data: dict[str, Any], count: int, *, step: int = 0, attempt: int = 1) -> Iterator[dict[str, Any]]:
-    """Levels of every part and size, told ``count`` times half a second apart: one more batch each time."""
-    for at in range(count):
-        for part in range(len(data["candidates"])):
-            rows = []
-            for action, capacities in enumerate(data["capacities"]):
-                held = min(at, capacities[part])
-                time_ns = START_NS + at * 500_000_000 + part
-                rows.append(
-                    [step + at, 0, time_ns, part, action, held, capacities[part], 1000 * held, held, 0.01 * at, held]
-                )  # fmt: skip
-            yield line("reservoir", rows, rank=part, attempt=attempt)
-
-
-def round_row(number: int, joined: int, applied: int, *, weight: float = 1.0) -> list[Any]:
-    """A row of ``rounds``."""
-    return [applied, applied // PER_EPOCH, number, joined, applied, weight, 0, 0, weight == 0 or number == 0]
-
-
-def decision_row(
-    number: int, action: int, reward: float | None, *, policy: str = "dqn", values: Sequence[float | None] = (),
-    every: int = 5,
-) -> list[Any]:  # fmt: skip
-    """A row of ``decisions`` of a batch policy; epsilon falls from 1 by 0.95 to 0.1."""
-    epsilon = max(0.1, 0.95**number)
-    state = {"loss_reduction": 0.1 / (1 + number), "epsilon": epsilon, "greedy": number % 3 != 0, "loss": 1.0,
-             "step_s": 0.014, "steps": every}  # fmt: skip
-    described = list(values) or [0.1 * action - 0.01 * number for action in range(len(GRID))]
-    step = every * (number + 1)
-    return [step, step // PER_EPOCH, policy, state, described, action, reward]
-
-
-def decisions(count: int, *, best: int = 4, policy: str = "dqn", seed: int = 0) -> list[list[Any]]:
-    """Decisions that come to prefer ``best``, which earns most."""
-    draws, rows, before = random.Random(seed), [], None
-    for number in range(count):
-        action = best if draws.random() > max(0.1, 0.95**number) else draws.randrange(len(GRID))
-        reward = None if before is None else 0.2 - 0.05 * abs(before - best) + draws.gauss(0, 0.05)
-        values = [0.2 - 0.05 * abs(each - best) - 0.5 / (1 + number) * (each % 3) for each in range(len(GRID))]
-        rows.append(decision_row(number, action, reward, policy=policy, values=values))
-        before = action
-    return rows

@@ -13,6 +13,7 @@ from dtdg_lab.visualization.chart import Chart, ChartOptions
 from dtdg_lab.visualization.common_charts import common_charts, common_tiles
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.sheet import run_sheet
+from dtdg_lab.visualization.timeline import ORDER
 
 OPTIONS = ChartOptions()
 CHARTS = {chart.name: chart for chart in common_charts()}
@@ -93,6 +94,30 @@ def test_loss_of_link_prediction_has_its_rank_beside_it() -> None:
     assert caption == "Validation loss is 0.500 and MRR 0.412, against 0.300 for persistence."
 
 
+@pytest.mark.parametrize(
+    ("task", "metrics", "words"),
+    [
+        ("link", {"accuracy": 0.7}, "0.500 and accuracy 0.700."),
+        ("link", {"mrr": 0.4, "persistence_mrr": None}, "0.500 and MRR 0.400."),
+        ("link", None, "0.500, 1011% above persistence."),
+        ("classification", {"macro_f1": 0.5, "accuracy": 0.9}, "0.500 and accuracy 0.900."),
+        ("regression", {"mae": 0.1}, "0.500, 1011% above persistence."),
+    ],
+)
+def test_loss_has_the_main_metric_of_its_task_beside_it(task: str, metrics: Any, words: str) -> None:
+    _, caption = drawn(
+        "loss", run_of({"dataset": "sbm", "task": task}, evaluations=[evaluation(1, 0.5, metrics=metrics)])
+    )
+    assert caption == f"Validation loss is {words}"
+
+
+def test_a_resume_takes_evaluations_back() -> None:
+    rows = [evaluation(10, 0.05), evaluation(30, 0.01)]
+    again = [{**row, "attempt": 2} for row in steps(1, first=25)]
+    figure, caption = drawn("loss", run_of(steps=[*steps(30), *again], evaluations=rows))
+    assert traces(figure)["validation"]["x"] == [10] and caption.startswith("Validation loss is 0.0500,")
+
+
 def test_loss_axis_fits_most_steps_and_not_the_first_spike() -> None:
     rows = [*steps(1, global_loss=1000.0), *steps(99, first=1, global_loss=0.5)]
     figure, _ = drawn("loss", run_of(steps=rows))
@@ -102,8 +127,10 @@ def test_loss_axis_fits_most_steps_and_not_the_first_spike() -> None:
 
 def test_loss_of_a_long_run_has_few_points_and_ends_at_its_newest_step() -> None:
     figure, _ = drawn("loss", run_of({"ranks": 1}, steps=steps(6000, 1)))
-    line = traces(figure)["each step"]
-    assert len(line["x"]) <= 1500 and line["x"][-1] == 5999 and line["x"] == sorted(line["x"])
+    lines = traces(figure)
+    x = lines["each step"]["x"]
+    assert 150 <= len(x) <= 300 and x[-1] == 5999 and x == sorted(x)
+    assert lines["least"]["y"] == lines["most"]["y"] == lines["each step"]["y"] == pytest.approx([0.5] * len(x))
 
 
 def test_loss_is_over_seconds_where_ranks_have_steps_of_their_own() -> None:
@@ -200,8 +227,8 @@ def test_timeline_of_many_ranks_is_a_heat_map_of_the_longest_phases() -> None:
     figure, _ = drawn("timeline", run_of({"ranks": 64, "parts": 64}, steps=steps(12, 64), phases=phases(64)))
     (heat,) = figure["data"]
     assert len(heat["z"]) == 64 and len(heat["z"][0]) == 300 and len(heat["z"]) * 300 <= 24_000
-    assert heat["customdata"][0][0] == "compute" and heat["customdata"][0][-1] == "wait"
-    assert heat["customdata"][1][-1] == "communicate" and figure["layout"]["height"] == 30 + 3 * 64
+    drawn_phases = [ORDER[heat["z"][rank][column]] for rank, column in ((0, 0), (0, -1), (1, -1))]
+    assert drawn_phases == ["compute", "wait", "communicate"] and figure["layout"]["height"] == 30 + 3 * 64
 
 
 def test_timeline_draws_a_bounded_number_of_blocks() -> None:
@@ -279,6 +306,21 @@ def test_energy_by_phase_names_the_largest() -> None:
     assert caption == "Compute took 60% of the energy."
 
 
+def test_joules_of_phases_that_nothing_reads_are_unknown_and_not_0() -> None:
+    rows = [
+        {"rank": rank, "phase": phase, "joules": joules, "seconds": 1.0, "source": "counter", "coverage": 1.0}
+        for rank, phase, joules in ((0, "compute", 12_345.0), (0, "new phase", 5.0), (1, "compute", None))
+    ]
+    figure, caption = drawn("energy_by_phase", run_of(steps=steps(1), phase_energy=rows[2:]))
+    assert figure["data"] == [] and caption == "Nothing measured yet."
+    late = [{**row, "time_ns": START_NS + 60 * 10**9} for row in steps(1, first=1)]
+    figure, caption = drawn("energy_by_phase", run_of(steps=[*steps(1), *late], phase_energy=rows[2:]))
+    assert figure["data"] == [] and "unknown" in caption.lower()
+    figure, caption = drawn("energy_by_phase", run_of(steps=steps(1), phase_energy=rows))
+    assert card_of(figure)["unit"] == "kJ" and caption == "Compute took 100% of the energy."
+    assert {name: bar["x"] for name, bar in traces(figure).items()} == {"compute": [12.345], "new phase": [0.005]}
+
+
 # Tiles
 
 
@@ -312,7 +354,10 @@ def test_captions_have_at_most_twenty_words(name: str) -> None:
 
 def test_all_charts_of_a_run_fit_one_sheet() -> None:
     run = run_of(events=[STARTED], steps=steps(6), phases=phases(2), energy=readings(range(1, 5)))
-    figure = run_sheet(run, common_charts(), OPTIONS, title="psg on CollegeMsg")
+    cards = {chart: drawn(name, run) for name, chart in CHARTS.items()}
+    with_data = {chart: card for chart, card in cards.items() if card[0]["data"]}
+    figure = run_sheet(with_data, title="psg on CollegeMsg")
     texts = [note["text"] for note in figure["layout"]["annotations"]]
-    assert sum(text.startswith("<b>") for text in texts) == 6
+    titles = [text.removeprefix("<b>").partition("</b>")[0] for text in texts if text.startswith("<b>")]
+    assert titles == ["Loss", "Time per step", "Timeline", "Energy"]  # energy by phase has no data
     go.Figure(figure)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from tables import run_tables
 
+from dtdg_lab.core.rows import Rows
 from dtdg_lab.visualization.chart import ChartOptions
 from dtdg_lab.visualization.communication import communication_chart, communication_time
+from dtdg_lab.visualization.newest_rows import least_by_rank, newest_rows
 from dtdg_lab.visualization.transfers import measured_traffic, predicted_traffic, transfers_chart
 from dtdg_lab.visualization.waiting import waiting_by_step, waiting_chart, waiting_share
 
@@ -151,3 +154,10 @@ def test_many_ranks_are_a_band_with_their_mean() -> None:
     run = run_tables({"ranks": ranks, "parts": ranks}, {"steps": waits(2, seconds)}, rollups=chart.rollups)
     least, most, mean = chart.figure(run, OPTIONS)["data"]
     assert (least["y"][0], most["y"][0], mean["y"][0]) == pytest.approx((0.0, 63.0, 31.5))
+
+
+def test_the_end_of_a_long_table_is_found_without_reading_all_of_it() -> None:
+    rows = Rows.of({"rank": np.array([0, 1] * 500), "step": np.repeat(np.arange(500), 2)})
+    tail = newest_rows(rows, 4, lambda some: bool((least_by_rank(some, "step", 2) < 490).all()))
+    assert len(tail) == 32 and tail["step"][-1] == 499
+    assert len(newest_rows(rows, 4, lambda some: bool((least_by_rank(some, "step", 3) < 490).all()))) == 1000

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from dtdg_lab.core.errors import ConfigError, LabError, PlanError, UnknownNameError
+from dtdg_lab.lessons.figures import BY_HAND, sizes_by_hand_figure
 from dtdg_lab.lessons.widgets import MOST_STAGES, BatchBench
 from dtdg_lab.systems.hybrid_batches.policies import BatchSimulator, planned_s
-from dtdg_lab.systems.hybrid_batches.policy_charts import BY_HAND, sizes_by_hand_figure
 
 SIZES = tuple(itertools.product((0.1, 0.3), (0.01, 0.1)))
 TARGET = 0.3
@@ -68,9 +68,9 @@ def test_what_is_no_plan_is_refused(plan: list[int], target: float, error: type[
 def test_a_bench_tells_and_draws_all_that_compete() -> None:
     bench = BatchBench(GROWING, TARGET, **QUICK)
     bars = _bars(_picture(bench))
-    assert set(bars) == {BY_HAND, "random", "10 % x 1 %", "10 % x 10 %", "30 % x 1 %", "30 % x 10 %"}
+    assert set(bars) == {BY_HAND, "random", "10% × 1%", "10% × 10%", "30% × 1%", "30% × 10%"}
     assert [*bars.values()] == sorted(bars.values())
-    assert bench.plan == [2] * 4 and bars[BY_HAND] == bars["30 % x 1 %"] == pytest.approx(bench.seconds, abs=1e-6)
+    assert bench.plan == [2] * 4 and bars[BY_HAND] == bars["30% × 1%"] == pytest.approx(bench.seconds, abs=1e-6)
     assert bars["random"] == pytest.approx(median(bench.by_seed_s["random"]), abs=1e-6)
     best = min(bench.fixed_s)
     label = bench.labels[bench.fixed_s.index(best)]

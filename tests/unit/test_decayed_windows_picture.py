@@ -12,7 +12,6 @@ from window_tables import CHUNKS, epoch_windows, events, window_rows, window_tab
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.systems.decayed_windows.picture import window_chart
-from dtdg_lab.systems.decayed_windows.proposal import dragged_setting
 from dtdg_lab.visualization.chart import ChartOptions
 
 LADDER = (1, 2, 3, 5, 8, 13)
@@ -37,6 +36,11 @@ def texts(layout: dict[str, Any]) -> list[str]:
 
 def title(layout: dict[str, Any]) -> str:
     return str(layout["meta"]["card"]["title"])
+
+
+def value_of(handle: dict[str, Any], position: float) -> float:
+    """Return the value of its setting that a page takes from a position of a handle."""
+    return float(handle["scale"] * (position - handle["origin"]))
 
 
 def test_a_whole_window_has_decayed_and_full_bars() -> None:
@@ -119,10 +123,9 @@ def test_handles_stand_where_k_and_alpha_are_seen() -> None:
     full, alpha = layout["meta"]["handles"]
     assert full["x"] == traces["full"]["x"][0] - 0.5 and alpha["x"] == traces["decayed"]["x"][-1]
     assert alpha["y"] == pytest.approx(10.0)
-    assert dragged_setting(full, full["x"] - 2) == {"full_snapshots": 4}
-    assert dragged_setting(full, -1000) == {"full_snapshots": 8}
-    assert dragged_setting(alpha, 57.83) == {"alpha": 0.578}
-    assert dragged_setting(alpha, -5) == {"alpha": 0.008}
+    assert value_of(full, full["x"]) == 2 and value_of(full, full["x"] - 2) == 4
+    assert (value_of(full, full["high"]), value_of(full, full["low"])) == (1, 8)
+    assert value_of(alpha, 57.8) == pytest.approx(0.578) and value_of(alpha, alpha["low"]) == pytest.approx(1 / CHUNKS)
     _, layout, _ = draw(window_tables({"decay": "text"}, range(WHOLE + 1)))
     assert layout["meta"]["handles"][1]["x"] == traces["decayed"]["x"][0], "by text the oldest has alpha"
 
@@ -179,6 +182,17 @@ def test_a_step_that_one_rank_has_not_recorded_is_not_drawn() -> None:
     assert title(draw(tables)[1]) == "Window of step 3"
 
 
+def test_a_resumed_run_draws_the_windows_of_its_newest_attempt() -> None:
+    config = RunConfig(system="flaredtdg", ranks=2)
+    first = window_rows(config, range(8))
+    second = window_rows(config.replace(alpha=0.6), range(4, 6), attempt=2)
+    steps = [{"rank": row["rank"], "step": row["step"], "attempt": row.get("attempt", 1)} for row in [*first, *second]]
+    tables = run_tables(config, {"steps": steps, "batches": [*first, *second]}, events=events(config))
+    traces, layout, _ = draw(tables)
+    assert title(layout) == "Window of step 5" and traces["windows"]["y"] == [0, 1, 2, 3, 4, 5]
+    assert traces["decayed"]["y"][-1] == pytest.approx(60.16)
+
+
 def test_the_axis_follows_the_window_over_many_snapshots() -> None:
     train = range(500)
     config = RunConfig(system="flaredtdg", ranks=2)
@@ -195,6 +209,8 @@ def test_a_window_longer_than_the_axis_shows_its_newest_snapshots() -> None:
     tables = window_tables({"window": 200}, range(330, 340), train=train)
     traces, layout, _ = draw(tables)
     assert traces["full"]["x"][-1] in range(*(int(end) + 1 for end in layout["xaxis"]["range"]))
+    tables = window_tables({"window": 200, "decay": "text"}, range(330, 340), train=train)
+    assert [handle["name"] for handle in draw(tables)[1]["meta"]["handles"]] == ["full_snapshots"], "alpha is older"
 
 
 def test_windows_of_64_ranks_look_like_those_of_two() -> None:

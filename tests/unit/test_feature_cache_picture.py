@@ -110,6 +110,7 @@ def test_many_parts_are_a_map_of_windows_with_worst_and_mean_of_cause_and_effect
     assert len(drawn["W"]["z"]) == parts
     assert drawn["slowest part"]["y"] == [9, 9] and drawn["part that waits most"]["y"][0] == 1.0
     assert len(figure["layout"]["yaxis"]["tickvals"]) <= 9
+    assert "Cause: delay added to replies; grey: the mean, red: the slowest part" in texts(figure)
 
 
 def test_before_the_first_cache_the_first_window_of_the_settings_is_drawn() -> None:
@@ -123,6 +124,15 @@ def test_without_a_cache_the_lane_says_so() -> None:
     tables = feature_tables(10, {"windows": []}, [features(policy="on_demand")], system="dgl-default")
     assert "No cache: every remote row is fetched." in texts(picture(tables))
     assert caption(tables) == "Every remote row is fetched when needed: 2.00 ms of waiting per step."
+
+
+def test_caches_of_the_policy_before_end_where_one_without_caches_begins() -> None:
+    rows = {"windows": [cache(0, 0, 16)]}
+    tables = feature_tables(40, rows, [features(), features(10, policy="prefetch"), features(20, policy="on_demand")])
+    figure = picture(tables)
+    assert traces(figure)["rows of part 1"]["width"] == pytest.approx([10], abs=0.2)
+    assert "No cache: every remote row is fetched." not in texts(figure)
+    assert caption(tables).startswith("Every remote row is fetched when needed")
 
 
 def test_one_part_fetches_nothing() -> None:

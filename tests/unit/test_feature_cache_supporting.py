@@ -75,7 +75,7 @@ def test_of_a_slow_owner_measured_added_and_estimated_delays_are_drawn() -> None
     assert [label for label, *_ in figure["layout"]["meta"]["card"]["keys"]] == [
         "part 2",
         "added",
-        "estimated",
+        "estimated, dotted",
         "other parts",
     ]
     by_dash = {trace["line"].get("dash"): trace for trace in figure["data"] if trace["name"] == "part 2"}
@@ -90,7 +90,7 @@ def test_the_caption_names_the_slowest_owner_and_what_is_added() -> None:
     rows = {"fetches": [reply(s, 0, owner, ms=32.0 if owner == 2 else 1.0) for s in range(50) for owner in (1, 2, 3)]}
     assert "is slowest to reply" in drawn(REPLIES, tables)[1]
     assert drawn(REPLIES, feature_tables(50, rows, SLOW[:3]))[1] == (
-        "Part 2 takes 32.0 ms to reply, of which 20 ms are added."
+        "Part 2 takes 32.0 ms to reply; 20 ms of it are added."
     )
 
 

@@ -16,7 +16,7 @@ from dtdg_lab.cluster.run import LocalRun
 from dtdg_lab.core.errors import DataError, NotAvailableError, RunStoreError
 from dtdg_lab.runs.run import StoredRun
 
-NAMES = {"loss", "phases", "energy", "timeline"}
+NAMES = {"loss", "step-time", "energy", "timeline"}
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
+from dtdg_lab.runs.charts import charts_of
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.systems.hybrid_batches.picture import PICTURE, SHOWN_PARTS
 from dtdg_lab.visualization.chart import ChartOptions
@@ -158,6 +159,7 @@ def test_without_a_controller_a_click_requests_a_size() -> None:
     assert figure["layout"]["meta"]["clickable"]
     assert figure["layout"]["xaxis2"]["ticktext"] == ["10%", "20%", "30%", "100%"]
     assert trace(figure, "sizes")["customdata"][2][1] == {"batch_snapshots": 0.2, "batch_nodes": 0.1}
+    assert trace(figure, "sizes")["hoverinfo"] == "none", "plotly fires no clicks on what it skips"
     assert [note for note in texts(figure, "x2") if note] == ["<b>now</b>"]
 
 
@@ -243,5 +245,10 @@ def test_the_caption_warns_of_a_fixed_size_with_few_batches() -> None:
 
 
 @pytest.mark.parametrize("system", ["dynahb", "dbov", "dbos", "bvr"])
-def test_every_system_of_the_family_has_the_picture(system: str) -> None:
-    assert PICTURE.shown(hybrid_run(None, system=system)) and not PICTURE.shown(hybrid_run(None, system="psg"))
+def test_every_system_of_the_family_has_this_picture_alone(system: str) -> None:
+    charts = charts_of(hybrid_run(None, system=system))
+    assert [chart.name for chart in charts if chart.place == "picture"] == ["batch"]
+
+
+def test_a_run_of_full_batches_has_another_picture() -> None:
+    assert "batch" not in [chart.name for chart in charts_of(hybrid_run(None, system="pygt-dist"))]

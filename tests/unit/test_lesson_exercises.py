@@ -174,8 +174,10 @@ def test_a_figure_of_a_lesson_has_at_most_four_panels() -> None:
 def test_panels_are_chosen_by_name() -> None:
     config = lab.RunConfig(system="psg", dataset="growing", generated_nodes=20, generated_edges=60, epochs=2, hidden=4)
     run = lab.train(config, progress=False)
-    drawn = lessons.panels(run, "loss", "schedule 1")
+    drawn = lessons.panels(run, "loss", "schedule")
     assert len([name for name in drawn["layout"] if name.startswith("xaxis")]) == 2
+    titles = [note["text"] for note in lessons.panels(run, "loss", "step_time")["layout"]["annotations"]]
+    assert any(title.startswith("<b>Loss</b>") for title in titles), "charts of tables are cards on a sheet"
     with pytest.raises(UnknownNameError, match="nothing"):
         lessons.panels(run, "nothing")
     with pytest.raises(ConfigError, match="1 to 4"):

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 import pytest
-from tables import run_tables
+from runs_synthetic import finished_run
+from tables import START_NS, run_tables
 
+import dtdg_lab as lab
+from dtdg_lab.core.errors import ConfigError, DataError
 from dtdg_lab.partition.events import PartitionFacts
+from dtdg_lab.partition.metrics import MeasuredPartition, partition_graph
+from dtdg_lab.runs.finish import finish
+from dtdg_lab.runs.records import RecordWriter
+from dtdg_lab.runs.report import event_rows
+from dtdg_lab.runs.run import open_run
 from dtdg_lab.visualization.partition_cards import (
     comparison_cards,
     load_caption,
@@ -105,3 +114,73 @@ def test_partitions_of_a_run_are_those_that_differ() -> None:
     assert [each.parts for each in run_partitions(run_tables({}, events=events))] == [2, 4]
     ended = {"kind": "partition", "step": 9, "data": {"layout": None}}
     assert run_partitions(run_tables({}, events=[*events, ended])) == []
+
+
+def test_an_event_without_its_facts_is_refused() -> None:
+    data = described()
+    del data["measures"]["halo"]
+    with pytest.raises(DataError, match="'halo'"):
+        PartitionFacts.read(data)
+
+
+# a measured partition, and that of a stored run
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> list[MeasuredPartition]:
+    stream = np.random.default_rng(4)
+    src, dst = stream.integers(0, 40, (2, 2_000))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DTDG_LAB_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))  # as each test has it
+        graph = lab.datasets.from_edges(src, dst, np.arange(2_000) // 100, cut=20)
+        return [partition_graph(graph, name, 4, layers=2) for name in ("hash", "round_robin", "load_aware")]
+
+
+def heat_maps(figure: go.Figure) -> list[Any]:
+    return [trace for trace in figure.data if trace.type == "heatmap"]
+
+
+def test_plot_draws_a_measured_partition_and_several(measured: list[MeasuredPartition]) -> None:
+    one = lab.plot(measured[0])
+    assert isinstance(one, go.Figure) and "hash, 4 parts" in one.layout.title.text
+    maps = heat_maps(one)
+    assert len(maps) == 3 + 1
+    exact = sum(measured[0].predicted[way].sum(axis=0) for way in ("forward", "backward"))
+    assert np.allclose(1024 * np.nan_to_num(np.array(maps[-1].z, np.float64)), exact, atol=0.1)
+    several = lab.plot(measured)
+    assert "4 parts" in several.layout.title.text
+    cut = next(trace for trace in several.data if trace.type == "bar")
+    assert list(cut.x) == ["hash", "round_robin", "load_aware"]
+    assert list(cut.y) == [pytest.approx(100 * each.measures.cut_share) for each in measured]
+
+
+def test_plot_says_what_a_bare_partition_lacks(measured: list[MeasuredPartition]) -> None:
+    with pytest.raises(ConfigError, match=r"lab\.partition\.partition"):
+        lab.plot(measured[0].partition)
+
+
+@pytest.mark.slow
+def test_report_summary_and_plot_of_a_run_show_its_partition(tmp_path: Path) -> None:
+    plan = {"ranks": 2, "layout": "halo_vertex"}
+    run = finished_run(tmp_path, system="adgnn-t")
+    for rank in (0, 1):
+        with RecordWriter(run.record_file(rank), rank, 1) as writer:
+            if rank == 0:
+                writer.row("events", (0, 0, START_NS, "partition", described(**plan)))
+                metis = described(**plan, partitioner="metis", rebuild_s=2.0)
+                writer.row("events", (5, 1, START_NS + 5, "partition", metis))
+            knob = {"version": 1, "changes": {"partitioner": "metis"}, "when": "epoch", "duration_s": 2.0}
+            writer.row("events", (5, 1, START_NS + 4, "settings", knob))
+            for way in ("forward", "backward"):
+                writer.row("links", (14, 2, 0, way, 1 - rank, 1, 100))
+    summary = finish(run, "finished")
+    assert (summary["partitioner"], summary["parts"], summary["partition_s"]) == ("metis", 2, 0.25)
+    assert (summary["cut_edges"], summary["cut_share"], summary["halo_share"]) == (90, 0.47, 0.28)
+    assert (summary["rebuild_s"], summary["predicted_step_bytes"]) == (2.0, 2048)
+    stored = open_run(run.path)
+    words = stored.captions()["part_needs"]
+    page = run.report_file.read_text()
+    assert words in page and "What each part needs from the others" in page
+    what = [row[4] for row in event_rows(stored.events) if row[3] == "partition"]
+    assert len(what) == 2 and all(len(text) < 250 and "of the edges are cut" in text for text in what)
+    assert "What each part needs from the others" in lab.plot(stored).to_json()

@@ -20,10 +20,6 @@ from dtdg_lab.energy.phases import IDLE, STALL, PhaseEnergy, Row
 from dtdg_lab.energy.readers import BusySeconds, EnergyReader, ModelledGpuReader, ModelledReader, PowerModel
 from dtdg_lab.energy.total import total_of
 from dtdg_lab.runs.summary import energy_facts, joules_per_loss, spent
-from dtdg_lab.visualization.energy import EnergyView, PhaseEnergyView
-from dtdg_lab.visualization.partition import LinkLog
-from dtdg_lab.visualization.run_view import RunClock, SharedViews
-from dtdg_lab.visualization.style import Marks
 
 POWER = PowerModel(idle_w=20.0, max_w=100.0, gpu_idle_w=30.0, gpu_max_w=250.0)
 
@@ -380,57 +376,3 @@ def test_facts_of_nothing_and_of_the_unknown_are_unknown() -> None:
     assert joules_per_loss(5.0, evaluated(rising)) is None
     assert joules_per_loss(None, evaluated(rising[::-1])) is None
     assert joules_per_loss(5.0, evaluated(rising[:1])) is None
-
-
-def test_the_view_stacks_phases_by_rank_and_hatches_waiting() -> None:
-    view = PhaseEnergyView()
-    for row in (*ROWS, ROWS[-1]):  # a row that is told again counts once
-        view.row(int(str(row["rank"])), row)
-    figure = view.figure()
-    bars = {bar["name"]: bar for bar in figure["data"]}
-    assert list(bars) == ["compute", "idle", "wait for ranks", "wait for features"]
-    assert bars["wait for ranks"]["x"] == [10.0, 20.0]
-    assert [name for name, bar in bars.items() if "pattern" in bar["marker"]] == [
-        "wait for ranks", "wait for features",
-    ]  # fmt: skip
-    assert figure["layout"]["title"]["text"] == "Energy by rank and phase · modelled"
-    assert figure["layout"]["xaxis"]["title"]["text"] == "energy since the start (J)"
-    assert view.stall_share() == pytest.approx(0.25)
-    assert view.caption() == (
-        "200 J modelled: most in compute (70 %); 25 % waiting (15 % for other ranks and 10 % for features)."
-    )
-
-
-def test_the_view_says_what_is_not_known() -> None:
-    view = PhaseEnergyView()
-    assert view.caption() == "No reading yet."
-    assert "waiting for the first step" in str(view.figure()["layout"]["annotations"])
-    view.row(1, described(1, "compute", None))
-    assert view.caption() == "Energy by phase is unknown: nothing here reads or models it."
-    assert "unknown on this machine" in str(view.figure()["layout"]["annotations"])
-    view.row(0, described(0, "compute", 12_345.0, source="counter"))
-    view.row(0, described(0, "new phase", 5.0, source="counter"))
-    assert view.caption() == (
-        "12.35 kJ measured (counter): most in compute (100 %); 0 % waiting; energy is known for 67 % of the "
-        "time; unknown for rank 1."
-    )
-    figure = view.figure()
-    assert figure["layout"]["title"]["text"].endswith("· measured")
-    assert figure["layout"]["xaxis"]["title"]["text"].endswith("(kJ)")
-    assert {bar["name"]: bar["x"] for bar in figure["data"]} == {
-        "new phase": [pytest.approx(0.005)], "compute": [pytest.approx(12.345)],
-    }  # fmt: skip
-
-
-def test_readers_of_one_rank_and_source_add_up_in_the_view_of_energy() -> None:
-    view = EnergyView(SharedViews(50, Marks(), LinkLog(), RunClock()))
-    for at_s in (1, 2, 2):  # the last is told again
-        for reader, watts in (("processor-model", 50.0), ("gpu-model", 30.0)):
-            view.reading(
-                0, {"time_ns": at_s, "joules": watts, "watts": watts, "interval_s": 1.0, "reader": reader,
-                    "source": "modelled", "scope": "rank"}, seconds=at_s,
-            )  # fmt: skip
-    assert view.joules() == {"modelled": 160.0}
-    assert view.watts() == 80.0
-    (line,) = view.lines()
-    assert line.ys[-1] == 160.0

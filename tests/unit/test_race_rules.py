@@ -12,6 +12,8 @@ from synthetic_lines import evaluation_row, line, step_row
 from dtdg_lab.cluster.local import Bench, Evaluated
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.runs.charts import all_rollups
+from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.studies.race_plan import (
     RacePlan,
     StopRule,
@@ -23,7 +25,6 @@ from dtdg_lab.studies.race_plan import (
     same_losses,
 )
 from dtdg_lab.studies.race_result import best, spread
-from dtdg_lab.visualization.run_window import RunWindow
 
 SMALL = {"dataset": "growing", "generated_nodes": 40, "generated_edges": 160, "generated_snapshots": 20, "hidden": 4}
 
@@ -214,19 +215,19 @@ def test_what_changes_the_numbers_or_follows_a_clock_is_not_compared():
     assert not groups({str(k): made("flaredtdg", parts=2, full_snapshots=k) for k in (1, 2)})
 
 
-def window(first: float, later: float, config: RunConfig) -> RunWindow:
-    made_ = RunWindow(config)
-    made_.add(line("steps", [step_row(0, first), step_row(1, first)]))
-    made_.add(line("evaluations", [evaluation_row(2, "validation", later)], seq=1))
+def tables(first: float, later: float, config: RunConfig) -> RunTables:
+    made_ = RunTables(config, rollups=all_rollups())
+    made_.add_lines([line("steps", [step_row(0, first), step_row(1, first)])])
+    made_.add_lines([line("evaluations", [evaluation_row(2, "validation", later)], seq=1)])
     return made_
 
 
 def test_losses_that_should_coincide_and_do_not_are_flagged():
     configs = {"single": made("single"), "adgnn-t": made("adgnn-t", parts=2)}
-    one = window(1.0, 0.5, configs["single"])
+    one = tables(1.0, 0.5, configs["single"])
 
     def compared(first: float, later: float) -> list:
-        return checks(configs, {("single", 0): one, ("adgnn-t", 0): window(first, later, configs["adgnn-t"])})
+        return checks(configs, {("single", 0): one, ("adgnn-t", 0): tables(first, later, configs["adgnn-t"])})
 
     (good,) = compared(1.0 + 5e-6, 0.5 + 2e-4)
     assert good.ok and "whole training split" in good.summary()
@@ -234,8 +235,10 @@ def test_losses_that_should_coincide_and_do_not_are_flagged():
     assert bad.ok is False and "DIFFER" in bad.summary()
     (bad,) = compared(1.0, 0.5 + 2e-3)
     assert bad.ok is False and bad.curve == pytest.approx(2e-3 / 0.502)
-    (empty,) = checks(configs, {("single", 0): one, ("adgnn-t", 0): RunWindow(configs["adgnn-t"])})
+    (empty,) = checks(
+        configs, {("single", 0): one, ("adgnn-t", 0): RunTables(configs["adgnn-t"], rollups=all_rollups())}
+    )
     assert empty.ok is None
     double = {label: config.replace(dtype="float64") for label, config in configs.items()}
-    (strict,) = checks(double, {("single", 0): one, ("adgnn-t", 0): window(1.0 + 1e-8, 0.5, double["adgnn-t"])})
+    (strict,) = checks(double, {("single", 0): one, ("adgnn-t", 0): tables(1.0 + 1e-8, 0.5, double["adgnn-t"])})
     assert strict.ok is False, "1e-8 is no rounding of float64"

@@ -11,6 +11,9 @@ from synthetic_lines import START_NS, energy_row, evaluation_row, line, step_row
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.records import TABLES
+from dtdg_lab.runs.charts import all_rollups
+from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.visualization.curves import FETCHED, FINE, bytes_at
 from dtdg_lab.visualization.race import (
     COSTS,
     Bound,
@@ -24,31 +27,32 @@ from dtdg_lab.visualization.race import (
     race_panels,
     reached,
 )
-from dtdg_lab.visualization.run_window import RunWindow
 
 
 def rows(table: str, *found: dict) -> list[list]:
     return [[row.get(column) for column in TABLES[table]] for row in found]
 
 
-def window() -> RunWindow:
+def tables() -> RunTables:
     """Two ranks, ten steps of 20 ms that send 100 and 50 bytes each; evaluations before steps 5 and 10."""
-    made = RunWindow(RunConfig(system="psg", dataset="growing", ranks=2))
+    made = RunTables(RunConfig(system="psg", dataset="growing", ranks=2), rollups=all_rollups())
     at = TABLES["steps"].index("bytes_sent")
     for rank, sent in ((0, 100), (1, 50)):
         steps = [step_row(step, 1.0) for step in range(10)]
         for row in steps:
             row[at] = sent
-        made.add(line("steps", steps, rank=rank))
-        made.add(line("energy", [energy_row(0.1, 2.0), energy_row(0.2, 2.0)], rank=rank, seq=1))
+        made.add_lines([line("steps", steps, rank=rank)])
+        made.add_lines([line("energy", [energy_row(0.1, 2.0), energy_row(0.2, 2.0)], rank=rank, seq=1)])
         memory = rows("memory", {"step": 0, "time_ns": START_NS, "peak_bytes": 1000 * (1 + rank)})
-        made.add(line("memory", memory, rank=rank, seq=2))
-    made.add(line("evaluations", [evaluation_row(5, "validation", 0.8), evaluation_row(10, "validation", 0.4)], seq=3))
+        made.add_lines([line("memory", memory, rank=rank, seq=2)])
+    made.add_lines(
+        [line("evaluations", [evaluation_row(5, "validation", 0.8), evaluation_row(10, "validation", 0.4)], seq=3)]
+    )
     return made
 
 
 def test_a_curve_has_what_was_spent_at_every_evaluation():
-    curve = curve_of("psg", 3, window(), over=True)
+    curve = curve_of("psg", 3, tables(), over=True)
     assert curve.losses == (0.8, 0.4) and curve.seconds == pytest.approx((0.1, 0.2))
     assert curve.bytes == (6 * 150, 10 * 150), "the step that begins in the second of the evaluation is counted"
     assert curve.joules == pytest.approx((4.0, 8.0)) and curve.peak == 2000 and curve.sources == ("modelled",)
@@ -56,23 +60,24 @@ def test_a_curve_has_what_was_spent_at_every_evaluation():
 
 
 def test_bytes_of_features_are_counted_and_told_twice_count_once():
-    made = window()
+    made = tables()
     fetched = rows("fetches", *({"step": step, "part": 0, "owner": 1, "purpose": "miss", "bytes": 1000.0,
                                  "rtt_s": 0.1 + step} for step in (0, 4, 5)))  # fmt: skip
     for _ in range(2):
-        made.add(line("fetches", fetched, rank=0, seq=4))
+        made.add_lines([line("fetches", fetched, rank=0, seq=4)])
     assert curve_of("psg", 0, made, over=True).bytes == (6 * 150 + 2000, 10 * 150 + 3000)
 
 
-def test_memory_of_the_running_totals_is_bounded():
-    made = RunWindow(RunConfig(system="psg", dataset="growing"), points=50)
-    fetched = rows("fetches", *({"step": step, "part": 0, "owner": 1, "purpose": "miss", "bytes": 1.0, "rtt_s": 0.1}
-                                for step in range(5000)))  # fmt: skip
-    made.add(line("steps", [step_row(step, 1.0) for step in range(5000)]))
-    made.add(line("fetches", fetched, seq=1))
-    assert len(made.spent._fetched) <= 50
-    described = made.spent.bytes_at([1e9, 1e9], [2500, 5000])
-    assert abs(described[0] - 2500) <= 128 and described[1] == 5000
+def test_bytes_of_a_long_run_are_kept_in_few_sums():
+    made = RunTables(RunConfig(system="psg", dataset="growing"), rollups=all_rollups(), recent=100)
+    fetch = {"part": 0, "owner": 1, "purpose": "miss", "bytes": 1.0, "rtt_s": 0.1}
+    for first in range(0, 20_000, 500):
+        steps = range(first, first + 500)
+        made.add_lines([line("steps", [step_row(step, 1.0) for step in steps], seq=first)])
+        made.add_lines([line("fetches", rows("fetches", *({"step": step, **fetch} for step in steps)), seq=first + 1)])
+    assert len(made.rollup(FETCHED)) <= 2 * FINE
+    fetched = bytes_at(made, [-1.0, -1.0], [10_000, 20_000])
+    assert abs(fetched[0] - 10_000) <= 20 and fetched[1] == 20_000
 
 
 def curve(label: str, seed: int, losses: list[float], *, speed: float = 1.0, **more) -> Curve:

@@ -37,6 +37,7 @@ from remote_training import (
     static_graph,
     train_remote,
 )
+from tables import run_tables
 from thinning import thinned
 
 from dtdg_lab.core import catalogue
@@ -46,10 +47,7 @@ from dtdg_lab.systems.feature_cache import FAMILY
 from dtdg_lab.systems.feature_cache import store as cache_memory
 from dtdg_lab.systems.feature_cache.strategy import RemoteFeatureStrategy
 from dtdg_lab.testing.training import RecordingRecorder, Trained
-from dtdg_lab.visualization.partition import LinkLog
-from dtdg_lab.visualization.race import SpentView
-from dtdg_lab.visualization.run_view import RunClock, SharedViews
-from dtdg_lab.visualization.style import Marks
+from dtdg_lab.visualization.curves import FETCHED, SENT, bytes_at
 
 POLICIES = catalogue.names("features")
 CONGESTED = {"congestion": "two_asymmetric", "congestion_from": 0, "congestion_ms": 4.0, "congestion_mbit": 20.0,
@@ -203,11 +201,11 @@ def test_probes_are_counted_apart_from_what_training_fetches(tmp_path: Path) -> 
     facts = FAMILY.summary({name: pd.DataFrame(done.recorder.tables[name]) for name in FAMILY.summary_tables})
     assert facts["rpcs"] == len(own) and facts["feature_bytes"] == sum(row["bytes"] for row in own)
     assert facts["probe_bytes"] == sum(row["bytes"] for row in probes) > 0
-    spent = SpentView(SharedViews(100, Marks(), LinkLog(), RunClock()))
-    spent.step(0, {"bytes_sent": 0, "time_ns": 1}, 1.0, 0)
-    for row in [*probes, *own]:
-        spent.fetch(0, row, 0)
-    assert float(spent.bytes_at([10.0], [10**6])[0]) == sum(row["bytes"] for row in own)
+    fetched = run_tables(
+        {"ranks": 1}, {"steps": [{"bytes_sent": 0}], "fetches": [*probes, *own]}, rollups=[SENT, FETCHED]
+    )
+    spent = bytes_at(fetched, [10.0], [10**6])
+    assert spent is not None and float(spent[0]) == sum(row["bytes"] for row in own)
 
 
 def _begins(row: dict[str, Any]) -> int:

@@ -26,6 +26,7 @@ from dtdg_lab.dashboard.pages.race import RacePage
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.run import open_run
+from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.studies import presets as near_best
 from dtdg_lab.studies import race as race_module
 from dtdg_lab.studies import runner as race_runner
@@ -36,7 +37,6 @@ from dtdg_lab.studies.runner import run_study
 from dtdg_lab.studies.sweep import Sweep
 from dtdg_lab.studies.trials import FAILED, FILE, FINISHED, Trial, TrialLog, planned
 from dtdg_lab.visualization.race import Curve, near_losses
-from dtdg_lab.visualization.run_window import RunWindow
 
 CONFIG = RunConfig(system="psg", dataset="growing", ranks=2, epochs=3)
 PLAN = RacePlan("one", {"psg": CONFIG, "single": CONFIG.replace(system="single", ranks=1, parts=1)}, (0, 1))
@@ -334,11 +334,9 @@ def test_seconds_count_from_the_event_started_whoever_speaks_first() -> None:
         for shift in (300_000_000, -300_000_000)
     )
     for first in ([], [late], [early]):
-        window = RunWindow(CONFIG)
-        for each in [*first, started, steps, evaluated]:
-            window.add(each)
-        point = window.loss.splits["validation"].last
-        assert point is not None and point.seconds == pytest.approx(1.0)
+        tables = RunTables(CONFIG)
+        tables.add_lines([*first, started, steps, evaluated])
+        assert tables.rows("evaluations")["seconds"].tolist() == [pytest.approx(1.0)]
 
 
 def test_a_study_reads_each_run_once_however_often_it_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -219,6 +219,19 @@ def test_settings_follow_changes_and_resumes() -> None:
     assert tables.config.epochs == 9
 
 
+def test_all_changes_of_settings_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dtdg_lab.runs.tables.EVENTS_OF_A_KIND", 5)
+    changes: list[dict[str, Any]] = [{"epochs": 7}, *({"learning_rate": 0.001 * k} for k in range(1, 30))]
+    events = [
+        {"kind": kind, "step": step, "data": {"version": step, "changes": change, "epoch": 0}}
+        for step, change in enumerate(changes, start=1)
+        for kind in ("settings", "epoch")
+    ]
+    tables = run_tables(CONFIG, events=events)
+    assert (tables.count("settings"), tables.count("settings", "epoch") < 45) == (30, True)
+    assert (tables.config.epochs, tables.config.learning_rate) == (7, 0.029)
+
+
 def test_seconds_do_not_count_between_attempts() -> None:
     rows = steps(0, 0, 11) + [
         {**row, "time_ns": START_NS + 10**12 + 10**7 * row["step"]} for row in steps(0, 10, 13, attempt=2)
@@ -228,6 +241,32 @@ def test_seconds_do_not_count_between_attempts() -> None:
     assert tables.resumes == [({0: 10}, pytest.approx(0.1))]
 
 
+def test_rows_of_an_older_attempt_that_come_late_are_left_out() -> None:
+    tables = run_tables(CONFIG, {"steps": steps(0, 0, 30) + steps(0, 20, 40, attempt=2, loss=-1.0)})
+    tables.add_lines(record_lines("steps", steps(1, 0, 30) + steps(1, 20, 40, attempt=2, loss=-1.0)))
+    for rows in tables.rows("steps").by("rank").values():
+        assert rows["step"].tolist() == [*range(40)]
+        assert rows["loss"].tolist() == [*range(20), *[-1.0] * 20]
+
+
+def test_what_a_run_prepares_is_known_until_it_trains() -> None:
+    preparing = {"kind": "preparing", "time_ns": 1, "data": {"what": "metis divides 9 nodes", "left_s": 2.6}}
+    tables = run_tables(CONFIG, events=[preparing])
+    assert tables.preparing == "metis divides 9 nodes, about 3 s left"
+    kernel = {"kind": "kernel", "time_ns": 2, "data": {"backend": "torch", "device": "cpu", "threads": 1}}
+    tables.add_lines(record_lines("events", [kernel]))
+    assert tables.preparing == ""
+
+
+def test_time_left_follows_from_the_pace_of_whole_epochs() -> None:
+    assert run_tables(CONFIG).progress.seconds_left is None
+    begun = run_tables(CONFIG.replace(epochs=20), {"steps": steps(0, 0, 5)})
+    assert begun.progress.seconds_left is None, "how many steps an epoch has is unknown"
+    progress = run_tables(CONFIG.replace(epochs=20), {"steps": steps(0, 0, 50)}).progress
+    assert (progress.step, progress.epoch, progress.epochs) == (50, 5, 20)
+    assert progress.seconds_left == pytest.approx(150 * 0.01, rel=0.1)
+
+
 def test_what_is_shared_is_made_once_a_change() -> None:
     tables, made = run_tables(CONFIG), []
     for _ in range(2):
@@ -235,6 +274,10 @@ def test_what_is_shared_is_made_once_a_change() -> None:
     tables.add_lines(record_lines("steps", steps(0, 0, 1)))
     tables.once("key", lambda: made.append(1))
     assert len(made) == 2
+    for _ in range(2):
+        tables.once("other key", lambda: made.append(1), state=3)
+        tables.add_lines(record_lines("steps", steps(0, 1, 2)))
+    assert len(made) == 3, "what it depends on has not changed"
 
 
 @settings(max_examples=40, deadline=None)

@@ -43,7 +43,7 @@ def test_cards_stand_beside_each_other_on_axes_of_their_own() -> None:
     assert layout["yaxis"]["domain"] == layout["yaxis2"]["domain"]
     assert layout["yaxis3"]["domain"][1] < layout["yaxis"]["domain"][0]
     assert layout["xaxis3"]["domain"][1] > 0.9 and layout["xaxis2"]["anchor"] == "y2"
-    assert texts(figure)[0] == "<b>Run</b>"
+    assert layout["title"]["text"] == "Run"
     go.Figure(figure)
 
 
@@ -77,6 +77,7 @@ def test_bars_keep_their_gaps_and_names_have_room() -> None:
 
 
 def test_an_empty_card_keeps_its_axes_and_its_words() -> None:
-    figure = as_figure(card([], "Loss"), "Nothing measured yet.")
-    assert "Appears with the first step" in texts(figure) and len(figure["data"]) == 1
+    figure = sheet([(card([], "Loss"), "Nothing measured yet."), (curve(), "")])
+    (note,) = (each for each in figure["layout"]["annotations"] if each["text"] == "Appears with the first step")
+    assert (note["xanchor"], note["yanchor"]) == ("center", "middle") and len(figure["data"]) == 2
     go.Figure(figure)

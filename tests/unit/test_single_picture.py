@@ -60,7 +60,10 @@ def test_captions_have_at_most_twenty_words(name: str) -> None:
 
 def test_each_system_has_one_picture() -> None:
     charts = family("single").charts()
-    for system, names in (("single", ["snapshot_times"]), ("pipad", ["shared_products", "common_edges"])):
+    for system, names in (
+        ("single", ["snapshot_times", "step_memory"]),
+        ("pipad", ["shared_products", "step_memory", "common_edges"]),
+    ):
         assert [chart.name for chart in charts if chart.shown(tables_of(system))] == names
     assert not any(chart.shown(run_tables({"system": "psg"})) for chart in charts)
 

@@ -87,9 +87,14 @@ def test_before_the_probe_memory_has_its_place() -> None:
     assert PICTURE.caption(run, OPTIONS) == "A step keeps one of 3 blocks in memory and sends 15.9 KiB."
 
 
-def test_a_probe_of_other_blocks_is_called_so_and_gives_no_peak_of_these() -> None:
-    run = esdg(plan(), probed=1)
-    assert any(text.endswith("probed with 1 block") for text in words(run))
+def test_a_probe_before_the_last_change_is_called_so_and_gives_no_peak_of_these_blocks() -> None:
+    events = [
+        {"kind": "blocks", "data": blocks_data(plan(blocks=1))},
+        {"kind": "memory_trace", "step": 1, "data": memory_data(1)},
+        {"kind": "blocks", "step": 2, "data": blocks_data(plan())},
+    ]
+    run = run_tables({"system": "esdg"}, events=events)
+    assert any(text.endswith("probed before the last change, with 1 block") for text in words(run))
     assert "peaks" not in PICTURE.caption(run, OPTIONS)
 
 

@@ -128,6 +128,16 @@ def test_peaks_and_times_belong_to_the_blocks_that_the_run_had_then() -> None:
     assert CHARTS["block_memory"].caption(probed, OPTIONS) == "2 blocks need 1.12 KiB and 200 ms per step."
 
 
+def test_a_plan_that_is_recorded_again_begins_no_period() -> None:
+    events = [
+        event(blocks_data(plan())),
+        event(memory_data(3), 1, "memory_trace"),
+        event(blocks_data(plan(), note="x"), 5),
+    ]
+    (period,) = plan_periods(run_of({}, events=[*events, event({"layout": None}, 9)]))
+    assert (period.first, period.end, period.peak_bytes) == (0, 9, 1250)
+
+
 def test_without_rows_each_chart_says_when_it_will_fill() -> None:
     new, one_rank = run_of({}), run_tables({"system": "esdg", "ranks": 1}, rollups=ROLLUPS)
     resident = run_of({"steps": steps(range(3))})

@@ -118,7 +118,7 @@ def test_one_rank_waits_for_nobody() -> None:
     tables = scheduled_tables([0.1, 0.3], [[[0, 1]]], epochs=1)
     figure = drawn(tables)
     assert [key[0] for key in figure["layout"]["meta"]["card"]["keys"]] == ["group"]
-    assert set(traces(figure)) <= {"group", "exchange"} and ends(figure) == ["predicted: 400 ms"]
+    assert set(traces(figure)) == {"group"} and ends(figure) == ["predicted: 400 ms"]
     assert caption(tables) == "The only rank computed 2 groups in 400 ms."
 
 
@@ -151,7 +151,7 @@ def test_of_many_ranks_the_newest_iterations_are_drawn_in_thin_rows_without_numb
     assert sum(len(trace["x"]) for trace in figure["data"]) <= MOST_BLOCKS
     assert title_of(figure) == "Schedule of epoch 1, last 4 iterations" and ends(figure) == []
     assert not any(any(trace.get("text", ())) for trace in figure["data"])
-    assert figure["layout"]["height"] == 390
+    assert figure["layout"]["height"] == 390 and "pattern" not in traces(figure)["waiting"]["marker"]
 
 
 def test_a_run_that_leaves_snapshot_groups_has_no_schedule_any_more() -> None:

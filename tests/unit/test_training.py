@@ -42,8 +42,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import seal_of
 from dtdg_lab.runs.record_lines import read_lines
 from dtdg_lab.runs.records import RecordWriter
-from dtdg_lab.systems.single.charts import OverlapView
-from dtdg_lab.systems.single.events import OverlapProfile
+from dtdg_lab.systems.single.events import OverlapProfile, SnapshotTimes
 from dtdg_lab.systems.single.shared_edges import measured
 from dtdg_lab.testing.contracts import DenseView, run_model
 from dtdg_lab.testing.training import RecordingRecorder, Trained, train_in_memory
@@ -211,10 +210,6 @@ def test_the_size_of_groups_is_measured_and_recorded(tmp_path: Path) -> None:
     assert facts.shares[0] == 1 and 1 > facts.shares[1] >= facts.shares[2] >= facts.shares[3] >= 0
     best = facts.sizes[facts.seconds.index(min(facts.seconds))]
     assert facts.chosen in {1, best} and "forward and backward" in facts.words
-    view = OverlapView()
-    view.event({"time_ns": 1, "step": 0, "epoch": 0, "data": data}, 0)
-    ((figure, words),) = view.panels()
-    assert list(figure["data"][0]["x"]) == ["1", "2", "4", "8"] and words == facts.words
 
 
 def test_the_profile_holds_the_operators_of_one_size_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,9 +248,15 @@ def test_nothing_is_measured_where_no_pull_is_learned(tmp_path: Path) -> None:
     done = overlapping(tmp_path / "last.pt", model="tgcn")
     (data,) = [row["data"] for row in done.recorder.tables["events"] if row["kind"] == "shared_edges"]
     assert data["chosen"] == 1 and "no pull of the model depends on parameters" in OverlapProfile.text(data)
-    view = OverlapView()
-    view.event({"time_ns": 1, "step": 0, "epoch": 0, "data": data}, 0)
-    assert not view.shown and view.panels() == [], "an empty chart would have no title"
+
+
+def test_one_process_times_the_forward_pass_of_each_snapshot(tmp_path: Path) -> None:
+    done = overlapping(tmp_path / "last.pt", system="single", model="tgcn")
+    (data,) = [row["data"] for row in done.recorder.tables["events"] if row["kind"] == "snapshot_times"]
+    (parts,) = [row["data"] for row in done.recorder.tables["events"] if row["kind"] == "parts"]
+    times = SnapshotTimes.read(data)
+    assert [times.first, times.first + len(times.seconds) - 1] == [parts["train"]["first"], parts["train"]["last"]]
+    assert min(times.seconds) > 0 and times.words.startswith(f"Snapshot {times.longest} takes longest: ")
 
 
 def test_models_whose_pulls_cannot_be_shared_are_refused(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +13,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.core.units import format_bytes, format_seconds
-from dtdg_lab.dashboard.choices import dataset_choices, dataset_label, dataset_tasks
+from dtdg_lab.dashboard.choices import dataset_choices, dataset_tasks
 from dtdg_lab.dashboard.pages.data import is_here
 from dtdg_lab.dashboard.settings import PARTS, Settings
 from dtdg_lab.datasets.names import load_for
@@ -22,11 +21,15 @@ from dtdg_lab.partition.base import partition_settings, reads_file
 from dtdg_lab.partition.events import PartitionFacts
 from dtdg_lab.partition.metrics import partition_graph
 from dtdg_lab.runs.html import render
-from dtdg_lab.visualization.layout import Figure, share
-from dtdg_lab.visualization.partition import Panel, panels
+from dtdg_lab.visualization.layout import share
+from dtdg_lab.visualization.partition_cards import partition_cards, partition_tiles, run_partitions
+from dtdg_lab.visualization.run_names import dataset_title
+from dtdg_lab.visualization.sheet import as_figure
 from dtdg_lab.visualization.style import coloured
+from dtdg_lab.visualization.transfers import measured_traffic
 from dtdg_lab.widgets.live import labelled, tipped
 from dtdg_lab.widgets.run_page import STRETCH, Page, PanelCharts, describe, show_text, text_line
+from dtdg_lab.widgets.tiles import Tiles
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
@@ -148,10 +151,9 @@ class PartitionPage(Page):
         self._wanted: WantedPartition | None = None
         self._measured: dict[str, PartitionFacts] = {}
         self._refused: dict[str, str] = {}
-        self._panels: dict[str, list[Panel]] = {}  # of measured partitions, once selected
         self._run: Run | None = None
-        self._run_panels: list[Panel] = []
-        self._run_words = ""
+        self._run_partitions: list[PartitionFacts] = []
+        self._sent: float | None = None  # bytes of a step of the run
         self._version = -1
         self._worker = self.in_background(self._work, "dashboard-partitions")
         self._make_widgets(defer)
@@ -185,11 +187,11 @@ class PartitionPage(Page):
         )
         self.looked_at.stylesheets = [*self.looked_at.stylesheets, tipped("Partition that the charts below show.")]
         self.looked_at.param.watch(lambda event: defer(self._draw), "value")
-        self.words = text_line(margin=(2, 10))
+        self.tiles = Tiles(lambda message: None, defer=defer, **STRETCH)
 
     def _lay_out(self) -> pn.Column:
         asked = pn.Row(self.data, self.parts, self.button, margin=0, sizing_mode="stretch_width")
-        looked_at = (self.looked_at, self.words, self.place(self.charts))
+        looked_at = (self.looked_at, self.tiles, self.place(self.charts))
         return pn.Column(asked, self.partitioners, self.status, self.table, self.reading, *looked_at, **STRETCH)
 
     # user actions
@@ -218,7 +220,7 @@ class PartitionPage(Page):
             show_text(self.status, "No partitioner is selected: tick at least one.", problem=True)
             return
         self._wanted = WantedPartition(config, self.parts.value, names)
-        self._measured, self._refused, self._panels = {}, {}, {}
+        self._measured, self._refused = {}, {}
         show_text(self.status, f"{_what(self._wanted)}: measuring …")
         self._report()
         self._worker.ask(self._wanted)
@@ -270,7 +272,7 @@ class PartitionPage(Page):
 
     def _offer(self) -> None:
         """The partitions that can be selected: the run's own, and the measured ones."""
-        offered = [*([RUN] if self._run_panels else []), *self._measured]
+        offered = [*([RUN] if self._run_partitions else []), *self._measured]
         if offered != self.looked_at.options or not self.looked_at.visible:
             kept = self.looked_at.value if self.looked_at.value in offered else (offered or [RUN])[0]
             self.looked_at.param.update(options=offered or [RUN], value=kept, visible=bool(offered))
@@ -280,7 +282,7 @@ class PartitionPage(Page):
 
     def follow(self, run: Run | None) -> None:
         """Show another run."""
-        self._run, self._run_panels, self._run_words, self._version = run, [], "", -1
+        self._run, self._run_partitions, self._sent, self._version = run, [], None, -1
         self._offer()
 
     def update(self, runs: Sequence[Run] = (), *, slow: bool) -> None:
@@ -290,10 +292,9 @@ class PartitionPage(Page):
             return
         with run.lock:
             self._version = run.version
-            view = run.live.view("partition")
-            found, words = view.panels(), view.caption()
-        is_new = bool(found) != bool(self._run_panels)
-        self._run_panels, self._run_words = found, words
+            partitions, traffic = run_partitions(run.live), measured_traffic(run.live)
+        is_new = bool(partitions) != bool(self._run_partitions)
+        self._run_partitions, self._sent = partitions, None if traffic is None else traffic.total
         if is_new:
             self._offer()
         elif self.looked_at.value == RUN:
@@ -302,37 +303,27 @@ class PartitionPage(Page):
     # display
 
     @property
-    def shown(self) -> list[Panel]:
-        """The panels of the selected partition."""
+    def shown(self) -> list[PartitionFacts]:
+        """The selected partition, last; before it the one that it replaced."""
         name = self.looked_at.value
         if name == RUN:
-            return self._run_panels
-        if name in self._measured and name not in self._panels:
-            self._panels[name] = panels(self._measured[name])
-        return self._panels.get(name, [])
+            return self._run_partitions[-2:]
+        return [self._measured[name]] if name in self._measured else []
 
     def _draw(self) -> None:
-        chosen = self.looked_at.value
-        facts = self._measured.get(chosen)
-        words = self._run_words if chosen == RUN else facts.words if facts is not None else ""
-        self.words.value = html.escape(words, quote=False)
-        self.charts.draw({str(place): (_narrow(figure), words) for place, (figure, words) in enumerate(self.shown)})
-
-
-def _narrow(figure: Figure) -> Figure:
-    """The figure for a card: the end of its title, such as the partition's name, goes to a second line."""
-    layout = figure["layout"]
-    first, described, rest = layout["title"]["text"].partition(" · ")
-    if not described:
-        return figure
-    title = {**layout["title"], "text": f"{first}<br>{rest}", "y": 0.93}  # plotly.js puts the last line there
-    margin = {**layout["margin"], "t": 52}
-    return {**figure, "layout": {**layout, "title": title, "margin": margin}}
+        if not self.shown:
+            self.tiles.draw(())
+            self.charts.draw({})
+            return
+        *before, facts = self.shown
+        self.tiles.draw(partition_tiles(facts, self._sent if self.looked_at.value == RUN else None))
+        cards = partition_cards(facts, before[0] if before else None)
+        self.charts.draw({str(place): (as_figure(figure), caption) for place, (figure, caption) in enumerate(cards)})
 
 
 def _what(wanted: WantedPartition) -> str:
     """Data, partitions and the aggregating model, as text."""
     config = wanted.config
-    data = dataset_label(config.dataset)
+    data = dataset_title(config.dataset)
     layers = f"{config.layers} layer{'s' if config.layers > 1 else ''}"
     return f"{data} in {wanted.parts} partitions, for {config.model} with {layers}"

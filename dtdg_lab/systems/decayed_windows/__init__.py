@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from dtdg_lab.core.config import RunConfig
     from dtdg_lab.runs.tables import RunTables
     from dtdg_lab.visualization.chart import Chart
-    from dtdg_lab.visualization.run_view import RunView, SharedViews
     from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
 
 
@@ -50,12 +49,6 @@ class DecayedWindowsFamily(SystemFamily):
                 "snapshots lack some. Set loss_at='last', make all snapshots full (full_snapshots=window), or choose "
                 "system='full-history'."
             )
-
-    def views(self, config: RunConfig, shared: SharedViews) -> Sequence[RunView]:
-        """Its charts, after those of every run."""
-        from dtdg_lab.systems.decayed_windows.view import TrapezoidView
-
-        return [TrapezoidView(config.ranks, shared.marks, config.flat.get("overlap") != "off")]
 
     def charts(self) -> Sequence[Chart]:
         """Return the window of a step, rows, communication or sampling, and the folded charts."""

@@ -76,13 +76,13 @@ class DecayMap:
     baselines: Mapping[str, float] | None = None
 
     def axes(self) -> tuple[tuple[int, ...], tuple[float, ...]]:
-        """What is across and up: what was asked for, measured, or gone through (K only)."""
+        """Return the values across and up: those requested or measured, and every K of the path."""
         across = {*self.full_snapshots, *(int(row["full_snapshots"]) for row in self.rows), *(k for k, _ in self.path)}
         up = {*self.alphas, *(float(row["alpha"]) for row in self.rows)}
         return tuple(sorted(across)), tuple(sorted(up))
 
     def values(self, column: str) -> dict[Setting, list[float]]:
-        """What was measured of each cell, by seed."""
+        """Return the measured values of each cell, by seed."""
         found: dict[Setting, list[float]] = defaultdict(list)
         for row in self.rows:
             if row.get(column) is not None:
@@ -91,13 +91,13 @@ class DecayMap:
 
 
 def decay_map_panels(shown: DecayMap) -> dict[str, Panel]:
-    """The three maps by the names of their columns, each with a sentence; empty ones are drawn too."""
+    """Return the three maps by the names of their columns, each with a caption; empty ones too."""
     maps = measures(shown.loss)
     return {each.column: (_cells_figure(shown, each), _cells_words(shown, each)) for each in maps}
 
 
 def decay_map_figure(shown: DecayMap, *, title: str = "Full snapshots (K) and alpha") -> Figure:
-    """The three maps beside each other, as in Figure 8 of FlareDTDG."""
+    """Return the three maps beside each other, as in Figure 8 of FlareDTDG."""
     _, up = shown.axes()
     asked = {*shown.full_snapshots, *(int(row["full_snapshots"]) for row in shown.rows)}
     done, cells = len(shown.values("mse")), len(asked) * len(up)
@@ -156,7 +156,7 @@ def _cells(shown: DecayMap, measure: DecayMeasure, values: dict[Setting, list[fl
 
 
 def _cell_text(shown: DecayMap, measure: DecayMeasure, found: list[float]) -> str:
-    """What is written into a cell: the mean, and the spread of the losses or how many seeds are done."""
+    """Return the text of a cell: the mean, and the spread of the losses or how many seeds are done."""
     text = measure.say(fmean(found))
     if len(found) < shown.seeds:
         return f"{text}<br>{len(found)} of {shown.seeds}"
@@ -212,7 +212,7 @@ def _cells_words(shown: DecayMap, measure: DecayMeasure) -> str:
 
 
 def _best_cell_words(shown: DecayMap, values: Mapping[Setting, Sequence[float]]) -> str:
-    """Return the best cell, and how many cells cannot be told from it."""
+    """Return the best cell, and how many cells are within its spread."""
     best = _best(values)
     lowest, persistence = fmean(values[best]), (shown.baselines or {}).get("persistence")
     loss = three_digits(lowest)

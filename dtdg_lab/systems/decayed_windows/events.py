@@ -31,7 +31,7 @@ class Shape:
 
     @property
     def words(self) -> str:
-        """As a line of text has it."""
+        """Text of the settings."""
         return f"K {self.full_snapshots}, alpha {self.alpha:g}, {self.decay}"
 
 
@@ -68,14 +68,14 @@ class TrapezoidFacts(Event):
     piece_rows: int = 1
 
     def counts(self, shape: Shape | None = None) -> tuple[int, ...]:
-        """Chunks of every snapshot of a whole window, oldest first; C of a full one."""
+        """Return the chunks of every snapshot of a whole window, oldest first; C of a full one."""
         shape = shape or self.shape
         full = min(shape.full_snapshots, self.window)
         newest_first = decayed_counts(shape.decay, chunks=self.chunks, alpha=shape.alpha, decayed=self.window - full)
         return (*reversed(newest_first), *[self.chunks] * full)
 
     def rows(self, shape: Shape | None = None) -> int:
-        """Rows of nodes in a whole window, of all ranks, about."""
+        """Return the rows of nodes in a whole window, of all ranks, for chunks of equal size."""
         return round(float(self.row_counts[[*self.counts(shape)]].sum()))
 
     @property
@@ -84,11 +84,11 @@ class TrapezoidFacts(Event):
         return self.window * self.nodes
 
     def kept(self, shape: Shape | None = None) -> float:
-        """Share of these that a window has."""
+        """Return the share of these rows that a window has."""
         return self.rows(shape) / self.whole_rows
 
     def peak_bytes(self, shape: Shape | None = None) -> float | None:
-        """What a step is predicted to need at its peak on the largest rank; None where it is not known."""
+        """Return the predicted peak of a step on the largest rank; None where it is not known."""
         if self.base_bytes is None or self.row_bytes is None:
             return None
         by_rank = np.atleast_2d(self.rank_row_counts)
@@ -126,7 +126,7 @@ class TrapezoidFacts(Event):
         return text + ("." if peak is None else f", {format_bytes(peak)} at a step's peak by prediction.")
 
     def write(self) -> dict[str, Any]:
-        """The data as recorded, with ``counts``: chunks of the decayed snapshots of a whole window, newest first."""
+        """Return the data as recorded, with ``counts``: chunks of the decayed snapshots of a window, newest first."""
         data = Event.write(self)
         del data["shape"]
         decayed = self.window - min(self.shape.full_snapshots, self.window)
@@ -135,7 +135,7 @@ class TrapezoidFacts(Event):
 
     @classmethod
     def entries(cls, data: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Without chunks, every snapshot has all nodes."""
+        """Return recorded data by the names of the fields; without chunks, every snapshot has all nodes."""
         counts = data.get("row_counts") or [0, data["nodes"]]
         return {"chunks": 1, "rank_row_counts": counts, **data, "shape": data, "row_counts": counts}
 
@@ -191,7 +191,7 @@ class ChunkFacts(Event):
 
     @property
     def words(self) -> str:
-        """In a sentence or two."""
+        """The chunks in a sentence or two."""
         least, _, most = self.sizes
         text = (
             f"{self.chunks:,} chunk{'s' * (self.chunks > 1)} in {'each of ' if self.parts > 1 else ''}{self.parts} "

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 FULL, DECAYED, LEFT_OUT, OUTSIDE = EDGE_COLOUR, VERTEX_COLOUR, "#DDE2E8", "#F1F3F6"
 FULL_TEXT, DECAYED_TEXT, SOFT_TEXT = "#0B5CAD", "#8A5A00", "#57606A"
+HEIGHT = 340  # pixels
 SNAPSHOTS_SHOWN = 120
 HISTORY = 40  # steps
 UPPER, LOWER = (0.44, 1.0), (0.0, 0.36)  # shares of the height
@@ -42,6 +43,7 @@ PLOT_WIDTH = 900  # pixels, by which texts are fitted
 LETTER = 6.3  # pixels of a letter
 LABELLED = 40  # snapshots up to which each decayed one has its share written
 SHARE_TITLE = "Share of nodes kept"
+COVERED = 14  # percent between a bar's top and a circle up to which the circle covers its number
 DECAYED_LEVEL = 0.88  # of the colour scale: up to here decayed snapshots by share, above it full ones
 SCALE = (*zip((0.0, 0.25, 0.9), DECAY_COLOURS, strict=True), (0.9, FULL), (1.0, FULL))
 NO_TRACE: Drawn = {"type": "scatter", "x": [None], "y": [None], "yaxis": "y2"}  # keeps the axes of an empty part
@@ -110,7 +112,9 @@ def window_figure(tables: RunTables, options: ChartOptions) -> Figure:
 
 
 def _decayed_figure(tables: RunTables, view: _View, preview: Mapping[str, Any]) -> Figure:
-    data, notes, shapes = _share_bars(view), _counts(view, exchanged=tables.ranks > 1), []
+    proposed = view.facts.changed(preview)
+    circles = handles(proposed, view.end) if has_decay(tables) else []
+    data, notes, shapes = _share_bars(view, circles), _counts(view, exchanged=tables.ranks > 1), []
     proposes = is_proposal(view.facts, preview)
     if view.is_short and view.is_reached and not proposes:
         shapes = _reached(view)
@@ -118,14 +122,13 @@ def _decayed_figure(tables: RunTables, view: _View, preview: Mapping[str, Any]) 
     decays = view.facts.shape.full_snapshots < view.facts.window or bool(view.now and view.now.counts)
     keys: list[Key] = [("full", FULL, "box")]
     keys += [("decayed", DECAYED, "box"), ("left out", LEFT_OUT, "box")] if decays else []
-    proposed = view.facts.changed(preview)
     if proposes:
         data.append(outline(proposed, view.end))
         notes.append(_needs_note(view, preview, are_nodes_known=facts_now(tables) is not None))
         keys.append(("proposed", MARK_COLOUR, "dash"))
     axis: Drawn = {"range": [0, 100], "tickvals": [0, 50, 100], "ticktext": ["0%", "50%", "100%"]}
     figure = _card(tables, view, data, keys, yaxis=axis, annotations=[*notes, _corner(SHARE_TITLE, 1)], shapes=shapes)
-    figure["layout"]["meta"]["handles"] = handles(proposed, view.end) if has_decay(tables) else []
+    figure["layout"]["meta"]["handles"] = [circle for circle in circles if view.shown.start <= circle["x"]]
     return figure
 
 
@@ -163,7 +166,8 @@ def _card(
         keys=keys,
         x_title="training snapshot, oldest to newest",
         barmode="overlay",
-        margin={"l": 60, "t": 20, "b": 34, "r": 10},
+        height=HEIGHT,
+        margin={"l": 70, "t": 20, "b": 34, "r": 10},
         xaxis={
             "range": [view.shown.start - 0.6, view.shown.stop - 0.4],
             "showgrid": False,
@@ -196,8 +200,8 @@ def _snapshots(window: StepWindow) -> list[int]:
     return list(range(window.first, window.target + 1))
 
 
-def _share_bars(view: _View) -> list[Drawn]:
-    """Return full, decayed and left out shares of nodes, in percent."""
+def _share_bars(view: _View, circles: Sequence[Drawn]) -> list[Drawn]:
+    """Return full, decayed and left out shares of nodes, in percent; texts make room for circles."""
     if view.now is None:
         first, shares = view.start, shares_of(view.facts)
         full = min(view.facts.shape.full_snapshots, view.facts.window)
@@ -213,7 +217,7 @@ def _share_bars(view: _View) -> list[Drawn]:
         _Bars("full", FULL, snapshots[border:], percents[border:], "snapshot %{x}: all nodes"),
     )
     data = _drawn_bars(view, kinds, top=100)
-    return [*data, _share_texts(view, decayed, kept)] if border and len(view.shown) <= LABELLED else data
+    return [*data, _share_texts(decayed, kept, circles)] if border and len(view.shown) <= LABELLED else data
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,13 +250,12 @@ def _drawn_bars(view: _View, kinds: Sequence[_Bars], *, top: float) -> list[Draw
     return [trace for trace in traces if trace["x"]]
 
 
-def _share_texts(view: _View, snapshots: list[int], percents: list[float]) -> Drawn:
-    """Return the share on each decayed bar; beside the circle of alpha where there is one."""
-    lifted = {handle["x"] for handle in handles(view.facts, view.end) if handle["name"] == "alpha"}
-    heights = [
-        percent + (0 if snapshot not in lifted else 9 if percent < 80 else -24)
-        for snapshot, percent in zip(snapshots, percents, strict=True)
-    ]
+def _share_texts(snapshots: list[int], percents: list[float], circles: Sequence[Drawn]) -> Drawn:
+    """Return the share on each decayed bar; above or below a circle that covers it."""
+    heights = []
+    for snapshot, percent in zip(snapshots, percents, strict=True):
+        is_covered = any(circle["x"] == snapshot and abs(circle["y"] - percent) < COVERED for circle in circles)
+        heights.append(percent + (0 if not is_covered else 9 if percent < 80 else -24))
     texts = [percent_text(percent / 100) for percent in percents]
     looks: Drawn = {"mode": "text", "text": texts, "textposition": "top center", "hoverinfo": "skip"}
     return line("shares", snapshots, heights, textfont={"size": 11, "color": TEXT_COLOUR}, cliponaxis=False, **looks)
@@ -343,7 +346,7 @@ def _history(tables: RunTables, view: _View) -> tuple[list[Drawn], Drawn, Drawn]
     hover: Drawn = {"hover": "step %{y}, snapshot %{x}<extra></extra>", "hoverongaps": False}
     looks: Drawn = {"yaxis": "y2", "showscale": False, "xgap": 1, "ygap": 0.5, **hover}
     trace = heat("windows", levels, view.shown, [window.step for window in windows], SCALE, span=(0, 1), **looks)
-    ticks = {newest: f"step {newest:,}", oldest: f"{oldest:,}"}
+    ticks = {newest: f"step {newest:,}" if newest < 100_000 else f"{newest:,}", oldest: f"{oldest:,}"}
     axis: Drawn = {"range": [newest - HISTORY + 0.5, newest + 0.5], "tickvals": [*ticks], "ticktext": [*ticks.values()]}
     title = "Windows of the last step" if len(windows) == 1 else f"Windows of the last {len(windows)} steps"
     return [trace], axis, _corner(title, LOWER[1] + 0.005)

@@ -64,8 +64,7 @@ def _difference(after: float, before: float) -> str:
 def handles(facts: TrapezoidFacts, end: int) -> list[Drawn]:
     """Return the circles of K, between decayed and full, and of alpha, on the bar whose share it is.
 
-    A handle at ``at`` of its axis means a value of ``scale * (at - origin)`` of the setting of its name, rounded to
-    ``digits``.
+    A handle has the name of its setting, whose value is ``scale * (position - origin)``.
 
     Args:
         facts: the shape of a whole window.
@@ -85,7 +84,6 @@ def handles(facts: TrapezoidFacts, end: int) -> list[Drawn]:
             "high": edge - 1,
             "origin": edge,
             "scale": -1,
-            "digits": 0,
             "step": 1,
             "title": "Drag left or right: full snapshots",
             "said": f"{full} full snapshots",
@@ -104,16 +102,9 @@ def handles(facts: TrapezoidFacts, end: int) -> list[Drawn]:
             "high": 100,
             "origin": 0,
             "scale": 0.01,
-            "digits": 3,
             "step": 1,
             "title": "Drag up or down: alpha",
             "said": f"alpha {percent / 100:.3g}",
         }
         circles.append(alpha)
     return circles
-
-
-def dragged_setting(handle: Mapping[str, Any], at: float) -> dict[str, Any]:
-    """Return the setting that a handle means at a place of its axis."""
-    value = handle["scale"] * (min(max(at, handle["low"]), handle["high"]) - handle["origin"])
-    return {handle["name"]: round(value, handle["digits"]) if handle["digits"] else round(value)}

@@ -130,7 +130,7 @@ def _sampled(rows: Rows, step: int) -> tuple[int, ...]:
 
 
 def facts_now(tables: RunTables) -> TrapezoidFacts | None:
-    """Return the shape of a whole window with the settings now; None before a run has told its nodes."""
+    """Return the shape of a whole window with the settings now; None before a run has recorded it."""
 
     def facts() -> TrapezoidFacts | None:
         known = tables.event(TrapezoidFacts)
@@ -166,7 +166,7 @@ def shares_of(facts: TrapezoidFacts) -> tuple[float, ...]:
 
 
 def training_snapshots(tables: RunTables) -> range | None:
-    """Return the snapshots of the training split; None before a run has told them."""
+    """Return the snapshots of the training split; None before a run has recorded them."""
     events = tables.events("parts")
     if not events:
         return None

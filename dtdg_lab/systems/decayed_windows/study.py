@@ -92,7 +92,7 @@ class DecayStudy(StudyResult):
 
         Args:
             path: (K, alpha) that a tuner went through, oldest first, to be drawn over the maps; of a tuned run
-                ``decayed_windows.tuning.tuner_path(run.store)``.
+                ``decayed_windows.tuning.tuner_path(run.live)``.
             part: whose loss is drawn, ``validation`` or ``test``; the validation split's where the protocol has one.
 
         Raises:
@@ -204,7 +204,7 @@ def refine_figure8(config: RunConfig, over: dict[str, Any], quick: bool) -> tupl
 
 
 def decay_study(study: Study, full: Sequence[int] = (), alphas: Sequence[float] = ()) -> DecayStudy:
-    """The cells of a study of K and alpha, finished or not.
+    """Return the cells of a study of K and alpha, finished or not.
 
     Args:
         study: with the axes of Figure 8.

@@ -239,7 +239,7 @@ def sampling_chart() -> Chart:
         place="supporting",
         shown=is_sampled,
         rollups=(WINDOWS,),
-        help="The first step of an epoch also assigns nodes to parts anew.",
+        help="The first step of an epoch also assigns nodes to other parts.",
     )
 
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
     from dtdg_lab.systems.feature_cache.calibration_study import CalibrationPlan
     from dtdg_lab.visualization.chart import Chart
-    from dtdg_lab.visualization.run_view import RunView, SharedViews
     from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
 
 
@@ -55,12 +54,6 @@ class FeatureCacheFamily(SystemFamily):
                 f"system={settings['system']!r} with parts={parts} has no remote features to fetch. Set parts to 2 or "
                 "more (one rank may run them all), or choose system='single'."
             )
-
-    def views(self, config: RunConfig, shared: SharedViews) -> Sequence[RunView]:
-        """Its charts, after those of every run."""
-        from dtdg_lab.systems.feature_cache.view import FeaturesView
-
-        return [FeaturesView(shared.marks)]
 
     def charts(self) -> Sequence[Chart]:
         """The picture of caches under congestion, and what belongs to it."""

@@ -18,7 +18,7 @@ HIT_RATE = "The hit rate is {rate} over the last {steps} steps."
 HIT_RATE_CHANGED = "The hit rate is {rate}, against {before} before change {number}."
 HIT_RATE_NO_CACHE = "Without a cache, every remote row is fetched."
 
-REPLY_DELAYED = "Part {part} takes {reply} to reply, of which {added} are added."
+REPLY_DELAYED = "Part {part} takes {reply} to reply; {added} of it are added."
 REPLY_SLOWEST = "Part {part} is slowest to reply: it takes {reply}, and nothing is added."
 
 SLOW_LINKS = "{slow} of {links} links are slowed down."

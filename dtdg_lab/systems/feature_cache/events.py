@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.core.events import Event, reading_event
+from dtdg_lab.core.events import Event
 from dtdg_lab.core.units import format_bytes
 
 CACHELESS = ("on_demand", "prefetch")
@@ -21,6 +21,7 @@ POLICIES: Mapping[str, str] = MappingProxyType(
         "threshold": "fetched ahead, with a cache rebuilt faster the later replies are",
         "random": "fetched ahead, with a cache of random windows",
         "double_dqn": "fetched ahead, with a cache whose window and allocation a Double DQN chooses",
+        "double_dqn_plus": "fetched ahead, with a cache whose window and allocation our Double DQN chooses",
         "planner": "fetched ahead, with a cache whose window and allocation are planned from the batches to come",
         "clairvoyant": "fetched ahead, with a cache chosen by the plan that is best in the cost model, delays known",
     }
@@ -102,80 +103,6 @@ class FeatureFacts(Event):
         if self.remote_share is not None:
             text += f". {100 * self.remote_share:.0f} % of what a batch reads belongs to other parts"
         return text + "."
-
-
-@dataclass(frozen=True, slots=True)
-class Links:
-    """What was added to every link from a step on.
-
-    Attributes:
-        step: the first one.
-        pattern: its name.
-        delay_ms: by owner, then by requester; (P, P).
-        mbit: likewise the rate; None where a link is not limited.
-        by: ``emulated`` or ``netem``.
-        slowest_ms: of every owner, the most of its delays.
-        narrowest: of every owner, the least of its rates; None where none of its links is limited.
-    """
-
-    step: int
-    pattern: str
-    delay_ms: tuple[tuple[float, ...], ...]
-    mbit: tuple[tuple[float | None, ...], ...]
-    by: str
-    slowest_ms: tuple[float, ...]
-    narrowest: tuple[float | None, ...]
-
-    @property
-    def parts(self) -> int:
-        """P."""
-        return len(self.delay_ms)
-
-    def delay_of(self, owner: int) -> float:
-        """Milliseconds added to the slowest of an owner's links; 0 for one that these links do not have."""
-        return self.slowest_ms[owner] if owner < self.parts else 0.0
-
-    def rate_of(self, owner: int) -> float | None:
-        """Mbit/s of the narrowest of an owner's links; None where none is limited."""
-        return self.narrowest[owner] if owner < self.parts else None
-
-    @property
-    def congested(self) -> list[int]:
-        """Owners with a link that is late or limited."""
-        return [owner for owner in range(self.parts) if self.delay_of(owner) > 0 or self.rate_of(owner) is not None]
-
-    @property
-    def words(self) -> str:
-        """What is added, in words, such as ``part 1 +20 ms, part 2 at 25 Mbit/s``; empty for nothing."""
-        described = []
-        for owner in self.congested:
-            delay, rate = self.delay_of(owner), self.rate_of(owner)
-            late = f" +{delay:.3g} ms" if delay else ""
-            described.append(f"part {owner}{late}" + ("" if rate is None else f" at {rate:.4g} Mbit/s"))
-        return ", ".join(described)
-
-
-def links_of(data: Mapping[str, Any], step: int) -> Links:
-    """The links in the data of an event ``congestion``.
-
-    Raises:
-        DataError: something is missing or does not fit.
-    """
-    with reading_event("congestion"):
-        delay = tuple(tuple(float(each or 0.0) for each in row) for row in data["delay_ms"])
-        mbit = tuple(tuple(None if each is None else float(each) for each in row) for row in data["mbit"])
-        pattern, by = str(data["pattern"]), str(data.get("by") or "emulated")
-    if {len(row) for row in (*delay, *mbit)} - {len(delay)} or len(mbit) != len(delay):
-        raise DataError(
-            "an event has congestion of links that are not a square of parts: was it recorded by another version?"
-        )
-    others = [[asker for asker in range(len(delay)) if asker != owner] for owner in range(len(delay))]
-    slowest = tuple(max((delay[owner][each] for each in asking), default=0.0) for owner, asking in enumerate(others))
-    narrowest = tuple(
-        min((rate for each in asking if (rate := mbit[owner][each]) is not None), default=None)
-        for owner, asking in enumerate(others)
-    )
-    return Links(step, pattern, delay, mbit, by, slowest, narrowest)
 
 
 @dataclass(frozen=True, slots=True)

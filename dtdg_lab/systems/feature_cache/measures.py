@@ -35,10 +35,15 @@ def part_count(tables: RunTables) -> int:
     return tables.config.parts if facts is None else facts.parts
 
 
+def policy_in_use(tables: RunTables) -> str:
+    """Return the cache policy in use; before the first step, the one that is set."""
+    facts = tables.event(FeatureFacts)
+    return str(tables.setting("cache_policy")) if facts is None else facts.policy
+
+
 def has_cache(tables: RunTables) -> bool:
     """Return whether the policy in use keeps caches."""
-    facts = tables.event(FeatureFacts)
-    return tables.setting("cache_policy") not in CACHELESS if facts is None else facts.cached
+    return policy_in_use(tables) not in CACHELESS
 
 
 def first_step(tables: RunTables) -> int:
@@ -219,7 +224,7 @@ def recent_caches(tables: RunTables) -> Caches:
         part, begin = rows["part"].astype(np.int64), rows["step"].astype(np.float64)
         numbers = [rows[name].astype(np.float64) for name in ("length", "late_steps", "biased", "capacity")]
         length, late_steps, biased, capacity = numbers
-        end = _ends(part, begin, newest_step(tables) + 1)
+        end = _ends(part, begin, _last_end(tables))
         return Caches(part, begin, end, length, late_steps, biased, capacity, held)
 
     return tables.once("recent caches", read)
@@ -244,10 +249,20 @@ def mean_caches(tables: RunTables) -> Caches:
         part, begin = keys[0].astype(np.int64), keys[1] * width
         length, capacity, late = (one[name] / one[f"{name}_known"] for name in ("length", "capacity", "late"))
         unknown = np.full(len(part), -1.0)
-        end = _ends(part, begin, newest_step(tables) + 1)
+        end = _ends(part, begin, _last_end(tables))
         return Caches(part, begin, end, length, np.round(late), unknown, capacity, held, are_means=True)
 
     return tables.once("mean caches", read)
+
+
+def _last_end(tables: RunTables) -> float:
+    """Return the step up to which the newest caches serve: now, or where a policy without caches came into use."""
+    end = newest_step(tables) + 1
+    for record, facts in reversed(tables.typed(FeatureFacts)):
+        if facts is None or facts.cached:
+            break
+        end = int(record["step"] or 0)
+    return end
 
 
 def _ends(part: Array, begin: Array, last: float) -> Array:

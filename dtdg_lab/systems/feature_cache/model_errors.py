@@ -20,6 +20,7 @@ from dtdg_lab.visualization.charts import (
     points,
 )
 from dtdg_lab.visualization.layout import Figure, grid
+from dtdg_lab.visualization.numbers import percent_text
 from dtdg_lab.visualization.palette import TEXT_COLOUR, series_colour
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def model_panels(rows: Sequence[Row], curves: Curves | None = None) -> dict[str,
     }
 
 
-_CURVES = "Squares were measured, lines are predicted; open squares the model had not seen."
+_CURVES = "Squares were measured, lines are predicted; the model had not seen open squares."
 
 
 def _error(row: Row) -> float:
@@ -191,17 +192,14 @@ def _condition_traces(
 
 
 def model_words(rows: Sequence[Row]) -> str:
-    """Mean and largest error, apart for what the model had not seen."""
+    """Return the mean error, apart for what the model had not seen, or the largest."""
     if not rows:
-        return "How far predicted step times are from those that were measured, in percent of the latter."
+        return "Nothing measured yet."
+    unseen = [row for row in rows if row.get("held_out")]
+    mean = percent_text(fmean(abs(_error(row)) for row in rows if not row.get("held_out") or len(unseen) == len(rows)))
+    if 0 < len(unseen) < len(rows):
+        other = percent_text(fmean(abs(_error(row)) for row in unseen))
+        return f"Predictions are off by {mean} on average, and by {other} where the model had not seen the cell."
     worst = max(rows, key=lambda row: abs(_error(row)))
-    seen, kept = ([row for row in rows if bool(row.get("held_out")) is held] for held in (False, True))
-    described = [
-        f"{100 * fmean(abs(_error(row)) for row in each):.1f} % over {len(each)} {words}"
-        for each, words in ((seen, "cells it was fitted to"), (kept, "it had not seen"))
-        if each
-    ]
-    return (
-        f"The mean error is {' and '.join(described)}; the largest, {100 * _error(worst):+.1f} %, "
-        f"at {worst['condition']}, W {worst['window']}. Red: predicted too slow."
-    )
+    cell = f"{worst['condition']}, W {worst['window']}"
+    return f"Predictions are off by {mean} on average, and by {percent_text(abs(_error(worst)))} at most, at {cell}."

@@ -25,6 +25,7 @@ from dtdg_lab.systems.feature_cache.measures import (
     mean_lengths,
     newest_step,
     part_count,
+    policy_in_use,
     recent_batch_sums,
     recent_caches,
     wait_now_s,
@@ -49,15 +50,16 @@ if TYPE_CHECKING:
 
 NEWEST, BINS = 500, 300  # steps that are drawn one by one; columns of a whole run
 WAIT_WIDTH = 5  # steps of a bar of waiting
+_HEIGHT = 380  # pixels
 MOST_BLOCKS = 1_800  # of one colour each: above, the lane of caches is a heat map
 NARROWEST, _MEAN_EVERY = 19, 60  # pixels of a block with its W above it, and from one mean W to the next
 LATE_CACHES = 20  # that the caption counts
 _CAUSE, _DECISION, _EFFECT = (0.87, 1.0), (0.25, 0.805), (0.0, 0.175)  # of the height
 _LANES = (
-    ("Cause: delay added to replies", _CAUSE[1]),
-    ("Decision: the cache of each part, with its window W", 0.81),
-    ("Effect: time per step that training waits for rows", 0.185),
-)
+    ("Cause: delay added to replies", "; grey: the mean, red: the slowest part", _CAUSE[1]),
+    ("Decision: the cache of each part, with its window W", "", 0.81),
+    ("Effect: time per step that training waits for rows", "; pale: the part that waits most", 0.185),
+)  # what each says, what it says of many parts, and its top
 _TOP, _BOTTOM = 0.23, 0.93  # of a full block, in the row of a part
 _LETTER, _LINE, _LANE_HEIGHT = 6.2, 15, 45  # pixels of a letter, of a line of text, and of the lane of delays
 _LIMITED = 0.3  # height of a lane's hatching where only a rate is limited
@@ -73,10 +75,12 @@ def figure(tables: RunTables, options: ChartOptions) -> Figure:
     cause, notes, top = _cause(tables, first, last)
     decision, axis = _decision(tables, options, first, last)
     data = [*cause, *decision, *_effect(tables, options), *map(_empty_trace, ("y2", "y3"))]
-    names = [_lane_name(text, y) for text, y in _LANES]
+    is_many = part_count(tables) > STACKED_PARTS
+    names = [_lane_name(text + more * is_many, y) for text, more, y in _LANES]
     layout: Drawn = {
         "barmode": "overlay",
         "bargap": 0,
+        "height": _HEIGHT,
         "margin": {"l": 58, "r": 10, "t": 20, "b": 34},
         "xaxis": {"range": [first, last], "anchor": "y3", "showgrid": False},
         "yaxis": {"domain": [*_DECISION], "showgrid": False, **axis},
@@ -84,7 +88,7 @@ def figure(tables: RunTables, options: ChartOptions) -> Figure:
             _CAUSE, range=[0, 1.13 * (top or 1.0)], tickvals=[0, top], ticktext=["0", f"{top:.3g} ms"]
         ),
         "yaxis3": _lane_axis(_EFFECT, rangemode="tozero", nticks=3, ticksuffix=" ms"),
-        "annotations": [*names, *notes, *_notes(tables)],
+        "annotations": [*names, *notes, *_notes(tables, options)],
     }
     picture = card(data, "Caches under congestion", keys=_keys(tables, options), x_title=STEPS_TITLE, **layout)
     return {**picture, "layout": with_changes(picture["layout"], tables, "steps", first, last, width=PAGE_WIDTH)}
@@ -98,7 +102,7 @@ def caption(tables: RunTables, options: ChartOptions) -> str:
     if wait_s is None:
         return NOTHING_YET
     if not has_cache(tables):
-        template = captions.FETCHED_AHEAD if tables.setting("cache_policy") == "prefetch" else captions.NO_CACHE
+        template = captions.FETCHED_AHEAD if policy_in_use(tables) == "prefetch" else captions.NO_CACHE
         return template.format(wait=ms_text(wait_s))
     if windows is None:
         return captions.FIRST_BATCHES
@@ -156,25 +160,28 @@ def _note(text: str, x: float, y: float, **looks: Any) -> Drawn:
 
 def _keys(tables: RunTables, options: ChartOptions) -> list[Key]:
     parts = part_count(tables)
-    if not has_cache(tables) or parts == 1:
+    if _lacks_caches(tables, options):
         return []
     if _is_map(tables, options):
         return [("short window", _shade(0.0), "box"), ("long window", _shade(1.0), "box")]
     keys: list[Key] = [(f"rows of part {part}", series_colour(part), "box") for part in range(parts)]
-    if (_caches(tables, options).between(*_span(tables, options)).late_steps > 0).any():
+    if (_caches(tables, options).late_steps > 0).any():
         keys.append(("came late", WARNING_COLOUR, "line"))
     return keys
 
 
-def _notes(tables: RunTables) -> list[Drawn]:
+def _lacks_caches(tables: RunTables, options: ChartOptions) -> bool:
+    """Return whether there is no cache in these steps, and will not be one."""
+    return part_count(tables) == 1 or (not has_cache(tables) and not len(_caches(tables, options)))
+
+
+def _notes(tables: RunTables, options: ChartOptions) -> list[Drawn]:
     """Return what the lane of caches says where there are none."""
-    if part_count(tables) == 1:
-        text = captions.ONE_PART
-    elif not has_cache(tables):
-        text = "No cache: every remote row is fetched."
-    else:
+    if not _lacks_caches(tables, options):
         return []
-    return [_note(text, 0.5, sum(_DECISION) / 2, xref="paper", yref="paper", font={"size": 12.5, "color": TEXT_COLOUR})]
+    text = captions.ONE_PART if part_count(tables) == 1 else "No cache: every remote row is fetched."
+    middle: Drawn = {"xref": "paper", "yref": "paper", "font": {"size": 12.5, "color": TEXT_COLOUR}}
+    return [_note(text, 0.5, sum(_DECISION) / 2, **middle)]
 
 
 # Cause: the delay of each owner's replies.
@@ -264,20 +271,24 @@ def _decision(tables: RunTables, options: ChartOptions, first: float, last: floa
         return _length_map(tables, options, first, last), axis
     names = {"tickvals": [part + 0.58 for part in range(parts)], "ticktext": [f"part {part} " for part in range(parts)]}
     axis = {"range": [parts, 0], "showline": False, **names}
-    if parts == 1 or not has_cache(tables):
+    if _lacks_caches(tables, options):
         return [], axis
-    caches = _caches(tables, options).between(first, last)
+    caches, span = _caches(tables, options), last - first
     if not len(caches):
         return _first_window(tables, parts), axis
-    span = last - first
     return [*_blocks(caches, span), *_late_edges(caches, first), *_lengths(caches, span)], axis
 
 
 def _caches(tables: RunTables, options: ChartOptions) -> Caches:
-    """Return the caches to draw: one by one, or means of a long run."""
-    caches, parts = recent_caches(tables), part_count(tables)
-    is_exact = _is_all_in_memory(tables) and _block_count(caches, parts) <= MOST_BLOCKS
-    return caches if is_exact or not options.whole_run else mean_caches(tables)
+    """Return the caches in the steps that are drawn: one by one, or means of a long run."""
+
+    def shown() -> Caches:
+        caches, parts = recent_caches(tables), part_count(tables)
+        is_exact = _is_all_in_memory(tables) and _block_count(caches, parts) <= MOST_BLOCKS
+        caches = caches if is_exact or not options.whole_run else mean_caches(tables)
+        return caches.between(*_span(tables, options))
+
+    return tables.once(("caches of the picture", options.whole_run), shown)
 
 
 def _is_all_in_memory(tables: RunTables) -> bool:
@@ -292,13 +303,18 @@ def _is_map(tables: RunTables, options: ChartOptions) -> bool:
     """Return whether there are too many parts, or blocks, to be drawn one by one."""
     parts = part_count(tables)
     if parts > STACKED_PARTS:
-        return has_cache(tables)
-    return _block_count(_caches(tables, options).between(*_span(tables, options)), parts) > MOST_BLOCKS
+        return not _lacks_caches(tables, options)
+    return _block_count(_caches(tables, options), parts) > MOST_BLOCKS
 
 
 def _blocks(caches: Caches, span: float) -> list[Drawn]:
-    """Return a trace for each owner: its share of the height of each block."""
-    height, room, wide = _BOTTOM - _TOP, np.maximum(caches.capacity, 1.0), caches.end - caches.begin
+    """Return a trace for each owner: its share of the height of each block.
+
+    A full cache has the whole height; where all have room to spare, the fullest one has it.
+    """
+    fullest = float(caches.held.sum(axis=1).max(initial=1.0))
+    room = np.clip(caches.capacity, 1.0, fullest)
+    height, wide = _BOTTOM - _TOP, caches.end - caches.begin
     gap = np.zeros(len(caches)) if caches.are_means else np.minimum(0.0014 * span, 0.2 * wide)
     below = np.cumsum(caches.held[:, ::-1], axis=1)[:, ::-1] - caches.held  # rows of the owners after it
     data = []

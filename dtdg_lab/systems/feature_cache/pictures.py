@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dtdg_lab.core.catalogue import System
-from dtdg_lab.core.units import format_seconds
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
 from dtdg_lab.systems.feature_cache.policies.base import learned_policy
@@ -19,14 +19,13 @@ from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
 from dtdg_lab.systems.feature_cache.policies.simulator import CacheCase, CacheEpisode, CacheSimulator, draw_episode
 from dtdg_lab.systems.feature_cache.policies.training import always_compared, run_policy
 from dtdg_lab.visualization.charts import STEPS, Drawn, Panel, box, chart, compared_panel, counts_axis, level_bars, line
-from dtdg_lab.visualization.layout import percent
+from dtdg_lab.visualization.numbers import percent_text, seconds_text
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, EDGE_COLOUR, VERTEX_COLOUR, WARNING_COLOUR
 
 PARTS, EPOCHS, EPOCH_STEPS = 4, 12, 25
 Span = tuple[float, float]
 LATE_S = 0.02
 _SLOW = CacheCase("one_slow", "heavy", bytes_per_s=50e6 / 8)
-_FROM = "Simulated."
 _SHOWN = {
     "epoch_hot": "rapidgnn",
     "fixed-16": "fixed-window",
@@ -42,7 +41,7 @@ def cache_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
     """Windows chosen by the policy beside the best plan, and joules of all policies on the same run."""
     path = system.parts["features"]
     if path in ("on_demand", "prefetch"):
-        return [_lanes("by turns" if path == "on_demand" else "ahead")]
+        return [_lanes()]
     own = _SHOWN[_POLICY.get(path, path)]
     episode = draw_episode([reddit()], [_SLOW], number=1, seed=8, epochs=EPOCHS, epoch_steps=EPOCH_STEPS)
     played = _played(episode)
@@ -53,20 +52,23 @@ def cache_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
         name: [(first, int(windows_of[action])) for first, action in windows] for name, windows in played.items()
     }
     shown = {own: lengths[own], "clairvoyant": lengths["clairvoyant"]}
+    slow = _slow_spans(episode)
+    kept, best = (f"{_mean_length(lengths[name], slow):.0f}" for name in (own, "clairvoyant"))
+    beside = "" if own == "clairvoyant" else f" and the best plan for {best}"
+    spent = "the least energy" if own == "clairvoyant" else f"{percent_text(over)} more energy than the best plan"
     return [
         windows_chosen_panel(
             shown,
             episode.steps,
-            _slow_spans(episode),
-            words="Shaded: one owner's link is limited to 50 Mbit/s. Watch the window when shading starts; a window "
-            f"that has started is kept to its end. {_FROM}",
+            slow,
+            words=f"While a link is slow, {own} keeps a cache for {kept} steps{beside}.",
         ),
         compared_panel(
             "Joules of one partition in this run",
             "joules",
             joules,
             own=own,
-            words=f"{own} uses {percent(over)} more energy than the best plan for this run. {_FROM}",
+            words=f"{own} uses {spent} for this run.",
         ),
     ]
 
@@ -86,6 +88,12 @@ def _played(episode: CacheEpisode) -> dict[str, list[tuple[int, int]]]:
     return found
 
 
+def _mean_length(windows: Sequence[tuple[int, int]], slow: Sequence[Span]) -> float:
+    """Return the mean W of the caches that begin while a link is slow; of all where none does."""
+    chosen = [window for first, window in windows if any(begin <= first < end for begin, end in slow)]
+    return fmean(chosen or [window for _, window in windows])
+
+
 def _slow_spans(episode: CacheEpisode) -> list[Span]:
     trace = episode.trace
     late = np.any(np.isfinite(trace.bytes_per_s) | (trace.delay_s > 0), axis=1)
@@ -93,12 +101,11 @@ def _slow_spans(episode: CacheEpisode) -> list[Span]:
     return [(float(start), float(stop)) for start, stop in zip(edges[::2], edges[1::2], strict=True)]
 
 
-def _lanes(own: str) -> Panel:
+def _lanes() -> Panel:
     costs, steps = reddit(), 8
     clean = costs.rpc_s + max(costs.asked) * costs.rows * costs.row_bytes / costs.link_bytes_per_s
     fetch_s = np.where(np.arange(steps) < steps // 2, clean, clean + max(costs.trips, 1.0) * LATE_S)
-    figure, words = lanes_panel(fetch_s, costs.base_s, own=own)
-    return figure, f"{words} One owner's replies are delayed by {1e3 * LATE_S:.0f} ms there. {_FROM}"
+    return lanes_panel(fetch_s, costs.base_s)
 
 
 def windows_chosen_panel(
@@ -133,13 +140,12 @@ def windows_chosen_panel(
     return figure, words
 
 
-def lanes_panel(fetch_s: ArrayLike, compute_s: float, *, own: str) -> Panel:
+def lanes_panel(fetch_s: ArrayLike, compute_s: float) -> Panel:
     """Fetching and computing of the same steps, by turns and with each fetch beside the step before.
 
     Args:
         fetch_s: (S,) seconds that the features of each step take.
         compute_s: seconds of computing in each.
-        own: ``by turns`` or ``ahead``: what the card is of.
 
     References: GreenDyGNN section V-A (pipeline), baselines of section VI-A.
     """
@@ -168,13 +174,8 @@ def lanes_panel(fetch_s: ArrayLike, compute_s: float, *, own: str) -> Panel:
         yaxis={"tickvals": list(range(len(lanes))), "ticktext": list(lanes), "showgrid": False, "range": [-0.6, 3.6]},
         margin={"l": 130, "r": 14, "t": 34, "b": 58},
     )
-    turns_s, ahead_s = by_turns[1][-1][1], ahead[1][-1][1]
-    this, other = (turns_s, ahead_s) if own == "by turns" else (ahead_s, turns_s)
-    return figure, (
-        f"{len(fetches)} steps, a slow owner from the middle on: {own} {format_seconds(this)}, the other way "
-        f"{format_seconds(other)}. Ahead, a step lasts as long as the longer of both; look where orange outgrows blue: "
-        "there nothing is left to hide behind."
-    )
+    times = f"{seconds_text(by_turns[1][-1][1])} by turns and {seconds_text(ahead[1][-1][1])} ahead"
+    return figure, f"{len(fetches)} steps take {times}; one owner is slow from the middle on."
 
 
 def _spans(fetches: Sequence[float], compute_s: float, *, ahead: bool) -> tuple[list[Span], list[Span]]:

@@ -122,7 +122,7 @@ def _replies_figure(tables: RunTables, options: ChartOptions) -> Figure:
     keys: list[Key] = [(f"part {owner}", series_colour(owner), "line") for owner in slow]
     if slow:
         keys.append(("added", BASELINE_COLOUR, "dash"))
-        keys += [("estimated", BASELINE_COLOUR, "dot")] if len(estimates[0]) else []
+        keys += [("estimated, dotted", BASELINE_COLOUR, "dash")] if len(estimates[0]) else []
     if len(slow) < part_count(tables):
         keys.append(("other parts" if slow else "every part", STEP_COLOUR, "line"))
     axis = {**FROM_ZERO, "nticks": 4, **({"range": [0, top]} if top else {})}

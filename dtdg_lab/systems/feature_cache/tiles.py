@@ -18,6 +18,7 @@ from dtdg_lab.systems.feature_cache.measures import (
     hit_rate_now,
     hits_by_step,
     mean_lengths,
+    policy_in_use,
     wait_now_s,
 )
 from dtdg_lab.systems.feature_cache.picture import window_text
@@ -63,7 +64,7 @@ def _wait_tile(tables: RunTables) -> Tile:
 
 
 def _window_tile(tables: RunTables) -> Tile:
-    policy = str(tables.setting("cache_policy"))
+    policy = policy_in_use(tables)
     text, cached = window_text(tables), has_cache(tables)
     part, _, length = mean_lengths(tables)
     return Tile(

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from dtdg_lab.core.config import RunConfig
     from dtdg_lab.runs.tables import RunTables
     from dtdg_lab.visualization.chart import Chart
-    from dtdg_lab.visualization.run_view import RunView, SharedViews
     from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
 
 
@@ -43,12 +42,6 @@ class HybridBatchesFamily(SystemFamily):
     def memory_changes(self, config: RunConfig) -> Sequence[tuple[str, float]]:
         """Options that lower a rank's memory, with their factors."""
         return super().memory_changes(config) if config["batch_policy"] == "none" else ()
-
-    def views(self, config: RunConfig, shared: SharedViews) -> Sequence[RunView]:
-        """Its charts, after those of every run."""
-        from dtdg_lab.systems.hybrid_batches.view import HybridView
-
-        return [HybridView(shared)]
 
     def charts(self) -> Sequence[Chart]:
         """The picture, batch sizes and staleness; folded, the reservoir and the controller."""

@@ -34,7 +34,7 @@ def is_controlled(tables: RunTables) -> bool:
     return is_hybrid(tables) and tables.setting("batch_policy") != "none"
 
 
-def _made(tables: RunTables) -> Sequence[Decision]:
+def _choices(tables: RunTables) -> Sequence[Decision]:
     facts = tables.event(HybridFacts)
     return [] if facts is None else in_use(decisions(tables), facts)
 
@@ -57,15 +57,15 @@ VALUES_TITLE = "Values over time"
 
 def values_figure(tables: RunTables, options: ChartOptions) -> Figure:
     """Return the value of each size at the decisions."""
-    x, facts, made = time_axis(tables, options), tables.event(HybridFacts), _made(tables)
-    shown, data = _thinned(made), list[Drawn]()
-    places = [time_of(decision, x) for decision in shown]
-    for action in range(len(facts.sizes) if facts is not None and made else 0):
-        values = [decision.values[action] if action < len(decision.values) else None for decision in shown]
+    x, facts, choices = time_axis(tables, options), tables.event(HybridFacts), _choices(tables)
+    sample, data = _thinned(choices), list[Drawn]()
+    places = [time_of(decision, x) for decision in sample]
+    for action in range(len(facts.sizes) if facts is not None and choices else 0):
+        values = [decision.values[action] if action < len(decision.values) else None for decision in sample]
         if facts is not None and any(value is not None for value in values):
             style = size_line(facts, action, in_use=action == action_now(tables, facts))
             data.append(line(facts.name(action), places, _short(values), style.pop("colour"), _hover(x), **style))
-    empty = "This controller estimates no values" if made else _FIRST_DECISION
+    empty = "This controller estimates no values" if choices else _FIRST_DECISION
     keys = size_keys(facts) if facts is not None and data else []
     end = places[-1] if places else 0.0
     return time_card(tables, x, data, VALUES_TITLE, begin=begin_of(places[:1], end), keys=keys, empty=empty)
@@ -73,12 +73,14 @@ def values_figure(tables: RunTables, options: ChartOptions) -> Figure:
 
 def values_caption(tables: RunTables, options: ChartOptions) -> str:
     """Return the size of the highest value."""
-    made = _made(tables)
-    known = [(value, action) for action, value in enumerate(made[-1].values if made else ()) if value is not None]
-    if not known:
+    choices = _choices(tables)
+    values = [
+        (value, action) for action, value in enumerate(choices[-1].values if choices else ()) if value is not None
+    ]
+    if not values:
         return NOTHING_YET
-    value, action = max(known)
-    return captions.VALUES.format(size=made[-1].facts.name(action), value=three_digits(value))
+    value, action = max(values)
+    return captions.VALUES.format(size=choices[-1].facts.name(action), value=three_digits(value))
 
 
 VALUES = Chart(
@@ -114,35 +116,35 @@ class Rewarded:
     reward: float
 
 
-def rewarded(made: Sequence[Decision]) -> list[Rewarded]:
+def rewarded(choices: Sequence[Decision]) -> list[Rewarded]:
     """Return the rewards of decisions in order."""
-    return [Rewarded(now, before.action, now.reward) for before, now in pairwise(made) if now.reward is not None]
+    return [Rewarded(now, before.action, now.reward) for before, now in pairwise(choices) if now.reward is not None]
 
 
 def rewards_figure(tables: RunTables, options: ChartOptions) -> Figure:
     """Return each reward, and the mean of the newest twenty."""
-    x, rewards = time_axis(tables, options), rewarded(_made(tables))
+    x, rewards = time_axis(tables, options), rewarded(_choices(tables))
     values = np.array([each.reward for each in rewards])
     sums = np.concatenate([[0.0], values.cumsum()])
     ends = np.arange(1, len(rewards) + 1)
     starts = np.maximum(ends - _MEAN_OF, 0)
     means = ((sums[ends] - sums[starts]) / np.maximum(ends - starts, 1)).tolist()
-    shown = _thinned([*zip((time_of(each.decision, x) for each in rewards), values.tolist(), means, strict=True)])
-    places = [place for place, _, _ in shown]
+    sample = _thinned([*zip((time_of(each.decision, x) for each in rewards), values.tolist(), means, strict=True)])
+    places = [place for place, _, _ in sample]
     keys: list[Key] = [("each", STEP_COLOUR, "dot"), (f"mean of {_MEAN_OF}", series_colour(0), "line")]
     data = [
-        points("each", places, _short([value for _, value, _ in shown]), STEP_COLOUR, _hover(x), size=5),
-        line(f"mean of {_MEAN_OF}", places, _short([mean for *_, mean in shown]), series_colour(0), _hover(x)),
+        points("each", places, _short([value for _, value, _ in sample]), STEP_COLOUR, _hover(x), size=5),
+        line(f"mean of {_MEAN_OF}", places, _short([mean for *_, mean in sample]), series_colour(0), _hover(x)),
     ]
     begin = begin_of(places[:1], places[-1] if places else 0.0)
-    if not shown:
+    if not sample:
         return time_card(tables, x, [], REWARDS_TITLE, empty="Appears with the second decision")
     return time_card(tables, x, data, REWARDS_TITLE, begin=begin, keys=keys)
 
 
 def rewards_caption(tables: RunTables, options: ChartOptions) -> str:
     """Return the mean of the newest rewards."""
-    recent = [each.reward for each in rewarded(_made(tables))[-_MEAN_OF:]]
+    recent = [each.reward for each in rewarded(_choices(tables))[-_MEAN_OF:]]
     return captions.REWARDS.format(count=len(recent), reward=three_digits(fmean(recent))) if recent else NOTHING_YET
 
 
@@ -182,18 +184,18 @@ def regret(rewards: Sequence[Rewarded]) -> list[float]:
     best = best_size(rewards)
     if best is None:
         return []
-    found: list[float] = (best[1] - np.array([each.reward for each in rewards])).cumsum().tolist()
-    return found
+    sums: list[float] = (best[1] - np.array([each.reward for each in rewards])).cumsum().tolist()
+    return sums
 
 
 def regret_figure(tables: RunTables, options: ChartOptions) -> Figure:
     """Return the sum of the rewards that were missed."""
-    x, made = time_axis(tables, options), _made(tables)
-    rewards = rewarded(made)
-    shown = _thinned([*zip((time_of(each.decision, x) for each in rewards), regret(rewards), strict=False)])
-    places, best = [place for place, _ in shown], best_size(rewards)
-    name = f"against always {made[-1].facts.name(best[0])}" if best is not None else ""
-    data = [line(name, places, _short([value for _, value in shown]), series_colour(0), _hover(x))] if shown else []
+    x, choices = time_axis(tables, options), _choices(tables)
+    rewards = rewarded(choices)
+    sample = _thinned([*zip((time_of(each.decision, x) for each in rewards), regret(rewards), strict=False)])
+    places, best = [place for place, _ in sample], best_size(rewards)
+    name = f"against always {choices[-1].facts.name(best[0])}" if best is not None else ""
+    data = [line(name, places, _short([value for _, value in sample]), series_colour(0), _hover(x))] if sample else []
     begin = begin_of(places[:1], places[-1] if places else 0.0)
     keys: list[Key] = [(name, series_colour(0), "line")] if data else []
     empty = "Appears when a size was rewarded three times"
@@ -202,12 +204,12 @@ def regret_figure(tables: RunTables, options: ChartOptions) -> Figure:
 
 def regret_caption(tables: RunTables, options: ChartOptions) -> str:
     """Return the growth of the regret over the newest decisions."""
-    sums = regret(rewarded(_made(tables)))
+    sums = regret(rewarded(_choices(tables)))
     if not sums:
         return NOTHING_YET
     count = min(_RECENT_REGRET, len(sums))
-    before = sums[-count - 1] if len(sums) > count else 0.0
-    return captions.REGRET.format(regret=three_digits(sums[-1] - before), count=count)
+    start = sums[-count - 1] if len(sums) > count else 0.0
+    return captions.REGRET.format(regret=three_digits(sums[-1] - start), count=count)
 
 
 REGRET = Chart(

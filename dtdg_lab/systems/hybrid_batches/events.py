@@ -29,11 +29,6 @@ class SizeFacts:
     given: tuple[float, float]
 
     @property
-    def label(self) -> str:
-        """As a legend has it, such as ``20 % x 5 %``: snapshots first."""
-        return " x ".join(given_words(value) for value in self.given)
-
-    @property
     def name(self) -> str:
         """As charts have it, such as ``20% × 5%``: snapshots first."""
         return size_name(*self.given)
@@ -96,10 +91,6 @@ class HybridFacts(Event):
     def adjusted(self) -> bool:
         """Whether something chooses the size."""
         return self.batch_policy != "none"
-
-    def label(self, action: int) -> str:
-        """The size of an action; its number where that is not of these facts."""
-        return self.sizes[action].label if 0 <= action < len(self.sizes) else f"size {action}"
 
     def name(self, action: int) -> str:
         """Name of the size of an action; its number where that is not of these facts."""
@@ -177,13 +168,6 @@ class EmptyReservoir(Event):
 def numbers(least: int, most: int) -> str:
     """One number, or the span of several."""
     return f"{least:,}" if least == most else f"{least:,} to {most:,}"
-
-
-def given_words(value: float) -> str:
-    """N_S or N_V as it was set: a share in percent, or a number."""
-    if value > 1:
-        return f"{value:g}"
-    return f"{100 * value:.0f} %" if value >= 0.1 else f"{100 * value:.1f} %".replace(".0 %", " %")
 
 
 @lru_cache(maxsize=1024)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
 
 RECENT_BATCHES = 100  # of a part, whose visits are drawn
-RECENT_SOURCES = 200  # batches of all parts, of which the share from the reservoir is given
+RECENT_SOURCES = 200  # batches of all parts; the share of them from the reservoir is given
 RECENT_ROUNDS = 10  # of a rank, whose staleness is averaged
 DECISIONS = 2_000  # the newest
 RECENT_DECISIONS, SPREAD_DECISIONS = 100, 500
@@ -209,12 +209,12 @@ def spread_decisions(tables: RunTables) -> Sequence[Decision]:
 def _decision_rows(tables: RunTables) -> Rows:
     """Return the rows of decisions on batch sizes."""
 
-    def rows() -> Rows:
-        every = tables.rows("decisions")
-        is_of_sizes = [isinstance(state, dict) and "loss_reduction" in state for state in every["state"].tolist()]
-        return every.where(np.array(is_of_sizes, bool))
+    def of_sizes() -> Rows:
+        rows = tables.rows("decisions")
+        is_of_sizes = [isinstance(state, dict) and "loss_reduction" in state for state in rows["state"].tolist()]
+        return rows.where(np.array(is_of_sizes, bool))
 
-    return tables.once("hybrid: decision rows", rows)
+    return tables.once("hybrid: decision rows", of_sizes)
 
 
 def _read_decisions(tables: RunTables, chosen: slice) -> list[Decision]:
@@ -224,25 +224,25 @@ def _read_decisions(tables: RunTables, chosen: slice) -> list[Decision]:
         return []
     begins, seconds = [step for step, _ in plans], seconds_at(tables, 0, rows["step"])
     columns = (rows["step"].tolist(), seconds.tolist(), rows["policy"].tolist(), rows["action"].tolist())
-    more = (rows["values"].tolist(), known(rows["reward"]), rows["state"].tolist())
-    found = []
-    for step, at_s, policy, action, values, reward, state in zip(*columns, *more, strict=True):
+    outcomes = (rows["values"].tolist(), known(rows["reward"]), rows["state"].tolist())
+    result = []
+    for step, at_s, policy, action, values, reward, state in zip(*columns, *outcomes, strict=True):
         facts = plans[max(0, bisect_left(begins, step) - 1)][1]  # a change at this step came after the decision
         is_best = state.get("greedy") is not False
         listed = tuple(values) if isinstance(values, list) else ()
-        found.append(Decision(step, at_s, facts, policy, int(action), listed, reward, is_best))
-    return found
+        result.append(Decision(step, at_s, facts, policy, int(action), listed, reward, is_best))
+    return result
 
 
-def in_use(made: Sequence[Decision], facts: HybridFacts) -> Sequence[Decision]:
+def in_use(choices: Sequence[Decision], facts: HybridFacts) -> Sequence[Decision]:
     """Return the decisions of the controller in use, among the sizes in use."""
-    return [each for each in made if each.policy == facts.batch_policy and each.facts.sizes == facts.sizes]
+    return [choice for choice in choices if (choice.policy, choice.facts.sizes) == (facts.batch_policy, facts.sizes)]
 
 
 def action_now(tables: RunTables, facts: HybridFacts) -> int:
-    """Return the number of the size in use: of the newest decision where a controller has made one."""
-    made = in_use(recent_decisions(tables), facts) if facts.adjusted else ()
-    return made[-1].action if made else facts.choice
+    """Return the number of the size in use: that of the newest decision where a controller made one."""
+    choices = in_use(recent_decisions(tables), facts) if facts.adjusted else ()
+    return choices[-1].action if choices else facts.choice
 
 
 # Rounds of model averaging.

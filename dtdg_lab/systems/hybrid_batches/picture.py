@@ -52,15 +52,15 @@ _KEYS: tuple[Key, ...] = (
 def batch_figure(tables: RunTables, options: ChartOptions) -> Figure:
     """Return snapshots by nodes with the batch of each part, and the sizes with their values."""
     facts = tables.event(HybridFacts)
-    known = facts is not None
+    has_plan = facts is not None
     facts = facts if facts is not None else _configured(tables, options.preview)
-    batches = newest_batches(tables, facts) if known else {}
+    batches = newest_batches(tables, facts) if has_plan else {}
     parts = _shown_parts(tables, facts)
     boxes = {part: batches.get(part) or _expected(facts, part) for part in parts}
     tops = {part: place * (SHARES + _GAP) for place, part in enumerate(parts)}
-    proposed = _proposed(facts, options.preview) if known else None
+    proposed = _proposed(facts, options.preview) if has_plan else None
     hatched = {part for part, batch in boxes.items() if facts.reservoir and batch.source == "new"}
-    data = _visits(tables, facts, tops) if known else []
+    data = _visits(tables, facts, tops) if has_plan else []
     shapes = [_ground(facts, top) for top in tops.values()]
     notes = [label("Nodes by load, heaviest on top of each part", 0, 1, **ABOVE, font=SMALL)]
     for part, batch in boxes.items():
@@ -68,7 +68,7 @@ def batch_figure(tables: RunTables, options: ChartOptions) -> Figure:
         data += [_hatch(batch, tops[part])] if part in hatched else []
         shapes.append(_outline(batch.snapshots, tops[part], color=CURRENT_COLOUR, width=2))
         if proposed is None:
-            notes.append(_part_note(facts, batch, tops[part], is_now=part in batches, known=known))
+            notes.append(_part_note(facts, batch, tops[part], is_now=part in batches, has_plan=has_plan))
     hidden = len(facts.candidates) - len(parts)
     if hidden:
         below: Drawn = {"xref": "paper", "yref": "paper", "xanchor": "right", "yanchor": "top", "yshift": -3}
@@ -93,13 +93,13 @@ def batch_figure(tables: RunTables, options: ChartOptions) -> Figure:
         x_title="training snapshot, oldest to newest",
         height=HEIGHT,
         margin={"l": 62, "r": 8, "t": 24, "b": 40},
-        xaxis={**field, "showticklabels": known},
+        xaxis={**field, "showticklabels": has_plan},
         yaxis=down,
         xaxis2=sizes["xaxis2"],
         yaxis2=sizes["yaxis2"],
         shapes=shapes + sizes["shapes"],
         annotations=notes + sizes["annotations"],
-        meta={"clickable": known and not facts.adjusted},
+        meta={"clickable": has_plan and not facts.adjusted},
     )
 
 
@@ -126,8 +126,10 @@ def batch_caption(tables: RunTables, options: ChartOptions) -> str:
             total=facts.snapshots,
             size=size.name,
         )
-    few = _few(facts)
-    return captions.FEW.format(part=few[0], batches=few[1]) if few else captions.FIXED.format(**_amounts(facts, size))
+    scarcest = _scarcest_part(facts)
+    if scarcest is not None:
+        return captions.FEW.format(part=scarcest[0], batches=scarcest[1])
+    return captions.FIXED.format(**_amounts(facts, size))
 
 
 def _amounts(facts: HybridFacts, size: SizeFacts) -> dict[str, Any]:
@@ -139,7 +141,7 @@ def _amounts(facts: HybridFacts, size: SizeFacts) -> dict[str, Any]:
     }
 
 
-def _few(facts: HybridFacts) -> tuple[int, str] | None:
+def _scarcest_part(facts: HybridFacts) -> tuple[int, str] | None:
     """Return the part whose reservoir has room for fewest batches of the size in use; None where it has for enough."""
     if not facts.reservoir or facts.choice >= len(facts.capacities):
         return None
@@ -150,8 +152,8 @@ def _few(facts: HybridFacts) -> tuple[int, str] | None:
 def _configured(tables: RunTables, preview: Mapping[str, Any]) -> HybridFacts:
     """Return the batches of the settings, of a hundred snapshots and of parts of a hundred nodes."""
     policy = str(tables.setting("batch_policy"))
-    given = _proposed_pair(preview, (tables.setting("batch_snapshots"), tables.setting("batch_nodes")))
-    pairs: Sequence[tuple[float, float]] = [given]
+    pair = _proposed_pair(preview, (tables.setting("batch_snapshots"), tables.setting("batch_nodes")))
+    pairs: Sequence[tuple[float, float]] = [pair]
     if policy != "none":
         pairs = grid(str(tables.setting("snapshot_sizes")), str(tables.setting("node_sizes")))
     sizes = [[max(1, round(_ASSUMED * (value if value <= 1 else 0.2))) for value in pair] for pair in pairs]
@@ -163,7 +165,7 @@ def _configured(tables: RunTables, preview: Mapping[str, Any]) -> HybridFacts:
         first=0,
         nodes=_ASSUMED * tables.config.parts,
         candidates=(_ASSUMED,) * tables.config.parts,
-        choice=nearest(tuple(pairs), *given),
+        choice=nearest(tuple(pairs), *pair),
         batch_policy=policy,
         reservoir=bool(tables.setting("reservoir")),
         exchange=str(tables.setting("exchange")),
@@ -222,8 +224,8 @@ def _visits(tables: RunTables, facts: HybridFacts, tops: Mapping[int, float]) ->
             y += _edges(top, rows)
             of_part = recent.get(part)
             cells += _part_visits(facts, part, of_part, (rows, columns)) if of_part else [[0.0] * columns] * rows
-        known = np.array([cell for row in cells for cell in row if cell], np.float64)
-        most = float(np.quantile(known, 0.98)) if len(known) else 1.0
+        visited = np.array([cell for row in cells for cell in row if cell], np.float64)
+        most = float(np.quantile(visited, 0.98)) if len(visited) else 1.0
         x = np.linspace(facts.first - 0.5, facts.first + facts.snapshots - 0.5, columns + 1).round(3).tolist()
         hover = "snapshot %{x:.0f}: %{z:.1f} visits per node<extra></extra>"
         looks: Drawn = {"showscale": False, "hoverongaps": False, "hover": hover}
@@ -289,9 +291,9 @@ def _outline(snapshots: range, top: float, **looks: Any) -> Drawn:
     return box((snapshots.start - 0.5, snapshots.stop - 0.5), (top, top + SHARES), line=looks)
 
 
-def _part_note(facts: HybridFacts, batch: PartBatch, top: float, *, is_now: bool, known: bool) -> Drawn:
+def _part_note(facts: HybridFacts, batch: PartBatch, top: float, *, is_now: bool, has_plan: bool) -> Drawn:
     """Return what a part trains, beside its box."""
-    if known:
+    if has_plan:
         lines = [f"<b>part {batch.part} now</b>" if is_now else f"<b>part {batch.part}</b>"]
         lines += [f"{len(batch.snapshots)} snapshot{'s' * (len(batch.snapshots) > 1)}"]
         lines += [f"{batch.targets:,} of {facts.candidates[batch.part]:,} nodes"]
@@ -304,11 +306,11 @@ def _part_note(facts: HybridFacts, batch: PartBatch, top: float, *, is_now: bool
         lines.append("built in the step")
     elif batch.source == "snapshot":
         lines.append("in place of a batch")
-    before = batch.snapshots.start - facts.first
-    after = facts.first + facts.snapshots - batch.snapshots.stop
-    if max(before, after) < _NOTE * facts.snapshots:
+    room_before = batch.snapshots.start - facts.first
+    room_after = facts.first + facts.snapshots - batch.snapshots.stop
+    if max(room_before, room_after) < _NOTE * facts.snapshots:
         x, side = batch.snapshots.stop - 0.7, "right"  # inside
-    elif before > after:
+    elif room_before > room_after:
         x, side = batch.snapshots.start - 0.7, "right"
     else:
         x, side = batch.snapshots.stop - 0.3, "left"
@@ -323,15 +325,15 @@ def _proposed(facts: HybridFacts, preview: Mapping[str, Any]) -> SizeFacts | Non
     """Return the size of proposed settings; None where they change none, or no batch can have it."""
     if not {"batch_snapshots", "batch_nodes"} & set(preview):
         return None
-    given = _proposed_pair(preview, facts.size.given)
+    pair = _proposed_pair(preview, facts.size.given)
     if facts.adjusted:
-        return facts.sizes[nearest(tuple(size.given for size in facts.sizes), *given)]
+        return facts.sizes[nearest(tuple(size.given for size in facts.sizes), *pair)]
     try:
-        sizes = [batch_size(*given, snapshots=facts.snapshots, candidates=count) for count in facts.candidates]
+        sizes = [batch_size(*pair, snapshots=facts.snapshots, candidates=count) for count in facts.candidates]
     except ConfigError:  # the request is refused with the reason
         return None
     targets = [size.vertices for size in sizes]
-    return SizeFacts(sizes[0].snapshots, min(targets), max(targets), given)
+    return SizeFacts(sizes[0].snapshots, min(targets), max(targets), pair)
 
 
 def _proposed_pair(preview: Mapping[str, Any], current: tuple[float, float]) -> tuple[float, float]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from dtdg_lab.core.catalogue import System
@@ -10,10 +12,11 @@ from dtdg_lab.core.plans import BatchSize
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.partition.base import make_partition
 from dtdg_lab.partition.simple import vertex_loads
-from dtdg_lab.systems.hybrid_batches.batches import LoadGroups, TargetSampler, load_groups
-from dtdg_lab.systems.hybrid_batches.charts import PartBatch, target_map_figure
+from dtdg_lab.systems.hybrid_batches.batches import SHARES, LoadGroups, TargetSampler, load_groups
 from dtdg_lab.systems.hybrid_batches.events import HybridFacts, SizeFacts
-from dtdg_lab.visualization.charts import Panel, compared_panel
+from dtdg_lab.systems.hybrid_batches.observations import PartBatch
+from dtdg_lab.visualization.charts import Drawn, Panel, box, chart, colour_bar, compared_panel, heat
+from dtdg_lab.visualization.layout import Figure
 
 PARTS = 2
 GROUPS = 10
@@ -44,13 +47,10 @@ def batch_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
         deviation=None,
         cache_bytes=None,
     )
-    taken = sum(batch.size for batch in batches.values())
-    words = (
-        f"Drawn by the sampler: {len(batches[0].snapshots)} of {snapshots} snapshots, {sizes[0]} nodes of the "
-        f"first partition; {taken:,} targets of {snapshots * graph.num_nodes:,}. The other two fields are what a node "
-        "batch and a snapshot batch of the same sizes would be."
-    )
-    return [(target_map_figure(facts, batches), words), _loads(system.parts["partition"], loads, graph)]
+    hybrid, nodes, whole = target_counts(facts, batches)
+    beside = f"its nodes in all snapshots {nodes:,}, all nodes in its snapshots {whole:,}"
+    words = f"A hybrid batch has {hybrid:,} targets, {beside}."
+    return [(kinds_figure(facts, batches), words), _loads(system.parts["partition"], loads, graph)]
 
 
 def _batch(part: int, groups: LoadGroups, shares: list[float], snapshots: int) -> PartBatch:
@@ -59,8 +59,99 @@ def _batch(part: int, groups: LoadGroups, shares: list[float], snapshots: int) -
     )
     drawn = TargetSampler(0, part, groups, range(snapshots)).batch(size, 0, 0)
     return PartBatch(
-        0, part, 0, 0, "new", drawn.snapshots, len(drawn.targets), 0, 0, 0.0, tuple(groups.sixtieths(drawn.targets))
+        part=part,
+        action=0,
+        source="new",
+        snapshots=drawn.snapshots,
+        targets=len(drawn.targets),
+        edges=0,
+        counts=tuple(groups.sixtieths(drawn.targets)),
     )
+
+
+# The batch beside those that it replaces.
+
+
+KINDS = ("hybrid batch", "node batch", "snapshot batch")
+_GAP = 0.12  # between the three, share of their width
+_SPACE = 4  # between parts, in sixtieths
+# by share of a sixtieth's candidates: one in a thousand is visible, and one in ten differs from all
+_SCALE = (
+    (0.0, "#FFFFFF"),
+    (0.0005, "#DCEAF5"),
+    (0.02, "#A9CCE6"),
+    (0.1, "#5BA3D0"),
+    (0.4, "#2F6FA8"),
+    (1.0, "#08306B"),
+)
+
+
+def target_counts(facts: HybridFacts, batches: Mapping[int, PartBatch]) -> tuple[int, int, int]:
+    """Return the target nodes (nodes x snapshots) of a batch, and of the two that it replaces.
+
+    Args:
+        facts: of the run.
+        batches: by part.
+
+    Returns:
+        of the hybrid batch; of the node batch: the same nodes in all T snapshots; of the snapshot batch: all
+        candidates in the same snapshots.
+
+    References: DynaHB figure 2 and example 1.
+    """
+    parts = batches.values()
+    return (
+        sum(batch.size for batch in parts),
+        sum(batch.targets * facts.snapshots for batch in parts),
+        sum(facts.candidates[batch.part] * len(batch.snapshots) for batch in parts),
+    )
+
+
+def kinds_figure(facts: HybridFacts, batches: Mapping[int, PartBatch]) -> Figure:
+    """Return three fields side by side: snapshots across, candidates of each part by load down, heaviest first."""
+    width, last = facts.snapshots, facts.first + facts.snapshots - 1
+    starts = [round(place * (1 + _GAP) * width) for place in range(len(KINDS))]
+    places: list[float] = []
+    names: list[str] = []
+    for start, kind, count in zip(starts, KINDS, target_counts(facts, batches), strict=True):
+        places += [start, start + (width - 1) / 2, start + width - 1]  # its first and last snapshot, and what it is
+        names += [str(facts.first), f"snapshot<br><b>{kind}</b><br>{count:,} targets", str(last)]
+    tops = [place * (SHARES + _SPACE) for place in range(len(batches))]
+    looks: Drawn = {"layer": "below", "line": {"color": "#B8BEC6", "width": 1}, "fillcolor": "#F6F8FA"}
+    data, fields = list[Drawn](), list[Drawn]()
+    for top, batch in zip(tops, batches.values(), strict=True):
+        edges = (top - 0.5, top + SHARES - 0.5)
+        fields += [box((start - 0.5, start + width - 0.5), edges, **looks) for start in starts]
+        data += _part_fields(facts, batch, top, starts)
+    ticks = {"tickvals": [0.0, 0.1, 0.4, 1.0], "ticktext": ["0", "10%", "40%", "all"]}
+    data[0] |= {"showscale": True, "colorbar": colour_bar("share that are targets", **ticks)}
+    plain = {"showgrid": False, "showline": False}
+    ends = [-0.5 - 0.02 * width, starts[-1] + width - 0.5 + 0.02 * width]
+    across = {"tickvals": places, "ticktext": names, "tickangle": 0, "range": ends, **plain}
+    down = {"tickvals": [top + (SHARES - 1) / 2 for top in tops], "ticktext": [f"part {part}" for part in batches]}
+    axes: Drawn = {"xaxis": across, "yaxis": {**down, **plain, "range": [tops[-1] + SHARES + 0.5, -1.5]}}
+    margin = {"l": 56, "r": 14, "t": 34, "b": 58}
+    return chart("Batch", "", "nodes by load, heaviest on top", data, margin=margin, shapes=fields, **axes)
+
+
+def _part_fields(facts: HybridFacts, batch: PartBatch, top: float, starts: list[int]) -> list[Drawn]:
+    """Return the three fields of one part, each one column of colour over the snapshots it takes."""
+    candidates = facts.candidates[batch.part]
+    within = np.bincount(np.arange(candidates) * SHARES // candidates, minlength=SHARES)  # nodes of each sixtieth
+    taken = np.asarray(batch.counts, np.float64)
+    span = (batch.snapshots.start - facts.first, batch.snapshots.stop - facts.first)
+    fields = []
+    spans = (span, (0, facts.snapshots), span)
+    for start, (begin, end), counts in zip(starts, spans, (taken, taken, within), strict=True):
+        rows = [(count, n) for count, n in zip(counts, within, strict=True) if n]  # a small part has fewer than sixty
+        z = [[round(float(min(count / n, 1.0)), 4)] for count, n in rows]
+        texts = [[f"{int(count):,} of {int(n):,} nodes"] for count, n in rows]
+        x = [start + begin - 0.5, start + end - 0.5]
+        y = [round(top - 0.5 + row * SHARES / len(rows), 3) for row in range(len(rows) + 1)]
+        where = f"part {batch.part}, snapshots {facts.first + begin} to {facts.first + end - 1}"
+        looks: Drawn = {"customdata": texts, "hover": where + ": %{customdata}<extra></extra>", "showscale": False}
+        fields.append(heat("", z, x, y, _SCALE, span=(0, 1), **looks))
+    return fields
 
 
 def _loads(own: str, loads: np.ndarray, graph: DynamicGraph) -> Panel:

@@ -48,15 +48,16 @@ def sources_figure(tables: RunTables, options: ChartOptions) -> Figure:
     times = _times(tables, rows, x)
     begin, end = float(np.nanmin(times)), float(np.nanmax(times))
     most = min(_BARS, max(1, round(end - begin) + 1)) if x == "steps" else _BARS
-    place, middles = stretches(np.nan_to_num(times, nan=begin), begin, max(end, begin + 1e-3), most)
-    total = np.bincount(place, minlength=most)
-    has, sources, width = total > 0, rows["source"].astype(str), (end - begin) / most or 1.0
+    stretch, middles = stretches(np.nan_to_num(times, nan=begin), begin, max(end, begin + 1e-3), most)
+    total = np.bincount(stretch, minlength=most)
+    is_filled, sources, width = total > 0, rows["source"].astype(str), (end - begin) / most or 1.0
     data, keys = [], list[Key]()
     for source, (name, colour) in _NAMES.items():
-        share = 100 * np.bincount(place[sources == source], minlength=most)[has] / total[has]
+        share = 100 * np.bincount(stretch[sources == source], minlength=most)[is_filled] / total[is_filled]
         if share.any():
             hover = "%{y:.0f}% " + name + "<extra></extra>"
-            data.append(bars(name, middles[has].round(3).tolist(), share.round(1).tolist(), colour, hover, width=width))
+            places, heights = middles[is_filled].round(3).tolist(), share.round(1).tolist()
+            data.append(bars(name, places, heights, colour, hover, width=width))
             keys.append((name, colour, "box"))
     looks: Drawn = {"barmode": "stack", "bargap": 0, "yaxis": {"range": [0, 100], "nticks": 4}}
     return time_card(tables, x, data, SOURCES_TITLE, begin=begin, unit="% of batches", keys=keys, **looks)
@@ -151,10 +152,10 @@ def _sum_levels(rows: Rows) -> tuple[Array, Mapping[int, tuple[Array, Array]]]:
     seconds = np.linspace(max(begin, end - (count - 1) * _SLOT_S) if count < _POINTS else begin, end, count)
     levels: dict[int, tuple[Array, Array]] = {}
     for action, part_rows in by_part:
-        place = np.clip(np.searchsorted(part_rows["seconds"], seconds + 1e-6, side="right") - 1, 0, None)
-        held, capacity = part_rows["held"][place], part_rows["capacity"][place]
-        before = levels.get(action, (0, 0))
-        levels[action] = (before[0] + held, before[1] + capacity)
+        stretch = np.clip(np.searchsorted(part_rows["seconds"], seconds + 1e-6, side="right") - 1, 0, None)
+        held, capacity = part_rows["held"][stretch], part_rows["capacity"][stretch]
+        sums = levels.get(action, (0, 0))
+        levels[action] = (sums[0] + held, sums[1] + capacity)
     return seconds.round(3), levels
 
 

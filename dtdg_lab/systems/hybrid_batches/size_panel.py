@@ -41,22 +41,22 @@ def size_panel(tables: RunTables, facts: HybridFacts, *, domain: tuple[float, fl
 
 def _valued(tables: RunTables, facts: HybridFacts) -> tuple[Mapping[Pair, float], Mapping[Pair, int]]:
     """Return by size its estimated value, and how often the newest decisions chose it; both empty without any."""
-    made = in_use(recent_decisions(tables), facts) if facts.adjusted else ()
-    if not made:
+    choices = in_use(recent_decisions(tables), facts) if facts.adjusted else ()
+    if not choices:
         return {}, {}
-    values = {size.given: value for size, value in zip(facts.sizes, made[-1].values, strict=False) if value is not None}
+    values = zip(facts.sizes, choices[-1].values, strict=False)
     times = dict.fromkeys((size.given for size in facts.sizes), 0)
-    for decision in made[-_COUNTED:]:
+    for decision in choices[-_COUNTED:]:
         if decision.action < len(facts.sizes):
             times[facts.sizes[decision.action].given] += 1
-    return values, times
+    return {size.given: value for size, value in values if value is not None}, times
 
 
 def _choosable(tables: RunTables, facts: HybridFacts) -> list[Pair]:
     """Return the sizes that a click may request without a controller: those of the settings, and the one in use."""
-    given = grid(str(tables.setting("snapshot_sizes")), str(tables.setting("node_sizes")))
+    offered = grid(str(tables.setting("snapshot_sizes")), str(tables.setting("node_sizes")))
     current = facts.size.given
-    across, down = (dict.fromkeys([*(pair[place] for pair in given), current[place]]) for place in (0, 1))
+    across, down = (dict.fromkeys([*(pair[place] for pair in offered), current[place]]) for place in (0, 1))
     pairs = list(product(across, down))
     return pairs if len(pairs) <= _GRID_CELLS else [current]
 
@@ -100,21 +100,19 @@ def _size_list(
 ) -> Drawn:
     """Return the best sizes, the one in use among them, as a list."""
     ranked = sorted(cells, key=lambda pair: [-1e300 if each is None else each for each in cells[pair]], reverse=True)
-    shown = ranked[:_LISTED]
-    if current in cells and current not in shown:
-        shown[-1] = current
-    shown.reverse()  # the best on top
-    z = [[_worth(*cells[pair])] for pair in shown]
-    changes = [[_changes(*pair)] for pair in shown]
-    head = f"Best {len(shown)} of {len(cells)} sizes" if len(cells) > len(shown) else "Batch size"
-    notes = [
-        _cell_note(cells[pair], 0, row, is_current=pair == current, between=", ") for row, pair in enumerate(shown)
-    ]
+    best = ranked[:_LISTED]
+    if current in cells and current not in best:
+        best[-1] = current
+    best.reverse()  # the best on top
+    z = [[_worth(*cells[pair])] for pair in best]
+    changes = [[_changes(*pair)] for pair in best]
+    head = f"Best {len(best)} of {len(cells)} sizes" if len(cells) > len(best) else "Batch size"
+    notes = [_cell_note(cells[pair], 0, row, is_current=pair == current, between=", ") for row, pair in enumerate(best)]
     notes.append(label(head, domain[0], 1, **ABOVE, font=SMALL))
-    names = _names([0.0] * len(shown), (0.0, 1.0), "x2") | {"ticktext": [f"{size_name(*pair)} " for pair in shown]}
+    names = _names([0.0] * len(best), (0.0, 1.0), "x2") | {"ticktext": [f"{size_name(*pair)} " for pair in best]}
     return {
-        "data": [_size_heat(z, [0], list(range(len(shown))), changes)],
-        "shapes": [_frame(0, shown.index(current))] if current in shown else [],
+        "data": [_size_heat(z, [0], list(range(len(best))), changes)],
+        "shapes": [_frame(0, best.index(current))] if current in best else [],
         "annotations": notes,
         "xaxis2": {**_names([0.0], domain, "y2"), "showticklabels": False, "ticks": ""},
         "yaxis2": names,
@@ -132,11 +130,11 @@ def _changes(snapshots: float, nodes: float) -> dict[str, Any]:
 
 
 def _size_heat(z: Sequence[Sequence[float]], x: list[int], y: list[int], changes: list[list[dict[str, Any]]]) -> Drawn:
-    found = [value for row in z for value in row]
-    low, high = min(found), max(found)
+    values = [value for row in z for value in row]
+    low, high = min(values), max(values)
     span = (low - 0.1 * (high - low), high) if high > low else (low, low + 1.0)
     looks: Drawn = {"xaxis": "x2", "yaxis": "y2", "xgap": 3, "ygap": 3, "showscale": False, "customdata": changes}
-    return heat("sizes", z, x, y, _GREENS, span=span, hoverinfo="skip", **looks)
+    return heat("sizes", z, x, y, _GREENS, span=span, hoverinfo="none", **looks)  # "skip" would fire no clicks
 
 
 def _cell_note(cell: Cell, column: int, row: int, *, is_current: bool, between: str = "<br>") -> Drawn:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 SIZES_TITLE = "Batch size over time"
-_RECENT = 20  # decisions of which the caption tells
+_RECENT = 20  # decisions that the caption counts
 _NAMES, _NAMED_SIZES = 16, 10  # sizes that the axis has room for, and with their names
 _HAND_SET = 100  # stretches without a controller
 _BEST, _EXPLORING = series_colour(0), series_colour(4)
@@ -42,9 +42,9 @@ _BEST, _EXPLORING = series_colour(0), series_colour(4)
 def sizes_figure(tables: RunTables, options: ChartOptions) -> Figure:
     """Return the size of each decision, and of stretches in which no controller chose."""
     x = time_axis(tables, options)
-    made, hand_set = spread_decisions(tables), _hand_set(tables, x)
-    begin = begin_of([time_of(decision, x) for decision in made[:1]], end_of(tables, x))
-    names = _names(made, hand_set)
+    choices, hand_set = spread_decisions(tables), _hand_set(tables, x)
+    begin = begin_of([time_of(decision, x) for decision in choices[:1]], end_of(tables, x))
+    names = _names(choices, hand_set)
     rows = {name: row for row, name in enumerate(names)}
     data = [
         line(name, [max(start, begin), end], [rows[name]] * 2, BASELINE_COLOUR, "%{fullData.name}", width=4)
@@ -57,12 +57,12 @@ def sizes_figure(tables: RunTables, options: ChartOptions) -> Figure:
         ("exploring", _EXPLORING, "x", "cross", False),
     )
     for label, colour, symbol, mark, is_best in kinds:
-        some = [decision for decision in made if decision.is_best == is_best and decision.size in rows]
-        if some:
-            places = [time_of(decision, x) for decision in some]
+        of_kind = [decision for decision in choices if decision.is_best == is_best and decision.size in rows]
+        if of_kind:
+            places = [time_of(decision, x) for decision in of_kind]
             hover = "%{x:.1f} s: %{customdata}" if x == "seconds" else "step %{x}: %{customdata}"
-            marker: Drawn = {"marker": {"symbol": symbol}, "customdata": [decision.size for decision in some]}
-            data.append(points(label, places, [rows[d.size] for d in some], colour, hover, size=6, **marker))
+            marker: Drawn = {"marker": {"symbol": symbol}, "customdata": [decision.size for decision in of_kind]}
+            data.append(points(label, places, [rows[d.size] for d in of_kind], colour, hover, size=6, **marker))
             keys.append((label, colour, mark))
     stride = -(-len(names) // _NAMED_SIZES)
     ticks = {
@@ -76,12 +76,12 @@ def sizes_figure(tables: RunTables, options: ChartOptions) -> Figure:
 
 def sizes_caption(tables: RunTables, options: ChartOptions) -> str:
     """Return the size that the newest decisions chose most often, or the one that is set."""
-    facts, made = tables.event(HybridFacts), recent_decisions(tables)
+    facts, choices = tables.event(HybridFacts), recent_decisions(tables)
     if facts is not None and not facts.adjusted:
         return captions.SET.format(size=facts.size.name)
-    if not made:
+    if not choices:
         return NOTHING_YET
-    recent = [decision.size for decision in made[-_RECENT:]]
+    recent = [decision.size for decision in choices[-_RECENT:]]
     ((size, count),) = Counter(reversed(recent)).most_common(1)
     return captions.CHOSEN.format(size=size, count=count, decisions=len(recent))
 
@@ -91,21 +91,23 @@ def _hand_set(tables: RunTables, x: XAxis) -> list[tuple[str, float, float, tupl
     plans = [(event, facts) for event, facts in tables.typed(HybridFacts) if facts is not None]
     begins = [float(event["seconds"] if x == "seconds" else event["step"] or 0) for event, _ in plans]
     ends = [*begins, end_of(tables, x)][1:]
-    found = [
+    spans = [
         (facts.size.name, begin, end, facts.size.given)
         for (_, facts), begin, end in zip(plans, begins, ends, strict=True)
         if not facts.adjusted
     ]
-    return found[-_HAND_SET:]
+    return spans[-_HAND_SET:]
 
 
-def _names(made: Sequence[Decision], hand_set: Sequence[tuple[str, float, float, tuple[float, float]]]) -> list[str]:
+def _names(choices: Sequence[Decision], hand_set: Sequence[tuple[str, float, float, tuple[float, float]]]) -> list[str]:
     """Return the names of the sizes in order, those with most snapshots on top; of many those that were used last."""
-    given = {name: size for name, _, _, size in hand_set}
-    for facts in {id(decision.facts): decision.facts for decision in made}.values():
-        given |= {size.name: size.given for size in facts.sizes}
-    used = list(dict.fromkeys([*(d.size for d in reversed(made)), *(name for name, *_ in reversed(hand_set)), *given]))
-    return sorted(used[:_NAMES], key=lambda name: given.get(name, (0.0, 0.0)))
+    pairs = {name: size for name, _, _, size in hand_set}
+    for facts in {id(decision.facts): decision.facts for decision in choices}.values():
+        pairs |= {size.name: size.given for size in facts.sizes}
+    used = list(
+        dict.fromkeys([*(d.size for d in reversed(choices)), *(name for name, *_ in reversed(hand_set)), *pairs])
+    )
+    return sorted(used[:_NAMES], key=lambda name: pairs.get(name, (0.0, 0.0)))
 
 
 SIZES = Chart(
@@ -116,10 +118,10 @@ SIZES = Chart(
     place="supporting",
     shown=is_hybrid,
     rollups=(CLOCK,),
-    help="Squares are sizes that the controller valued most, crosses sizes that it tried to learn their value.",
+    help="Squares are sizes that the controller valued most, crosses those it tried to learn their value.",
 )
 
-# Steps that a rank made between handing in its model and taking over the average.
+# Steps that a rank makes between handing in its model and taking over the average.
 
 
 STALENESS_TITLE = "Staleness of averaged models"
@@ -180,14 +182,17 @@ def _spread(rounds: Mapping[int, Averaging], begin: float, end: float) -> list[D
     least, most = np.full(_POINTS, np.inf), np.full(_POINTS, -np.inf)
     np.minimum.at(least, place, staleness)
     np.maximum.at(most, place, staleness)
-    has = count > 0
-    x, mean = middles[has].round(3).tolist(), (np.bincount(place, staleness, _POINTS)[has] / count[has]).round(3)
+    is_filled = count > 0
+    x, mean = (
+        middles[is_filled].round(3).tolist(),
+        (np.bincount(place, staleness, _POINTS)[is_filled] / count[is_filled]).round(3),
+    )
     edge: Drawn = {"mode": "lines", "width": 0, "hoverinfo": "skip"}
     filled: Drawn = {**edge, "fill": "tonexty", "fillcolor": "rgba(159,195,220,0.5)"}
     colour = series_colour(0)
     return [
-        line("least", x, least[has].tolist(), colour, **edge),
-        line("most", x, most[has].tolist(), colour, **filled),
+        line("least", x, least[is_filled].tolist(), colour, **edge),
+        line("most", x, most[is_filled].tolist(), colour, **filled),
         line("mean", x, mean.tolist(), colour, "%{x:.1f} s: %{y:.3~g} steps", mode="lines"),
     ]
 

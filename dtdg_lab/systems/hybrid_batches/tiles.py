@@ -32,8 +32,8 @@ def size_tile(tables: RunTables) -> Tile:
     """Return the size of the batches now."""
     facts = tables.event(HybridFacts)
     sizes = () if facts is None else facts.sizes
-    made = in_use(spread_decisions(tables), facts) if facts is not None and facts.adjusted else ()
-    spark = [_targets(sizes[decision.action]) for decision in made if decision.action < len(sizes)]
+    choices = in_use(spread_decisions(tables), facts) if facts is not None and facts.adjusted else ()
+    spark = [_targets(sizes[decision.action]) for decision in choices if decision.action < len(sizes)]
     return Tile(
         label="Batch size",
         value=UNKNOWN if facts is None else _size_text(sizes[min(action_now(tables, facts), len(sizes) - 1)]),
@@ -127,13 +127,14 @@ def _rates(tables: RunTables) -> tuple[Array, Array]:
     if 0 not in clock:
         return np.empty(0), np.empty(0)
     by_rank = tables.rows("steps").by("rank")
-    own = by_rank[0]
+    first_rank = by_rank[0]
     if not tables.own_steps:
-        return own["step"], 1 / np.maximum(own["time_s"], 1e-9)
+        return first_rank["step"], 1 / first_rank["time_s"].clip(1e-9)
     rates = [
-        1 / np.interp(own["seconds"], rows["seconds"], np.maximum(rows["time_s"], 1e-9)) for rows in by_rank.values()
+        1 / np.interp(first_rank["seconds"], rows["seconds"], np.maximum(rows["time_s"], 1e-9))
+        for rows in by_rank.values()
     ]
-    return own["step"], np.sum(rates, axis=0)
+    return first_rank["step"], np.sum(rates, axis=0)
 
 
 STEPS_PER_SECOND = Effect("Steps per second", three_digits, _rates)

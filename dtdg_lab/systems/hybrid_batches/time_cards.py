@@ -63,7 +63,7 @@ def stretches(x: Array, begin: float, end: float, most: int) -> tuple[Array, Arr
     return np.clip(np.searchsorted(bounds, x, side="right") - 1, 0, most - 1), middles
 
 
-# How lines of the batch sizes are told apart: a colour for the snapshots, dashes for the nodes.
+# How lines of the batch sizes differ: a colour for the snapshots, dashes for the nodes.
 
 
 _DASHES = ("solid", "dash", "dot")
@@ -72,9 +72,9 @@ _DASHES = ("solid", "dash", "dot")
 def size_line(facts: HybridFacts, action: int, *, in_use: bool) -> Drawn:
     """Return the looks of a size's line; the one in use is thicker."""
     snapshots, nodes = _amounts(facts)
-    given = facts.sizes[action].given
-    dash = _DASHES[nodes.index(given[1]) % len(_DASHES)]
-    return {"colour": series_colour(snapshots.index(given[0])), "dash": dash, "width": 3 if in_use else 1.5}
+    pair = facts.sizes[action].given
+    dash = _DASHES[nodes.index(pair[1]) % len(_DASHES)]
+    return {"colour": series_colour(snapshots.index(pair[0])), "dash": dash, "width": 3 if in_use else 1.5}
 
 
 def size_keys(facts: HybridFacts) -> list[Key]:

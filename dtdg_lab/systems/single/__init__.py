@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from dtdg_lab.systems.workload import EpochWork, Facts
     from dtdg_lab.visualization.chart import Chart
     from dtdg_lab.visualization.charts import Panel
-    from dtdg_lab.visualization.run_view import RunView, SharedViews
     from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
 
 
@@ -33,18 +32,12 @@ class SingleFamily(SystemFamily):
                 f"parts={settings['parts']}. Set ranks=1 and parts=1, or choose system='psg'."
             )
 
-    def views(self, config: RunConfig, shared: SharedViews) -> Sequence[RunView]:
-        """The profile of shared products."""
-        from dtdg_lab.systems.single.charts import OverlapView
-
-        return [OverlapView()]
-
     def charts(self) -> Sequence[Chart]:
-        """Return the time of each snapshot, and of products that snapshots share."""
+        """Return the time of each snapshot or of products that they share, memory, and edges in common."""
         from dtdg_lab.systems.single.picture import SHARING, SNAPSHOTS
-        from dtdg_lab.systems.single.supporting import COMMON_EDGES
+        from dtdg_lab.systems.single.supporting import COMMON_EDGES, STEP_MEMORY
 
-        return SNAPSHOTS, SHARING, COMMON_EDGES
+        return SNAPSHOTS, SHARING, STEP_MEMORY, COMMON_EDGES
 
     def tiles(self, tables: RunTables) -> Sequence[Tile]:
         """Return validation loss, step time, computing, memory, and energy or snapshots that share a product."""

@@ -1,17 +1,19 @@
-"""The supporting chart of `pipad`: edges that consecutive snapshots have in common."""
+"""Supporting charts of training in one process: memory over a step, and edges that snapshots have in common."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dtdg_lab.systems.single import captions
 from dtdg_lab.systems.single.events import OverlapProfile
-from dtdg_lab.systems.single.picture import is_shared
+from dtdg_lab.systems.single.picture import is_plain, is_shared
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, card
 from dtdg_lab.visualization.charts import Drawn, bars
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import percent_text
 from dtdg_lab.visualization.palette import EDGE_COLOUR
+from dtdg_lab.visualization.step_memory import step_memory_chart
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
@@ -39,6 +41,7 @@ def common_edges_caption(tables: RunTables, options: ChartOptions) -> str:
     return captions.COMMON.format(size=size, share=percent_text(share))
 
 
+STEP_MEMORY = replace(step_memory_chart(lambda tables: is_plain(tables) or is_shared(tables)), place="supporting")
 COMMON_EDGES = Chart(
     name="common_edges",
     title="Edges in common",

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from dtdg_lab.core.config import RunConfig
     from dtdg_lab.runs.tables import RunTables
     from dtdg_lab.visualization.chart import Chart
-    from dtdg_lab.visualization.run_view import RunView, SharedViews
     from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
 
 
@@ -24,12 +23,6 @@ class SnapshotBlocksFamily(SystemFamily):
     """ESDG: snapshots over ranks in blocks of time, redistributed to nodes for the recurrent layer."""
 
     name = "snapshot_blocks"
-
-    def views(self, config: RunConfig, shared: SharedViews) -> Sequence[RunView]:
-        """Its charts, after those of every run."""
-        from dtdg_lab.systems.snapshot_blocks.charts import BlocksView
-
-        return [BlocksView(shared.links, shared.marks, config.flat.get("memory_gib"))]
 
     def charts(self) -> Sequence[Chart]:
         """The picture of owners, communication, bytes between ranks, and the folded charts."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,21 +34,44 @@ class PlanPeriod:
 
 
 def plan_periods(tables: RunTables) -> list[PlanPeriod]:
-    """Return the periods of a run in order; steps without time blocks are in none."""
+    """Return the periods of a run in order; steps of other systems are in none."""
     return tables.once("plan periods", lambda: _periods(tables))
 
 
+def is_probed(tables: RunTables) -> bool:
+    """Return whether a step was probed since the blocks in use were made."""
+    periods = plan_periods(tables)
+    return bool(periods) and periods[-1].peak_bytes is not None
+
+
 def _periods(tables: RunTables) -> list[PlanPeriod]:
-    plans, probes = tables.typed(BlockFacts), tables.typed(MemoryFacts)
-    begins = [(event["time_ns"], event["step"] or 0) for event, _ in plans]
+    plans = _changed_plans(tables)
+    probes = [(probe["time_ns"], memory) for probe, memory in tables.typed(MemoryFacts) if memory is not None]
     periods = []
-    for number, (_, facts) in enumerate(plans):
-        begin_ns, begin = begins[number]
-        end_ns, end = begins[number + 1] if number + 1 < len(plans) else (math.inf, math.inf)
+    for number, (event, facts) in enumerate(plans):
+        after = plans[number + 1][0] if number + 1 < len(plans) else {"time_ns": math.inf, "step": math.inf}
         if facts is not None:
-            peaks = [memory.peak_bytes for probe, memory in probes if memory and begin_ns <= probe["time_ns"] < end_ns]
+            peaks = [memory.peak_bytes for time_ns, memory in probes if event["time_ns"] <= time_ns < after["time_ns"]]
+            begin, end = event["step"] or 0, after["step"]
             periods.append(PlanPeriod(facts.blocks, begin, end, peaks[-1] if peaks else None))
     return periods
+
+
+def _changed_plans(tables: RunTables) -> list[tuple[dict[str, Any], BlockFacts | None]]:
+    """Return plans of ESDG that differ from the one before, None where a run went on without.
+
+    A run records its plan again when another setting changes, and when it is resumed.
+    """
+    changed: list[tuple[dict[str, Any], BlockFacts | None]] = []
+    for event, facts in tables.typed(BlockFacts):
+        plan = facts if facts is not None and facts.redistributes else None
+        if not changed or _key(plan) != _key(changed[-1][1]):
+            changed.append((event, plan))
+    return changed
+
+
+def _key(plan: BlockFacts | None) -> tuple[Any, ...]:
+    return () if plan is None else (plan.ranks, plan.row_ranks, *plan.bounds.tolist())
 
 
 def peaks_by_step(tables: RunTables) -> tuple[Array, Array]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.events import MemoryFacts
+from dtdg_lab.core.rollups import Rollup
 from dtdg_lab.partition.events import BlockFacts
 from dtdg_lab.systems.snapshot_blocks import captions
 from dtdg_lab.systems.snapshot_blocks.ownership import (
@@ -19,6 +20,7 @@ from dtdg_lab.systems.snapshot_blocks.ownership import (
     swapped_bytes,
     swaps_rows,
 )
+from dtdg_lab.systems.snapshot_blocks.periods import is_probed
 from dtdg_lab.visualization.change_marks import PAGE_WIDTH
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, card
 from dtdg_lab.visualization.charts import Drawn, heat, label
@@ -41,6 +43,8 @@ _LABEL_BACK = "rgba(255,255,255,0.8)"
 _MAPS, _MEMORY = [0.46, 1.0], [0.0, 0.3]  # heights
 _PLAIN: Drawn = {"showgrid": False, "zeroline": False, "tickfont": {"size": 11}, "tickangle": 0}
 _LEFT, _RIGHT, _WHOLE = [0.0, 0.44], [0.56, 1.0], [0.0, 1.0]  # widths
+
+SENT = Rollup("links", sums=("bytes",), least=("step",), most=("step",), points=40)  # of the tile's small line
 
 
 def is_esdg(tables: RunTables) -> bool:
@@ -76,10 +80,13 @@ def ownership_figure(tables: RunTables, options: ChartOptions) -> Figure:
     if facts is None:
         return card([], TITLE, empty="Blocks are being planned", height=HEIGHT)
     swapped = swapped_bytes(facts, np.dtype(tables.setting("dtype")).itemsize)
-    return draw_ownership(facts, probed_memory(tables), swapped=swapped, limit=memory_limit(tables))
+    memory, limit = probed_memory(tables), memory_limit(tables)
+    return draw_ownership(facts, memory, swapped=swapped, limit=limit, is_current=is_probed(tables))
 
 
-def draw_ownership(facts: BlockFacts, memory: MemoryFacts | None, *, swapped: float, limit: float | None) -> Figure:
+def draw_ownership(
+    facts: BlockFacts, memory: MemoryFacts | None, *, swapped: float, limit: float | None, is_current: bool
+) -> Figure:
     """Draw who owns what, and memory where it is known.
 
     Args:
@@ -87,13 +94,14 @@ def draw_ownership(facts: BlockFacts, memory: MemoryFacts | None, *, swapped: fl
         memory: of the step that was probed.
         swapped: bytes that go from the first map to the second.
         limit: bytes that a step may use.
+        is_current: whether the memory is of these blocks.
     """
     blocks = min(facts.blocks, MOST_BLOCKS)
     within, over_time = owner_maps(facts, blocks)
     has_both = swaps_rows(facts) or facts.ranks == 1
     cut = f", {blocks} of {facts.blocks} blocks" if blocks < facts.blocks else ""
-    data = [_map_trace(within, "x", "y")]
-    shapes, notes = _block_marks(facts, blocks, "x", "y")
+    data = [map_trace(within, "x", "y")]
+    shapes, notes = block_marks(facts, blocks, "x", "y")
     notes.append(_heading(f"<b>1</b> Within a snapshot: ranks own snapshots{cut}", 0.0, _MAPS[1]))
     notes.append(_paper("nodes", -0.008, sum(_MAPS) / 2, xanchor="right"))
     layout: dict[str, Any] = {
@@ -101,8 +109,8 @@ def draw_ownership(facts: BlockFacts, memory: MemoryFacts | None, *, swapped: fl
         "yaxis": _nodes(facts, "x"),
     }
     if has_both:
-        data.append(_map_trace(over_time, "x2", "y2"))
-        more = _block_marks(facts, blocks, "x2", "y2")
+        data.append(map_trace(over_time, "x2", "y2"))
+        more = block_marks(facts, blocks, "x2", "y2")
         shapes, notes = shapes + more[0], notes + (more[1] if blocks <= _NAMED_IN_FULL else [])
         notes.append(_heading("<b>2</b> Over time: ranks own nodes", _RIGHT[0], _MAPS[1]))
         notes.append(_arrow(facts, swapped))
@@ -117,7 +125,7 @@ def draw_ownership(facts: BlockFacts, memory: MemoryFacts | None, *, swapped: fl
         data += _memory_data(memory, named=memory.count <= MOST_BLOCKS)
         layout |= _memory_axes(memory)
         passes = "forward, then backward block by block" if memory.count > 1 else "forward, then backward"
-        of_blocks = "" if memory.count == facts.blocks else f", probed with {_counted(memory.count)}"
+        of_blocks = "" if is_current else f", probed before the last change, with {_counted(memory.count)}"
         notes.append(_heading(f"<b>{number}</b> Memory over one step: {passes}{of_blocks}", 0.0, _MEMORY[1]))
         notes.append(_heading(f"peak {bytes_text(memory.peak_bytes)}", 1.0, _MEMORY[1], xanchor="right"))
         if limit is not None and limit <= 2 * memory.peak_bytes:
@@ -143,7 +151,7 @@ def ownership_caption(tables: RunTables, options: ChartOptions) -> str:
         return NOTHING_YET
     sent = predicted_sent(facts)
     fields = {"blocks": f"{facts.blocks:,}", "sent": bytes_text(sent) if sent else "no rows"}
-    if memory is None or memory.count != facts.blocks:
+    if memory is None or not is_probed(tables):
         template = captions.ONE_OF_BLOCKS_UNPROBED if facts.blocks > 1 else captions.ALL_SNAPSHOTS_UNPROBED
         return template.format(**fields)
     template = captions.ONE_OF_BLOCKS if facts.blocks > 1 else captions.ALL_SNAPSHOTS
@@ -157,6 +165,7 @@ PICTURE = Chart(
     caption=ownership_caption,
     place="picture",
     shown=is_esdg,
+    rollups=(SENT,),
     help="A cell whose colour differs between both maps is a row that ranks swap. Dotted lines separate time blocks.",
 )
 
@@ -164,7 +173,7 @@ PICTURE = Chart(
 # Maps of owners.
 
 
-def _map_trace(owners: OwnerMap, x_axis: str, y_axis: str) -> Drawn:
+def map_trace(owners: OwnerMap, x_axis: str, y_axis: str) -> Drawn:
     """Return a heat map in the colours of the ranks; hovering names rank, nodes and snapshots."""
     nodes, snapshots = (_span_texts("node", owners.nodes), _span_texts("snapshot", owners.snapshots))
     hover = [
@@ -184,7 +193,7 @@ def _span_texts(noun: str, edges: Numbers) -> list[str]:
     return [f"{noun} {begin:,}" if end == begin + 1 else f"{noun}s {begin:,} to {end - 1:,}" for begin, end in ends]
 
 
-def _block_marks(facts: BlockFacts, blocks: int, x: str, y: str) -> tuple[list[Drawn], list[Drawn]]:
+def block_marks(facts: BlockFacts, blocks: int, x: str, y: str) -> tuple[list[Drawn], list[Drawn]]:
     """Return dotted lines between blocks, and their names."""
     bounds = (facts.bounds[: blocks + 1] - 0.5).tolist()
     dotted = {"color": TEXT_COLOUR, "width": 1.6, "dash": "dot"}

@@ -12,12 +12,17 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.partition.events import BlockFacts
 from dtdg_lab.partition.metrics import Volume
 from dtdg_lab.partition.volume import collectives, pulled_by_groups, redistributed, sent
-from dtdg_lab.systems.snapshot_blocks.charts import ownership_panels
-from dtdg_lab.visualization.charts import Panel
-from dtdg_lab.visualization.partition import matrix_figure
+from dtdg_lab.systems.snapshot_blocks.ownership import OwnerMap, owner_maps
+from dtdg_lab.systems.snapshot_blocks.picture import block_marks, map_trace
+from dtdg_lab.visualization.charts import Drawn, Panel, chart
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.partition import SNAPSHOT, matrix_figure
 
 RANKS, BLOCKS = 4, 2
 MODEL, LAYERS, HIDDEN = "cdgcn", 2, 6  # ESDG section 6.1
+WITHIN = "Each rank computes whole snapshots of a block; within a block no edge leaves a snapshot."
+WITHIN_GROUPS = "Groups of ranks compute whole snapshots of a block; ranks of a group share each by nodes."
+OVER_TIME = "Then each rank runs its nodes through time: a cell of another colour is a row that ranks swap."
 
 
 def snapshot_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
@@ -27,7 +32,11 @@ def snapshot_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
     volume = volume_of(plan, graph)
     sent_rows = ((0, "forward", "to_vertices", HIDDEN),)
     facts = BlockFacts.of(plan, "snapshot", requested=plan.blocks, predicted={}, collectives=sent_rows, note="")
-    maps = ownership_panels(facts)
+    within, over_time = owner_maps(facts, facts.blocks)
+    maps = [
+        (_map_figure("Within a snapshot: ranks own snapshots", facts, within), WITHIN_GROUPS if split > 1 else WITHIN),
+        (_map_figure("Over time: ranks own nodes", facts, over_time), OVER_TIME),
+    ]
     bytes_sent = {pass_name: each.sum(axis=0).astype(np.float64) for pass_name, each in volume.bytes().items()}
     top = float(np.sum(list(bytes_sent.values()), axis=0).max())
     whole = sum(float(each.sum()) for each in bytes_sent.values())
@@ -40,7 +49,16 @@ def snapshot_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
             else "The volume does not depend on edges; pairs differ only if snapshots do not divide evenly."
         )
     )
-    return [*maps.values(), (matrix_figure("What a step sends", bytes_sent, who="rank", top=top), words)]
+    return [*maps, (matrix_figure("What a step sends", bytes_sent, who="rank", top=top), words)]
+
+
+def _map_figure(title: str, facts: BlockFacts, owners: OwnerMap) -> Figure:
+    """Draw who owns what, snapshots across and nodes down."""
+    lines, names = (
+        [{**mark, "yref": "paper"} for mark in marks] for marks in block_marks(facts, facts.blocks, "x", "y")
+    )
+    axes: Drawn = {"xaxis": {"showgrid": False}, "yaxis": {"showgrid": False, "autorange": "reversed"}}
+    return chart(title, SNAPSHOT, "node", [map_trace(owners, "x", "y")], shapes=lines, annotations=names, **axes)
 
 
 def volume_of(plan: SnapshotBlocks, graph: DynamicGraph) -> Volume:

@@ -9,9 +9,9 @@ import numpy as np
 
 from dtdg_lab.core.rows import Array
 from dtdg_lab.systems.snapshot_blocks.periods import peaks_by_step
-from dtdg_lab.systems.snapshot_blocks.picture import blocks_of, memory_limit, probed_memory
+from dtdg_lab.systems.snapshot_blocks.picture import SENT, blocks_of, memory_limit, probed_memory
 from dtdg_lab.visualization.common_charts import common_tiles
-from dtdg_lab.visualization.communication import communication_time
+from dtdg_lab.visualization.communication import EXCHANGES, communication_time
 from dtdg_lab.visualization.numbers import bytes_text, percent_text, seconds_text
 from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile, spark_of
 from dtdg_lab.visualization.transfers import EQUAL, measured_traffic, predicted_traffic
@@ -57,16 +57,14 @@ def _sent_tile(tables: RunTables) -> Tile:
         value=bytes_text(count),
         note=note,
         tooltip="Bytes that all ranks send each other in one step.",
-        spark=spark_of(_bytes_by_step(tables)),
+        spark=spark_of(_sent_over_steps(tables)),
     )
 
 
-def _bytes_by_step(tables: RunTables) -> Array:
-    """Return the bytes of rows that all ranks sent in each recent step."""
-    rows = tables.rows("links")
-    rows = rows.where(rows["step"] <= tables.common_step)
-    steps, place = np.unique(rows["step"], return_inverse=True)
-    return np.bincount(place, rows["bytes"].astype(np.float64), len(steps))
+def _sent_over_steps(tables: RunTables) -> Array:
+    """Return the bytes of rows that all ranks sent per step, over the run."""
+    rows = tables.rollup(SENT)
+    return rows["bytes"] / (rows["step_most"] - rows["step_least"] + 1)
 
 
 def _hidden_tile(tables: RunTables) -> Tile:
@@ -76,21 +74,15 @@ def _hidden_tile(tables: RunTables) -> Tile:
         value=percent_text(None if time is None else time.hidden_share),
         note="" if time is None else f"of {seconds_text(time.in_flight_s)} per step",
         tooltip="Share of communication time during which the rank computes.",
-        spark=spark_of(_hidden_by_step(tables)),
+        spark=spark_of(_hidden_over_steps(tables)),
     )
 
 
-def _hidden_by_step(tables: RunTables) -> Array:
-    """Return the hidden share of each recent step in which anything was sent."""
-    rows = tables.rows("exchanges")
-    rows = rows.where(rows["step"] <= tables.common_step)
-    steps, place = np.unique(rows["step"], return_inverse=True)
-    in_flight, exposed = (
-        np.bincount(place, np.nan_to_num(rows[name].astype(np.float64)), len(steps))
-        for name in ("in_flight_s", "exposed_s")
-    )
-    sent = in_flight > 0
-    return 1 - exposed[sent] / in_flight[sent]
+def _hidden_over_steps(tables: RunTables) -> Array:
+    """Return the hidden share of communication, over the run."""
+    rows = tables.rollup(EXCHANGES)
+    in_flight = rows["in_flight_s"]
+    return 1 - rows["exposed_s"] / np.where(in_flight > 0, in_flight, np.nan)
 
 
 def esdg_suggestions(config: RunConfig) -> Sequence[Suggestion]:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from dtdg_lab.runs.run import StoredRun
     from dtdg_lab.runs.tables import RunTables
     from dtdg_lab.visualization.chart import Chart
-    from dtdg_lab.visualization.run_view import RunView, SharedViews
     from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
 
 
@@ -41,12 +40,6 @@ class SnapshotGroupsFamily(SystemFamily):
             "predicted_epoch_s": facts.makespan_s if facts.in_seconds else None,
             "over_bound": None if facts.excess is None else 1 + facts.excess,
         }
-
-    def views(self, config: RunConfig, shared: SharedViews) -> Sequence[RunView]:
-        """Its charts, after those of every run."""
-        from dtdg_lab.systems.snapshot_groups.charts import ScheduleView
-
-        return [ScheduleView(config.ranks)]
 
     def charts(self) -> Sequence[Chart]:
         """Return the schedule, what it costs, and what other schedules would."""
@@ -95,7 +88,7 @@ class SnapshotGroupsFamily(SystemFamily):
         from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
         from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
 
-        facts = run.store.event(ScheduleFacts)
+        facts = run.live.event(ScheduleFacts)
         if facts is None or run.config.flat.get("pipelined"):
             return None
         table = run.table("groups")

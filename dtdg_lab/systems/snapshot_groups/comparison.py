@@ -34,6 +34,7 @@ TIME_LIMIT_S = 1.0  # for each scheduler that searches
 TOO_EARLY = "No group of this schedule has been timed yet. Ask again after the first epoch."
 ASK_FIRST = "Appears once you compare schedulers"
 _HIGH = 190  # pixels: a row for each scheduler
+_WIDE = 0.36  # of the room of a number of ranks, that a bar takes
 _EQUAL = 5e-4  # relative difference below which two epochs are equally long
 _USED, _OTHER = TONES["group that the others wait for"][0], TONES["group"][0]
 # settings in which runs may differ whose epochs are compared: numbers of ranks, and what a schedule was made from
@@ -276,13 +277,11 @@ def other_ranks_figure(tables: RunTables, options: ChartOptions) -> Figure:
     dash = {"symbol": "line-ew", "line": {"color": WARNING_COLOUR, "width": 2.5}}
     bounds = [round(epoch.bound_s * factor, 5) for epoch in epochs]
     data = [
-        bars("predicted", ranks, predicted, _OTHER, hover),
-        bars("measured", ranks, measured, _USED, hover),
+        bars("predicted", ranks, predicted, _OTHER, hover, width=_WIDE, offset=-_WIDE),
+        bars("measured", ranks, measured, _USED, hover, width=_WIDE, offset=0),
         points("bound", ranks, bounds, WARNING_COLOUR, hover, size=22, marker=dash),
     ]
-    return card(
-        data, title, unit=f"{unit} per epoch", barmode="group", bargap=0.35, yaxis={"rangemode": "tozero"}, **looks
-    )
+    return card(data, title, unit=f"{unit} per epoch", yaxis={"rangemode": "tozero"}, **looks)
 
 
 def other_ranks_caption(tables: RunTables, options: ChartOptions) -> str:

@@ -78,7 +78,9 @@ def time_axis(blocks: EpochBlocks, ends: Sequence[End] = ()) -> TimeAxis:
 
 def gantt_traces(blocks: EpochBlocks, axis: TimeAxis, ranks: int, *, pale: bool = False) -> list[Drawn]:
     """Return bars of groups, of groups that the others wait for, of waiting and of exchanges."""
-    traces = [*_group_bars(blocks, axis, numbered=ranks <= _NUMBERED), *_pause_bars(blocks.pauses, axis)]
+    traces = _group_bars(blocks, axis, numbered=ranks <= _NUMBERED)
+    if ranks > 1:
+        traces += _pause_bars(blocks.pauses, axis, hatched=ranks <= _NAMED)
     return [{**trace, "opacity": _PALE} for trace in traces] if pale else traces
 
 
@@ -145,11 +147,13 @@ def _bars_of_groups(name: str, rows: Rows, axis: TimeAxis, first: int, *, number
     )
 
 
-def _pause_bars(pauses: Rows, axis: TimeAxis) -> list[Drawn]:
-    """Return waiting, hatched, and exchanges."""
+def _pause_bars(pauses: Rows, axis: TimeAxis, *, hatched: bool) -> list[Drawn]:
+    """Return waiting, hatched where rows are high enough, and exchanges."""
     hatch = {"shape": "/", "fgcolor": PURGE_COLOUR, "size": 6, "solidity": 0.22}
     looks: Mapping[str, Drawn] = {
-        "wait": {"color": "rgba(0,0,0,0)", "line": {"width": 0.5, "color": PURGE_COLOUR}, "pattern": hatch},
+        "wait": {"color": "rgba(0,0,0,0)", "line": {"width": 0.5, "color": PURGE_COLOUR}, "pattern": hatch}
+        if hatched
+        else {"color": PHASE_COLOURS["wait"], "line": {"width": 0}},
         "communicate": {"color": PHASE_COLOURS["communicate"], "line": {"width": 0}},
     }
     is_seen, traces = lengths_ns(pauses) / 1e9 * axis.factor > _NOTHING * axis.end, []

@@ -25,13 +25,11 @@ class GroupTimes:
         schedule: of the groups.
         seconds: (K,) medians; NaN where a group was not measured.
         ranks: (K,) the rank that computed each group last; -1 where none did.
-        processor_share: processor seconds over wall-clock seconds; None where unknown.
     """
 
     schedule: ScheduleFacts
     seconds: NDArray[np.float64]
     ranks: NDArray[np.int64]
-    processor_share: float | None
 
     @property
     def scale(self) -> float | None:
@@ -80,10 +78,9 @@ def _measured(tables: RunTables, schedule: ScheduleFacts) -> GroupTimes:
     rows = rows.where((rows["epoch"] >= first) & (rows["group"] < count))
     rows = rows.where(rows["epoch"] >= rows["epoch"].max(initial=0) - EPOCHS)
     groups, epochs = rows["group"].astype(np.int64), rows["epoch"].astype(np.int64)
-    seconds, processor_s = lengths_ns(rows) / 1e9, rows["cpu_s"].astype(np.float64)
     table, of_ranks = np.full((count, EPOCHS + 1), np.nan), np.full((count, EPOCHS + 1), -1)
     column = epochs - (epochs.max(initial=0) - EPOCHS)
-    table[groups, column], of_ranks[groups, column] = seconds, rows["rank"]
+    table[groups, column], of_ranks[groups, column] = lengths_ns(rows) / 1e9, rows["rank"]
     newest = EPOCHS - np.argmax(np.isfinite(table[:, ::-1]), axis=1)
     ranks = of_ranks[np.arange(count), newest]
     warm = first - (epochs.max(initial=0) - EPOCHS)  # the column of the first epoch, where it is still there
@@ -91,10 +88,7 @@ def _measured(tables: RunTables, schedule: ScheduleFacts) -> GroupTimes:
         table[np.isfinite(np.delete(table, warm, axis=1)).any(axis=1), warm] = np.nan
     else:
         table[np.isfinite(table[:, 1:]).any(axis=1), 0] = np.nan  # the newest five
-    known = np.isfinite(processor_s)
-    wall_s = float(seconds[known].sum())
-    share = float(processor_s[known].sum()) / wall_s if wall_s > 0 else None
-    return GroupTimes(schedule, _medians(table), ranks, share)
+    return GroupTimes(schedule, _medians(table), ranks)
 
 
 def _first_epoch(tables: RunTables, schedule: ScheduleFacts) -> int:

@@ -51,7 +51,7 @@ def imbalance_figure(tables: RunTables, options: ChartOptions) -> Figure:
     data = _over_time(epochs, options, [("slowest rank", ratios, EDGE_COLOUR, hover)])
     top = float(np.nanmax(ratios, initial=1.1)) - 1
     y_axis = {"range": [1 - 0.06 * top, 1 + 1.1 * top]}
-    keys: list[Key] = [("even", BASELINE_COLOUR, "dot")]
+    keys: list[Key] = [("even", BASELINE_COLOUR, "dash")]
     figure = card(
         data,
         "Imbalance by epoch",
@@ -86,7 +86,7 @@ def times_figure(tables: RunTables, options: ChartOptions) -> Figure:
     unit, factor = time_unit(float(high))
     ends = [float(low * factor), float(high * factor)]
     data = [line("equal", ends, ends, width=1, dash="dot", hoverinfo="skip")]
-    keys: list[Key] = [("equal", BASELINE_COLOUR, "dot")]
+    keys: list[Key] = [("equal", BASELINE_COLOUR, "dash")]
     ranks = times.ranks[chosen]
     present = np.unique(ranks).tolist()
     hover = f"group %{{customdata}}: predicted %{{x:.4g}} {unit}, measured %{{y:.4g}} {unit}"
@@ -96,7 +96,7 @@ def times_figure(tables: RunTables, options: ChartOptions) -> Figure:
         name, colour = (f"rank {rank}", series_colour(rank)) if rank >= 0 else ("group", EDGE_COLOUR)
         looks: Drawn = {"size": 6, "marker": {"opacity": 0.75}, "customdata": chosen[is_shown].tolist()}
         data.append(points(name, x, y, colour, hover, **looks))
-        keys.append((name, colour, "box"))
+        keys.append((name, colour, "dot"))
     axis: Drawn = {"type": "log", "dtick": 1} if high > _LOGARITHMIC * low else {"rangemode": "tozero"}
     given = {"size": " by size", "linear": " from nodes and edges"}.get(times.schedule.source, "")
     return card(
@@ -184,7 +184,7 @@ GROUP_TIMES = Chart(
     caption=times_caption,
     place="supporting",
     shown=is_scheduled,
-    help="A dot is a group of snapshots. On the dotted line, it took as long as the scheduler was told.",
+    help="A dot is a group of snapshots. On the dotted line, it took as long as the scheduler expected.",
 )
 OWN_WORK = Chart(
     name="own_work",

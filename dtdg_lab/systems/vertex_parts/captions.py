@@ -3,6 +3,3 @@
 MOST_WORK = "{cut} of the edges join two parts, and part {part} has the most work: {times} times the mean."
 EVEN_WORK = "{cut} of the edges join two parts, and all parts have about the same work."
 ONE_PART = "One part owns all nodes, so that no edge is cut and no row is received."
-
-LOAD = "Part {part} has {times} times the mean load."
-EVEN_LOAD = "All parts have about the same load."

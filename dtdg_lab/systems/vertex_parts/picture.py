@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dtdg_lab.core import catalogue
+from dtdg_lab.core.rollups import Rollup
 from dtdg_lab.core.rows import Array
 from dtdg_lab.partition.events import PartitionFacts
 from dtdg_lab.systems.vertex_parts import captions
@@ -15,6 +16,7 @@ from dtdg_lab.visualization.charts import Drawn, bars, heat, level_bars
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import percent_text, three_digits
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, HEAT_SCALES, series_colour
+from dtdg_lab.visualization.partition_cards import EVEN, over_mean
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
@@ -22,27 +24,30 @@ if TYPE_CHECKING:
 TITLE = "What each part needs from the others"
 SNAPSHOTS = "training snapshot, oldest to newest"
 HEIGHT = 300
-EVEN = 1.05  # largest part over the mean up to which work is called even
 MOST_CELLS = 24_000
 MOST_BARS = 12  # parts up to which each has a bar
 _ENDS = 5  # parts at each end of the list, where there are more
 _MAP, _BARS = [0.0, 0.68], [0.78, 1.0]  # widths
 _SOFT = "#57606A"
 
+STEPS = Rollup(  # of the tiles' small lines
+    "steps", sums=("time_s", "wait_s", "bytes_sent"), least=("step",), most=("step",), points=40
+)
+
 
 def has_parts(tables: RunTables) -> bool:
     """Return whether parts of the nodes are trained in full batches in this run."""
-    return exchanges_rows(tables) or copies_rows(tables)
+    return catalogue.system(tables.system).family == "vertex_parts"
 
 
 def exchanges_rows(tables: RunTables) -> bool:
     """Return whether parts receive rows of the others in every step."""
-    return catalogue.system(tables.system).parts["parallel"] == "halo_vertex"
+    return has_parts(tables) and catalogue.system(tables.system).parts["parallel"] == "halo_vertex"
 
 
 def copies_rows(tables: RunTables) -> bool:
     """Return whether parts hold copies of the rows that they need."""
-    return catalogue.system(tables.system).parts["parallel"] == "cached_vertex"
+    return has_parts(tables) and catalogue.system(tables.system).parts["parallel"] == "cached_vertex"
 
 
 def part_work(facts: PartitionFacts) -> Array:
@@ -51,12 +56,6 @@ def part_work(facts: PartitionFacts) -> Array:
     if not facts.exchanges:
         edges = edges + np.asarray(facts.measures["replicated_edges"], np.float64)
     return edges @ np.diff(facts.bounds)
-
-
-def over_mean(values: Array) -> Array:
-    """Return values over their mean; all 1 where they are all 0."""
-    mean = values.mean()
-    return values / mean if mean > 0 else np.ones_like(values)
 
 
 def needs_figure(tables: RunTables, options: ChartOptions) -> Figure:
@@ -128,6 +127,7 @@ PICTURE = Chart(
     caption=needs_caption,
     place="picture",
     shown=has_parts,
+    rollups=(STEPS,),
     help="Strong columns are snapshots that cost most, strong rows are parts that read most from others.",
 )
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from dtdg_lab.core.rows import Array
 from dtdg_lab.partition.events import PartitionFacts
-from dtdg_lab.systems.vertex_parts.picture import exchanges_rows
+from dtdg_lab.systems.vertex_parts.picture import STEPS, exchanges_rows
 from dtdg_lab.visualization.common_charts import common_tiles
 from dtdg_lab.visualization.numbers import bytes_text, percent_text
 from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile, spark_of
@@ -47,12 +47,13 @@ def _sums_by_step(tables: RunTables, column: str) -> tuple[Array, Array]:
 
 
 def _waiting_tile(tables: RunTables) -> Tile:
+    rows = tables.rollup(STEPS)
     return Tile(
         label="Waiting",
         value=percent_text(waiting_share(tables)),
         note="of the ranks' time",
         tooltip="Time that ranks wait for the slowest rank.",
-        spark=spark_of(waiting_share_by_step(tables)[1]),
+        spark=spark_of(rows["wait_s"] / np.where(rows["time_s"] > 0, rows["time_s"], np.nan)),
     )
 
 
@@ -67,13 +68,14 @@ def _cut_tile(tables: RunTables) -> Tile:
 
 
 def _sent_tile(tables: RunTables) -> Tile:
-    sent = _sums_by_step(tables, "bytes_sent")[1]
+    recent, rows = tables.last("steps", RECENT), tables.rollup(STEPS)
+    count = len(np.unique(recent["step"]))
     return Tile(
         label="Sent per step",
-        value=bytes_text(float(sent[-RECENT:].mean()) if len(sent) else None),
+        value=bytes_text(float(np.nansum(recent["bytes_sent"].astype(np.float64))) / count if count else None),
         note="rows and gradients" if exchanges_rows(tables) else "gradients",
         tooltip="Bytes that all ranks send in one step.",
-        spark=spark_of(sent),
+        spark=spark_of(rows["bytes_sent"] / (rows["step_most"] - rows["step_least"] + 1)),
     )
 
 

@@ -16,8 +16,8 @@ from dtdg_lab.core.extensions import add_absent, extension_of
 from dtdg_lab.core.options import Option
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.core.registration import register
-from dtdg_lab.dashboard.pages.data import is_here, why_not
 from dtdg_lab.dashboard.choices import is_generated
+from dtdg_lab.dashboard.pages.data import is_here, why_not
 from dtdg_lab.datasets.generators.synthetic import Growing
 from dtdg_lab.studies.race_plan import same_losses
 from dtdg_lab.systems.snapshot_groups.schedulers.base import scheduler

@@ -76,6 +76,7 @@ class System:
 
     Attributes:
         family: the one of :data:`FAMILIES` that builds and shows it.
+        title: what people call it; its name where empty.
     """
 
     name: str
@@ -85,6 +86,7 @@ class System:
     source: str
     defaults: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
     differs_by: str = ""
+    title: str = ""
 
 
 # Evaluation protocols: the split, the initial state of the evaluation, and the edges that a label counts.

@@ -7,9 +7,9 @@ from itertools import groupby
 from typing import Any
 
 from dtdg_lab.core.events import PAGE
-from dtdg_lab.dashboard.run_names import setting_label, value_text
 from dtdg_lab.visualization.changes import RequestedChange
 from dtdg_lab.visualization.numbers import clock_text
+from dtdg_lab.visualization.run_names import setting_label, value_text
 from dtdg_lab.widgets.changes import ChangeEntry, EffectRow
 
 PRECEDENCE = ("refused", "waiting", "asked", "not applied", "applied")  # of an entry whose parts ended differently

@@ -41,13 +41,6 @@ def dataset_choices() -> dict[str, dict[str, str]]:
     return {group: choices for group, choices in groups.items() if choices}
 
 
-def dataset_label(dataset: str) -> str:
-    """The label of a data set: its name; for a user's own graph, the given name and the hash."""
-    if not is_stored(dataset):
-        return dataset
-    return f"{_stored_meta(dataset).get('name', 'not on this machine')} ({dataset.removeprefix(catalogue.STORED)[:8]})"
-
-
 def dataset_tasks(dataset: str) -> tuple[str, ...]:
     """The tasks that a data set supports."""
     if not is_stored(dataset):

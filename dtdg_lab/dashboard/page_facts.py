@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from dtdg_lab.dashboard.actions import Seen
 from dtdg_lab.dashboard.run_files import RunFiles, started_text
-from dtdg_lab.dashboard.run_names import run_title
 from dtdg_lab.dashboard.states import PageFacts
 from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.visualization.run_names import run_title
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run

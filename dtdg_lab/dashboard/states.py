@@ -239,9 +239,11 @@ def _harm(facts: PageFacts) -> Notice | None:
         first, _, rest = facts.reason.partition("\n")[0].partition(". ")
         return Notice("bad", _sentence(first), rest, (details,))
     if facts.status == "interrupted":
-        saved = "" if facts.checkpoint_step is None else f" Nothing before step {facts.checkpoint_step:,} is lost."
-        rest = f"Their machine may have restarted.{saved}"
-        return Notice("bad", "The engines stopped answering.", rest, (details, RESTART))
+        first, rest = "The engines stopped answering.", "Their machine may have restarted."
+        if facts.reason.startswith("interrupted by "):  # a signal, which schedulers send when the time is over
+            first, rest = _sentence(facts.reason.partition(":")[0]), ""
+        saved = "" if facts.checkpoint_step is None else f"Nothing before step {facts.checkpoint_step:,} is lost."
+        return Notice("bad", first, f"{rest} {saved}".strip(), (details, RESTART))
     return None
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dtdg_lab.lessons.experiments import change, exactness, rows_read
     from dtdg_lab.lessons.figures import bar_chart, forecast_panels, panels, side_by_side
     from dtdg_lab.lessons.race_screen import RaceScreen
+    from dtdg_lab.lessons.seeds import near_by_seed_words
     from dtdg_lab.lessons.widgets import BatchBench, CacheBench, ScheduleBench
     from dtdg_lab.network.patterns import make_pattern, parse_links
     from dtdg_lab.partition.simple import vertex_loads
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from dtdg_lab.systems.snapshot_groups.gantt import planned_figure
     from dtdg_lab.systems.snapshot_groups.schedulers.base import replay
     from dtdg_lab.systems.snapshot_groups.time_model import predict_epochs
-    from dtdg_lab.visualization.loss import near_by_seed_words
 
 __all__ = [
     "LANDSCAPES",

@@ -14,7 +14,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, RunStoreError, UnknownNameError
 from dtdg_lab.runs import html as page
-from dtdg_lab.runs.charts import all_rollups, drawn_charts
+from dtdg_lab.runs.charts import all_rollups, captions_of, figures_of
 from dtdg_lab.runs.directory import ENDED, RESTORE, Kept, RunDirectory, read_config, read_object, reading
 from dtdg_lab.runs.figures import save_figures
 from dtdg_lab.runs.frames import RunFrames
@@ -22,11 +22,22 @@ from dtdg_lab.runs.stored_tables import open_tables
 from dtdg_lab.runs.summary import COMPARED, SCHEMA
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.changes import changes_frame, requested_changes
-from dtdg_lab.visualization.chart import ChartOptions, XAxis
+from dtdg_lab.visualization.chart import XAxis
+from dtdg_lab.visualization.comparison import ComparedRuns, compare_runs, headline, verdicts
+from dtdg_lab.visualization.comparison_charts import (
+    OVER,
+    Over,
+    energy_caption,
+    energy_card,
+    loss_caption,
+    loss_card,
+    trade_caption,
+    trade_card,
+)
 from dtdg_lab.visualization.layout import Figure
-from dtdg_lab.visualization.loss import compare_figure, edge_life, wall_time_figure, wall_time_words
 from dtdg_lab.visualization.loss_chart import step_losses
-from dtdg_lab.visualization.sheet import as_figure
+from dtdg_lab.visualization.run_names import differing_names
+from dtdg_lab.visualization.sheet import as_figure, sheet
 from dtdg_lab.visualization.step_time import imbalance, step_times
 from dtdg_lab.visualization.study import COLUMNS
 from dtdg_lab.visualization.style import BASELINE
@@ -107,6 +118,11 @@ def differences(runs: Sequence[StoredRun]) -> list[str]:
         if len(known) > 1:
             captions.append(f"The runs use different code of {title} (sha256 {', '.join(known)}).")
     return captions
+
+
+def edge_life(config: RunConfig) -> int | None:
+    """Return the base intervals that an edge lives; None for a stored graph, which alone knows."""
+    return None if config.dataset.startswith(catalogue.STORED) else config["edge_life"]
 
 
 def _purge(run: StoredRun) -> int | None:
@@ -261,12 +277,11 @@ class StoredRun:
 
     def figures(self, x: XAxis = "steps") -> dict[str, Figure]:
         """Return the charts by name, as plotly figure dicts; the picture of its system comes first."""
-        cards = drawn_charts(self.live, ChartOptions(x=x, whole_run=True))
-        return {chart.name: as_figure(*card) for chart, card in cards.items()}
+        return figures_of(self.live, x)
 
     def captions(self) -> dict[str, str]:
         """Return the caption of each chart."""
-        return {chart.name: caption for chart, (_, caption) in drawn_charts(self.live, ChartOptions()).items()}
+        return captions_of(self.live)
 
     def save_figures(self, folder: str | Path, *, overwrite: bool = False) -> list[Path]:
         """Write every chart to a folder and return the paths (see ``runs.figures.save_figures``)."""
@@ -323,7 +338,7 @@ def newest_interrupted(runs_dir: Path) -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Several runs side by side: ``table`` has one row per run, ``figure`` overlays their losses.
+    """Several runs side by side: ``table`` has one row per run, ``figure`` shows their losses and energy.
 
     The table's columns are the settings that differ, the losses beside those of the persistence and mean
     baselines, the provenance (see ``runs.provenance``), and the metrics of the runs' tasks; ``labels``
@@ -339,15 +354,18 @@ class Comparison:
 
     @property
     def wall_time(self) -> Figure:
-        """Validation and training loss over wall seconds, with a star where a run gets close to the best of all."""
-        return wall_time_figure(self._labelled())
+        """Losses over seconds of training, with a star where a run reached the target."""
+        compared = self._compared()
+        return as_figure(loss_card(compared), loss_caption(compared))
 
     def summary(self) -> str:
-        """Provenance, time to near-best loss, and whether batch-size controllers beat the best fixed size."""
-        return " ".join([*(self.notes or (ground(self.runs),)), wall_time_words(self._labelled())])
+        """Provenance, which run was first at the target, and whether controllers beat the best fixed batch size."""
+        compared = self._compared()
+        words = (*(self.notes or (ground(self.runs),)), headline(compared), verdicts(compared))
+        return " ".join(filter(None, words))
 
-    def _labelled(self) -> list[tuple[str, RunTables]]:
-        return [(label, run.live) for label, run in zip(self.labels, self.runs, strict=True)]
+    def _compared(self) -> ComparedRuns:
+        return compare_runs([(label, run.live) for label, run in zip(self.labels, self.runs, strict=True)])
 
     def _repr_html_(self) -> str:
         """The table; where plotly is installed, ``plotly.graph_objects.Figure(comparison.figure)`` draws the chart."""
@@ -358,27 +376,31 @@ class Comparison:
         return f"{notes}{differ}{stands}{self.table.to_html(na_rep='unknown', escape=True)}"
 
 
-def compare(runs: Sequence[str | Path | StoredRun], *, x: XAxis = "steps") -> Comparison:
-    """Summaries of several runs, with the settings in which they differ, and their validation losses in one chart.
+def compare(runs: Sequence[str | Path | StoredRun], *, x: Over = "steps") -> Comparison:
+    """Return summaries of several runs, with the settings in which they differ, and charts of losses and energy.
 
-    Runs of other data, protocols, gaps or tasks can be compared; ``notes`` and the text state the differences.
+    The target of the chart is 20% below persistence. Runs of other data, protocols or tasks than the first one's are
+    drawn grey; ``notes`` and the text state the differences.
 
     Args:
         runs: folders, opened runs, or pages and tables that runs were exported to.
-        x: unit of the chart's axis, ``steps`` or ``seconds``.
+        x: what losses are drawn over: ``steps``, ``seconds``, ``joules`` or ``bytes``.
 
     Raises:
         ConfigError: no run is given.
+        UnknownNameError: ``x`` is none of these.
         RunStoreError: there is no run at one of the paths, or it cannot be read; the message says which.
     """
     opened = tuple(_readable(run, f"run {number} of {len(runs)}") for number, run in enumerate(runs, start=1))
     if not opened:
         raise ConfigError("compare() got no run: give folders of runs, such as compare(['runs/a', 'runs/b']).")
+    if x not in OVER:
+        raise UnknownNameError("axis of a comparison", x, OVER)
     settings = [run.config.flat for run in opened]
     names = list(dict.fromkeys(name for flat in settings for name in flat))
     differing = tuple(name for name in names if any(flat.get(name) != settings[0].get(name) for flat in settings))
-    labels = _labels(opened, differing)
-    figure = compare_figure([(label, run.live) for label, run in zip(labels, opened, strict=True)], x)
+    labels = differing_names([run.config for run in opened], [run.directory.name() for run in opened])
+    figure = _figure(compare_runs([(label, run.live) for label, run in zip(labels, opened, strict=True)]), x)
     warnings = zip(labels, (run.summary.get("link_warning") for run in opened), strict=True)
     few = [f"{label}: {warning}" for label, warning in warnings if warning]
     notes = (*differences(opened), *few)
@@ -401,22 +423,13 @@ def _readable(run: str | Path | StoredRun, which: str) -> StoredRun:
     return opened
 
 
-def _labels(runs: tuple[StoredRun, ...], differing: tuple[str, ...]) -> list[str]:
-    """The first three settings that differ; if they do not distinguish the runs, the ones that do, else the ids."""
-    labels = [_label(run, differing[:3]) for run in runs]
-    if len(set(labels)) == len(labels):
-        return labels
-    telling: tuple[str, ...] = ()
-    for name in differing:
-        more = [_label(run, (*telling, name)) for run in runs]
-        if len(set(more)) > len({_label(run, telling) if telling else "" for run in runs}):
-            telling, labels = (*telling, name), more
-    return labels if len(set(labels)) == len(labels) else [run.id for run in runs]
-
-
-def _label(run: StoredRun, names: tuple[str, ...]) -> str:
-    said = ", ".join(f"{name} {run.config.flat.get(name)}" for name in names if name in run.config.flat)
-    return said or run.id
+def _figure(compared: ComparedRuns, x: Over) -> Figure:
+    cards = [
+        (loss_card(compared, x), loss_caption(compared)),
+        (energy_card(compared), energy_caption(compared)),
+        (trade_card(compared), trade_caption(compared)),
+    ]
+    return sheet(cards, title=headline(compared), wide=[0])
 
 
 def _table(runs: tuple[StoredRun, ...], differing: tuple[str, ...]) -> pd.DataFrame:

@@ -18,8 +18,7 @@ from dtdg_lab.studies.study import Panel, Study
 from dtdg_lab.studies.sweep import Sweep
 from dtdg_lab.studies.trials import FINISHED, Trial, TrialLog
 from dtdg_lab.systems.base import StudyPreset, declared_studies
-from dtdg_lab.visualization.curves import finite_losses
-from dtdg_lab.visualization.loss import NEAR
+from dtdg_lab.visualization.curves import NEAR, finite_losses
 from dtdg_lab.visualization.study import SpreadBar, order_words, spread_bars
 
 if TYPE_CHECKING:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dtdg_lab.systems.workload import EpochWork, Facts, Row
     from dtdg_lab.visualization.chart import Chart
     from dtdg_lab.visualization.charts import Panel
+    from dtdg_lab.visualization.comparison import ComparedRun
     from dtdg_lab.visualization.layout import Figure
     from dtdg_lab.visualization.scaling import Efficiency
     from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
@@ -265,9 +266,9 @@ class SystemFamily:
         """Its numbers of a run, from record tables without replaced rows; None if the run has none of it."""
         return {}
 
-    def comparison(self, runs: Sequence[tuple[str, RunTables]]) -> str:
-        """What it says of labelled runs that are compared over wall time; empty where it has nothing to say."""
-        return self._call("comparison", runs, otherwise="")
+    def comparison(self, runs: Sequence[ComparedRun], target: float) -> str:
+        """What it says of runs that are compared by their time to a target loss; empty where it has nothing to say."""
+        return self._call("comparison", runs, target, otherwise="")
 
     def studies(self) -> Sequence[StudyPreset]:
         """Its shipped studies."""

@@ -6,7 +6,7 @@ All are plotly dictionaries; plotly itself is not imported.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import log2
+from math import ceil, floor, log2, log10
 from typing import Any
 
 from dtdg_lab.visualization.layout import WAITING, Figure, frame, with_note
@@ -122,6 +122,22 @@ def counts_axis(counts: Sequence[int]) -> Drawn:
     """A logarithmic axis with a tick at each count, such as numbers of ranks."""
     ticks = sorted(set(counts))
     return {"type": "log", "tickvals": ticks, "ticktext": [str(count) for count in ticks]}
+
+
+TICK_DIGITS = ((1, 2, 5), (1, 2, 3, 4, 5, 7), (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9))
+FEWEST_TICKS, MOST_TICKS = 3, 6
+
+
+def log_axis(low: float, high: float) -> Drawn:
+    """A logarithmic axis with few ticks, whole powers of ten only where it spans many."""
+    powers = range(floor(log10(low)), ceil(log10(high)) + 1)
+    ticks: list[float] = []
+    for digits in TICK_DIGITS:
+        if len(ticks) < FEWEST_TICKS:
+            ticks = [digit * 10.0**power for power in powers for digit in digits if low <= digit * 10.0**power <= high]
+    ticks = ticks if len(ticks) <= MOST_TICKS else [tick for tick in ticks if f"{tick:e}"[0] == "1"]
+    shown = {"tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]}
+    return {"type": "log", "range": [log10(low), log10(high)], **shown}
 
 
 def named_axis(names: Iterable[Any], *, down: bool = False) -> Drawn:

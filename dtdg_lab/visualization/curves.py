@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
 
 FINE = 1_000  # points of a curve of a long run
+NEAR = 0.05  # above the lowest loss, up to which a loss is near the best
 EVALUATED = Rollup("evaluations", by=("split",), last=("step", "seconds", "loss", "persistence_loss"), points=FINE)
 SENT = Rollup(
     "steps",

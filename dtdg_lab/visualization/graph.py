@@ -18,7 +18,6 @@ from dtdg_lab.graphs.statistics import GraphStatistics, statistics_of
 from dtdg_lab.visualization import palette
 from dtdg_lab.visualization.charts import FROM_ZERO, Drawn, bars, box, chart, label, line, points, right_axis
 from dtdg_lab.visualization.layout import Figure, percent
-from dtdg_lab.visualization.loss import add_panel
 from dtdg_lab.visualization.style import coloured, runs_of, shown_indices
 
 Floats = NDArray[np.floating]
@@ -428,8 +427,16 @@ def perturbation_figure(affected: Mapping[str, NDArray[np.integer]], largest: Ma
     looks: Drawn = {"showlegend": True, "height": 520, "margin": {"l": 64, "r": 14, "t": 34, "b": 96}}
     figure = chart(*titles, "affected nodes", data, yaxis={"type": "log", "dtick": 1}, **looks)
     below: Drawn = {"exponentformat": "power", "dtick": 2}
-    add_panel(figure["layout"], "largest difference of a hidden value", ends=0.45, begins=0.55, **below)
+    _add_panel(figure["layout"], "largest difference of a hidden value", **below)
     return figure
+
+
+def _add_panel(layout: dict[str, Any], title: str, **changes: Any) -> None:
+    """Make room for a second panel under the first, over the same x axis."""
+    below = {**layout["yaxis"], "title": {**layout["yaxis"]["title"], "text": title}, "domain": [0.0, 0.45]}
+    layout["yaxis"] = {**layout["yaxis"], "domain": [0.55, 1.0]}
+    layout["yaxis2"] = {**below, "anchor": "x", **changes}
+    layout["xaxis"] = {**layout["xaxis"], "anchor": "y2"}
 
 
 def _gaps(values: NDArray[Any]) -> NDArray[np.float64]:

@@ -24,7 +24,7 @@ from dtdg_lab.visualization.chart import (
     always,
     card,
 )
-from dtdg_lab.visualization.charts import Drawn, label, line
+from dtdg_lab.visualization.charts import Drawn, label, line, log_axis
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import percent_text, three_digits
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, SPLIT_COLOURS, STEP_COLOUR
@@ -39,7 +39,6 @@ EXACT = 1_000  # steps up to which each is drawn; longer runs are means between 
 DOTTED = 40  # evaluations up to which each has a dot
 SHARE = 0.9  # of the losses of steps that the axis fits
 ROOM_BELOW, ROOM_ABOVE = 0.8, 1.25
-TICKS = (1, 2, 5)
 STEP_LOSSES = Rollup(
     "steps",
     sums=("global_loss",),
@@ -233,13 +232,4 @@ def _loss_axis(
     high, low = float(max([many, *near])), float(min([low, *near]))
     if linear or low <= 0:
         return {"type": "linear", "range": [min(0.0, low), ROOM_ABOVE * high or 1.0], "nticks": 5}
-    low, high = ROOM_BELOW * low, ROOM_ABOVE * high
-    powers = range(int(np.floor(log10(low))), int(np.ceil(log10(high))) + 1)
-    ticks = [digit * 10.0**power for power in powers for digit in TICKS if low <= digit * 10.0**power <= high]
-    ticks = ticks if len(ticks) <= 6 else [tick for tick in ticks if f"{tick:e}"[0] == "1"]
-    return {
-        "type": "log",
-        "range": [log10(low), log10(high)],
-        "tickvals": ticks,
-        "ticktext": [f"{tick:g}" for tick in ticks],
-    }
+    return log_axis(ROOM_BELOW * low, ROOM_ABOVE * high)

@@ -18,7 +18,8 @@ from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.studies.race_result import joules_of
 from dtdg_lab.studies.sweep import values_of
-from dtdg_lab.visualization.energy import energy_rows
+from dtdg_lab.visualization.curves import joules_at
+from dtdg_lab.visualization.energy_chart import energy_total
 
 CONFIG = RunConfig(system="psg", dataset="growing", ranks=2)
 S = 1_000_000_000
@@ -148,11 +149,10 @@ def test_every_device_counts_once_everywhere(name: str, tmp_path: Path) -> None:
     assert tuple(summary["energy_coverage"].values()) == pytest.approx(coverage)
     assert (summary["gpu_j"] or 0) + (summary["processor_j"] or 0) == pytest.approx(summary["total_j"])
     stored = open_run(run.path)
-    assert stored.live.energy.joules() == pytest.approx(joules)
-    assert stored.live.energy.joules_at([1e6]) == pytest.approx([sum(joules.values())])
-    assert stored.live.energy.coverage() == pytest.approx(summary["energy_coverage"])
+    assert energy_total(stored.live).joules() == pytest.approx(joules)
+    assert joules_at(stored.live, [1e6]) == pytest.approx([sum(joules.values())])
+    assert energy_total(stored.live).coverage() == pytest.approx(summary["energy_coverage"])
     assert joules_of(stored) == values_of(stored)["energy_j"] == pytest.approx(sum(joules.values()))
-    assert energy_rows([("run", stored.live)])[0]["joules"] == pytest.approx(sum(joules.values()))
 
 
 def test_the_order_of_rows_and_their_repetition_change_nothing() -> None:
@@ -181,7 +181,7 @@ def test_joules_of_steps_stand_in_where_no_reader_tells_of_the_processors(tmp_pa
     run = recorded(tmp_path, gpu(0, 10, "X"), steps=True)
     summary = finish(run, "stopped")
     assert summary["energy_j"] == pytest.approx({"counter": 10.0, "modelled": 2 * STEPS_PER_EPOCH * 0.5})
-    assert open_run(run.path).live.energy.joules() == pytest.approx(summary["energy_j"])
+    assert energy_total(open_run(run.path).live).joules() == pytest.approx(summary["energy_j"])
 
 
 def test_the_live_sentence_names_what_is_unknown(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ from dtdg_lab.systems.hybrid_batches.tiles import (
     staleness_tile,
 )
 from dtdg_lab.systems.hybrid_batches.verdict import controller_verdict
+from dtdg_lab.visualization.comparison import ComparedRun
+from dtdg_lab.visualization.curves import Evaluation
 from tests.hybrid_tables import (
     GRID,
     averaged,
@@ -139,11 +141,12 @@ def test_a_caption_is_one_short_sentence(name: str) -> None:
 # a controller against fixed sizes
 
 
-def compared(data: dict[str, Any], seconds: float | None, **settings: Any) -> tuple[RunTables, float | None]:
-    return hybrid_run(data, **settings), seconds
+def compared(data: dict[str, Any] | None, seconds: float | None, **settings: Any) -> ComparedRun:
+    reached = None if seconds is None else Evaluation(9, seconds, 0.03, None)
+    return ComparedRun("a run", "#000000", hybrid_run(data, **settings), (), reached)
 
 
-def fixed(share: float, seconds: float | None, **settings: Any) -> tuple[RunTables, float | None]:
+def fixed(share: float, seconds: float | None, **settings: Any) -> ComparedRun:
     return compared(plan(shares=[(share, 0.05)], reservoir=True, exchange="models"), seconds, **settings)
 
 
@@ -174,6 +177,6 @@ def test_runs_that_differ_in_more_or_were_changed_are_not_compared() -> None:
     dqn = compared(controlled_plan(), 2.0)
     assert controller_verdict([dqn, fixed(0.2, 3.0, model="gatlstm")], 0.1) == ""
     data = plan(shares=[(0.2, 0.05)], reservoir=True, exchange="models")
-    changed = hybrid_run(data, events=[planned(plan(shares=[(0.5, 0.5)]), step=9)])
-    assert controller_verdict([dqn, (changed, 3.0)], 0.1) == ""
-    assert controller_verdict([dqn, fixed(0.2, 3.0), (hybrid_run(None, system="psg"), 1.0)], 0.1) != ""
+    changed = compared(data, 3.0, events=[planned(plan(shares=[(0.5, 0.5)]), step=9)])
+    assert controller_verdict([dqn, changed], 0.1) == ""
+    assert controller_verdict([dqn, fixed(0.2, 3.0), compared(None, 1.0, system="psg")], 0.1) != ""

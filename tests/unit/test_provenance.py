@@ -16,9 +16,7 @@ from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.run import StoredRun, compare, differences, ground, open_run, provenance
-from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.training.partition import split_event
-from dtdg_lab.visualization.loss import ground_words
 from dtdg_lab.visualization.study import COLUMNS, MEANINGS
 
 HASHES = {"growing": "ab" * 32, "transactions": "cd" * 32}
@@ -106,26 +104,6 @@ def test_runs_that_stand_on_other_ground_are_said_to_prominently(
     assert len(found.notes) == 1 and words in found.notes[0]
     assert found.summary().startswith(found.notes[0])
     assert found._repr_html_().startswith(f"<p><b>{found.notes[0]}</b></p>")
-
-
-def test_one_ground_or_several_by_settings_alone() -> None:
-    def of(**settings: Any) -> tuple[str, RunTables]:
-        return "run", RunTables(RunConfig(**{"dataset": "growing", **settings}))
-
-    assert ground_words([]) == ""
-    assert ground_words([of(edge_life=3), of(edge_life=3, hidden=8)]) == (
-        "Protocol warm, 2 snapshots left out at each boundary, on growing."
-    )
-    assert "nothing left out" in ground_words([of(protocol="leaky")])
-    for other, words in (
-        ({"protocol": "cold"}, "different protocols (warm, cold)"), ({"seed": 1}, "different data (growing)"),
-        ({"dataset": "transactions"}, "different data (growing, transactions)"),
-        ({"task": "link"}, "different tasks (regression, link)"),
-    ):  # fmt: skip
-        said = ground_words([of(), of(**other)])
-        assert words in said and said.endswith("Their losses cannot be compared.")
-    stored = ground_words([("run", RunTables(RunConfig(dataset="collegemsg", seed=seed))) for seed in (0, 1)])
-    assert "cannot be compared" not in stored
 
 
 def test_a_report_says_what_its_losses_stand_on(tmp_path: Path) -> None:

@@ -143,3 +143,12 @@ def test_facts_known_later_are_added(tmp_path: Path) -> None:
     run.add_environment(energy="modelled")
     assert run.environment()["energy"] == "modelled"
     assert run.environment()["python"]
+
+
+def test_a_name_that_a_person_gave_is_kept_beside_the_run(tmp_path):
+    directory = RunDirectory(tmp_path)
+    assert directory.name() == ""
+    directory.rename("  my best run ")
+    assert directory.name() == "my best run"
+    directory.rename("")
+    assert directory.name() == ""

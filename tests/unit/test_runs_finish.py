@@ -360,8 +360,8 @@ def test_comparison_shows_the_settings_that_differ_and_only_those(tmp_path: Path
     assert found.table["learning_rate"].tolist() == [0.01, 0.02]
     assert found.table["steps"].tolist() == [10, 15]
     assert not {"seed", "hidden", "system"} & set(found.table.columns)
-    names = [trace["name"] for trace in found.figure["data"]]
-    assert names[:2] == ["epochs 2, learning_rate 0.01", "epochs 3, learning_rate 0.02"]
+    names = [trace.get("name") for trace in found.figure["data"]]
+    assert names[:2] == ["PSG, 2 epochs, learning rate 0.01", "PSG, 3 epochs, learning rate 0.02"]
     assert "differ in: epochs, learning_rate" in found._repr_html_()
 
 
@@ -370,7 +370,7 @@ def test_equal_runs_are_told_apart_by_name(tmp_path: Path) -> None:
     found = compare([run.path for run in runs])
     assert found.differing == ()
     assert found.table["test_loss"].isna().all()
-    assert [trace["name"] for trace in found.figure["data"]][:2] == [run.id for run in runs]
+    assert [trace.get("name") for trace in found.figure["data"]][:2] == ["PSG", "PSG (2)"] == [*found.labels]
     with pytest.raises(ConfigError, match="got no run"):
         compare([])
     with pytest.raises(RunStoreError, match="is not a run"):

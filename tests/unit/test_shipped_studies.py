@@ -11,7 +11,7 @@ from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.studies.presets import preset, presets, seconds_to_near_best, sweep_of
 from dtdg_lab.studies.runner import run_study
 from dtdg_lab.systems.base import efficiencies
-from dtdg_lab.visualization.loss import NEAR, loss_points
+from dtdg_lab.visualization.curves import NEAR, finite_losses
 from dtdg_lab.visualization.scaling import Efficiency, efficiency_figure, efficiency_words
 from dtdg_lab.visualization.study import SpreadBar, apart, order_words, spread_bars
 
@@ -44,7 +44,7 @@ def test_seconds_to_a_near_loss_are_those_of_the_runs(tmp_path: Path) -> None:
     bars = seconds_to_near_best(study, "size", {"DQN": 1.84})
     assert [bar.label for bar in bars] == ["5 %", "20 %", "DQN"] and bars[2].paper == 1.84
     for seed in (0, 1):
-        of_seed = {str(t.settings["size"]): loss_points(study.open(t).live) for t in study.trials if t.seed == seed}
+        of_seed = {str(t.settings["size"]): finite_losses(study.open(t).live) for t in study.trials if t.seed == seed}
         aim = min(loss for points in of_seed.values() for _, loss in points) * (1 + NEAR)
         for bar in bars:
             expected = next((at for at, loss in of_seed[bar.label] if loss <= aim), None)

@@ -13,7 +13,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.core.units import format_bytes, format_seconds
-from dtdg_lab.dashboard.choices import dataset_choices, dataset_label, dataset_tasks
+from dtdg_lab.dashboard.choices import dataset_choices, dataset_tasks
 from dtdg_lab.dashboard.pages.data import is_here
 from dtdg_lab.dashboard.settings import PARTS, Settings
 from dtdg_lab.datasets.names import load_for
@@ -23,6 +23,7 @@ from dtdg_lab.partition.metrics import partition_graph
 from dtdg_lab.runs.html import render
 from dtdg_lab.visualization.layout import share
 from dtdg_lab.visualization.partition_cards import partition_cards, partition_tiles, run_partitions
+from dtdg_lab.visualization.run_names import dataset_title
 from dtdg_lab.visualization.sheet import as_figure
 from dtdg_lab.visualization.style import coloured
 from dtdg_lab.visualization.transfers import measured_traffic
@@ -323,6 +324,6 @@ class PartitionPage(Page):
 def _what(wanted: WantedPartition) -> str:
     """Data, partitions and the aggregating model, as text."""
     config = wanted.config
-    data = dataset_label(config.dataset)
+    data = dataset_title(config.dataset)
     layers = f"{config.layers} layer{'s' if config.layers > 1 else ''}"
     return f"{data} in {wanted.parts} partitions, for {config.model} with {layers}"

@@ -15,6 +15,7 @@ from dtdg_lab.visualization.numbers import three_digits
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
+    from dtdg_lab.visualization.comparison import ComparedRun
 
 _CONTROLLERS: Mapping[str, str] = MappingProxyType(
     {"dqn": "the DQN", "bandit": "the bandit", "law": "the scaling law", "random": "the random controller"}
@@ -23,23 +24,23 @@ _CONTROLLERS: Mapping[str, str] = MappingProxyType(
 _FREE = frozenset({"batch_snapshots", "batch_nodes", "system", "seed", "epochs", "name"})
 
 
-def controller_verdict(runs: Sequence[tuple[RunTables, float | None]], loss: float) -> str:
+def controller_verdict(runs: Sequence[ComparedRun], target: float) -> str:
     """Return whether a controller reached a loss before the best fixed size; empty where the runs do not tell.
 
     Compared are runs of the same settings but for sizes, controllers and seeds; of several seeds the median counts. A
     run whose sizes or controller were changed while it trained is left out.
 
     Args:
-        runs: tables of each run, and seconds until it reached the loss; None where it has not.
-        loss: the target.
+        runs: with the seconds until each reached the loss.
+        target: the loss.
     """
     groups: dict[tuple[tuple[str, str], ...], list[tuple[HybridFacts, float]]] = {}
-    for tables, seconds in runs:
-        facts = _only_plan(tables)
+    for run in runs:
+        facts = _only_plan(run.tables)
         if facts is not None:
-            group = groups.setdefault(_shared_settings(tables), [])
-            group.append((facts, math.inf if seconds is None else seconds))
-    verdicts = (_verdict(*_medians(group), loss) for group in groups.values())
+            group = groups.setdefault(_shared_settings(run.tables), [])
+            group.append((facts, math.inf if run.seconds is None else run.seconds))
+    verdicts = (_verdict(*_medians(group), target) for group in groups.values())
     return next((verdict for verdict in verdicts if verdict), "")
 
 

@@ -116,6 +116,13 @@ STATES = [  # facts, chip, words under the bar, buttons, notice
         "The engines stopped answering. Their machine may have restarted. Nothing before step 351 is lost.",
     ),
     (
+        {"status": "interrupted", "reason": "interrupted by SIGTERM at step 364: rank 1 was asked to leave."},
+        "Interrupted",
+        ("Interrupted in epoch 14 of 60 · step 364", ""),
+        ["Resume", "▶ New run"],
+        "Interrupted by SIGTERM at step 364.",
+    ),
+    (
         {"status": "", "left_behind": True},
         "No run yet",
         ("Choose a system, press Run, then change a setting while it trains.", ""),

@@ -5,16 +5,15 @@ from __future__ import annotations
 import pytest
 
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.dashboard.run_names import differing_names, run_title, setting_text, system_title
-from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.visualization.run_names import differing_names, run_title, setting_text, system_title
 
 FLARE = RunConfig(system="flaredtdg", dataset="growing", ranks=2)
 
 
 def test_a_run_is_called_by_its_system_and_data():
     assert run_title(FLARE) == "FlareDTDG on growing"
-    assert run_title(FLARE.replace(system="dygnex-l")) == "dygnex-l on growing"
-    assert system_title("single") == "Baseline single"
+    assert run_title(FLARE.replace(system="dygnex-l")) == "DyGNeX-L on growing"
+    assert system_title("single") == "Single process"
 
 
 def test_runs_that_are_compared_say_what_differs():
@@ -26,6 +25,7 @@ def test_runs_that_are_compared_say_what_differs():
     ]
     assert differing_names([FLARE, FLARE.replace(seed=1)]) == ["FlareDTDG, seed 0", "FlareDTDG, seed 1"]
     assert differing_names([FLARE, FLARE]) == ["FlareDTDG", "FlareDTDG (2)"]
+    assert differing_names([FLARE, FLARE], ["", "mine"]) == ["FlareDTDG", "mine"]
     other_data = RunConfig(system="flaredtdg", dataset="collegemsg", ranks=2)
     assert differing_names([FLARE, other_data])[1].startswith("FlareDTDG, collegemsg")
 
@@ -46,12 +46,3 @@ def test_at_most_two_settings_stand_in_a_name():
 )
 def test_settings_read_as_words(name, value, text):
     assert setting_text(name, value) == text
-
-
-def test_a_name_that_a_person_gave_is_kept_beside_the_run(tmp_path):
-    directory = RunDirectory(tmp_path)
-    assert directory.name() == ""
-    directory.rename("  my best run ")
-    assert directory.name() == "my best run"
-    directory.rename("")
-    assert directory.name() == ""

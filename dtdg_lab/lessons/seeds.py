@@ -1,0 +1,35 @@
+"""Times to a loss near the best, over runs that differ in their seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import median_high
+
+from dtdg_lab.core.units import format_seconds
+from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.visualization.curves import NEAR, finite_losses
+
+
+def near_by_seed_words(runs: Mapping[str, Sequence[RunTables]]) -> str:
+    """Return the least, median and most seconds to a loss 5% above the lowest of all runs, over the seeds.
+
+    Args:
+        runs: by label, the tables of a run for each seed.
+
+    Returns:
+        A line for each label, with how many runs never got there: these count as longest. Empty where a run was never
+        evaluated.
+    """
+    losses = {label: [finite_losses(tables) for tables in several] for label, several in runs.items()}
+    curves = [curve for several in losses.values() for curve in several]
+    if not curves or not all(curves):
+        return ""
+    near = min(loss for curve in curves for _, loss in curve) * (1 + NEAR)
+    lines = [f"seconds to loss {near:.4g}, {NEAR:.0%} above the lowest of all: least, median, most over the seeds"]
+    for label, several in losses.items():
+        seconds = sorted(next((at for at, loss in curve if loss <= near), math.inf) for curve in several)
+        three = (seconds[0], median_high(seconds), seconds[-1])
+        texts = "  ".join(format_seconds(each) if each < math.inf else "never" for each in three)
+        lines.append(f"  {label}: {texts}  ({seconds.count(math.inf)} of {len(seconds)} never)")
+    return "\n".join(lines)

@@ -1,0 +1,372 @@
+"""Several runs against one target: which reached it first, at what cost, and in what the runs differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.events import TUNER, EpochEnded
+from dtdg_lab.core.options import OPTIONS, default
+from dtdg_lab.core.units import join_words
+from dtdg_lab.visualization.changes import requested_changes
+from dtdg_lab.visualization.curves import Evaluation, bytes_at, evaluations_of, joules_at, judged_evaluations
+from dtdg_lab.visualization.energy_chart import joules_so_far
+from dtdg_lab.visualization.numbers import bytes_text, joules_text, percent_text, seconds_text, three_digits
+from dtdg_lab.visualization.palette import PURGE_COLOUR, series_colour
+from dtdg_lab.visualization.run_names import setting_label, value_text
+
+if TYPE_CHECKING:
+    from dtdg_lab.runs.tables import RunTables
+
+Labelled = Sequence[tuple[str, "RunTables"]]
+
+BELOW_PERSISTENCE = 0.2  # where the target starts
+ABOVE_LOWEST = 0.05  # likewise, where persistence is unknown
+IN_A_ROW = 3  # evaluations at or below the target
+EVEN = 1.05  # ratio of times up to which no run was first
+NOT_COMPARED = frozenset({"system", "epochs"})  # neither is a difference beside the system
+LISTED = 5  # settings in a notice
+NOT_REACHED = "not reached"
+CHANGED = "changes while training"
+
+NOBODY = "No run has reached a loss of {target} yet."
+ALONE = "Only {first} has reached a loss of {target}: after {seconds}."
+SINGLE = "{first} reached a loss of {target} after {seconds}."
+FIRST = "{first} was first to reach a loss of {target}: after {seconds}, {times} times as fast as {second}."
+TOGETHER = "{first} and {second} reached a loss of {target} at about the same time: after {seconds}."
+NOTICE = "These runs differ in more than the system: {settings}."
+SAME_SYSTEM_NOTICE = "These runs differ in more than one setting: {settings}."
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ComparedRun:
+    """One run against the target.
+
+    Attributes:
+        name: of the run.
+        colour: of its line.
+        tables: its records.
+        evaluations: by which it is judged, with finite losses.
+        reached: the first of the evaluations in a row that reached the target; None where none did.
+        reason: why it cannot be compared with the first run; empty where it can.
+    """
+
+    name: str
+    colour: str
+    tables: RunTables
+    evaluations: tuple[Evaluation, ...]
+    reached: Evaluation | None = None
+    reason: str = ""
+
+    @property
+    def seconds(self) -> float | None:
+        """Seconds of training until it reached the target."""
+        return None if self.reached is None else self.reached.seconds
+
+    @property
+    def joules(self) -> float | None:
+        """Joules of all devices until it reached the target; None where they are unknown."""
+        spent = None if self.reached is None else joules_at(self.tables, [self.reached.seconds])
+        return None if spent is None else float(spent[0])
+
+    @property
+    def lowest(self) -> float | None:
+        """The lowest loss so far."""
+        return min((float(each.loss or 0.0) for each in self.evaluations), default=None)
+
+    @property
+    def steps_per_second(self) -> float | None:
+        """Steps in a second of training, evaluations and rebuilds included."""
+        progress = self.tables.progress
+        return progress.step / progress.seconds if progress.step and progress.seconds else None
+
+    @property
+    def joules_per_epoch(self) -> float | None:
+        """Mean joules of the completed epochs; None before there is one, or where joules are unknown."""
+        epoch = self.tables.complete_epoch
+        if epoch is None or joules_so_far(self.tables) is None:
+            return None
+        ends = [event["seconds"] for event in self.tables.events(EpochEnded.kind) if event["data"]["epoch"] == epoch]
+        spent = joules_at(self.tables, [max(ends)]) if ends else None
+        return None if spent is None else float(spent[0]) / (epoch + 1)
+
+    @property
+    def bytes_per_step(self) -> float | None:
+        """Mean bytes that all ranks send in a step; None where no rank recorded any."""
+        sent, steps = bytes_at(self.tables, [np.inf], [np.inf]), self.tables.progress.step
+        return None if sent is None or not steps else float(sent[0]) / steps
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ComparedRuns:
+    """Several runs against one target.
+
+    Attributes:
+        runs: those that can be compared.
+        others: those of other data, of another task or split.
+        target: a loss; None before the first evaluation.
+        persistence: what persistence reaches; None where unknown.
+    """
+
+    runs: tuple[ComparedRun, ...]
+    others: tuple[ComparedRun, ...]
+    target: float | None
+    persistence: float | None
+
+    @property
+    def arrived(self) -> tuple[ComparedRun, ...]:
+        """The runs that reached the target, the first one first."""
+        return tuple(sorted((run for run in self.runs if run.seconds is not None), key=lambda run: run.seconds or 0.0))
+
+    @property
+    def missing(self) -> tuple[ComparedRun, ...]:
+        """The runs that have not reached the target."""
+        return tuple(run for run in self.runs if run.seconds is None)
+
+
+def compare_runs(runs: Labelled, target: float | None = None, colours: Sequence[str] = ()) -> ComparedRuns:
+    """Return how runs stand against a target.
+
+    A run reached it where it was at or below it in three evaluations in a row, with a training loss below its own
+    persistence: on quiet validation snapshots an untrained model may score well.
+
+    Args:
+        runs: name and tables of each; those that cannot be compared with the first are told apart.
+        target: a loss; by default 20% below persistence, or 5% above the lowest loss where persistence is unknown.
+        colours: of each run; by default those of a series.
+    """
+    colours = colours or [series_colour(place) for place in range(len(runs))]
+    reasons = [difference_of_data(tables.config, runs[0][1].config) for _, tables in runs]
+    losses = [tuple(each for each in judged_evaluations(tables) if each.loss is not None) for _, tables in runs]
+    comparable = [some for some, reason in zip(losses, reasons, strict=True) if not reason]
+    persistence = _persistence(comparable)
+    aim = _first_target(comparable, persistence) if target is None else target
+    known = [
+        ComparedRun(
+            name=name,
+            colour=PURGE_COLOUR if reason else colour,
+            tables=tables,
+            evaluations=evaluations,
+            reached=None if reason or aim is None else first_at(tables, aim),
+            reason=reason,
+        )
+        for (name, tables), evaluations, reason, colour in zip(runs, losses, reasons, colours, strict=True)
+    ]
+    compared = tuple(run for run in known if not run.reason)
+    return ComparedRuns(compared, tuple(run for run in known if run.reason), aim, persistence)
+
+
+def first_at(tables: RunTables, target: float) -> Evaluation | None:
+    """Return the first of three evaluations in a row at or below a loss, once training is below its persistence."""
+    judged, trained = judged_evaluations(tables), evaluations_of(tables, "train")
+    is_low = [each.loss is not None and each.loss <= target for each in judged]
+    for place in range(len(judged) - IN_A_ROW + 1):
+        if all(is_low[place : place + IN_A_ROW]) and _has_learned(trained, judged[place].step):
+            return judged[place]
+    return None
+
+
+def _has_learned(trained: Sequence[Evaluation], step: int) -> bool:
+    """Return whether the training loss was below its own persistence; True where that was never measured."""
+    known = [each for each in trained if each.loss is not None and each.persistence_loss is not None]
+    until = [each for each in known if each.step <= step]
+    return not known or bool(until and (until[-1].loss or 0.0) < (until[-1].persistence_loss or 0.0))
+
+
+def _persistence(losses: Sequence[Sequence[Evaluation]]) -> float | None:
+    values = [each.persistence_loss for some in losses for each in some[-1:] if each.persistence_loss]
+    return values[0] if values else None
+
+
+def _first_target(losses: Sequence[Sequence[Evaluation]], persistence: float | None) -> float | None:
+    if persistence is not None:
+        return (1 - BELOW_PERSISTENCE) * persistence
+    lowest = min((float(each.loss or 0.0) for some in losses for each in some), default=None)
+    return None if lowest is None else (1 + ABOVE_LOWEST) * lowest
+
+
+# What runs differ in.
+
+
+def difference_of_data(config: RunConfig, reference: RunConfig) -> str:
+    """Return why the losses of two runs cannot be compared: ``other data``; empty where they can."""
+    if _data(config) != _data(reference):
+        return "other data"
+    if config["task"] != reference["task"]:
+        return "another task"
+    return "" if config.protocol == reference.protocol else "another protocol"
+
+
+def _data(config: RunConfig) -> tuple[Any, ...]:
+    """Return what decides the data of a run: of generated data also the seed."""
+    is_generated = "generated_snapshots" in config.flat
+    options = sorted(config.options.get("datasets", {}).items())
+    return (config.dataset, *options, config.seed if is_generated else 0)
+
+
+def differing_settings(configs: Sequence[RunConfig]) -> list[str]:
+    """Return the settings beside the system in which runs differ.
+
+    A setting that each run has from its own system's defaults does not count.
+    """
+    flats = [config.flat for config in configs]
+    names = dict.fromkeys(name for flat in flats for name in flat)
+    return [name for name in names if name not in NOT_COMPARED and _differs(name, configs)]
+
+
+def _differs(name: str, configs: Sequence[RunConfig]) -> bool:
+    having = [config for config in configs if name in config.flat]
+    values = [config.flat[name] for config in having]
+    if all(value == values[0] for value in values):
+        return False
+    return name not in OPTIONS or any(
+        value != default(name, system=config.system, dataset=config.dataset, protocol=config.protocol)
+        for config, value in zip(having, values, strict=True)
+    )
+
+
+def count_changes(tables: RunTables) -> int:
+    """Return how many changes of settings were applied while the run trained, without those of its own tuner."""
+    return sum(change.outcome == "applied" and change.by != TUNER for change in requested_changes(tables))
+
+
+def notice(comparison: ComparedRuns) -> str:
+    """Return in what the runs differ beside what is compared; empty where it is nothing."""
+    configs = [run.tables.started_config for run in comparison.runs]
+    settings = differing_settings(configs)
+    changed = [CHANGED] if any(count_changes(run.tables) for run in comparison.runs) else []
+    has_one_system = len({config.system for config in configs}) < 2
+    if has_one_system:
+        settings = [name for name in settings if name != "seed"]
+    if len(settings) + len(changed) <= has_one_system or len(configs) < 2:
+        return ""
+    labels = [setting_label(name) for name in settings]
+    if len(labels) > LISTED:
+        labels = [*labels[:LISTED], f"{len(labels) - LISTED} more"]
+    words = join_words([*labels, *changed])
+    return (SAME_SYSTEM_NOTICE if has_one_system else NOTICE).format(settings=words)
+
+
+def settings_table(comparison: ComparedRuns) -> list[list[str]]:
+    """Return what differs as a table: a line with the names of the runs, then one for each setting."""
+    runs = comparison.runs
+    configs = [run.tables.started_config for run in runs]
+    lines = [["Setting", *(run.name for run in runs)]]
+    for name in ("system", *differing_settings(configs)):
+        values = [value_text(config.flat[name]) if name in config.flat else "–" for config in configs]
+        lines.append([_sentence_case(setting_label(name)), *values])
+    counts = [count_changes(run.tables) for run in runs]
+    return [*lines, [_sentence_case(CHANGED), *map(str, counts)]] if any(counts) else lines
+
+
+def _sentence_case(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+# Who was first.
+
+
+def headline(comparison: ComparedRuns) -> str:
+    """Return which run was first to reach the target."""
+    if comparison.target is None:
+        return "No run has been evaluated yet."
+    arrived, target = comparison.arrived, three_digits(comparison.target)
+    if not arrived:
+        return NOBODY.format(target=target)
+    texts = {"first": arrived[0].name, "target": target, "seconds": seconds_text(arrived[0].seconds)}
+    if len(arrived) == 1:
+        return (SINGLE if len(comparison.runs) == 1 else ALONE).format(**texts)
+    first_s, second_s = (run.seconds or 0.0 for run in arrived[:2])
+    texts["second"] = arrived[1].name
+    if second_s <= EVEN * first_s:
+        return TOGETHER.format(**texts)
+    return FIRST.format(times=f"{second_s / first_s:.2g}" if first_s > 0 else "many", **texts)
+
+
+def verdicts(comparison: ComparedRuns) -> str:
+    """Return what families of systems say of their runs against the target; empty where they say nothing."""
+    if comparison.target is None:
+        return ""
+    said = (family.comparison(comparison.runs, comparison.target) for family in catalogue.families())
+    return " ".join(filter(None, said))
+
+
+def target_text(comparison: ComparedRuns) -> str:
+    """Return the target, with its place below or above persistence where that is known."""
+    target, persistence = comparison.target, comparison.persistence
+    if target is None or persistence is None:
+        return three_digits(target)
+    gain = 1 - target / persistence
+    return f"{three_digits(target)}, {percent_text(abs(gain))} {'below' if gain >= 0 else 'above'} persistence"
+
+
+# The table "Who got there first".
+
+
+COLUMNS = (
+    "Time to target",
+    "Energy to target",
+    "Lowest loss",
+    "Steps per second",
+    "Energy per epoch",
+    "Sent per step",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A number in the table.
+
+    Attributes:
+        text: with its unit.
+        share: of the largest in its column, for a bar behind it; None for no bar.
+    """
+
+    text: str
+    share: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A line of the table: a run, and its numbers by column."""
+
+    name: str
+    colour: str
+    has_arrived: bool
+    cells: tuple[Cell, ...]
+
+
+def arrivals(comparison: ComparedRuns) -> list[Arrival]:
+    """Return the lines of the table: runs in order of their arrival, then those that did not get there."""
+    order = (*comparison.arrived, *comparison.missing)
+    seconds, joules = [run.seconds for run in order], [run.joules for run in order]
+    return [
+        Arrival(
+            run.name,
+            run.colour,
+            run.seconds is not None,
+            (
+                _barred(run, run.seconds, seconds, seconds_text),
+                _barred(run, spent, joules, joules_text),
+                Cell(three_digits(run.lowest)),
+                Cell(three_digits(run.steps_per_second)),
+                Cell(joules_text(run.joules_per_epoch)),
+                Cell(bytes_text(run.bytes_per_step)),
+            ),
+        )
+        for run, spent in zip(order, joules, strict=True)
+    ]
+
+
+def _barred(
+    run: ComparedRun, value: float | None, column: Sequence[float | None], text: Callable[[float | None], str]
+) -> Cell:
+    if run.seconds is None:
+        return Cell(NOT_REACHED)
+    largest = max(each or 0.0 for each in column)
+    return Cell(text(value), value / largest if value is not None and largest > 0 else None)

@@ -1,0 +1,420 @@
+"""Charts of several runs: losses against one target, where the energy went, and losses against energy per epoch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import log10
+from statistics import median
+from types import MappingProxyType
+from typing import Any, Literal
+
+import numpy as np
+
+from dtdg_lab.core.catalogue import loss_name
+from dtdg_lab.core.rows import Array
+from dtdg_lab.core.units import join_words
+from dtdg_lab.energy.phases import STALL, STALLED
+from dtdg_lab.energy.total import MEASURED
+from dtdg_lab.visualization.chart import NOTHING_YET, SECONDS_TITLE, STEPS_TITLE, Key, card
+from dtdg_lab.visualization.charts import NAMES, Drawn, byte_unit, label, level_bars, line, log_axis, points, rule
+from dtdg_lab.visualization.comparison import ComparedRun, ComparedRuns, target_text
+from dtdg_lab.visualization.curves import bytes_at, joules_at, judged_split
+from dtdg_lab.visualization.energy_chart import (
+    ENERGY_COLOURS,
+    ENERGY_NAMES,
+    KILO,
+    PHASE_ORDER,
+    UNKNOWN_NOTE,
+    energy_total,
+    joules_by_phase,
+)
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.numbers import percent_text, three_digits
+from dtdg_lab.visualization.palette import BASELINE_COLOUR, INK_COLOUR, MARK_COLOUR
+from dtdg_lab.visualization.step_time import TEXT_COLOURS
+from dtdg_lab.visualization.style import shown_indices
+
+Over = Literal["seconds", "joules", "bytes", "steps"]
+OVER: Mapping[Over, str] = MappingProxyType(
+    {"seconds": "time", "joules": "energy", "bytes": "bytes sent", "steps": "steps"}
+)
+LOSSES = {"validation": "Validation loss", "train": "Training loss"}
+REACHED = "{arrived} of {count} runs reached {target}, three evaluations in a row."
+LARGEST = "{phase} takes its largest share in {run}: {share}."
+LOWEST = "{lowest} has the lowest loss; {least} uses the least energy per epoch."
+LOWEST_AND_LEAST = "{lowest} has the lowest loss and uses the least energy per epoch."
+UNKNOWN_ENERGY = "Energy per epoch is not known for any of these runs."
+NOT_RECORDED = "These runs didn't record it"
+NOT_EVALUATED = "Appears with the first evaluation"
+SMOOTH = 5  # evaluations of a median
+LINE_POINTS = 500
+FITTED = 0.95  # of the losses that the axis fits
+HEIGHT, ROW_HEIGHT, TRADE_HEIGHT = 330, 27, 220  # pixels
+TOP, BOTTOM = 18, 34  # margins
+NAME_GAP, LETTER, LONGEST_NAME = 16, 6.4, 32  # pixels between names and of a letter, letters of a name
+TRADE_WIDTH = 420  # pixels of the plot, by which names are placed
+TEXT_SHARE = 0.2  # of a bar in which its phase is written
+KEYED = 0.02  # share in some run from which a phase is named
+COSTS: Mapping[str, str] = MappingProxyType(  # phases of a step beside computing
+    {
+        "communicate": "Communication",
+        "wait": "Waiting for ranks",
+        STALL: "Waiting for features",
+        "transfer": "Fetching",
+        "batch": "Preparing batches",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """The losses of a run as they are drawn."""
+
+    run: ComparedRun
+    x: Array
+    y: Array
+
+
+# Losses, and the target.
+
+
+def loss_card(comparison: ComparedRuns, over: Over = "seconds", *, is_smooth: bool = True) -> Figure:
+    """Return the losses of the runs, with the target as a line that can be dragged, and stars where runs reached it.
+
+    Args:
+        comparison: the runs.
+        over: what the x axis shows.
+        is_smooth: medians of five evaluations, or every evaluation.
+    """
+    runs = (*comparison.runs, *comparison.others)
+    lines = [drawn for run in runs if (drawn := _line(run, over, is_smooth=is_smooth)) is not None]
+    judged = {judged_split(run.tables) for run in comparison.runs} or {"validation"}
+    what = LOSSES[judged.pop()] if len(judged) == 1 else "Validation or training loss"
+    unit = loss_name(comparison.runs[0].tables.setting("task")) if comparison.runs else ""
+    unit += f", median of {SMOOTH} evaluations" if is_smooth and unit else ""
+    end = max((float(drawn.x[-1]) for drawn in lines), default=0.0)
+    factor, x_title = _scale(over, end)
+    titles: Drawn = {"unit": unit, "x_title": x_title, "height": _height(len(lines))}
+    title = f"{what} over {OVER[over]}"
+    if not lines:
+        has_losses = any(run.evaluations for run in runs)
+        return card([], title, empty=NOT_RECORDED if has_losses else NOT_EVALUATED, **titles)
+    end = 1.02 * end / factor or 1.0
+    y_axis = _loss_axis(comparison, lines)
+    data = [_trace(drawn, factor, x_title) for drawn in lines]
+    stars = (_star(comparison, run, over, factor) for run in comparison.arrived)
+    data += [star for star in stars if star is not None]
+    layout: Drawn = {
+        "xaxis": {"range": [0, end]},
+        "yaxis": y_axis,
+        "margin": {"t": TOP, "b": BOTTOM, "r": _names_width(lines)},
+        "annotations": _names(lines, y_axis),
+        "shapes": [],
+    }
+    _add_levels(layout, comparison, y_axis, end)
+    return card(data, title, **titles, **layout)
+
+
+def loss_caption(comparison: ComparedRuns) -> str:
+    """Return how many runs reached the target."""
+    if comparison.target is None:
+        return NOTHING_YET
+    count = len(comparison.runs)
+    text = REACHED.format(arrived=len(comparison.arrived), count=count, target=target_text(comparison))
+    return text.replace("1 of 1 runs", "1 of 1 run") if count == 1 else text
+
+
+def _line(run: ComparedRun, over: Over, *, is_smooth: bool) -> _Line | None:
+    """Return the line of a run; None where it has none."""
+    x = spent_at(run, over)
+    if x is None or not len(x):
+        return None
+    losses = np.array([each.loss for each in run.evaluations], np.float64)
+    if is_smooth:
+        half = SMOOTH // 2
+        losses = np.array([median(losses[max(0, at - half) : at + half + 1].tolist()) for at in range(len(losses))])
+    shown = shown_indices(losses, LINE_POINTS)
+    return _Line(run, x[shown], losses[shown])
+
+
+def spent_at(run: ComparedRun, over: Over) -> Array | None:
+    """Return what a run had spent at each evaluation; None where it is unknown."""
+    seconds = np.array([each.seconds for each in run.evaluations], np.float64)
+    steps = np.array([each.step for each in run.evaluations], np.float64)
+    if over == "joules":
+        return joules_at(run.tables, seconds)
+    if over == "bytes":
+        return bytes_at(run.tables, seconds, steps)
+    return seconds if over == "seconds" else steps
+
+
+def _scale(over: Over, end: float) -> tuple[float, str]:
+    """Return the unit of the x axis as a factor, and the axis's title."""
+    if over == "joules":
+        return (1e3, "kJ of all ranks") if end >= KILO else (1.0, "J of all ranks")
+    if over == "bytes":
+        unit, factor = byte_unit(end)
+        return factor, f"{unit} sent by all ranks"
+    return 1.0, SECONDS_TITLE if over == "seconds" else STEPS_TITLE
+
+
+def _loss_axis(comparison: ComparedRuns, lines: Sequence[_Line]) -> Drawn:
+    """Return an axis that fits the target, the ends of lines and most losses, but not the first spike."""
+    values = np.concatenate([drawn.y for drawn in lines])
+    ends = [float(drawn.y[-1]) for drawn in lines]
+    levels = [level for level in (comparison.target, comparison.persistence) if level is not None]
+    low, high = min([*values.tolist(), *levels]), max([float(np.quantile(values, FITTED)), *ends, *levels])
+    if low <= 0:
+        return {"type": "linear", "range": [min(0.0, low), 1.1 * high or 1.0], "nticks": 5}
+    return log_axis(0.9 * low, 1.1 * high)
+
+
+def _place(value: float, y_axis: Mapping[str, Any]) -> float:
+    """Return a loss as a place on the axis."""
+    return log10(value) if y_axis["type"] == "log" else value
+
+
+def _trace(drawn: _Line, factor: float, x_title: str) -> Drawn:
+    x = (drawn.x / factor).round(4).tolist()
+    name = drawn.run.name
+    hover = f"{name}: %{{y:.4~g}} at %{{x:.4~g}} {x_title.split(maxsplit=1)[0]}<extra></extra>"
+    looks: Drawn = {"width": 1.2, "dash": "dot"} if drawn.run.reason else {"width": 2.2}
+    return line(name, x, drawn.y.tolist(), drawn.run.colour, hover, **looks)
+
+
+def _star(comparison: ComparedRuns, run: ComparedRun, over: Over, factor: float) -> Drawn | None:
+    """Return the star where a run reached the target; None where its place is unknown."""
+    x = spent_at(run, over)
+    if x is None or run.reached is None:
+        return None
+    at = float(x[run.evaluations.index(run.reached)]) / factor
+    marker = {"symbol": "star", "line": {"color": "#FFFFFF", "width": 1}}
+    hover = f"{run.name} reached {three_digits(comparison.target)}<extra></extra>"
+    return points(run.name, [round(at, 4)], [comparison.target], run.colour, hover, size=13, marker=marker)
+
+
+def _add_levels(layout: Drawn, comparison: ComparedRuns, y_axis: Mapping[str, Any], end: float) -> None:
+    """Add target and persistence as named lines, the upper one named above, and the target's handle."""
+    levels = [("persistence", comparison.persistence, BASELINE_COLOUR, "dot")]
+    levels.append(("target", comparison.target, MARK_COLOUR, "dash"))
+    known = sorted((value, name, colour, dash) for name, value, colour, dash in levels if value is not None)
+    for value, name, colour, dash in known:
+        layout["shapes"].append(rule(y=value, colour=colour, width=1.5, dash=dash))
+        side = "top" if len(known) > 1 and value == known[0][0] and known[1][0] < 1.2 * value else "bottom"
+        placed: Drawn = {"xref": "paper", "xanchor": "right", "yanchor": side, "borderpad": 1}
+        text = f"{name} {three_digits(value)}"
+        layout["annotations"].append(label(text, 0.97, _place(value, y_axis), colour, **placed))
+    if comparison.target is not None:
+        low, high = y_axis["range"]
+        layout["meta"] = {
+            "handles": [
+                {
+                    "name": "target",
+                    "along": "y",
+                    "x": end,
+                    "y": _place(comparison.target, y_axis),
+                    "low": low,
+                    "high": high,
+                    "title": f"Target loss {three_digits(comparison.target)}",
+                    "said": three_digits(comparison.target),
+                }
+            ]
+        }
+
+
+def target_of(position: float, figure: Figure) -> float:
+    """Return the loss of a position of the target's handle."""
+    return 10.0**position if figure["layout"]["yaxis"]["type"] == "log" else position
+
+
+def _height(count: int) -> float:
+    """Return pixels of a card whose names at the right have room."""
+    return max(HEIGHT, TOP + BOTTOM + NAME_GAP * (count + 1))
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1].rstrip(' ,')}…"
+
+
+def _names_width(lines: Sequence[_Line]) -> float:
+    return 26 + LETTER * max(len(_shortened(_end_name(drawn.run))) for drawn in lines)
+
+
+def _end_name(run: ComparedRun) -> str:
+    return f"{run.name}, {run.reason}" if run.reason else run.name
+
+
+def _names(lines: Sequence[_Line], y_axis: Mapping[str, Any]) -> list[Drawn]:
+    """Return the names at the ends of the lines, moved apart."""
+    low, high = y_axis["range"]
+    height = _height(len(lines)) - TOP - BOTTOM
+    shares = [(_place(float(drawn.y[-1]), y_axis) - low) / (high - low) for drawn in lines]
+    wanted = [height * (1 - min(1.0, max(0.0, share))) for share in shares]
+    placed: Drawn = {"xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "middle", "xshift": 8, "size": 12}
+    return [
+        label(
+            f'<span style="color:{drawn.run.colour}">●</span> {_shortened(_end_name(drawn.run))}',
+            1,
+            1 - pixels / height,
+            hovertext=_end_name(drawn.run),
+            **placed,
+        )
+        for drawn, pixels in zip(lines, apart(wanted, NAME_GAP, height), strict=True)
+    ]
+
+
+def apart(places: Sequence[float], gap: float, end: float) -> list[float]:
+    """Return places from 0 to an end, moved so that they are at least a gap apart, in the same order."""
+    order = sorted(range(len(places)), key=places.__getitem__)
+    moved = list(places)
+    for before, at in pairwise(order):
+        moved[at] = max(moved[at], moved[before] + gap)
+    limit = end
+    for at in reversed(order):
+        moved[at] = min(moved[at], limit)
+        limit = moved[at] - gap
+    return moved
+
+
+# Where the energy went.
+
+
+def energy_card(comparison: ComparedRuns) -> Figure:
+    """Return the shares of the joules by phase, a bar for each run."""
+    title, shares = "Where the energy went", _phase_shares(comparison)
+    sources = {source for run in comparison.runs for source in energy_total(run.tables).joules()}
+    how = join_words(sorted({"measured" if source in MEASURED else source for source in sources}))
+    unit = "share of the joules" + (f", {how}" if how else "")
+    if not shares:
+        return card([], title, unit=unit, empty=UNKNOWN_NOTE)
+    known = {phase for of_run in shares.values() for phase in of_run}
+    data, keys = [], []
+    for phase in (*(phase for phase in PHASE_ORDER if phase in known), *sorted(known - set(PHASE_ORDER))):
+        colour, name = ENERGY_COLOURS.get(phase, "#8A9099"), ENERGY_NAMES.get(phase, phase)
+        values = [round(100 * of_run.get(phase, 0.0), 2) for of_run in shares.values()]
+        marker: Drawn = {"color": colour, "line": {"width": 0}}
+        if phase in STALLED:
+            marker["pattern"] = {"shape": "/", "size": 6, "solidity": 0.35}
+        looks: Drawn = {
+            "marker": marker,
+            "text": [name if value >= 100 * TEXT_SHARE else "" for value in values],
+            "textposition": "inside",
+            "insidetextanchor": "middle",
+            "textangle": 0,
+            "textfont": {"size": 10.5, "color": TEXT_COLOURS.get(phase, INK_COLOUR)},
+        }
+        data.append(
+            level_bars(name, list(shares), values, None, f"%{{y}}: {name} %{{x:.3~g}}%<extra></extra>", **looks)
+        )
+        if max(values) >= 100 * KEYED:
+            key: Key = (name, colour, "hatch" if phase in STALLED else "box")
+            keys.append(key)
+    ticks = {"range": [0, 100], "tickvals": [0, 50, 100], "ticktext": ["0%", "50%", "100%"]}
+    height = 44 + ROW_HEIGHT * len(shares)
+    axes: Drawn = {"xaxis": ticks, "yaxis": NAMES, "barmode": "stack", "bargap": 0.24, "height": height}
+    return card(data, title, unit=unit, keys=keys, **axes)
+
+
+def energy_caption(comparison: ComparedRuns) -> str:
+    """Return the largest share, beside computing, that a phase takes in any run."""
+    shares = _phase_shares(comparison)
+    costs = [(of_run.get(phase, 0.0), run, phase) for run, of_run in shares.items() for phase in COSTS]
+    if not any(share for share, _, _ in costs):
+        return NOTHING_YET
+    share, run, phase = max(costs)
+    return LARGEST.format(phase=COSTS[phase], run=run, share=percent_text(share))
+
+
+def _phase_shares(comparison: ComparedRuns) -> dict[str, dict[str, float]]:
+    """Return run -> phase -> its share of the joules; runs without joules by phase are left out."""
+    shares = {}
+    for run in comparison.runs:
+        joules = sum(joules_by_phase(run.tables).values(), Counter[str]())
+        if joules:
+            shares[run.name] = {phase: value / joules.total() for phase, value in joules.items()}
+    return shares
+
+
+# Lowest losses against energy.
+
+
+def trade_card(comparison: ComparedRuns) -> Figure:
+    """Return the lowest loss of each run over its joules per epoch."""
+    title, unit = "Loss against energy", "lowest loss"
+    runs = _with_energy(comparison)
+    looks: Drawn = {"unit": unit, "x_title": "joules per epoch", "height": TRADE_HEIGHT}
+    if not runs:
+        return card([], title, empty=UNKNOWN_NOTE, **looks)
+    joules, losses = zip(*runs.values(), strict=True)
+    x_axis = log_axis(0.5 * min(joules), 2 * max(joules))
+    room = 0.25 * (max(losses) - min(losses)) or 0.25 * max(losses)
+    low, high = min(losses) - room, max(losses) + room
+    data: list[Drawn] = []
+    boxes: list[Box] = []
+    (left, right), height = x_axis["range"], TRADE_HEIGHT - TOP - BOTTOM
+    at = [
+        (TRADE_WIDTH * (log10(spent) - left) / (right - left), height * (high - loss) / (high - low))
+        for spent, loss in runs.values()
+    ]
+    for (run, (spent, loss)), pixel in zip(runs.items(), at, strict=True):
+        side, box = _free_side(pixel, _shortened(run.name), [*boxes, *(_dot(other) for other in at if other != pixel)])
+        boxes.append(box)
+        text: Drawn = {"text": [f" {_shortened(run.name)} "], "textposition": side, "cliponaxis": False}
+        hover = f"{run.name}: %{{x:.3~g}} J per epoch, loss %{{y:.3~g}}<extra></extra>"
+        dot = points(run.name, [spent], [loss], run.colour, hover, size=11, **text)
+        data.append({**dot, "mode": "markers+text"})
+    return card(data, title, **looks, xaxis=x_axis, yaxis={"range": [low, high], "nticks": 4})
+
+
+def trade_caption(comparison: ComparedRuns) -> str:
+    """Return which run has the lowest loss, and which uses the least energy."""
+    runs = _with_energy(comparison)
+    if not runs:
+        has_ended = any(run.tables.complete_epoch is not None for run in comparison.runs)
+        return UNKNOWN_ENERGY if has_ended else NOTHING_YET
+    lowest, least = min(runs, key=lambda run: runs[run][1]), min(runs, key=lambda run: runs[run][0])
+    template = LOWEST_AND_LEAST if lowest is least else LOWEST
+    return template.format(lowest=lowest.name, least=least.name)
+
+
+def _with_energy(comparison: ComparedRuns) -> dict[ComparedRun, tuple[float, float]]:
+    """Return joules per epoch and lowest loss of the runs where both are known."""
+    known = {run: (run.joules_per_epoch, run.lowest) for run in comparison.runs}
+    return {run: (joules, loss) for run, (joules, loss) in known.items() if joules and loss is not None}
+
+
+Box = tuple[float, float, float, float]  # left, top, right, bottom, in pixels
+
+
+def _free_side(pixel: tuple[float, float], name: str, taken: Sequence[Box]) -> tuple[str, Box]:
+    """Return the side of a point at which its name covers least, and the room it takes."""
+    x, y = pixel
+    width = LETTER * (len(name) + 2)
+    sides: dict[str, Box] = {
+        "middle right": (x + 6, y - 7, x + 6 + width, y + 7),
+        "middle left": (x - 6 - width, y - 7, x - 6, y + 7),
+        "top center": (x - width / 2, y - 22, x + width / 2, y - 8),
+        "bottom center": (x - width / 2, y + 8, x + width / 2, y + 22),
+    }
+    side = min(sides, key=lambda name: _covered(sides[name], taken))
+    return side, sides[side]
+
+
+def _covered(box: Box, taken: Sequence[Box]) -> float:
+    """Return how much of a box is outside the plot or covers others, in pixels squared."""
+    inside = _overlap(box, (0, 0, TRADE_WIDTH, TRADE_HEIGHT - TOP - BOTTOM))
+    return (box[2] - box[0]) * (box[3] - box[1]) - inside + sum(_overlap(box, other) for other in taken)
+
+
+def _overlap(box: Box, other: Box) -> float:
+    width = min(box[2], other[2]) - max(box[0], other[0])
+    height = min(box[3], other[3]) - max(box[1], other[1])
+    return max(0.0, width) * max(0.0, height)
+
+
+def _dot(pixel: tuple[float, float]) -> Box:
+    x, y = pixel
+    return x - 6, y - 6, x + 6, y + 6

@@ -28,7 +28,7 @@ def open_tables(directory: RunDirectory, config: RunConfig, rollups: Iterable[Ro
     """Return the tables of a stored run, from Parquet where all ranks have current files, else from their lines.
 
     Raises:
-        DataError: a line is damaged, or a newer version wrote it.
+        DataError: a line is damaged, a newer version wrote it, or Parquet files are damaged and there are no lines.
         RunStoreError: a file cannot be read.
     """
     import pyarrow as pa
@@ -42,6 +42,8 @@ def open_tables(directory: RunDirectory, config: RunConfig, rollups: Iterable[Ro
             return _Reader(directory, config, rollups).read(
                 {name: [file for of_rank in files for file in of_rank.get(name, ())] for name in names}
             )
+    for rank in ranks:
+        parquet.check_lines(directory, rank)
     return RunTables.open(config, directory.records, rollups)
 
 

@@ -253,7 +253,10 @@ def test_the_report_escapes_everything_it_is_given(tmp_path: Path) -> None:
     with RecordWriter(run.record_file(0), 0, 1) as writer:
         refused = {"version": 2, "changes": {}, "reason": evil}
         writer.row("events", (3, 0, 1_700_000_000_000_000_001, "refused", refused))
-        writer.row("events", (4, 0, 1_700_000_000_080_000_000, "settings", {"version": 2, "changes": {evil: 1}}))
+        writer.row(
+            "events",
+            (4, 0, 1_700_000_000_080_000_000, "settings", {"version": 2, "changes": {evil: 1}, "when": "step"}),
+        )
     finish(run, "failed", evil)
     page = _Page(run.report_file.read_text())
     assert page.outside == []

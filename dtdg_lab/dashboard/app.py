@@ -302,9 +302,11 @@ class Dashboard:
             self.watch.wake()
         seen = self.watch.seen
         if seen.problem != self._trouble:
-            self._trouble = seen.problem
             if seen.problem:
                 self._show_problem(seen.problem)
+            elif self._problem == self._trouble:  # it is over
+                self._clear_problem()
+            self._trouble = seen.problem
         if seen.run is not self._run:
             self._follow(seen.run)
         self._update_view(slow=slow)

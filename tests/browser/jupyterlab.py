@@ -42,10 +42,20 @@ CONTROLS = """() => { const found = []; const walk = root => root.querySelectorA
   if (e.classList.contains('noUi-handle')) found.push(Number(e.getAttribute('aria-valuenow')));
   if (e.shadowRoot) walk(e.shadowRoot); }); walk(document); return found; }"""
 
-# what the status line of the dashboard says
-STATUS = """() => { const found = []; const walk = root => root.querySelectorAll('*').forEach(e => {
-  if (e.classList.contains('dl-status')) found.push(e.innerText);
-  if (e.shadowRoot) walk(e.shadowRoot); }); walk(document); return found.join('\\n'); }"""
+# names of the cards with charts, drawn or not, in their order
+CARDS = """() => { const found = []; const walk = root => root.querySelectorAll('*').forEach(e => {
+  if (e.dataset && e.dataset.card) found.push(e.dataset.card);
+  if (e.shadowRoot) walk(e.shadowRoot); }); walk(document); return found; }"""
+
+# what the head of the dashboard and its notice say
+HEAD = """() => { const found = []; const walk = root => root.querySelectorAll('*').forEach(e => {
+  if (e.matches('.dl-head, .dl-notice')) found.push(e.innerText.replaceAll('\\n', ' '));
+  if (e.shadowRoot) walk(e.shadowRoot); }); walk(document); return found.join(' '); }"""
+
+# the entries of the log of changes, newest first
+CHANGES = """() => { const found = []; const walk = root => root.querySelectorAll('*').forEach(e => {
+  if (e.matches('.dl-log > li')) found.push(e.innerText.replaceAll('\\n', ' '));
+  if (e.shadowRoot) walk(e.shadowRoot); }); walk(document); return found; }"""
 
 
 @contextmanager
@@ -116,16 +126,26 @@ def wait_until(page: Any, condition: Any, *, timeout_s: float, what: str) -> flo
     raise AssertionError(f"not within {timeout_s:g} s: {what}; the charts hold {charts}")
 
 
-def wait_for_status(page: Any, words: str, *, timeout_s: float) -> str:
-    """Wait until a line of the status holds the words; returns the line."""
+def wait_for_change(page: Any, words: str, *, timeout_s: float) -> str:
+    """Wait until the log has a change with these words that was applied; returns its entry."""
     started = time.monotonic()
     while True:
-        status: str = page.evaluate(STATUS)
-        found = [line for line in status.splitlines() if words in line]
-        if found:
-            return found[0]
-        assert time.monotonic() - started < timeout_s, f"not within {timeout_s:g} s: {words!r} in {status!r}"
+        entries: list[str] = page.evaluate(CHANGES)
+        applied = [entry for entry in entries if words in entry and " · step " in entry]
+        if applied:
+            return applied[0]
+        assert time.monotonic() - started < timeout_s, f"not within {timeout_s:g} s: {words!r} in {entries}"
         page.wait_for_timeout(50)
+
+
+def look_at(page: Any, chart: str) -> None:
+    """Scroll to a chart: only those in view are drawn."""
+    page.locator(f"[data-card={chart}]").first.evaluate("card => card.scrollIntoView({block: 'center'})")
+
+
+def button(page: Any, action: str) -> Any:
+    """The button of the head, or of its notice, that asks for an action."""
+    return page.locator(f"button[data-action={action}]").first
 
 
 def choose(page: Any, option: str) -> None:

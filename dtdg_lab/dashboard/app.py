@@ -17,7 +17,8 @@ from dtdg_lab.dashboard.live_page import LivePage
 from dtdg_lab.dashboard.page_facts import PauseClock, run_facts, session_facts
 from dtdg_lab.dashboard.pages.cards import CardPage
 from dtdg_lab.dashboard.pages.checkpoints import Branch
-from dtdg_lab.dashboard.pages.compare import CodePage, ComparePage, RunsPage
+from dtdg_lab.dashboard.pages.code import CodePage
+from dtdg_lab.dashboard.pages.compare import ComparePage, RunsPage
 from dtdg_lab.dashboard.pages.data import GraphPage
 from dtdg_lab.dashboard.pages.partition import PartitionPage
 from dtdg_lab.dashboard.pages.race import RacePage

@@ -3,8 +3,8 @@
 
 const CONFIG = {displayModeBar: false, doubleClick: "reset+autosize"}
 const REST = 2, MOST_REST_MS = 2000 // after a drawing, as a multiple of its time: a slow page still answers clicks
-const HEIGHTS = {picture: 330, common: 158, supporting: 150, folded: 220}
-const ROWS = ["picture", "common", "supporting"]
+const HEIGHTS = {picture: 330, whole: 330, common: 158, supporting: 150, folded: 220}
+const ROWS = ["picture", "whole", "common", "supporting"]
 const ASK_MS = 2000 // a page that has just opened may lose its first message
 const MOST_ROWS = 200
 

@@ -47,15 +47,11 @@ CARDS = """() => { const found = []; const walk = root => root.querySelectorAll(
   if (e.dataset && e.dataset.card) found.push(e.dataset.card);
   if (e.shadowRoot) walk(e.shadowRoot); }); walk(document); return found; }"""
 
-# what the head of the dashboard and its notice say
-HEAD = """() => { const found = []; const walk = root => root.querySelectorAll('*').forEach(e => {
-  if (e.matches('.dl-head, .dl-notice')) found.push(e.innerText.replaceAll('\\n', ' '));
-  if (e.shadowRoot) walk(e.shadowRoot); }); walk(document); return found.join(' '); }"""
-
-# the entries of the log of changes, newest first
-CHANGES = """() => { const found = []; const walk = root => root.querySelectorAll('*').forEach(e => {
-  if (e.matches('.dl-log > li')) found.push(e.innerText.replaceAll('\\n', ' '));
-  if (e.shadowRoot) walk(e.shadowRoot); }); walk(document); return found; }"""
+# what the head of the dashboard, the notice under it and the log of changes say, a line each
+STATUS = """() => { const found = []; const walk = root => root.querySelectorAll('*').forEach(e => {
+  if (e.matches('.dl-head .who, .dl-chip, .dl-head .words, .dl-notice, .dl-log li') && e.offsetWidth)
+    found.push(e.innerText.replace(/\\s+/g, ' '));
+  if (e.shadowRoot) walk(e.shadowRoot); }); walk(document); return found.join('\\n'); }"""
 
 
 @contextmanager
@@ -130,11 +126,11 @@ def wait_for_change(page: Any, words: str, *, timeout_s: float) -> str:
     """Wait until the log has a change with these words that was applied; returns its entry."""
     started = time.monotonic()
     while True:
-        entries: list[str] = page.evaluate(CHANGES)
-        applied = [entry for entry in entries if words in entry and " · step " in entry]
+        said: str = page.evaluate(STATUS)
+        applied = [line for line in said.splitlines() if words in line and " · step " in line]
         if applied:
             return applied[0]
-        assert time.monotonic() - started < timeout_s, f"not within {timeout_s:g} s: {words!r} in {entries}"
+        assert time.monotonic() - started < timeout_s, f"not within {timeout_s:g} s: {words!r} in {said!r}"
         page.wait_for_timeout(50)
 
 

@@ -467,14 +467,13 @@ def test_values_of_a_held_key_become_one_change(dashboard, session, monkeypatch)
     assert sent[1:] == [{"slow_ms": 30.0, "by": "page"}]
 
 
-def test_a_trouble_of_the_session_is_shown_until_it_is_over(dashboard, session):
-    answers = session.engines
-    session.engines = lambda: (_ for _ in ()).throw(ClusterError("No engine answers."))
-    look(dashboard)
-    assert "No engine answers." in notice(dashboard)
+def test_a_trouble_of_the_session_is_shown_until_it_is_over(session):
     session.train(CONFIG)
-    look(dashboard)
-    assert "No engine answers." in notice(dashboard), "the run that came meanwhile does not hide it"
-    session.engines = answers
-    look(dashboard)
-    assert "No engine answers." not in notice(dashboard)
+    session.problem = "The controller is gone."
+    shown = Dashboard(session, CONFIG)
+    look(shown)
+    assert notice(shown) == "The controller is gone.", "though it comes with a run"
+    session.problem = ""
+    look(shown)
+    assert notice(shown) == ""
+    shown.close()

@@ -127,7 +127,7 @@ def wait_for_change(page: Any, words: str, *, timeout_s: float) -> str:
     started = time.monotonic()
     while True:
         said: str = page.evaluate(STATUS)
-        applied = [line for line in said.splitlines() if words in line and " · step " in line]
+        applied = [line for line in said.splitlines() if words in line.lower() and " · step " in line]
         if applied:
             return applied[0]
         assert time.monotonic() - started < timeout_s, f"not within {timeout_s:g} s: {words!r} in {said!r}"

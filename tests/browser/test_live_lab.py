@@ -174,7 +174,7 @@ def _follow_the_first_run(page: Any) -> None:
         page, lambda charts: points(charts, "loss") > points(before, "loss") + 10, timeout_s=60, what="new points"
     )
     wait_until(page, lambda charts: any("1" in mark for mark in charts["loss"]["marks"]), timeout_s=60, what="the mark")
-    assert "none → 1" in wait_for_change(page, "Slow rank", timeout_s=60)
+    assert "none → 1" in wait_for_change(page, "slow down rank", timeout_s=60)
 
 
 def _save(page: Any, path: Path) -> None:
@@ -206,7 +206,7 @@ def _steer_by_hand(page: Any, session: Session) -> None:
     page.get_by_role("slider", name="Learning rate").first.focus()
     for _ in range(5):
         page.keyboard.press("ArrowRight")
-    wait_for_change(page, "Learning rate", timeout_s=60)
+    wait_for_change(page, "learning rate", timeout_s=60)
     wait_until(page, lambda charts: charts["loss"]["marks"] != before["loss"]["marks"], timeout_s=60, what="the mark")
     wait_until(
         page, lambda charts: points(charts, "loss") > points(before, "loss") + 10, timeout_s=60, what="new points"
@@ -280,13 +280,13 @@ def _change_the_partition(page: Any, run: Run) -> None:
     )
     before = page.locator(".dl-caption:visible").all_inner_texts()
     choose(page, "round_robin")
-    assert "round_robin" in wait_for_change(page, "Partitioner", timeout_s=60)
+    assert "round_robin" in wait_for_change(page, "partitioner", timeout_s=60)
     changed = time.monotonic()
     while page.locator(".dl-caption:visible").all_inner_texts() == before:
         assert time.monotonic() - changed < 60, "the microscope still shows the partition before"
         page.wait_for_timeout(50)
     page.locator(".dl-systems button", has_text="ESDG").click()
-    assert "ESDG" in wait_for_change(page, "System", timeout_s=60)
+    assert "ESDG" in wait_for_change(page, "system", timeout_s=60)
     for name in ("system", "partitioner"):
         (applied,) = knob_steps(run, name).values()
         assert {rank for rank, _ in applied} == {0, 1} and len({step for _, step in applied}) == 1, (name, applied)

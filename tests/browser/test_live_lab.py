@@ -45,6 +45,7 @@ from run_again import (
 
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
+from dtdg_lab.cluster.session_files import end_session, list_sessions
 from dtdg_lab.runs.liveness import read_notes
 from dtdg_lab.visualization.palette import PAGE_COLOURS
 
@@ -103,6 +104,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         finally:
             found.screenshot(path=PICTURES / "live-lab-last.png")
             browser.close()
+            for left in list_sessions():  # engines of a notebook that no test came to use
+                end_session(left.id)
     assert external == []
     assert errors == []
 

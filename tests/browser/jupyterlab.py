@@ -136,7 +136,9 @@ def wait_for_change(page: Any, words: str, *, timeout_s: float) -> str:
 
 def look_at(page: Any, chart: str) -> None:
     """Scroll to a chart: only those in view are drawn."""
-    page.locator(f"[data-card={chart}]").first.evaluate("card => card.scrollIntoView({block: 'center'})")
+    card = page.locator(f"[data-card={chart}]").first
+    card.wait_for(state="attached", timeout=180_000)
+    card.evaluate("card => card.scrollIntoView({block: 'center'})")
 
 
 def button(page: Any, action: str) -> Any:

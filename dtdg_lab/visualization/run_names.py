@@ -41,7 +41,8 @@ def run_title(config: RunConfig) -> str:
 def setting_label(name: str) -> str:
     """Return a setting's label as words in a sentence."""
     known = OPTIONS.get(name)
-    label = known.label if known is not None and known.label else name.replace("_", " ")
+    label = (known.spoken or known.label) if known is not None else ""
+    label = label or name.replace("_", " ")
     return label if label[:2].isupper() else label[:1].lower() + label[1:]
 
 

@@ -209,7 +209,7 @@ class RunTables:
         self._starts: dict[int, dict[int, int]] = {}
         self._origins: dict[int, int] = {}  # attempt -> when it began
         self._newest_ns: dict[int, int] = {}
-        self._attempt = 0  # the newest with steps so far
+        self._attempt, self._attempt_epoch = 0, 0  # the newest with steps so far, and where it began
         self.steps: dict[int, int] = {}
         self._whole_steps: dict[int, int] = {}  # rank -> newest step whose rows are all here
         self.epochs: dict[int, int] = {}
@@ -275,6 +275,10 @@ class RunTables:
         """Let :meth:`update` begin after so many bytes of each rank's lines, whose rows were added as columns."""
         paths = self._paths()
         self._files = {rank: RecordFile(paths[rank], size) for rank, size in read_bytes.items() if rank in paths}
+
+    def rollups_of(self, name: str) -> list[Rollup]:
+        """Return the sums of a table that were declared."""
+        return [rollup for rollup in self._rollups if rollup.table == name]
 
     def add_old(self, rollup: Rollup, rows: Rows) -> None:
         """Add rows to sums alone, all rows of a step together; before the table's recent rows."""
@@ -383,11 +387,15 @@ class RunTables:
             iteration = columns.index("iteration") if "iteration" in columns else None
             for row in line["rows"]:
                 self._position.reach(row[epoch], 1 if iteration is None else (row[iteration] or 0) + 1)
+        else:  # comes late: a rank may have made none of the newest attempt
+            kept_until = min(newest[step], first_replaced(self._starts, rank, attempt) - 1)
+            if kept_until > self.steps.get(rank, -1):
+                self.steps[rank], self.epochs[rank] = int(kept_until), min(newest[epoch], self._attempt_epoch)
         return begins and attempt > min(self._starts)
 
     def _begin_steps(self, attempt: int, first: int, epoch: int) -> None:
         """Let no rank be further than where the first steps of an attempt begin."""
-        self._attempt = attempt
+        self._attempt, self._attempt_epoch = attempt, epoch
         self._position = _Position(steps_per_epoch=self._position.steps_per_epoch)
         self.steps = {rank: min(step, first - 1) for rank, step in self.steps.items()}
         self._whole_steps = {rank: min(step, first - 1) for rank, step in self._whole_steps.items()}
@@ -469,11 +477,11 @@ class RunTables:
                 return
             gone &= step <= first
             self._dropped_step = max(self._dropped_step, int(step[gone].max(initial=-1)))
-        for rollup, kept in self._kept.items():
-            if rollup.table == name:
-                self._fold(rollup, max(first, self._whole_step))
-                kept.old.add(self._counting(rollup, rows.where(gone)))
-                kept.counted = kept.counted[~gone]
+        for rollup in self.rollups_of(name):
+            kept = self._kept[rollup]
+            self._fold(rollup, max(first, self._whole_step))
+            kept.old.add(self._counting(rollup, rows.where(gone)))
+            kept.counted = kept.counted[~gone]
         table.drop(gone)
 
     # Sums

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-import orjson
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError, LabError
@@ -32,7 +31,7 @@ from dtdg_lab.core.events import (
 from dtdg_lab.core.records import TABLES, rows_of
 from dtdg_lab.core.rollups import Rollup, Sums
 from dtdg_lab.core.rows import Array, Rows, Table, as_column
-from dtdg_lab.runs.record_lines import Line, RecordFile, attempt_starts, parse_line
+from dtdg_lab.runs.record_lines import Line, RecordFile, attempt_starts, from_json, parse_line, to_json
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Event)
@@ -302,7 +301,7 @@ class RunTables:
         return {int(path.stem[4:]): path for path in paths if path.stem[4:].isdigit()}
 
     def update(self, *, strict: bool = False) -> bool:
-        """Add what the ranks have written since, a block of each; return False where it was nothing.
+        """Add what the ranks have written since, a block of each; return whether they had written anything.
 
         Args:
             strict: raise an error at a damaged line; else it is noted in ``damaged``.
@@ -319,7 +318,8 @@ class RunTables:
             self._read_again(strict=strict)
             return True
         raw_lines = [raw for file in self._files.values() for raw in file.read()]
-        return self.add_lines(self._parsed(raw_lines, strict=strict)) > 0
+        self.add_lines(self._parsed(raw_lines, strict=strict))
+        return bool(raw_lines)
 
     def _parsed(self, raw_lines: Iterable[tuple[bytes, str]], *, strict: bool) -> Iterator[Line]:
         for raw, place in raw_lines:
@@ -409,7 +409,7 @@ class RunTables:
         """Add events with their rank and attempt, those of a rank in order of time."""
         for event in events:
             rank, attempt = event["rank"], event["attempt"]
-            event["text"] = orjson.dumps(event["data"])
+            event["text"] = to_json(event["data"])
             event["data"] = _parsed_once(event["text"])  # equal data are one object
             if event["kind"] == AttemptStarted.kind and rank == 0:
                 self._begin(attempt, event["time_ns"])
@@ -748,7 +748,7 @@ class RunTables:
 
 @lru_cache(maxsize=4096)
 def _parsed_once(text: bytes) -> Any:
-    return orjson.loads(text)
+    return from_json(text)
 
 
 @lru_cache(maxsize=256)

@@ -16,6 +16,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.rollups import Rollup, Sums
 from dtdg_lab.core.rows import Rows, Table, as_column
+from dtdg_lab.runs.record_lines import BLOCK_BYTES
 from dtdg_lab.runs.tables import FEW_ROWS, RunTables
 from tests.tables import START_NS, record_lines, run_tables
 
@@ -196,6 +197,17 @@ def test_a_torn_last_line_is_left_for_the_next_look(tmp_path: Path) -> None:
     assert len(tables.rows("steps")) == 3 and not tables.damaged
     path.write_bytes(path.read_bytes() + text[50:] + b"\n")
     assert tables.update() and len(tables.rows("steps")) == 6
+
+
+def test_a_block_of_damage_does_not_end_reading(tmp_path: Path) -> None:
+    damaged = 5 * (b"{" + b"x" * (BLOCK_BYTES // 4) + b"\n")
+    path = tmp_path / "rank0.jsonl"
+    text = json.dumps({"v": 3, "seq": 1, **next(iter(record_lines("steps", steps(0, 0, 3))))})
+    path.write_bytes(damaged + f"{text}\n".encode())
+    tables = RunTables(RunConfig(), tmp_path)
+    while tables.update():
+        pass
+    assert len(tables.damaged) == 5 and len(tables.rows("steps")) == 3
 
 
 def test_a_file_that_was_cut_is_read_again(tmp_path: Path) -> None:

@@ -133,3 +133,15 @@ def test_steps_of_events_are_whole_numbers(tmp_path: Path) -> None:
     for kind in ("sink_lost", "epoch", "started"):
         steps = [[repr(event["step"]) for event in tables.events(kind)] for tables in (lines, stored)]
         assert steps[0] == steps[1]
+
+
+def test_texts_and_numbers_that_few_readers_take_are_kept(tmp_path: Path) -> None:
+    run, config = finished_run(tmp_path), RunConfig(system="psg", dataset="growing", ranks=2)
+    data = {"path": "caf\udce9", "bytes": 2**70}
+    with RecordWriter(run.record_file(0), 0, 1) as writer:
+        writer.row("events", (15, 5, START_NS + 16 * STEP_NS, "odd", data))
+    lines = RunTables.open(config, run.records)
+    for rank in (0, 1):
+        parquet.write_rank(run, rank)
+    for tables in (lines, open_tables(run, config)):
+        assert [event["data"] for event in tables.events("odd")] == [data]

@@ -26,7 +26,7 @@ from dtdg_lab.core.errors import (
 from dtdg_lab.core.events import AttemptStarted, Paused, Refused, Resumed, SettingsChanged, Stopping, Unpaused
 from dtdg_lab.core.extensions import extensions_of
 from dtdg_lab.core.records import TABLES, rows_of
-from dtdg_lab.runs.charts import all_rollups, drawn_charts
+from dtdg_lab.runs.charts import all_rollups, captions_of, figures_of
 from dtdg_lab.runs.directory import ENDED, RunDirectory, add_extensions
 from dtdg_lab.runs.figures import save_figures
 from dtdg_lab.runs.finish import finish
@@ -35,8 +35,8 @@ from dtdg_lab.runs.record_lines import RecordFile, parse_line
 from dtdg_lab.runs.run import PreparationLine, open_run
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.changes import changes_frame, requested_changes
-from dtdg_lab.visualization.chart import ChartOptions
-from dtdg_lab.visualization.sheet import as_figure
+from dtdg_lab.visualization.chart import XAxis
+from dtdg_lab.visualization.layout import Figure
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -103,12 +103,19 @@ class RunHandle:
         with self.lock:
             return changes_frame(requested_changes(self.live, ended=self.status in ENDED))
 
+    def figures(self, x: XAxis = "steps") -> dict[str, Figure]:
+        """Return the charts so far by name, as plotly figure dicts; the picture of its system comes first."""
+        with self.lock:
+            return figures_of(self.live, x)
+
+    def captions(self) -> dict[str, str]:
+        """Return the caption of each chart, as it is now."""
+        with self.lock:
+            return captions_of(self.live)
+
     def save_figures(self, folder: str | Path, *, overwrite: bool = False) -> list[Path]:
         """Write every chart so far to a folder and return the paths (see ``runs.figures.save_figures``)."""
-        with self.lock:
-            cards = drawn_charts(self.live, ChartOptions())
-        figures = {chart.name: as_figure(*card) for chart, card in cards.items()}
-        return save_figures(figures, folder, overwrite=overwrite)
+        return save_figures(self.figures(), folder, overwrite=overwrite)
 
     def _follow(self) -> None:
         raise NotImplementedError

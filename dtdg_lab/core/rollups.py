@@ -29,7 +29,6 @@ class Rollup:
         width: of the first buckets.
         points: least number of buckets of a long run.
         prepare: rows -> rows to sum, such as those of one rank; it gets all rows of a step together.
-        uses: further columns that ``prepare`` needs.
         all_attempts: whether rows that a resume replaced count too, such as joules, which were spent.
     """
 
@@ -43,14 +42,7 @@ class Rollup:
     width: float = 1.0
     points: int = 150
     prepare: Callable[[Rows], Rows] = lambda rows: rows
-    uses: tuple[str, ...] = ()
     all_attempts: bool = False
-
-    @property
-    def columns(self) -> list[str]:
-        """Columns of the table that are summed or keys."""
-        named = (*self.by, *self.sums, *self.least, *self.most, *self.last, *filter(None, [self.along]))
-        return list(dict.fromkeys(named))
 
 
 def _newest(old: Any, new: Any) -> Any:

@@ -93,6 +93,7 @@ class Dashboard:
         self._run: Run | None = None
         self._status = ""
         self._graph_is_here = False
+        self._settled: set[int] = set()  # versions of own changes whose outcome was taken over
         self._ticks = self._gone = 0
         self._closed = False
         self._callback: Any = None
@@ -333,6 +334,7 @@ class Dashboard:
         self._clear_problem()
         self._run, self._status, self._graph_is_here, self._is_stopping = run, "", False, False
         self.steering.follow()
+        self._settled.clear()
         self.files.follow(None if run is None else run.path)
         for page in (*self.pages.values(), self.branch):
             page.follow(run)
@@ -362,26 +364,27 @@ class Dashboard:
             self.settings.follow(run.config)
             if before != run.config:
                 self.settings.touched()
-            self._settle()
         if self.view == LIVE:
             self.live.update(self.steering.own, slow=self._ticks % SLOW_TICKS == 1)
+        if run is not None:
+            self._settle(run, active=active)
         if run is not None and not self._graph_is_here and run.live.steps:
             self._graph_is_here = True
             self.graph.again()
         self._draw_head()
 
-    def _settle(self) -> None:
+    def _settle(self, run: Run, *, active: bool) -> None:
         """Show the run's values where what was chosen for the end of an epoch was applied, or will not be."""
-        run = self._run
-        assert run is not None
-        open_names = {
-            name for change in self.live.changes if change.outcome in ("asked", "waiting") for name in change.changes
-        }
         for change in self.live.changes:
-            if change.version in self.steering.own and change.outcome not in ("asked", "waiting"):
-                for name in change.changes.keys() - open_names:
-                    if self.settings.is_waiting(name):
-                        self.settings.refused(name, run.config)
+            is_open = change.outcome in ("asked", "waiting")
+            if is_open or change.version not in self.steering.own or change.version in self._settled:
+                continue
+            self._settled.add(change.version)
+            for name in filter(self.settings.is_waiting, change.changes):
+                if active:
+                    self.settings.refused(name, run.config)
+                else:  # what was chosen is for the next run now
+                    self.settings.settled(name)
 
     def _draw_head(self) -> None:
         seen, run = self.watch.seen, self._run

@@ -99,6 +99,7 @@ class Settings:
         self._watchers: list[Callable[[], None]] = []
         self._asked: dict[str, tuple[Any, float]] = {}
         self._followed: dict[str, Any] = {}
+        self._waiting: set[str] = set()  # settings whose labels say what they will become
         self._ranks = [count for count in range(1, ranks + 1) if ranks % count == 0]
         self.controls = {name: make_control(made, self._choices(name)) for name, made in _options().items()}
         for control in self.controls.values():
@@ -212,6 +213,7 @@ class Settings:
         """Set every control to a config's values; those it does not read get the defaults of its choices."""
         self._asked.clear()
         self._followed.clear()
+        self._waiting.clear()
         self._of_run = config
         # a user's own graph is not in the catalogue: it is offered once it was seen
         self.controls["dataset"].show(config.dataset, dataset_title(config.dataset), OWN)
@@ -262,8 +264,8 @@ class Settings:
         return self._of_run
 
     def is_waiting(self, name: str) -> bool:
-        """Return whether a value that was chosen here has not been applied yet."""
-        return name in self._asked
+        """Return whether a value that was chosen here waits for the end of an epoch, as its label says."""
+        return name in self._waiting
 
     def take(self, changes: Mapping[str, Any]) -> None:
         """Show these values as if a person had chosen them for the next run."""
@@ -275,6 +277,7 @@ class Settings:
         """A value that was pending until the end of the epoch has been applied, or will not be."""
         self._asked.pop(name, None)
         self._followed.pop(name, None)
+        self._waiting.discard(name)
         self.controls[name].waits()
 
     def refused(self, name: str, config: RunConfig) -> None:
@@ -310,6 +313,7 @@ class Settings:
             if waits and name in self._of_run.flat:
                 before = value_text(_shown(name, self._of_run))
                 self.controls[name].waits(f"{before} → {value_text(value)}")
+                self._waiting.add(name)
             self._on_change(name, value)
             if name == "system":
                 self._offer_systems()

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import UnknownNameError
 from dtdg_lab.core.rollups import Rollup
-from dtdg_lab.visualization.chart import PLACES, Chart, ChartOptions
+from dtdg_lab.visualization.chart import PLACES, Chart, ChartOptions, XAxis
 from dtdg_lab.visualization.common_charts import common_charts
 from dtdg_lab.visualization.curves import CURVE_ROLLUPS
-from dtdg_lab.visualization.sheet import PICTURE_HEIGHT, Card
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.sheet import PICTURE_HEIGHT, Card, as_figure
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
@@ -61,3 +62,14 @@ def drawn_charts(tables: RunTables, options: ChartOptions) -> dict[Chart, Card]:
         if figure["data"] or chart.place in ALWAYS_DRAWN:
             cards[chart] = figure, chart.caption(tables, options)
     return cards
+
+
+def figures_of(tables: RunTables, x: XAxis = "steps") -> dict[str, Figure]:
+    """Return the charts of a run by name, as plotly figure dicts; the picture of its system comes first."""
+    cards = drawn_charts(tables, ChartOptions(x=x, whole_run=True))
+    return {chart.name: as_figure(*card) for chart, card in cards.items()}
+
+
+def captions_of(tables: RunTables) -> dict[str, str]:
+    """Return the caption of each chart of a run."""
+    return {chart.name: caption for chart, (_, caption) in drawn_charts(tables, ChartOptions()).items()}

@@ -14,7 +14,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, RunStoreError, UnknownNameError
 from dtdg_lab.runs import html as page
-from dtdg_lab.runs.charts import all_rollups, drawn_charts
+from dtdg_lab.runs.charts import all_rollups, captions_of, figures_of
 from dtdg_lab.runs.directory import ENDED, RESTORE, Kept, RunDirectory, read_config, read_object, reading
 from dtdg_lab.runs.figures import save_figures
 from dtdg_lab.runs.frames import RunFrames
@@ -22,7 +22,7 @@ from dtdg_lab.runs.stored_tables import open_tables
 from dtdg_lab.runs.summary import COMPARED, SCHEMA
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.changes import changes_frame, requested_changes
-from dtdg_lab.visualization.chart import ChartOptions, XAxis
+from dtdg_lab.visualization.chart import XAxis
 from dtdg_lab.visualization.comparison import ComparedRuns, compare_runs, headline, verdicts
 from dtdg_lab.visualization.comparison_charts import (
     OVER,
@@ -277,12 +277,11 @@ class StoredRun:
 
     def figures(self, x: XAxis = "steps") -> dict[str, Figure]:
         """Return the charts by name, as plotly figure dicts; the picture of its system comes first."""
-        cards = drawn_charts(self.live, ChartOptions(x=x, whole_run=True))
-        return {chart.name: as_figure(*card) for chart, card in cards.items()}
+        return figures_of(self.live, x)
 
     def captions(self) -> dict[str, str]:
         """Return the caption of each chart."""
-        return {chart.name: caption for chart, (_, caption) in drawn_charts(self.live, ChartOptions()).items()}
+        return captions_of(self.live)
 
     def save_figures(self, folder: str | Path, *, overwrite: bool = False) -> list[Path]:
         """Write every chart to a folder and return the paths (see ``runs.figures.save_figures``)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.records import TABLES
 from dtdg_lab.core.rollups import Rollup
 from dtdg_lab.core.rows import Array, Rows, as_objects
 from dtdg_lab.runs import parquet
@@ -78,16 +79,55 @@ class _Reader:
             steps = _columns(files, ["step"])["step"]
             newest = int(np.partition(steps, count - FEW_ROWS)[count - FEW_ROWS]) - 1
             first = min(tables.common_step - tables.recent, newest)
-            recent = steps > first
+            recent, newest_columns = steps > first, _columns(files, after=first)
         else:
             recent = np.arange(count) >= count - FEW_ROWS
+            newest_columns = {column: values[recent] for column, values in _columns(files).items()}
+        rows = Rows(_ColumnsOnDemand(tables, name, files, count), np.arange(count))
         for rollup in (each for each in self._rollups if each.table == name):
-            wanted = {*rollup.columns, *rollup.uses, *IDENTITY, "step", *CLOCKS}
-            columns = _columns(files, [each for each in names if each in wanted])
-            rows = Rows.of(tables.completed(name, columns, wanted))
             for chunk in _chunks(rows.where(~recent)):
                 tables.add_old(rollup, chunk)
-        tables.add_recent(name, _columns(files, rows=recent), dropped=count - int(recent.sum()))
+        tables.add_recent(name, newest_columns, dropped=count - int(recent.sum()))
+
+
+class _ColumnsOnDemand(Mapping[str, Array]):
+    """Columns of all rows of a table, each read when a sum first asks for it.
+
+    Args:
+        tables: that know when attempts began.
+        name: of the table.
+        files: of all ranks.
+        count: rows.
+    """
+
+    def __init__(self, tables: RunTables, name: str, files: Sequence[Path], count: int) -> None:
+        import pyarrow.parquet as pq
+
+        self._tables, self._files, self._count = tables, files, count
+        recorded = [column for file in files for column in pq.read_schema(file).names]
+        self._clock = next((clock for clock in CLOCKS if clock in recorded), None)
+        self._names = dict.fromkeys([*recorded, *TABLES.get(name, ()), *(["seconds"] if self._clock else [])])
+        self._recorded, self._read = frozenset(recorded), dict[str, Array]()
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self._names:
+            raise KeyError(name)
+        if name not in self._read:
+            self._read[name] = self._column(name)
+        return self._read[name]
+
+    def _column(self, name: str) -> Array:
+        if name in self._recorded:
+            return _columns(self._files, [name])[name]
+        if name == "seconds" and self._clock:
+            return self._tables.seconds_of(self["attempt"], self[self._clock])
+        return np.full(self._count, np.nan)  # declared, and not recorded by an older version
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 def _chunks(rows: Rows) -> Iterable[Rows]:
@@ -104,20 +144,18 @@ def _chunks(rows: Rows) -> Iterable[Rows]:
         begin = end
 
 
-def _columns(files: Collection[Path], names: list[str] | None = None, *, rows: Array | None = None) -> dict[str, Array]:
-    """Return columns of all rows of files, or those of a mask; without the columns that a file lacks entirely."""
-    import pyarrow as pa
+def _columns(files: Collection[Path], names: list[str] | None = None, *, after: int | None = None) -> dict[str, Array]:
+    """Return columns of all rows of files, or those after a step; without columns that no file has."""
     import pyarrow.parquet as pq
 
     parts = []
     for file in files:
         known = pq.read_schema(file).names
-        parts.append(pq.read_table(file, columns=known if names is None else [name for name in names if name in known]))
+        wanted = known if names is None else [name for name in names if name in known]
+        parts.append(pq.read_table(file, columns=wanted, filters=None if after is None else [("step", ">", after)]))
     if not parts:
         return {name: np.empty(0, np.int64) for name in names or ()}
     table = parquet.joined(parts)
-    if rows is not None:
-        table = table.filter(pa.array(rows))
     return {name: _array(table, name) for name in table.schema.names}
 
 

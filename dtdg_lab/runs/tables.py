@@ -7,7 +7,7 @@ of all rows of the run (``rollup``); events, as records or typed; where the run 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import itemgetter
@@ -411,17 +411,16 @@ class RunTables:
             self._tables.setdefault(name, Table()).append(self.completed(name, waiting.columns()))
         return self._tables.get(name)
 
-    def completed(self, name: str, columns: dict[str, Array], wanted: Container[str] | None = None) -> dict[str, Array]:
+    def completed(self, name: str, columns: dict[str, Array]) -> dict[str, Array]:
         """Return columns of a table with those that its lines lack, and the seconds of training where there is a clock.
 
         Args:
             name: of the table.
             columns: as recorded, perhaps by an older version.
-            wanted: declared columns that are needed; all of them by default.
         """
         rows = Rows.of(columns)
         lacking = (column for column in TABLES.get(name, ()) if column not in rows)
-        unknown = {column: np.full(len(rows), np.nan) for column in lacking if wanted is None or column in wanted}
+        unknown = {column: np.full(len(rows), np.nan) for column in lacking}
         has_clock = any(clock in rows for clock in CLOCKS)
         seconds = {"seconds": self._seconds(rows)} if has_clock else {}
         return {**columns, **unknown, **seconds}
@@ -522,8 +521,11 @@ class RunTables:
         return self._seconds_before().get(attempt, 0.0) + since_s
 
     def _seconds(self, rows: Rows) -> Array:
-        clock, attempts = next(rows[name] for name in CLOCKS if name in rows), rows["attempt"]
-        seconds = np.zeros(len(rows))
+        return self.seconds_of(rows["attempt"], next(rows[name] for name in CLOCKS if name in rows))
+
+    def seconds_of(self, attempts: Array, clock: Array) -> Array:
+        """Return the seconds of training until instants, in ns, of attempts."""
+        seconds = np.zeros(len(clock))
         for attempt, before_s in self._seconds_before().items():
             chosen = attempts == attempt
             seconds[chosen] = before_s + np.maximum(0, clock[chosen] - self._origins[attempt]) / 1e9

@@ -42,9 +42,10 @@ CONTROLS = """() => { const found = []; const walk = root => root.querySelectorA
   if (e.classList.contains('noUi-handle')) found.push(Number(e.getAttribute('aria-valuenow')));
   if (e.shadowRoot) walk(e.shadowRoot); }); walk(document); return found; }"""
 
-# what the status line of the dashboard says
+# what the head of the dashboard, the notice under it and the log of changes say, a line each
 STATUS = """() => { const found = []; const walk = root => root.querySelectorAll('*').forEach(e => {
-  if (e.classList.contains('dl-status')) found.push(e.innerText);
+  if (e.matches('.dl-head .who, .dl-chip, .dl-head .words, .dl-notice, .dl-log li') && e.offsetWidth)
+    found.push(e.innerText.replace(/\\s+/g, ' '));
   if (e.shadowRoot) walk(e.shadowRoot); }); walk(document); return found.join('\\n'); }"""
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -25,20 +24,15 @@ RUNS: dict[str, dict[str, Any]] = {
 }
 
 
-def draw(dashboard: Dashboard, run: Any) -> dict[str, Any]:
-    """Return the charts of a run on the live page, once they are drawn."""
-    page = dashboard.pages["Charts of my_charts"]
-    until_s = time.monotonic() + 30
-    while not page.charts.figures() and time.monotonic() < until_s:
-        dashboard.watch.look()
-        dashboard.tick()
-        time.sleep(0.05)
-    parts = [title for title, part in dashboard.pages["Live"].parts.items() if part.panel.visible]
+def shown(dashboard: Dashboard, run: Any) -> dict[str, Any]:
+    """Return what the live page shows of a run, and the added chart."""
+    dashboard.watch.look()
+    dashboard.tick()
+    charts = dashboard.live.charts
     return {
-        "parts": parts,
-        "bars": [len(figure["data"][0]["x"]) for figure in page.charts.figures().values()],
-        "captions": list(page.charts.captions().values()),
-        "charts": sorted(run.live.figures()),
+        "charts": [*charts.picture.specs, *charts.others.specs],
+        "bars": len(run.figures()["longest_step"]["data"][0]["x"]),
+        "caption": run.captions()["longest_step"],
     }
 
 
@@ -53,10 +47,10 @@ def main(folder: Path) -> dict[str, Any]:
         controls = dashboard.settings.controls
         names = ("model", "task", "scheduler", "partitioner", "dataset")
         seen["offered"] = {name: list(controls[name].widget.values) for name in names}
-        seen["cards"] = [card["name"] for card in json.loads(dashboard.settings.cards.cards)]
+        seen["cards"] = [card["name"] for card in json.loads(dashboard.navigation.content)["cards"]]
         for name, settings in RUNS.items():
             run = session.train(lab.RunConfig(ranks=2, epochs=3, generated_nodes=200, **settings)).wait()
-            seen[name] = {"loss": run.summary["train_loss"], **draw(dashboard, run)}
+            seen[name] = {"loss": run.summary["train_loss"], **shown(dashboard, run)}
         dashboard.close()
     return seen
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from dashboards import buttons, head, look, notice
 from following import until, until_step
 
 from dtdg_lab.cluster.session import Session
@@ -36,14 +37,14 @@ def test_all_controllers_killed_are_noticed_and_repaired(session: Session, confi
         session.repair()
     dashboard = Dashboard(session)
     try:
-        dashboard.watch.look()
-        dashboard.tick()
-        assert dashboard.buttons["repair"].visible and dashboard.buttons["run"].disabled
-        assert "controller" in dashboard.alert.value
+        look(dashboard)
+        assert "controller" in notice(dashboard) and "run" not in buttons(dashboard)
+        run.stop()
+        run.wait(60)
+        look(dashboard)
+        assert not buttons(dashboard)["run"] and ["Restart engines", "repair"] in head(dashboard)["menu"]
     finally:
         dashboard.close()
-    run.stop()
-    run.wait(60)
     for attempt in (
         lambda: session.train(config),
         lambda: run.resume(),

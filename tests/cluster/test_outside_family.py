@@ -23,7 +23,8 @@ def test_a_family_from_outside_is_trained_steered_drawn_resumed_and_raced(tmp_pa
     )  # by itself: what is registered stays registered
     assert done.returncode == 0, done.stderr[-4000:]
     found = json.loads(done.stdout.strip().splitlines()[-1])
-    assert found["cards"][-1] == "Striped" and found["parts"] == ["Common charts", "Stripes"]
+    assert found["cards"][-1] == "Striped" and found["pictures"] == ["stripes"]
+    assert found["charts"] == ["loss", "step_time", "energy", "timeline", "energy_by_phase"]
     assert found["caption"] == "3 stripes of 4 snapshots, shifted by 2." and found["bars"] > 0
     assert "stripe_shift=9 is beyond stripe_width=4 less one." in found["refused"]
     assert found["resumed_to"] >= found["stopped_at"] + 20

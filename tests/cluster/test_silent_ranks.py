@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from dashboards import head, notice
 from following import until, until_step
 
 from dtdg_lab.cluster import worker
@@ -56,8 +57,9 @@ def test_a_stopped_engine_is_waited_for(session: Session, config: RunConfig) -> 
 
     def look() -> None:
         dashboard.watch.look()
-        until(lambda: bool(dashboard.tick()) or "rank 1 silent for" in dashboard.status.value, timeout_s=5, what="grey")
-        assert "dead" not in dashboard.status.value
+        silent = "Rank 1 has been silent for"
+        until(lambda: bool(dashboard.tick()) or silent in notice(dashboard), timeout_s=5, what="a notice")
+        assert head(dashboard)["state"] == "Running"
 
     try:
         stop_for(run, (1,), 10.5, look)  # longer than the controller and the heartbeats once waited

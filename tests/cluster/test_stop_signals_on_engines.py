@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from dashboards import look, notice
 from following import until, until_step
 from thinning import thinned
 
@@ -83,8 +84,8 @@ def test_all_ranks_stop_before_the_same_step(
     dashboard = Dashboard(session)
     try:
         until(lambda: dashboard.watch.seen.run is not None, what="the dashboard sees the run")
-        dashboard.tick()
-        assert f"interrupted by {sent.name} at step {step}" in dashboard.alert.value
+        look(dashboard)
+        assert notice(dashboard).startswith(f"Interrupted by {sent.name} at step {step}.")
     finally:
         dashboard.close()
     assert_resumes(session, run, step)

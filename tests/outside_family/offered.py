@@ -49,7 +49,7 @@ def main() -> dict[str, Any]:
     controls = dashboard.settings.controls
     names = ("model", "task", "scheduler", "partitioner", "dataset", "congestion", "cache_policy", "batch_policy")
     seen["controls"] = {name: list(controls[name].widget.values) for name in names}
-    seen["cards"] = [card["name"] for card in json.loads(dashboard.settings.cards.cards)]
+    seen["cards"] = [card["name"] for card in json.loads(dashboard.navigation.content)["cards"]]
     seen["config"] = dashboard.settings.config()["scheduler"]
     controls["task"].widget.value = "huber"
     dashboard.settings._refresh()

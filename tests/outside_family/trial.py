@@ -40,7 +40,7 @@ def main(folder: Path) -> dict[str, object]:
     found: dict[str, object] = {}
     with lab.Session(ranks=2, runs_dir=folder) as session:
         dashboard = Dashboard(session)
-        found["cards"] = [card["name"] for card in json.loads(dashboard.settings.cards.cards)]
+        found["cards"] = [card["name"] for card in json.loads(dashboard.navigation.content)["cards"]]
         run = session.train(lab.RunConfig(system="striped", epochs=4000, **SMALL))
         reach(run, 20)
         run.set(stripe_shift=2)
@@ -52,8 +52,8 @@ def main(folder: Path) -> dict[str, object]:
         except ConfigError as error:
             found["refused"] = str(error)
         reach(run, run.live.progress.step + 40)
-        found["caption"] = run.live.captions()["stripes"]
-        found["bars"] = len(run.live.figures()["stripes"]["data"][0]["x"])
+        found["caption"] = run.captions()["stripes"]
+        found["bars"] = len(run.figures()["stripes"]["data"][0]["x"])
         run.stop()
         run.wait()
         found["stopped_at"] = stopped = run.live.progress.step
@@ -64,7 +64,8 @@ def main(folder: Path) -> dict[str, object]:
         found["resumed_to"] = run.live.progress.step
         dashboard.watch.look()
         dashboard.tick()
-        found["parts"] = [title for title, part in dashboard.pages["Live"].parts.items() if part.panel.visible]
+        charts = dashboard.live.charts
+        found["pictures"], found["charts"] = list(charts.picture.specs), list(charts.others.specs)
         dashboard.close()
         raced = lab.race(
             {name: lab.RunConfig(system=name, epochs=4, **SMALL) for name in ("striped", "psg")},

@@ -29,7 +29,7 @@ class PartitionedRun(PretendRun):
 
     def set(self, *, by: str | None = None, **live_settings: Any) -> int:
         check_changes(self.config, live_settings)
-        return super().set(**live_settings)
+        return super().set(by=by, **live_settings)
 
     def _apply(self) -> None:
         at_end = [(version, live_settings) for version, live_settings in self._pending if self._is_epoch(live_settings)]
@@ -50,6 +50,9 @@ class PartitionedRun(PretendRun):
         for name in changes:
             if name in self.unfit:
                 asked = ", ".join(f"{name}={value!r}" for name, value in changes.items())
+                data = {"version": version, "changes": changes, "reason": self.unfit[name]}
+                row = [self.step, self.step // PER_EPOCH, START_NS + self.now_ns, "refused", data]
+                self._add("events", [row], 0)
                 self.reason = f"{asked} was refused and the run continues unchanged: {self.unfit[name]}"
                 return
         try:

@@ -16,7 +16,6 @@ from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.run import StoredRun, compare, differences, ground, open_run, provenance
-from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.training.partition import split_event
 from dtdg_lab.visualization.study import COLUMNS, MEANINGS
 

@@ -26,7 +26,7 @@ def slowest(rows: Rows) -> Rows:
 
 ROLLUPS = (
     Rollup("steps", by=("rank",), sums=("loss", "compute_s"), least=("loss",), most=("step", "seconds"), points=4),
-    Rollup("steps", sums=("loss",), prepare=slowest, uses=("wait_s",), points=4),
+    Rollup("steps", sums=("loss",), prepare=slowest, points=4),
     Rollup("energy", by=("device",), sums=("joules",), along="", all_attempts=True),
     Rollup("evaluations", by=("split",), last=("loss", "metrics"), points=4),
 )

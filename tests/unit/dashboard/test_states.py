@@ -111,9 +111,16 @@ STATES = [  # facts, chip, words under the bar, buttons, notice
     (
         {"status": "interrupted", "ended": "13:35", "checkpoint_step": 351},
         "Interrupted",
-        ("Interrupted in epoch 14 of 60 · step 364", "last heard of at 13:35"),
+        ("Interrupted in epoch 14 of 60 · step 364", "last seen at 13:35"),
         ["Resume from step 351", "▶ New run"],
         "The engines stopped answering. Their machine may have restarted. Nothing before step 351 is lost.",
+    ),
+    (
+        {"status": "interrupted", "reason": "interrupted by SIGTERM at step 364: rank 1 was asked to leave."},
+        "Interrupted",
+        ("Interrupted in epoch 14 of 60 · step 364", ""),
+        ["Resume", "▶ New run"],
+        "Interrupted by SIGTERM at step 364.",
     ),
     (
         {"status": "", "left_behind": True},

@@ -1,4 +1,4 @@
-"""A dashboard on a pretend session, used as a person uses it."""
+"""A dashboard, used as a person uses it."""
 
 from __future__ import annotations
 

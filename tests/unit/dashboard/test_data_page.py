@@ -8,17 +8,18 @@ import time
 from pathlib import Path
 
 import pytest
+from dashboards import choose, click, look, settle
 from pretend_session import PretendSession
-from test_dash import choose, click, look, open_tab, settle
 
 import dtdg_lab as lab
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.dashboard import settings as choices
+from dtdg_lab.dashboard import choices
 from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.dashboard.pages import data as graph_loader
 from dtdg_lab.dashboard.pages.data import Described, GraphLoader, data_key, describe_data
+from dtdg_lab.dashboard.settings import Settings
 from dtdg_lab.widgets import live as opened
 
 SMALL = {"generated_nodes": 40, "generated_edges": 60, "generated_snapshots": 12}
@@ -70,15 +71,15 @@ def test_data_sets_are_offered_in_groups_by_where_they_come_from(dashboard, monk
     assert set(dashboard.settings.controls["dataset"].widget.values) == set(catalogue.names("datasets"))
 
 
-def pick(settings: choices.Settings, name: str, value: str) -> str:
+def pick(settings: Settings, name: str, value: str) -> str:
     """Choose; the note under the choice."""
     settings.controls[name].widget.value = value
     return html.unescape(settings.notes[name].value)
 
 
 @pytest.fixture
-def settings() -> choices.Settings:
-    return choices.Settings(2, RunConfig(dataset="growing", ranks=2, epochs=50, **SMALL), lambda name, value: None)
+def settings() -> Settings:
+    return Settings(2, RunConfig(dataset="growing", ranks=2, epochs=50, **SMALL), lambda name, value: None)
 
 
 @pytest.mark.slow
@@ -87,7 +88,7 @@ def test_every_data_set_can_be_chosen_and_says_what_it_is(settings) -> None:
         entry = catalogue.entry("datasets", dataset)
         assert entry.summary.split()[0] in pick(settings, "dataset", dataset), dataset
         assert settings.config().dataset == dataset
-        assert list(settings.controls["task"].widget.options) == list(entry.tasks), dataset
+        assert list(settings.controls["task"].widget.options) == list(catalogue.tasks_of(dataset)), dataset
 
 
 @pytest.mark.slow
@@ -172,7 +173,7 @@ def test_a_stored_graph_that_is_gone_is_named_and_does_not_break_the_page(sessio
 def test_the_picture_follows_the_choice_and_the_page_has_four_charts(dashboard) -> None:
     drawn(dashboard, "11 snapshots, 40 nodes")
     assert "<svg" in dashboard.graph.picture.value
-    open_tab(dashboard, "Data")
+    dashboard.open_view("Data")
     assert list(dashboard.graph.panel) == [], "a page that nobody opens draws nothing"
     _wait_for_page(dashboard)
     titles = [figure["layout"]["title"]["text"] for figure in dashboard.graph.figures().values()]
@@ -194,7 +195,7 @@ def _wait_for_page(shown: Dashboard) -> None:
 def test_charts_that_no_display_reported_are_put_on_their_page_again(dashboard, monkeypatch) -> None:
     """An update may be lost on its way to a notebook's page."""
     monkeypatch.setattr(opened, "AGAIN_S", 0.1)
-    open_tab(dashboard, "Data")
+    dashboard.open_view("Data")
     _wait_for_page(dashboard)
     changes = []
     dashboard.graph.panel.param.watch(lambda event: changes.append(list(event.new)), "objects")

@@ -8,10 +8,9 @@ import time
 from typing import Any
 
 import pytest
-from pretend_partitions import REBUILD_S, SMALL, PartitionedRun, PartitionedSession
+from dashboards import choose, click, entries, notice, settle
+from pretend_partitions import SMALL, PartitionedRun, PartitionedSession
 from pretend_session import PER_EPOCH
-from test_dash import choose, click, open_tab, settle
-from test_dash_feed import Display
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import PartitionError
@@ -21,7 +20,7 @@ from dtdg_lab.dashboard.pages.partition import RUN, table_html
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.partition.events import PartitionFacts
 from dtdg_lab.partition.metrics import partition_graph
-from dtdg_lab.widgets.live import ChartFeed, WholeCharts
+from dtdg_lab.widgets.live import WholeCharts
 
 GROWING = {"dataset": "growing", "epochs": 50, **SMALL}
 
@@ -96,13 +95,13 @@ def test_a_number_of_parts_that_is_not_offered_is_shown_all_the_same(session):
 
 
 @pytest.mark.slow
-def test_a_change_waits_for_the_end_of_the_epoch_then_says_where_it_was_applied_and_what_it_took(dashboard):
+def test_a_change_waits_for_the_end_of_the_epoch_then_says_where_it_was_applied(dashboard):
     run = started(dashboard)
     assert not widget(dashboard, "partitioner").disabled and widget(dashboard, "model").disabled
     choose(dashboard, "partitioner", "hash")
     assert run.requests == [{"partitioner": "hash"}]
-    assert widget(dashboard, "partitioner").label == "Partitioner · waits"
-    assert "partitioner hash: requested, waits for the end of the epoch" in dashboard.status.value
+    assert widget(dashboard, "partitioner").label == "Partitioner · metis → hash"
+    assert entries(dashboard)[0]["note"] == "Waiting for epoch 2"
     run.advance(3)
     settle(dashboard)
     assert dashboard.settings.controls["partitioner"].value == "hash", "what waits is not taken back"
@@ -110,8 +109,7 @@ def test_a_change_waits_for_the_end_of_the_epoch_then_says_where_it_was_applied_
     to_next_epoch(dashboard, run)
     assert run.config["partitioner"] == "hash"
     assert widget(dashboard, "partitioner").label == "Partitioner"
-    said = f"partitioner hash: applied at step {PER_EPOCH} on 2 ranks, the change took {1000 * REBUILD_S:.0f} ms"
-    assert said in dashboard.status.value
+    assert f"step {PER_EPOCH} · you" in entries(dashboard)[0]["meta"]
 
 
 @pytest.mark.slow
@@ -124,11 +122,11 @@ def test_what_waits_outlives_the_patience_for_step_settings(dashboard, monkeypat
     assert dashboard.settings.controls["parts"].value == 4
     monkeypatch.undo()
     to_next_epoch(dashboard, run)
-    assert run.config.parts == 4 and "parts 4: applied at step 20" in dashboard.status.value
+    assert run.config.parts == 4 and entries(dashboard)[0]["state"] == "applied"
     choose(dashboard, "parts", 0)
     to_next_epoch(dashboard, run)
     assert run.config.parts == 2 and dashboard.settings.controls["parts"].value == 0
-    assert "parts 0: applied at step 40" in dashboard.status.value
+    assert "step 40" in entries(dashboard)[0]["meta"]
 
 
 @pytest.mark.slow
@@ -138,9 +136,8 @@ def test_changes_made_at_one_end_of_an_epoch_are_each_told(dashboard):
         choose(dashboard, name, value)
     choose(dashboard, "slow_ms", 5.0)
     to_next_epoch(dashboard, run)
-    assert "parts 4: applied at step 20 on 2 ranks" in dashboard.status.value
-    assert "halo_reuse True: applied at step 20 on 2 ranks" in dashboard.status.value
-    assert "slow_ms 5.0: applied at step 5 on 2 ranks" in dashboard.status.value
+    steps = [entry["meta"].split(" · ")[1] for entry in entries(dashboard)]
+    assert steps == ["step 5", "step 20", "step 20", "step 20"]
     assert not dashboard.settings._asked
 
 
@@ -149,17 +146,15 @@ def test_a_change_that_does_not_fit_is_refused_with_its_reason_each_time(dashboa
     run.unfit = {"partitioner": "METIS died of signal 11 (SIGSEGV). Choose another partitioner."}
     for _ in range(2):
         choose(dashboard, "partitioner", "load_aware")
-        assert widget(dashboard, "partitioner").label == "Partitioner · waits"
-        dashboard._clear_problem()
+        assert widget(dashboard, "partitioner").label == "Partitioner · metis → load_aware"
         to_next_epoch(dashboard, run)
-        assert dashboard.alert.visible and "died of signal 11" in dashboard.alert.value
-        assert "partitioner load_aware: refused, the run continues unchanged" in dashboard.status.value
+        assert entries(dashboard)[0]["note"].startswith("Refused: METIS died of signal 11")
         assert dashboard.settings.controls["partitioner"].value == "metis"
         assert widget(dashboard, "partitioner").label == "Partitioner"
     run.unfit = {}
     choose(dashboard, "partitioner", "load_aware")
     settle(dashboard)
-    assert "load_aware: requested" in dashboard.status.value, "an old refusal is not taken for this one's"
+    assert entries(dashboard)[0]["state"] == "waiting", "an old refusal is not taken for this one's"
     to_next_epoch(dashboard, run)
     assert run.config["partitioner"] == "load_aware"
 
@@ -169,7 +164,7 @@ def test_a_change_the_run_cannot_make_is_refused_at_once(dashboard):
     assert "single" in widget(dashboard, "system").disabled_options, "not even offered"
     dashboard.settings.controls["system"].refuse(())
     choose(dashboard, "system", "single")
-    assert "one rank and one part" in dashboard.alert.value and run.requests == []
+    assert "one rank and one part" in notice(dashboard) and run.requests == []
     assert dashboard.settings.controls["system"].value == "adgnn-t"
     assert widget(dashboard, "system").label == "System"
 
@@ -178,11 +173,11 @@ def test_a_change_the_run_cannot_make_is_refused_at_once(dashboard):
 def test_the_system_itself_changes_and_brings_its_settings_once_the_run_has_it(dashboard):
     run = started(dashboard)
     choose(dashboard, "system", "psg")
-    assert widget(dashboard, "system").label == "System · waits"
+    assert widget(dashboard, "system").label == "System · adgnn-t → psg"
     dashboard.settings._refresh()
     assert widget(dashboard, "partitioner").visible and not widget(dashboard, "scheduler").visible
     to_next_epoch(dashboard, run)
-    assert run.config.system == "psg" and "system psg: applied at step 20" in dashboard.status.value
+    assert run.config.system == "psg" and "step 20" in entries(dashboard)[0]["meta"]
     assert widget(dashboard, "scheduler").visible and not widget(dashboard, "partitioner").visible
     choose(dashboard, "system", "pygt-dist")
     to_next_epoch(dashboard, run)
@@ -196,7 +191,7 @@ def test_a_change_the_run_did_not_live_to_make_is_said_and_stays_for_the_next(da
     run = started(dashboard)
     choose(dashboard, "system", "pygt-dist")
     click(dashboard, "stop")
-    assert "system pygt-dist: not applied because the run ended first" in dashboard.status.value
+    assert entries(dashboard)[0]["note"] == "Not applied: the run ended first."
     assert widget(dashboard, "system").label == "System"
     config = dashboard.settings.config()
     assert (config.system, config["partitioner"]) == ("pygt-dist", "metis")
@@ -222,7 +217,7 @@ def test_another_dashboard_follows(dashboard, session):
 
 def open_page(shown: Dashboard) -> None:
     """Open the tab and wait for its charts, then report as a display does."""
-    open_tab(shown, "Partition")
+    shown.open_view("Partition")
     until = time.monotonic() + 10
     while list(shown.pages["Partition"]._opened[0].panel) != [shown.pages["Partition"].charts]:
         assert time.monotonic() < until, "the page stays empty"
@@ -396,19 +391,6 @@ def test_a_run_without_parts_has_no_microscope_and_another_runs_one_goes(dashboa
     started(dashboard)
     dashboard.pages["Partition"].update(slow=True)
     assert dashboard.pages["Partition"].charts.figures() == {} and not dashboard.pages["Partition"].looked_at.visible
-
-
-def test_the_live_charts_are_the_same_four_where_a_run_has_a_partition(dashboard):
-    run = started(dashboard)
-    assert "partition" in run.live.figures()
-    feed, display = ChartFeed(), Display()
-    display.take(feed.snapshot(run.live, "steps"))
-    run.advance(30)
-    display.take(feed.patch(run.live, "steps"))
-    live = {"loss", "phases", "energy", "timeline"}
-    assert set(display.figures) == set(display.captions) == live
-    whole = json.loads(json.dumps(run.live.figures("steps")))
-    assert display.figures == {name: whole[name] for name in live}
 
 
 # what is sent

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import orjson
 
 from dtdg_lab.core.errors import DataError, LabError
 from dtdg_lab.core.records import SCHEMA
 from dtdg_lab.runs.directory import RESTORE, RunDirectory, read_object, store_error, write_json
-from dtdg_lab.runs.record_lines import Line, RecordFile, parse_line, whole_bytes
+from dtdg_lab.runs.record_lines import Line, RecordFile, parse_line, to_json, whole_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,7 +59,7 @@ def arrow_column(values: list[Any]) -> tuple[pa.Array, bool]:
             column = np.array(values)  # by way of NumPy: twice as fast
             if column.dtype.kind in "if":
                 return pa.array(column), False
-    with suppress(pa.ArrowException, OverflowError):
+    with suppress(pa.ArrowException, OverflowError, UnicodeError):
         array = pa.array(values)
         if not pa.types.is_nested(array.type):
             return array, False
@@ -71,7 +70,7 @@ def json_column(values: Iterable[Any]) -> pa.Array:
     """Return values as JSON text."""
     import pyarrow as pa
 
-    return pa.array([None if value is None else orjson.dumps(value).decode() for value in values], pa.string())
+    return pa.array([None if value is None else to_json(value).decode() for value in values], pa.string())
 
 
 def arrow_table(columns: LineColumns) -> pa.Table:

@@ -116,7 +116,6 @@ def test_a_dead_session_says_so_and_gets_new_engines(session: PretendSession, ad
     assert last_step(page) == 9, "what is known stays"
     session.engines, session.alive = answers, dict.fromkeys(range(2), False)
     session.runs[0].fail("rank 0 died: killed by signal 9")
-    page.get_by_role("button", name="Dismiss").click()
     until(lambda: "Rank 0 died" in page.evaluate(STATUS), timeout_s=60, what="the dead rank")
     assert page.get_by_role("button", name="New run").is_disabled()
     page.get_by_role("button", name="More", exact=True).click()

@@ -364,7 +364,7 @@ def test_comparison_shows_the_settings_that_differ_and_only_those(tmp_path: Path
     assert found.table["steps"].tolist() == [10, 15]
     assert not {"seed", "hidden", "system"} & set(found.table.columns)
     names = [trace.get("name") for trace in found.figure["data"]]
-    assert names[:2] == ["PSG, 2 epochs, learning rate 0.01", "PSG, 3 epochs, learning rate 0.02"]
+    assert names[:2] == ["PSG, learning rate 0.01, 2 epochs", "PSG, learning rate 0.02, 3 epochs"]
     assert "differ in: epochs, learning_rate" in found._repr_html_()
 
 

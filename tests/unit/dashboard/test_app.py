@@ -20,6 +20,8 @@ from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.dashboard.config_code import as_cell, as_json
 
+CONFIG = RunConfig(system="psg", dataset="growing", ranks=2, epochs=50)
+
 
 @pytest.fixture
 def session():
@@ -28,7 +30,7 @@ def session():
 
 @pytest.fixture
 def dashboard(session):
-    made = Dashboard(session, RunConfig(system="psg", dataset="growing", ranks=2, epochs=50))
+    made = Dashboard(session, CONFIG)
     yield made
     made.close()
 
@@ -462,3 +464,15 @@ def test_values_of_a_held_key_become_one_change(dashboard, session, monkeypatch)
     assert sent == [{"slow_ms": 20.0, "by": "page"}]
     choose(dashboard, "slow_ms", 30.0)
     assert sent[1:] == [{"slow_ms": 30.0, "by": "page"}]
+
+
+def test_a_trouble_of_the_session_is_shown_until_it_is_over(session):
+    session.train(CONFIG)
+    session.problem = "The controller is gone."
+    shown = Dashboard(session, CONFIG)
+    look(shown)
+    assert notice(shown) == "The controller is gone.", "though it comes with a run"
+    session.problem = ""
+    look(shown)
+    assert notice(shown) == ""
+    shown.close()

@@ -524,8 +524,24 @@ class RunDirectory:
 
     def record_files(self) -> dict[int, Path]:
         """Rank -> its lines, in order of ranks, for the ranks with any."""
-        found = {int(path.stem[4:]): path for path in self.records.glob("rank*.jsonl") if path.stem[4:].isdigit()}
-        return dict(sorted(found.items()))
+        return self.rank_files(".jsonl")
+
+    def rank_files(self, suffix: str) -> dict[int, Path]:
+        """Return rank -> its file ``rank<number><suffix>`` in the folder of records, in order of ranks.
+
+        Raises:
+            RunStoreError: the folder cannot be read.
+        """
+        try:
+            names = os.listdir(self.records)
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise store_error("read", self.records, error) from error
+        numbers = [name.removeprefix("rank").removesuffix(suffix) for name in names]
+        pairs = zip(numbers, names, strict=True)
+        ranks = sorted(int(number) for number, name in pairs if number.isdigit() and name == f"rank{number}{suffix}")
+        return {rank: self.records / f"rank{rank}{suffix}" for rank in ranks}
 
     @property
     def checkpoints(self) -> tuple[Kept, ...]:

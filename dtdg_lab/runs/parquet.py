@@ -231,8 +231,7 @@ def read_blocks(source: RecordFile) -> Iterator[tuple[str, pa.Table]]:
 
 def ranks_of(directory: RunDirectory) -> list[int]:
     """Return the ranks with lines or with Parquet files."""
-    notes = {int(path.stem[4:]) for path in directory.records.glob("rank*.json") if path.stem[4:].isdigit()}
-    return sorted({*directory.record_files(), *notes})
+    return sorted({*directory.record_files(), *directory.rank_files(".json")})
 
 
 def is_current(directory: RunDirectory, rank: int) -> bool:

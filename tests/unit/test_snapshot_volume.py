@@ -348,8 +348,8 @@ def test_events_follow_a_run_from_system_to_system(graph):
         return {kind: data.get("layout") for kind, data in described}
 
     assert kinds("esdg") == {"blocks": "snapshot"}
-    assert kinds("single") == kinds("single", "single") == {}
-    assert kinds("single", "esdg") == {"blocks": None}
+    assert kinds("single") == kinds("single", "single") == {"snapshot_times": None}, "it has no layout"
+    assert kinds("single", "esdg") == {"snapshot_times": None, "blocks": None}
     assert kinds("parts", "esdg") == {"partition": "halo_vertex", "blocks": None}
     assert kinds("parts") == {"partition": "halo_vertex"}
     assert kinds("parts in blocks") == {"partition": "halo_vertex", "blocks": "halo_vertex"}

@@ -20,7 +20,6 @@ from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.dashboard.config_code import as_cell, as_json
 
-
 CONFIG = RunConfig(system="psg", dataset="growing", ranks=2, epochs=50)
 
 

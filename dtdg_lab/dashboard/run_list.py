@@ -26,7 +26,7 @@ class ListedRun:
         id: name of its folder.
         path: its folder.
         config: the settings with which it began; None where it cannot be read.
-        ended: how it ended, or that it goes on.
+        ended: how it ended, or its state now.
         name: that a person gave it; empty where none did.
         problem: why it cannot be read; empty where it can.
     """

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import orjson
 
-from dtdg_lab.core.errors import LabError
+from dtdg_lab.core.errors import DataError, LabError
 from dtdg_lab.core.records import SCHEMA
-from dtdg_lab.runs.directory import RunDirectory, read_object, store_error, write_json
-from dtdg_lab.runs.record_lines import Line, RecordFile, parse_line, whole_bytes
+from dtdg_lab.runs.directory import RESTORE, RunDirectory, read_object, store_error, write_json
+from dtdg_lab.runs.record_lines import Line, RecordFile, parse_line, to_json, whole_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,7 +59,7 @@ def arrow_column(values: list[Any]) -> tuple[pa.Array, bool]:
             column = np.array(values)  # by way of NumPy: twice as fast
             if column.dtype.kind in "if":
                 return pa.array(column), False
-    with suppress(pa.ArrowException, OverflowError):
+    with suppress(pa.ArrowException, OverflowError, UnicodeError):
         array = pa.array(values)
         if not pa.types.is_nested(array.type):
             return array, False
@@ -71,7 +70,7 @@ def json_column(values: Iterable[Any]) -> pa.Array:
     """Return values as JSON text."""
     import pyarrow as pa
 
-    return pa.array([None if value is None else orjson.dumps(value).decode() for value in values], pa.string())
+    return pa.array([None if value is None else to_json(value).decode() for value in values], pa.string())
 
 
 def arrow_table(columns: LineColumns) -> pa.Table:
@@ -264,7 +263,7 @@ def read_tables(directory: RunDirectory, rank: int, wanted: Collection[str] | No
     """Return the tables of a rank, from Parquet where that is current, else from its lines; only those ``wanted``.
 
     Raises:
-        DataError: a line is damaged.
+        DataError: a line is damaged, or Parquet files are and there are no lines.
         RunStoreError: the lines are needed and cannot be read.
     """
     import pyarrow as pa
@@ -279,11 +278,23 @@ def read_tables(directory: RunDirectory, rank: int, wanted: Collection[str] | No
                 for name, paths in files.items()
                 if wanted is None or name in wanted
             }
+    check_lines(directory, rank)
     parts: dict[str, list[pa.Table]] = {}
     for name, table in read_blocks(RecordFile(directory.record_file(rank))):
         if wanted is None or name in wanted:
             parts.setdefault(name, []).append(table)
     return {name: joined(tables) for name, tables in parts.items()}
+
+
+def check_lines(directory: RunDirectory, rank: int) -> None:
+    """Raise if a rank's lines are missing where its Parquet files cannot be read.
+
+    Raises:
+        DataError: they are.
+    """
+    path = directory.record_file(rank)
+    if not path.exists():
+        raise DataError(f"{path} is missing, and the Parquet files beside it are damaged. {RESTORE}")
 
 
 def files_of(directory: RunDirectory, rank: int) -> dict[str, list[Path]]:

@@ -36,10 +36,7 @@ def parse_line(raw: bytes, place: str) -> Line:
         DataError: it is damaged, or another version wrote it.
     """
     try:
-        try:
-            line = orjson.loads(raw)
-        except orjson.JSONDecodeError:  # stricter than json: lone surrogates, large integers
-            line = json.loads(raw)
+        line = from_json(raw)
         _check(line)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(
@@ -54,6 +51,22 @@ def parse_line(raw: bytes, place: str) -> Line:
             "changed."
         )
     return line
+
+
+def from_json(text: bytes) -> Any:
+    """Return the value of a JSON text."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:  # stricter than json: lone surrogates, large integers
+        return json.loads(text)
+
+
+def to_json(value: Any) -> bytes:
+    """Return a value that :func:`from_json` returned as JSON text again."""
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        return json.dumps(value, separators=(",", ":")).encode()
 
 
 def _check(line: Any) -> None:

@@ -16,7 +16,7 @@ from dtdg_lab.core.rows import Array, Rows, as_objects
 from dtdg_lab.runs import parquet
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.frames import to_frame
-from dtdg_lab.runs.tables import CHANGES, CLOCKS, EVENTS_OF_A_KIND, FEW_ROWS, IDENTITY, RunTables
+from dtdg_lab.runs.tables import CHANGES, CLOCKS, EVENTS_OF_A_KIND, FEW_ROWS, IDENTITY, RECENT_STEPS, RunTables
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,11 +24,19 @@ if TYPE_CHECKING:
 _CHUNK_ROWS = 500_000  # summed at once
 
 
-def open_tables(directory: RunDirectory, config: RunConfig, rollups: Iterable[Rollup] = ()) -> RunTables:
+def open_tables(
+    directory: RunDirectory, config: RunConfig, rollups: Iterable[Rollup] = (), *, recent: int = RECENT_STEPS
+) -> RunTables:
     """Return the tables of a stored run, from Parquet where all ranks have current files, else from their lines.
 
+    Args:
+        directory: of the run.
+        config: the settings with which it began.
+        rollups: all that charts will ask for.
+        recent: steps whose rows are kept.
+
     Raises:
-        DataError: a line is damaged, or a newer version wrote it.
+        DataError: a line is damaged, a newer version wrote it, or Parquet files are damaged and there are no lines.
         RunStoreError: a file cannot be read.
     """
     import pyarrow as pa
@@ -39,18 +47,19 @@ def open_tables(directory: RunDirectory, config: RunConfig, rollups: Iterable[Ro
         names = sorted({name for of_rank in files for name in of_rank})
         # a resumed run may be writing them again: then its lines, which hold the same rows, are read
         with suppress(pa.ArrowException, OSError):
-            return _Reader(directory, config, rollups).read(
+            return _Reader(directory, RunTables(config, directory.records, rollups, recent=recent)).read(
                 {name: [file for of_rank in files for file in of_rank.get(name, ())] for name in names}
             )
-    return RunTables.open(config, directory.records, rollups)
+    for rank in ranks:
+        parquet.check_lines(directory, rank)
+    return RunTables.open(config, directory.records, rollups, recent=recent)
 
 
 class _Reader:
     """Fills the tables of a run from Parquet files."""
 
-    def __init__(self, directory: RunDirectory, config: RunConfig, rollups: Iterable[Rollup]) -> None:
-        self._directory, self._rollups = directory, tuple(rollups)
-        self._tables = RunTables(config, directory.records, self._rollups)
+    def __init__(self, directory: RunDirectory, tables: RunTables) -> None:
+        self._directory, self._tables = directory, tables
 
     def read(self, files: dict[str, list[Path]]) -> RunTables:
         """Return the tables of these files by table."""
@@ -84,7 +93,7 @@ class _Reader:
             recent = np.arange(count) >= count - FEW_ROWS
             newest_columns = {column: values[recent] for column, values in _columns(files).items()}
         rows = Rows(_ColumnsOnDemand(tables, name, files, count), np.arange(count))
-        for rollup in (each for each in self._rollups if each.table == name):
+        for rollup in tables.rollups_of(name):
             for chunk in _chunks(rows.where(~recent)):
                 tables.add_old(rollup, chunk)
         tables.add_recent(name, newest_columns, dropped=count - int(recent.sum()))
@@ -182,7 +191,7 @@ def _events(files: list[Path]) -> list[dict[str, Any]]:
     frame = to_frame(parquet.joined(pq.read_table(file) for file in files))
     from_end = frame.groupby(["kind", "rank"], sort=False).cumcount(ascending=False)
     frame = frame[(from_end < EVENTS_OF_A_KIND) | frame["kind"].isin(CHANGES)].copy()
-    frame["step"] = frame["step"].astype(object).where(frame["step"].notna(), None)
-    frame["epoch"] = frame["epoch"].astype(object).where(frame["epoch"].notna(), None)
+    for column in ("step", "epoch"):
+        frame[column] = frame[column].astype("Int64").astype(object).where(frame[column].notna(), None)
     events: list[dict[str, Any]] = frame.sort_values("time_ns", kind="stable").to_dict("records")
     return events

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-import orjson
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError, LabError
@@ -32,7 +31,7 @@ from dtdg_lab.core.events import (
 from dtdg_lab.core.records import TABLES, rows_of
 from dtdg_lab.core.rollups import Rollup, Sums
 from dtdg_lab.core.rows import Array, Rows, Table, as_column
-from dtdg_lab.runs.record_lines import Line, RecordFile, attempt_starts, parse_line
+from dtdg_lab.runs.record_lines import Line, RecordFile, attempt_starts, from_json, parse_line, to_json
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Event)
@@ -112,12 +111,17 @@ class _Kept:
 
     Attributes:
         old: of dropped rows.
-        whole: of all rows of steps up to ``until``; of a table without steps, of its first ``until`` + 1 rows.
+        whole: of dropped rows, and of those in memory that are counted.
+        counted: mask of the first rows in memory; the others are not counted yet.
     """
 
     old: Sums
     whole: Sums
-    until: int = -1
+    counted: Array = field(default_factory=lambda: np.zeros(0, bool))
+
+    def recount(self) -> None:
+        """Begin again with the sums of dropped rows."""
+        self.whole, self.counted = self.old.copy(), np.zeros(0, bool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +208,9 @@ class RunTables:
         self._starts: dict[int, dict[int, int]] = {}
         self._origins: dict[int, int] = {}  # attempt -> when it began
         self._newest_ns: dict[int, int] = {}
+        self._attempt, self._attempt_epoch = 0, 0  # the newest with steps so far, and where it began
         self.steps: dict[int, int] = {}
+        self._whole_steps: dict[int, int] = {}  # rank -> newest step whose rows are all here
         self.epochs: dict[int, int] = {}
         self.missing = 0
         self._position = _Position()
@@ -247,7 +253,7 @@ class RunTables:
             clocks: rows with ``attempt`` and ``time_ns``, from the first sign of an attempt to the last.
         """
         for attempt, of_attempt in steps.by("attempt").items():
-            self._position = _Position(steps_per_epoch=self._position.steps_per_epoch)
+            self._begin_steps(attempt, int(of_attempt["step"].min()), int(of_attempt["epoch"].min()))
             for rank, rows in of_attempt.by("rank").items():
                 self._starts.setdefault(attempt, {})[rank] = int(rows["step"].min())
                 self.steps[rank], self.epochs[rank] = int(rows["step"].max()), int(rows["epoch"].max())
@@ -257,6 +263,7 @@ class RunTables:
             ends = np.flatnonzero(np.append(np.diff(epochs), 1))
             for epoch, count in zip(epochs[ends].tolist(), done[ends].tolist(), strict=True):
                 self._position.reach(epoch, count)
+        self._whole_steps = dict(self.steps)
         for rows in clocks:
             for attempt, of_attempt in rows.by("attempt").items():
                 times = of_attempt["time_ns"]
@@ -268,11 +275,17 @@ class RunTables:
         paths = self._paths()
         self._files = {rank: RecordFile(paths[rank], size) for rank, size in read_bytes.items() if rank in paths}
 
+    def rollups_of(self, name: str) -> list[Rollup]:
+        """Return the sums of a table that were declared."""
+        return [rollup for rollup in self._rollups if rollup.table == name]
+
     def add_old(self, rollup: Rollup, rows: Rows) -> None:
         """Add rows to sums alone, all rows of a step together; before the table's recent rows."""
         kept = self._kept[rollup]
         kept.old.add(self._counting(rollup, rows))
-        kept.whole = kept.old.copy()
+        kept.recount()
+        if "step" in rows:
+            self._dropped_step = max(self._dropped_step, int(rows["step"].max(initial=-1)))
 
     def add_recent(self, name: str, columns: dict[str, Array], *, dropped: int) -> None:
         """Add the newest rows of a table, after ``dropped`` that are in sums alone."""
@@ -288,7 +301,7 @@ class RunTables:
         return {int(path.stem[4:]): path for path in paths if path.stem[4:].isdigit()}
 
     def update(self, *, strict: bool = False) -> bool:
-        """Add what the ranks have written since, a block of each; return False where it was nothing.
+        """Add what the ranks have written since, a block of each; return whether they had written anything.
 
         Args:
             strict: raise an error at a damaged line; else it is noted in ``damaged``.
@@ -305,7 +318,8 @@ class RunTables:
             self._read_again(strict=strict)
             return True
         raw_lines = [raw for file in self._files.values() for raw in file.read()]
-        return self.add_lines(self._parsed(raw_lines, strict=strict)) > 0
+        self.add_lines(self._parsed(raw_lines, strict=strict))
+        return bool(raw_lines)
 
     def _parsed(self, raw_lines: Iterable[tuple[bytes, str]], *, strict: bool) -> Iterator[Line]:
         for raw, place in raw_lines:
@@ -361,22 +375,31 @@ class RunTables:
         rank, attempt, columns = line["rank"], line["attempt"], line["columns"]
         step, epoch = columns.index("step"), columns.index("epoch")
         first, newest = line["rows"][0][step], line["rows"][-1]
-        is_newer = attempt > max(self._starts, default=attempt)
         starts = self._starts.setdefault(attempt, {})
         begins = first < starts.get(rank, math.inf)
         if begins:
             starts[rank] = first
-        if is_newer or (begins and len(self._starts) > 1 and len(starts) == 1):
-            self._position = _Position(steps_per_epoch=self._position.steps_per_epoch)
-            before = line["rows"][0][epoch]
-            self.steps = {other: min(newest_step, first - 1) for other, newest_step in self.steps.items()}
-            self.epochs = {other: min(newest_epoch, before) for other, newest_epoch in self.epochs.items()}
-        if attempt == max(self._starts):
+        if attempt > self._attempt:
+            self._begin_steps(attempt, first, line["rows"][0][epoch])
+        if attempt == self._attempt:
+            self._whole_steps[rank] = self.steps.get(rank, -1)  # other tables have lines after that of the steps
             self.steps[rank], self.epochs[rank] = newest[step], newest[epoch]
             iteration = columns.index("iteration") if "iteration" in columns else None
             for row in line["rows"]:
                 self._position.reach(row[epoch], 1 if iteration is None else (row[iteration] or 0) + 1)
+        else:  # comes late: a rank may have made none of the newest attempt
+            kept_until = min(newest[step], first_replaced(self._starts, rank, attempt) - 1)
+            if kept_until > self.steps.get(rank, -1):
+                self.steps[rank], self.epochs[rank] = int(kept_until), min(newest[epoch], self._attempt_epoch)
         return begins and attempt > min(self._starts)
+
+    def _begin_steps(self, attempt: int, first: int, epoch: int) -> None:
+        """Let no rank be further than where the first steps of an attempt begin."""
+        self._attempt, self._attempt_epoch = attempt, epoch
+        self._position = _Position(steps_per_epoch=self._position.steps_per_epoch)
+        self.steps = {rank: min(step, first - 1) for rank, step in self.steps.items()}
+        self._whole_steps = {rank: min(step, first - 1) for rank, step in self._whole_steps.items()}
+        self.epochs = {rank: min(newest, epoch) for rank, newest in self.epochs.items()}
 
     def _add_events(self, line: Line) -> None:
         identity = {"rank": line["rank"], "attempt": line["attempt"]}
@@ -386,7 +409,7 @@ class RunTables:
         """Add events with their rank and attempt, those of a rank in order of time."""
         for event in events:
             rank, attempt = event["rank"], event["attempt"]
-            event["text"] = orjson.dumps(event["data"])
+            event["text"] = to_json(event["data"])
             event["data"] = _parsed_once(event["text"])  # equal data are one object
             if event["kind"] == AttemptStarted.kind and rank == 0:
                 self._begin(attempt, event["time_ns"])
@@ -432,7 +455,7 @@ class RunTables:
                 self._read_again()  # rows that the new attempt replaced are in sums alone
                 return
             for kept in self._kept.values():
-                kept.whole, kept.until = kept.old.copy(), -1
+                kept.recount()
         for name, waiting in [*self._waiting.items()]:
             if sum(sum(lines.counts) for lines in waiting.values()) > WAITING_ROWS:
                 self._table(name)
@@ -454,10 +477,11 @@ class RunTables:
                 return
             gone &= step <= first
             self._dropped_step = max(self._dropped_step, int(step[gone].max(initial=-1)))
-        for rollup, kept in self._kept.items():
-            if rollup.table == name:
-                self._fold(rollup, max(first, self.common_step - 1))
-                kept.old.add(self._counting(rollup, rows.where(gone)))
+        for rollup in self.rollups_of(name):
+            kept = self._kept[rollup]
+            self._fold(rollup, max(first, self._whole_step))
+            kept.old.add(self._counting(rollup, rows.where(gone)))
+            kept.counted = kept.counted[~gone]
         table.drop(gone)
 
     # Sums
@@ -481,7 +505,7 @@ class RunTables:
         """Return the sums of steps that all ranks have done, and of what there is of the steps after those."""
 
         def add_rest() -> Sums:
-            rest, whole = self._fold(rollup, self.common_step - 1), self._kept[rollup].whole
+            rest, whole = self._fold(rollup, self._whole_step), self._kept[rollup].whole
             if rest is None or not len(rest):
                 return whole
             sums = whole.copy()
@@ -491,19 +515,18 @@ class RunTables:
         return self.once((rollup, "sums"), add_rest)
 
     def _fold(self, rollup: Rollup, until: int) -> Rows | None:
-        """Add rows of steps up to ``until`` to the sums; return those of later steps."""
+        """Add rows of steps up to ``until`` to the sums, also those that came late; return the rows of later steps."""
         kept, table = self._kept[rollup], self._table(rollup.table)
         if table is None:
             return None
         rows = table.rows()
-        if rollup.table in SPENT or "step" not in rows:  # each row for itself
-            kept.whole.add(rows.where(slice(max(0, kept.until - table.dropped), None)))
-            kept.until = table.dropped + table.size
-            return None
-        step, until = rows["step"], max(until, kept.until)
-        kept.whole.add(self._counting(rollup, rows.where((step > kept.until) & (step <= until))))
-        kept.until = until
-        return self._counting(rollup, rows.where(step > until))
+        waits = np.ones(table.size, bool)
+        waits[: len(kept.counted)] = ~kept.counted
+        is_by_step = rollup.table not in SPENT and "step" in rows  # else each row for itself
+        added = waits & (rows["step"] <= until) if is_by_step else waits
+        kept.whole.add(self._counting(rollup, rows.where(added)))
+        kept.counted = ~waits | added
+        return self._counting(rollup, rows.where(~kept.counted))
 
     # Seconds of training: the time between two attempts does not count.
 
@@ -648,6 +671,11 @@ class RunTables:
         return min((self.steps.get(rank, -1) for rank in range(self.ranks)), default=-1)
 
     @property
+    def _whole_step(self) -> int:
+        """The newest step of which all rows of all ranks are here; -1 before there is one."""
+        return min((self._whole_steps.get(rank, -1) for rank in range(self.ranks)), default=-1)
+
+    @property
     def complete_epoch(self) -> int | None:
         """The newest epoch that all ranks have completed; None before there is one."""
         if any(rank not in self.epochs for rank in range(self.ranks)):
@@ -720,7 +748,7 @@ class RunTables:
 
 @lru_cache(maxsize=4096)
 def _parsed_once(text: bytes) -> Any:
-    return orjson.loads(text)
+    return from_json(text)
 
 
 @lru_cache(maxsize=256)

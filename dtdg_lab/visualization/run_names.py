@@ -13,6 +13,7 @@ from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.graphs.storage import graph_folder, read_meta
 
 MOST = 2  # settings in a name; the number of others follows
+LESS_TELLING = ("epochs",)  # named after other settings
 APART = frozenset({"system", "dataset", "seed"})  # in a name by themselves
 
 
@@ -82,7 +83,9 @@ def differing_names(configs: Sequence[RunConfig], given: Sequence[str] = ()) -> 
 
 def _differences(flat: Mapping[str, Any], peers: Sequence[Mapping[str, Any]]) -> list[str]:
     differing = [
-        name for name, value in flat.items() if name not in APART and any(peer.get(name) != value for peer in peers)
+        name
+        for name in sorted(flat, key=lambda name: name in LESS_TELLING)
+        if name not in APART and any(peer.get(name) != flat[name] for peer in peers)
     ]
     parts = [setting_text(name, flat[name]) for name in differing[:MOST]]
     if len(differing) > MOST:

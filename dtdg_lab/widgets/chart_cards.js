@@ -309,8 +309,13 @@ export function render({model, el}) {
     greeted = true
     if (message.kind === "draw") take(message)
   }
-  const redraw = () => { for (const [name, card] of cards) if (card.figure && inView.has(name)) card.draw(card.figure, card.caption.textContent) }
-  const onTheme = () => { if (window.Plotly) redraw() } // others are sent again when they come into view
+  // those that are hidden are sent again when they come into view
+  const onTheme = () => {
+    for (const card of cards.values()) {
+      if (card.figure && window.Plotly && card.root.offsetWidth) card.draw(card.figure, card.caption.textContent)
+      else card.clear()
+    }
+  }
   const onFlash = ({detail}) => { for (const card of cards.values()) card.flash(detail) }
   let width = 0
   const resized = new ResizeObserver(() => requestAnimationFrame(() => {

@@ -17,25 +17,24 @@ export function render({model, el}) {
     const swatch = dlMake("i", {class: "swatch"}), name = dlMake("span", {class: "name"}), detail = dlMake("small")
     const pen = dlMake("button", {type: "button", class: "pen", title: "Rename this run", onclick: () => edit()}, "✎")
     const root = dlMake("li", {}, box, swatch, dlMake("div", {}, name, pen, detail))
-    const row = {root, box, swatch, name, pen, detail, text: "", given: "", edits: false}
+    const row = {root, box, swatch, name, pen, detail, text: "", given: ""}
     function edit() {
       const field = dlMake("input", {type: "text", "aria-label": "Name of the run", placeholder: name.textContent, value: row.given})
       let done = false
       const end = (isKept) => {
         if (done) return
         done = true
-        row.edits = false
         field.replaceWith(name)
         if (isKept && field.value.trim() !== row.given) tell({rename: id, name: field.value.trim()})
         pen.focus()
       }
       field.addEventListener("keydown", (event) => {
         event.stopPropagation()
-        if (event.key === "Enter") end(true)
-        else if (event.key === "Escape") end(false)
+        if (event.key !== "Enter" && event.key !== "Escape") return
+        event.preventDefault() // else Enter would press the button that gets the focus
+        end(event.key === "Enter")
       })
       field.addEventListener("blur", () => end(true))
-      row.edits = true
       name.replaceWith(field)
       field.focus()
       field.select()

@@ -16,6 +16,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.rollups import Rollup, Sums
 from dtdg_lab.core.rows import Rows, Table, as_column
+from dtdg_lab.runs.record_lines import BLOCK_BYTES
 from dtdg_lab.runs.tables import FEW_ROWS, RunTables
 from tests.tables import START_NS, record_lines, run_tables
 
@@ -122,6 +123,36 @@ def test_sums_of_a_long_run_are_those_of_all_its_rows() -> None:
     assert sums["bucket"].tolist() == sorted(sums["bucket"].tolist())
 
 
+def test_rows_that_come_after_those_of_their_steps_are_summed() -> None:
+    sent = Rollup("transfers", sums=("bytes",), prepare=lambda rows: whole_steps(rows, ranks=2))
+    tables = run_tables(CONFIG, rollups=[sent])
+    for first in range(0, 200, 20):
+        for rank in (0, 1):
+            tables.add_lines(record_lines("steps", steps(rank, first, first + 20)))
+            tables.rollup(sent)  # a chart is drawn between two lines of one write
+            rows = [{"rank": rank, "step": step, "bytes": 1} for step in range(first, first + 20)]
+            tables.add_lines(record_lines("transfers", rows))
+    assert tables.rollup(sent)["bytes"].sum() == 400
+
+
+def whole_steps(rows: Rows, *, ranks: int) -> Rows:
+    """Return the rows of steps of which all ranks have rows, as sums over ranks need them."""
+    counts = np.bincount(rows["step"]) if len(rows) else np.empty(0)
+    return rows.where(counts[rows["step"]] == ranks) if len(rows) else rows
+
+
+@pytest.mark.parametrize("pace", [1, 2, 0])
+def test_sums_count_each_row_of_a_rank_that_is_far_behind(pace: int) -> None:
+    count, behind = 10_000, 0
+    tables = RunTables(CONFIG, rollups=[LOSSES], recent=100)
+    for first in range(0, count, 100):
+        tables.add_lines(record_lines("steps", steps(0, first, first + 100, loss=1.0)))
+        tables.add_lines(record_lines("steps", steps(1, behind, behind + 20 * pace, loss=1.0)))
+        behind += 20 * pace
+    tables.add_lines(record_lines("steps", steps(1, behind, count, loss=1.0)))
+    assert {rank: rows["loss"].sum() for rank, rows in tables.rollup(LOSSES).by("rank").items()} == {0: count, 1: count}
+
+
 def test_rows_whose_key_is_unknown_are_one_sum() -> None:
     by_source = Rollup("steps", by=("energy_source",), sums=("loss",), along="")
     run = run_tables(CONFIG, {"steps": steps(0, 0, 20)}, rollups=[by_source])
@@ -166,6 +197,17 @@ def test_a_torn_last_line_is_left_for_the_next_look(tmp_path: Path) -> None:
     assert len(tables.rows("steps")) == 3 and not tables.damaged
     path.write_bytes(path.read_bytes() + text[50:] + b"\n")
     assert tables.update() and len(tables.rows("steps")) == 6
+
+
+def test_a_block_of_damage_does_not_end_reading(tmp_path: Path) -> None:
+    damaged = 5 * (b"{" + b"x" * (BLOCK_BYTES // 4) + b"\n")
+    path = tmp_path / "rank0.jsonl"
+    text = json.dumps({"v": 3, "seq": 1, **next(iter(record_lines("steps", steps(0, 0, 3))))})
+    path.write_bytes(damaged + f"{text}\n".encode())
+    tables = RunTables(RunConfig(), tmp_path)
+    while tables.update():
+        pass
+    assert len(tables.damaged) == 5 and len(tables.rows("steps")) == 3
 
 
 def test_a_file_that_was_cut_is_read_again(tmp_path: Path) -> None:

@@ -52,9 +52,7 @@ def test_tables_from_parquet_are_those_from_lines(tmp_path: Path, monkeypatch: p
     lines = RunTables.open(config, run.records, ROLLUPS, recent=10)
     for rank in (0, 1):
         parquet.write_rank(run, rank)
-    monkeypatch.setattr(run_tables, "RECENT_STEPS", 10)
-    stored = open_tables(run, config, ROLLUPS)
-    stored.recent = 10
+    stored = open_tables(run, config, ROLLUPS, recent=10)
     assert stored.progress == lines.progress
     assert (stored.common_step, stored.complete_epoch) == (lines.common_step, lines.complete_epoch)
     assert stored.resumes == lines.resumes and stored.names == lines.names
@@ -93,3 +91,57 @@ def test_tables_from_parquet_follow_the_lines_that_come_later(tmp_path: Path) ->
         write_steps(writer, 15, 18)
     assert tables.update() and tables.steps == {0: 17, 1: 14}
     assert len(tables.rows("steps")) == 2 * 15 + 3
+
+
+def test_a_resume_into_rows_that_parquet_has_as_sums_recounts_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (run_tables, stored_tables):
+        monkeypatch.setattr(module, "FEW_ROWS", 4)
+    run, config = finished_run(tmp_path, epochs=8), RunConfig(system="psg", dataset="growing", ranks=2, epochs=8)
+    for rank in (0, 1):
+        parquet.write_rank(run, rank)
+    tables = open_tables(run, config, ROLLUPS, recent=5)
+    for rank in (0, 1):
+        with RecordWriter(run.record_file(rank), rank, 2) as writer:
+            write_steps(writer, 10, 14, attempt_ns=50 * STEP_NS)
+    while tables.update():
+        pass
+    lines = RunTables.open(config, run.records, ROLLUPS)
+    by_rank = ROLLUPS[0]
+    assert tables.rollup(by_rank)["loss_known"].sum() == lines.rollup(by_rank)["loss_known"].sum() == 2 * 14
+
+
+def test_a_rank_is_no_further_than_where_a_resume_began(tmp_path: Path) -> None:
+    run, config = finished_run(tmp_path, epochs=8), RunConfig(system="psg", dataset="growing", ranks=2, epochs=8)
+    with RecordWriter(run.record_file(0), 0, 2) as writer:
+        write_steps(writer, 10, 14, attempt_ns=50 * STEP_NS)
+    for rank in (0, 1):
+        parquet.write_rank(run, rank)
+    stored, lines = open_tables(run, config), RunTables.open(config, run.records)
+    assert stored.steps == lines.steps == {0: 13, 1: 9}
+
+
+def test_steps_of_events_are_whole_numbers(tmp_path: Path) -> None:
+    run, config = finished_run(tmp_path), RunConfig(system="psg", dataset="growing", ranks=2)
+    with RecordWriter(run.record_file(0), 0, 1) as writer:
+        writer.row("events", (None, None, START_NS + 1, "sink_lost", {"reason": "gone"}))
+    lines = RunTables.open(config, run.records)
+    for rank in (0, 1):
+        parquet.write_rank(run, rank)
+    stored = open_tables(run, config)
+    for kind in ("sink_lost", "epoch", "started"):
+        steps = [[repr(event["step"]) for event in tables.events(kind)] for tables in (lines, stored)]
+        assert steps[0] == steps[1]
+
+
+def test_texts_and_numbers_that_few_readers_take_are_kept(tmp_path: Path) -> None:
+    run, config = finished_run(tmp_path), RunConfig(system="psg", dataset="growing", ranks=2)
+    data = {"path": "caf\udce9", "bytes": 2**70}
+    with RecordWriter(run.record_file(0), 0, 1) as writer:
+        writer.row("events", (15, 5, START_NS + 16 * STEP_NS, "odd", data))
+    lines = RunTables.open(config, run.records)
+    for rank in (0, 1):
+        parquet.write_rank(run, rank)
+    for tables in (lines, open_tables(run, config)):
+        assert [event["data"] for event in tables.events("odd")] == [data]

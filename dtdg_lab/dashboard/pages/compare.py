@@ -356,8 +356,7 @@ class RunsPage(Page):
         if problem:
             state = UNREADABLE
         elif reason:
-            assert run.config is not None
-            state = f"{run.config.dataset}, {reason}: can't be compared"
+            state = f"{reason}: can't be compared"
         elif colour and tables is None:
             state = READING
         elif colour and tables is not None:

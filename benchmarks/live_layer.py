@@ -13,6 +13,7 @@ import argparse
 import compileall
 import json
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -47,7 +48,8 @@ WATCH = """() => { window.seen = {}; window.first = null; const find = root => {
   if (e.dataset && e.dataset.chart === 'loss' && e.data) hit = e;
   if (!hit && e.shadowRoot) hit = find(e.shadowRoot); }); return hit; };
   let chart = null; const look = () => { chart = chart || find(document);
-  const xs = chart && chart.data && chart.data[0] && chart.data[0].x;
+  const steps = chart && chart.data && chart.data.find(trace => trace.name === 'each step');
+  const xs = steps && steps.x;
   if (xs && xs.length) { const last = xs[xs.length - 1];
   if (!(last in window.seen)) window.seen[last] = Date.now(); window.first = window.first || Date.now(); }
   requestAnimationFrame(look); }; look(); }"""
@@ -156,6 +158,7 @@ def browser_rows(session: Session, seconds: float, repeat: int) -> list[Row]:
     server = serve(session)
     first_s: list[float] = []
     delays_ms: list[float] = []
+    busy, stops_ms, numbers_s, previews_ms = list[float](), list[float](), list[float](), list[float]()
     with sync_playwright() as playwright:
         context = playwright.chromium.launch_persistent_context(
             tempfile.mkdtemp(),
@@ -171,7 +174,10 @@ def browser_rows(session: Session, seconds: float, repeat: int) -> list[Row]:
             run, taken = _click_run(page, session, seconds)
             first_s.append(taken[0])
             delays_ms += taken[1]
-            run.stop()
+            busy.append(_busy_share(page, seconds))
+            numbers_s += _numbers_in_charts(page, run)
+            previews_ms += _previews(page)
+            stops_ms.append(_stop(page))
             run.wait(30)
             page.wait_for_timeout(2500)
         context.close()
@@ -180,8 +186,74 @@ def browser_rows(session: Session, seconds: float, repeat: int) -> list[Row]:
     delay = (statistics.median(ordered), ordered[int(0.95 * (len(ordered) - 1))], ordered[-1])
     return [
         Row("Run clicked to first point", "s", spread(first_s), "min, median, max", 2.0),
-        Row("record to point in the browser", "ms", delay, "median, 95th percentile, max", 400.0),
+        Row("record to point in the browser", "ms", delay, "median, 95th percentile, max", 2000.0),
+        Row("page busy while training", "% of the time", spread(busy), "min, median, max", 35.0),
+        Row("Stop clicked to an answer", "ms", spread(stops_ms), "min, median, max", 500.0),
+        Row("handle moved to its preview", "ms", spread(previews_ms), "min, median, max", 100.0),
+        Row("change applied to its number in all charts", "s", spread(numbers_s), "min, median, max", 1.0),
     ]
+
+
+# In the page: the charts below all shadow roots, and how many of those in view show a change's number.
+FIND = """() => { const charts = []; const walk = root => root.querySelectorAll('*').forEach(e => {
+  if (e.classList.contains('dl-chart') && e.data) charts.push(e); if (e.shadowRoot) walk(e.shadowRoot); });
+  walk(document); window.charts = charts; return charts.length; }"""
+NUMBERED = """number => { const dated = window.charts.filter(e => ['loss', 'energy'].includes(e.dataset.chart));
+  return dated.every(e => (e.layout.annotations || []).some(a => (a.text || '').includes(number))); }"""
+PREVIEWED = """() => { const picture = window.charts.find(e => e.dataset.chart === 'window');
+  return (picture.layout.annotations || []).some(a => /Release to apply/.test(a.text || '')); }"""
+
+
+def _busy_share(page: Any, seconds: float) -> float:
+    """Percent of the time that the page's main thread works."""
+    client = page.context.new_cdp_session(page)
+    client.send("Performance.enable")
+    spent_s = []
+    for wait_ms in (0, 1000 * seconds):
+        page.wait_for_timeout(wait_ms)
+        metrics = {each["name"]: each["value"] for each in client.send("Performance.getMetrics")["metrics"]}
+        spent_s.append(metrics["TaskDuration"])
+    return 100 * (spent_s[1] - spent_s[0]) / seconds
+
+
+def _stop(page: Any) -> float:
+    """Milliseconds until the head of the page says that the run stops."""
+    began_s = time.perf_counter()
+    page.locator("button[data-action=stop]").first.click()
+    page.get_by_text(re.compile("^Stop(ping|ped)")).first.wait_for(timeout=30_000)
+    return 1e3 * (time.perf_counter() - began_s)
+
+
+def _numbers_in_charts(page: Any, run: Run) -> list[float]:
+    """Seconds from the step that applied a change to its number in all charts over time."""
+    found = []
+    for number in range(1, 4):
+        page.evaluate(FIND)
+        run.set(learning_rate=1e-3 * (1 + number))
+        page.wait_for_function(NUMBERED, arg=str(number), timeout=30_000, polling="raf")
+        seen_ns = time.time_ns()
+        applied = [event for event in run.live.events("settings") if event["data"]["version"] == number]
+        found.append((seen_ns - max(event["time_ns"] for event in applied)) / 1e9)
+    return found
+
+
+def _previews(page: Any) -> list[float]:
+    """Milliseconds from a handle's move to the preview in the picture; none where it has no handles."""
+    handles = page.locator(".dl-handle")
+    found = []
+    for _ in range(3 if handles.count() else 0):
+        page.evaluate(FIND)
+        box = handles.last.bounding_box()
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        page.mouse.down()
+        began_s = time.perf_counter()
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] - 30)
+        page.wait_for_function(PREVIEWED, timeout=30_000, polling="raf")
+        found.append(1e3 * (time.perf_counter() - began_s))
+        page.keyboard.press("Escape")
+        page.mouse.up()
+        page.wait_for_timeout(1500)
+    return found
 
 
 def _click_run(page: Any, session: Session, seconds: float) -> tuple[Run, tuple[float, list[float]]]:
@@ -189,7 +261,7 @@ def _click_run(page: Any, session: Session, seconds: float) -> tuple[Run, tuple[
     page.evaluate(WATCH)
     stale = page.evaluate("() => Object.keys(window.seen).length")
     clicked_ms = page.evaluate("() => Date.now()")
-    page.get_by_role("button", name="Run", exact=True).first.click()
+    page.locator("button[data-action^=run]").first.click()
     while session.current is None or (before is not None and session.current.id == before.id):
         time.sleep(0.005)
     page.wait_for_timeout(1000 * seconds)

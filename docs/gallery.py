@@ -1,4 +1,4 @@
-"""The gallery of charts: what the live page and `lab.plot` draw, of short real runs on two ranks."""
+"""The gallery of charts: what the live page and `lab.plot` draw, of short real runs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pictures import PAGES
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "build" / "gallery"
 COMMON = "psg"  # its run shows the charts that every run has
-TITLES = {"adgnn-t": "Partitions"}  # of charts that several families share
 # a run for each family with charts of its own; the other settings are those of the system's card
 RUNS: Mapping[str, Mapping[str, Any]] = {
     "psg": {"epochs": 4, "slow_rank": 1, "slow_ms": 30.0},
+    "pipad": {"ranks": 1, "epochs": 4},
     "adgnn-t": {"epochs": 20},
     "esdg": {"epochs": 20, "blocks": 4},
     "dynahb": {"epochs": 60},
@@ -28,13 +28,13 @@ RUNS: Mapping[str, Mapping[str, Any]] = {
 
 
 def kept() -> Path:
-    """Return the file of the panels, by the contents of the package and the runs."""
+    """Return the file of the cards, by the contents of the package and the runs."""
     runs = json.dumps({name: dict(settings) for name, settings in RUNS.items()})
-    return KEPT / f"panels-{digest(runs.encode())}.json"
+    return KEPT / f"cards-{digest(runs.encode())}.json"
 
 
 def make() -> None:
-    """Train the runs whose panels are not kept, and keep those."""
+    """Train the runs and keep their cards, unless those are kept."""
     from plotly.utils import PlotlyJSONEncoder
 
     import dtdg_lab as lab
@@ -46,21 +46,25 @@ def make() -> None:
     with tempfile.TemporaryDirectory() as folder, lab.Session(ranks=2, runs_dir=folder) as session:
         for system, settings in RUNS.items():
             print(f"Running {system} for the gallery", flush=True)
-            config = card_config(TEXTS[system]).replace(ranks=2, threads=1, **settings)
-            found[system] = panels(lab.runs.open(session.train(config).wait(300).path))
+            config = card_config(TEXTS[system]).replace(**{"ranks": 2, "threads": 1, **settings})
+            found[system] = cards(lab.runs.open(session.train(config).wait(300).path))
     KEPT.mkdir(parents=True, exist_ok=True)
-    for old in KEPT.glob("panels-*.json"):
+    for old in KEPT.glob("*.json"):
         old.unlink()
     kept().write_text(json.dumps(found, cls=PlotlyJSONEncoder))
 
 
-def panels(run: Any) -> dict[str, Any]:
-    """Return the charts of a finished run with their captions, by name."""
+def cards(run: Any) -> dict[str, Any]:
+    """Return the charts of a finished run by name, each with its caption."""
     from dtdg_lab.runs.charts import drawn_charts
     from dtdg_lab.visualization.chart import ChartOptions
 
-    cards = drawn_charts(run.live, ChartOptions(whole_run=True))
-    return {chart.name: [figure, caption] for chart, (figure, caption) in cards.items() if figure["data"]}
+    drawn = drawn_charts(run.live, ChartOptions(whole_run=True))
+    return {
+        chart.name: {"is_picture": chart.place == "picture", "figure": figure, "caption": caption}
+        for chart, (figure, caption) in drawn.items()
+        if figure["data"]
+    }
 
 
 def figure_html(figure: Any) -> str:
@@ -74,26 +78,22 @@ def page() -> str:
     from dtdg_lab.core import catalogue
 
     text = (
-        "Charts of the live page, of `lab.plot(run)` and of a run's report, here of short runs on two ranks. The text "
-        "under a chart is its own: it says what is to be seen in this run. Point at a chart for its numbers."
+        "Charts of the live page, of `lab.plot(run)` and of a run's report, here of short runs. The sentence under a "
+        "chart is its own: it says what is seen in this run. Point at a chart for its numbers."
     )
     sections = [f"---\nhide: [toc]\n---\n\n# Chart gallery\n\n{text}\n", dashboard()]
     if not kept().exists():
         return "\n".join(sections) + "\nThe charts are drawn by `make docs`, which makes the runs first.\n"
     found = json.loads(kept().read_text())
-    every = [name for name in found[COMMON] if all(name in found[system] for system in RUNS)]
-    sections.append(
-        section("Every run", COMMON, "Every system has these.", {name: found[COMMON][name] for name in every})
-    )
-    seen = set(every)
+    common = {name: card for name, card in found[COMMON].items() if all(name in found[system] for system in RUNS)}
+    sections.append(section("Every run", COMMON, "Every system has these.", common))
     for system in RUNS:
-        own = {name: of for name, of in found[system].items() if name not in seen and of and system != COMMON}
-        if not own:
+        if system == COMMON:
             continue
-        seen |= set(own)
-        families = {catalogue.system(other).family for other in RUNS if own.keys() & found[other].keys()}
-        users = [f"[`{each.name}`](papers/{each.name}.md)" for each in catalogue.SYSTEMS if each.family in families]
-        title = TITLES.get(system) or catalogue.system(system).family.replace("_", " ").capitalize()
+        family = catalogue.family(catalogue.system(system).family)
+        users = [f"[`{each.name}`](papers/{each.name}.md)" for each in catalogue.SYSTEMS if each.family == family.name]
+        own = {name: card for name, card in found[system].items() if name not in common}
+        title = family.card or family.name.replace("_", " ").capitalize()
         sections.append(section(title, system, f"Systems: {', '.join(users)}.", own))
     return "\n".join(sections)
 
@@ -105,24 +105,24 @@ def dashboard() -> str:
     return "\n".join([begin, *pictures])
 
 
-def section(title: str, system: str, where: str, charts: Mapping[str, Any]) -> str:
-    """Return the charts of a run, two beside each other."""
+def section(title: str, system: str, where: str, cards: Mapping[str, Any]) -> str:
+    """Return the charts of a run, two beside each other; pictures have a row to themselves."""
     from dtdg_lab.visualization.chart import title_of
 
-    parts = [
-        "\n\n".join(
-            ["<div markdown>", f"### {title_of(figure)}", keys(figure), figure_html(figure), caption, "</div>\n"]
-        )
-        for figure, caption in charts.values()
-    ]
-    begin = f"## {title}\n\n{where} The run: {described(system)}.\n\n"
-    return "\n".join([begin + '<div class="lab-gallery" markdown>\n', *parts, "</div>\n"])
+    parts = []
+    for card in cards.values():
+        begin = '<div class="wide" markdown>' if card["is_picture"] else "<div markdown>"
+        figure = card["figure"]
+        lines = [begin, f"### {title_of(figure)}", keys(figure), figure_html(figure), card["caption"], "</div>\n"]
+        parts.append("\n\n".join(lines))
+    head = f"## {title}\n\n{where} The run: {described(system)}.\n\n"
+    return "\n".join([head + '<div class="lab-gallery" markdown>\n', *parts, "</div>\n"])
 
 
 def described(system: str) -> str:
     """A run's settings."""
-    settings = ", ".join(f"`{name}={value!r}`" for name, value in RUNS[system].items())
-    return f"`{system}` on two ranks, {settings}"
+    settings = ", ".join(f"`{name}={value!r}`" for name, value in {"ranks": 2, **RUNS[system]}.items())
+    return f"`{system}` with {settings}"
 
 
 def keys(figure: Mapping[str, Any]) -> str:

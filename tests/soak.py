@@ -17,13 +17,14 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import psutil
+from dashboards import notice
 
 from dtdg_lab.cluster import run as followed
 from dtdg_lab.cluster.run import Run
@@ -36,8 +37,8 @@ from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.liveness import read_notes
 from dtdg_lab.runs.record_lines import read_lines
 from dtdg_lab.runs.run import open_run
+from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.training.live_settings import live_names
-from dtdg_lab.visualization.run_window import RunWindow
 
 MIB = 1 << 20
 WARM_S = 120.0  # of a process's life, in which libraries are loaded and caches fill; a quarter of a shorter trial
@@ -80,27 +81,29 @@ def turned(draw: random.Random) -> dict[str, Any]:
 
 @dataclass
 class Received:
-    """What live views took in of a rank's file: lines in order, each once."""
+    """What live tables took in of a rank's file: lines in order, each once."""
 
     lines: int = 0
     gaps: int = 0
     steps: int = 0
 
 
-class CountingWindow(RunWindow):
-    """A live view that counts what it takes in."""
+class CountingTables(RunTables):
+    """Live tables that count what they take in."""
 
-    def __init__(self, config: RunConfig, *, points: int = 1500) -> None:
-        super().__init__(config, points=points)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         self.received: dict[int, Received] = {}
 
-    def add(self, line: Any) -> None:
-        """Count a line."""
-        of_rank = self.received.setdefault(line["rank"], Received())
-        of_rank.gaps += line["seq"] != of_rank.lines
-        of_rank.lines = line["seq"] + 1
-        of_rank.steps += len(line["rows"]) if line["table"] == "steps" else 0
-        super().add(line)
+    def add_lines(self, lines: Iterable[Any]) -> int:
+        """Count the lines."""
+        lines = list(lines)
+        for line in lines:
+            of_rank = self.received.setdefault(line["rank"], Received())
+            of_rank.gaps += line["seq"] != of_rank.lines
+            of_rank.lines = line["seq"] + 1
+            of_rank.steps += len(line["rows"]) if line["table"] == "steps" else 0
+        return super().add_lines(lines)
 
 
 @dataclass(frozen=True)
@@ -165,7 +168,7 @@ class Soak:
 
     def go(self) -> Trial:
         """Train, disturb, and check what is left."""
-        original, followed.RunWindow = followed.RunWindow, CountingWindow  # type: ignore[misc]
+        original, followed.RunTables = followed.RunTables, CountingTables  # type: ignore[misc]
         try:
             with Session(ranks=2, runs_dir=self.folder, idle_s=600) as session:
                 run = self._train(session)
@@ -175,7 +178,7 @@ class Soak:
         except (LabError, TimeoutError) as error:
             self.trial.failures.append(f"{type(error).__name__}: {error}")
         finally:
-            followed.RunWindow = original  # type: ignore[misc]
+            followed.RunTables = original  # type: ignore[misc]
         self._check_growth()
         return self.trial
 
@@ -202,8 +205,8 @@ class Soak:
                     self.trial.failures.append(f"{run} by itself: {run.reason}")
                     break
                 time.sleep(PERIOD_MS / 1000)
-            alerts = {dashboard.alert.value for dashboard in shown if "could not be brought" in dashboard.alert.value}
-            self.trial.failures += sorted(alerts)
+            alerts = {notice(dashboard) for dashboard in shown}
+            self.trial.failures += sorted(alert for alert in alerts if "could not be brought" in alert)
         finally:
             del models
             for dashboard in shown:
@@ -253,23 +256,23 @@ class Soak:
         self._check_live(run)
 
     def _check_live(self, run: Run) -> None:
-        """The live view of an attempt has every line on disk, once and in order."""
-        window: Any = run.live
+        """The live tables of an attempt have every line on disk, once and in order."""
+        tables: Any = run.live
         for rank, file in run._directory.record_files().items():
             lines = steps = 0
             for line in read_lines(file):
                 lines += 1
                 steps += len(line["rows"]) if line["table"] == "steps" else 0
-            seen = window.received.get(rank, Received())
-            if (seen.lines, seen.steps, seen.gaps, window.dropped) != (lines, steps, 0, 0):
+            seen = tables.received.get(rank, Received())
+            if (seen.lines, seen.steps, seen.gaps, tables.missing) != (lines, steps, 0, 0):
                 self.trial.lost += abs(lines - seen.lines) + seen.gaps
                 self.trial.failures.append(
-                    f"attempt {run.attempt}, rank {rank}: the live view has {seen} and {window.dropped} dropped, the "
-                    f"file {lines} lines with {steps} steps"
+                    f"attempt {run.attempt}, rank {rank}: the live tables have {seen} and miss {tables.missing}, the "
+                    f"file has {lines} lines with {steps} steps"
                 )
 
     def _check_records(self, run: Run) -> None:
-        """Lines are numbered without gaps, and so are the steps that count; the merged table has them all."""
+        """Lines are numbered without gaps, and so are the steps that count; the Parquet files have them all."""
         trial = self.trial
         for rank, file in run._directory.record_files().items():
             trial.record_bytes += file.stat().st_size
@@ -284,7 +287,8 @@ class Soak:
                     steps.setdefault(line["attempt"], []).extend(row["step"] for row in rows_of(line))
             self._check_steps(rank, steps)
         started = time.monotonic()
-        run._directory.merged_file.unlink()
+        for note in run._directory.records.glob("rank*.json"):  # without them lines are written again
+            note.unlink()
         finish(run.path, "stopped")
         trial.finish_s = time.monotonic() - started
         table = open_run(run.path).table("steps")
@@ -295,7 +299,7 @@ class Soak:
                 missing = set(range(max(numbers) + 1)) - set(numbers)
                 trial.lost += len(missing)
                 trial.failures.append(
-                    f"rank {rank}: the merged table lacks {len(missing)} steps, {sorted(missing)[:5]}"
+                    f"rank {rank}: the Parquet files lack {len(missing)} steps, {sorted(missing)[:5]}"
                 )
 
     def _check_steps(self, rank: int, steps: dict[int, list[int]]) -> None:

@@ -17,7 +17,8 @@ from dtdg_lab.dashboard.live_page import LivePage
 from dtdg_lab.dashboard.page_facts import PauseClock, run_facts, session_facts
 from dtdg_lab.dashboard.pages.cards import CardPage
 from dtdg_lab.dashboard.pages.checkpoints import Branch
-from dtdg_lab.dashboard.pages.compare import CodePage, ComparePage, RunsPage
+from dtdg_lab.dashboard.pages.code import CodePage
+from dtdg_lab.dashboard.pages.compare import ComparePage, RunsPage
 from dtdg_lab.dashboard.pages.data import GraphPage
 from dtdg_lab.dashboard.pages.partition import PartitionPage
 from dtdg_lab.dashboard.pages.race import RacePage
@@ -301,12 +302,14 @@ class Dashboard:
         if polled or self._ticks % WATCH_TICKS == 0:
             self.watch.wake()
         seen = self.watch.seen
-        if seen.problem != self._trouble:
-            self._trouble = seen.problem
-            if seen.problem:
-                self._show_problem(seen.problem)
         if seen.run is not self._run:
             self._follow(seen.run)
+        if seen.problem != self._trouble:
+            if seen.problem:
+                self._show_problem(seen.problem)
+            elif self._problem == self._trouble:  # it is over
+                self._clear_problem()
+            self._trouble = seen.problem
         self._update_view(slow=slow)
         self.branch.update(slow=slow)
         if slow:
@@ -331,6 +334,7 @@ class Dashboard:
 
     def _follow(self, run: Run | None) -> None:
         self._clear_problem()
+        self._trouble = ""  # which is shown again where it goes on
         self._run, self._status, self._graph_is_here, self._is_stopping = run, "", False, False
         self.steering.follow()
         self._settled.clear()

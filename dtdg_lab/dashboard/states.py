@@ -42,7 +42,7 @@ class PageFacts:
         preparing, left_words: what is done before the first step, and for how long.
         step, epoch, epochs, seconds, seconds_left: how far the run is, as ``runs.tables.Progress``.
         paused_s: for how long it has been paused.
-        ended: time of day when it ended, or was last heard of.
+        ended: time of day when it ended, or was last seen.
         test_loss, below: after the end; the second as a share of persistence, negative above it.
         silent: rank -> seconds without a sign of life.
         page_is_busy: whether this page draws its charts late.
@@ -50,7 +50,7 @@ class PageFacts:
         checkpoint_step: of the last checkpoint.
         left_behind: whether another session left an interrupted run, and this one has none.
         problem: what was refused or failed last, in words.
-        newcomer: whether nobody has started a run here.
+        newcomer: whether no one has started a run here.
         estimate: how long the next run will take, in words.
     """
 
@@ -170,7 +170,7 @@ def _when(facts: PageFacts) -> str:
     if facts.status == "failed":
         return f"at {facts.ended}" if facts.ended else ""
     if facts.status == "interrupted":
-        return f"last heard of at {facts.ended}" if facts.ended else ""
+        return f"last seen at {facts.ended}" if facts.ended else ""
     if facts.silent or facts.seconds_left is None:
         return f"{clock_text(facts.seconds)} elapsed, time left unknown"
     return f"{clock_text(facts.seconds)} elapsed, {about_text(facts.seconds_left)} left"

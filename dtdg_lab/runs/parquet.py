@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dtdg_lab.core.errors import LabError
+from dtdg_lab.core.errors import DataError, LabError
 from dtdg_lab.core.records import SCHEMA
-from dtdg_lab.runs.directory import RunDirectory, read_object, store_error, write_json
+from dtdg_lab.runs.directory import RESTORE, RunDirectory, read_object, store_error, write_json
 from dtdg_lab.runs.record_lines import Line, RecordFile, parse_line, to_json, whole_bytes
 
 if TYPE_CHECKING:
@@ -273,7 +273,7 @@ def read_tables(directory: RunDirectory, rank: int, wanted: Collection[str] | No
     """Return the tables of a rank, from Parquet where that is current, else from its lines; only those ``wanted``.
 
     Raises:
-        DataError: a line is damaged.
+        DataError: a line is damaged, or Parquet files are and there are no lines.
         RunStoreError: the lines are needed and cannot be read.
     """
     import pyarrow as pa
@@ -289,11 +289,23 @@ def read_tables(directory: RunDirectory, rank: int, wanted: Collection[str] | No
             }
             if read_note(directory, rank) == note:
                 return tables
+    check_lines(directory, rank)
     parts: dict[str, list[pa.Table]] = {}
     for name, table in read_blocks(RecordFile(directory.record_file(rank))):
         if wanted is None or name in wanted:
             parts.setdefault(name, []).append(table)
     return {name: joined(tables) for name, tables in parts.items()}
+
+
+def check_lines(directory: RunDirectory, rank: int) -> None:
+    """Raise if a rank's lines are missing where its Parquet files cannot be read.
+
+    Raises:
+        DataError: they are.
+    """
+    path = directory.record_file(rank)
+    if not path.exists():
+        raise DataError(f"{path} is missing, and the Parquet files beside it are damaged. {RESTORE}")
 
 
 def files_of(directory: RunDirectory, note: Note) -> dict[str, list[Path]]:

@@ -36,7 +36,7 @@ def open_tables(
         recent: steps whose rows are kept.
 
     Raises:
-        DataError: a line is damaged, or a newer version wrote it.
+        DataError: a line is damaged, a newer version wrote it, or Parquet files are damaged and there are no lines.
         RunStoreError: a file cannot be read.
     """
     import pyarrow as pa
@@ -52,6 +52,8 @@ def open_tables(
             if all(parquet.read_note(directory, rank) == note for rank, note in known.items()):
                 tables.follow_after({rank: note["bytes"] for rank, note in known.items()})
                 return tables
+    for rank in notes:
+        parquet.check_lines(directory, rank)
     return RunTables.open(config, directory.records, rollups, recent=recent)
 
 

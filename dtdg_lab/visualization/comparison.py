@@ -136,7 +136,7 @@ def compare_runs(runs: Labelled, target: float | None = None, colours: Sequence[
     persistence: on quiet validation snapshots an untrained model may score well.
 
     Args:
-        runs: name and tables of each; those that cannot be compared with the first are told apart.
+        runs: name and tables of each; those that cannot be compared with the first are kept apart.
         target: a loss; by default 20% below persistence, or 5% above the lowest loss where persistence is unknown.
         colours: of each run; by default those of a series.
     """

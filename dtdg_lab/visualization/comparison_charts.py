@@ -54,7 +54,9 @@ LINE_POINTS = 500
 FITTED = 0.95  # of the losses that the axis fits
 HEIGHT, ROW_HEIGHT, TRADE_HEIGHT = 330, 27, 220  # pixels
 TOP, BOTTOM = 18, 34  # margins
-NAME_GAP, LETTER, LONGEST_NAME = 16, 6.4, 32  # pixels between names and of a letter, letters of a name
+VEIL = "rgba(255,255,255,0.75)"  # behind words on lines
+NAME_GAP, LETTER = 16, 6.4  # pixels between names, and of a letter
+LONGEST_NAME, SHORT_NAME = 34, 26  # letters of a name beside a wide chart, and in a small one
 TRADE_WIDTH = 420  # pixels of the plot, by which names are placed
 TEXT_SHARE = 0.2  # of a bar in which its phase is written
 KEYED = 0.02  # share in some run from which a phase is named
@@ -204,9 +206,9 @@ def _add_levels(layout: Drawn, comparison: ComparedRuns, y_axis: Mapping[str, An
     for value, name, colour, dash in known:
         layout["shapes"].append(rule(y=value, colour=colour, width=1.5, dash=dash))
         side = "top" if len(known) > 1 and value == known[0][0] and known[1][0] < 1.2 * value else "bottom"
-        placed: Drawn = {"xref": "paper", "xanchor": "right", "yanchor": side, "borderpad": 1}
+        placed: Drawn = {"xref": "paper", "xanchor": "right", "yanchor": side, "bgcolor": VEIL, "borderpad": 0}
         text = f"{name} {three_digits(value)}"
-        layout["annotations"].append(label(text, 0.97, _place(value, y_axis), colour, **placed))
+        layout["annotations"].append(label(text, 0.95, _place(value, y_axis), colour, **placed))
     if comparison.target is not None:
         low, high = y_axis["range"]
         layout["meta"] = {
@@ -214,7 +216,7 @@ def _add_levels(layout: Drawn, comparison: ComparedRuns, y_axis: Mapping[str, An
                 {
                     "name": "target",
                     "along": "y",
-                    "x": end,
+                    "x": 0.98 * end,
                     "y": _place(comparison.target, y_axis),
                     "low": low,
                     "high": high,
@@ -235,8 +237,8 @@ def _height(count: int) -> float:
     return max(HEIGHT, TOP + BOTTOM + NAME_GAP * (count + 1))
 
 
-def _shortened(name: str) -> str:
-    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1].rstrip(' ,')}…"
+def _shortened(name: str, letters: int = LONGEST_NAME) -> str:
+    return name if len(name) <= letters else f"{name[: letters - 1].rstrip(' ,')}…"
 
 
 def _names_width(lines: Sequence[_Line]) -> float:
@@ -314,7 +316,15 @@ def energy_card(comparison: ComparedRuns) -> Figure:
             keys.append(key)
     ticks = {"range": [0, 100], "tickvals": [0, 50, 100], "ticktext": ["0%", "50%", "100%"]}
     height = 44 + ROW_HEIGHT * len(shares)
-    axes: Drawn = {"xaxis": ticks, "yaxis": NAMES, "barmode": "stack", "bargap": 0.24, "height": height}
+    names = {"tickvals": list(shares), "ticktext": [_shortened(name, SHORT_NAME) for name in shares]}
+    axes: Drawn = {
+        "xaxis": ticks,
+        "yaxis": {**NAMES, **names},
+        "barmode": "stack",
+        "bargap": 0.24,
+        "uniformtext": {"minsize": 10, "mode": "hide"},
+        "height": height,
+    }
     return card(data, title, unit=unit, keys=keys, **axes)
 
 
@@ -360,9 +370,10 @@ def trade_card(comparison: ComparedRuns) -> Figure:
         for spent, loss in runs.values()
     ]
     for (run, (spent, loss)), pixel in zip(runs.items(), at, strict=True):
-        side, box = _free_side(pixel, _shortened(run.name), [*boxes, *(_dot(other) for other in at if other != pixel)])
+        name = _shortened(run.name, SHORT_NAME)
+        side, box = _free_side(pixel, name, [*boxes, *(_dot(other) for other in at if other != pixel)])
         boxes.append(box)
-        text: Drawn = {"text": [f" {_shortened(run.name)} "], "textposition": side, "cliponaxis": False}
+        text: Drawn = {"text": [f" {name} "], "textposition": side, "cliponaxis": False}
         hover = f"{run.name}: %{{x:.3~g}} J per epoch, loss %{{y:.3~g}}<extra></extra>"
         dot = points(run.name, [spent], [loss], run.colour, hover, size=11, **text)
         data.append({**dot, "mode": "markers+text"})

@@ -13,6 +13,7 @@ from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.graphs.storage import graph_folder, read_meta
 
 MOST = 2  # settings in a name; the number of others follows
+LESS_TELLING = ("epochs",)  # named after other settings
 APART = frozenset({"system", "dataset", "seed"})  # in a name by themselves
 
 
@@ -41,7 +42,8 @@ def run_title(config: RunConfig) -> str:
 def setting_label(name: str) -> str:
     """Return a setting's label as words in a sentence."""
     known = OPTIONS.get(name)
-    label = known.label if known is not None and known.label else name.replace("_", " ")
+    label = (known.spoken or known.label) if known is not None else ""
+    label = label or name.replace("_", " ")
     return label if label[:2].isupper() else label[:1].lower() + label[1:]
 
 
@@ -81,7 +83,9 @@ def differing_names(configs: Sequence[RunConfig], given: Sequence[str] = ()) -> 
 
 def _differences(flat: Mapping[str, Any], peers: Sequence[Mapping[str, Any]]) -> list[str]:
     differing = [
-        name for name, value in flat.items() if name not in APART and any(peer.get(name) != value for peer in peers)
+        name
+        for name in sorted(flat, key=lambda name: name in LESS_TELLING)
+        if name not in APART and any(peer.get(name) != flat[name] for peer in peers)
     ]
     parts = [setting_text(name, flat[name]) for name in differing[:MOST]]
     if len(differing) > MOST:

@@ -3,8 +3,8 @@
 
 const CONFIG = {displayModeBar: false, doubleClick: "reset+autosize"}
 const REST = 2, MOST_REST_MS = 2000 // after a drawing, as a multiple of its time: a slow page still answers clicks
-const HEIGHTS = {picture: 330, common: 158, supporting: 150, folded: 220}
-const ROWS = ["picture", "common", "supporting"]
+const HEIGHTS = {picture: 330, whole: 330, common: 158, supporting: 150, folded: 220}
+const ROWS = ["picture", "whole", "common", "supporting"]
 const ASK_MS = 2000 // a page that has just opened may lose its first message
 const MOST_ROWS = 200
 
@@ -309,8 +309,13 @@ export function render({model, el}) {
     greeted = true
     if (message.kind === "draw") take(message)
   }
-  const redraw = () => { for (const [name, card] of cards) if (card.figure && inView.has(name)) card.draw(card.figure, card.caption.textContent) }
-  const onTheme = () => { if (window.Plotly) redraw() } // others are sent again when they come into view
+  // those that are hidden are sent again when they come into view
+  const onTheme = () => {
+    for (const card of cards.values()) {
+      if (card.figure && window.Plotly && card.root.offsetWidth) card.draw(card.figure, card.caption.textContent)
+      else card.clear()
+    }
+  }
   const onFlash = ({detail}) => { for (const card of cards.values()) card.flash(detail) }
   let width = 0
   const resized = new ResizeObserver(() => requestAnimationFrame(() => {

@@ -37,7 +37,7 @@ class CardSpec:
         name: of its chart.
         run: whose chart it is; the card of another run is emptied.
         title: until the figure has one.
-        place: ``picture``, ``common``, ``supporting`` or ``folded``.
+        place: ``picture``, ``whole`` (as wide as the page), ``common``, ``supporting`` or ``folded``.
         help: tooltip of the title.
         idea: a sentence under the title.
         ago: how old a frozen picture is.

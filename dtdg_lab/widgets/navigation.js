@@ -40,7 +40,7 @@ export function render({model, el}) {
   withArrows(systems, false)
   withArrows(views, true)
   const chips = new Map(), tabs = new Map() // kept, so that the focus stays where it is
-  let idle = null
+  let idle = null, shownView = ""
 
   function addSystem(name, sketch) {
     const title = dlMake("b", {}, name), words = dlMake("span")
@@ -50,8 +50,13 @@ export function render({model, el}) {
     return button
   }
 
+  // At once, for who goes on with the arrow keys
+  function select(view) {
+    for (const [name, button] of tabs) dlSay(button, {"aria-selected": name === view, tabindex: name === view ? 0 : -1})
+  }
+
   function addView(name) {
-    const button = dlMake("button", {type: "button", role: "tab", onclick: () => tell({view: name})}, name)
+    const button = dlMake("button", {type: "button", role: "tab", onclick: () => { select(name); tell({view: name}) }}, name)
     views.append(button)
     tabs.set(name, button)
     return button
@@ -73,10 +78,8 @@ export function render({model, el}) {
       if (!systems.contains(document.activeElement)) button.tabIndex = chosen || (!anyChosen && at === 0) ? 0 : -1
       dlText(button.lastChild, refused ? `Not available. ${refused}` : idea)
     })
-    for (const name of content.views) {
-      const button = tabs.get(name) ?? addView(name), selected = name === content.view
-      dlSay(button, {"aria-selected": selected, tabindex: selected ? 0 : -1})
-    }
+    for (const name of content.views) if (!tabs.has(name)) addView(name)
+    if (shownView !== content.view) select(shownView = content.view)
   }
   model.on("content", draw)
   draw()

@@ -49,7 +49,7 @@ def cards_of_families() -> list[SystemCard]:
 
 
 class Navigation(TextComponent):
-    """The systems, one of which is chosen, and the views of the page, one of which is open.
+    """The systems, with the chosen one, and the views of the page, with the open one.
 
     Args:
         on_choose: gets the title of a card that was clicked.

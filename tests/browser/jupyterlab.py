@@ -42,9 +42,15 @@ CONTROLS = """() => { const found = []; const walk = root => root.querySelectorA
   if (e.classList.contains('noUi-handle')) found.push(Number(e.getAttribute('aria-valuenow')));
   if (e.shadowRoot) walk(e.shadowRoot); }); walk(document); return found; }"""
 
-# what the status line of the dashboard says
+# names of the cards with charts, drawn or not, in their order
+CARDS = """() => { const found = []; const walk = root => root.querySelectorAll('*').forEach(e => {
+  if (e.dataset && e.dataset.card) found.push(e.dataset.card);
+  if (e.shadowRoot) walk(e.shadowRoot); }); walk(document); return found; }"""
+
+# what the head of the dashboard, the notice under it and the log of changes say, a line each
 STATUS = """() => { const found = []; const walk = root => root.querySelectorAll('*').forEach(e => {
-  if (e.classList.contains('dl-status')) found.push(e.innerText);
+  if (e.matches('.dl-head .who, .dl-chip, .dl-head .words, .dl-notice, .dl-log li') && e.offsetWidth)
+    found.push(e.innerText.replace(/\\s+/g, ' '));
   if (e.shadowRoot) walk(e.shadowRoot); }); walk(document); return found.join('\\n'); }"""
 
 
@@ -116,16 +122,28 @@ def wait_until(page: Any, condition: Any, *, timeout_s: float, what: str) -> flo
     raise AssertionError(f"not within {timeout_s:g} s: {what}; the charts hold {charts}")
 
 
-def wait_for_status(page: Any, words: str, *, timeout_s: float) -> str:
-    """Wait until a line of the status holds the words; returns the line."""
+def wait_for_change(page: Any, words: str, *, timeout_s: float) -> str:
+    """Wait until the log has a change with these words that was applied; returns its entry."""
     started = time.monotonic()
     while True:
-        status: str = page.evaluate(STATUS)
-        found = [line for line in status.splitlines() if words in line]
-        if found:
-            return found[0]
-        assert time.monotonic() - started < timeout_s, f"not within {timeout_s:g} s: {words!r} in {status!r}"
+        said: str = page.evaluate(STATUS)
+        applied = [line for line in said.splitlines() if words in line.lower() and " · step " in line]
+        if applied:
+            return applied[0]
+        assert time.monotonic() - started < timeout_s, f"not within {timeout_s:g} s: {words!r} in {said!r}"
         page.wait_for_timeout(50)
+
+
+def look_at(page: Any, chart: str) -> None:
+    """Scroll to a chart: only those in view are drawn."""
+    card = page.locator(f"[data-card={chart}]").first
+    card.wait_for(state="attached", timeout=180_000)
+    card.evaluate("card => card.scrollIntoView({block: 'center'})")
+
+
+def button(page: Any, action: str) -> Any:
+    """The button of the head, or of its notice, that asks for an action."""
+    return page.locator(f"button[data-action={action}]").first
 
 
 def choose(page: Any, option: str) -> None:

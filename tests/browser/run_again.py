@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from jupyterlab import CHARTS, wait_until
+from jupyterlab import CHARTS, look_at, wait_until
 
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.runs.liveness import read_notes
@@ -64,13 +64,19 @@ def has_run(page: Any, last: int) -> None:
         AssertionError: there are two, history is missing, or nothing new comes.
     """
     page.wait_for_function(RUN, arg=last, timeout=180_000)
-    heading = page.locator(".jp-RenderedMarkdown h2", has_text="The dashboard").first
-    heading.evaluate("heading => heading.scrollIntoView({block: 'start'})")
+    look_at_dashboard(page)
     wait_until(page, lambda charts: _points(charts) > 20, timeout_s=180, what="20 points of the loss")
     before = page.evaluate(CHARTS)
     wait_until(page, lambda charts: _points(charts) > _points(before) + 5, timeout_s=60, what="new points")
     assert len(page.evaluate(PAPERS)) == 1
     assert page.evaluate(CHARTS)["loss"]["x_range"][0] <= 0, "the history from its first step on"
+
+
+def look_at_dashboard(page: Any) -> None:
+    """Scroll to the chart of the loss: JupyterLab draws what is looked at, and so does the dashboard."""
+    heading = page.locator(".jp-RenderedMarkdown h2", has_text="The dashboard").first
+    heading.evaluate("heading => heading.scrollIntoView({block: 'start'})")
+    look_at(page, "loss")
 
 
 def choose_theme(page: Any, name: str) -> None:

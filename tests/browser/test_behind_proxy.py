@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from following import until
-from jupyterlab import CHARTS, CHROMIUM, FLAGS
+from jupyterlab import CHARTS, CHROMIUM, FLAGS, look_at
 from pretend_session import PretendSession
 from proxy import reverse_proxy
 
@@ -51,6 +51,7 @@ def last_step(page: Any) -> float:
 def is_live(page: Any, url: str, session: PretendSession, run: Any) -> None:
     """Open the page and see it follow the run."""
     page.goto(url)
+    look_at(page, "loss")
     until(lambda: last_step(page) >= run.step - 1, timeout_s=60, what="the chart shows the run")
     before = last_step(page)
     run.advance(20)

@@ -26,10 +26,9 @@ pytestmark = [
 
 CONFIG = RunConfig(dataset="growing", system="psg", ranks=2, epochs=3)
 
-# from now on, drawing new points of the loss takes 300 ms more; begins and ends of it are kept
-SLOWED = """() => { window.drawn = []; const draw = Plotly.extendTraces;
-  Plotly.extendTraces = (div, ...given) => { if (div.dataset.chart !== "loss") return draw(div, ...given);
-    const started = performance.now(); while (performance.now() < started + 300);
+# from now on, drawing a chart takes 300 ms more; begins and ends are kept
+SLOWED = """() => { window.drawn = []; const draw = Plotly.react;
+  Plotly.react = (div, ...given) => { const started = performance.now(); while (performance.now() < started + 300);
     const made = draw(div, ...given); window.drawn.push([started, performance.now()]); return made } }"""
 # frames that are requested from now on
 FRAMES = """() => { window.frames_asked = 0; const ask = window.requestAnimationFrame;
@@ -76,80 +75,91 @@ def browser() -> Iterator[Any]:
 
 def opened(browser: Any, address: str) -> Any:
     """A page of a browser of its own, once its charts are there."""
-    page = browser.new_page(viewport={"width": 1100, "height": 900})
+    page = browser.new_page(viewport={"width": 1100, "height": 1300})
     page.goto(address, timeout=120_000)
-    until(lambda: len(page.evaluate(CHARTS)) >= 4, timeout_s=120, what="the charts")
+    page.locator(".dl-card").first.wait_for(timeout=120_000)
     return page
 
 
 def pressed(page: Any, name: str) -> bool:
-    return bool(page.locator(".dl-system", has_text=name).get_attribute("aria-pressed") == "true")
+    return bool(page.locator(".dl-systems button", has_text=name).get_attribute("aria-pressed") == "true")
+
+
+def last_step(page: Any) -> float:
+    """The last step that the chart of the loss shows; -1 before it is drawn."""
+    last = page.evaluate(CHARTS).get("loss", {}).get("last_x")
+    return -1 if last is None else float(last)
 
 
 def test_a_finished_run_is_shown_whole_and_the_next_can_begin(session: PretendSession, address: str, browser: Any):
     session.train(CONFIG).advance(3 * PER_EPOCH)
     assert session.runs[0].status == "finished"
     page = opened(browser, address)
-    until(lambda: "finished · step 60 · epoch 3/3" in page.evaluate(STATUS), timeout_s=60, what="the end of the run")
-    loss = page.evaluate(CHARTS)["loss"]
-    assert loss["last_x"] == 59 and page.get_by_role("tab").count() == 6
+    until(lambda: "3 epochs · 60 steps" in page.evaluate(STATUS), timeout_s=60, what="the end of the run")
+    until(lambda: last_step(page) == 59, timeout_s=60, what="all steps")
+    assert page.get_by_role("tab").count() == 6
     assert page.evaluate(WIDER) <= 0, "nothing is clipped at 1100 pixels"
-    page.locator(".dl-system", has_text="ESDG").click()
-    until(lambda: pressed(page, "ESDG"), what="the card that was clicked")
+    page.locator(".dl-systems button", has_text="ESDG").click()
+    until(lambda: pressed(page, "ESDG"), what="the system that was clicked")
     assert session.runs[0].requests == [], "a run that is over is asked for nothing"
-    page.get_by_role("button", name="Run", exact=True).click()
+    page.get_by_role("button", name="Run again").click()
     until(lambda: len(session.runs) == 2 and session.runs[1].config.system == "esdg", what="a run of ESDG")
 
 
-def test_a_dead_session_says_so_and_is_repaired(session: PretendSession, address: str, browser: Any):
+def test_a_dead_session_says_so_and_gets_new_engines(session: PretendSession, address: str, browser: Any):
     session.train(CONFIG).advance(10)
     page = opened(browser, address)
+    until(lambda: last_step(page) == 9, timeout_s=60, what="ten steps")
     answers = session.engines
     session.engines = lambda: (_ for _ in ()).throw(ClusterError("No engine answers. Call session.repair()."))
     page.get_by_role("alert").filter(has_text="No engine answers").wait_for(timeout=60_000)
-    assert page.evaluate(CHARTS)["loss"]["last_x"] == 9, "what is known stays"
+    assert last_step(page) == 9, "what is known stays"
     session.engines, session.alive = answers, dict.fromkeys(range(2), False)
     session.runs[0].fail("rank 0 died: killed by signal 9")
-    until(lambda: "dead: rank 0, rank 1" in page.evaluate(STATUS), timeout_s=60, what="the dead ranks")
-    assert page.get_by_role("button", name="Run", exact=True).is_disabled()
-    page.get_by_role("button", name="Repair", exact=True).click()
+    until(lambda: "Rank 0 died" in page.evaluate(STATUS), timeout_s=60, what="the dead rank")
+    assert page.get_by_role("button", name="New run").is_disabled()
+    page.get_by_role("button", name="More", exact=True).click()
+    page.get_by_role("menuitem", name="Restart engines").click()
     until(lambda: session.repaired == 1, what="the repair")
-    until(lambda: "engines 2/2 alive" in page.evaluate(STATUS), timeout_s=60, what="engines that are alive")
+    until(lambda: page.get_by_role("button", name="New run").is_enabled(), timeout_s=60, what="engines that are alive")
 
 
 def test_two_browsers_show_the_same_run_and_each_other_s_changes(session: PretendSession, address: str, browser: Any):
     one, other = opened(browser, address), opened(browser, address)
-    one.get_by_role("button", name="Run", exact=True).click()
+    one.locator(".dl-do-run").click()
     until(lambda: session.current is not None, what="a run")
     session.current.advance(10)
     for page in (one, other):
-        until(lambda page=page: page.evaluate(CHARTS)["loss"]["last_x"] == 9, timeout_s=60, what="ten steps")
-    other.locator(".dl-system", has_text="FlareDTDG").click()
+        until(lambda page=page: last_step(page) == 9, timeout_s=60, what="ten steps")
+    other.locator(".dl-systems button", has_text="FlareDTDG").click()
     until(lambda: session.current.requests == [{"system": "flaredtdg"}], what="the request of the other browser")
     assert pressed(one, "DyGNeX"), "requested, not made yet"
     session.current.advance(5)
     until(lambda: pressed(one, "FlareDTDG") and pressed(other, "FlareDTDG"), timeout_s=60, what="the change in both")
     for page in (one, other):
-        until(lambda page=page: page.evaluate(CHARTS)["loss"]["last_x"] == 14, timeout_s=60, what="the same steps")
-        assert any("system flaredtdg" in mark for mark in page.evaluate(CHARTS)["loss"]["marks"])
+        until(lambda page=page: last_step(page) == 14, timeout_s=60, what="the same steps")
+        assert "1" in page.evaluate(CHARTS)["loss"]["marks"]
+    assert "another page" in one.evaluate(STATUS) and "you" in other.evaluate(STATUS)
 
 
 def test_a_page_that_draws_slowly_rests_between_drawings(session: PretendSession, address: str, browser: Any):
     session.train(CONFIG.replace(epochs=100)).advance(10)
     page = opened(browser, address)
+    until(lambda: last_step(page) == 9, timeout_s=60, what="ten steps")
     page.evaluate(SLOWED)
     for _ in range(50):
         session.current.advance(1)
         page.wait_for_timeout(100)
-    until(lambda: page.evaluate(CHARTS)["loss"]["last_x"] == 59, timeout_s=60, what="the newest step")
+    until(lambda: last_step(page) == 59, timeout_s=60, what="the newest step")
     drawn = page.evaluate("window.drawn")
     assert len(drawn) >= 3
     assert min(begin - end for (_, end), (begin, _) in pairwise(drawn)) > 590, "twice as long as a drawing took"
 
 
-def test_charts_that_are_removed_while_the_page_rests_stop_drawing(session: PretendSession, address: str, browser: Any):
+def test_cards_that_are_removed_while_the_page_rests_stop_drawing(session: PretendSession, address: str, browser: Any):
     session.train(CONFIG.replace(epochs=100)).advance(10)
     page = opened(browser, address)
+    until(lambda: last_step(page) == 9, timeout_s=60, what="ten steps")
     page.evaluate(SLOWED)
     for _ in range(100):
         session.current.advance(1)

@@ -263,7 +263,7 @@ def _card(figure: Figure, caption: str) -> dict[str, Any]:
         "title": _masked(words["title"]),
         "unit": _masked(words["unit"]),
         "keys": list(dict.fromkeys(keys)),
-        "caption": _masked(caption),
+        "caption": [_masked(caption)],
         "axes": list(dict.fromkeys(axes)),
         "traces": list(dict.fromkeys(traces)),
         "notes": [note for note in dict.fromkeys(notes) if note.strip("# ")],

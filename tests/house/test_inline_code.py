@@ -121,7 +121,10 @@ OBJECTS: Mapping[str, tuple[type, ...]] = {  # what pages call an object of a cl
     "study": (Study,), "sweep": (lab.Sweep,),
 }  # fmt: skip
 TAKE_SETTINGS = ("lab.RunConfig", "RunConfig", "config.replace", "run.set", "session.train", "lab.runs.fork")
-OTHERS = {"bench.set": {"scheduler"}}  # arguments of what pages describe and no public name is
+OTHERS = {
+    "bench.set": {"scheduler"},
+    "card": {"unit", "x_title"},
+}  # arguments of what pages describe and no public name is
 EXAMPLES = {("scheduler", "'shortest_first'"), ("system", "'striped'")}  # of pages on how to add one
 
 

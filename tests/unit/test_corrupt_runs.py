@@ -99,14 +99,14 @@ FILES = {
     "status.json": lambda path: open_run(path).status,
     "summary.json": lambda path: open_run(path).summary,
     "environment.json": lambda path: open_run(path).environment,
-    "records/merged.json": lambda path: open_run(path).table("steps"),
-    "records/steps.parquet": lambda path: open_run(path).table("steps"),
+    "records/rank1.json": lambda path: open_run(path).table("steps"),
+    "records/steps.rank1.parquet": lambda path: open_run(path).table("steps"),
     "records/rank1.jsonl": lambda path: open_run(path).live,
 }
-HARMLESS = {  # what can be done without
-    ("summary.json", missing), ("summary.json", a_folder), ("records/merged.json", missing),
-    ("records/merged.json", a_folder), ("records/rank1.jsonl", missing), ("records/rank1.jsonl", truncated),
-    ("records/rank1.jsonl", emptied), ("records/rank1.jsonl", garbled),
+HARMLESS = {  # what can be done without; where Parquet files are damaged, the lines are read
+    ("summary.json", missing), ("summary.json", a_folder), ("records/rank1.jsonl", missing),
+    ("records/rank1.jsonl", truncated), ("records/rank1.jsonl", emptied), ("records/rank1.jsonl", garbled),
+    *((name, damage) for name in ("records/rank1.json", "records/steps.rank1.parquet") for damage in DAMAGES),
 }  # fmt: skip
 
 
@@ -128,14 +128,16 @@ def test_a_damaged_file_is_named_and_nothing_is_overwritten(
     assert content(run_dir) == before
 
 
-def test_without_damaged_merged_tables_the_lines_are_read(run_dir: Path) -> None:
-    """What the message advises helps."""
-    steps = open_run(run_dir).table("steps")
-    garbled(run_dir / "records" / "steps.parquet")
-    with pytest.raises(DataError, match=r"steps\.parquet is damaged.*Remove .*merged\.json.*lines are read"):
-        open_run(run_dir).table("steps")
-    (run_dir / "records" / "merged.json").unlink()
-    assert len(open_run(run_dir).table("steps")) == len(steps)
+@pytest.mark.parametrize("name", ["steps.rank0.parquet", "rank0.json"])
+def test_where_parquet_files_are_damaged_the_lines_are_read_or_missed(name: str, run_dir: Path) -> None:
+    steps, records = open_run(run_dir).table("steps"), run_dir / "records"
+    garbled(records / name)
+    assert open_run(run_dir).table("steps").equals(steps)
+    assert len(open_run(run_dir).live.rows("steps")) == len(steps)
+    (records / "rank0.jsonl").unlink()
+    for read in (lambda run: run.table("steps"), lambda run: run.live):
+        with pytest.raises(DataError, match=r"rank0\.jsonl is missing, and the Parquet files .* damaged. Restore it"):
+            read(open_run(run_dir))
 
 
 def _changed(file: Path, **values: Any) -> None:
@@ -153,8 +155,9 @@ def _changed(file: Path, **values: Any) -> None:
      ("summary.json", {"metrics": "good"}, "summary.json is damaged: its metrics"),
      ("environment.json", {"schema": 2}, "environment.json was written by a newer version"),
      ("environment.json", {"data": "somewhere"}, "environment.json is damaged"),
-     ("records/merged.json", {"sizes": 3}, ""),
-     ("records/merged.json", {"rows": 3}, "merged.json is damaged")],
+     ("records/rank1.json", {"schema": SCHEMA + 1}, ""),
+     ("records/rank1.json", {"bytes": 3}, ""),
+     ("records/rank1.json", {"tables": 3}, "")],
     ids=str,
 )  # fmt: skip
 def test_values_of_newer_versions_or_of_none(name: str, values: dict[str, Any], words: str, run_dir: Path) -> None:
@@ -164,7 +167,7 @@ def test_values_of_newer_versions_or_of_none(name: str, values: dict[str, Any], 
         with pytest.raises((RunStoreError, DataError), match=words):
             read_all(run_dir)
     else:
-        read_all(run_dir)  # as after a resume: the lines are newer
+        read_all(run_dir)  # the lines are read
     assert content(run_dir) == before
 
 
@@ -189,10 +192,9 @@ def test_record_lines_that_no_rank_of_this_version_wrote(change: dict[str, Any],
     assert content(run_dir) == before
 
 
-def test_an_older_run_is_refused_though_its_tables_are_merged(run_dir: Path) -> None:
-    merged = run_dir / "records" / "merged.json"
-    older = {name: value for name, value in json.loads(merged.read_text()).items() if name != "schema"}
-    merged.write_text(json.dumps(older))
+def test_an_older_run_is_refused_though_it_has_parquet_files(run_dir: Path) -> None:
+    for file in (run_dir / "records").glob("rank*.json"):
+        _changed(file, schema=1)
     for file in (run_dir / "records").glob("rank*.jsonl"):
         size = file.stat().st_size
         file.write_text(file.read_text().replace(f'"v": {SCHEMA},', '"v": 1,').replace(f'"v":{SCHEMA},', '"v":1,'))

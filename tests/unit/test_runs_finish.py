@@ -253,7 +253,10 @@ def test_the_report_escapes_everything_it_is_given(tmp_path: Path) -> None:
     with RecordWriter(run.record_file(0), 0, 1) as writer:
         refused = {"version": 2, "changes": {}, "reason": evil}
         writer.row("events", (3, 0, 1_700_000_000_000_000_001, "refused", refused))
-        writer.row("events", (4, 0, 1_700_000_000_080_000_000, "settings", {"version": 2, "when": "step", "changes": {evil: 1}}))
+        writer.row(
+            "events",
+            (4, 0, 1_700_000_000_080_000_000, "settings", {"version": 2, "changes": {evil: 1}, "when": "step"}),
+        )
     finish(run, "failed", evil)
     page = _Page(run.report_file.read_text())
     assert page.outside == []
@@ -361,7 +364,7 @@ def test_comparison_shows_the_settings_that_differ_and_only_those(tmp_path: Path
     assert found.table["steps"].tolist() == [10, 15]
     assert not {"seed", "hidden", "system"} & set(found.table.columns)
     names = [trace.get("name") for trace in found.figure["data"]]
-    assert names[:2] == ["PSG, 2 epochs, learning rate 0.01", "PSG, 3 epochs, learning rate 0.02"]
+    assert names[:2] == ["PSG, learning rate 0.01, 2 epochs", "PSG, learning rate 0.02, 3 epochs"]
     assert "differ in: epochs, learning_rate" in found._repr_html_()
 
 

@@ -113,7 +113,7 @@ def test_a_run_of_another_account_is_not_called_damaged(open_folder: Path) -> No
         (run.path, ""),
         (run.path / "config.json", ".config"),
         (run.path / "records", ".table('steps')"),
-        (run.path / "records" / "steps.parquet", ".table('steps')"),
+        (run.path / "records" / "rank0.jsonl", ".table('steps')"),
         (run.path / "summary.json", ".summary"),
         (run.path / "status.json", ".status"),
         (run.path / "checkpoints" / "last.pt", ".directory.checkpoints"),

@@ -1,33 +1,74 @@
-"""Pages Compare and Code: runs, races and studies, one of them at a time; the settings as code."""
+"""Page Compare: runs, races and studies, one of them at a time; runs against one target."""
 
 from __future__ import annotations
 
-import html
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import panel as pn
 
+from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.dashboard.actions import Actions
-from dtdg_lab.dashboard.config_code import as_cell, as_json
-from dtdg_lab.dashboard.settings import Settings
-from dtdg_lab.runs.run import StoredRun, open_run
-from dtdg_lab.visualization.chart import XAxis
-from dtdg_lab.visualization.energy import SO_FAR, energy_panel, energy_rows
-from dtdg_lab.visualization.loss import compare_figure, ground_words, wall_time_figure, wall_time_words
-from dtdg_lab.visualization.style import coloured
-from dtdg_lab.widgets.live import WholeCharts, labelled, tipped
-from dtdg_lab.widgets.run_page import ACTIVE, Page, Pages
+from dtdg_lab.dashboard.figure_cards import FigureCards
+from dtdg_lab.dashboard.run_list import MOST, ListedRun, RunChoice, ended_text, read_listed, started_text
+from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.runs.run import open_run
+from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.visualization.comparison import (
+    ComparedRuns,
+    arrivals,
+    compare_runs,
+    count_changes,
+    difference_of_data,
+    headline,
+    notice,
+    settings_table,
+    target_text,
+    verdicts,
+)
+from dtdg_lab.visualization.comparison_charts import (
+    Over,
+    energy_caption,
+    energy_card,
+    loss_caption,
+    loss_card,
+    target_of,
+    trade_caption,
+    trade_card,
+)
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.run_names import differing_names
+from dtdg_lab.widgets.arrival_table import ArrivalTable
+from dtdg_lab.widgets.chart_cards import CardActions, CardSpec
+from dtdg_lab.widgets.comparison_head import ComparisonHead
+from dtdg_lab.widgets.component import Message
+from dtdg_lab.widgets.live import labelled, tipped
+from dtdg_lab.widgets.run_list import RunList, RunRow
+from dtdg_lab.widgets.run_page import STRETCH, Page, Pages
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
 
-COMPARED = 6
 LISTED = 100  # newest stored runs
+HINT = f"Tick up to {MOST}. Names are yours to change."
+LONELY = "Train or open a second run to compare."
+READING, UNREADABLE = "reading…", "can't be read"
+DRAG = "Drag the line to set the target."
+OVER_LABELS: Mapping[str, str] = {"seconds": "seconds", "joules": "joules", "bytes": "bytes sent", "steps": "steps"}
+CHOICES = (
+    ("over", "Validation loss over", OVER_LABELS),
+    ("draw", "Draw", {"smooth": "smoothed", "all": "every evaluation"}),
+)
+_GRID = """:host { display: grid !important; grid-template-columns: 252px minmax(0, 1fr); gap: 10px 14px;
+  align-items: start; }
+@container (max-width: 760px) { :host { grid-template-columns: minmax(0, 1fr); } }"""
+_RIGHT = ":host { gap: 10px; min-width: 0 !important; }"
 
 
 class ComparePage(Pages):
@@ -39,7 +80,7 @@ class ComparePage(Pages):
 
     def __init__(self, parts: Sequence[Page]) -> None:
         super().__init__("Compare", parts)
-        tips = "Which runs are compared: those of this session, those of a race, or those of a study."
+        tips = "Which runs are compared: single runs, those of a race, or those of a study."
         self.choice = pn.widgets.RadioButtonGroup(
             options=[*self.parts], value=parts[0].title, margin=(4, 8), stylesheets=[labelled("Compare"), tipped(tips)]
         )
@@ -50,8 +91,33 @@ class ComparePage(Pages):
         return [self.parts[self.choice.value]]
 
 
+@dataclass(slots=True)
+class _Read:
+    """What the reading thread has found.
+
+    Attributes:
+        listed: stored runs by id.
+        tables: of those that were opened.
+        problems: of those that could not be opened.
+        names: that people gave the session's runs.
+    """
+
+    listed: dict[str, ListedRun] = field(default_factory=dict)
+    tables: dict[str, RunTables] = field(default_factory=dict)
+    problems: dict[str, str] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What the thread shall read: the tables of stored runs, and the names of the session's."""
+
+    stored: tuple[Path, ...]
+    session: tuple[Path, ...]
+
+
 class RunsPage(Page):
-    """Chosen stored runs and the session's last runs: validation losses, losses over wall time, energy by phase.
+    """Runs of the session and stored ones against one target: who was first, and what it cost.
 
     Args:
         actions: where requests are executed.
@@ -64,135 +130,247 @@ class RunsPage(Page):
     def __init__(self, actions: Actions, runs_dir: Path) -> None:
         super().__init__()
         self._actions, self._runs_dir = actions, runs_dir
-        self._labels: dict[str, str] = {}  # of stored runs, by name of the folder
-        self._read: dict[str, StoredRun] = {}  # by name of the folder
+        self._choice, self._read = RunChoice(), _Read()
+        self._session: dict[str, Run] = {}
+        self._over: Over = "seconds"
+        self._is_smooth = True
+        self._target: float | None = None
+        self._target_before: float | None = None  # while it is dragged
+        self._reference: RunConfig | None = None
+        self._names: dict[str, str] = {}
+        self._named: tuple[Any, ...] = ()
         self._drawn: tuple[Any, ...] = ()
-        self._x: XAxis = "steps"
-        self.figure = compare_figure([])
-        self.wall_time, self.words = wall_time_figure([]), wall_time_words([])
-        self.energy, self.spent = energy_panel([], SO_FAR)
-        self.charts = WholeCharts(
-            lambda: {"compare": self.figure, "wall-time": self.wall_time, "energy-by-run": self.energy},
-            lambda: {"wall-time": self.words, "energy-by-run": self.spent},
-            defer=actions.later,
-            chart_height=620,
-            sizing_mode="stretch_width",
+        self._loss: Figure = loss_card(compare_runs([]))
+        self._reader = self.in_background(self._read_runs, "dashboard-compare")
+        self.list = RunList(self._hear_list, defer=actions.later, **STRETCH)
+        self.list.draw([], HINT)
+        self.head = ComparisonHead(self._hear_head, defer=actions.later, **STRETCH)
+        self.table = ArrivalTable(lambda message: None, defer=actions.later, **STRETCH)
+        card_actions = CardActions(drag=self._drag, release=self._release, cancel=self._cancel)
+        self.cards = FigureCards(
+            [
+                [CardSpec(name="losses", run="", title="Validation loss", place="whole", idea=DRAG)],
+                [
+                    CardSpec(name="energy-shares", run="", title="Where the energy went", place="supporting"),
+                    CardSpec(name="loss-and-energy", run="", title="Loss against energy", place="supporting"),
+                ],
+            ],
+            card_actions,
+            actions.later,
         )
-        tip = f"Ended runs to compare with the active one, up to {COMPARED}. Without a choice: the session's last runs."
-        self.stored = pn.widgets.MultiSelect(
-            label="Stored runs",
-            options={},
-            value=[],
-            size=5,
-            stylesheets=[tipped(tip)],
-            max_width=620,
-            sizing_mode="stretch_width",
-        )
-        self.stored.param.watch(lambda event: actions.later(self._open), "value")
-        self.panel = pn.Column(self.stored, self.place(self.charts), sizing_mode="stretch_width")
-
-    def over(self, x: XAxis) -> None:
-        """Draw the losses over ``steps`` or ``seconds``."""
-        self._x = x
+        losses, energy = self.cards.components
+        right = pn.Column(self.head, losses, self.table, energy, **STRETCH, stylesheets=[_RIGHT])
+        self.panel = pn.Column(self.list, right, **STRETCH, stylesheets=[_GRID])
 
     def update(self, runs: Sequence[Run] = (), *, slow: bool) -> None:
-        """Draw again where something changed; costs a whole figure, so at most once a second."""
-        if not slow:
-            return
-        self._list_stored()
-        chosen = [run for name, run in self._read.items() if name in self.stored.value]
-        others = [run for run in runs if run.id not in self.stored.value]
-        last = [run for run in others[-1:] if run.status in ACTIVE] if self.stored.value else others[-COMPARED:]
-        drawn = (self._x, *(run.path.name for run in chosen), *((run.id, run.version) for run in last))
-        if drawn == self._drawn:
-            return
-        with ExitStack() as locks:
-            for lock in dict.fromkeys(run.lock for run in last):
-                locks.enter_context(lock)
-            labelled = [*((run.path.name, run.live) for run in chosen), *((run.id, run.live) for run in last)]
-            self.figure = compare_figure(labelled, self._x)
-            self.wall_time = wall_time_figure(labelled)
-            self.words = f"{ground_words(labelled)} {wall_time_words(labelled)}"
-            self.energy, self.spent = energy_panel(energy_rows(labelled), SO_FAR)
-        self._drawn = drawn
-        self.charts.redraw()
+        """Send the figure whose turn it is; once a second, list the runs and compare them again."""
+        if slow:
+            self._session = {run.id: run for run in runs}
+            self._ask()
+            self._show()
+        self.cards.tick()
 
-    def _list_stored(self) -> None:
+    # reading, in a thread
+
+    def _ask(self) -> None:
+        """Have the thread list the stored runs, and open those that are compared."""
+        unknown = [name for name in self._choice.colours if name not in self._session and name in self._read.listed]
+        stored = [self._read.listed[name].path for name in unknown if name not in self._read.tables]
+        session = [run.path for run in self._session.values()]
+        self._reader.ask(_Wanted(tuple(stored), tuple(session)))
+
+    def _read_runs(self, wanted: _Wanted) -> None:
+        known, read = self._read, _Read()
         ended = sorted((file.parent for file in self._runs_dir.glob("*/summary.json")), reverse=True)[:LISTED]
         for path in ended:
-            if path.name not in self._labels:
-                self._labels[path.name] = _label(path)
-        options = {self._labels[path.name]: path.name for path in ended}
-        if options != self.stored.options:
-            kept = [name for name in self.stored.value if name in options.values()]
-            self.stored.param.update(options=options, value=kept)
+            run = known.listed.get(path.name)
+            read.listed[path.name] = read_listed(path) if run is None else run
+        read.names = {path.name: RunDirectory(path).name() for path in wanted.session}
+        self._actions.later(partial(self._take, read))
+        for path in wanted.stored:
+            if path.name in known.problems:
+                continue
+            if self._reader.overtaken:
+                return
+            opened = _Read()
+            try:
+                opened.tables[path.name] = open_run(path).live
+            except LabError as error:  # the list says why
+                opened.problems[path.name] = str(error)
+            self._actions.later(partial(self._take, opened))
 
-    def _open(self) -> None:
-        """Read the chosen runs that are not open yet; what cannot be read is shown as a problem and not chosen."""
-        chosen = self.stored.value
-        if len(chosen) > COMPARED:
-            self.stored.value = chosen[:COMPARED]
+    def _take(self, read: _Read) -> None:
+        known = self._read
+        changed = False
+        if read.listed or read.names:
+            listed = {name: known.listed.get(name, run) for name, run in read.listed.items()}
+            changed = listed != known.listed or read.names != known.names
+            known.listed, known.names = listed, read.names
+        known.tables |= read.tables
+        known.problems |= read.problems
+        for name in read.problems:
+            self._choice.tick(name, False)
+        if changed or read.tables or read.problems:
+            self._show()
+
+    # what a person does
+
+    def _hear_list(self, message: Message) -> None:
+        if "tick" in message:
+            self._choice.tick(message["tick"], bool(message["on"]))
+            self._show()
+            self._ask()
             return
-        for name in chosen:
-            if name not in self._read:
-                self._actions.do(
-                    f"Open {name}",
-                    partial(_with_charts, self._runs_dir / name),
-                    then=partial(self._read.__setitem__, name),
-                    otherwise=partial(self._drop, name),
-                )
-
-    def _drop(self, name: str) -> None:
-        self.stored.value = [other for other in self.stored.value if other != name]
-
-
-def _label(path: Path) -> str:
-    """A stored run in a list: its name, what it trained on what, and how it ended."""
-    try:
-        run = open_run(path)
-        loss = run.summary.get("validation_loss")
-        ended = run.status if loss is None else f"{run.status}, validation loss {loss:.3g}"
-        return f"{run.id}: {run.config.model} on {run.config.dataset}, {ended}"
-    except LabError:
-        return f"{path.name}: cannot be read"
-
-
-def _with_charts(path: Path) -> StoredRun:
-    """A stored run whose charts are computed."""
-    run = open_run(path)
-    assert run.live is not None
-    return run
-
-
-class CodePage(Page):
-    """The present settings as a Python cell and as JSON."""
-
-    title = "Code"
-
-    def __init__(self, settings: Settings) -> None:
-        super().__init__()
-        self._settings = settings
-        self.cell = pn.widgets.StaticText(value="", sizing_mode="stretch_width")
-        self.json = pn.widgets.StaticText(value="", sizing_mode="stretch_width")
-        self.panel = pn.Row(
-            pn.Column("#### As a cell", self.cell, sizing_mode="stretch_width"),
-            pn.Column("#### As JSON, for `python -m dtdg_lab run CONFIG.json`", self.json, sizing_mode="stretch_width"),
-            sizing_mode="stretch_width",
+        name, given = message["rename"], message["name"]
+        run = self._session.get(name)
+        path = self._read.listed[name].path if run is None else run.path
+        self._actions.do(
+            "Rename", partial(RunDirectory(path).rename, given), then=lambda _: self._take_name(name, given)
         )
-        settings.watch(self._write)
-        self._write()
 
-    def _write(self) -> None:
-        """The settings of the controls, or why they are no valid run."""
-        try:
-            config = self._settings.config()
-        except LabError as error:
-            self.cell.value, self.json.value = _block(str(error)), ""
+    def _take_name(self, run_id: str, name: str) -> None:
+        if run_id in self._session:
+            self._read.names[run_id] = name
+        else:
+            run = self._read.listed[run_id]
+            self._read.listed[run_id] = ListedRun(run.id, run.path, run.config, run.ended, name, run.problem)
+        self._show()
+
+    def _hear_head(self, message: Message) -> None:
+        if message["name"] == "over":
+            self._over = message["value"]
+        else:
+            self._is_smooth = message["value"] == "smooth"
+        self._show()
+
+    def _drag(self, chart: str, handle: str, value: float) -> None:
+        if self._target_before is None:
+            self._target_before = self._target
+        self._target = target_of(value, self._loss)
+        self._show(is_urgent=True)
+
+    def _release(self, chart: str, handle: str, value: float) -> None:
+        self._target, self._target_before = target_of(value, self._loss), None
+        self._show(is_urgent=True)
+
+    def _cancel(self, chart: str) -> None:
+        self._target, self._target_before = self._target_before, None
+        self._show(is_urgent=True)
+
+    # display
+
+    def _show(self, *, is_urgent: bool = False) -> None:
+        """Show the list, and the comparison where anything has changed."""
+        session = [self._listed(run) for run in reversed(self._session.values())]
+        stored = [run for name, run in self._read.listed.items() if name not in self._session]
+        reasons = self._choice.choose(session, stored)
+        colours = self._choice.colours
+        self._name(session, stored)
+        listed = {run.id: run for run in (*session, *stored)}
+        compared = [listed[run_id] for run_id in colours]
+        self._forget_target(compared)
+        self._list(session, stored, reasons)
+        tables = {run.id: self._tables(run.id) for run in compared}
+        runs = {name: known for name, known in tables.items() if known is not None}
+        versions = tuple((name, known.version, colours[name], self._names[name]) for name, known in runs.items())
+        drawn = (self._over, self._is_smooth, self._target, versions)
+        if drawn == self._drawn:
             return
-        self.cell.value, self.json.value = _block(as_cell(config)), _block(as_json(config))
+        self._drawn = drawn
+        with self._locked(runs):
+            named = [(self._names[name], known) for name, known in runs.items()]
+            comparison = compare_runs(named, self._target, [colours[name] for name in runs])
+            self._draw(comparison, is_urgent=is_urgent)
 
+    def _draw(self, comparison: ComparedRuns, *, is_urgent: bool) -> None:
+        """Draw a comparison; the locks of its runs are held."""
+        self._loss = loss_card(comparison, self._over, is_smooth=self._is_smooth)
+        words = headline(comparison) if len(comparison.runs) > 1 else LONELY
+        self.head.draw(
+            CHOICES,
+            {"over": self._over, "draw": "smooth" if self._is_smooth else "all"},
+            headline=" ".join(filter(None, (words, verdicts(comparison)))),
+            notice=notice(comparison),
+            table=settings_table(comparison),
+        )
+        target = "" if comparison.target is None else f"target: a loss of {target_text(comparison)}"
+        self.table.draw(arrivals(comparison) if comparison.target is not None else [], target)
+        self.cards.show("losses", self._loss, loss_caption(comparison), urgent=is_urgent)
+        self.cards.show("energy-shares", energy_card(comparison), energy_caption(comparison))
+        self.cards.show("loss-and-energy", trade_card(comparison), trade_caption(comparison))
 
-def _block(text: str) -> str:
-    edge, back = coloured("line"), coloured("back")
-    style = f"font-size:12px;background:{back};border:1px solid {edge};padding:10px;white-space:pre-wrap"
-    return f'<pre class="dl-code" style="{style}">{html.escape(text)}</pre>'
+    def _listed(self, run: Run) -> ListedRun:
+        """Return a run of the session as it is listed."""
+        with run.lock:
+            config, epoch = run.live.started_config, run.live.progress.epoch
+        return ListedRun(run.id, run.path, config, ended_text(run.status, epoch), self._read.names.get(run.id, ""))
+
+    def _tables(self, run_id: str) -> RunTables | None:
+        """Return the tables of a run; None where they are not read yet, or cannot be read."""
+        run = self._session.get(run_id)
+        return self._read.tables.get(run_id) if run is None else run.live
+
+    @contextmanager
+    def _locked(self, run_ids: Mapping[str, Any]) -> Iterator[None]:
+        """Hold the locks of the session's runs among these."""
+        with ExitStack() as locks:
+            for lock in dict.fromkeys(run.lock for name, run in self._session.items() if name in run_ids):
+                locks.enter_context(lock)
+            yield
+
+    def _forget_target(self, compared: Sequence[ListedRun]) -> None:
+        """Forget a target that was set for losses of other data."""
+        reference = compared[0].config if compared else None
+        if reference is not None and self._reference is not None and difference_of_data(reference, self._reference):
+            self._target = self._target_before = None
+        self._reference = reference or self._reference
+
+    def _name(self, session: Sequence[ListedRun], stored: Sequence[ListedRun]) -> None:
+        """Name the runs that are compared by what differs among them, and each other one beside these."""
+        known = {run.id: run for run in (*session, *stored) if run.config is not None}
+        compared = sorted(run_id for run_id in known if run_id in self._choice.colours)  # by time: the second is (2)
+        state = (tuple((run.id, run.name) for run in known.values()), tuple(compared))
+        if state == self._named:
+            return
+        self._named = state
+        configs = [config for run_id in compared if (config := known[run_id].config) is not None]
+        given = [known[run_id].name for run_id in compared]
+        self._names = dict(zip(compared, differing_names(configs, given), strict=True))
+        for run_id, run in known.items():
+            if run_id not in self._names and run.config is not None:
+                self._names[run_id] = differing_names([*configs, run.config], [*given, run.name])[-1]
+
+    def _list(self, session: Sequence[ListedRun], stored: Sequence[ListedRun], reasons: Mapping[str, str]) -> None:
+        today = date.today()
+        groups = [
+            (title, [self._row(run, reasons.get(run.id, ""), today) for run in runs])
+            for title, runs in (("This session", session), ("Earlier", stored))
+            if runs
+        ]
+        self.list.draw(groups, HINT)
+
+    def _row(self, run: ListedRun, reason: str, today: date) -> RunRow:
+        colour, tables = self._choice.colours.get(run.id, ""), self._tables(run.id)
+        problem = run.problem or self._read.problems.get(run.id, "")
+        state = run.ended
+        if problem:
+            state = UNREADABLE
+        elif reason:
+            state = f"{reason}: can't be compared"
+        elif colour and tables is None:
+            state = READING
+        elif colour and tables is not None:
+            with self._locked({run.id: run}):
+                changes = count_changes(tables)
+            state = f"{changes} change{'s' * (changes > 1)} while training" if changes else state
+        return RunRow(
+            id=run.id,
+            name=self._names.get(run.id, run.id),
+            given=run.name,
+            detail=" · ".join(filter(None, (started_text(run.id, today), state))),
+            ticked=bool(colour),
+            disabled=not colour and bool(problem or reason or self._choice.is_full),
+            colour=colour,
+            tone="bad" if problem else "off" if reason or state == READING else "",
+            tooltip=problem,
+        )

@@ -167,7 +167,7 @@ def planned_epoch(
         schedule: of K groups on P parts.
         times_s: (K,) seconds of each group.
         allreduce_s: seconds of the exchange that ends an iteration.
-        ranks: R, each of which computes P / R parts; P where not given.
+        ranks: R; each computes P / R parts. P where not given.
     """
     times = np.asarray(times_s, np.float64)
     parts_of_a_rank = schedule.parts // (ranks or schedule.parts)

@@ -184,7 +184,7 @@ GROUP_TIMES = Chart(
     caption=times_caption,
     place="supporting",
     shown=is_scheduled,
-    help="A dot is a group of snapshots. On the dotted line, it took as long as the scheduler was told.",
+    help="A dot is a group of snapshots. On the dotted line, it took as long as the scheduler expected.",
 )
 OWN_WORK = Chart(
     name="own_work",

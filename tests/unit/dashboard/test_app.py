@@ -12,7 +12,6 @@ import panel as pn
 import pytest
 from dashboards import buttons, choose, click, entries, head, left_words, look, notice, press, settle, systems, tiles
 from pretend_session import PretendSession
-from runs_synthetic import finished_run
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
@@ -20,7 +19,8 @@ from dtdg_lab.core.errors import ClusterError, ControlError
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.dashboard.config_code import as_cell, as_json
-from dtdg_lab.runs.finish import finish
+
+CONFIG = RunConfig(system="psg", dataset="growing", ranks=2, epochs=50)
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def session():
 
 @pytest.fixture
 def dashboard(session):
-    made = Dashboard(session, RunConfig(system="psg", dataset="growing", ranks=2, epochs=50))
+    made = Dashboard(session, CONFIG)
     yield made
     made.close()
 
@@ -380,17 +380,6 @@ def test_the_view_of_a_run_is_drawn_only_while_it_is_open(dashboard):
     assert dashboard.live.rest.visible and not dashboard.pages["Compare"].panel.visible
 
 
-def test_runs_are_compared_while_their_page_is_open(dashboard, session):
-    for _ in range(2):
-        click(dashboard, "run")
-        session.current.advance(60)
-        click(dashboard, "stop")
-    dashboard.open_view("Compare")
-    look(dashboard)
-    names = [trace["name"] for trace in dashboard.last_runs.figure["data"]]
-    assert names == [session.runs[0].id, session.runs[1].id, "persistence"]
-
-
 @pytest.mark.parametrize("system", catalogue.names("systems"))
 @pytest.mark.parametrize("dataset", ["collegemsg", "growing", "slashdot"])
 @pytest.mark.parametrize("protocol", ["warm", "esdg-2021", "flare-2026"])
@@ -461,32 +450,6 @@ def test_a_closed_dashboard_that_is_shown_again_says_so(dashboard):
         dashboard._repr_mimebundle_()
 
 
-def test_stored_runs_are_compared_with_those_of_the_session(dashboard, session, tmp_path):
-    page = dashboard.last_runs
-    page._runs_dir = tmp_path
-    stored = finished_run(tmp_path, epochs=2)
-    finish(stored, "finished")
-    click(dashboard, "run")
-    session.current.advance(3)
-    dashboard.open_view("Compare")
-    look(dashboard)
-    ((label, name),) = page.stored.options.items()
-    assert name == stored.path.name and "finished" in label and name not in str(page.figure)
-    page.stored.value = [stored.path.name]
-    settle(dashboard)
-    look(dashboard)
-    assert stored.path.name in str(page.figure) and session.current.id in str(page.figure)
-    page.stored.value = []
-    settle(dashboard)
-    look(dashboard)
-    assert stored.path.name not in str(page.figure)
-    (stored.path / "config.json").write_text("{")
-    page._read.clear()
-    page.stored.value = [stored.path.name]
-    settle(dashboard)
-    assert page.stored.value == [] and f"Open {stored.path.name}" in notice(dashboard)
-
-
 def test_values_of_a_held_key_become_one_change(dashboard, session, monkeypatch):
     click(dashboard, "run")
     run, sent, gate = session.current, [], threading.Event()
@@ -501,3 +464,15 @@ def test_values_of_a_held_key_become_one_change(dashboard, session, monkeypatch)
     assert sent == [{"slow_ms": 20.0, "by": "page"}]
     choose(dashboard, "slow_ms", 30.0)
     assert sent[1:] == [{"slow_ms": 30.0, "by": "page"}]
+
+
+def test_a_trouble_of_the_session_is_shown_until_it_is_over(session):
+    session.train(CONFIG)
+    session.problem = "The controller is gone."
+    shown = Dashboard(session, CONFIG)
+    look(shown)
+    assert notice(shown) == "The controller is gone.", "though it comes with a run"
+    session.problem = ""
+    look(shown)
+    assert notice(shown) == ""
+    shown.close()

@@ -111,7 +111,7 @@ STATES = [  # facts, chip, words under the bar, buttons, notice
     (
         {"status": "interrupted", "ended": "13:35", "checkpoint_step": 351},
         "Interrupted",
-        ("Interrupted in epoch 14 of 60 · step 364", "last heard of at 13:35"),
+        ("Interrupted in epoch 14 of 60 · step 364", "last seen at 13:35"),
         ["Resume from step 351", "▶ New run"],
         "The engines stopped answering. Their machine may have restarted. Nothing before step 351 is lost.",
     ),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
+from itertools import pairwise
 from typing import Any
 
 import plotly.graph_objects as go
@@ -293,7 +293,7 @@ def test_names_stand_at_the_ends_of_lines_and_apart() -> None:
     notes = figure["layout"]["annotations"]
     assert "● </span>" not in notes[0]["text"] and "run 0" in notes[0]["text"]
     places = sorted(note["y"] * (figure["layout"]["height"] - 52) for note in notes[:30])
-    assert min(after - before for before, after in itertools.pairwise(places)) > 15.9
+    assert min(after - before for before, after in pairwise(places)) > 15.9
 
 
 def test_a_spike_at_the_start_does_not_stretch_the_axis() -> None:

@@ -1,0 +1,123 @@
+"""The runs that can be compared: what is known of each without reading its records, and which are compared."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from pathlib import Path
+
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import LabError
+from dtdg_lab.runs.run import open_run
+from dtdg_lab.visualization.comparison import difference_of_data
+from dtdg_lab.visualization.palette import series_colour
+
+MOST = 8  # runs that are compared: as many as there are colours
+_STARTED = re.compile(r"^(\d{8})-(\d{6})-")
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRun:
+    """A run in the list.
+
+    Attributes:
+        id: name of its folder.
+        path: its folder.
+        config: the settings with which it began; None where it cannot be read.
+        ended: how it ended, or its state now.
+        name: that a person gave it; empty where none did.
+        problem: why it cannot be read; empty where it can.
+    """
+
+    id: str
+    path: Path
+    config: RunConfig | None
+    ended: str = ""
+    name: str = ""
+    problem: str = ""
+
+
+def started_text(run_id: str, today: date) -> str:
+    """Return the time of day in the name of a run's folder, with the date where it is of another day."""
+    match = _STARTED.match(run_id)
+    if match is None:
+        return ""
+    started = datetime.strptime(match[1] + match[2], "%Y%m%d%H%M%S")
+    return f"{started:%H:%M}" if started.date() == today else f"{started.day} {started:%b, %H:%M}"
+
+
+def ended_text(status: str, epoch: int | None) -> str:
+    """Return how a run ended, such as ``stopped at epoch 14``."""
+    is_early = status in ("stopped", "failed", "interrupted") and epoch
+    return f"{status} at epoch {epoch}" if is_early else status
+
+
+def read_listed(path: Path) -> ListedRun:
+    """Return a stored run as it is listed; one that cannot be read says why."""
+    try:
+        run = open_run(path)
+        epoch = run.summary.get("epochs")
+        return ListedRun(path.name, path, run.config, ended_text(run.status, epoch), run.directory.name())
+    except LabError as error:
+        return ListedRun(path.name, path, None, problem=str(error))
+
+
+@dataclass(slots=True)
+class RunChoice:
+    """Which runs are compared, and in which colours: those that a person ticked, or the session's last runs.
+
+    The newest ticked run of the session, else the first ticked one, decides which others can be compared with it.
+    """
+
+    _ticks: dict[str, bool] = field(default_factory=dict)
+    _colours: dict[str, int] = field(default_factory=dict)
+
+    def tick(self, run_id: str, is_on: bool) -> None:
+        """Compare a run, or no longer."""
+        self._ticks[run_id] = is_on
+
+    def choose(self, session: Sequence[ListedRun], stored: Sequence[ListedRun]) -> dict[str, str]:
+        """Return why runs cannot be compared, by their ids; of those that are compared nothing.
+
+        Runs that are neither compared nor named here may be ticked.
+
+        Args:
+            session: its runs, the newest first.
+            stored: earlier runs.
+        """
+        known = [run for run in (*session, *stored) if run.config is not None]
+        wanted = [run for run in session if self._ticks.get(run.id, True)]
+        wanted += [run for run in stored if self._ticks.get(run.id, False)]
+        reference = next((run.config for run in wanted if run.config is not None), None)
+        reasons: dict[str, str] = {}
+        for run in known:
+            assert run.config is not None
+            reason = "" if reference is None else difference_of_data(run.config, reference)
+            if reason:
+                reasons[run.id] = reason
+        fitting = [run.id for run in wanted if run.config is not None and run.id not in reasons]
+        ticked = [run_id for run_id in fitting if self._ticks.get(run_id)]  # by a person: these come first
+        kept = [*ticked, *(run_id for run_id in fitting if run_id not in ticked)][:MOST]
+        compared = [run_id for run_id in fitting if run_id in kept]
+        self._colour(compared)
+        return reasons
+
+    def _colour(self, compared: Sequence[str]) -> None:
+        """Give each run a colour of its own, which it keeps while it is compared."""
+        self._colours = {run_id: place for run_id, place in self._colours.items() if run_id in compared}
+        for run_id in reversed(compared):  # the oldest first, so that a new run changes no colour
+            if run_id not in self._colours:
+                self._colours[run_id] = min(set(range(MOST)) - set(self._colours.values()))
+
+    @property
+    def colours(self) -> Mapping[str, str]:
+        """The runs that are compared, in order of their colours."""
+        order = sorted(self._colours.items(), key=lambda item: item[1])
+        return {run_id: series_colour(place) for run_id, place in order}
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further run can be compared."""
+        return len(self._colours) >= MOST

@@ -79,6 +79,11 @@ def test_loss_above_persistence_and_not_finite() -> None:
     assert drawn("loss", run_of(evaluations=[evaluation(1, None)]))[1] == "Validation loss is not finite."
 
 
+def test_losses_that_were_never_finite_have_a_linear_axis() -> None:
+    figure, caption = drawn("loss", run_of(steps=steps(3, global_loss=None)))
+    assert figure["layout"]["yaxis"]["range"] == [0, 1] and caption == "Nothing measured yet."
+
+
 def test_loss_before_the_first_evaluation_is_that_of_training() -> None:
     assert drawn("loss", run_of(steps=steps(3)))[1] == "The newest training loss is 0.500."
 

@@ -168,6 +168,11 @@ def test_step_time_of_even_single_and_independent_ranks(config: dict[str, Any], 
     assert drawn("step_time", run_of(config, steps=steps(4, config.get("ranks", 2))))[1] == caption
 
 
+def test_steps_without_phases_take_no_time() -> None:
+    rows = [{"rank": rank, "step": 0, "time_s": 0.1} for rank in range(2)]
+    assert drawn("step_time", run_of(steps=rows))[1] == "All ranks work about 0 ms per step and wait 0% of it."
+
+
 @pytest.mark.parametrize(("ranks", "bars", "has_text"), [(12, 12, True), (13, 13, False), (64, 11, False)])
 def test_step_time_of_many_ranks(ranks: int, bars: int, has_text: bool) -> None:
     rows = [{**row, "compute_s": 0.001 * (row["rank"] + 1)} for row in steps(1, ranks)]

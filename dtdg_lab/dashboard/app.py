@@ -368,7 +368,7 @@ class Dashboard:
             if before != run.config:
                 self.settings.touched()
         if self.view == LIVE:
-            self.live.update(self.steering.own, slow=self._ticks % SLOW_TICKS == 1)
+            self.live.update(self.steering.own, slow=self._ticks % SLOW_TICKS == 1, is_active=active)
         if run is not None:
             self._settle(run, active=active)
         if run is not None and not self._graph_is_here and run.live.steps:

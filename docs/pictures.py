@@ -31,8 +31,8 @@ STORY = {  # second -> change of the run
 END_S = 20.0
 # file -> tab, what is chosen on it, width, colours, what the picture shows; the gallery shows them in this order
 PAGES: Mapping[str, tuple[str, str, int, Literal["light", "dark"], str]] = {
-    "live": ("Live", "", 1400, "light", "Live: the run's system as a card, its controls, and the four common charts."),
-    "windows": ("Live", "own", 1100, "light", "Live, further down and at 1100 pixels: charts of FlareDTDG's windows."),
+    "live": ("Live", "", 1400, "light", "Live: settings, the log of changes, tiles, and the picture of FlareDTDG."),
+    "windows": ("Live", "own", 1100, "light", "Live, further down and at 1100 pixels: more charts of FlareDTDG."),
     "data": ("Data", "", 1400, "light", "Data: the graph's edges over time, degrees and splits."),
     "partition": ("Partition", "", 1400, "dark", "Partition, in dark colours: parts, cut edges and loads."),
     "compare": ("Compare", "", 1400, "light", "Compare: the last runs, and stored ones, on one screen."),
@@ -58,7 +58,7 @@ def take_pages(browser: Browser, address: str) -> None:
     for name, (tab, chosen, width, colours, _) in PAGES.items():
         page = browser.new_page(viewport={"width": width, "height": HEIGHT}, color_scheme=colours)
         page.goto(address)
-        page.get_by_text("running").first.wait_for(timeout=120_000)
+        page.get_by_text("Running", exact=True).first.wait_for(timeout=120_000)
         time.sleep(6)
         page.get_by_role("tab", name=tab).click()
         time.sleep(8)
@@ -88,7 +88,7 @@ def main() -> None:
         browser = started.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         page = browser.new_page(viewport=SIZE, color_scheme="light")
         page.goto(server.url)
-        page.get_by_text("running").first.wait_for(timeout=120_000)
+        page.get_by_text("Running", exact=True).first.wait_for(timeout=120_000)
         time.sleep(8)
         taken = frames(page, run)
         page.close()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
+from types import SimpleNamespace
 from typing import Any
 
 from dtdg_lab.core.config import RunConfig
@@ -52,3 +54,20 @@ def _completed(table: str, row: Record) -> dict[str, Any]:
     step = row.get("step") or 0
     usual = {"step": 0, "epoch": 0, "time_ns": START_NS + STEP_NS * (step + (table != "events")), "data": {}}
     return {name: value for name, value in usual.items() if name in TABLES.get(table, (name,))} | dict(row)
+
+
+class _Guarded:
+    """Tables that may be read under a lock only."""
+
+    def __init__(self, tables: RunTables, lock: threading.Lock) -> None:
+        self._tables, self._lock = tables, lock
+
+    def __getattr__(self, name: str) -> Any:
+        assert self._lock.locked(), f"{name} is read without the run's lock"
+        return getattr(self._tables, name)
+
+
+def run_under_way(tables: RunTables) -> Any:
+    """Return a run whose tables may be read under its lock only."""
+    lock = threading.Lock()
+    return SimpleNamespace(id="run", live=_Guarded(tables, lock), lock=lock)

@@ -31,7 +31,7 @@ from dtdg_lab.runs.directory import ENDED, RunDirectory, add_extensions
 from dtdg_lab.runs.figures import save_figures
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.liveness import Silence, dead_ranks, is_dead, read_notes, silent_beyond
-from dtdg_lab.runs.record_lines import RecordFile, parse_line
+from dtdg_lab.runs.record_lines import Line, RecordFile, parse_line
 from dtdg_lab.runs.run import PreparationLine, open_run
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.changes import changes_frame, requested_changes
@@ -123,18 +123,19 @@ class RunHandle:
     def _catch_up(self, rank: int) -> bool:
         """Read the next block of a rank's file; return whether there was anything."""
         raw_lines = self._file(rank).read(BLOCK_BYTES)
-        for raw, place in raw_lines:
-            line = parse_line(raw, place)
-            if line["seq"] >= self._next_seq.get(rank, 0):
-                self._add(line)
+        lines = (parse_line(raw, place) for raw, place in raw_lines)
+        new = [line for line in lines if line["seq"] >= self._next_seq.get(rank, 0)]
+        if new:
+            self._add(new)
         return bool(raw_lines)
 
     def _file(self, rank: int) -> RecordFile:
         return self._files.setdefault(rank, RecordFile(self._directory.record_file(rank)))
 
-    def _add(self, line: dict[str, Any]) -> None:
-        self._next_seq[line["rank"]] = line["seq"] + 1
-        self.live.add_lines([line])
+    def _add(self, lines: list[Line]) -> None:
+        """Add new lines of one rank."""
+        self._next_seq[lines[-1]["rank"]] = lines[-1]["seq"] + 1
+        self.live.add_lines(lines)
         self.version += 1
 
 
@@ -369,7 +370,9 @@ class Run(RunHandle):
             while not self._ended.wait(WAIT_LOOK_S if deadline is None else min(WAIT_LOOK_S, timeout_s or 0.0)):
                 if deadline is not None and time.monotonic() >= deadline:
                     raise TimeoutError(f"run {self.id} is still {self.status} after {timeout_s:g} s.")
-                line.show(self.live.preparing)
+                with self.lock:
+                    preparing = self.live.preparing
+                line.show(preparing)
         if self._closing.is_set() and self.status not in ENDED:
             raise ControlError(
                 f"run {self.id} continues, but this session has detached from it: Session.attach() reconnects to it."
@@ -387,11 +390,15 @@ class Run(RunHandle):
             TimeoutError: it has not reached the step in time.
         """
         deadline = time.monotonic() + timeout_s
-        while self.live.progress.step < step and not self._ended.is_set():
+        while (done := self._steps_done()) < step and not self._ended.is_set():
             if time.monotonic() > deadline:
-                raise TimeoutError(f"run {self.id} is {self.status} at step {self.live.progress.step} of {step}.")
+                raise TimeoutError(f"run {self.id} is {self.status} at step {done} of {step}.")
             await asyncio.sleep(0.05)
         return self
+
+    def _steps_done(self) -> int:
+        with self.lock:
+            return self.live.progress.step
 
     @property
     def is_outdated(self) -> bool:
@@ -423,23 +430,25 @@ class Run(RunHandle):
             while seq > self._next_seq.get(rank, 0) and self._catch_up(rank):
                 pass
             if seq == self._next_seq.get(rank, 0):
-                self._add(line)
+                self._add([line])
                 self._file(rank).skip(size)  # the stream carries the file's own bytes
 
     def _read_from_disk(self) -> None:
         """Read everything on disk that is not in ``live`` yet; others may read between two blocks."""
-        for rank in self._directory.record_files():
-            more = True
-            while more and not self._closing.is_set():
-                with self.lock:
-                    more = self._catch_up(rank)
-                self._note_status()  # long records take minutes
+        unread = {*self._directory.record_files()}
+        while unread and not self._closing.is_set():
+            with self.lock:
+                rank = min(unread, key=lambda rank: self.live.steps.get(rank, -1))  # so that ranks stay side by side
+                if not self._catch_up(rank):
+                    unread.remove(rank)
+            self._note_status()
 
-    def _add(self, line: dict[str, Any]) -> None:
-        super()._add(line)
-        if line["table"] == "events" and line["rank"] == 0:  # events of other ranks are duplicates of rank 0's
-            for row in rows_of(line):
-                self._note_event(row["kind"], row["data"])
+    def _add(self, lines: list[Line]) -> None:
+        super()._add(lines)
+        for line in lines:
+            if line["table"] == "events" and line["rank"] == 0:  # events of other ranks are duplicates of rank 0's
+                for row in rows_of(line):
+                    self._note_event(row["kind"], row["data"])
 
     def _note_event(self, kind: str, data: dict[str, Any]) -> None:
         if kind == SettingsChanged.kind:  # one by one: a change of system drops the settings that the new one lacks

@@ -6,8 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dtdg_lab.dashboard.live_charts import encoded
-from dtdg_lab.widgets.chart_cards import CardActions, CardSpec, ChartCards
+from dtdg_lab.widgets.chart_cards import CardActions, CardSpec, ChartCards, encoded
 from dtdg_lab.widgets.drawing import DrawingOrder
 from dtdg_lab.widgets.live import Defer
 from dtdg_lab.widgets.run_page import STRETCH

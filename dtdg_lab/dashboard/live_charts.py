@@ -9,15 +9,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import orjson
-
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.runs.charts import all_rollups, charts_of
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.chart import Chart, ChartOptions, Question, card
-from dtdg_lab.widgets.chart_cards import CardActions, CardSpec, ChartCards, Toggle
+from dtdg_lab.widgets.chart_cards import CardActions, CardSpec, ChartCards, Toggle, encoded
 from dtdg_lab.widgets.drawing import DrawingOrder
 from dtdg_lab.widgets.live import Defer
 from dtdg_lab.widgets.run_page import STRETCH, BackgroundWorker, describe
@@ -30,11 +28,6 @@ TOGGLES: Mapping[str, tuple[tuple[str, Any], ...]] = {  # option -> label and va
 }
 
 Changes = Mapping[str, Any]
-
-
-def encoded(figure: Mapping[str, Any]) -> str:
-    """Return a figure as JSON; numbers that are unknown become null."""
-    return orjson.dumps(figure, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS).decode()
 
 
 @dataclass(slots=True)

@@ -36,14 +36,6 @@ def started_text(run_id: str) -> str:
     return f"{match[1]}:{match[2]}" if match else ""
 
 
-def day_and_time(run_id: str) -> str:
-    """Return when a run began, from the name of its folder: ``28 Nov 22:47:50``; empty where it has none."""
-    try:
-        return f"{datetime.strptime(run_id[:15], '%Y%m%d-%H%M%S'):%d %b %H:%M:%S}"
-    except ValueError:
-        return ""
-
-
 def read_run_files(path: Path) -> RunFiles:
     """Return the facts of a run's folder; what it lacks is left out."""
     directory = RunDirectory(path)

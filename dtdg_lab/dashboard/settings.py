@@ -246,8 +246,9 @@ class Settings:
             value = _shown(name, config)
             asked, until = self._asked.get(name, (None, 0.0))
             if asked == value or time.monotonic() >= until:
-                if self._asked.pop(name, None) is not None or self._followed.get(name) != value:
-                    control.show(value)
+                is_new = self._asked.pop(name, None) is not None or self._followed.get(name) != value
+                if is_new or control.is_stale:
+                    control.follow(value)
                 self._followed[name] = value
         if became_another:
             self._chosen = {name: config[name] for name in self._chosen}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import UnknownNameError
@@ -62,6 +63,11 @@ def drawn_charts(tables: RunTables, options: ChartOptions) -> dict[Chart, Card]:
         if figure["data"] or chart.place in ALWAYS_DRAWN:
             cards[chart] = figure, chart.caption(tables, options)
     return cards
+
+
+def lock_of(run: Any) -> AbstractContextManager[Any]:
+    """Return what readers of a run's tables hold: the lock of a run under way; a stored one is never written to."""
+    return run.lock if hasattr(run, "lock") else nullcontext()
 
 
 def figures_of(tables: RunTables, x: XAxis = "steps") -> dict[str, Figure]:

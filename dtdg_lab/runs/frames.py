@@ -135,7 +135,7 @@ class RunFrames:
         """Return the number of rows of each table, of all attempts."""
         counts: dict[str, int] = {}
         for rank in parquet.ranks_of(self.run):
-            note = parquet.read_note(self.run, rank) if parquet.is_current(self.run, rank) else None
+            note = parquet.current_note(self.run, rank)
             if note is not None:
                 rows = {name: sum(files.values()) for name, files in note["tables"].items()}
             else:

@@ -23,6 +23,7 @@ from dtdg_lab.runs.record_lines import Line, RecordFile, parse_line, to_json, wh
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Note = Mapping[str, Any]
 AS_JSON = {b"encoding": b"json"}  # metadata of a column whose values are JSON text
 
 
@@ -235,12 +236,21 @@ def ranks_of(directory: RunDirectory) -> list[int]:
 
 
 def is_current(directory: RunDirectory, rank: int) -> bool:
-    """Return whether a rank's Parquet files can be read in place of its lines: they cover all, or no lines are left."""
+    """Return whether a rank's Parquet files can be read in place of its lines."""
+    return current_note(directory, rank) is not None
+
+
+def current_note(directory: RunDirectory, rank: int) -> Note | None:
+    """Return the note of a rank's Parquet files if they cover all lines, or no lines are left; else None.
+
+    A resumed run may write the files again while they are read: only those whose note is still the same are whole.
+    """
     note, path = read_note(directory, rank), directory.record_file(rank)
-    return note is not None and (not path.exists() or note["bytes"] == whole_bytes(path))
+    is_whole = note is not None and (not path.exists() or note["bytes"] == whole_bytes(path))
+    return note if is_whole else None
 
 
-def read_note(directory: RunDirectory, rank: int) -> Mapping[str, Any] | None:
+def read_note(directory: RunDirectory, rank: int) -> Note | None:
     """Return what a rank's Parquet files cover (``bytes`` and ``tables``); None where they are missing or damaged."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -268,15 +278,16 @@ def read_tables(directory: RunDirectory, rank: int, wanted: Collection[str] | No
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    if is_current(directory, rank):
-        files = files_of(directory, rank)
-        # a resumed run may be writing them again: then its lines, which hold the same rows, are read
+    note = current_note(directory, rank)
+    if note is not None:
         with suppress(pa.ArrowException, OSError):
-            return {
+            tables = {
                 name: joined(pq.read_table(file) for file in paths)
-                for name, paths in files.items()
+                for name, paths in files_of(directory, note).items()
                 if wanted is None or name in wanted
             }
+            if read_note(directory, rank) == note:
+                return tables
     check_lines(directory, rank)
     parts: dict[str, list[pa.Table]] = {}
     for name, table in read_blocks(RecordFile(directory.record_file(rank))):
@@ -296,11 +307,9 @@ def check_lines(directory: RunDirectory, rank: int) -> None:
         raise DataError(f"{path} is missing, and the Parquet files beside it are damaged. {RESTORE}")
 
 
-def files_of(directory: RunDirectory, rank: int) -> dict[str, list[Path]]:
-    """Return the Parquet files of each table of a rank; none where there are none, or they are damaged."""
-    note = read_note(directory, rank)
-    tables = {} if note is None else note["tables"]
-    return {name: [directory.records / file for file in files] for name, files in tables.items()}
+def files_of(directory: RunDirectory, note: Note) -> dict[str, list[Path]]:
+    """Return the Parquet files of each table of a rank."""
+    return {name: [directory.records / file for file in files] for name, files in note["tables"].items()}
 
 
 def _note(directory: RunDirectory, rank: int) -> Path:

@@ -13,7 +13,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.statistics import GraphStatistics
 from dtdg_lab.partition.events import PartitionFacts
 from dtdg_lab.partition.metrics import MeasuredPartition
-from dtdg_lab.runs.charts import drawn_charts
+from dtdg_lab.runs.charts import drawn_charts, lock_of
 from dtdg_lab.runs.inspect_model import FollowedNode, GraphComparison, Perturbation
 from dtdg_lab.runs.run import Comparison
 from dtdg_lab.visualization.chart import ChartOptions, XAxis
@@ -104,7 +104,9 @@ def _several(shown: Any) -> Figure | None:
 
 def _run(run: Any, x: XAxis) -> Figure:
     """Return the charts of a run that have data: its picture, those of every run, and the others of its system."""
-    return run_sheet(drawn_charts(run.live, ChartOptions(x=x, whole_run=True)), title=f"Run {run.id}")
+    with lock_of(run):
+        cards = drawn_charts(run.live, ChartOptions(x=x, whole_run=True))
+    return run_sheet(cards, title=f"Run {run.id}")
 
 
 def _partitions(measured: Sequence[MeasuredPartition]) -> Figure:

@@ -41,62 +41,56 @@ def open_tables(
     """
     import pyarrow as pa
 
-    ranks = parquet.ranks_of(directory)
-    if ranks and all(parquet.is_current(directory, rank) for rank in ranks):
-        files = [parquet.files_of(directory, rank) for rank in ranks]
+    notes = {rank: parquet.current_note(directory, rank) for rank in parquet.ranks_of(directory)}
+    known = {rank: note for rank, note in notes.items() if note is not None}
+    if known and len(known) == len(notes):
+        files = [parquet.files_of(directory, note) for note in known.values()]
         names = sorted({name for of_rank in files for name in of_rank})
-        # a resumed run may be writing them again: then its lines, which hold the same rows, are read
         with suppress(pa.ArrowException, OSError):
-            return _Reader(directory, RunTables(config, directory.records, rollups, recent=recent)).read(
-                {name: [file for of_rank in files for file in of_rank.get(name, ())] for name in names}
-            )
-    for rank in ranks:
+            tables = RunTables(config, directory.records, rollups, recent=recent)
+            _fill(tables, {name: [file for of_rank in files for file in of_rank.get(name, ())] for name in names})
+            if all(parquet.read_note(directory, rank) == note for rank, note in known.items()):
+                tables.follow_after({rank: note["bytes"] for rank, note in known.items()})
+                return tables
+    for rank in notes:
         parquet.check_lines(directory, rank)
     return RunTables.open(config, directory.records, rollups, recent=recent)
 
 
-class _Reader:
-    """Fills the tables of a run from Parquet files."""
+def _fill(tables: RunTables, files: dict[str, list[Path]]) -> None:
+    """Add the rows of Parquet files, given by table."""
+    tables.note_attempts(
+        Rows.of(_columns(files.get("steps", ()), [*IDENTITY, "step", "epoch", "iteration"])),
+        [Rows.of(_columns(files.get(name, ()), ["attempt", "time_ns"])) for name in ("events", "energy", "steps")],
+    )
+    tables.add_events(_events(files.get("events", [])))
+    for name, paths in files.items():
+        if name != "events":
+            _add_table(tables, name, paths)
 
-    def __init__(self, directory: RunDirectory, tables: RunTables) -> None:
-        self._directory, self._tables = directory, tables
 
-    def read(self, files: dict[str, list[Path]]) -> RunTables:
-        """Return the tables of these files by table."""
-        tables = self._tables
-        tables.note_attempts(
-            Rows.of(_columns(files.get("steps", ()), [*IDENTITY, "step", "epoch", "iteration"])),
-            [Rows.of(_columns(files.get(name, ()), ["attempt", "time_ns"])) for name in ("events", "energy", "steps")],
-        )
-        tables.add_events(_events(files.pop("events", [])))
-        for name, paths in files.items():
-            self._add_table(name, paths)
-        notes = {rank: parquet.read_note(self._directory, rank) for rank in parquet.ranks_of(self._directory)}
-        tables.follow_after({rank: note["bytes"] for rank, note in notes.items() if note is not None})
-        return tables
+def _add_table(tables: RunTables, name: str, files: list[Path]) -> None:
+    """Add sums of old rows, and all columns of the newest."""
+    import pyarrow.parquet as pq
 
-    def _add_table(self, name: str, files: list[Path]) -> None:
-        """Add sums of old rows, and all columns of the newest."""
-        import pyarrow.parquet as pq
-
-        tables, count = self._tables, sum(pq.read_metadata(file).num_rows for file in files)
-        if count <= FEW_ROWS:
-            tables.add_recent(name, _columns(files), dropped=0)
-            return
-        names = pq.read_schema(files[0]).names
-        if "step" in names:
-            steps = _columns(files, ["step"])["step"]
-            newest = int(np.partition(steps, count - FEW_ROWS)[count - FEW_ROWS]) - 1
-            first = min(tables.common_step - tables.recent, newest)
-            recent, newest_columns = steps > first, _columns(files, after=first)
-        else:
-            recent = np.arange(count) >= count - FEW_ROWS
-            newest_columns = {column: values[recent] for column, values in _columns(files).items()}
-        rows = Rows(_ColumnsOnDemand(tables, name, files, count), np.arange(count))
-        for rollup in tables.rollups_of(name):
-            for chunk in _chunks(rows.where(~recent)):
-                tables.add_old(rollup, chunk)
-        tables.add_recent(name, newest_columns, dropped=count - int(recent.sum()))
+    count = sum(pq.read_metadata(file).num_rows for file in files)
+    if count <= FEW_ROWS:
+        tables.add_recent(name, _columns(files), dropped=0)
+        return
+    names = pq.read_schema(files[0]).names
+    if "step" in names:
+        steps = _columns(files, ["step"])["step"]
+        newest = int(np.partition(steps, count - FEW_ROWS)[count - FEW_ROWS]) - 1
+        first = min(tables.common_step - tables.recent, newest)
+        recent, newest_columns = steps > first, _columns(files, after=first)
+    else:
+        recent = np.arange(count) >= count - FEW_ROWS
+        newest_columns = {column: values[recent] for column, values in _columns(files).items()}
+    rows = Rows(_ColumnsOnDemand(tables, name, files, count), np.arange(count))
+    for rollup in tables.rollups_of(name):
+        for chunk in _chunks(rows.where(~recent)):
+            tables.add_old(rollup, chunk)
+    tables.add_recent(name, newest_columns, dropped=count - int(recent.sum()))
 
 
 class _ColumnsOnDemand(Mapping[str, Array]):

@@ -14,7 +14,14 @@ from dtdg_lab.core.events import TUNER, EpochEnded
 from dtdg_lab.core.options import OPTIONS, default
 from dtdg_lab.core.units import join_words
 from dtdg_lab.visualization.changes import requested_changes
-from dtdg_lab.visualization.curves import Evaluation, bytes_at, evaluations_of, joules_at, judged_evaluations
+from dtdg_lab.visualization.curves import (
+    Evaluation,
+    bytes_at,
+    evaluations_of,
+    joules_at,
+    judged_evaluations,
+    steps_sent,
+)
 from dtdg_lab.visualization.energy_chart import joules_so_far
 from dtdg_lab.visualization.numbers import bytes_text, joules_text, percent_text, seconds_text, three_digits
 from dtdg_lab.visualization.palette import PURGE_COLOUR, series_colour
@@ -98,7 +105,7 @@ class ComparedRun:
     @property
     def bytes_per_step(self) -> float | None:
         """Mean bytes that all ranks send in a step; None where no rank recorded any."""
-        sent, steps = bytes_at(self.tables, [np.inf], [np.inf]), self.tables.progress.step
+        sent, steps = bytes_at(self.tables, [np.inf], [np.inf]), steps_sent(self.tables)
         return None if sent is None or not steps else float(sent[0]) / steps
 
 

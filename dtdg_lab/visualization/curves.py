@@ -140,6 +140,13 @@ def bytes_at(tables: RunTables, seconds: ArrayLike, steps: ArrayLike) -> Array |
     return total
 
 
+def steps_sent(tables: RunTables) -> int:
+    """Return the steps behind :func:`bytes_at` of the rank that made most, those that a resume replaced too."""
+    sent = tables.rollup(SENT)
+    by_rank = sent.by("rank").values() if len(sent) else ()
+    return max((int(rows["bytes_sent_known"].sum()) for rows in by_rank), default=0)
+
+
 def peak_bytes(tables: RunTables) -> int | None:
     """Return the largest peak of tensor memory of any rank; None where unknown."""
     rows = tables.rollup(PEAKS)

@@ -230,6 +230,6 @@ def _loss_axis(
     many = np.quantile(values, SHARE) if len(values) else 0.0
     low = np.quantile(values, 1 - SHARE) if len(values) else np.inf
     high, low = float(max([many, *near])), float(min([low, *near]))
-    if linear or low <= 0:
+    if linear or low <= 0 or not isfinite(low):  # infinite where no loss was ever finite
         return {"type": "linear", "range": [min(0.0, low), ROOM_ABOVE * high or 1.0], "nticks": 5}
     return log_axis(ROOM_BELOW * low, ROOM_ABOVE * high)

@@ -20,7 +20,6 @@ WIDTH = 1000  # pixels of a sheet, by which its room is shared out
 GAP = 26  # pixels between cards
 PLOT_HEIGHT, PICTURE_HEIGHT = 158, 340  # of a card, and of a picture, that has no height of its own
 TITLE_HEIGHT, KEYS_HEIGHT, CAPTION_HEIGHT, LINE_HEIGHT = 24, 18, 12, 17
-AXIS_HEIGHT, AXIS_TITLE_HEIGHT = 20, 16
 SHEET_TITLE = 40
 LETTER = 6.3  # pixels of a letter
 SOFT_COLOUR = "#57606A"

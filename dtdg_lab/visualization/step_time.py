@@ -119,7 +119,7 @@ def step_time_caption(tables: RunTables, options: ChartOptions) -> str:
         return f"The only rank works {worked} ms per step and never waits."
     if tables.own_steps:
         return f"Rank {slowest} is slowest: it works {worked} ms per step, but no rank waits for it."
-    if times[slowest].own_s < EVEN * mean_s:
+    if times[slowest].own_s <= EVEN * mean_s:
         waited = sum(each.phases["wait"] for each in times.values()) / (
             sum(each.time_s for each in times.values()) or 1
         )

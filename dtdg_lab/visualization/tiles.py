@@ -66,4 +66,5 @@ def spark_of(values: Sequence[float] | Array) -> tuple[float, ...]:
     numbers = numbers[np.isfinite(numbers)]
     if len(numbers) <= SPARK_POINTS:
         return tuple(numbers.tolist())
-    return tuple(float(stretch.mean()) for stretch in np.array_split(numbers, SPARK_POINTS))
+    bounds = np.linspace(0, len(numbers), SPARK_POINTS + 1).astype(np.int64)
+    return tuple((np.add.reduceat(numbers, bounds[:-1]) / np.diff(bounds)).tolist())

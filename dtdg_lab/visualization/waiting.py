@@ -34,15 +34,6 @@ def waiting_share(tables: RunTables) -> float | None:
     return sum(each.phases["wait"] for each in times.values()) / total if total else None
 
 
-def waiting_by_step(tables: RunTables) -> tuple[Array, Array]:
-    """Return the recent steps that all ranks have done, and the mean seconds that a rank waited in each."""
-    rows = tables.rows("steps")
-    rows = rows.where(rows["step"] <= tables.common_step)
-    steps, place = np.unique(rows["step"], return_inverse=True)
-    seconds = np.nan_to_num(rows["wait_s"].astype(np.float64))
-    return steps, np.bincount(place, seconds, len(steps)) / np.maximum(np.bincount(place, minlength=len(steps)), 1)
-
-
 def waiting_figure(tables: RunTables, options: ChartOptions) -> Figure:
     """Return a line for each rank; of many ranks the mean, between the least and the most."""
     rows = tables.rollup(WAITING)

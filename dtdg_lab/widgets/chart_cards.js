@@ -25,7 +25,8 @@ function rowsOf({data, layout}) {
   return rows.some((row) => row[3] !== "") ? [head, ...rows] : [head.slice(0, 3), ...rows.map((row) => row.slice(0, 3))]
 }
 
-const shown = (cell) => typeof cell === "number" ? String(Number(cell.toPrecision(5))).replace("-", "−") : String(cell ?? "–").replace(/<[^>]*>/g, " ")
+const plain = (text) => (text ?? "").replace(/<[^>]*>/g, " ")
+const shown = (cell) => typeof cell === "number" ? String(Number(cell.toPrecision(5))).replace("-", "−") : plain(String(cell ?? "–"))
 
 function tableOf(rows) {
   const [head, ...body] = rows
@@ -62,7 +63,7 @@ class Card {
   say(spec) {
     if (spec.run !== this.spec.run) this.forget()
     this.spec = spec
-    this.place = HEIGHTS[spec.place]
+    this.place = spec.height || HEIGHTS[spec.place]
     if (!this.figure) {
       dlText(this.title, spec.title)
       this.area.style.height = this.plot.style.height = `${this.place}px`
@@ -154,18 +155,18 @@ class Card {
     this.figure = figure
     dlText(this.caption, caption)
     const card = figure.layout.meta?.card ?? {}, dark = dlIsDark(this.board.el)
-    dlText(this.title, card.title ?? this.spec.title)
+    dlText(this.title, card.title ?? (plain(figure.layout.title?.text) || this.spec.title))
     dlText(this.unit, card.unit ?? "")
     this.drawKey(card.keys ?? [], dark)
     const isEmpty = !figure.data.length
     dlText(this.waits, isEmpty ? figure.layout.annotations?.at(-1)?.text ?? "" : "")
     this.waits.hidden = !isEmpty
-    this.place = figure.layout.height ?? HEIGHTS[this.spec.place]
+    this.place = figure.layout.height ?? (this.spec.height || HEIGHTS[this.spec.place])
     this.area.style.height = this.plot.style.height = `${this.place}px`
     this.tellName()
     if (isEmpty) { this.clear(); return }
     const {data, layout} = dlFigure(figure, dark)
-    Plotly.react(this.plot, data, {...layout, height: undefined, autosize: true, font: {...layout.font, family: getComputedStyle(this.root).fontFamily}}, CONFIG)
+    Plotly.react(this.plot, data, {...layout, title: undefined, height: undefined, autosize: true, font: {...layout.font, family: getComputedStyle(this.root).fontFamily}}, CONFIG)
     document.getElementById("js-plotly-tester")?.setAttribute("aria-hidden", true) // where it measures texts
     this.listen()
     this.handles.place()

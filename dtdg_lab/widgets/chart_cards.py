@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
+import orjson
 import param
 from panel.custom import JSComponent
 
@@ -18,6 +19,11 @@ from dtdg_lab.widgets.live import Defer
 from dtdg_lab.widgets.scripts import component_script
 
 LOADING_S = 20.0  # a second display that never loads must not hold up the first
+
+
+def encoded(figure: Mapping[str, Any]) -> str:
+    """Return a figure as JSON; numbers that are unknown become null."""
+    return orjson.dumps(figure, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS).decode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +45,7 @@ class CardSpec:
         title: until the figure has one.
         place: ``picture``, ``whole`` (as wide as the page), ``common``, ``supporting`` or ``folded``.
         help: tooltip of the title.
+        height: of the plot, pixels, where its figure has none; the place's usual one where it is 0.
         idea: a sentence under the title.
         ago: how old a frozen picture is.
         ask, ask_help: label and tooltip of a button that asks for what the chart draws; none where empty.
@@ -51,6 +58,7 @@ class CardSpec:
     title: str
     place: str
     help: str = ""
+    height: int = 0
     idea: str = ""
     ago: str = ""
     ask: str = ""

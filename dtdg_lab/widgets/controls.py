@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ _STYLE = (
     "select.bk-input { padding-left: 8px; padding-right: 20px; } "  # half a row holds the longest names
     "label { display: block; white-space: nowrap; overflow: hidden; text-overflow: ellipsis; }"
 )
+ECHO_S = 5.0  # a notebook's page sends back what it was told to show, a busy one so late
 PATIENCE_S = 3.0  # for a change to be made before a control shows what the run has
 _POWER = "return String(Number((10 ** tick).toPrecision(3)))"  # as LogControl reads it, while the slider moves
 
@@ -26,12 +28,19 @@ Choices = Sequence[Any] | Mapping[str, Any]  # values; label -> value; group -> 
 
 
 class SettingControl:
-    """A widget for one option. ``on_change`` calls back for what a person does, never for what ``show`` does."""
+    """A widget for one option. ``on_change`` calls back for what a person does, never for what ``show`` does.
+
+    Attributes:
+        is_stale: whether a page has sent back a value that the run had before, so that the widget stands at it.
+    """
 
     def __init__(self, option: Option, choices: Choices | None = None) -> None:
         self.option = option
         self._quiet: int | None = None  # the thread that shows a value now; a person's may come on another
         self._listener: Callable[[str, Any], None] | None = None
+        self.is_stale = False
+        self._of_run: Any = None  # the value that was followed last, unless a person has chosen another since
+        self._echoes: dict[Any, float] = {}  # values followed before it -> until when pages may send them back
         self.widget: Any = self._make(choices if choices is not None else option.choices)
         throttled = "value_throttled" in self.widget.param
         self.widget.param.watch(self._changed, "value_throttled" if throttled else "value")
@@ -94,6 +103,13 @@ class SettingControl:
         finally:
             self._quiet = None
 
+    def follow(self, value: Any) -> None:
+        """Show a value that was changed elsewhere while the run trains."""
+        if self._of_run is not None and self._of_run != value:
+            self._echoes[self._of_run] = time.monotonic() + ECHO_S
+        self._of_run, self.is_stale = value, False
+        self.show(value)
+
     def _add_choice(self, value: Any, label: str, group: str) -> None:
         options, groups = self.widget.options, self.widget.groups
         if groups:
@@ -138,8 +154,15 @@ class SettingControl:
             self.widget.param.watch(lambda event: self._tell(listener, event.new), "value")
 
     def _changed(self, event: Any) -> None:
+        if self._quiet == threading.get_ident() or event.new is None:
+            return
+        value = self._typed(event.new)
+        if value == self._of_run or time.monotonic() < self._echoes.pop(value, 0.0):
+            self.is_stale = value != self._of_run
+            return
+        self._of_run = None
         if self._listener is not None:
-            self._tell(self._listener, event.new)
+            self._listener(self.name, value)
 
     def _tell(self, listener: Callable[[str, Any], None], value: Any) -> None:
         if self._quiet != threading.get_ident() and value is not None:

@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import panel as pn
 
 from dtdg_lab.core.errors import LabError
-from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.style import coloured
-from dtdg_lab.widgets.live import Charts, OpenedPage, WholeCharts
+from dtdg_lab.widgets.panel_charts import PanelCharts
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
 
 T = TypeVar("T")
-Panel = tuple[Figure, str]  # a chart with its caption
 ACTIVE = ("starting", "running", "paused", "stopping")  # states of a run that has not ended
 STRETCH: Mapping[str, Any] = {"sizing_mode": "stretch_width", "margin": 0}
 TEXT = {"font-size": "13px", "color": coloured("text")}
@@ -66,14 +64,13 @@ class Page:
     panel: Any = None
 
     def __init__(self) -> None:
-        self._opened: list[OpenedPage] = []
+        self._placed: list[PanelCharts] = []
         self._workers: list[BackgroundWorker[Any]] = []
 
-    def place(self, charts: Charts) -> pn.Column:
-        """Where these charts appear on the page once it is open."""
-        opened = OpenedPage(charts)
-        self._opened.append(opened)
-        return opened.panel
+    def place(self, charts: PanelCharts) -> PanelCharts:
+        """Draw these charts while the page is open; return them for its layout."""
+        self._placed.append(charts)
+        return charts
 
     def in_background(self, work: Callable[[T], None], name: str) -> BackgroundWorker[T]:
         """A thread for the page's work, which ends when the page is closed; see :class:`BackgroundWorker`."""
@@ -82,9 +79,9 @@ class Page:
         return worker
 
     def open(self) -> None:
-        """Show the charts; called at every update while the page is open."""
-        for each in self._opened:
-            each.open()
+        """Draw the charts; called at every update while the page is open."""
+        for charts in self._placed:
+            charts.tick()
 
     def follow(self, run: Run | None) -> None:
         """Show another run."""
@@ -144,38 +141,6 @@ class Pages(Page):
         """End the threads of all parts."""
         for part in self.parts.values():
             part.close()
-
-
-class PanelCharts(WholeCharts):
-    """Charts with captions, which ``draw`` replaces.
-
-    Args:
-        prefix: of the charts' names on the page.
-    """
-
-    def __init__(self, prefix: str, **params: Any) -> None:
-        panels: dict[str, Panel] = {}
-        super().__init__(
-            lambda: {f"{prefix}-{name}": figure for name, (figure, _) in panels.items()},
-            lambda: {f"{prefix}-{name}": caption for name, (_, caption) in panels.items()},
-            **params,
-        )
-        self._panels = panels
-
-    def draw(self, panels: Mapping[str, Panel]) -> None:
-        """Draw these charts instead. Names are kept: a chart that becomes another kind of picture is drawn wrongly."""
-        named = dict(panels)
-        self._panels.clear()
-        self._panels.update(named)
-        self.redraw()
-
-    def figures(self) -> dict[str, Figure]:
-        """The figures by their names on the page."""
-        return self._figures()
-
-    def captions(self) -> dict[str, str]:
-        """What to look for in each."""
-        return self._captions()
 
 
 # Work in a thread: a page must not wait for a file, a partitioner or a solver.

@@ -79,6 +79,11 @@ def test_loss_above_persistence_and_not_finite() -> None:
     assert drawn("loss", run_of(evaluations=[evaluation(1, None)]))[1] == "Validation loss is not finite."
 
 
+def test_losses_that_were_never_finite_have_a_linear_axis() -> None:
+    figure, caption = drawn("loss", run_of(steps=steps(3, global_loss=None)))
+    assert figure["layout"]["yaxis"]["range"] == [0, 1] and caption == "Nothing measured yet."
+
+
 def test_loss_before_the_first_evaluation_is_that_of_training() -> None:
     assert drawn("loss", run_of(steps=steps(3)))[1] == "The newest training loss is 0.500."
 
@@ -161,6 +166,11 @@ def test_step_time_stacks_phases_of_each_rank() -> None:
 )
 def test_step_time_of_even_single_and_independent_ranks(config: dict[str, Any], caption: str) -> None:
     assert drawn("step_time", run_of(config, steps=steps(4, config.get("ranks", 2))))[1] == caption
+
+
+def test_steps_without_phases_take_no_time() -> None:
+    rows = [{"rank": rank, "step": 0, "time_s": 0.1} for rank in range(2)]
+    assert drawn("step_time", run_of(steps=rows))[1] == "All ranks work about 0 ms per step and wait 0% of it."
 
 
 @pytest.mark.parametrize(("ranks", "bars", "has_text"), [(12, 12, True), (13, 13, False), (64, 11, False)])

@@ -13,7 +13,7 @@ from dtdg_lab.visualization.chart import ChartOptions
 from dtdg_lab.visualization.communication import communication_chart, communication_time
 from dtdg_lab.visualization.newest_rows import least_by_rank, newest_rows
 from dtdg_lab.visualization.transfers import measured_traffic, predicted_traffic, transfers_chart
-from dtdg_lab.visualization.waiting import waiting_by_step, waiting_chart, waiting_share
+from dtdg_lab.visualization.waiting import waiting_chart, waiting_share
 
 OPTIONS = ChartOptions()
 
@@ -133,8 +133,6 @@ def test_the_rank_that_waits_least_sets_the_pace() -> None:
     assert first["y"] == pytest.approx([30.0] * 4) and second["y"] == pytest.approx([10.0] * 4)
     assert chart.caption(run, OPTIONS) == "Rank 1 waited least, so it sets the pace."
     assert waiting_share(run) == pytest.approx(0.2)
-    numbers, seconds = waiting_by_step(run)
-    assert numbers.tolist() == [0, 1, 2, 3] and seconds.tolist() == pytest.approx([0.02] * 4)
 
 
 @pytest.mark.parametrize(

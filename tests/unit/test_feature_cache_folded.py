@@ -64,6 +64,13 @@ def test_decisions_are_points_in_the_colour_of_the_owner_they_prefer() -> None:
     assert caption == "67% of decisions kept W at 16."
 
 
+def test_of_many_parts_the_newest_decisions_of_each_are_drawn() -> None:
+    rows = [decision(step, part, 16) for step in range(30) for part in range(64)]
+    tables = feature_tables(0, {"steps": [{"step": 29}], "cache_decisions": rows}, [features(parts=64)], parts=64)
+    (trace,) = drawn("cache_decisions", tables)[0]["data"]
+    assert len(trace["x"]) == 23 * 64 <= 1_500 and max(trace["x"]) == 29
+
+
 def test_values_are_a_map_of_windows_and_allocations_with_the_choice_framed() -> None:
     values = [-1.0] * 32
     values[8 + 3] = -0.25

@@ -7,11 +7,14 @@ import pytest
 from dtdg_lab.core.catalogue import SYSTEMS
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.systems.feature_cache import FAMILY, captions
+from dtdg_lab.systems.feature_cache.picture import PICTURE
 from dtdg_lab.systems.feature_cache.tiles import cache_tiles
+from dtdg_lab.visualization.chart import ChartOptions
 from tests.feature_tables import cache, feature_tables, features
 
 EXAMPLES = {
-    "window": "8 to 16",
+    "window": "8",
+    "every": "8 to 16 steps",
     "rate": "98%",
     "count": 12,
     "caches": 20,
@@ -59,6 +62,12 @@ def test_tiles_of_a_run() -> None:
         ("Energy per epoch", "60.0 J", "modelled"),
     ]
     assert all(len(tile.spark) <= 60 for tile in cache_tiles(tables))
+
+
+def test_a_window_of_one_step_is_singular() -> None:
+    tables = feature_tables(30, every=1, events=[features()])
+    assert cache_tiles(tables)[3].value == "1 step"
+    assert PICTURE.caption(tables, ChartOptions()).startswith("Parts replace their caches every step, and")
 
 
 def test_tiles_before_the_first_step_and_without_a_cache() -> None:

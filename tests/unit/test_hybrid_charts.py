@@ -231,6 +231,17 @@ def test_regret_is_what_the_best_size_earned_more() -> None:
     assert REGRET.caption(tables, NOW) == "Regret has grown by 0.200 over the last 5 decisions."
 
 
+def test_regret_falls_where_another_size_earned_more_than_the_best_of_those_tried_often() -> None:
+    actions, rewards = [4, 4, 4, 1], [None, 0.2, 0.2, 0.2]
+    made = [
+        decision(number, action, reward=reward)
+        for number, (action, reward) in enumerate(zip(actions, rewards, strict=True))
+    ]
+    made.append(decision(4, 1, reward=0.9))
+    tables = hybrid_run(controlled_plan(), {"steps": steps(40), "decisions": made})
+    assert REGRET.caption(tables, NOW) == "Regret has fallen by 0.700 over the last 4 decisions."
+
+
 def test_no_size_is_called_the_best_before_it_was_rewarded_three_times() -> None:
     tables = hybrid_run(controlled_plan(), {"steps": steps(40), "decisions": [decision(0), decision(1), decision(2)]})
     assert note(drawn(REGRET, tables)) == "Appears when a size was rewarded three times"

@@ -130,8 +130,8 @@ def test_rows_that_come_after_those_of_their_steps_are_summed() -> None:
         for rank in (0, 1):
             tables.add_lines(record_lines("steps", steps(rank, first, first + 20)))
             tables.rollup(sent)  # a chart is drawn between two lines of one write
-            rows = [{"rank": rank, "step": step, "bytes": 1} for step in range(first, first + 20)]
-            tables.add_lines(record_lines("transfers", rows))
+            bytes_sent = [{"rank": rank, "step": step, "bytes": 1} for step in range(first, first + 20)]
+            tables.add_lines(record_lines("transfers", bytes_sent))
     assert tables.rollup(sent)["bytes"].sum() == 400
 
 

@@ -30,7 +30,7 @@ from dtdg_lab.runs import summary
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.frames import RunFrames
-from dtdg_lab.runs.parquet import files_of, is_current
+from dtdg_lab.runs.parquet import current_note, files_of, is_current
 from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.report import event_rows
 from dtdg_lab.runs.run import TRAIN_STEP, compare, open_run, show_progress
@@ -72,7 +72,7 @@ def test_the_most_loaded_rank_decides_the_imbalance(tmp_path: Path, monkeypatch:
 def test_finishing_twice_changes_nothing_and_again_after_a_resume_adds(tmp_path: Path) -> None:
     run = finished_run(tmp_path)
     finish(run, "failed", "rank 1 was killed", rank=1)
-    files = [run.summary_file, run.report_file, run.status_file, files_of(run, 0)["steps"][0]]
+    files = [run.summary_file, run.report_file, run.status_file, files_of(run, current_note(run, 0) or {})["steps"][0]]
     before = [path.stat().st_mtime_ns for path in files]
     finish(run, "failed", "rank 1 was killed", rank=1)
     assert [path.stat().st_mtime_ns for path in files] == before

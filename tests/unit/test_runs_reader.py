@@ -16,7 +16,7 @@ from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.records import SCHEMA, TABLES
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.frames import RunFrames
-from dtdg_lab.runs.parquet import files_of, is_current, write_rank
+from dtdg_lab.runs.parquet import current_note, files_of, is_current, write_rank
 from dtdg_lab.runs.record_lines import RecordFile, read_lines, timed_lines
 from dtdg_lab.runs.records import RecordWriter
 
@@ -99,7 +99,7 @@ def test_damaged_parquet_is_written_again(tmp_path: Path) -> None:
     run = finished_run(tmp_path)
     write_ranks(run)
     steps = RunFrames(run).frames()["steps"]
-    file = files_of(run, 0)["phases"][0]
+    file = files_of(run, current_note(run, 0) or {})["phases"][0]
     for damage in ((run.records / "rank0.json").unlink, lambda: file.write_bytes(b""), file.unlink):
         damage()
         assert not is_current(run, 0)
@@ -126,7 +126,7 @@ def test_a_column_that_changes_its_type_gets_a_further_file(tmp_path: Path, monk
     read = RecordFile.read
     monkeypatch.setattr(RecordFile, "read", lambda file, most=0: read(file, 1))  # a line a block
     write_ranks(run)
-    assert len(files_of(run, 0)["odd"]) == 4  # unknown, whole, fractions, texts
+    assert len(files_of(run, current_note(run, 0) or {})["odd"]) == 4  # unknown, whole, fractions, texts
     values = RunFrames(run).frames()["odd"]["value"].tolist()
     assert pd.isna(values[0]) and values[1:] == [1, 2.5, "text", [1, 2]]
 
@@ -144,7 +144,7 @@ def test_unknown_tables_and_columns_survive(tmp_path: Path) -> None:
         assert found["decisions"]["values"].tolist() == [[0.5, 1], [1]]
         assert found["decisions"]["action"].iloc[0] == "grow"
         write_ranks(run)
-    assert [*files_of(run, 0)] == ["decisions", "memory"]
+    assert [*files_of(run, current_note(run, 0) or {})] == ["decisions", "memory"]
 
 
 _VALUES = st.one_of(

@@ -116,6 +116,8 @@ def test_where_nothing_was_measured_the_picture_says_why() -> None:
     tables = tables_of("pipad", profile(NOT_MEASURED))
     assert drawn(SHARING, tables)["layout"]["annotations"][0]["text"] == "Not measured: shared_snapshots is given"
     assert caption(SHARING, tables) == "3 snapshots share a product, and nothing was measured."
+    alone = tables_of("pipad", profile({**NOT_MEASURED, "chosen": 1}))
+    assert caption(SHARING, alone) == "Each snapshot has a product of its own, and nothing was measured."
 
 
 def test_tiles_have_the_numbers_of_recent_steps() -> None:

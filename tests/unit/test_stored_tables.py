@@ -14,6 +14,7 @@ from dtdg_lab.core.rows import Rows
 from dtdg_lab.runs import parquet, stored_tables
 from dtdg_lab.runs import tables as run_tables
 from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.runs.frames import RunFrames
 from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.stored_tables import open_tables
 from dtdg_lab.runs.tables import RunTables
@@ -145,3 +146,26 @@ def test_texts_and_numbers_that_few_readers_take_are_kept(tmp_path: Path) -> Non
         parquet.write_rank(run, rank)
     for tables in (lines, open_tables(run, config)):
         assert [event["data"] for event in tables.events("odd")] == [data]
+
+
+@pytest.mark.parametrize("reads", ["tables", "frames"])
+def test_files_that_are_written_again_while_they_are_read_are_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: str
+) -> None:
+    run, config = finished_run(tmp_path), RunConfig(system="psg", dataset="growing", ranks=2)
+    for rank in (0, 1):
+        parquet.write_rank(run, rank)
+    files_of = parquet.files_of
+
+    def begun_again(directory: RunDirectory, note: parquet.Note) -> dict[str, list[Path]]:
+        files = files_of(directory, note)
+        for file in run.records.glob("rank*.json"):
+            file.unlink()  # what a writer does first
+        return files
+
+    monkeypatch.setattr(parquet, "files_of", begun_again)
+    if reads == "tables":
+        tables = open_tables(run, config)
+        assert len(tables.rows("steps")) == 30 and not tables.update()
+    else:
+        assert RunFrames(run).counts()["steps"] == len(RunFrames(run).frames()["steps"]) == 30

@@ -18,7 +18,7 @@ from dtdg_lab.datasets.names import DatasetInfo, list_datasets, load_for
 from dtdg_lab.graphs.statistics import GraphStatistics, statistics_of
 from dtdg_lab.visualization import graph
 from dtdg_lab.visualization.layout import Figure, frame, with_note
-from dtdg_lab.widgets.live import WholeCharts
+from dtdg_lab.widgets.panel_charts import PanelCharts
 from dtdg_lab.widgets.run_page import STRETCH, BackgroundWorker, Page, describe
 
 # The chosen graph's statistics, computed by a thread: the page must not wait for a file or a generator.
@@ -125,8 +125,9 @@ class GraphPage(Page):
         self._loader = GraphLoader(lambda described: defer(lambda: self._show(described)))
         self._workers.append(self._loader)
         self.picture = pn.widgets.StaticText(value=graph.message_html(READING), margin=(0, 8, 4, 9), width=NARROW)
-        self.charts = WholeCharts(self.figures, self.captions, defer=defer, chart_height=330, **STRETCH)
+        self.charts = PanelCharts("", defer=defer, chart_height=330, **STRETCH)
         self.panel = self.place(self.charts)
+        self._draw()
         settings.put_under_dataset(self.picture)
         settings.watch(self._follow_settings)
         self._follow_settings()
@@ -142,6 +143,10 @@ class GraphPage(Page):
     def captions(self) -> dict[str, str]:
         """The captions of the charts; none where there are none."""
         return dict.fromkeys(graph.GRAPH_CHARTS, "") if self._view is None else self._view.captions()
+
+    def _draw(self) -> None:
+        captions = self.captions()
+        self.charts.draw({name: (figure, captions[name]) for name, figure in self.figures().items()})
 
     def _follow_settings(self) -> None:
         """Ask for the graph of the present settings where it is another than before."""
@@ -171,4 +176,4 @@ class GraphPage(Page):
             words = graph.thumbnail_words(len(found.edges), found.V, int(found.edges.max()), graph.mean_of(found.kept))
             drawing = graph.thumbnail_svg(found.edges, found.kept, self._view.spans)
             self.picture.value = graph.thumbnail_html(drawing, words)
-        self.charts.redraw()
+        self._draw()

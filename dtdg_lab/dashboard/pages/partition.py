@@ -24,11 +24,11 @@ from dtdg_lab.runs.html import render
 from dtdg_lab.visualization.layout import share
 from dtdg_lab.visualization.partition_cards import partition_cards, partition_tiles, run_partitions
 from dtdg_lab.visualization.run_names import dataset_title
-from dtdg_lab.visualization.sheet import as_figure
 from dtdg_lab.visualization.style import coloured
 from dtdg_lab.visualization.transfers import measured_traffic
 from dtdg_lab.widgets.live import labelled, tipped
-from dtdg_lab.widgets.run_page import STRETCH, Page, PanelCharts, describe, show_text, text_line
+from dtdg_lab.widgets.panel_charts import PanelCharts
+from dtdg_lab.widgets.run_page import STRETCH, Page, describe, show_text, text_line
 from dtdg_lab.widgets.tiles import Tiles
 
 if TYPE_CHECKING:
@@ -318,7 +318,7 @@ class PartitionPage(Page):
         *before, facts = self.shown
         self.tiles.draw(partition_tiles(facts, self._sent if self.looked_at.value == RUN else None))
         cards = partition_cards(facts, before[0] if before else None)
-        self.charts.draw({str(place): (as_figure(figure), caption) for place, (figure, caption) in enumerate(cards)})
+        self.charts.draw({str(place): (figure, caption) for place, (figure, caption) in enumerate(cards)})
 
 
 def _what(wanted: WantedPartition) -> str:

@@ -21,7 +21,8 @@ from dtdg_lab.studies.race_result import open_race
 from dtdg_lab.visualization.layout import join_words
 from dtdg_lab.widgets import run_page
 from dtdg_lab.widgets.live import tipped
-from dtdg_lab.widgets.run_page import STRETCH, TEXT, Page, Panel, PanelCharts, describe, text_line
+from dtdg_lab.widgets.panel_charts import Panel, PanelCharts
+from dtdg_lab.widgets.run_page import STRETCH, TEXT, Page, describe, text_line
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run

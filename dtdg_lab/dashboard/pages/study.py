@@ -17,7 +17,8 @@ from dtdg_lab.studies.sweep import number
 from dtdg_lab.studies.trials import FILE, Trial
 from dtdg_lab.visualization.style import short
 from dtdg_lab.widgets.live import tipped
-from dtdg_lab.widgets.run_page import STRETCH, Page, Panel, PanelCharts, describe, text_line
+from dtdg_lab.widgets.panel_charts import Panel, PanelCharts
+from dtdg_lab.widgets.run_page import STRETCH, Page, describe, text_line
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run

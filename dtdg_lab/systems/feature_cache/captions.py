@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from dtdg_lab.visualization import numbers
 
-REPLACED = "Parts replace their caches every {window} steps, and {rate} of remote rows are found there."
+REPLACED = "Parts replace their caches every {every}, and {rate} of remote rows are found there."
 CAME_LATE = "{count} of the last {caches} caches came late, so training waited {wait} per step."
 NO_CACHE = "Every remote row is fetched when needed: {wait} of waiting per step."
 FETCHED_AHEAD = "Every remote row is fetched ahead: {wait} of waiting per step."

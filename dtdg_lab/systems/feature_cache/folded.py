@@ -208,7 +208,7 @@ def _bytes_caption(tables: RunTables, options: ChartOptions) -> str:
 # Decisions of the policies.
 
 
-_DECISIONS = 300  # of a part
+_DECISIONS, _ALL_DECISIONS = 300, 1_500  # of a part, and of all parts
 _EVEN = 7  # colour of an even allocation
 
 
@@ -217,7 +217,9 @@ def _decisions(tables: RunTables) -> Rows:
     rows = recent_rows(tables, "cache_decisions")
     if not len(rows):
         return rows
-    newest = [some.sort("step").where(slice(-_DECISIONS, None)) for some in rows.by("part").values()]
+    by_part = rows.by("part")
+    count = max(1, min(_DECISIONS, _ALL_DECISIONS // len(by_part)))
+    newest = [some.sort("step").where(slice(-count, None)) for some in by_part.values()]
     columns = ("step", "part", "window", "biased", "greedy", "action", "values")
     return Rows.of({name: np.concatenate([some[name] for some in newest]) for name in columns}).sort("step")
 

@@ -387,8 +387,13 @@ def hit_rate(tables: RunTables, first: float, last: float) -> float | None:
 
 def hit_rate_now(tables: RunTables) -> float | None:
     """Return the hit rate of the last 100 steps."""
-    end = newest_step(tables) + 1
-    return hit_rate(tables, end - RECENT, end)
+
+    def rate() -> float | None:
+        rows = _with_hits(recent_rows(tables, "resolved", RECENT))
+        total = float(rows["remote"].sum())
+        return float(rows["hit"].sum()) / total if total else None
+
+    return tables.once("hit rate now", rate)
 
 
 def wait_now_s(tables: RunTables) -> float | None:

@@ -111,17 +111,19 @@ def caption(tables: RunTables, options: ChartOptions) -> str:
     late = int((caches.late_steps[newest] > 0).sum())
     if late:
         return captions.CAME_LATE.format(count=late, caches=len(newest), wait=ms_text(wait_s))
-    return captions.REPLACED.format(window=_range_text(*windows, " to "), rate=percent_text(rate))
+    every = _steps_text(*windows, " to ").removeprefix("1 ")
+    return captions.REPLACED.format(every=every, rate=percent_text(rate))
 
 
 def window_text(tables: RunTables) -> str:
-    """Return W of the newest caches, such as ``16`` or ``8–16``; empty without any."""
+    """Return W of the newest caches, such as ``16 steps`` or ``8–16 steps``; empty without any."""
     windows = windows_now(tables)
-    return "" if windows is None else _range_text(*windows, "–")
+    return "" if windows is None else _steps_text(*windows, "–")
 
 
-def _range_text(low: float, high: float, joint: str) -> str:
-    return f"{low:,.0f}" if low == high else f"{low:,.0f}{joint}{high:,.0f}"
+def _steps_text(low: float, high: float, joint: str) -> str:
+    steps = f"{low:,.0f}" if low == high else f"{low:,.0f}{joint}{high:,.0f}"
+    return f"{steps} step{'' if high == 1 else 's'}"
 
 
 def _span(tables: RunTables, options: ChartOptions) -> tuple[float, float]:

@@ -69,7 +69,7 @@ def _window_tile(tables: RunTables) -> Tile:
     part, _, length = mean_lengths(tables)
     return Tile(
         label="Cache window (W)",
-        value=f"{text} steps" if text and cached else UNKNOWN,
+        value=text if text and cached else UNKNOWN,
         note=CHOSEN_BY.get(policy, f"chosen by {policy}") if cached else "no cache",
         tooltip="Steps that a cache serves before it is replaced.",
         spark=spark_of(length[part == part[0]]) if len(part) and cached else (),

@@ -30,6 +30,7 @@ RESERVOIR = "The reservoir holds {held} of {capacity} batches of {size}."
 VALUES = "{size} has the highest value now, {value}."
 REWARDS = "The last {count} rewards average {reward}."
 REGRET = "Regret has grown by {regret} over the last {count} decisions."
+REGRET_FELL = "Regret has fallen by {regret} over the last {count} decisions."
 
 # A controller against fixed sizes, in Compare
 AHEAD = "{controller} reached a loss of {loss} {times} times as fast as the best fixed size, {size}."

@@ -209,7 +209,9 @@ def regret_caption(tables: RunTables, options: ChartOptions) -> str:
         return NOTHING_YET
     count = min(_RECENT_REGRET, len(sums))
     start = sums[-count - 1] if len(sums) > count else 0.0
-    return captions.REGRET.format(regret=three_digits(sums[-1] - start), count=count)
+    grown = sums[-1] - start
+    template = captions.REGRET if grown >= 0 else captions.REGRET_FELL
+    return template.format(regret=three_digits(abs(grown)), count=count)
 
 
 REGRET = Chart(

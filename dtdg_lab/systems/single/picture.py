@@ -98,7 +98,7 @@ def sharing_caption(tables: RunTables, options: ChartOptions) -> str:
     if profile is None:
         return NOTHING_YET
     if not profile.sizes:
-        return captions.GIVEN.format(size=profile.chosen)
+        return captions.GIVEN_ALONE if profile.chosen == 1 else captions.GIVEN.format(size=profile.chosen)
     time = seconds_text(profile.seconds[profile.sizes.index(profile.chosen)])
     return (captions.NOT_SHARED if profile.chosen == 1 else captions.SHARED).format(size=profile.chosen, time=time)
 

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from dashboards import choose, click, look, settle
+from dashboards import choose, click, settle
 from pretend_session import PretendSession
 
 import dtdg_lab as lab
@@ -20,7 +20,6 @@ from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.dashboard.pages import data as graph_loader
 from dtdg_lab.dashboard.pages.data import Described, GraphLoader, data_key, describe_data
 from dtdg_lab.dashboard.settings import Settings
-from dtdg_lab.widgets import live as opened
 
 SMALL = {"generated_nodes": 40, "generated_edges": 60, "generated_snapshots": 12}
 
@@ -174,40 +173,11 @@ def test_the_picture_follows_the_choice_and_the_page_has_four_charts(dashboard) 
     drawn(dashboard, "11 snapshots, 40 nodes")
     assert "<svg" in dashboard.graph.picture.value
     dashboard.open_view("Data")
-    assert list(dashboard.graph.panel) == [], "a page that nobody opens draws nothing"
-    _wait_for_page(dashboard)
     titles = [figure["layout"]["title"]["text"] for figure in dashboard.graph.figures().values()]
     assert len(titles) == 4 and all(titles)
     choose(dashboard, "generated_snapshots", 20)
     drawn(dashboard, "19 snapshots")
     assert all(caption for caption in dashboard.graph.captions().values())
-
-
-def _wait_for_page(shown: Dashboard) -> None:
-    until = time.monotonic() + 10
-    while list(shown.graph.panel) != [shown.graph.charts]:
-        assert time.monotonic() < until, "the page of the data set stays empty"
-        time.sleep(0.02)
-        look(shown)
-
-
-@pytest.mark.slow
-def test_charts_that_no_display_reported_are_put_on_their_page_again(dashboard, monkeypatch) -> None:
-    """An update may be lost on its way to a notebook's page."""
-    monkeypatch.setattr(opened, "AGAIN_S", 0.1)
-    dashboard.open_view("Data")
-    _wait_for_page(dashboard)
-    changes = []
-    dashboard.graph.panel.param.watch(lambda event: changes.append(list(event.new)), "objects")
-    time.sleep(0.15)
-    look(dashboard)
-    assert changes[-1] == [dashboard.graph.charts] and len(changes) >= 2
-    dashboard.graph.charts._handle_msg('{"kind": "ready"}')
-    look(dashboard)
-    changes.clear()
-    time.sleep(0.15)
-    look(dashboard)
-    assert changes == [], "a display has reported"
 
 
 def test_what_is_not_here_or_too_large_is_not_read_only_to_be_drawn(dashboard, monkeypatch, tmp_path) -> None:

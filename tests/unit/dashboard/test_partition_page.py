@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from typing import Any
@@ -20,7 +19,7 @@ from dtdg_lab.dashboard.pages.partition import RUN, table_html
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.partition.events import PartitionFacts
 from dtdg_lab.partition.metrics import partition_graph
-from dtdg_lab.widgets.live import WholeCharts
+from dtdg_lab.visualization.chart import title_of
 
 GROWING = {"dataset": "growing", "epochs": 50, **SMALL}
 
@@ -216,15 +215,8 @@ def test_another_dashboard_follows(dashboard, session):
 
 
 def open_page(shown: Dashboard) -> None:
-    """Open the tab and wait for its charts, then report as a display does."""
+    """Open the view."""
     shown.open_view("Partition")
-    until = time.monotonic() + 10
-    while list(shown.pages["Partition"]._opened[0].panel) != [shown.pages["Partition"].charts]:
-        assert time.monotonic() < until, "the page stays empty"
-        time.sleep(0.02)
-        settle(shown)
-    shown.pages["Partition"].charts._handle_msg('{"kind": "ready"}')
-    settle(shown)
 
 
 def measured(shown: Dashboard, *partitioners: str, parts: int = 2) -> None:
@@ -252,7 +244,7 @@ def test_partitioners_are_measured_and_compared_and_one_is_looked_at(dashboard):
         assert f"{found.halo.sum():,} (" in page.table.value, name
     assert page.looked_at.options == ["hash", "load_aware"] and page.looked_at.value == "hash"
     before = page.charts.figures()
-    titles = [figure["layout"]["title"]["text"] for figure in before.values()]
+    titles = [title_of(figure) for figure in before.values()]
     assert "Halo rows a part receives" in titles and "Load of the parts" in titles
     assert all(page.charts.captions().values()) and "Hash, 4 parts" in page.words.value
     page.looked_at.value = "load_aware"
@@ -367,14 +359,14 @@ def test_the_run_is_under_the_microscope_with_what_it_sent_and_before_beside_now
     run = started(dashboard)
     page.update(slow=True)
     assert page.looked_at.visible and page.looked_at.options == [RUN]
-    titles = [figure["layout"]["title"]["text"] for figure in page.charts.figures().values()]
+    titles = [title_of(figure) for figure in page.charts.figures().values()]
     assert "Bytes predicted, layer 0" in titles
     assert any(title.startswith("Bytes measured in step") for title in titles)
     assert "equal to the byte" in page.words.value
     choose(dashboard, "partitioner", "hash")
     to_next_epoch(dashboard, run)
     page.update(slow=True)
-    titles = " ".join(figure["layout"]["title"]["text"] for figure in page.charts.figures().values())
+    titles = " ".join(title_of(figure) for figure in page.charts.figures().values())
     assert "before: metis, 2 parts" in titles and "now: hash, 2 parts" in titles
     measured(dashboard, "round_robin")
     assert page.looked_at.options == [RUN, "round_robin"] and page.looked_at.value == RUN
@@ -391,32 +383,6 @@ def test_a_run_without_parts_has_no_microscope_and_another_runs_one_goes(dashboa
     started(dashboard)
     dashboard.pages["Partition"].update(slow=True)
     assert dashboard.pages["Partition"].charts.figures() == {} and not dashboard.pages["Partition"].looked_at.visible
-
-
-# what is sent
-
-
-def test_only_the_charts_that_changed_are_sent_and_all_of_them_where_there_are_others(monkeypatch):
-    figures = {name: {"data": [], "layout": {"title": name}} for name in "ab"}
-    charts = WholeCharts(lambda: dict(figures), lambda: dict.fromkeys(figures, "words"))
-    sent: list[dict[str, Any]] = []
-    monkeypatch.setattr(charts, "_send_msg", lambda text: sent.append(json.loads(text)))
-    charts.redraw()
-    assert sent == [], "nobody looks"
-    charts._handle_msg('{"kind": "ready"}')
-    charts.redraw()
-    assert [message["charts"] for message in sent] == [["a", "b"]], "nothing changed since"
-    figures["b"] = {"data": [1], "layout": {}}
-    charts.redraw()
-    figures["c"] = {"data": [2], "layout": {}}
-    charts.redraw()
-    del figures["a"], figures["b"]
-    charts.redraw()
-    kinds = [(message["kind"], sorted(message["react"]), message.get("charts")) for message in sent[1:]]
-    assert kinds == [
-        ("patch", ["b"], None), ("snapshot", ["a", "b", "c"], ["a", "b", "c"]), ("snapshot", ["c"], ["c"]),
-    ]  # fmt: skip
-    assert [message["number"] for message in sent] == [1, 2, 3, 4]
 
 
 def test_the_best_of_a_column_is_bold_where_there_are_several():

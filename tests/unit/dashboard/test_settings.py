@@ -108,3 +108,19 @@ def test_a_change_that_waits_for_the_epoch_is_tagged_with_both_values():
     assert settings.is_waiting("window")
     settings.settled("window")
     assert "→" not in settings.controls["window"].widget.label
+
+
+def test_what_a_page_sends_back_late_is_no_request():
+    """A notebook's page sends back what it was told to show; by then the run may have another value."""
+    config, asked = RunConfig(system="psg", dataset="growing", ranks=2, slow_rank=-1), []
+    settings = Settings(2, config, on_change=lambda name, value: asked.append((name, value)))
+    settings.run_is_on(True)
+    control = settings.controls["slow_rank"]
+    for slow_rank in (-1, 1, -1):  # from a cell
+        settings.follow(config.replace(slow_rank=slow_rank))
+    control.widget.value = 1  # sent back
+    assert asked == []
+    settings.follow(config)
+    assert control.value == -1, "as the run has it"
+    control.widget.value = 1  # chosen
+    assert asked == [("slow_rank", 1)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 import pytest
-from tables import START_NS, run_tables
+from tables import START_NS, record_lines, run_tables
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.runs.charts import all_rollups
@@ -324,3 +324,10 @@ def test_loss_stands_against_energy_per_epoch() -> None:
     }  # fmt: skip
     assert trade_caption(found) == "run 1 has the lowest loss; run 0 uses the least energy per epoch."
     assert trade_caption(compared([LOW] * 3)) == "run 0 has the lowest loss and uses the least energy per epoch."
+
+
+def test_bytes_of_a_step_are_those_of_a_run_that_was_not_resumed() -> None:
+    run = a_run([0.06, 0.05])
+    again = [{"rank": rank, "attempt": 2, "step": step, "bytes_sent": 512} for rank in (0, 1) for step in range(5, 8)]
+    run.add_lines(record_lines("steps", again))
+    assert compare_runs([("resumed", run)]).runs[0].bytes_per_step == 1024

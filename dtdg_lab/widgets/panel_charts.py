@@ -1,0 +1,70 @@
+"""Cards of figures that a page has made, all of which a change replaces."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.widgets.chart_cards import CardActions, CardSpec, ChartCards, encoded
+from dtdg_lab.widgets.drawing import DrawingOrder
+
+Panel = tuple[Figure, str]  # a chart with its caption
+
+
+class PanelCharts(ChartCards):
+    """Charts with captions, two in a row, which ``draw`` replaces and ``tick`` sends one by one.
+
+    Args:
+        prefix: of the charts' names on the page; none where it is empty.
+        chart_height: of those that have no height of their own, pixels.
+        params: ``defer`` and those of the component.
+    """
+
+    def __init__(self, prefix: str, *, chart_height: int, **params: Any) -> None:
+        self._panels: dict[str, Panel] = {}
+        self._sent: dict[str, tuple[str, str]] = {}
+        self._prefix, self._height = prefix, chart_height
+        self._clicked: Callable[[str, Any, Any, Any], None] | None = None
+        super().__init__(DrawingOrder(), CardActions(click=self._click), **params)
+
+    def draw(self, panels: Mapping[str, Panel]) -> None:
+        """Draw these charts instead; each is sent when it is in view and has changed."""
+        self._panels = {f"{self._prefix}-{name}" if self._prefix else name: panel for name, panel in panels.items()}
+        self.lay_out([self._spec(name) for name in self._panels])
+        self._order.place(list(self._panels))
+        self._sent = {name: sent for name, sent in self._sent.items() if name in self._panels}
+
+    def _spec(self, name: str) -> CardSpec:
+        return CardSpec(name=name, run="", title="", place="supporting", height=self._height)
+
+    def tick(self) -> None:
+        """Send the chart whose turn it is, where it has changed; called while the page is open."""
+        now_s = time.monotonic()
+        if not self._order.is_free(now_s):
+            return
+        for name, is_forced in self._order.due(now_s):
+            figure, caption = self._panels[name]
+            drawn = encoded(figure), caption
+            self._order.looked(name, now_s)
+            if is_forced or self._sent.get(name) != drawn:
+                self._sent[name] = drawn
+                self.send(name, *drawn, self._order.sent(name, now_s))
+                return
+
+    def _click(self, chart: str, x: Any, y: Any, customdata: Any) -> None:
+        if self._clicked is not None:
+            self._clicked(chart, x, y, customdata)
+
+    def on_click(self, listener: Callable[[str, Any, Any, Any], None]) -> None:
+        """Call ``listener(chart, x, y, customdata)`` when a person clicks on a point of a clickable figure."""
+        self._clicked = listener
+
+    def figures(self) -> dict[str, Figure]:
+        """The figures by their names on the page."""
+        return {name: figure for name, (figure, _) in self._panels.items()}
+
+    def captions(self) -> dict[str, str]:
+        """What is seen in each."""
+        return {name: caption for name, (_, caption) in self._panels.items()}

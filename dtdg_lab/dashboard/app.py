@@ -334,7 +334,7 @@ class Dashboard:
 
     def _follow(self, run: Run | None) -> None:
         self._clear_problem()
-        self._trouble = ""  # which is shown again where it goes on
+        self._trouble = ""  # which is shown again if it continues
         self._run, self._status, self._graph_is_here, self._is_stopping = run, "", False, False
         self.steering.follow()
         self._settled.clear()

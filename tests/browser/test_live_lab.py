@@ -204,12 +204,14 @@ def _steer_by_hand(page: Any, session: Session) -> None:
     run = session.current
     run.set(epochs=100_000)  # it must not end while it is looked at
     until(lambda: run.config.epochs == 100_000, what="more epochs")
+    look_at(page, "loss")
     wait_until(page, lambda charts: points(charts, "loss") > 0, timeout_s=60, what="the first point after Run")
     before = page.evaluate(CHARTS)
     page.get_by_role("slider", name="Learning rate").first.focus()
     for _ in range(5):
         page.keyboard.press("ArrowRight")
     wait_for_change(page, "learning rate", timeout_s=60)
+    look_at(page, "loss")
     wait_until(page, lambda charts: charts["loss"]["marks"] != before["loss"]["marks"], timeout_s=60, what="the mark")
     wait_until(
         page, lambda charts: points(charts, "loss") > points(before, "loss") + 10, timeout_s=60, what="new points"

@@ -311,7 +311,7 @@ def _additions(registration: Registration, loaded: Any) -> _Additions:
     """Return what a registration adds.
 
     Raises:
-        ConfigError: the object is not of the kind, or an option has another owner.
+        ConfigError: the object is not of the kind, an option has another owner, or a table has no step.
         UnknownNameError: an option, task or label is unknown.
     """
     kind, what = registration.kind, registration.what
@@ -323,6 +323,12 @@ def _additions(registration: Registration, loaded: Any) -> _Additions:
             f"Give {_FORMS[kind]}, or another kind= of {', '.join(_kinds())}."
         )
     if kind == FAMILY:
+        without_step = [table for table, columns in loaded.tables.items() if tuple(columns[:2]) != ("step", "epoch")]
+        if without_step:
+            raise ConfigError(
+                f"register({_text(what)}): the columns of table {', '.join(without_step)} must begin with step, epoch: "
+                "these two are recorded with each row."
+            )
         return _Additions(
             tuple(loaded.entries),
             tuple(loaded.options),

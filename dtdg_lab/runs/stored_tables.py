@@ -12,7 +12,7 @@ import numpy as np
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.records import TABLES
 from dtdg_lab.core.rollups import Rollup
-from dtdg_lab.core.rows import Array, Rows, as_objects
+from dtdg_lab.core.rows import Array, Rows, as_objects, is_known
 from dtdg_lab.runs import parquet
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.frames import to_frame
@@ -79,10 +79,11 @@ def _add_table(tables: RunTables, name: str, files: list[Path]) -> None:
         return
     names = pq.read_schema(files[0]).names
     if "step" in names:
-        steps = _columns(files, ["step"])["step"]
-        newest = int(np.partition(steps, count - FEW_ROWS)[count - FEW_ROWS]) - 1
-        first = min(tables.common_step - tables.recent, newest)
-        recent, newest_columns = steps > first, _columns(files, after=first)
+        steps = _columns(files, ["step"])["step"].astype(np.float64)
+        ages = np.where(is_known(steps), steps, -1)  # rows without a step are in sums alone
+        newest = int(np.partition(ages, count - FEW_ROWS)[count - FEW_ROWS]) - 1
+        first = max(-1, min(tables.common_step - tables.recent, newest))
+        recent, newest_columns = ages > first, _columns(files, after=first)
     else:
         recent = np.arange(count) >= count - FEW_ROWS
         newest_columns = {column: values[recent] for column, values in _columns(files).items()}
@@ -138,7 +139,7 @@ def _chunks(rows: Rows) -> Iterable[Rows]:
     if "step" not in rows:
         yield rows
         return
-    rows = rows.sort("step")
+    rows = rows.sort("step")  # those without one last
     step, begin = rows["step"], 0
     while begin < len(rows):
         end = min(begin + _CHUNK_ROWS, len(rows))

@@ -66,7 +66,7 @@ def without_replaced(table: str, rows: Rows, starts: Starts) -> Rows:
     pairs, place = np.unique(np.stack([rows["rank"], rows["attempt"]]), axis=1, return_inverse=True)
     limit = np.array([first_replaced(starts, *pair) for pair in pairs.T.tolist()])[place.ravel()]
     step = rows["step"]
-    kept = step < limit
+    kept = ~(step >= limit)  # a row without a step is of none that was made again
     if table in BEFORE_STEP:
         facts = [*zip(rows["rank"].tolist(), step.tolist(), rows[BEFORE_STEP[table]].tolist(), strict=True)]
         attempts = rows["attempt"].tolist()
@@ -285,7 +285,7 @@ class RunTables:
         kept.old.add(self._counting(rollup, rows))
         kept.recount()
         if "step" in rows:
-            self._dropped_step = max(self._dropped_step, int(rows["step"].max(initial=-1)))
+            self._dropped_step = max(self._dropped_step, int(np.fmax.reduce(rows["step"], initial=-1)))
 
     def add_recent(self, name: str, columns: dict[str, Array], *, dropped: int) -> None:
         """Add the newest rows of a table, after ``dropped`` that are in sums alone."""
@@ -475,8 +475,8 @@ class RunTables:
             step = rows["step"]
             if first - step[0] < self.recent // 2:
                 return
-            gone &= step <= first
-            self._dropped_step = max(self._dropped_step, int(step[gone].max(initial=-1)))
+            gone &= ~(step > first)  # rows without a step are dropped by their age alone
+            self._dropped_step = max(self._dropped_step, int(np.fmax.reduce(step[gone], initial=-1)))
         for rollup in self.rollups_of(name):
             kept = self._kept[rollup]
             self._fold(rollup, max(first, self._whole_step))
@@ -523,7 +523,7 @@ class RunTables:
         waits = np.ones(table.size, bool)
         waits[: len(kept.counted)] = ~kept.counted
         is_by_step = rollup.table not in SPENT and "step" in rows  # else each row for itself
-        added = waits & (rows["step"] <= until) if is_by_step else waits
+        added = waits & ~(rows["step"] > until) if is_by_step else waits
         kept.whole.add(self._counting(rollup, rows.where(added)))
         kept.counted = ~waits | added
         return self._counting(rollup, rows.where(~kept.counted))

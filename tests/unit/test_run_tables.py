@@ -14,9 +14,15 @@ from hypothesis import strategies as st
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.records import TABLES
 from dtdg_lab.core.rollups import Rollup, Sums
 from dtdg_lab.core.rows import Rows, Table, as_column
+from dtdg_lab.runs import parquet
+from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.runs.frames import RunFrames
 from dtdg_lab.runs.record_lines import BLOCK_BYTES
+from dtdg_lab.runs.records import RecordWriter
+from dtdg_lab.runs.stored_tables import open_tables
 from dtdg_lab.runs.tables import FEW_ROWS, RunTables
 from tests.tables import START_NS, record_lines, run_tables
 
@@ -24,6 +30,7 @@ CONFIG = RunConfig(ranks=2)
 LOSSES = Rollup(
     "steps", by=("rank",), sums=("loss",), least=("loss",), most=("loss", "step"), last=("epoch",), points=50
 )
+BEADS = {"beads": ("step", "colour", "weight")}
 JOULES = Rollup("energy", by=("rank",), sums=("joules",), along="", all_attempts=True)
 
 
@@ -250,6 +257,30 @@ def test_tables_and_columns_from_outside_are_kept() -> None:
     assert tables.rows("beads")["weights"].tolist() == [[1, 2]]
     assert tables.rollup(beads).to_dicts("colour", "step") == [{"colour": "red", "step": 1.0}]
     assert len(tables.rows("nothing of this name")) == 0
+
+
+@pytest.mark.parametrize("reads", ["as they come", "lines", "parquet"])
+def test_rows_without_a_step_are_kept_whatever_is_resumed(tmp_path: Path, reads: str) -> None:
+    beads = Rollup("beads", by=("colour",), sums=("weight",), along="")
+    by_step = Rollup("beads", by=("colour",), sums=("weight",))
+    run = RunDirectory.create(CONFIG, root=tmp_path)
+    live = RunTables(CONFIG, run.records, [beads, by_step], recent=100)
+    for attempt, first, last in ((1, 0, 9_000), (2, 8_000, 9_000)):
+        with RecordWriter(run.record_file(0), 0, attempt, tables={**TABLES, **BEADS}) as writer:
+            for step in range(first, last):
+                row = {"step": step, "epoch": 0, "time_ns": START_NS + step}
+                writer.row("steps", tuple(row.get(column) for column in TABLES["steps"]))
+                writer.row("beads", (step if step % 2 else None, "red" if step % 2 else "blue", 1))
+        while reads == "as they come" and live.update():
+            pass
+    if reads == "parquet":
+        parquet.write_rank(run, 0)
+    tables = live if reads == "as they come" else open_tables(run, CONFIG, [beads, by_step], recent=100)
+    assert {row["colour"]: row["weight"] for row in tables.rollup(beads).to_dicts()} == {"red": 4_500, "blue": 5_000}
+    assert tables.rollup(by_step)["weight"].sum() == 4_500, "a row without a step is in no bucket"
+    assert len(tables.rows("beads")) < 2 * FEW_ROWS
+    frame = RunFrames(run).frames(["beads"])["beads"]
+    assert frame.groupby("colour")["weight"].sum().to_dict() == {"red": 4_500, "blue": 5_000}
 
 
 def test_settings_follow_changes_and_resumes() -> None:

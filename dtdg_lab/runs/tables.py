@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError, LabError
@@ -553,6 +554,12 @@ class RunTables:
             chosen = attempts == attempt
             seconds[chosen] = before_s + np.maximum(0, clock[chosen] - self._origins[attempt]) / 1e9
         return seconds
+
+    def attempts_at(self, seconds: ArrayLike) -> Array:
+        """Return the attempt that had begun by each of these seconds of training."""
+        begins = self._seconds_before()
+        places = np.searchsorted([*begins.values()], np.asarray(seconds, np.float64), side="right") - 1
+        return np.array([*begins], np.int64)[np.maximum(places, 0)]
 
     @property
     def seconds(self) -> float:

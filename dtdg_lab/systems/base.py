@@ -262,8 +262,13 @@ class SystemFamily:
         """Kind of event -> a sentence about its data, for lists of events."""
         return {event.kind: event.text for event in map(catalogue.load, self.events)}
 
-    def summary(self, tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
-        """Its numbers of a run, from record tables without replaced rows; None if the run has none of it."""
+    def summary(self, tables: Mapping[str, pd.DataFrame], everything: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
+        """Return its numbers of a run; None if the run has none of it.
+
+        Args:
+            tables: record tables without rows that a resume replaced.
+            everything: record tables of all attempts, for what was spent, such as bytes.
+        """
         return {}
 
     def comparison(self, runs: Sequence[ComparedRun], target: float) -> str:

@@ -29,7 +29,7 @@ SENT = Rollup(
     points=FINE,
     all_attempts=True,  # bytes of lost steps were sent
 )
-FETCHED = Rollup("fetches", by=("purpose",), sums=("bytes",), most=("step",), points=FINE)
+FETCHED = Rollup("fetches", by=("attempt", "purpose"), sums=("bytes",), most=("step",), points=FINE, all_attempts=True)
 FIRST_STEPS = 64  # among which the first loss is looked for
 
 
@@ -123,7 +123,8 @@ def joules_until(tables: RunTables, attempts: Sequence[int], times_ns: Sequence[
 def bytes_at(tables: RunTables, seconds: ArrayLike, steps: ArrayLike) -> Array | None:
     """Return the bytes that all ranks had sent until these seconds and steps; None where no rank recorded any.
 
-    Features that were fetched count beside what steps sent, but not probes of links.
+    Steps that a resume made again count twice: both were sent. Features that were fetched count beside what steps
+    sent, but not probes of links.
     """
     sent = tables.rollup(SENT)
     if not len(sent) or not sent["bytes_sent_known"].any():
@@ -134,9 +135,11 @@ def bytes_at(tables: RunTables, seconds: ArrayLike, steps: ArrayLike) -> Array |
         total += sums[np.searchsorted(rows["seconds_most"], np.asarray(seconds, np.float64), side="right")]
     fetched = tables.rollup(FETCHED)
     if len(fetched):
-        fetched = fetched.where(fetched["purpose"] != "probe").sort("step_most")
-        sums = np.concatenate([[0.0], fetched["bytes"].cumsum()])
-        total += sums[np.searchsorted(fetched["step_most"], np.asarray(steps, np.float64), side="left")]
+        fetched, attempts_then = fetched.where(fetched["purpose"] != "probe"), tables.attempts_at(seconds)
+        for attempt, rows in fetched.sort("step_most").by("attempt").items():
+            until = np.where(attempts_then == attempt, steps, np.where(attempts_then > attempt, np.inf, -1.0))
+            sums = np.concatenate([[0.0], rows["bytes"].cumsum()])
+            total += sums[np.searchsorted(rows["step_most"], until, side="left")]
     return total
 
 

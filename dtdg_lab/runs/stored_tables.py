@@ -16,6 +16,7 @@ from dtdg_lab.core.rows import Array, Rows, as_objects, is_known
 from dtdg_lab.runs import parquet
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.frames import to_frame
+from dtdg_lab.runs.record_lines import TIMED
 from dtdg_lab.runs.tables import CHANGES, CLOCKS, EVENTS_OF_A_KIND, FEW_ROWS, IDENTITY, RECENT_STEPS, RunTables
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def _fill(tables: RunTables, files: dict[str, list[Path]]) -> None:
     """Add the rows of Parquet files, given by table."""
     tables.note_attempts(
         Rows.of(_columns(files.get("steps", ()), [*IDENTITY, "step", "epoch", "iteration"])),
-        [Rows.of(_columns(files.get(name, ()), ["attempt", "time_ns"])) for name in ("events", "energy", "steps")],
+        [Rows.of(_columns(files.get(name, ()), ["attempt", "time_ns"])) for name in TIMED],
     )
     tables.add_events(_events(files.get("events", [])))
     for name, paths in files.items():

@@ -182,6 +182,28 @@ def test_sums_follow_a_resume_into_dropped_rows(tmp_path: Path) -> None:
         assert tables.rollup(LOSSES)["step_most"].max() == 7_999
 
 
+def test_ranks_stay_side_by_side_while_files_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, few in (("FEW_ROWS", 100), ("WAITING_ROWS", 100), ("UPDATE_BYTES", 8_000)):
+        monkeypatch.setattr(f"dtdg_lab.runs.tables.{name}", few)
+    pairs = Rollup("steps", sums=("loss",), prepare=lambda rows: whole_steps(rows, ranks=2))
+    times = Rollup("steps", by=("rank",), most=("seconds",), points=600)
+    for rank, width in ((0, 1), (1, 400)):  # rank 1 writes far more bytes a step
+        lines = []
+        for attempt, first, last in ((1, 0, 300), (2, 250, 600)):
+            late_ns = START_NS + attempt * 10**10 + rank * 10**6
+            for row in steps(rank, first, last, attempt, loss=1.0):
+                timed = row | {"time_ns": late_ns + 10**7 * row["step"]}
+                beads = [{"rank": rank, "attempt": attempt, "step": row["step"], "weights": width * [1.0]}]
+                lines += [*record_lines("steps", [timed]), *record_lines("beads", beads)]
+        write(tmp_path, rank, lines)
+    tables = RunTables.open(CONFIG, tmp_path, [pairs, times], recent=10)
+    assert tables.rollup(pairs)["loss"].sum() == 2 * 600
+    monkeypatch.setattr("dtdg_lab.runs.tables.UPDATE_BYTES", 1 << 20)
+    at_once = RunTables.open(CONFIG, tmp_path, [pairs, times])
+    seconds = [some.rollup(times).sort("bucket", "rank")["seconds_most"].tolist() for some in (tables, at_once)]
+    assert seconds[0] == seconds[1]
+
+
 def test_the_common_step_is_that_of_the_rank_that_lags() -> None:
     tables = run_tables(CONFIG, {"steps": steps(0, 0, 25) + steps(1, 0, 13)})
     assert (tables.common_step, tables.complete_epoch) == (12, 0)

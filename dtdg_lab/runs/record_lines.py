@@ -62,7 +62,7 @@ def from_json(text: bytes) -> Any:
 def to_json(value: Any) -> bytes:
     """Return a value that :func:`from_json` returned as JSON text again."""
     try:
-        return orjson.dumps(value)
+        return memoryview(orjson.dumps(value)).tobytes()  # a copy: orjson's own bytes keep room for some KB
     except orjson.JSONEncodeError:
         return json.dumps(value, separators=(",", ":")).encode()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -325,6 +326,16 @@ def test_all_changes_of_settings_are_kept(monkeypatch: pytest.MonkeyPatch) -> No
     tables = run_tables(CONFIG, events=events)
     assert (tables.count("settings"), tables.count("settings", "epoch") < 45) == (30, True)
     assert (tables.config.epochs, tables.config.learning_rate) == (7, 0.029)
+
+
+def test_events_take_the_memory_of_their_texts() -> None:
+    changes = [{"learning_rate": 1e-3 + 1e-6 * step} for step in range(200)]
+    events = [{"kind": "settings", "step": step, "data": {"changes": change}} for step, change in enumerate(changes)]
+    lines, tables = [*record_lines("events", events)], RunTables(CONFIG)
+    tracemalloc.start()
+    tables.add_lines(lines)
+    assert tracemalloc.get_traced_memory()[0] < 2_000 * len(changes)
+    tracemalloc.stop()
 
 
 def test_seconds_do_not_count_between_attempts() -> None:

@@ -88,6 +88,12 @@ def requested_changes(tables: RunTables, *, ended: bool = False) -> tuple[Reques
     return tuple(_settled(change, tables, ended) if change.outcome in OPEN else change for change in changes)
 
 
+def has_ended(tables: RunTables) -> bool:
+    """Return whether the newest attempt finished or was stopped; one that failed does not record its end."""
+    newest = max((event["attempt"] for event in tables.events(AttemptStarted.kind)), default=1)
+    return any(event["attempt"] == newest for event in tables.events(Ended.kind))
+
+
 def _settled(change: RequestedChange, tables: RunTables, ended: bool) -> RequestedChange:
     """Return a change that was neither applied nor refused, as it stands now."""
     if ended:
@@ -176,8 +182,7 @@ class _Log:
             elif not is_replaced and event["kind"] == SettingsChanged.kind:
                 others.append(event)
         self._add_steps(others)
-        newest = max((event["attempt"] for event in self._tables.events(AttemptStarted.kind)), default=1)
-        if any(event["attempt"] == newest for event in self._tables.events(Ended.kind)):
+        if has_ended(self._tables):
             for entry in self._open:
                 entry.end("not applied", ENDED_FIRST)
         return tuple(entry.frozen() for entry in self._entries)

@@ -129,6 +129,8 @@ def test_the_headline_says_who_was_first() -> None:
     )
     assert headline(compared(never, slow)) == "Only run 1 has reached a loss of 0.0400: after 310 ms."
     assert headline(compared(never)) == "No run has reached a loss of 0.0400 yet."
+    over = compare_runs([("run 0", a_run(never, events=[{"kind": "ended", "step": 50}]))])
+    assert headline(over) == "No run reached a loss of 0.0400."
     assert headline(compared(quick)) == "run 0 reached a loss of 0.0400 after 110 ms."
     assert headline(compared(quick, quick)).startswith("run 0 and run 1 reached a loss of 0.0400 at about the same")
     assert headline(compare_runs([])) == "No run has been evaluated yet."

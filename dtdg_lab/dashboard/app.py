@@ -12,7 +12,7 @@ import panel as pn
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ControlError, LabError
-from dtdg_lab.dashboard.actions import Actions, SessionWatch
+from dtdg_lab.dashboard.actions import Actions, SessionWatch, unless_over
 from dtdg_lab.dashboard.live_page import LivePage
 from dtdg_lab.dashboard.page_facts import PauseClock, run_facts, session_facts
 from dtdg_lab.dashboard.pages.cards import CardPage
@@ -222,11 +222,11 @@ class Dashboard:
         if action in ("pause", "stop", "resume"):
             self._is_stopping = action == "stop"
             requests: dict[str, Callable[[], Any]] = {
-                "pause": run.unpause if run.status == "paused" else run.pause,
-                "stop": run.stop,
+                "pause": partial(unless_over, run, run.unpause if run.status == "paused" else run.pause),
+                "stop": partial(unless_over, run, run.stop),
                 "resume": run.resume,
             }
-            self.actions.do(action.capitalize(), requests[action])
+            self.actions.do(action.capitalize(), requests[action], then=lambda _: self.header.show_again())
         elif action == "report":
             self.actions.do("Open the report", lambda: _report_of(run), then=self.header.open_page)
         elif action == "details":

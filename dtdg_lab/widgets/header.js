@@ -144,6 +144,7 @@ export function render({model, el}) {
     if (closed) return
     const message = JSON.parse(event.data ?? event)
     if (message.kind === "copy") navigator.clipboard?.writeText(message.text)
+    else if (message.kind === "again") draw()
     else if (message.kind === "details") dlDialog(head, message.title).append(dlMake("pre", {class: "details"}, message.text))
     else if (message.kind === "page" && opened) {
       opened.location = URL.createObjectURL(new Blob([message.html], {type: "text/html"}))

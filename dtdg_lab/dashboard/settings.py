@@ -41,6 +41,7 @@ RUN_FIELDS = ("ranks", "epochs", "learning_rate", "seed", "hidden", "layers", "p
 _DECLARED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 _ORDER = {paper["name"]: place for place, paper in enumerate(PAPERS.values())}  # of cards; others follow
 HALF = ("decay", "slow_rank", "partitioner", "overlap", "ranks", "parts", "protocol", "chunker")
+HALF_LETTERS = 16  # of a label that half a row has room for
 _WIDE: Mapping[str, Any] = {"sizing_mode": "stretch_width"}
 PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # offered where the ranks divide them; code can set others
 
@@ -116,7 +117,8 @@ class Settings:
             for group in LIVE_GROUPS
         }
         for name, control in self.controls.items():
-            is_half = name in HALF or isinstance(control.widget, pn.widgets.IntInput | pn.widgets.FloatInput)
+            is_number = isinstance(control.widget, pn.widgets.IntInput | pn.widgets.FloatInput)
+            is_half = name in HALF or (is_number and len(control.label) <= HALF_LETTERS)
             control.widget.stylesheets = [*control.widget.stylesheets, _HALF_ROW if is_half else _WHOLE_ROW]
         for note in self.notes.values():
             note.stylesheets = [_WHOLE_ROW]

@@ -126,6 +126,15 @@ def test_what_a_page_sends_back_late_is_no_request():
     assert asked == [("slow_rank", 1)]
 
 
+def test_a_number_with_a_long_label_has_a_row_to_itself():
+    controls = settings_of("dynahb").controls
+
+    def takes_half(name: str) -> bool:
+        return any("flex: 1 1 40%" in sheet for sheet in controls[name].widget.stylesheets)
+
+    assert takes_half("epochs") and not takes_half("memory_gib") and not takes_half("epoch_batches")
+
+
 def test_a_slowed_rank_that_the_next_run_does_not_have_becomes_none():
     config = RunConfig(system="flaredtdg", dataset="growing", ranks=2, slow_rank=1, slow_ms=20.0)
     settings = Settings(2, config, on_change=lambda name, value: None)

@@ -23,7 +23,16 @@ from dtdg_lab.core.errors import (
     RunInterruptedError,
     UnknownNameError,
 )
-from dtdg_lab.core.events import AttemptStarted, Paused, Refused, Requested, Resumed, SettingsChanged, Stopping, Unpaused
+from dtdg_lab.core.events import (
+    AttemptStarted,
+    Paused,
+    Refused,
+    Requested,
+    Resumed,
+    SettingsChanged,
+    Stopping,
+    Unpaused,
+)
 from dtdg_lab.core.extensions import extensions_of
 from dtdg_lab.core.records import TABLES, rows_of
 from dtdg_lab.runs.charts import all_rollups, captions_of, figures_of

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.cluster.event_history import EventHistory
 from dtdg_lab.cluster.liveness import Beacon, death_reason, signs_of_life, wait_for_note
 from dtdg_lab.cluster.messaging import ControlServer, Publisher, StoredControl, ask
-from dtdg_lab.cluster.request_log import RequestLog
 from dtdg_lab.cluster.registrations import SentRegistration, apply_registrations
+from dtdg_lab.cluster.request_log import RequestLog
 from dtdg_lab.cluster.stop_signals import OVERDUE_S, StopSignals
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, LabError, RunFailedError, StoppedError
@@ -306,7 +306,9 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack, signals: S
     writer = RecordWriter(directory.record_file(task.rank), task.rank, task.attempt, sink=publisher.send)
     stack.callback(writer.close)
     request_log = RequestLog(writer, config)
-    store, control = _meet(task, directory, beginning, stack, telemetry=publisher.address, host=host, request_log=request_log)
+    store, control = _meet(
+        task, directory, beginning, stack, telemetry=publisher.address, host=host, request_log=request_log
+    )
     signals.request = control.stop_by
     beacon = _beacon(task, directory, store, writer)
     if task.rank == 0:

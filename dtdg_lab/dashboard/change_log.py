@@ -67,9 +67,7 @@ def _entry(parts: Sequence[RequestedChange], own: Collection[int], epoch: int, s
 
 def _is_in_effect(parts: Sequence[RequestedChange], settings: Settings) -> bool:
     """Return whether no setting was changed again."""
-    return all(
-        name in settings and settings[name] == new for part in parts for name, (_, new) in part.changes.items()
-    )
+    return all(name in settings and settings[name] == new for part in parts for name, (_, new) in part.changes.items())
 
 
 def _state(parts: Sequence[RequestedChange]) -> str:

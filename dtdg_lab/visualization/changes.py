@@ -123,7 +123,8 @@ def changes_frame(changes: tuple[RequestedChange, ...]) -> pd.DataFrame:
     return frame.astype({"old": object, "new": object})
 
 
-KINDS = (FORKED, Resumed.kind, Requested.kind, ControlReceived.kind, Refused.kind, SettingsChanged.kind)  # as rank 0 writes them
+EVENTS = (Resumed, Requested, ControlReceived, Refused, SettingsChanged)  # as rank 0 writes them
+KINDS = (FORKED, *(event.kind for event in EVENTS))
 OPEN = ("asked", "waiting")
 Record = Mapping[str, Any]  # an event with the columns of its table
 

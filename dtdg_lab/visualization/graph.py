@@ -316,7 +316,10 @@ def compare_graphs_figure(rows: Mapping[str, Mapping[str, float]]) -> Figure:
 
 
 WIDTH, HEIGHT = 262, 74  # pixels
-_BOX = f"background:{coloured('back')};border:1px solid {coloured('line')};border-radius:4px;box-sizing:border-box;max-width:100%;height:auto"
+_BOX = (
+    f"background:{coloured('back')};border:1px solid {coloured('line')};border-radius:4px;box-sizing:border-box;"
+    "max-width:100%;height:auto"
+)
 _TOP, _BOTTOM = 4, 70  # of the drawing
 _AREA, _LINE = "#56B4E9", "#D55E00"
 _STROKE = f'fill="none" stroke="{_LINE}"'

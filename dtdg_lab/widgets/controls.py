@@ -20,7 +20,7 @@ _STYLE = (
     "select.bk-input { padding-left: 8px; padding-right: 20px; } "  # half a row holds the longest names
     "label { display: block; max-width: 100%; white-space: nowrap; overflow: hidden; text-overflow: ellipsis; }"
 )
-ECHO_S = 5.0  # a notebook's page sends back what it was told to show, a busy one so late
+ECHO_S = 5.0  # until a busy page of a notebook has sent back the value that it shows
 PATIENCE_S = 3.0  # for a change to be made before a control shows what the run has
 _POWER = "return String(Number((10 ** tick).toPrecision(3)))"  # as LogControl reads it, while the slider moves
 

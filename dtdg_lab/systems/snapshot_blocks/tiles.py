@@ -56,7 +56,7 @@ def _sent_tile(tables: RunTables) -> Tile:
         label="Sent per step",
         value=bytes_text(count),
         note=note,
-        tooltip="Bytes that all ranks send each other in one step.",
+        tooltip="Bytes of rows that all ranks send each other in one step, without gradients.",
         spark=spark_of(_sent_over_steps(tables)),
     )
 

@@ -221,6 +221,29 @@ def test_timeline_does_not_wait_for_a_silent_rank() -> None:
     assert len(figure["layout"]["yaxis"]["categoryarray"]) == 2
 
 
+def test_timeline_has_blocks_after_a_pause_of_which_one_rank_has_not_reported_the_end() -> None:
+    pause_ns = 12_000_000_000
+    resumed = [
+        {**row, "step": 12, "start_ns": row["start_ns"] + pause_ns, "end_ns": row["end_ns"] + pause_ns}
+        for row in phases(1, 1)
+    ]
+    figure, caption = drawn("timeline", run_of(steps=steps(12), phases=phases(2) + resumed))
+    assert {name[:6] for trace in figure["data"] for name in trace["y"]} == {"rank 0"}
+    assert figure["layout"]["yaxis"]["range"] == [1.5, -0.5] and caption == "Rank 0 waited for 4% of the last second."
+
+
+@pytest.mark.parametrize("late", [0.6, 3.0])
+def test_timeline_waits_for_a_rank_that_reports_late(late: float) -> None:
+    figure, _ = drawn("timeline", run_of(steps=steps(12), phases=phases(2, 60, late=late)))
+    assert {name[:6] for trace in figure["data"] for name in trace["y"]} == {"rank 0", "rank 1"}
+
+
+def test_timeline_has_rounded_ticks() -> None:
+    figure, _ = drawn("timeline", run_of(steps=steps(12, time_s=0.075), phases=phases(2)))
+    assert card_of(figure)["unit"] == "the last 0.8 seconds of every rank"
+    assert figure["layout"]["xaxis"]["ticktext"] == ["−0.8 s", "−0.6 s", "−0.4 s", "−0.2 s", "now"]
+
+
 @pytest.mark.parametrize(
     ("config", "caption"),
     [

@@ -83,7 +83,7 @@ def test_before_a_run_its_window_is_planned_from_its_settings() -> None:
     tables = run_tables({"system": "flaredtdg"})
     traces, layout, caption = draw(tables)
     assert title(layout) == "Window that a step will train on"
-    assert caption == "With these settings, a full window holds 28% of its rows."
+    assert caption == "With these settings, a window holds 28% of the rows of 8 full snapshots."
     middle = sum(layout["xaxis"]["range"]) / 2
     assert abs((traces["decayed"]["x"][0] + traces["full"]["x"][-1]) / 2 - middle) < 1
     assert "Appears with the first step" in texts(layout)

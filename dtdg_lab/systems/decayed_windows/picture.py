@@ -395,7 +395,7 @@ def _planned_caption(facts: TrapezoidFacts, *, are_nodes_known: bool) -> str:
         return captions.PLANNED.format(rows=f"{facts.rows():,}", all_rows=f"{facts.whole_rows:,}")
     if facts.shape.full_snapshots >= facts.window:
         return captions.PLANNED_WHOLE.format(window=facts.window)
-    return captions.PLANNED_SHARE.format(share=percent_text(facts.kept()))
+    return captions.PLANNED_SHARE.format(share=percent_text(facts.kept()), window=facts.window)
 
 
 def _sampled_caption(tables: RunTables, now: StepWindow | None) -> str:

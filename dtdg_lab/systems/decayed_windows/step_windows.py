@@ -95,6 +95,20 @@ def newest_window(tables: RunTables) -> StepWindow | None:
     return windows[-1] if windows else None
 
 
+def mean_rows(tables: RunTables) -> float | None:
+    """Return the rows of a step, all ranks together, in the mean of the newest steps; None before the first."""
+    windows = step_windows(tables)
+    return sum(window.rows for window in windows) / len(windows) if windows else None
+
+
+def held_share(tables: RunTables) -> float | None:
+    """Return the share of their rows that the windows of the newest steps hold; None where it is not known."""
+    windows, facts = step_windows(tables), facts_now(tables)
+    if facts is None or not windows:
+        return None
+    return sum(window.rows for window in windows) / (facts.nodes * sum(window.length for window in windows))
+
+
 def _step_windows(tables: RunTables) -> list[StepWindow]:
     rows = tables.last("batches", RECENT)
     steps, places, ranks = np.unique(rows["step"], return_inverse=True, return_counts=True)

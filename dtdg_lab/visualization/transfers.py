@@ -144,7 +144,7 @@ def traffic_card(
     }
     how = "" if measured is not None else ", predicted"
     data = [heat(title, cells, numbers, numbers, HEAT_SCALES["bytes"], **looks)]
-    return card(data, title, unit=f"{unit} per step{how}", margin={"l": 58}, **axes)
+    return card(data, title, unit=f"{unit} of rows per step{how}", margin={"l": 58}, **axes)
 
 
 def transfers_caption(tables: RunTables, options: ChartOptions) -> str:
@@ -154,9 +154,11 @@ def transfers_caption(tables: RunTables, options: ChartOptions) -> str:
         if predicted is None:
             return NOTHING_YET
         return (
-            f"A step will send {bytes_text(predicted.total)}." if predicted.total else "Ranks send each other no rows."
+            f"A step will send {bytes_text(predicted.total)} of rows."
+            if predicted.total
+            else "Ranks send each other no rows."
         )
-    sent = bytes_text(measured.total)
+    sent = f"{bytes_text(measured.total)} of rows"
     if predicted is None:
         return f"A step sent {sent}."
     if not predicted.total:

@@ -64,7 +64,7 @@ def test_the_maps_name_ranks_blocks_and_the_swap() -> None:
     assert [shape["x0"] for shape in figure["layout"]["shapes"]] == [3.5, 7.5] * 2
     texts = words(run)
     assert texts[:3] == ["block 0", "block 1", "block 2"]
-    assert "swap<br><b>6.09 KiB</b><br>◀▶" in texts, "rows come back for the next layer"
+    assert "swap<br><b>6.09 KiB</b><br>forward<br>◀▶" in texts, "rows come back for the next layer"
     assert figure["layout"]["meta"]["card"]["keys"] == [["rank 0", "#0072B2", "box"], ["rank 1", "#D55E00", "box"]]
 
 
@@ -77,14 +77,15 @@ def test_memory_is_drawn_by_pass_with_its_names_and_peak() -> None:
     assert max(passes["backward"]["y"]) == pytest.approx(1250 / 1024, abs=1e-3)
     assert "peak 1.22 KiB" in words(run)
     assert (
-        PICTURE.caption(run, OPTIONS) == "A step keeps one of 3 blocks in memory, peaks at 1.22 KiB and sends 15.9 KiB."
+        PICTURE.caption(run, OPTIONS)
+        == "A step keeps one of 3 blocks in memory, peaks at 1.22 KiB and sends 15.9 KiB of rows."
     )
 
 
 def test_before_the_probe_memory_has_its_place() -> None:
     run = esdg(plan())
     assert "Measured after the first step" in words(run)
-    assert PICTURE.caption(run, OPTIONS) == "A step keeps one of 3 blocks in memory and sends 15.9 KiB."
+    assert PICTURE.caption(run, OPTIONS) == "A step keeps one of 3 blocks in memory and sends 15.9 KiB of rows."
 
 
 def test_a_probe_before_the_last_change_is_called_so_and_gives_no_peak_of_these_blocks() -> None:

@@ -150,7 +150,7 @@ def ownership_caption(tables: RunTables, options: ChartOptions) -> str:
     if facts is None:
         return NOTHING_YET
     sent = predicted_sent(facts)
-    fields = {"blocks": f"{facts.blocks:,}", "sent": bytes_text(sent) if sent else "no rows"}
+    fields = {"blocks": f"{facts.blocks:,}", "sent": f"{bytes_text(sent)} of rows" if sent else "no rows"}
     if memory is None or not is_probed(tables):
         template = captions.ONE_OF_BLOCKS_UNPROBED if facts.blocks > 1 else captions.ALL_SNAPSHOTS_UNPROBED
         return template.format(**fields)
@@ -227,7 +227,7 @@ def _arrow(facts: BlockFacts, swapped: float) -> Drawn:
     if facts.ranks == 1:
         text = "nothing<br>to swap"
     else:
-        text = f"swap<br><b>{bytes_text(swapped)}</b><br>{'◀▶' if rows_come_back(facts) else '▶'}"
+        text = f"swap<br><b>{bytes_text(swapped)}</b><br>forward<br>{'◀▶' if rows_come_back(facts) else '▶'}"
     return _paper(text, 0.5, sum(_MAPS) / 2, font={"size": 12.5, "color": TEXT_COLOUR})
 
 

@@ -53,10 +53,10 @@ def _sent_tile(tables: RunTables) -> Tile:
         note = f"{percent_text(abs(more))} {'more' if more > 0 else 'less'} than predicted"
         note = "as predicted" if abs(more) <= EQUAL else note
     return Tile(
-        label="Sent per step",
+        label="Rows sent per step",
         value=bytes_text(count),
         note=note,
-        tooltip="Bytes that all ranks send each other in one step.",
+        tooltip="Bytes of rows that all ranks send each other in one step, without gradients.",
         spark=spark_of(_sent_over_steps(tables)),
     )
 

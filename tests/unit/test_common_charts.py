@@ -159,7 +159,7 @@ def test_step_time_stacks_phases_of_each_rank() -> None:
 @pytest.mark.parametrize(
     ("config", "caption"),
     [
-        ({}, "All ranks work about 60.0 ms per step and wait 20% of it."),
+        ({}, "All ranks work about 60.0 ms per step and wait 20% of each step."),
         ({"ranks": 1}, "The only rank works 60.0 ms per step and never waits."),
         (OWN_STEPS, "Rank 0 is slowest: it works 60.0 ms per step, but no rank waits for it."),
     ],
@@ -168,9 +168,15 @@ def test_step_time_of_even_single_and_independent_ranks(config: dict[str, Any], 
     assert drawn("step_time", run_of(config, steps=steps(4, config.get("ranks", 2))))[1] == caption
 
 
+def test_bars_are_as_long_as_the_step_time_of_the_tile() -> None:
+    run = run_of(steps=steps(80, time_s=0.125))
+    bars = drawn("step_time", run)[0]["data"]
+    assert sum(bar["x"][0] for bar in bars) == pytest.approx(125) and common_tiles(run)[1].value == "125 ms"
+
+
 def test_steps_without_phases_take_no_time() -> None:
     rows = [{"rank": rank, "step": 0, "time_s": 0.1} for rank in range(2)]
-    assert drawn("step_time", run_of(steps=rows))[1] == "All ranks work about 0 ms per step and wait 0% of it."
+    assert drawn("step_time", run_of(steps=rows))[1] == "All ranks work about 0 ms per step and wait 0% of each step."
 
 
 @pytest.mark.parametrize(("ranks", "bars", "has_text"), [(12, 12, True), (13, 13, False), (64, 11, False)])

@@ -39,7 +39,7 @@ def test_communication_is_waited_for_and_hidden_time_of_a_step() -> None:
     assert waited["y"] == pytest.approx([4.0] * 10) and hidden["y"] == pytest.approx([6.0] * 10)
     time = communication_time(run)
     assert time is not None and time.hidden_share == pytest.approx(0.6)
-    assert chart.caption(run, OPTIONS) == "Ranks waited for 4.00 of 10.0 ms of communication per step."
+    assert chart.caption(run, OPTIONS) == "Ranks waited for 4.00 of 10.0 ms of row exchange per step."
 
 
 def test_communication_of_a_long_run_has_few_bars_that_are_means() -> None:

@@ -19,7 +19,7 @@ from dtdg_lab.systems.decayed_windows.step_windows import (
     newest_window,
 )
 from dtdg_lab.systems.decayed_windows.supporting import window_means, windows_by_step
-from dtdg_lab.visualization.communication import EXCHANGES, communication_time
+from dtdg_lab.visualization.communication import EXCHANGES, HIDDEN_HELP, communication_time
 from dtdg_lab.visualization.numbers import UNKNOWN, bytes_text, percent_text, three_digits
 from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile, spark_of
 
@@ -77,10 +77,10 @@ def _communication(tables: RunTables) -> Tile:
     if time is not None:
         note = f"of {three_digits(1e3 * time.in_flight_s)} ms per step"
     return Tile(
-        label="Communication hidden",
+        label="Row exchange hidden",
         value=UNKNOWN if time is None else percent_text(time.hidden_share),
         note=note,
-        tooltip="Share of communication time during which the rank computes.",
+        tooltip=HIDDEN_HELP,
         spark=spark_of(_hidden_shares(tables)),
     )
 

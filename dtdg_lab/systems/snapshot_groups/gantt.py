@@ -37,14 +37,14 @@ class End(NamedTuple):
     dash: str
 
 
-def bound_end(seconds: float) -> End:
+def bound_end(seconds: float, name: str = "no schedule is shorter") -> End:
     """Return the line at the bound of all schedules."""
-    return End("no schedule is shorter", seconds, WARNING_COLOUR, "dash")
+    return End(name, seconds, WARNING_COLOUR, "dash")
 
 
 def predicted_end(seconds: float) -> End:
-    """Return the line where the scheduler expected the end."""
-    return End("predicted", seconds, BASELINE_COLOUR, "dot")
+    """Return the line where an epoch ends by its schedule."""
+    return End("predicted, without exchanges", seconds, BASELINE_COLOUR, "dot")
 
 
 @dataclass(frozen=True, slots=True)

@@ -396,5 +396,7 @@ def _show(bench: Bench, run: Run, table: str, row: dict[str, Any]) -> None:
         else:
             run.set(**request["set"], by=BY)
     except ControlError:
-        if run.status not in (*ENDED, "stopping") and run.live.progress.epoch < run.config.epochs:
+        with run.lock:
+            epoch = run.live.progress.epoch
+        if run.status not in (*ENDED, "stopping") and epoch < run.config.epochs:
             raise  # else it was about to end by itself

@@ -55,7 +55,7 @@ SURVIVORS_S = 3.0  # survivors of a dead rank mark the run and exit within this 
 
 
 class RunHandle:
-    """What is seen of a run while it trains: its views, fed with its records.
+    """What is seen of a run while it trains: its record tables, as far as they are read.
 
     Attributes:
         id: the run's name: its folder's.
@@ -140,7 +140,7 @@ class RunHandle:
 
 
 class LocalRun(RunHandle):
-    """Follows the records of one process, so that views can be drawn during training."""
+    """Follows the records of one process, so that charts can be drawn during training."""
 
     def __init__(self, directory: RunDirectory) -> None:
         super().__init__(directory)
@@ -177,11 +177,11 @@ class Run(RunHandle):
         session: whose engines train it.
         directory: the run's folder.
         trouble: returns why ranks could not start, if that happened.
-        before: the handle of the attempt before. If it followed that to its end, this one continues with its views: the
-            records of a long run are not read again.
+        before: the handle of the attempt before. If it followed that to its end, this one continues with its tables:
+            the records of a long run are not read again.
     """
 
-    _is_complete = False  # every record of the attempt is in the views
+    _is_complete = False  # every record of the attempt is in ``live``
 
     def __init__(
         self,

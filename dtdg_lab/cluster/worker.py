@@ -342,7 +342,7 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack, signals: S
         state = trainer.run().state
         resource_monitor.close()
         writer.flush()
-        group.barrier()  # all records are written before rank 0 merges them
+        group.barrier()  # all records are written before rank 0 reads them
         if state == "stopped":
             state = end_stopped(control, directory, task.attempt, rank=task.rank)
     except (RuntimeError, ClusterError) as error:
@@ -400,7 +400,7 @@ def end_stopped(
 ) -> str:
     """Return the state of a run that was asked to stop: stopped, or interrupted by a signal.
 
-    Rank 0 records an interruption at once: a signal may leave no time for merged tables and the report.
+    Rank 0 records an interruption at once: a signal may leave no time for Parquet files and the report.
     """
     request = control.stop_request()
     if "signal" not in request:

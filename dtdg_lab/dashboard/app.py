@@ -334,7 +334,7 @@ class Dashboard:
 
     def _follow(self, run: Run | None) -> None:
         self._clear_problem()
-        self._trouble = ""  # which is shown again where it goes on
+        self._trouble = ""  # which is shown again if it continues
         self._run, self._status, self._graph_is_here, self._is_stopping = run, "", False, False
         self.steering.follow()
         self._settled.clear()
@@ -368,7 +368,7 @@ class Dashboard:
             if before != run.config:
                 self.settings.touched()
         if self.view == LIVE:
-            self.live.update(self.steering.own, slow=self._ticks % SLOW_TICKS == 1)
+            self.live.update(self.steering.own, slow=self._ticks % SLOW_TICKS == 1, is_active=active)
         if run is not None:
             self._settle(run, active=active)
         if run is not None and not self._graph_is_here and run.live.steps:

@@ -18,7 +18,7 @@ from dtdg_lab.visualization.effects import STEP_TIME, MeasuredEffect, effect_of
 from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
 from dtdg_lab.widgets.changes import ChangeLog, EffectsTable
 from dtdg_lab.widgets.live import Defer
-from dtdg_lab.widgets.run_page import ACTIVE, STRETCH
+from dtdg_lab.widgets.run_page import STRETCH
 from dtdg_lab.widgets.tiles import Tiles
 from dtdg_lab.widgets.try_chips import TryChips
 
@@ -110,12 +110,13 @@ class LivePage:
         """Send the chart whose turn it is."""
         self.charts.tick()
 
-    def update(self, own: set[int], *, slow: bool) -> None:
+    def update(self, own: set[int], *, slow: bool, is_active: bool) -> None:
         """Bring the texts up to date where the run has gone on.
 
         Args:
             own: versions of changes that this page has requested.
             slow: whether a second has passed since the last such call.
+            is_active: whether the run had not ended when this update of the page began.
         """
         run = self._run
         if slow:
@@ -130,7 +131,6 @@ class LivePage:
         if run.version == self._version and not slow:
             return
         self._version = run.version
-        is_active = run.status in ACTIVE
         with run.lock:
             tables = run.live
             tiles, suggestions = tiles_of(tables), suggestions_of(tables.config)

@@ -9,6 +9,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.events import SettingsChanged
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.runs.tables import Progress
 
 
 async def change(run: Any, *, steps: int = 0, epochs: int = 0, **settings: Any) -> None:
@@ -17,17 +18,28 @@ async def change(run: Any, *, steps: int = 0, epochs: int = 0, **settings: Any) 
     Raises:
         ConfigError: the run refuses the change.
     """
-    seen = len(run.live.events(SettingsChanged.kind))
+    seen = _count_changes(run)
     run.set(**settings)
-    while len(run.live.events(SettingsChanged.kind)) == seen:  # until the ranks have rebuilt
+    while _count_changes(run) == seen:  # until the ranks have rebuilt
         if run.reason:
             raise ConfigError(f"the run refuses {settings}: {run.reason}")
-        await run.wait_for_step(run.live.progress.step + 1)
-    step, epoch = run.live.progress.step, run.live.progress.epoch
+        await run.wait_for_step(_progress(run).step + 1)
+    applied = _progress(run)
     if steps:
-        await run.wait_for_step(step + steps)
-    while run.live.progress.epoch < epoch + epochs:
-        await run.wait_for_step(run.live.progress.step + 1)
+        await run.wait_for_step(applied.step + steps)
+    while (now := _progress(run)).epoch < applied.epoch + epochs:
+        await run.wait_for_step(now.step + 1)
+
+
+def _count_changes(run: Any) -> int:
+    with run.lock:
+        return len(run.live.events(SettingsChanged.kind))
+
+
+def _progress(run: Any) -> Progress:
+    with run.lock:
+        progress: Progress = run.live.progress
+    return progress
 
 
 def _first_batch(config: RunConfig, graph: DynamicGraph) -> tuple[Any, Any]:

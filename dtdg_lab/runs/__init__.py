@@ -1,4 +1,4 @@
-"""Run directories: record tables on disk, their merging and reading, summaries, comparison and the HTML report."""
+"""Run directories: record tables on disk, their Parquet files, summaries, comparison and the HTML report."""
 
 from __future__ import annotations
 

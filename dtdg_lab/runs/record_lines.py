@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import heapq
 import json
 import mmap
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +21,6 @@ Line = dict[str, Any]
 BLOCK_BYTES = 4 << 20
 TAIL_BYTES = 1 << 18  # has some steps: they are written several times a second
 _TAIL_BLOCK = 1 << 16
-_CLOCKS = ("time_ns", "start_ns")
 
 
 def parse_line(raw: bytes, place: str) -> Line:
@@ -203,23 +201,6 @@ def last_step(path: Path, *, attempt: int | None = None) -> int | None:
         if line["table"] == "steps":
             return max(int(row["step"]) for row in rows_of(line))
     return None
-
-
-def _timed(rank: int, lines: Iterable[Line]) -> Iterator[tuple[tuple[int, int], int, int, Line]]:
-    """Lines with a key that never decreases within a file; the position avoids comparing the lines themselves."""
-    latest = (0, 0)
-    for position, line in enumerate(lines):
-        clocks = [line["columns"].index(clock) for clock in _CLOCKS if clock in line["columns"]]
-        times = [int(row[clock]) for row in line["rows"] for clock in clocks if row[clock] is not None]
-        latest = max(latest, (line["attempt"], max(times, default=latest[1])))
-        yield latest, rank, position, line
-
-
-def timed_lines(files: Mapping[int, Path]) -> Iterator[Line]:
-    """Yield the lines of all ranks, ordered by attempt and time as they were written, as in a live view."""
-    timed = (_timed(rank, read_lines(path)) for rank, path in files.items())
-    for _, _, _, line in heapq.merge(*timed):
-        yield line
 
 
 # Where attempts begin in a rank's file, by bisection: the numbers of attempts only increase in a file.

@@ -137,7 +137,7 @@ def _purge(run: StoredRun) -> int | None:
 
 
 def _parts_event(run: StoredRun) -> dict[str, Any] | None:
-    """The event ``parts``, from the first lines of rank 0 if available, else from the merged table."""
+    """The event ``parts``, from the first lines of rank 0 if available, else from all events."""
     if not run.directory.record_file(0).is_file():
         return next((each["data"] for each in run.events if each["kind"] == "parts"), None)
     for table, row in run.tables.rows(0):

@@ -672,7 +672,7 @@ class RunTables:
 
     @property
     def _whole_step(self) -> int:
-        """The newest step of which all rows of all ranks are here; -1 before there is one."""
+        """The newest step whose rows of all ranks are all here; -1 before there is one."""
         return min((self._whole_steps.get(rank, -1) for rank in range(self.ranks)), default=-1)
 
     @property

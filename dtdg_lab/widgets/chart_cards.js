@@ -72,7 +72,10 @@ class Card {
     this.idea.hidden = !spec.idea
     this.title.title = spec.help ?? ""
     dlSay(this.dots, {"aria-label": `Options of ${spec.title}`})
-    if (this.freeze) dlText(this.ago, spec.ago)
+    if (this.freeze) {
+      dlText(this.ago, spec.ago)
+      this.choice.hidden = !spec.run // before a run nothing moves
+    }
     this.sayQuestion(spec)
     this.tellName()
   }
@@ -97,7 +100,8 @@ class Card {
       return button
     })
     this.frozen = false
-    this.push.append(this.ago, dlMake("span", {class: "seg", role: "group", "aria-label": "Picture"}, ...buttons))
+    this.choice = dlMake("span", {class: "seg", role: "group", "aria-label": "Picture"}, ...buttons)
+    this.push.append(this.ago, this.choice)
     this.sayFrozen()
   }
 

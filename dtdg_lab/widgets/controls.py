@@ -18,9 +18,9 @@ from dtdg_lab.widgets.live import labelled, tipped
 _STYLE = (
     f"input:disabled, select:disabled {{ background: {coloured('off')}; color: {coloured('off-text')}; opacity: 1; }} "
     "select.bk-input { padding-left: 8px; padding-right: 20px; } "  # half a row holds the longest names
-    "label { display: block; white-space: nowrap; overflow: hidden; text-overflow: ellipsis; }"
+    "label { display: block; max-width: 100%; white-space: nowrap; overflow: hidden; text-overflow: ellipsis; }"
 )
-ECHO_S = 5.0  # a notebook's page sends back what it was told to show, a busy one so late
+ECHO_S = 5.0  # until a busy page of a notebook has sent back the value that it shows
 PATIENCE_S = 3.0  # for a change to be made before a control shows what the run has
 _POWER = "return String(Number((10 ** tick).toPrecision(3)))"  # as LogControl reads it, while the slider moves
 

@@ -1,4 +1,4 @@
-"""Cards of figures that a page has made, all of which a change replaces."""
+"""Cards of figures that a page has made; a change replaces all of them."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def test_a_click_opens_the_run_and_its_report(
     click(page, ["told", study.trials[3].key])
     loop.until(lambda: bool(page.charts.figures()), page=page)
     assert page.trial.value == study.trials[3].key and real.id in page.run_words.value
-    assert {"study-run-loss", "study-run-phases"} <= set(page.charts.figures())
+    assert {"study-run-loss", "study-run-step_time"} <= set(page.charts.figures())
     assert page.charts.captions()["study-run-loss"]
     assert not page.report.disabled and page.report.filename == f"{real.id}.html"
     assert page.report.callback() == str(real.report_file)

@@ -65,6 +65,14 @@ def test_steps_per_second_are_of_all_ranks_together() -> None:
     assert rate_tile(hybrid_run(None)).value == "–"
 
 
+def test_steps_per_second_of_a_run_that_is_over_are_those_before_its_last_step() -> None:
+    later_ns = 1_700_000_000_000_000_000 + 4_000_000_000
+    over = {"kind": "ended", "step": 200, "time_ns": later_ns, "data": {"state": "finished"}}
+    for events, rate in (([over], "200"), ([{**over, "kind": "epoch", "data": {"epoch": 0}}], "99.7")):
+        tables = hybrid_run(controlled_plan(), {"steps": steps(200)}, events=events)
+        assert rate_tile(tables).value == rate
+
+
 def test_the_share_from_the_reservoir_is_of_the_newest_batches() -> None:
     rows = [batch(step, source="reservoir" if step >= 150 else "new") for step in range(250)]
     tile = reservoir_tile(hybrid_run(controlled_plan(), {"steps": steps(250, ranks=1), "targets": rows}, ranks=1))

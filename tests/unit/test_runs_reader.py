@@ -17,7 +17,7 @@ from dtdg_lab.core.records import SCHEMA, TABLES
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.frames import RunFrames
 from dtdg_lab.runs.parquet import current_note, files_of, is_current, write_rank
-from dtdg_lab.runs.record_lines import RecordFile, read_lines, timed_lines
+from dtdg_lab.runs.record_lines import RecordFile, read_lines
 from dtdg_lab.runs.records import RecordWriter
 
 CONFIG = RunConfig(system="psg", dataset="growing", ranks=2)
@@ -208,14 +208,6 @@ def test_a_rank_that_wrote_nothing_after_the_resume_loses_the_same_steps(tmp_pat
     run.record_file(1).write_text("".join(text for text in whole if '"attempt": 1' in text))
     steps = RunFrames(run).frames()["steps"]
     assert steps.query("rank == 1")["step"].tolist() == list(range(10))
-
-
-def test_lines_of_all_ranks_come_in_order_of_attempt_and_time(tmp_path: Path) -> None:
-    lines = list(timed_lines(resumed_run(tmp_path).record_files()))
-    assert sorted(line["attempt"] for line in lines) == [line["attempt"] for line in lines]
-    for rank in (0, 1):
-        numbers = [line["seq"] for line in lines if line["rank"] == rank]
-        assert numbers == sorted(numbers)
 
 
 def test_a_run_without_records_has_empty_tables(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ KINDS = {"compute": "computing", "communicate": "exchanges"}
 
 def tasks_figure(tables: RunTables, options: ChartOptions) -> Figure:
     """Return a dot for each task of the newest steps, predicted against measured milliseconds."""
-    tasks = tables.last("tasks", TASK_STEPS)
+    tasks = tables.last("tasks", TASK_STEPS).sort("step", "rank")  # however they came
     title, unit, x_title = "Predicted task times", "measured, ms", "predicted, ms"
     if not len(tasks):
         return card([], title, unit=unit, x_title=x_title, empty="Appears with the first overlapped exchange")

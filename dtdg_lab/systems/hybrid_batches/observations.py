@@ -13,6 +13,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.rollups import Rollup
 from dtdg_lab.core.rows import Array, Rows, known
 from dtdg_lab.systems.hybrid_batches.events import HybridFacts
+from dtdg_lab.visualization.timeline import is_over
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
@@ -66,9 +67,14 @@ def seconds_at(tables: RunTables, rank: int, steps: Array) -> Array:
 
 
 def steps_per_second(tables: RunTables, window_s: float = 5.0) -> Mapping[int, float]:
-    """Return the steps a second of each rank over its last seconds; ranks that have not done two are left out."""
-    rates, now_s = {}, tables.seconds
-    for rank, (steps, seconds) in step_clock(tables).items():
+    """Return the steps a second of each rank over its last seconds; ranks that have not done two are left out.
+
+    Of a run that is over these are the seconds before its last step: what it does then is no training.
+    """
+    clock, rates = step_clock(tables), {}
+    now_s = max((float(seconds[-1]) for _, seconds in clock.values()), default=0.0)
+    now_s = now_s if is_over(tables) else tables.seconds
+    for rank, (steps, seconds) in clock.items():
         begin_s = max(now_s - window_s, seconds[0])
         if len(steps) > 1 and now_s > begin_s:
             rates[rank] = float(steps[-1] - np.interp(begin_s, seconds, steps)) / (now_s - begin_s)

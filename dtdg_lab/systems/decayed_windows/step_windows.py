@@ -84,14 +84,14 @@ class StepWindow:
         return (*(min(1.0, count / chunks) for count in self.counts), *[1.0] * self.full)
 
 
-def step_windows(tables: RunTables) -> Sequence[StepWindow]:
-    """Return the windows of the newest steps that all ranks have recorded, in order."""
-    return tables.once("windows of steps", lambda: _step_windows(tables))
+def step_windows(tables: RunTables, until: int | None = None) -> Sequence[StepWindow]:
+    """Return the windows of the newest steps, up to step ``until``, that all ranks have recorded, in order."""
+    return tables.once(("windows of steps", until), lambda: _step_windows(tables, until))
 
 
-def newest_window(tables: RunTables) -> StepWindow | None:
-    """Return the window of the newest step that all ranks have recorded."""
-    windows = step_windows(tables)
+def newest_window(tables: RunTables, until: int | None = None) -> StepWindow | None:
+    """Return the window of the newest step, up to step ``until``, that all ranks have recorded."""
+    windows = step_windows(tables, until)
     return windows[-1] if windows else None
 
 
@@ -109,8 +109,12 @@ def held_share(tables: RunTables) -> float | None:
     return sum(window.rows for window in windows) / (facts.nodes * sum(window.length for window in windows))
 
 
-def _step_windows(tables: RunTables) -> list[StepWindow]:
-    rows = tables.last("batches", RECENT)
+def _step_windows(tables: RunTables, until: int | None) -> list[StepWindow]:
+    if until is None:
+        rows = tables.last("batches", RECENT)
+    else:
+        rows = tables.rows("batches")
+        rows = rows.where((rows["step"] <= until) & (rows["step"] > until - RECENT))
     steps, places, ranks = np.unique(rows["step"], return_inverse=True, return_counts=True)
     sums = {name: np.bincount(places, rows[name], len(steps)) for name in ("rows", "edges")}
     windows = []

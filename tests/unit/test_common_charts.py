@@ -143,6 +143,20 @@ def test_loss_is_over_seconds_where_ranks_have_steps_of_their_own() -> None:
     assert figure["layout"]["xaxis"]["title"]["text"] == "seconds of training"
 
 
+@pytest.mark.parametrize(
+    ("losses", "place"),
+    [
+        ([0.06, 0.03, 0.02, 0.01], ("right", "bottom")),
+        ([0.2, 0.1, 0.05, 0.046], ("right", "top")),
+        ([0.02, 0.02, 0.046, 0.044], ("left", "bottom")),
+    ],
+)
+def test_the_name_of_persistence_stands_where_no_curve_is(losses: list[float], place: tuple[str, str]) -> None:
+    rows = [evaluation(step, loss) for step, loss in zip((0, 6, 15, 20), losses, strict=True)]
+    (name,) = drawn("loss", run_of(evaluations=rows))[0]["layout"]["annotations"]
+    assert (name["xanchor"], name["yanchor"]) == place and name["x"] == (place[0] == "right")
+
+
 # Time per step
 
 

@@ -215,5 +215,13 @@ def planned_figure(
     title, x_title = "Planned epoch" + (label and f" · {label}"), f"time since the epoch began ({axis.unit})"
     x_axis = {"range": [0, _ROOM * last], "showgrid": False}
     return chart(
-        title, x_title, "", data, barmode="overlay", bargap=0.25, xaxis=x_axis, yaxis=rank_axis(schedule.parts)
+        title,
+        x_title,
+        "",
+        data,
+        barmode="overlay",
+        bargap=0.25,
+        xaxis=x_axis,
+        yaxis=rank_axis(schedule.parts),
+        margin={"l": 72, "r": 14, "t": 34, "b": 78},
     )

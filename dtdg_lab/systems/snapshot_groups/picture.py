@@ -128,7 +128,7 @@ def _frame(ranks: int) -> dict[str, Any]:
     """Return keys and layout, the same in all states."""
     rows = max(min(_ROW * ranks, _MOST_HIGH - _MARGIN), _LEAST_ROW * ranks)
     looks = {"yaxis": rank_axis(ranks), "barmode": "overlay", "bargap": 0.22, "height": max(_HIGH, rows + _MARGIN)}
-    return {"keys": gantt_keys(ranks), "margin": {"l": 58, "t": 34}, **looks}
+    return {"keys": gantt_keys(ranks), "margin": {"l": 70, "t": 34}, **looks}
 
 
 SCHEDULE = Chart(

@@ -13,7 +13,7 @@ import numpy as np
 from dtdg_lab.core.catalogue import loss_name
 from dtdg_lab.core.rollups import Rollup
 from dtdg_lab.core.rows import Array, Rows, known
-from dtdg_lab.visualization.change_marks import with_changes
+from dtdg_lab.visualization.change_marks import CHIPS, with_changes
 from dtdg_lab.visualization.chart import (
     NOTHING_YET,
     SECONDS_TITLE,
@@ -192,7 +192,8 @@ def loss_chart() -> Chart:
         place="common",
         shown=always,
         rollups=(STEP_LOSSES, EVALUATIONS),
-        help="Pale: the loss of each step. Persistence predicts that nothing changes; below it, a model has learned.",
+        help="Pale: the loss of each step. Persistence predicts that nothing changes; below it, a model has learned. "
+        f"Charts mark the newest {CHIPS} changes.",
         toggles=("x", "linear"),
     )
 

@@ -140,7 +140,7 @@ def loss_figure(tables: RunTables, options: ChartOptions) -> Figure:
         data.append(line("persistence", [begin, end], [persistence, persistence], BASELINE_COLOUR, **level))
     y_axis = _loss_axis(steps, splits, persistence, linear=options.linear)
     if persistence is not None:
-        curves = [(steps.along(x), steps.values)] if len(steps.steps) > 1 else []
+        curves: list[tuple[Any, Any]] = [(steps.along(x), steps.values)] if len(steps.steps) > 1 else []
         curves += [([row[place] for row in splits[split]], [row["loss"] for row in splits[split]]) for split in shown]
         notes.append(_persistence_label(persistence, curves, y_axis, end))
     axes: Drawn = {"xaxis": {"range": [begin, 1.01 * end or 1.0]}, "yaxis": y_axis, "annotations": notes}

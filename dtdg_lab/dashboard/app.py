@@ -367,7 +367,7 @@ class Dashboard:
             self.settings.follow(run.config)
             if before != run.config:
                 self.settings.touched()
-        if self.view == LIVE:
+        if self.left.visible:  # with the log of changes
             self.live.update(self.steering.own, slow=self._ticks % SLOW_TICKS == 1, is_active=active)
         if run is not None:
             self._settle(run, active=active)

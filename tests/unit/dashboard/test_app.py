@@ -476,3 +476,13 @@ def test_a_trouble_of_the_session_is_shown_until_it_is_over(session):
     look(shown)
     assert notice(shown) == ""
     shown.close()
+
+
+def test_the_log_goes_on_beside_other_views(dashboard, session):
+    click(dashboard, "run")
+    session.current.advance(3)
+    dashboard.open_view("Partition")
+    choose(dashboard, "learning_rate", -2.5)
+    session.current.advance(3)
+    look(dashboard)
+    assert entries(dashboard)[0]["state"] == "applied"

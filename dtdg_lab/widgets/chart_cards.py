@@ -105,7 +105,7 @@ class ChartCards(JSComponent):
 
     cards = param.String(default="[]", doc="The cards as JSON, in order.")
 
-    _esm: ClassVar[str] = component_script("chart_cards", "handles")
+    _esm: ClassVar[str] = component_script("chart_cards")
 
     def __init__(
         self, order: DrawingOrder, actions: CardActions, *, defer: Defer = lambda call: call(), **params: Any

@@ -79,7 +79,7 @@ class Header(TextComponent):
     or keyboard control get one. The browser remembers the choice; the kernel does not know it.
     """
 
-    _esm: ClassVar[str] = component_script("header", "labels", "theme")
+    _esm: ClassVar[str] = component_script("header")
 
     def draw(self, head: Head) -> None:
         """Show this."""

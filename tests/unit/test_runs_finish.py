@@ -241,7 +241,7 @@ def test_the_report_is_self_contained_and_says_what_happened(tmp_path: Path) -> 
     stored = open_run(run.path)
     for caption in stored.captions().values():
         assert caption in page.words
-    for words in ("learning_rate = 0.003 (version 1", "40.0 %", run.id, "made by the generator", "group_window",
+    for words in ("learning_rate = 0.003 (version 1", "40.0%", run.id, "made by the generator", "group_window",
                   "Number of consecutive snapshots in a group", "dtdg_lab run config.json",
                   "lab.RunConfig("):  # fmt: skip
         assert words in page.words

@@ -298,6 +298,13 @@ def test_names_stand_at_the_ends_of_lines_and_apart() -> None:
     assert min(after - before for before, after in pairwise(places)) > 15.9
 
 
+def test_the_unit_says_that_losses_are_smoothed() -> None:
+    units = [
+        loss_card(compared([HIGH] * 5), is_smooth=smooth)["layout"]["meta"]["card"]["unit"] for smooth in (True, False)
+    ]
+    assert units == ["mean squared error, smoothed (median of 5 evaluations)", "mean squared error"]
+
+
 def test_a_spike_at_the_start_does_not_stretch_the_axis() -> None:
     figure = loss_card(compared([90.0, *[HIGH] * 40]), is_smooth=False)
     assert figure["layout"]["yaxis"]["range"][1] < 0

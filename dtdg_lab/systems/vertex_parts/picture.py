@@ -11,12 +11,12 @@ from dtdg_lab.core.rollups import Rollup
 from dtdg_lab.core.rows import Array
 from dtdg_lab.partition.events import PartitionFacts
 from dtdg_lab.systems.vertex_parts import captions
-from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, card
+from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, card
 from dtdg_lab.visualization.charts import Drawn, bars, heat, level_bars
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import percent_text, three_digits
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, HEAT_SCALES, series_colour
-from dtdg_lab.visualization.partition_cards import EVEN, over_mean
+from dtdg_lab.visualization.partition_cards import EVEN, darkest_key, over_mean
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
@@ -90,18 +90,21 @@ def draw_needs(facts: PartitionFacts) -> Figure:
         "xaxis2": {**plain, "domain": _BARS, "anchor": "y2", "range": [0, 1.02 * top], "tickvals": [0, 0.5, 1]},
         "yaxis2": {**plain, "anchor": "x2", "type": "category", "autorange": "reversed", "ticksuffix": " "},
     }
+    keys: list[Key] = [darkest_key(float(rows.max()), "rows", "halo")]
+    if times.max() > EVEN:
+        keys.append(("most work", series_colour(1), "box"))
     return card(
         data,
         TITLE,
-        keys=[("most work", series_colour(1), "box")] if times.max() > EVEN else [],
+        keys=keys,
         x_title=SNAPSHOTS,
         shapes=[{**even, "line": {"color": BASELINE_COLOUR, "width": 1.2, "dash": "dash"}}],
         annotations=[
-            _heading(f"Rows {verb}; stronger is more", _MAP[0]),
+            _heading(f"Rows {verb}", _MAP[0]),
             _heading("Work; 1 is the mean", _BARS[0]),
         ],
         bargap=0.25,
-        margin={"l": 54, "t": 22},
+        margin={"l": 68, "t": 22},
         height=HEIGHT,
         **layout,
     )

@@ -317,10 +317,10 @@ class _Log:
 
     def _apply(self, event: Record) -> None:
         """Close the requests that the ranks applied, and those that later ones replaced."""
-        data = event["data"]
-        changes, entries, unknown = data["changes"], list[_Entry](), dict(data["changes"])
+        changed = SettingsChanged.read(event["data"])
+        changes, entries, unknown = changed.changes, list[_Entry](), dict(changed.changes)
         for entry in self._received():
-            if data["when"] == "step" and not (_is_of(entry, event) and entry.new == changes):
+            if changed.when == "step" and not (_is_of(entry, event) and entry.new == changes):
                 continue
             if any(name in changes and changes[name] == value for name, value in entry.new.items()):
                 self._close(entry, "applied")
@@ -360,5 +360,5 @@ def _is_of(entry: _Entry, event: Record) -> bool:
 
 def _key(event: Record) -> tuple[Any, ...]:
     """Return what the events of one change have in common on all ranks."""
-    data = event["data"]
-    return event["attempt"], data["version"], data["when"], data.get("by"), str(data["changes"])
+    changed = SettingsChanged.read(event["data"])
+    return event["attempt"], changed.version, changed.when, changed.by, str(changed.changes)

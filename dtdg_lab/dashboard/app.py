@@ -31,7 +31,6 @@ from dtdg_lab.dashboard.steering import Steering
 from dtdg_lab.datasets.names import default_dataset
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.run import StoredRun
-from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.run_names import system_title
 from dtdg_lab.widgets.controls import folded
 from dtdg_lab.widgets.header import Header
@@ -101,7 +100,7 @@ class Dashboard:
         self.steering = Steering(self.actions, self._was_refused)
         self.files = RunFilesReader(self.actions)
         self.header = Header(self._hear_header, defer=later, **STRETCH)
-        self.live = LivePage(later, self._request, self._show_problem, self._other_tables)
+        self.live = LivePage(later, self._request, self._show_problem, self._other_runs)
         titles = (LIVE, "Data", "Partition", "Compare", "Papers", "Code")
         self.navigation = Navigation(self._choose_card, self.open_view, titles, defer=later, **STRETCH)
         start = config or self._first_config()
@@ -134,8 +133,8 @@ class Dashboard:
         self.tick()
         self._start()
 
-    def _other_tables(self) -> list[RunTables]:
-        return [run.live for run in self.session.runs if run is not self._run]
+    def _other_runs(self) -> list[Run]:
+        return [run for run in self.session.runs if run is not self._run]
 
     def _first_config(self) -> RunConfig:
         if self.watch.seen.run is not None:

@@ -7,18 +7,21 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.options import OPTIONS
-from dtdg_lab.runs.charts import all_rollups, charts_of
+from dtdg_lab.runs.charts import all_rollups, charts_of, held
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.chart import Chart, ChartOptions, Question, card
 from dtdg_lab.widgets.chart_cards import CardActions, CardSpec, ChartCards, Toggle, encoded
 from dtdg_lab.widgets.drawing import DrawingOrder
 from dtdg_lab.widgets.live import Defer
 from dtdg_lab.widgets.run_page import STRETCH, BackgroundWorker, describe
+
+if TYPE_CHECKING:
+    from dtdg_lab.cluster.run import Run
 
 PREVIEW_S = 5.0  # a proposal stays for so long after it was requested, unless it is applied before
 TOGGLES: Mapping[str, tuple[tuple[str, Any], ...]] = {  # option -> label and value of each entry of a card's menu
@@ -28,6 +31,7 @@ TOGGLES: Mapping[str, tuple[tuple[str, Any], ...]] = {  # option -> label and va
 }
 
 Changes = Mapping[str, Any]
+_Asked = tuple[Question, RunTables, AbstractContextManager[Any]]
 
 
 @dataclass(slots=True)
@@ -47,7 +51,7 @@ class LiveCharts:
         defer: has a call made by the event loop.
         request: called with the changes of settings that a person asks for in a chart.
         problem: called with what went wrong, in words.
-        other_tables: tables of the session's other runs, for questions that compare; it may read from disk.
+        other_runs: the session's other runs, for questions that compare; it may read from disk.
     """
 
     def __init__(
@@ -55,11 +59,11 @@ class LiveCharts:
         defer: Defer,
         request: Callable[[dict[str, Any]], None],
         problem: Callable[[str], None],
-        other_tables: Callable[[], Sequence[RunTables]] = tuple,
+        other_runs: Callable[[], Sequence[Run]] = tuple,
     ) -> None:
         self._request, self._problem = request, problem
         self.order = DrawingOrder()
-        self._defer, self._others = defer, other_tables
+        self._defer, self._others = defer, other_runs
         actions = CardActions(
             drag=self._drag,
             release=self._release,
@@ -79,7 +83,7 @@ class LiveCharts:
         self._frozen: dict[str, int] = {}  # chart -> step at which it stands still
         self._asked: set[str] = set()  # names of questions whose answers are on their way
         self._answers: dict[str, Any] = {}
-        self._worker: BackgroundWorker[tuple[Question, RunTables]] = BackgroundWorker(self._answer, "dashboard-answers")
+        self._worker: BackgroundWorker[_Asked] = BackgroundWorker(self._answer, "dashboard-answers")
         self._preview: tuple[dict[str, Any], float] = ({}, 0.0)  # and until when
         self._preview_step: int | None = None  # at which pictures stay meanwhile
 
@@ -239,16 +243,16 @@ class LiveCharts:
         question, tables = self._charts[chart].question, self._tables
         if question is not None and tables is not None and question.name not in self._asked:
             self._asked.add(question.name)
-            self._worker.ask((question, tables))
+            self._worker.ask((question, tables, self._lock))
             self._lay_out()
 
-    def _answer(self, asked: tuple[Question, RunTables]) -> None:
+    def _answer(self, asked: _Asked) -> None:
         """Answer a question in the thread."""
-        question, tables = asked
+        question, tables, lock = asked
         try:
             others = self._others()
-            with self._lock:
-                prepared = question.prepare(tables, others)
+            with held(lock, *(run.lock for run in others)):
+                prepared = question.prepare(tables, [run.live for run in others])
             answer = question.answer(prepared)
         except Exception as error:  # there is no caller to raise to: the page shows it
             text = describe(error, f"the question {question.name} could not be answered")

@@ -59,7 +59,7 @@ class LivePage:
         defer: has a call made by the event loop.
         request: called with changes of settings that a person asks for here.
         problem: called with what went wrong, in words.
-        other_tables: tables of the session's other runs; it may read from disk.
+        other_runs: the session's other runs; it may read from disk.
 
     Attributes:
         tiles, picture, rest, log: what stands in the layout.
@@ -70,10 +70,10 @@ class LivePage:
         defer: Defer,
         request: Callable[[Mapping[str, Any]], None],
         problem: Callable[[str], None],
-        other_tables: Callable[[], Sequence[RunTables]],
+        other_runs: Callable[[], Sequence[Run]],
     ) -> None:
         self._request = request
-        self.charts = LiveCharts(defer, request, problem, other_tables)
+        self.charts = LiveCharts(defer, request, problem, other_runs)
         self.tiles = Tiles(lambda message: None, defer=defer, **STRETCH)
         self.chips = TryChips(request, defer=defer, css_classes=["dl-try-chips"], **STRETCH)
         self.log = ChangeLog(self._hear, defer=defer, **STRETCH)

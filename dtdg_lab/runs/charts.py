@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core import catalogue
@@ -68,6 +69,15 @@ def drawn_charts(tables: RunTables, options: ChartOptions) -> dict[Chart, Card]:
 def lock_of(run: Any) -> AbstractContextManager[Any]:
     """Return what readers of a run's tables hold: the lock of a run under way; a stored one is never written to."""
     return run.lock if hasattr(run, "lock") else nullcontext()
+
+
+@contextmanager
+def held(*locks: AbstractContextManager[Any]) -> Iterator[None]:
+    """Hold the locks of several runs, in one order everywhere, so that no two threads wait for each other."""
+    with ExitStack() as stack:
+        for lock in sorted(dict.fromkeys(locks), key=id):  # a resumed run has that of its attempt before
+            stack.enter_context(lock)
+        yield
 
 
 def figures_of(tables: RunTables, x: XAxis = "steps") -> dict[str, Figure]:

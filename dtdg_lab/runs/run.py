@@ -497,7 +497,9 @@ def show_progress(run: RunHandle, *, every_s: float = 0.25, **bar_options: Any) 
     """
     from tqdm.auto import tqdm
 
-    with tqdm(total=run.live.config.epochs, unit="epoch", **bar_options) as bar:
+    with run.lock:
+        epochs = run.live.config.epochs
+    with tqdm(total=epochs, unit="epoch", **bar_options) as bar:
         while True:
             status = run.status  # read before the charts, so that the last update comes after the end
             with run.lock:

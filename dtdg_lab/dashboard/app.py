@@ -49,7 +49,6 @@ WATCH_TICKS = 2  # ticks between two looks at the session
 SLOW_TICKS = 8  # ticks between two looks at the cluster, the comparison and, when idle, anything
 GONE_TICKS = 480  # a minute without any display ends the updates
 LIVE = "Live"
-FIRST_SYSTEM = "flaredtdg"  # that a first visit shows
 WITHOUT_SETTINGS = ("Compare", "Papers")  # views that take the whole width
 _PAGE = ":host { container-type: inline-size; padding: 8px 12px 24px; }"
 _BODY = """:host { display: grid !important; gap: 10px 14px; align-items: start; margin-top: 8px;
@@ -144,10 +143,11 @@ class Dashboard:
         except LabError as error:
             self._show_problem(str(error))
             dataset = "growing"
+        system = next(family.first_visit for family in catalogue.families() if family.first_visit)
         # the generator's default changes so little from snapshot to snapshot that persistence is nearly perfect, and
         # with the default learning rate the test loss ends above persistence
         learnable = {"churn": 0.9, "learning_rate": 3e-3} if dataset == "growing" else {}
-        return RunConfig(system=FIRST_SYSTEM, dataset=dataset, ranks=self.session.ranks, epochs=300, **learnable)
+        return RunConfig(system=system, dataset=dataset, ranks=self.session.ranks, epochs=300, **learnable)
 
     def _lay_out(self) -> pn.Column:
         settings, live = self.settings, self.live

@@ -115,12 +115,12 @@ class RunHandle:
     def figures(self, x: XAxis = "steps") -> dict[str, Figure]:
         """Return the charts so far by name, as plotly figure dicts; the picture of its system comes first."""
         with self.lock:
-            return figures_of(self.live, x)
+            return figures_of(self.live, x, ended=self.status in ENDED)
 
     def captions(self) -> dict[str, str]:
         """Return the caption of each chart, as it is now."""
         with self.lock:
-            return captions_of(self.live)
+            return captions_of(self.live, ended=self.status in ENDED)
 
     def save_figures(self, folder: str | Path, *, overwrite: bool = False) -> list[Path]:
         """Write every chart so far to a folder and return the paths (see ``runs.figures.save_figures``)."""

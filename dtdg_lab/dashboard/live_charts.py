@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.options import OPTIONS
-from dtdg_lab.runs.charts import all_rollups, charts_of, held
+from dtdg_lab.runs.charts import all_rollups, charts_of, draw, held
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.chart import Chart, ChartOptions, Question, card
 from dtdg_lab.widgets.chart_cards import CardActions, CardSpec, ChartCards, Toggle, encoded
@@ -52,6 +52,9 @@ class LiveCharts:
         request: called with the changes of settings that a person asks for in a chart.
         problem: called with what went wrong, in words.
         other_runs: the session's other runs, for questions that compare; it may read from disk.
+
+    Attributes:
+        ended: whether the run is over.
     """
 
     def __init__(
@@ -61,7 +64,7 @@ class LiveCharts:
         problem: Callable[[str], None],
         other_runs: Callable[[], Sequence[Run]] = tuple,
     ) -> None:
-        self._request, self._problem = request, problem
+        self._request, self._problem, self.ended = request, problem, False
         self.order = DrawingOrder()
         self._defer, self._others = defer, other_runs
         actions = CardActions(
@@ -97,7 +100,7 @@ class LiveCharts:
         self._name, self._tables, self._lock, self._system = name, tables, lock, ""
         for forgotten in (self._frozen, self._asked, self._answers):
             forgotten.clear()
-        self._preview, self._preview_step = ({}, 0.0), None
+        self._preview, self._preview_step, self.ended = ({}, 0.0), None, False
         self._lay_out()
         for chart, shown in self._shown.items():
             shown.version, shown.sent = -1, None
@@ -156,13 +159,14 @@ class LiveCharts:
         tables, chart, shown = self._tables, self._charts[name], self._shown[name]
         assert tables is not None
         changes, _ = self._preview
-        options = replace(shown.options, preview=changes, step=self._preview_step, answers=dict(self._answers))
+        options = replace(shown.options, preview=changes, step=self._preview_step, ended=self.ended)
+        options = replace(options, answers=dict(self._answers))
         with self._lock:
             shown.version, shown.step = tables.version, tables.common_step
             try:
                 if tables.own_steps:
                     options = replace(options, x="seconds")
-                return chart.figure(tables, options), chart.caption(tables, options)
+                return draw(chart, tables, options)
             except Exception as error:  # the others must go on: the card shows it, and the log has the traceback
                 text = describe(error, f"the chart {name} cannot be drawn")
                 return card([], chart.title, empty="This chart can't be drawn."), text

@@ -133,6 +133,7 @@ class LivePage:
                 assert tables is not None
                 self._show_tiles(tables.config)
             return
+        self.charts.ended = not is_active
         if run.version == self._version and not slow:
             return
         self._version = run.version

@@ -9,16 +9,29 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import UnknownNameError
 from dtdg_lab.core.rollups import Rollup
-from dtdg_lab.visualization.chart import PLACES, Chart, ChartOptions, XAxis
+from dtdg_lab.visualization.chart import (
+    FIRST_EPOCH,
+    FIRST_STEP,
+    NOT_RECORDED,
+    NOTHING_MEASURED,
+    NOTHING_YET,
+    PLACES,
+    WAITING,
+    Chart,
+    ChartOptions,
+    XAxis,
+)
 from dtdg_lab.visualization.common_charts import common_charts
 from dtdg_lab.visualization.curves import CURVE_ROLLUPS
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.sheet import PICTURE_HEIGHT, Card, as_figure
+from dtdg_lab.visualization.timeline import is_over
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
 
 
+SETTLED = {FIRST_STEP: 50, FIRST_EPOCH: 2}  # of these an active run has as many before it lacks what appears with one
 ALWAYS_DRAWN = ("picture", "common")  # without data they say when they have some
 
 
@@ -51,6 +64,34 @@ def chart_of(tables: RunTables, name: str) -> Chart:
     return charts[name]
 
 
+def draw(chart: Chart, tables: RunTables, options: ChartOptions) -> Card:
+    """Return a chart as a card with its caption.
+
+    Where it has no data and none will come, it says so, not when they appear.
+    """
+    figure, caption = chart.figure(tables, options), chart.caption(tables, options)
+    notes = [note["text"] for note in figure["layout"].get("annotations", ())]
+    words = {text: _words_at_last(text, tables, ended=options.ended) for text in notes if text.startswith(WAITING)}
+    if all(text == known for text, known in words.items()):
+        return figure, caption
+    annotations = [note | {"text": words.get(note["text"], note["text"])} for note in figure["layout"]["annotations"]]
+    figure = {**figure, "layout": {**figure["layout"], "annotations": annotations}}
+    return figure, NOTHING_MEASURED if caption == NOTHING_YET else caption
+
+
+def _words_at_last(words: str, tables: RunTables, *, ended: bool) -> str:
+    """Return why a plot has no data where no more will come; else ``words``, which say when it has some."""
+    ended, epoch = ended or is_over(tables), tables.complete_epoch
+    reached = {FIRST_STEP: tables.common_step + 1, FIRST_EPOCH: 0 if epoch is None else epoch + 1}
+    if words in reached and reached[words] >= (1 if ended else SETTLED[words]):
+        return NOT_RECORDED
+    if not ended:
+        return words
+    _, is_first, what = words.partition(" with the first ")
+    what = "complete epoch" if words == FIRST_EPOCH else what
+    return f"This run has no {what}" if is_first else "This run has none of it"
+
+
 def drawn_charts(tables: RunTables, options: ChartOptions) -> dict[Chart, Card]:
     """Return the charts of a run as cards with captions, in the order of the page.
 
@@ -58,11 +99,11 @@ def drawn_charts(tables: RunTables, options: ChartOptions) -> dict[Chart, Card]:
     """
     cards: dict[Chart, Card] = {}
     for chart in charts_of(tables):
-        figure = chart.figure(tables, options)
+        figure, caption = draw(chart, tables, options)
         if chart.place == "picture":
             figure = {**figure, "layout": {"height": PICTURE_HEIGHT, **figure["layout"]}}
         if figure["data"] or chart.place in ALWAYS_DRAWN:
-            cards[chart] = figure, chart.caption(tables, options)
+            cards[chart] = figure, caption
     return cards
 
 
@@ -80,12 +121,12 @@ def held(*locks: AbstractContextManager[Any]) -> Iterator[None]:
         yield
 
 
-def figures_of(tables: RunTables, x: XAxis = "steps") -> dict[str, Figure]:
+def figures_of(tables: RunTables, x: XAxis = "steps", *, ended: bool = False) -> dict[str, Figure]:
     """Return the charts of a run by name, as plotly figure dicts; the picture of its system comes first."""
-    cards = drawn_charts(tables, ChartOptions(x=x, whole_run=True))
+    cards = drawn_charts(tables, ChartOptions(x=x, whole_run=True, ended=ended))
     return {chart.name: as_figure(*card) for chart, card in cards.items()}
 
 
-def captions_of(tables: RunTables) -> dict[str, str]:
+def captions_of(tables: RunTables, *, ended: bool = False) -> dict[str, str]:
     """Return the caption of each chart of a run."""
-    return {chart.name: caption for chart, (_, caption) in drawn_charts(tables, ChartOptions()).items()}
+    return {chart.name: caption for chart, (_, caption) in drawn_charts(tables, ChartOptions(ended=ended)).items()}

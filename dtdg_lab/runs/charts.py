@@ -70,18 +70,21 @@ def draw(chart: Chart, tables: RunTables, options: ChartOptions) -> Card:
     Where it has no data and none will come, it says so, not when they appear.
     """
     figure, caption = chart.figure(tables, options), chart.caption(tables, options)
-    notes = [note["text"] for note in figure["layout"].get("annotations", ())]
-    words = {text: _words_at_last(text, tables, ended=options.ended) for text in notes if text.startswith(WAITING)}
-    if all(text == known for text, known in words.items()):
+    ended = (options.ended or is_over(tables)) and chart.question is None  # which may still be asked
+    notes = figure["layout"].get("annotations", [])
+    at_last = [note | {"text": _words_at_last(note.get("text", ""), tables, ended=ended)} for note in notes]
+    if at_last != notes:
+        figure = {**figure, "layout": {**figure["layout"], "annotations": at_last}}
+    elif not ended:
         return figure, caption
-    annotations = [note | {"text": words.get(note["text"], note["text"])} for note in figure["layout"]["annotations"]]
-    figure = {**figure, "layout": {**figure["layout"], "annotations": annotations}}
     return figure, NOTHING_MEASURED if caption == NOTHING_YET else caption
 
 
 def _words_at_last(words: str, tables: RunTables, *, ended: bool) -> str:
     """Return why a plot has no data where no more will come; else ``words``, which say when it has some."""
-    ended, epoch = ended or is_over(tables), tables.complete_epoch
+    if not words.startswith(WAITING):
+        return words
+    epoch = tables.complete_epoch
     reached = {FIRST_STEP: tables.common_step + 1, FIRST_EPOCH: 0 if epoch is None else epoch + 1}
     if words in reached and reached[words] >= (1 if ended else SETTLED[words]):
         return NOT_RECORDED

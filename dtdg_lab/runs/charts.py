@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +72,10 @@ def draw(chart: Chart, tables: RunTables, options: ChartOptions) -> Card:
     figure, caption = chart.figure(tables, options), chart.caption(tables, options)
     ended = (options.ended or is_over(tables)) and chart.question is None  # which may still be asked
     notes = figure["layout"].get("annotations", [])
-    at_last = [note | {"text": _words_at_last(note.get("text", ""), tables, ended=ended)} for note in notes]
+    at_last = [
+        note | {"text": _words_at_last(note["text"], tables, ended=ended)} if _is_waiting(note) else note
+        for note in notes
+    ]
     if at_last != notes:
         figure = {**figure, "layout": {**figure["layout"], "annotations": at_last}}
     elif not ended:
@@ -80,10 +83,12 @@ def draw(chart: Chart, tables: RunTables, options: ChartOptions) -> Card:
     return figure, NOTHING_MEASURED if caption == NOTHING_YET else caption
 
 
+def _is_waiting(note: Mapping[str, Any]) -> bool:
+    return str(note.get("text", "")).startswith(WAITING)
+
+
 def _words_at_last(words: str, tables: RunTables, *, ended: bool) -> str:
     """Return why a plot has no data where no more will come; else ``words``, which say when it has some."""
-    if not words.startswith(WAITING):
-        return words
     epoch = tables.complete_epoch
     reached = {FIRST_STEP: tables.common_step + 1, FIRST_EPOCH: 0 if epoch is None else epoch + 1}
     if words in reached and reached[words] >= (1 if ended else SETTLED[words]):

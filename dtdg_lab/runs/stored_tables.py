@@ -17,7 +17,7 @@ from dtdg_lab.runs import parquet
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.frames import to_frame
 from dtdg_lab.runs.record_lines import TIMED
-from dtdg_lab.runs.tables import CHANGES, CLOCKS, EVENTS_OF_A_KIND, FEW_ROWS, IDENTITY, RECENT_STEPS, RunTables
+from dtdg_lab.runs.tables import ALL_KEPT, CLOCKS, EVENTS_OF_A_KIND, FEW_ROWS, IDENTITY, RECENT_STEPS, RunTables
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -186,7 +186,7 @@ def _events(files: list[Path]) -> list[dict[str, Any]]:
         return []
     frame = to_frame(parquet.joined(pq.read_table(file) for file in files))
     from_end = frame.groupby(["kind", "rank"], sort=False).cumcount(ascending=False)
-    frame = frame[(from_end < EVENTS_OF_A_KIND) | frame["kind"].isin(CHANGES)].copy()
+    frame = frame[(from_end < EVENTS_OF_A_KIND) | frame["kind"].isin(ALL_KEPT)].copy()
     for column in ("step", "epoch"):
         frame[column] = frame[column].astype("Int64").astype(object).where(frame[column].notna(), None)
     events: list[dict[str, Any]] = frame.sort_values("time_ns", kind="stable").to_dict("records")

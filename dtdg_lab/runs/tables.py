@@ -25,6 +25,7 @@ from dtdg_lab.core.events import (
     Event,
     Kernel,
     Preparing,
+    RanksGathered,
     Refused,
     Requested,
     Resumed,
@@ -41,7 +42,9 @@ E = TypeVar("E", bound=Event)
 RECENT_STEPS = 2_000  # exact
 FEW_ROWS = 4_000  # the newest of a table, which are always kept
 EVENTS_OF_A_KIND = 1_000  # the newest; so that the events of many epochs do not push out a plan
-CHANGES = tuple(event.kind for event in (Requested, ControlReceived, Refused, SettingsChanged, Resumed))  # all are kept
+ALL_KEPT = tuple(  # of other kinds, the newest
+    event.kind for event in (Requested, ControlReceived, Refused, SettingsChanged, Resumed, RanksGathered)
+)
 UPDATE_BYTES = 1 << 20  # of a rank's lines that are read at once: far fewer steps than a rank may lag behind
 WAITING_ROWS = 4_000  # of lines that are turned into columns once a chart asks for their table
 IDENTITY = ("rank", "attempt")
@@ -427,7 +430,7 @@ class RunTables:
                 self._unapplied.append(event)
             of_kind = self._events.setdefault(event["kind"], [])
             of_kind.append(event)
-            if len(of_kind) > 2 * EVENTS_OF_A_KIND and event["kind"] not in CHANGES:
+            if len(of_kind) > 2 * EVENTS_OF_A_KIND and event["kind"] not in ALL_KEPT:
                 del of_kind[:EVENTS_OF_A_KIND]
 
     def _begin(self, attempt: int, time_ns: int) -> None:

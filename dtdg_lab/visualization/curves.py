@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dtdg_lab.core.events import RanksGathered
 from dtdg_lab.core.rollups import Rollup
 from dtdg_lab.core.rows import Array, Rows
 from dtdg_lab.visualization.energy_chart import FINE_READINGS, FINE_STEP_JOULES, readings_of
@@ -123,8 +124,8 @@ def joules_until(tables: RunTables, attempts: Sequence[int], times_ns: Sequence[
 def bytes_at(tables: RunTables, seconds: ArrayLike, steps: ArrayLike) -> Array | None:
     """Return the bytes that all ranks had sent until these seconds and steps; None where no rank recorded any.
 
-    Steps that a resume made again count twice: both were sent. Features that were fetched count beside what steps
-    sent, but not probes of links.
+    Steps that a resume made again count twice: both were sent. Beside what steps sent, features that were fetched and
+    models that were averaged while ranks waited for each other count, but not probes of links.
     """
     sent = tables.rollup(SENT)
     if not len(sent) or not sent["bytes_sent_known"].any():
@@ -133,6 +134,9 @@ def bytes_at(tables: RunTables, seconds: ArrayLike, steps: ArrayLike) -> Array |
     for rows in sent.by("rank").values():
         sums = np.concatenate([[0.0], rows["bytes_sent"].cumsum()])
         total += sums[np.searchsorted(rows["seconds_most"], np.asarray(seconds, np.float64), side="right")]
+    gathered = tables.events(RanksGathered.kind, all_attempts=True)
+    sums = np.cumsum([0, *(event["data"]["bytes_sent"] for event in gathered)])
+    total += sums[np.searchsorted([event["seconds"] for event in gathered], np.asarray(seconds, np.float64), "right")]
     fetched = tables.rollup(FETCHED)
     if len(fetched):
         fetched, attempts_then = fetched.where(fetched["purpose"] != "probe"), tables.attempts_at(seconds)

@@ -195,7 +195,8 @@ def _described(case: str, ranks: list[Rows], config: lab.RunConfig) -> dict[str,
     tables = RunTables(config, rollups=all_rollups())
     tables.add_lines(_made_up_times(ranks))
     cards = drawn_charts(tables, ChartOptions(whole_run=True))
-    said = {chart.name: [] if case in UNSTEADY else [_masked(caption)] for chart, (_, caption) in cards.items()}
+    timed = case.partition(",")[0] in UNSTEADY
+    said = {chart.name: [] if timed else [_masked(caption)] for chart, (_, caption) in cards.items()}
     return {
         "losses": [row["global_loss"] for row in ranks[0]["steps"]],
         "events": _events(ranks),

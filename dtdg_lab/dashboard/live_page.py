@@ -9,7 +9,7 @@ import panel as pn
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.dashboard.change_log import HEADS, entries_of, rows_of, undo_of
+from dtdg_lab.dashboard.change_log import HEADS, entries_of, listed, rows_of, undo_of
 from dtdg_lab.dashboard.live_charts import LiveCharts
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.changes import RequestedChange, requested_changes
@@ -161,14 +161,15 @@ class LivePage:
         self.picture.visible = bool(self.charts.picture.specs)
 
     def _draw_log(self, own: set[int], epoch: int, settings: Mapping[str, Any]) -> None:
-        self.log.draw(entries_of(self._changes, own, epoch, settings))
+        changes = listed(self._changes)
+        self.log.draw(entries_of(changes, own, epoch, settings))
         if not self._effects_open:  # its title has their number
-            self.effects.draw(HEADS, rows_of(self._changes, own, epoch, settings))
+            self.effects.draw(HEADS, rows_of(changes, own, epoch, settings))
 
     def _draw_effects(self, tables: RunTables, own: set[int], epoch: int, settings: Mapping[str, Any]) -> None:
-        effects = effects_of(tables)
-        texts = {change.number: self._measured(change, tables, effects) for change in self._changes}
-        rows = rows_of(self._changes, own, epoch, settings, effects=texts, columns=len(effects))
+        effects, changes = effects_of(tables), listed(self._changes)
+        texts = {change.number: self._measured(change, tables, effects) for change in changes}
+        rows = rows_of(changes, own, epoch, settings, effects=texts, columns=len(effects))
         self.effects.draw([*HEADS, *(f"{effect.label}, before → after" for effect in effects)], rows)
 
     def _measured(self, change: RequestedChange, tables: RunTables, effects: Sequence[Effect]) -> list[str]:

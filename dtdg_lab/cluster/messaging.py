@@ -69,6 +69,7 @@ def unpack(key: str, message: bytes) -> dict[str, Any]:
 
 Check = Callable[[dict[str, Any]], None]
 OnRefusal = Callable[[dict[str, Any], str], None]
+OnAcceptance = Callable[[dict[str, Any], int], None]
 _NONCES = 10_000
 _LOOK_S = 0.2
 TRIES = 5  # to reach rank 0: a message may be lost while others attack its ports
@@ -96,14 +97,24 @@ class ControlServer:
         store: the attempt's store, which signs; every rank reads the requests there.
         check: raises a LabError for a request that cannot be carried out; may be replaced.
         on_refusal: called with each request of this session that is refused, and the reason, on the server's thread.
+        on_acceptance: called with each request that is accepted, and its version, before the ranks can see it.
         place: run and attempt that requests must name.
         host: interface to listen on.
     """
 
     def __init__(
-        self, key: str, store: Any, check: Check, on_refusal: OnRefusal, *, place: str, host: str = "127.0.0.1"
+        self,
+        key: str,
+        store: Any,
+        check: Check,
+        on_refusal: OnRefusal,
+        *,
+        place: str,
+        host: str = "127.0.0.1",
+        on_acceptance: OnAcceptance = lambda request, version: None,
     ) -> None:
         self._key, self._store, self.check, self._on_refusal, self._place = key, store, check, on_refusal, place
+        self._on_acceptance = on_acceptance
         self._closed_for = ""
         self._version = 0
         self._taken: list[dict[str, Any]] = []
@@ -204,6 +215,7 @@ class ControlServer:
                 self._store.set(store_key(self._version + 1), json.dumps(request))
             except RuntimeError as error:  # torch's: the store is going down with its run
                 raise ControlError(f"the run's store does not answer ({error}): it is about to end.") from error
+            self._on_acceptance(request, self._version + 1)
             self._taken.append(request)
             self._version += 1
             self._changed.notify_all()

@@ -23,7 +23,16 @@ from dtdg_lab.core.errors import (
     RunInterruptedError,
     UnknownNameError,
 )
-from dtdg_lab.core.events import AttemptStarted, Paused, Refused, Resumed, SettingsChanged, Stopping, Unpaused
+from dtdg_lab.core.events import (
+    AttemptStarted,
+    Paused,
+    Refused,
+    Requested,
+    Resumed,
+    SettingsChanged,
+    Stopping,
+    Unpaused,
+)
 from dtdg_lab.core.extensions import extensions_of
 from dtdg_lab.core.records import TABLES, rows_of
 from dtdg_lab.runs.charts import all_rollups, captions_of, figures_of
@@ -51,6 +60,7 @@ LEFT_S = 0.01  # ranks exit shortly after the run has ended
 BLOCK_BYTES = 1 << 20
 NOTES_S = 30.0  # rank 0 listens well before
 SHOWN_S = 3.0  # of silence; shorter ones are a busy machine's
+RECORDED_S = 2.0  # until the records have a request that rank 0 has accepted
 SURVIVORS_S = 3.0  # survivors of a dead rank mark the run and exit within this time
 
 
@@ -196,6 +206,7 @@ class Run(RunHandle):
         self._ended, self._closing = threading.Event(), threading.Event()
         self._file_status = directory.status()
         self._while_running = "running"
+        self._newest_request: tuple[int, int] | None = None  # attempt and version
         self._refused: list[str] = []
         self._refused_version = 0
         self._trouble_since: float | None = None
@@ -273,8 +284,24 @@ class Run(RunHandle):
                 f"{error} If {titles} was registered after this attempt began, its engines do not know it: stop the "
                 "run (run.stop()), then continue it (run.resume(...))."
             ) from error
+        self._newest_request = self.attempt, version
         add_extensions(self.path, texts=texts)
         return version
+
+    def requests(self) -> pd.DataFrame:
+        """Return the log of changes, with all that this handle has asked for: see ``StoredRun.requests``."""
+        until_s = time.monotonic() + RECORDED_S
+        while not self._is_recorded() and not self._ended.is_set() and time.monotonic() < until_s:
+            time.sleep(RUN_LOOK_S)
+        return super().requests()
+
+    def _is_recorded(self) -> bool:
+        """Return whether the newest request of this handle is in the records."""
+        if self._newest_request is None:
+            return True
+        with self.lock:
+            events = self.live.events(Requested.kind, all_attempts=True)
+        return any((event["attempt"], event["data"]["version"]) == self._newest_request for event in events)
 
     def control(self, function: ControlFunction, *, table: str = "evaluations", by: str | None = None) -> Controller:
         """Let a function steer this run: it is called with new rows of a table, and returns settings to change.

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.cluster.event_history import EventHistory
 from dtdg_lab.cluster.liveness import Beacon, death_reason, signs_of_life, wait_for_note
 from dtdg_lab.cluster.messaging import ControlServer, Publisher, StoredControl, ask
-from dtdg_lab.cluster.refusal_log import RefusalLog
 from dtdg_lab.cluster.registrations import SentRegistration, apply_registrations
+from dtdg_lab.cluster.request_log import RequestLog
 from dtdg_lab.cluster.stop_signals import OVERDUE_S, StopSignals
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, LabError, RunFailedError, StoppedError
@@ -305,8 +305,10 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack, signals: S
 
     writer = RecordWriter(directory.record_file(task.rank), task.rank, task.attempt, sink=publisher.send)
     stack.callback(writer.close)
-    refusals = RefusalLog(writer, config)
-    store, control = _meet(task, directory, beginning, stack, telemetry=publisher.address, host=host, refusals=refusals)
+    request_log = RequestLog(writer, config)
+    store, control = _meet(
+        task, directory, beginning, stack, telemetry=publisher.address, host=host, request_log=request_log
+    )
     signals.request = control.stop_by
     beacon = _beacon(task, directory, store, writer)
     if task.rank == 0:
@@ -338,7 +340,7 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack, signals: S
             if not control.stop_request():
                 raise
             return _stopped(control, directory, task, error)
-        _judge_requests_by(trainer, control, beginning, refusals)
+        _judge_requests_by(trainer, control, beginning, request_log)
         state = trainer.run().state
         resource_monitor.close()
         writer.flush()
@@ -351,10 +353,10 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack, signals: S
 
 
 def _judge_requests_by(
-    trainer: Trainer, control: ControlServer | StoredControl, beginning: RunStart, refusals: RefusalLog
+    trainer: Trainer, control: ControlServer | StoredControl, beginning: RunStart, request_log: RequestLog
 ) -> None:
-    """Check requests against the settings of a trainer from here on, and record refusals at its step."""
-    refusals.trainer = trainer
+    """Check requests against the settings of a trainer from here on, and record requests at its step."""
+    request_log.trainer = trainer
     if beginning.check is None and isinstance(control, ControlServer):
         control.check = partial(_check_after, trainer.live_settings, control)
 
@@ -473,7 +475,7 @@ def _meet(
     *,
     telemetry: str,
     host: str,
-    refusals: RefusalLog,
+    request_log: RequestLog,
 ) -> tuple[SignedStore, ControlServer | StoredControl]:
     """Store and control of the ranks of an attempt. Rank 0 makes both and publishes their addresses; the others read
     its note. On one machine the store is a file of this account's.
@@ -489,8 +491,8 @@ def _meet(
         return store, StoredControl(store, partial(ask, first.control, task.key, place=place, timeout_s=1.0), task.rank)
     store, address = open_store(task.size, key=task.key, place=place, host="" if task.host else host)
     # the check is set below, before the note publishes the server's address
-    control = ControlServer(task.key, store, _not_ready, refusals.record, place=place, host=host)
-    stack.callback(refusals.record_unapplied, control)  # after the server's end
+    refuse, accept = request_log.refuse, request_log.accept
+    control = ControlServer(task.key, store, _not_ready, refuse, place=place, host=host, on_acceptance=accept)
     stack.callback(control.close)
     control.check = beginning.check or partial(_check_after, LiveSettings(directory.config()), control)
     write_note(directory.live, own_note(0, task.attempt, telemetry, control=control.address, store=address))

@@ -176,6 +176,23 @@ NOTEBOOK, PAGE, TUNER = "notebook", "page", "tuner"  # who changes settings; oth
 
 
 @dataclass(frozen=True, slots=True)
+class Requested(Event):
+    """Rank 0's control server accepted a request to change settings, which the ranks receive later.
+
+    Attributes:
+        version: that the ranks will receive.
+        by: who made it, as of :class:`ControlReceived`.
+        old: the settings it asks to change, as they were.
+    """
+
+    kind: ClassVar[str] = "requested"
+    version: int
+    changes: dict[str, Any]
+    by: str | None = None
+    old: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ControlReceived(Event):
     """A control request was received, at a ``step``, an ``epoch`` or the ``end``.
 
@@ -209,9 +226,6 @@ class SettingsChanged(Event):
     by: str | None = None
     duration_s: float | None = None
     own_steps: bool | None = None
-
-
-ENDED_FIRST = "The run ended first."  # the reason of requests that the ranks did not receive any more
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,13 +162,13 @@ def join_words(words: Sequence[str]) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share as people read it, such as ``31 %``."""
-    return f"{100 * share:.0f} %"
+    """Return a share as people read it, such as ``31%``."""
+    return f"{100 * share:.0f}%"
 
 
 def share(value: float) -> str:
     """Return a share in percent, with a decimal where it is small."""
-    return f"{100 * value:.1f} %" if 0 < value < 0.1 else percent(value)
+    return f"{100 * value:.1f}%" if 0 < value < 0.1 else percent(value)
 
 
 def format_percent(share: float) -> str:

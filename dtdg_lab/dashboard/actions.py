@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from dtdg_lab.core.errors import ControlError
+from dtdg_lab.runs.directory import ENDED
 from dtdg_lab.runs.run import newest_interrupted
 from dtdg_lab.widgets.run_page import BackgroundWorker, describe
 
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
     from dtdg_lab.cluster.session import Session
 
 
+T = TypeVar("T")
+ENDING_S = 3.0  # within which a run ends whose rank 0 no longer listens
 Request = tuple[str, Callable[[], Any], Callable[[Any], None], Callable[[], None]]
 
 
@@ -91,6 +96,19 @@ class Actions:
 
             return report
         return lambda: then(result)
+
+
+def unless_over(run: Run, request: Callable[[], T]) -> T | None:
+    """Make a request to a run; return None where the run has ended before: the page shows its end."""
+    try:
+        return request()
+    except ControlError:
+        until_s = time.monotonic() + ENDING_S
+        while run.status not in ENDED:
+            if time.monotonic() > until_s:
+                raise
+            time.sleep(0.05)
+        return None
 
 
 # What the session is: read by a thread, because its answers may wait for a lock or a disk, and the page must not.

@@ -12,7 +12,7 @@ import panel as pn
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ControlError, LabError
-from dtdg_lab.dashboard.actions import Actions, SessionWatch
+from dtdg_lab.dashboard.actions import Actions, SessionWatch, unless_over
 from dtdg_lab.dashboard.live_page import LivePage
 from dtdg_lab.dashboard.page_facts import PauseClock, run_facts, session_facts
 from dtdg_lab.dashboard.pages.cards import CardPage
@@ -222,11 +222,11 @@ class Dashboard:
         if action in ("pause", "stop", "resume"):
             self._is_stopping = action == "stop"
             requests: dict[str, Callable[[], Any]] = {
-                "pause": run.unpause if run.status == "paused" else run.pause,
-                "stop": run.stop,
+                "pause": partial(unless_over, run, run.unpause if run.status == "paused" else run.pause),
+                "stop": partial(unless_over, run, run.stop),
                 "resume": run.resume,
             }
-            self.actions.do(action.capitalize(), requests[action])
+            self.actions.do(action.capitalize(), requests[action], then=lambda _: self.header.show_again())
         elif action == "report":
             self.actions.do("Open the report", lambda: _report_of(run), then=self.header.open_page)
         elif action == "details":
@@ -250,20 +250,24 @@ class Dashboard:
             self.live.charts.preview({name: value})
 
     def _settings_changed(self) -> None:
-        """Draw what the settings mean while there is no run."""
-        if self._run is not None:
+        """Draw what the settings mean while there is no run, and suggest what to try in the next one."""
+        if self._run is not None and self._run.status in ACTIVE:
             return
         try:
             config = self.settings.config()
         except LabError:  # incompatible settings: Run says why
             return
-        self.live.wait_with(config)
+        if self._run is None:
+            self.live.wait_with(config)
+        else:
+            self.live.suggest_for(config)
         self._draw_head()
 
     def _request(self, changes: Mapping[str, Any]) -> None:
         """Change settings: of the run under way, else of the next one."""
         run = self._run
         if run is None or run.status not in ACTIVE:
+            self.settings.run_is_on(False)  # which has ended since the last look, perhaps
             self.settings.take(changes)
         elif changes:
             self._clear_problem()
@@ -404,6 +408,7 @@ class Dashboard:
                 replace(
                     facts,
                     system=system_title(self.settings.system),
+                    is_other=run is not None and run.config.system != self.settings.system,
                     busy=self.actions.busy,
                     page_is_busy=self.live.charts.order.is_busy,
                     problem=self._problem,

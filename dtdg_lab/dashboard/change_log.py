@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
+from types import MappingProxyType
 from typing import Any
 
 from dtdg_lab.core.events import PAGE
@@ -16,6 +17,9 @@ PRECEDENCE = ("refused", "waiting", "asked", "not applied", "applied")  # of an 
 HEADS = ("Time", "Step", "Who", "Change", "Outcome")
 YOU, ANOTHER_PAGE = "you", "another page"
 
+NOTHING: Mapping[Any, Any] = MappingProxyType({})
+
+Settings = Mapping[str, Any]
 Effects = Mapping[int, Sequence[str]]  # number of a change -> what it did, a text for each column
 
 
@@ -26,15 +30,18 @@ def who(change: RequestedChange, own: Collection[int]) -> str:
     return YOU if change.version is None or change.version in own else ANOTHER_PAGE
 
 
-def entries_of(changes: Iterable[RequestedChange], own: Collection[int], epoch: int) -> list[ChangeEntry]:
+def entries_of(
+    changes: Iterable[RequestedChange], own: Collection[int], epoch: int, settings: Settings = NOTHING
+) -> list[ChangeEntry]:
     """Return the entries of the log, newest first.
 
     Args:
         changes: in order of request.
         own: versions that this page has requested.
         epoch: in which the run is, from 1.
+        settings: of the run now; empty where it accepts no changes.
     """
-    return [_entry(parts, own, epoch) for parts in reversed(_by_number(changes))]
+    return [_entry(parts, own, epoch, settings) for parts in reversed(_by_number(changes))]
 
 
 def _by_number(changes: Iterable[RequestedChange]) -> list[list[RequestedChange]]:
@@ -42,7 +49,7 @@ def _by_number(changes: Iterable[RequestedChange]) -> list[list[RequestedChange]
     return [list(parts) for _, parts in groupby(changes, key=lambda change: change.number)]
 
 
-def _entry(parts: Sequence[RequestedChange], own: Collection[int], epoch: int) -> ChangeEntry:
+def _entry(parts: Sequence[RequestedChange], own: Collection[int], epoch: int, settings: Settings) -> ChangeEntry:
     state = _state(parts)
     facts = [clock_text(parts[0].asked_s)]
     if state == "applied":
@@ -54,8 +61,13 @@ def _entry(parts: Sequence[RequestedChange], own: Collection[int], epoch: int) -
         meta=" · ".join(facts),
         note=_note(parts, state, epoch),
         state=state,
-        undo=state == "applied" and bool(undoing(parts)),
+        undo=state == "applied" and bool(undoing(parts)) and _is_in_effect(parts, settings),
     )
+
+
+def _is_in_effect(parts: Sequence[RequestedChange], settings: Settings) -> bool:
+    """Return whether no setting was changed again."""
+    return all(name in settings and settings[name] == new for part in parts for name, (_, new) in part.changes.items())
 
 
 def _state(parts: Sequence[RequestedChange]) -> str:
@@ -100,12 +112,18 @@ def undo_of(changes: Iterable[RequestedChange], number: int) -> dict[str, Any]:
 
 
 def rows_of(
-    changes: Iterable[RequestedChange], own: Collection[int], epoch: int, effects: Effects, columns: int
+    changes: Iterable[RequestedChange],
+    own: Collection[int],
+    epoch: int,
+    settings: Settings = NOTHING,
+    *,
+    effects: Effects = NOTHING,
+    columns: int = 0,
 ) -> list[EffectRow]:
-    """Return the rows of the table, newest first; ``columns`` are those of ``effects``."""
+    """Return the rows of the table, newest first; ``columns`` are those of ``effects``, the rest as for the log."""
     rows = []
     for parts in reversed(_by_number(changes)):
-        entry = _entry(parts, own, epoch)
+        entry = _entry(parts, own, epoch, settings)
         step = f"{parts[0].step:,}" if entry.state == "applied" else "–"
         what = ", ".join(f"{name} {values}" for name, values in entry.changes)
         outcome = entry.note or "Applied"

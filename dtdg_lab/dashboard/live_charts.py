@@ -81,6 +81,7 @@ class LiveCharts:
         self._answers: dict[str, Any] = {}
         self._worker: BackgroundWorker[tuple[Question, RunTables]] = BackgroundWorker(self._answer, "dashboard-answers")
         self._preview: tuple[dict[str, Any], float] = ({}, 0.0)  # and until when
+        self._preview_step: int | None = None  # at which pictures stay meanwhile
 
     @property
     def tables(self) -> RunTables | None:
@@ -92,7 +93,7 @@ class LiveCharts:
         self._name, self._tables, self._lock, self._system = name, tables, lock, ""
         for forgotten in (self._frozen, self._asked, self._answers):
             forgotten.clear()
-        self._preview = ({}, 0.0)
+        self._preview, self._preview_step = ({}, 0.0), None
         self._lay_out()
         for chart, shown in self._shown.items():
             shown.version, shown.sent = -1, None
@@ -104,6 +105,11 @@ class LiveCharts:
 
     def preview(self, changes: Changes) -> None:
         """Draw what these settings would mean, in the picture at once; none where they are empty."""
+        if not changes or self._tables is None:
+            self._preview_step = None
+        elif self._preview_step is None:
+            with self._lock:
+                self._preview_step = self._tables.common_step
         self._preview = (dict(changes), time.monotonic() + PREVIEW_S)
         for name in self.picture.specs:
             if name in self.order.in_view():
@@ -146,7 +152,7 @@ class LiveCharts:
         tables, chart, shown = self._tables, self._charts[name], self._shown[name]
         assert tables is not None
         changes, _ = self._preview
-        options = replace(shown.options, preview=changes, answers=dict(self._answers))
+        options = replace(shown.options, preview=changes, step=self._preview_step, answers=dict(self._answers))
         with self._lock:
             shown.version, shown.step = tables.version, tables.common_step
             try:

@@ -81,6 +81,7 @@ class LivePage:
         self.picture = pn.Column(self.charts.picture, self.chips, **STRETCH)
         self.rest = pn.Column(self.charts.others, self.effects, **STRETCH)
         self._run: Run | None = None
+        self._next: RunConfig | None = None  # settings chosen since the run ended
         self._changes: tuple[RequestedChange, ...] = ()
         self._version = -1
         self._effects_open = False
@@ -93,18 +94,22 @@ class LivePage:
 
     def follow(self, run: Run | None, config: RunConfig) -> None:
         """Show another run; without one, what is known before a run with these settings."""
-        self._run, self._version, self._changes = run, -1, ()
+        self._run, self._version, self._changes, self._next = run, -1, (), None
         self._final.clear()
         if run is None:
             self.charts.wait_with(config)
         else:
             self.charts.follow(run.id, run.live, run.lock)
-        self._draw_log((), set(), 0)
+        self._draw_log(set(), 0, {})
 
     def wait_with(self, config: RunConfig) -> None:
         """Show what is known before a run with other settings."""
         self.follow(None, config)
         self._show_tiles(config)
+
+    def suggest_for(self, config: RunConfig) -> None:
+        """Suggest what to try in the next run, of these settings, once the run that is shown has ended."""
+        self._next, self._version = config, -1
 
     def tick(self) -> None:
         """Send the chart whose turn it is."""
@@ -133,14 +138,16 @@ class LivePage:
         self._version = run.version
         with run.lock:
             tables = run.live
-            tiles, suggestions = tiles_of(tables), suggestions_of(tables.config)
+            config = tables.config if is_active or self._next is None else self._next
+            tiles, suggestions = tiles_of(tables), suggestions_of(config)
             self._changes = requested_changes(tables, ended=not is_active)
             epoch = tables.progress.epoch
+            settings = tables.config.flat if is_active else {}
             if self._effects_open and slow:
-                self._draw_effects(tables, own, epoch)
+                self._draw_effects(tables, own, epoch, settings)
         self.tiles.draw(tiles)
         self._show_chips(suggestions, is_active=is_active)
-        self._draw_log(self._changes, own, epoch)
+        self._draw_log(own, epoch, settings)
 
     def _show_tiles(self, config: RunConfig) -> None:
         tables = self.charts.tables
@@ -152,15 +159,15 @@ class LivePage:
         self.chips.draw(suggestions, is_running=is_active)
         self.picture.visible = bool(self.charts.picture.specs)
 
-    def _draw_log(self, changes: Sequence[RequestedChange], own: set[int], epoch: int) -> None:
-        self.log.draw(entries_of(changes, own, epoch))
+    def _draw_log(self, own: set[int], epoch: int, settings: Mapping[str, Any]) -> None:
+        self.log.draw(entries_of(self._changes, own, epoch, settings))
         if not self._effects_open:  # its title has their number
-            self.effects.draw(HEADS, rows_of(changes, own, epoch, {}, 0))
+            self.effects.draw(HEADS, rows_of(self._changes, own, epoch, settings))
 
-    def _draw_effects(self, tables: RunTables, own: set[int], epoch: int) -> None:
+    def _draw_effects(self, tables: RunTables, own: set[int], epoch: int, settings: Mapping[str, Any]) -> None:
         effects = effects_of(tables)
         texts = {change.number: self._measured(change, tables, effects) for change in self._changes}
-        rows = rows_of(self._changes, own, epoch, texts, len(effects))
+        rows = rows_of(self._changes, own, epoch, settings, effects=texts, columns=len(effects))
         self.effects.draw([*HEADS, *(f"{effect.label}, before → after" for effect in effects)], rows)
 
     def _measured(self, change: RequestedChange, tables: RunTables, effects: Sequence[Effect]) -> list[str]:

@@ -41,11 +41,13 @@ RUN_FIELDS = ("ranks", "epochs", "learning_rate", "seed", "hidden", "layers", "p
 _DECLARED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 _ORDER = {paper["name"]: place for place, paper in enumerate(PAPERS.values())}  # of cards; others follow
 HALF = ("decay", "slow_rank", "partitioner", "overlap", "ranks", "parts", "protocol", "chunker")
+HALF_LETTERS = 16  # of a label that half a row has room for
 _WIDE: Mapping[str, Any] = {"sizing_mode": "stretch_width"}
 PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # offered where the ranks divide them; code can set others
 
 
 LIVE_GROUPS = ("step", "epoch")
+NO_RANK = -1  # of ``slow_rank``
 OF_CONGESTION = ("congestion_ms", "congestion_mbit")  # of use only with a pattern
 HEADINGS = {"step": "Applied at the next step", "epoch": "Applied at the next epoch"}
 NEXT_RUN = "Used by the next run"
@@ -115,7 +117,8 @@ class Settings:
             for group in LIVE_GROUPS
         }
         for name, control in self.controls.items():
-            is_half = name in HALF or isinstance(control.widget, pn.widgets.IntInput | pn.widgets.FloatInput)
+            is_number = isinstance(control.widget, pn.widgets.IntInput | pn.widgets.FloatInput)
+            is_half = name in HALF or (is_number and len(control.label) <= HALF_LETTERS)
             control.widget.stylesheets = [*control.widget.stylesheets, _HALF_ROW if is_half else _WHOLE_ROW]
         for note in self.notes.values():
             note.stylesheets = [_WHOLE_ROW]
@@ -172,12 +175,17 @@ class Settings:
         if name == "parts":
             return self._parts(1)
         if name == "slow_rank":
-            return {"none": -1, **{f"rank {rank}": rank for rank in range(self._ranks[-1])}}
+            return self._slow_ranks(self._ranks[-1])
         return {
             "system": catalogue.names("systems"),
             "model": catalogue.names("models"),
             "protocol": tuple(catalogue.PROTOCOLS),
         }.get(name)
+
+    @staticmethod
+    def _slow_ranks(ranks: int) -> dict[str, int]:
+        """Label -> rank that can be slowed down, of this many; -1 for none."""
+        return {"none": NO_RANK} | {f"rank {rank}": rank for rank in range(ranks)}
 
     @staticmethod
     def _parts(ranks: int) -> dict[str, int]:
@@ -335,12 +343,15 @@ class Settings:
             return
         for name in {*_with_defaults(changed, before[changed]), *_with_defaults(changed, now[changed])}:
             self.controls[name].show(default(name, **now))
+        if changed == "system" and _is_alone(before["system"]) and not _is_alone(now["system"]):
+            self.controls["ranks"].show(self._ranks[-1])
 
     def _refresh(self) -> None:
         active = self._active()
-        alone = catalogue.system(self._system).family == "single"
+        alone = _is_alone(self._system)
         self.controls["ranks"].offer([1] if alone else self._ranks)
         self._offer_parts(alone)
+        self._offer_slow_ranks()
         self._offer_tasks()
         self._offer_systems()
         read = {"task", *catalogue.entry("tasks", self._value("task")).options}
@@ -417,6 +428,13 @@ class Settings:
             offered[str(parts.value)] = parts.value
         parts.offer(offered)
 
+    def _offer_slow_ranks(self) -> None:
+        """Offer the ranks there are to be slowed down; one that is no longer there becomes none."""
+        slow_rank, offered = self.controls["slow_rank"], self._slow_ranks(self._value("ranks"))
+        if slow_rank.value not in offered.values():
+            slow_rank.show(NO_RANK)
+        slow_rank.offer(offered)
+
     def _offer_tasks(self) -> None:
         """Offer the tasks of the data set; if the chosen task is none of them, take the data set's own."""
         tasks = dataset_tasks(self._value("dataset"))
@@ -424,6 +442,11 @@ class Settings:
             usual = default("task", **self._chosen)
             self.controls["task"].show(usual if usual in tasks else tasks[0])
         self.controls["task"].offer(tasks)
+
+
+def _is_alone(system: str) -> bool:
+    """Return whether a system trains on one rank only."""
+    return catalogue.system(system).family == "single"
 
 
 def _main(card: SystemCard) -> str:

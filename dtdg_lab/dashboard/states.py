@@ -34,6 +34,7 @@ class PageFacts:
 
     Attributes:
         system: title of the chosen system.
+        is_other: whether the run that is shown is of another system.
         status: of the run; empty without one.
         name, sub: of the run.
         engines, engines_ready: how many there are, and how many of them answer.
@@ -55,6 +56,7 @@ class PageFacts:
     """
 
     system: str = ""
+    is_other: bool = False
     status: str = ""
     name: str = ""
     sub: str = ""
@@ -183,7 +185,8 @@ def _buttons(facts: PageFacts) -> tuple[Button, ...]:
     status = facts.status
     if status in ACTIVE:
         return _of_active(facts)
-    run = _run(facts, {"": f"▶ Run {facts.system}", "finished": "▶ Run again"}.get(status, "▶ New run"))
+    again = {"finished": "▶ Run again"}.get(status, "▶ New run")
+    run = _run(facts, again if status and not facts.is_other else f"▶ Run {facts.system}")
     return (_resume(facts), run) if status in RESUMABLE or facts.left_behind else (run,)
 
 

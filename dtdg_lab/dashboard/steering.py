@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.events import PAGE
-from dtdg_lab.dashboard.actions import Actions
+from dtdg_lab.dashboard.actions import Actions, unless_over
 from dtdg_lab.visualization.layout import join_words
 
 if TYPE_CHECKING:
@@ -45,10 +45,14 @@ class Steering:
         if is_waiting:
             return
 
-        def send() -> int:
+        def send() -> int | None:
             with self._lock:
                 newest = self._unsent.pop(names)
-            return run.set(**newest, by=PAGE)
+            return unless_over(run, lambda: run.set(**newest, by=PAGE))
+
+        def note(version: int | None) -> None:
+            if version is not None:
+                self.own.add(version)
 
         words = f"Set {join_words([*changes])}"
-        self._actions.do(words, send, then=self.own.add, otherwise=lambda: self._refused(run, [*changes]))
+        self._actions.do(words, send, then=note, otherwise=lambda: self._refused(run, [*changes]))

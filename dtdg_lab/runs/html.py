@@ -37,7 +37,7 @@ def templates() -> Environment:
         "bytes": format_bytes,
         "joules": format_joules,
         "number": lambda value: None if value is None else f"{value:.4g}",
-        "share": lambda value: None if value is None else f"{100 * value:.1f} %",
+        "share": lambda value: None if value is None else f"{100 * value:.1f}%",
         "metric": words,
         "words": join_words,
         "percent": percent,

@@ -67,7 +67,7 @@ def _ends(run: Sequence[int]) -> str:
 
 MOST_OF_A_KIND = 200  # of each rank, at most
 # Shown elsewhere on the page, or so many that they would hide the rest.
-_PASSED_OVER = ("epoch", "checkpoint", "control_received", "ended")
+_PASSED_OVER = ("epoch", "checkpoint", "requested", "control_received", "ended")
 
 Row = tuple[str, str, str, str, str]
 EventText = Callable[[dict[str, Any]], str]

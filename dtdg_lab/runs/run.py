@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -376,7 +377,7 @@ class Comparison:
         return f"{notes}{differ}{stands}{self.table.to_html(na_rep='unknown', escape=True)}"
 
 
-def compare(runs: Sequence[str | Path | StoredRun], *, x: Over = "steps") -> Comparison:
+def compare(runs: Sequence[str | Path | StoredRun], *others: object, x: Over = "steps") -> Comparison:
     """Return summaries of several runs, with the settings in which they differ, and charts of losses and energy.
 
     The target of the chart is 20% below persistence. Runs of other data, protocols or tasks than the first one's are
@@ -384,13 +385,16 @@ def compare(runs: Sequence[str | Path | StoredRun], *, x: Over = "steps") -> Com
 
     Args:
         runs: folders, opened runs, or pages and tables that runs were exported to.
+        others: refused: the runs are one list.
         x: what losses are drawn over: ``steps``, ``seconds``, ``joules`` or ``bytes``.
 
     Raises:
-        ConfigError: no run is given.
+        ConfigError: no run is given, or no list of them.
         UnknownNameError: ``x`` is none of these.
         RunStoreError: there is no run at one of the paths, or it cannot be read; the message says which.
     """
+    if others or isinstance(runs, str | PathLike | StoredRun):
+        raise ConfigError("compare() takes its runs as one list: compare([run, other]).")
     opened = tuple(_readable(run, f"run {number} of {len(runs)}") for number, run in enumerate(runs, start=1))
     if not opened:
         raise ConfigError("compare() got no run: give folders of runs, such as compare(['runs/a', 'runs/b']).")

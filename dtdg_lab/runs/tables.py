@@ -25,6 +25,7 @@ from dtdg_lab.core.events import (
     Kernel,
     Preparing,
     Refused,
+    Requested,
     Resumed,
     SettingsChanged,
 )
@@ -39,7 +40,7 @@ E = TypeVar("E", bound=Event)
 RECENT_STEPS = 2_000  # exact
 FEW_ROWS = 4_000  # the newest of a table, which are always kept
 EVENTS_OF_A_KIND = 1_000  # the newest; so that the events of many epochs do not push out a plan
-CHANGES = (ControlReceived.kind, Refused.kind, SettingsChanged.kind, Resumed.kind)  # all of these are kept
+CHANGES = tuple(event.kind for event in (Requested, ControlReceived, Refused, SettingsChanged, Resumed))  # all are kept
 WAITING_ROWS = 4_000  # of lines that are turned into columns once a chart asks for their table
 IDENTITY = ("rank", "attempt")
 CLOCKS = ("time_ns", "end_ns")

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from dtdg_lab.core.events import (
-    ENDED_FIRST,
     TUNER,
     AttemptStarted,
     ControlReceived,
     Ended,
     Refused,
+    Requested,
     Resumed,
     SettingsChanged,
 )
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 Outcome = Literal["asked", "waiting", "applied", "refused", "not applied"]
 BY_RESUME = "resume"
 FORKED = "forked"  # kind of the event that begins a fork
+ENDED_FIRST = "The run ended first."
 LATER_REQUEST = "A later request replaced it."
 OTHER_SYSTEM = "The new system does not have this setting."
 SET_AGAIN = "The run was resumed with another value."
@@ -47,6 +48,7 @@ class RequestedChange:
             ``resume``; empty if unknown.
         asked_s: seconds of training at the request.
         asked_step: the step that came next then.
+        is_received: whether the ranks have received it.
         version: of the request; None where the ranks never received it.
         attempt: of the run.
         outcome: ``asked``: its step has not begun; ``waiting``: for the end of an epoch.
@@ -68,6 +70,7 @@ class RequestedChange:
     seconds: float | None = None
     steps: Mapping[int, int] = field(default_factory=dict)
     times: int = 1
+    is_received: bool = True
 
     @property
     def step(self) -> int:
@@ -88,11 +91,17 @@ def requested_changes(tables: RunTables, *, ended: bool = False) -> tuple[Reques
     return tuple(_settled(change, tables, ended) if change.outcome in OPEN else change for change in changes)
 
 
+def has_ended(tables: RunTables) -> bool:
+    """Return whether the newest attempt finished or was stopped; one that failed does not record its end."""
+    newest = max((event["attempt"] for event in tables.events(AttemptStarted.kind)), default=1)
+    return any(event["attempt"] == newest for event in tables.events(Ended.kind))
+
+
 def _settled(change: RequestedChange, tables: RunTables, ended: bool) -> RequestedChange:
     """Return a change that was neither applied nor refused, as it stands now."""
     if ended:
         return replace(change, outcome="not applied", reason=ENDED_FIRST)
-    if change.outcome == "asked" and tables.steps.get(0, -1) >= change.asked_step:
+    if change.outcome == "asked" and change.is_received and tables.steps.get(0, -1) >= change.asked_step:
         return replace(change, outcome="waiting")  # until waiting changes make room for it
     return change
 
@@ -114,7 +123,8 @@ def changes_frame(changes: tuple[RequestedChange, ...]) -> pd.DataFrame:
     return frame.astype({"old": object, "new": object})
 
 
-KINDS = (FORKED, Resumed.kind, ControlReceived.kind, Refused.kind, SettingsChanged.kind)  # as rank 0 writes them
+EVENTS = (Resumed, Requested, ControlReceived, Refused, SettingsChanged)  # as rank 0 writes them
+KINDS = (FORKED, *(event.kind for event in EVENTS))
 OPEN = ("asked", "waiting")
 Record = Mapping[str, Any]  # an event with the columns of its table
 
@@ -134,6 +144,7 @@ class _Entry:
     seconds: float | None = None
     steps: dict[int, int] = field(default_factory=dict)
     times: int = 1
+    is_received: bool = True
 
     def end(self, outcome: Outcome, reason: str = "") -> None:
         self.outcome, self.reason = outcome, reason
@@ -152,6 +163,7 @@ class _Entry:
             seconds=self.seconds,
             steps=self.steps,
             times=self.times,
+            is_received=self.is_received,
         )
 
 
@@ -162,6 +174,8 @@ class _Log:
         self._tables = tables
         self._entries: list[_Entry] = []
         self._open: list[_Entry] = []  # asked for or waiting, oldest first
+        resumes = tables.events(Resumed.kind, all_attempts=True)
+        self._first_steps = {event["attempt"]: event["step"] for event in resumes if event["rank"] == 0}
         self._values = dict(tables.started_config.flat)
         self._from_resume: set[str] = set()  # settings of a resume, which may wait for the end of its epoch
         self._tuned = (0, -1)  # attempt and epoch of the tuner's newest change
@@ -176,8 +190,7 @@ class _Log:
             elif not is_replaced and event["kind"] == SettingsChanged.kind:
                 others.append(event)
         self._add_steps(others)
-        newest = max((event["attempt"] for event in self._tables.events(AttemptStarted.kind)), default=1)
-        if any(event["attempt"] == newest for event in self._tables.events(Ended.kind)):
+        if has_ended(self._tables):
             for entry in self._open:
                 entry.end("not applied", ENDED_FIRST)
         return tuple(entry.frozen() for entry in self._entries)
@@ -197,9 +210,11 @@ class _Log:
         if kind == FORKED:
             self._add_fork(event)
         elif kind == Resumed.kind:
-            self._resume(data)
+            self._resume(event)
+        elif kind == Requested.kind:
+            self._ask(event, data["changes"])
         elif kind == ControlReceived.kind:
-            self._ask(event, is_replaced)
+            self._receive(event, is_replaced)
         elif kind == Refused.kind:
             self._refuse(event, is_replaced)
         elif data.get("by"):
@@ -210,7 +225,8 @@ class _Log:
             self._values.update(data["changes"])
 
     def _new(self, event: Record, new: Mapping[str, Any], by: str, outcome: Outcome, version: int | None) -> _Entry:
-        """Add an entry for this event."""
+        """Add an entry for this event; what was asked before the first step of an attempt has that step."""
+        event = {**event, "step": max(event["step"], self._first_steps.get(event["attempt"], 0))}
         number = self._entries[-1].number + 1 if self._entries else 1
         known = event["data"].get("old") or {}
         old = {name: known.get(name, self._values.get(name)) for name in new}
@@ -229,40 +245,51 @@ class _Log:
             entry = self._new(event, changes, f"fork of {event['data']['run']}", "applied", None)
             entry.seconds, entry.steps = event["seconds"], {rank: step for rank in range(self._tables.ranks)}
 
-    def _resume(self, data: Record) -> None:
+    def _resume(self, event: Record) -> None:
+        data = event["data"]
         self._values.update(data.get("settings", {}))
         self._from_resume = set(data.get("changes", {}))
         for entry in [*self._open]:
-            if entry.new.keys() <= self._from_resume:
+            if not entry.is_received and entry.event["attempt"] < event["attempt"]:
+                self._close(entry, "not applied", ENDED_FIRST)
+            elif entry.new.keys() <= self._from_resume:
                 self._close(entry, "not applied", SET_AGAIN)
 
-    def _ask(self, event: Record, is_replaced: bool) -> None:
-        data = event["data"]
-        changes, by = data["request"].get("set") or {}, data.get("by") or ""
+    def _receive(self, event: Record, is_replaced: bool) -> None:
+        entries = [entry for entry in self._open if _is_of(entry, event)]
+        for entry in entries or self._ask(event, event["data"]["request"].get("set") or {}):
+            entry.is_received, entry.event = True, {**entry.event, "step": event["step"]}
+            if is_replaced:
+                self._close(entry, "not applied", UNDONE)
+
+    def _ask(self, event: Record, changes: Mapping[str, Any]) -> list[_Entry]:
+        """Add the entries of a request that the ranks have not received yet."""
+        data, by = event["data"], event["data"].get("by") or ""
         now = {name: value for name, value in changes.items() if _is_applied_at_steps(name)}
         later = {name: value for name, value in changes.items() if name not in now}
         entries = [self._new(event, now, by, "asked", data["version"])] if now else []
         entries += [self._new(event, later, by, "waiting", data["version"])] if later else []
         for entry in entries:
-            entry.number = entries[0].number
-            if is_replaced:
-                entry.end("not applied", UNDONE)
-            else:
-                self._open.append(entry)
+            entry.number, entry.is_received = entries[0].number, False
+        self._open += entries
+        return entries
 
     def _refuse(self, event: Record, is_replaced: bool) -> None:
         refused = Refused.read(event["data"])
         if refused.version is None:
-            outcome: Outcome = "not applied" if refused.reason == ENDED_FIRST else "refused"
-            self._new(event, refused.changes, refused.by or "", outcome, None).reason = refused.reason
+            self._new(event, refused.changes, refused.by or "", "refused", None).reason = refused.reason
         elif not is_replaced:
             for entry in self._asked_for(refused.changes):
                 self._close(entry, "refused", refused.reason)
 
+    def _received(self) -> list[_Entry]:
+        """Return the open entries that the ranks know of."""
+        return [entry for entry in self._open if entry.is_received]
+
     def _asked_for(self, changes: Mapping[str, Any]) -> list[_Entry]:
         """Return the open entries of the oldest request for exactly these settings, or of its part."""
         requests: dict[int, list[_Entry]] = {}
-        for entry in self._open:
+        for entry in self._received():
             if entry.new == changes:
                 return [entry]
             requests.setdefault(entry.number, []).append(entry)
@@ -292,7 +319,7 @@ class _Log:
         """Close the requests that the ranks applied, and those that later ones replaced."""
         data = event["data"]
         changes, entries, unknown = data["changes"], list[_Entry](), dict(data["changes"])
-        for entry in [*self._open]:
+        for entry in self._received():
             if data["when"] == "step" and not (_is_of(entry, event) and entry.new == changes):
                 continue
             if any(name in changes and changes[name] == value for name, value in entry.new.items()):

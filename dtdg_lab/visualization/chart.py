@@ -37,6 +37,7 @@ class ChartOptions:
         whole_run: the whole run, where a chart shows the newest steps otherwise.
         linear: a linear axis of losses, not a logarithmic one.
         preview: settings that are proposed now, such as one whose handle is dragged.
+        step: at which a picture stays while settings are proposed; None for the newest.
         answers: to questions that were asked, by the names of these.
     """
 
@@ -44,6 +45,7 @@ class ChartOptions:
     whole_run: bool = False
     linear: bool = False
     preview: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    step: int | None = None
     answers: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
 

@@ -140,6 +140,13 @@ def log_axis(low: float, high: float) -> Drawn:
     return {"type": "log", "range": [log10(low), log10(high)], **shown}
 
 
+def ticks_above_zero(end: float, most: int) -> list[float]:
+    """Return at most so many round numbers up to the end of an axis, without 0."""
+    power = 10.0 ** floor(log10(end / most))
+    step = next(power * digit for digit in (1, 2, 5, 10, 20) if power * digit * most >= end)
+    return [float(f"{step * number:.6g}") for number in range(1, floor(end / step + 1e-9) + 1)]
+
+
 def named_axis(names: Iterable[Any], *, down: bool = False) -> Drawn:
     """An axis with a name at each whole number, the first on top where it goes ``down``."""
     shown = [str(name) for name in names]

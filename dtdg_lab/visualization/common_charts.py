@@ -56,6 +56,6 @@ def step_time_tile(tables: RunTables) -> Tile:
         label="Step time",
         value=seconds_text(mean_s),
         note=f"{three_digits(1 / mean_s)} steps per second" if mean_s else "",
-        tooltip="Mean of the last 50 steps, over all ranks.",
+        tooltip="Mean of the last 50 steps of all ranks, as in the chart of the time per step.",
         spark=spark_of(means),
     )

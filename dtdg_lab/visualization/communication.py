@@ -1,4 +1,4 @@
-"""Time of communication: what ranks wait for, and what is hidden behind computing."""
+"""Time of exchanging rows: what ranks wait for, and what is hidden behind computing."""
 
 from __future__ import annotations
 
@@ -21,6 +21,10 @@ from dtdg_lab.visualization.palette import STEP_COLOUR, WARNING_COLOUR
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
 
+HIDDEN_HELP = (
+    "Share of the time in which rows are under way during which the rank computes. "
+    "The phase communicate also sums gradients, and it leaves out what is hidden."
+)
 RECENT = 50  # steps that captions and tiles are means of
 EXCHANGES = Rollup("exchanges", sums=("in_flight_s", "exposed_s"), least=("step",), most=("step",), points=75)
 
@@ -99,7 +103,7 @@ def communication_caption(tables: RunTables, options: ChartOptions) -> str:
     if time is None:
         return NOTHING_YET
     waited, whole = (three_digits(1e3 * seconds) for seconds in (time.exposed_s, time.in_flight_s))
-    return f"Ranks waited for {waited} of {whole} ms of communication per step."
+    return f"Ranks waited for {waited} of {whole} ms of row exchange per step."
 
 
 def communication_chart(place: Place = "supporting", shown: Callable[[RunTables], bool] = always) -> Chart:
@@ -112,10 +116,10 @@ def communication_chart(place: Place = "supporting", shown: Callable[[RunTables]
         place=place,
         shown=shown,
         rollups=(EXCHANGES,),
-        help="Bars are the time in which rows are under way. Red is what ranks wait for; the rest costs nothing.",
+        help="Bars are the time in which rows are under way, without gradients. Red is what ranks wait for.",
     )
 
 
-TITLE = "Communication"
+TITLE = "Row exchange"
 UNIT = "ms per step, mean of ranks"
 NO_LINE = {"width": 0}

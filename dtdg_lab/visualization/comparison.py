@@ -13,7 +13,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.events import TUNER, EpochEnded
 from dtdg_lab.core.options import OPTIONS, default
 from dtdg_lab.core.units import join_words
-from dtdg_lab.visualization.changes import requested_changes
+from dtdg_lab.visualization.changes import has_ended, requested_changes
 from dtdg_lab.visualization.curves import (
     Evaluation,
     bytes_at,
@@ -41,7 +41,7 @@ LISTED = 5  # settings in a notice
 NOT_REACHED = "not reached"
 CHANGED = "changes while training"
 
-NOBODY = "No run has reached a loss of {target} yet."
+NOBODY, NOBODY_YET = "No run reached a loss of {target}.", "No run has reached a loss of {target} yet."
 ALONE = "Only {first} has reached a loss of {target}: after {seconds}."
 SINGLE = "{first} reached a loss of {target} after {seconds}."
 FIRST = "{first} was first to reach a loss of {target}: after {seconds}, {times} times as fast as {second}."
@@ -284,7 +284,8 @@ def headline(comparison: ComparedRuns) -> str:
         return "No run has been evaluated yet."
     arrived, target = comparison.arrived, three_digits(comparison.target)
     if not arrived:
-        return NOBODY.format(target=target)
+        is_over = all(has_ended(run.tables) for run in comparison.runs)
+        return (NOBODY if is_over else NOBODY_YET).format(target=target)
     texts = {"first": arrived[0].name, "target": target, "seconds": seconds_text(arrived[0].seconds)}
     if len(arrived) == 1:
         return (SINGLE if len(comparison.runs) == 1 else ALONE).format(**texts)

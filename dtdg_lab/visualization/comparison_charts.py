@@ -96,7 +96,7 @@ def loss_card(comparison: ComparedRuns, over: Over = "seconds", *, is_smooth: bo
     judged = {judged_split(run.tables) for run in comparison.runs} or {"validation"}
     what = LOSSES[judged.pop()] if len(judged) == 1 else "Validation or training loss"
     unit = loss_name(comparison.runs[0].tables.setting("task")) if comparison.runs else ""
-    unit += f", median of {SMOOTH} evaluations" if is_smooth and unit else ""
+    unit += f", smoothed (median of {SMOOTH} evaluations)" if is_smooth and unit else ""
     end = max((float(drawn.x[-1]) for drawn in lines), default=0.0)
     factor, x_title = _scale(over, end)
     titles: Drawn = {"unit": unit, "x_title": x_title, "height": _height(len(lines))}

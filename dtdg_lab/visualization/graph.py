@@ -130,7 +130,7 @@ def baselines(found: GraphStatistics) -> str:
     persistence, mean = found.persistence_mse, found.mean_mse
     text = f"Persistence scores {persistence:.3g}, the mean {mean:.3g}."
     if persistence < mean:
-        share = percent(1 - persistence / mean) if mean else "0 %"
+        share = percent(1 - persistence / mean) if mean else "0%"
         return f"{text} A model has learned something only below persistence, which explains {share} of the variance."
     return f"{text} Persistence is no better than the mean here: the past says little, or says the opposite."
 
@@ -221,11 +221,13 @@ def _empty_marks(found: GraphStatistics) -> Drawn:
 
 def _overlap(found: GraphStatistics, spans: list[Span]) -> Figure:
     data = [
-        _over_time("share of the edges before that are still there", found.kept, palette.series_colour(1), start=1),
-        _over_time("Jaccard index", found.jaccard, palette.series_colour(2), start=1),
+        _over_time(
+            "share of the edges before that are still there", 100 * found.kept, palette.series_colour(1), start=1
+        ),
+        _over_time("Jaccard index", 100 * found.jaccard, palette.series_colour(2), start=1),
     ]
-    figure = _snapshots_chart(found, spans, "Edges shared with the snapshot before", "share (1)", data)
-    figure["layout"]["yaxis"]["range"] = [-0.02, 1.02]
+    figure = _snapshots_chart(found, spans, "Edges shared with the snapshot before", "share, %", data)
+    figure["layout"]["yaxis"]["range"] = [-2, 102]
     return figure
 
 
@@ -316,7 +318,10 @@ def compare_graphs_figure(rows: Mapping[str, Mapping[str, float]]) -> Figure:
 
 
 WIDTH, HEIGHT = 262, 74  # pixels
-_BOX = f"background:{coloured('back')};border:1px solid {coloured('line')};border-radius:4px;box-sizing:border-box"
+_BOX = (
+    f"background:{coloured('back')};border:1px solid {coloured('line')};border-radius:4px;box-sizing:border-box;"
+    "max-width:100%;height:auto"
+)
 _TOP, _BOTTOM = 4, 70  # of the drawing
 _AREA, _LINE = "#56B4E9", "#D55E00"
 _STROKE = f'fill="none" stroke="{_LINE}"'

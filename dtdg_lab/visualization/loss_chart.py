@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import isfinite, log10
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from dtdg_lab.core.catalogue import loss_name
 from dtdg_lab.core.rollups import Rollup
 from dtdg_lab.core.rows import Array, Rows, known
-from dtdg_lab.visualization.change_marks import with_changes
+from dtdg_lab.visualization.change_marks import CHIPS, with_changes
 from dtdg_lab.visualization.chart import (
     NOTHING_YET,
     SECONDS_TITLE,
@@ -38,6 +39,7 @@ SPLIT_NAMES = {"train": "training", "validation": "validation", "test": "test"}
 EXACT = 1_000  # steps up to which each is drawn; longer runs are means between the least and the most
 DOTTED = 40  # evaluations up to which each has a dot
 SHARE = 0.9  # of the losses of steps that the axis fits
+LABEL_WIDTH, LABEL_HEIGHT, LABEL_POINTS = 0.25, 0.14, 12  # shares of the axes under a name; of a curve looked at
 ROOM_BELOW, ROOM_ABOVE = 0.8, 1.25
 STEP_LOSSES = Rollup(
     "steps",
@@ -138,9 +140,9 @@ def loss_figure(tables: RunTables, options: ChartOptions) -> Figure:
         data.append(line("persistence", [begin, end], [persistence, persistence], BASELINE_COLOUR, **level))
     y_axis = _loss_axis(steps, splits, persistence, linear=options.linear)
     if persistence is not None:
-        y = persistence if y_axis["type"] == "linear" else log10(persistence)
-        placed: Drawn = {"xref": "paper", "xanchor": "right", "yanchor": "bottom", "bgcolor": "rgba(255,255,255,0.75)"}
-        notes.append(label("persistence", 1, y, size=10, borderpad=0, **placed))
+        curves = [(steps.along(x), steps.values)] if len(steps.steps) > 1 else []
+        curves += [([row[place] for row in splits[split]], [row["loss"] for row in splits[split]]) for split in shown]
+        notes.append(_persistence_label(persistence, curves, y_axis, end))
     axes: Drawn = {"xaxis": {"range": [begin, 1.01 * end or 1.0]}, "yaxis": y_axis, "annotations": notes}
     figure = card(data, TITLE, unit=unit, keys=keys[::-1], x_title=x_title, **axes)
     figure["layout"] = with_changes(figure["layout"], tables, x, begin, 1.01 * end)
@@ -190,7 +192,8 @@ def loss_chart() -> Chart:
         place="common",
         shown=always,
         rollups=(STEP_LOSSES, EVALUATIONS),
-        help="Pale: the loss of each step. Persistence predicts that nothing changes; below it, a model has learned.",
+        help="Pale: the loss of each step. Persistence predicts that nothing changes; below it, a model has learned. "
+        f"Charts mark the newest {CHIPS} changes.",
         toggles=("x", "linear"),
     )
 
@@ -214,6 +217,29 @@ def _step_lines(steps: Losses, x: XAxis) -> list[Drawn]:
 def _persistence(splits: Mapping[str, Sequence[Mapping[str, Any]]], judged: str) -> float | None:
     value = splits[judged][-1]["persistence_loss"] if judged in splits else None
     return None if value is None or value <= 0 else float(value)
+
+
+def _persistence_label(persistence: float, curves: Sequence[tuple[Any, Any]], y_axis: Drawn, end: float) -> Drawn:
+    """Return the name of the dashed line at the one of its ends, above or below it, where fewest curves are."""
+    is_linear = y_axis["type"] == "linear"
+    level = persistence if is_linear else log10(persistence)
+    height = LABEL_HEIGHT * (y_axis["range"][1] - y_axis["range"][0])
+
+    def covered(place: tuple[str, str]) -> float:
+        """Return how much of curves is where the name would stand."""
+        side, edge = place
+        begin = end * (1 - LABEL_WIDTH) if side == "right" else 0.0
+        middles, total = np.linspace(begin, begin + LABEL_WIDTH * end, LABEL_POINTS), 0.0
+        for along, losses in curves:
+            heights = np.interp(middles, np.asarray(along, np.float64), np.asarray(losses, np.float64))
+            above = (heights if is_linear else np.log10(np.maximum(heights, 1e-30))) - level
+            away = above if edge == "bottom" else -above
+            total += float(((away >= 0) & (away < height)).mean())
+        return total
+
+    side, edge = min(product(("right", "left"), ("bottom", "top")), key=covered)
+    looks: Drawn = {"xref": "paper", "xanchor": side, "yanchor": edge, "bgcolor": "rgba(255,255,255,0.75)"}
+    return label("persistence", float(side == "right"), level, size=10, borderpad=0, **looks)
 
 
 def _loss_axis(

@@ -52,7 +52,9 @@ def seconds_text(seconds: float | None) -> str:
 
 
 def bytes_text(count: float | None) -> str:
-    """Return an amount of memory in binary units: ``349 KiB``, ``3.50 MiB``."""
+    """Return an amount of memory in binary units, of bytes a whole number: ``12 B``, ``349 KiB``, ``3.50 MiB``."""
+    if count is not None and isfinite(count) and abs(count) < 1024:
+        return f"{count:.0f} B".replace("-0 ", "0 ")
     return _scaled(count, 1024.0, ("B", "KiB", "MiB", "GiB", "TiB"))
 
 

@@ -28,7 +28,7 @@ EVEN = 1.05  # largest part over the mean up to which a share of the work is cal
 MOST_CELLS = 24_000
 HEAT_HEIGHT = 220
 SPREAD = 0.5  # of the room of a part, over which its marks stand beside each other
-MEMORY = {"halo_vertex": "memory with exchange", "cached_vertex": "memory with copies"}
+MEMORY = {"halo_vertex": "memory, exchanging", "cached_vertex": "memory, copying"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +113,14 @@ def part_map(name: str, facts: PartitionFacts, *, top: float | None = None, note
             "tickprefix": "part ",
         },
     }
-    unit = f"{shown.unit}, darker is more{f', {note}' if note else ''}"
-    return card(data, shown.title, unit=unit, x_title=SNAPSHOTS, height=HEAT_HEIGHT, margin={"l": 58}, **axes)
+    unit, margin = f"{shown.unit}{f', {note}' if note else ''}", {"l": 72}
+    keys = [darkest_key(highest, shown.unit.split()[0], shown.scale)]
+    return card(data, shown.title, unit=unit, keys=keys, x_title=SNAPSHOTS, height=HEAT_HEIGHT, margin=margin, **axes)
+
+
+def darkest_key(largest: float, unit: str, scale: str) -> Key:
+    """Return the key of a heat map without a scale: the value of its darkest colour."""
+    return f"darkest: {largest:,.0f} {unit}", HEAT_SCALES[scale][-1][1], "box"
 
 
 def map_caption(name: str, facts: PartitionFacts) -> str:

@@ -66,7 +66,10 @@ def step_times(tables: RunTables) -> dict[int, StepTimes]:
             phases = {phase: float(np.nan_to_num(rows[f"{phase}_s"].astype(np.float64)).mean()) for phase in PHASES}
             steps_s = rows["time_s"].astype(np.float64)
             known = steps_s[np.isfinite(steps_s)]
-            by_rank[rank] = StepTimes(phases, float(known.mean()) if len(known) else sum(phases.values()))
+            phases_s = sum(phases.values())
+            time_s = float(known.mean()) if len(known) else phases_s
+            phases["control"] += max(0.0, time_s - phases_s)  # so that bars are as long as steps
+            by_rank[rank] = StepTimes(phases, time_s)
         return by_rank
 
     return tables.once("step times", times)
@@ -120,10 +123,9 @@ def step_time_caption(tables: RunTables, options: ChartOptions) -> str:
     if tables.own_steps:
         return f"Rank {slowest} is slowest: it works {worked} ms per step, but no rank waits for it."
     if times[slowest].own_s <= EVEN * mean_s:
-        waited = sum(each.phases["wait"] for each in times.values()) / (
-            sum(each.time_s for each in times.values()) or 1
-        )
-        return f"All ranks work about {three_digits(1e3 * mean_s)} ms per step and wait {percent_text(waited)} of it."
+        whole_s = sum(each.time_s for each in times.values()) or 1.0
+        waited = percent_text(sum(each.phases["wait"] for each in times.values()) / whole_s)
+        return f"All ranks work about {three_digits(1e3 * mean_s)} ms per step and wait {waited} of each step."
     above = percent_text(times[slowest].own_s / mean_s - 1)
     return f"Rank {slowest} is slowest: it works {worked} ms per step, {above} above average."
 
@@ -138,7 +140,7 @@ def step_time_chart() -> Chart:
         place="common",
         shown=always,
         rollups=(STEP_SECONDS,),
-        help="Means of the last 50 steps. A rank that waits is faster than the one that it waits for.",
+        help="Means of the last 50 steps, as in the tile. A rank that waits is faster than the one that it waits for.",
     )
 
 

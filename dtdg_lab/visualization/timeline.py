@@ -14,7 +14,7 @@ from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, 
 from dtdg_lab.visualization.charts import Drawn, heat, level_bars
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.newest_rows import least_by_rank, newest_rows
-from dtdg_lab.visualization.numbers import MINUS, percent_text, three_digits
+from dtdg_lab.visualization.numbers import MINUS, percent_text
 from dtdg_lab.visualization.palette import PHASE_COLOURS
 from dtdg_lab.visualization.step_time import KEYED, PHASE_NAMES, step_times
 
@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 
 TITLE = "Timeline"
 SPANS_S = (0.5, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 15.0, 20.0, 25.0, 30.0)
+TICKS_S = (0.1, 0.2, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0)  # distances of ticks
 STEPS = 10  # of the slowest rank that are drawn
 ROWS = 24  # ranks up to which each has a row of blocks; more are a heat map
 ROW_HEIGHT, HEAT_HEIGHT, MARGIN_HEIGHT, HEAT_MARGIN = 26, 3, 30, 60  # pixels
 BLOCKS, COLUMNS, CELLS = 900, 300, 24_000  # that are drawn at most
 FIRST_ROWS = 256  # of each rank that are looked at first
+SILENT_S = 5.0  # behind the newest rank: the others do not wait for such a one
 SHORTEST = 1e-3  # share of the span: shorter blocks are less than a pixel
 ORDER = (*PHASES, *BETWEEN_STEPS)
 
@@ -66,28 +68,29 @@ def _newest_span(tables: RunTables) -> Span | None:
 
     def is_enough(tail: Rows) -> bool:
         """Return whether the newest rows of every rank reach back to the begin of the span."""
-        begins = _end_ns(tail, tables.ranks, only_steps=only_steps) - 1e9 * seconds
-        return bool((least_by_rank(tail, "start_ns", tables.ranks) < begins).all())
+        begin_ns = _end_ns(tail, tables.ranks, only_steps=only_steps) - 1e9 * seconds
+        return bool((least_by_rank(tail, "start_ns", tables.ranks) < begin_ns).all())
 
     rows = newest_rows(rows, FIRST_ROWS * tables.ranks, is_enough)
-    ends = _end_ns(rows, tables.ranks, only_steps=only_steps)
-    ends = ends[ends >= 0]
-    # ranks report one after another: wait for the last of them, unless it is silent
-    end_ns = max(int(ends.min()), int(ends.max() - 0.5e9 * seconds))
+    end_ns = _end_ns(rows, tables.ranks, only_steps=only_steps)
     begin = np.maximum((rows["start_ns"] - end_ns) / 1e9, -seconds)
     end = np.minimum((rows["end_ns"] - end_ns) / 1e9, 0.0)
     columns = {name: rows[name] for name in ("rank", "step", "phase")}
-    epochs = {int(rank): int(some["epoch"].max()) for rank, some in rows.by("rank").items()}
+    newest = {int(rank): int(some["epoch"].max()) for rank, some in rows.by("rank").items()}
+    epochs = {rank: newest.get(rank, 0) for rank in range(tables.ranks)}
     return Span(Rows.of({**columns, "begin": begin, "end": end}).where(end > begin), seconds, epochs)
 
 
-def _end_ns(rows: Rows, ranks: int, *, only_steps: bool) -> Array:
-    """Return when the last phase of each rank ended, -1 where unknown; of a run that is over, of its last step."""
+def _end_ns(rows: Rows, ranks: int, *, only_steps: bool) -> int:
+    """Return where the span ends: at the newest phase of the rank that reported last; of a run that is over, of a step.
+
+    It is always the end of a phase, so that the span has one even after a pause.
+    """
     steps = rows.where(np.isin(rows["phase"].astype(str), PHASES)) if only_steps else rows
     known = steps if len(steps) else rows
     ends = np.full(ranks, -1, np.int64)
     np.maximum.at(ends, known["rank"].astype(np.int64), known["end_ns"].astype(np.int64))
-    return ends
+    return int(ends[ends >= ends.max() - 1e9 * SILENT_S].min())
 
 
 def timeline_figure(tables: RunTables, options: ChartOptions) -> Figure:
@@ -217,13 +220,12 @@ def _rank_axis(span: Span) -> Drawn:
     if len(span.ranks) > ROWS:
         return {**bare, "range": [max(span.ranks) + 0.5, -0.5], "nticks": 6, "tickprefix": "rank "}
     names = [_rank_name(rank, span) for rank in sorted(span.ranks)]
-    return {**bare, "type": "category", "categoryorder": "array", "categoryarray": names, "autorange": "reversed"}
+    span_of_names = [len(names) - 0.5, -0.5]  # a row for each rank, with blocks or without
+    return {**bare, "type": "category", "categoryorder": "array", "categoryarray": names, "range": span_of_names}
 
 
 def _seconds_axis(seconds: float, *, is_over: bool) -> Drawn:
-    ticks = [-seconds * share for share in (1.0, 0.8, 0.6, 0.4, 0.2)]
-    texts = [
-        *(f"{MINUS}{three_digits(-tick).rstrip('0').rstrip('.')} s" for tick in ticks),
-        "end" if is_over else "now",
-    ]
+    distance = next(each for each in TICKS_S if seconds <= 5 * each)
+    ticks = [-distance * number for number in range(int(seconds / distance + 1e-9), 0, -1)]
+    texts = [*(f"{MINUS}{-tick:g} s" for tick in ticks), "end" if is_over else "now"]
     return {"range": [-seconds, 0], "tickvals": [*ticks, 0.0], "ticktext": texts, "showgrid": False}

@@ -11,7 +11,7 @@ import numpy as np
 from dtdg_lab.core.model_facts import PASSES
 from dtdg_lab.core.rows import Rows, known
 from dtdg_lab.partition.events import BlockFacts, Matrix, PartitionFacts
-from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Place, always, card
+from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, Place, always, card
 from dtdg_lab.visualization.charts import Drawn, byte_unit, heat
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.newest_rows import least_by_rank, newest_rows
@@ -143,8 +143,10 @@ def traffic_card(
         "yaxis": {**bare, "range": [len(matrix) - 0.5, -0.5], "dtick": -(-len(matrix) // 8), "tickprefix": "from "},
     }
     how = "" if measured is not None else ", predicted"
+    top = float(np.nanmax(shown))
+    keys: list[Key] = [(f"darkest: {three_digits(top)} {unit}", HEAT_SCALES["bytes"][-1][1], "box")]
     data = [heat(title, cells, numbers, numbers, HEAT_SCALES["bytes"], **looks)]
-    return card(data, title, unit=f"{unit} per step{how}", margin={"l": 58}, **axes)
+    return card(data, title, unit=f"{unit} of rows per step{how}", keys=keys, margin={"l": 72}, **axes)
 
 
 def transfers_caption(tables: RunTables, options: ChartOptions) -> str:
@@ -154,9 +156,11 @@ def transfers_caption(tables: RunTables, options: ChartOptions) -> str:
         if predicted is None:
             return NOTHING_YET
         return (
-            f"A step will send {bytes_text(predicted.total)}." if predicted.total else "Ranks send each other no rows."
+            f"A step will send {bytes_text(predicted.total)} of rows."
+            if predicted.total
+            else "Ranks send each other no rows."
         )
-    sent = bytes_text(measured.total)
+    sent = f"{bytes_text(measured.total)} of rows"
     if predicted is None:
         return f"A step sent {sent}."
     if not predicted.total:

@@ -9,7 +9,7 @@ from typing import ClassVar
 from dtdg_lab.widgets.component import TextComponent
 from dtdg_lab.widgets.scripts import component_script
 
-HINT = "Numbers mark the same changes in the charts."
+HINT = "Numbers mark the same changes in the charts, which show the newest 20."
 NO_CHANGE = "No change yet. Move a slider, or click a suggestion under the picture."
 EFFECTS_HINT = "Means of up to 50 steps before and after each change, shown only if their 10-step means don't overlap."
 

@@ -13,6 +13,7 @@ function rowsOf({data, layout}) {
   const unit = layout.meta?.card?.unit ?? "value", x = layout.xaxis?.title?.text || "x"
   const rows = []
   for (const trace of data) {
+    if (trace.line?.width === 0 && trace.hoverinfo === "skip") continue // the edge of a band
     const name = trace.name ?? trace.type ?? ""
     if (trace.z) trace.z.forEach((line, row) => line.forEach((z, column) => rows.push([name, trace.x?.[column] ?? column, trace.y?.[row] ?? row, z])))
     else {
@@ -23,6 +24,21 @@ function rowsOf({data, layout}) {
   }
   const head = ["Series", x, unit, "Base, text or value"]
   return rows.some((row) => row[3] !== "") ? [head, ...rows] : [head.slice(0, 3), ...rows.map((row) => row.slice(0, 3))]
+}
+
+// Title, unit and colour keys as the title of a picture; about as sheet.py does on paper
+const SYMBOLS = {line: "━", dash: "╍", dot: "●", box: "■", hatch: "▨", cross: "✕", star: "★"}
+function titleOf(title, {unit, keys = []}, dark, width) {
+  const soft = dark ? DL_PAGE.dark.soft : DL_PAGE.light.soft
+  const lines = [`<b>${title}</b>${unit ? `   <span style="color:${soft}">${unit}</span>` : ""}`]
+  let letters = title.length + (unit ?? "").length + 3
+  for (const [label, colour, mark] of keys) {
+    const key = `<span style="color:${dark ? dlDarkened(colour) : colour}">${SYMBOLS[mark]}</span> ${label}`
+    letters += label.length + 6
+    if (7 * letters < width) lines[lines.length - 1] += `   ${key}`
+    else { lines.push(key); letters = label.length + 3 }
+  }
+  return lines
 }
 
 const plain = (text) => (text ?? "").replace(/<[^>]*>/g, " ")
@@ -129,7 +145,8 @@ class Card {
   zoom() {
     const content = dlDialog(this.board.root, this.title.textContent), div = dlMake("div", {role: "img", "aria-label": this.plot.getAttribute("aria-label")})
     div.style.height = "68vh"
-    content.append(div, dlMake("p", {}, this.caption.textContent))
+    const words = [this.title, this.unit, this.key].map((element) => element.cloneNode(true))
+    content.append(dlMake("div", {class: "dl-words"}, ...words), div, dlMake("p", {}, this.caption.textContent))
     const {data, layout} = dlFigure(this.figure, dlIsDark(this.board.el))
     Plotly.newPlot(div, structuredClone(data), {...structuredClone(layout), height: undefined, autosize: true}, CONFIG)
   }
@@ -138,8 +155,10 @@ class Card {
     const {width} = this.plot.getBoundingClientRect(), dark = dlIsDark(this.board.el)
     const {data, layout} = dlFigure(this.figure, dark)
     const paper = dark ? DL_PAGE.dark.page : "#FFFFFF"
-    const titled = {...layout, title: {text: this.title.textContent, font: {size: 14}, x: 0.01}, margin: {...layout.margin, t: (layout.margin?.t ?? 20) + 30}, paper_bgcolor: paper, plot_bgcolor: paper}
-    Plotly.downloadImage({data, layout: titled}, {format: "png", scale: 2, width, height: this.place + 30, filename: this.spec.name})
+    const lines = titleOf(this.title.textContent, this.figure.layout.meta?.card ?? {}, dark, width), room = 12 + 18 * lines.length
+    const title = {text: lines.join("<br>"), font: {size: 12.5}, x: 0, xref: "paper", xanchor: "left", y: 1, yref: "container", yanchor: "top", pad: {t: 8}}
+    const titled = {...layout, title, margin: {...layout.margin, t: (layout.margin?.t ?? 20) + room}, paper_bgcolor: paper, plot_bgcolor: paper}
+    Plotly.downloadImage({data, layout: titled}, {format: "png", scale: 2, width, height: this.place + room, filename: this.spec.name})
   }
 
   table() {

@@ -49,11 +49,20 @@ export function render({model, el}) {
   pen.addEventListener("click", () => {
     const field = dlMake("input", {type: "text", "aria-label": "Name of this run", maxlength: 80})
     field.value = content.name
-    const end = () => { if (field.isConnected) { field.replaceWith(name); pen.hidden = false } }
+    let isOver = false // leaving the page blurs the field, which would end it again
+    const end = () => {
+      if (isOver) return
+      isOver = true
+      field.replaceWith(name)
+      pen.hidden = false
+    }
     field.addEventListener("keydown", (event) => {
-      if (event.key === "Enter") { tell({name: field.value.trim()}); end(); pen.focus() }
-      if (event.key === "Escape") { end(); pen.focus() }
       event.stopPropagation()
+      if (event.key !== "Enter" && event.key !== "Escape") return
+      event.preventDefault() // else Enter would press the button that gets the focus
+      if (event.key === "Enter") tell({name: field.value.trim()})
+      end()
+      pen.focus()
     })
     field.addEventListener("blur", end)
     name.replaceWith(field)
@@ -144,6 +153,7 @@ export function render({model, el}) {
     if (closed) return
     const message = JSON.parse(event.data ?? event)
     if (message.kind === "copy") navigator.clipboard?.writeText(message.text)
+    else if (message.kind === "again") draw()
     else if (message.kind === "details") dlDialog(head, message.title).append(dlMake("pre", {class: "details"}, message.text))
     else if (message.kind === "page" && opened) {
       opened.location = URL.createObjectURL(new Blob([message.html], {type: "text/html"}))

@@ -85,6 +85,10 @@ class Header(TextComponent):
         """Show this."""
         self.set_content(asdict(head))
 
+    def show_again(self) -> None:
+        """Let displays show what they have; a click on Stop changes the chip before the kernel answers."""
+        self._send_msg(json.dumps({"kind": "again"}))
+
     def open_page(self, html: str) -> None:
         """Open a page in the window that the display has opened for it."""
         self._send_msg(json.dumps({"kind": "page", "html": html}))

@@ -22,7 +22,7 @@ export function render({model, el}) {
     dlSay(svg, {viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": true})
     dlSay(path, {"vector-effect": "non-scaling-stroke"})
     svg.append(path)
-    const root = dlMake("div", {class: "dl-tile", tabindex: 0, role: "group"}, label, dlMake("div", {class: "value"}, number, " ", unit), note, svg)
+    const root = dlMake("div", {class: "dl-tile", tabindex: 0, role: "group"}, label, dlMake("div", {class: "row"}, dlMake("div", {class: "value"}, number, " ", unit), svg), note)
     row.append(root)
     tiles.push({root, label, number, unit, note, path, svg})
   }

@@ -14,8 +14,8 @@ from dtdg_lab.cluster.replay import replay
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
-from dtdg_lab.core.events import ENDED_FIRST
 from dtdg_lab.runs.run import open_run
+from dtdg_lab.visualization.changes import ENDED_FIRST
 
 PAGE = (Path(__file__).parents[2] / "docs" / "steering.md").read_text(encoding="utf-8")
 
@@ -34,6 +34,7 @@ def test_a_log_names_who_asked_what_and_the_outcome(session: Session, small: Run
     run = session.train(small)
     until_step(run, 2)
     run.set(learning_rate=0.05, by="sweep.py")
+    assert log(run.requests())[0][:4] == (1, "sweep.py", "learning_rate", 0.05), "the log has it at once"
     run.pause()
     until(lambda: run.status == "paused", what="a pause")
     for changes, words in (({"learning_rate": -1.0}, "learning_rate"), ({"hidden": 4}, "cannot change during a run")):

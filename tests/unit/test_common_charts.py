@@ -143,6 +143,20 @@ def test_loss_is_over_seconds_where_ranks_have_steps_of_their_own() -> None:
     assert figure["layout"]["xaxis"]["title"]["text"] == "seconds of training"
 
 
+@pytest.mark.parametrize(
+    ("losses", "place"),
+    [
+        ([0.06, 0.03, 0.02, 0.01], ("right", "bottom")),
+        ([0.2, 0.1, 0.05, 0.046], ("right", "top")),
+        ([0.02, 0.02, 0.046, 0.044], ("left", "bottom")),
+    ],
+)
+def test_the_name_of_persistence_stands_where_no_curve_is(losses: list[float], place: tuple[str, str]) -> None:
+    rows = [evaluation(step, loss) for step, loss in zip((0, 6, 15, 20), losses, strict=True)]
+    (name,) = drawn("loss", run_of(evaluations=rows))[0]["layout"]["annotations"]
+    assert (name["xanchor"], name["yanchor"]) == place and name["x"] == (place[0] == "right")
+
+
 # Time per step
 
 
@@ -159,7 +173,7 @@ def test_step_time_stacks_phases_of_each_rank() -> None:
 @pytest.mark.parametrize(
     ("config", "caption"),
     [
-        ({}, "All ranks work about 60.0 ms per step and wait 20% of it."),
+        ({}, "All ranks work about 60.0 ms per step and wait 20% of each step."),
         ({"ranks": 1}, "The only rank works 60.0 ms per step and never waits."),
         (OWN_STEPS, "Rank 0 is slowest: it works 60.0 ms per step, but no rank waits for it."),
     ],
@@ -168,9 +182,15 @@ def test_step_time_of_even_single_and_independent_ranks(config: dict[str, Any], 
     assert drawn("step_time", run_of(config, steps=steps(4, config.get("ranks", 2))))[1] == caption
 
 
+def test_bars_are_as_long_as_the_step_time_of_the_tile() -> None:
+    run = run_of(steps=steps(80, time_s=0.125))
+    bars = drawn("step_time", run)[0]["data"]
+    assert sum(bar["x"][0] for bar in bars) == pytest.approx(125) and common_tiles(run)[1].value == "125 ms"
+
+
 def test_steps_without_phases_take_no_time() -> None:
     rows = [{"rank": rank, "step": 0, "time_s": 0.1} for rank in range(2)]
-    assert drawn("step_time", run_of(steps=rows))[1] == "All ranks work about 0 ms per step and wait 0% of it."
+    assert drawn("step_time", run_of(steps=rows))[1] == "All ranks work about 0 ms per step and wait 0% of each step."
 
 
 @pytest.mark.parametrize(("ranks", "bars", "has_text"), [(12, 12, True), (13, 13, False), (64, 11, False)])
@@ -219,6 +239,29 @@ def test_timeline_does_not_wait_for_a_silent_rank() -> None:
     figure, _ = drawn("timeline", run_of(steps=steps(12), phases=phases(2, late=60.0)))
     assert {name[:6] for trace in figure["data"] for name in trace["y"]} == {"rank 0"}
     assert len(figure["layout"]["yaxis"]["categoryarray"]) == 2
+
+
+def test_timeline_has_blocks_after_a_pause_of_which_one_rank_has_not_reported_the_end() -> None:
+    pause_ns = 12_000_000_000
+    resumed = [
+        {**row, "step": 12, "start_ns": row["start_ns"] + pause_ns, "end_ns": row["end_ns"] + pause_ns}
+        for row in phases(1, 1)
+    ]
+    figure, caption = drawn("timeline", run_of(steps=steps(12), phases=phases(2) + resumed))
+    assert {name[:6] for trace in figure["data"] for name in trace["y"]} == {"rank 0"}
+    assert figure["layout"]["yaxis"]["range"] == [1.5, -0.5] and caption == "Rank 0 waited for 4% of the last second."
+
+
+@pytest.mark.parametrize("late", [0.6, 3.0])
+def test_timeline_waits_for_a_rank_that_reports_late(late: float) -> None:
+    figure, _ = drawn("timeline", run_of(steps=steps(12), phases=phases(2, 60, late=late)))
+    assert {name[:6] for trace in figure["data"] for name in trace["y"]} == {"rank 0", "rank 1"}
+
+
+def test_timeline_has_rounded_ticks() -> None:
+    figure, _ = drawn("timeline", run_of(steps=steps(12, time_s=0.075), phases=phases(2)))
+    assert card_of(figure)["unit"] == "the last 0.8 seconds of every rank"
+    assert figure["layout"]["xaxis"]["ticktext"] == ["−0.8 s", "−0.6 s", "−0.4 s", "−0.2 s", "now"]
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_communication_is_waited_for_and_hidden_time_of_a_step() -> None:
     assert waited["y"] == pytest.approx([4.0] * 10) and hidden["y"] == pytest.approx([6.0] * 10)
     time = communication_time(run)
     assert time is not None and time.hidden_share == pytest.approx(0.6)
-    assert chart.caption(run, OPTIONS) == "Ranks waited for 4.00 of 10.0 ms of communication per step."
+    assert chart.caption(run, OPTIONS) == "Ranks waited for 4.00 of 10.0 ms of row exchange per step."
 
 
 def test_communication_of_a_long_run_has_few_bars_that_are_means() -> None:
@@ -81,22 +81,22 @@ def test_transfers_are_those_of_the_last_complete_step_beside_the_prediction() -
     (heat,) = chart.figure(run, OPTIONS)["data"]
     assert heat["z"] == [[None, 1.0], [1.0, None]]
     assert heat["customdata"][0][1] == "1.00 KiB forward; predicted 1.00 KiB forward"
-    assert chart.caption(run, OPTIONS) == "A step sent 2.00 KiB, as predicted."
+    assert chart.caption(run, OPTIONS) == "A step sent 2.00 KiB of rows, as predicted."
 
 
 def test_transfers_before_the_first_step_are_predicted_ones() -> None:
     run, chart = run_tables({}, events=[blocks([[0, 1024], [0, 0]])]), transfers_chart()
     figure = chart.figure(run, OPTIONS)
-    assert figure["layout"]["meta"]["card"]["unit"] == "KiB per step, predicted"
-    assert chart.caption(run, OPTIONS) == "A step will send 1.00 KiB."
+    assert figure["layout"]["meta"]["card"]["unit"] == "KiB of rows per step, predicted"
+    assert chart.caption(run, OPTIONS) == "A step will send 1.00 KiB of rows."
 
 
 @pytest.mark.parametrize(
     ("predicted", "caption"),
     [
-        ([[0, 512], [512, 0]], "A step sent 2.00 KiB, 100% more than predicted."),
-        ([[0, 4096], [0, 0]], "A step sent 2.00 KiB, 50% less than predicted."),
-        ([[0, 0], [0, 0]], "A step sent 2.00 KiB, although nothing was predicted."),
+        ([[0, 512], [512, 0]], "A step sent 2.00 KiB of rows, 100% more than predicted."),
+        ([[0, 4096], [0, 0]], "A step sent 2.00 KiB of rows, 50% less than predicted."),
+        ([[0, 0], [0, 0]], "A step sent 2.00 KiB of rows, although nothing was predicted."),
     ],
 )
 def test_transfers_differ_from_the_prediction(predicted: list[list[float]], caption: str) -> None:

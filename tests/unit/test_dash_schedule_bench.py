@@ -23,7 +23,7 @@ def _bars(figure: dict[str, Any], *names: str) -> float:
 def test_a_bench_tells_and_draws_what_its_sliders_say() -> None:
     bench = ScheduleBench(TIMES, 2, chosen="psg")
     assert bench.makespan_s() == 40 and bench.makespan_s("fold") == 36 and bench.bound_s == pytest.approx(35)
-    assert "psg ends after 40.0 s, 14 % above the bound of 35.0 s" in repr(bench)
+    assert "psg ends after 40.0 s, 14% above the bound of 35.0 s" in repr(bench)
     assert _bars(_picture(bench), "group", "sets the pace") == sum(TIMES) and _bars(
         _picture(bench), "waiting"
     ) == 2 * 40 - sum(TIMES)

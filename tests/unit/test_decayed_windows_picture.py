@@ -83,7 +83,7 @@ def test_before_a_run_its_window_is_planned_from_its_settings() -> None:
     tables = run_tables({"system": "flaredtdg"})
     traces, layout, caption = draw(tables)
     assert title(layout) == "Window that a step will train on"
-    assert caption == "With these settings, a full window holds 28% of its rows."
+    assert caption == "With these settings, a window holds 28% of the rows of 8 full snapshots."
     middle = sum(layout["xaxis"]["range"]) / 2
     assert abs((traces["decayed"]["x"][0] + traces["full"]["x"][-1]) / 2 - middle) < 1
     assert "Appears with the first step" in texts(layout)
@@ -128,6 +128,32 @@ def test_handles_stand_where_k_and_alpha_are_seen() -> None:
     assert value_of(alpha, 57.8) == pytest.approx(0.578) and value_of(alpha, alpha["low"]) == pytest.approx(1 / CHUNKS)
     _, layout, _ = draw(window_tables({"decay": "text"}, range(WHOLE + 1)))
     assert layout["meta"]["handles"][1]["x"] == traces["decayed"]["x"][0], "by text the oldest has alpha"
+
+
+def test_handles_stand_at_the_bars_of_a_segment_that_starts() -> None:
+    windows = epoch_windows(RunConfig(system="flaredtdg"))
+    step = next(step for step, window in enumerate(windows) if len(window.counts) == 1)
+    tables = window_tables(steps=range(step + 1))
+    traces, layout, _ = draw(tables)
+    full, alpha = layout["meta"]["handles"]
+    assert full["x"] == traces["full"]["x"][0] - 0.5 and alpha["x"] == traces["decayed"]["x"][-1]
+    traces, layout, _ = draw(tables, preview={"alpha": 0.6})
+    assert traces["proposed"]["x"][-1] == traces["full"]["x"][-1] + 0.5, "the outline is where the handles are"
+
+
+def test_a_note_of_a_segment_at_the_right_end_leaves_room_for_the_title() -> None:
+    train, short = range(100), {"target": 95, "first": 94, "full": 2, "chunks": [None, None]}
+    rows = window_rows(RunConfig(system="flaredtdg", ranks=2), [0], train, **short)
+    _, layout, _ = draw(window_tables(steps=[0], train=train, tables={"batches": rows}))
+    note = next(note for note in layout["annotations"] if "the segment starts here" in note["text"])
+    assert note["xanchor"] == "right" and note["x"] < 90
+
+
+def test_with_a_proposal_the_picture_stays_at_its_step() -> None:
+    tables = window_tables(steps=range(WHOLE + 40))
+    traces, layout, _ = draw(tables, preview={"alpha": 0.6}, step=WHOLE)
+    assert title(layout) == f"Window of step {WHOLE}" and traces["windows"]["y"][-1] == WHOLE
+    assert traces["full"]["x"][-1] == epoch_windows(RunConfig(system="flaredtdg"))[WHOLE].target
 
 
 def test_a_window_that_is_all_full_has_no_handle_of_alpha() -> None:

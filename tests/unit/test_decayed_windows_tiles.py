@@ -27,9 +27,9 @@ def exchanges(count: int) -> list[dict[str, Any]]:
 
 def test_tiles_have_the_newest_window_its_memory_and_what_is_hidden() -> None:
     shown = tiles(window_tables(steps=range(80), tables={"exchanges": exchanges(80)}))
-    assert list(shown) == ["Validation loss", "Step time", "Rows per step", "Peak memory", "Communication hidden"]
+    assert list(shown) == ["Validation loss", "Step time", "Rows per step", "Peak memory", "Row exchange hidden"]
     rows, memory, hidden = list(shown.values())[2:]
-    assert (rows.value, rows.note) == ("1,440", "28% of full windows")
+    assert (rows.value, rows.note) == ("1,371", "33% of full windows")  # means, as in the caption of the chart
     assert 1 < len(rows.spark) <= SPARK_POINTS
     assert (memory.value, memory.note) == ("1.78 MiB", "predicted"), "a MB, and 1000 B of each of the rank's 864 rows"
     assert (hidden.value, hidden.note) == ("70%", "of 10.0 ms per step")

@@ -15,7 +15,7 @@ def test_the_feature_path_in_words() -> None:
     facts = FeatureFacts.read(features(policy="double_dqn")["data"])
     assert facts.words == (
         "4 parts with batches of 512 seeds, at most 10 and 25 neighbours by layer. Features are fetched ahead, with a "
-        "cache whose window and allocation a Double DQN chooses; a part holds at most 900 rows (351.6 KiB). 62 % of "
+        "cache whose window and allocation a Double DQN chooses; a part holds at most 900 rows (351.6 KiB). 62% of "
         "what a batch reads belongs to other parts."
     )
     data = features(policy="on_demand", batch_length=4, remote_share=None)["data"]

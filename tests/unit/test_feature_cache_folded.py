@@ -72,12 +72,15 @@ def test_of_many_parts_the_newest_decisions_of_each_are_drawn() -> None:
 
 
 def test_values_are_a_map_of_windows_and_allocations_with_the_choice_framed() -> None:
-    values = [-1.0] * 32
-    values[8 + 3] = -0.25
+    values = [-85.0] * 32
+    values[8 + 3] = -84.25
     rows = [decision(4, 2, 8, values=values, action=11), decision(5, 2, 8)]
     figure, caption = drawn("action_values", feature_tables(10, {"cache_decisions": rows}, [features()]))
     (trace,) = figure["data"]
-    assert len(trace["z"]) == 4 and trace["z"][1][3] == -0.25
+    assert len(trace["z"]) == 4 and trace["z"][1][3] == 0 and trace["z"][0][0] == -0.75
+    assert {note["text"] for note in figure["layout"]["annotations"]} == {"best", "−0.75"}, (
+        "alike in their first digits"
+    )
     (frame,) = figure["layout"]["shapes"]
     assert (frame["x0"], frame["y0"]) == pytest.approx((2.53, 0.53))
     assert caption == f"Part 2 rates W {WINDOWS[3]} best."

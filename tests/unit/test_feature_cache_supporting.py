@@ -85,6 +85,13 @@ def test_of_a_slow_owner_measured_added_and_estimated_delays_are_drawn() -> None
     assert len([trace for trace in figure["data"] if trace["name"] != "part 2"]) == 3
 
 
+def test_replies_of_caches_that_hold_all_rows_say_that_nothing_is_fetched() -> None:
+    rows = {"resolved": [batch(s, p, rate=1.0) for s in range(120) for p in range(4)]}
+    figure, caption = drawn(REPLIES, feature_tables(120, rows, [features()]))
+    assert caption == "Nothing is fetched: all rows were found in caches."
+    assert [note["text"] for note in figure["layout"]["annotations"]] == [caption]
+
+
 def test_the_caption_names_the_slowest_owner_and_what_is_added() -> None:
     tables = feature_tables(100, late_replies(), SLOW[:3])
     rows = {"fetches": [reply(s, 0, owner, ms=32.0 if owner == 2 else 1.0) for s in range(50) for owner in (1, 2, 3)]}

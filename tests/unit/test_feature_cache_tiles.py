@@ -89,6 +89,13 @@ def test_suggestions_add_to_the_links_that_are_set() -> None:
     assert all(config.replace(**changes) for changes in texts.values())
 
 
+def test_a_cache_that_no_small_graph_fills_is_not_halved() -> None:
+    config = RunConfig(system="greendygnn", dataset="growing", parts=4, cache_rows=100_000)
+    assert {each.text for each in FAMILY.suggestions(config) if "cache_rows" in each.changes} == {
+        "Small caches: 300 rows"
+    }
+
+
 def test_the_effect_is_the_hit_rate_of_each_step() -> None:
     effect = FAMILY.effect("greendygnn")
     assert effect is not None

@@ -11,6 +11,7 @@ import pytest
 from dtdg_lab.core import catalogue
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.systems.hybrid_batches.controller_charts import REGRET, REWARDS, VALUES
+from dtdg_lab.systems.hybrid_batches.picture import PICTURE
 from dtdg_lab.systems.hybrid_batches.reservoir_charts import RESERVOIR, SOURCES
 from dtdg_lab.systems.hybrid_batches.supporting import SIZES, STALENESS
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions
@@ -55,8 +56,11 @@ def test_sizes_are_squares_where_they_were_best_and_crosses_where_the_controller
     best, exploring = traces(figure)["best value"], traces(figure)["exploring"]
     assert (best["marker"]["symbol"], exploring["marker"]["symbol"]) == ("square", "x")
     assert best["x"] == [0.05, 0.15] and exploring["x"] == [0.1], "steps of ranks are their own, so the axis is time"
-    names = figure["layout"]["yaxis"]["ticktext"]
-    assert names[best["y"][1]] == "20% × 5% " and names[-1] == "30% × 10% " and names[0] == "10% × 1% "
+    axis = figure["layout"]["yaxis"]
+    assert best["customdata"][1] == "20% × 5%" and best["y"][1] == 4
+    assert axis["tickvals"] == [0, 2, 4, 6, 8] and axis["ticktext"][2] == "20% × 5% ", (
+        "each second of nine has its name"
+    )
 
 
 def test_ranks_that_step_together_have_an_axis_of_steps() -> None:
@@ -197,6 +201,14 @@ def test_values_of_sizes_have_a_colour_for_snapshots_and_dashes_for_nodes() -> N
     assert looks["10% × 5%"]["dash"] == looks["30% × 5%"]["dash"] == "dash"
     assert ["5% of nodes", "#5B5F66", "dash"] in drawn(VALUES, tables)["layout"]["meta"]["card"]["keys"]
     assert VALUES.caption(tables, NOW) == "20% × 5% has the highest value now, 0.0600."
+
+
+def test_the_best_value_is_the_same_in_the_grid_of_sizes_and_over_time() -> None:
+    newest = decision(9, values=[0.2 if number == 7 else 0.19 if number else None for number in range(9)])
+    tables = hybrid_run(controlled_plan(), {"decisions": [*(decision(number, 0) for number in range(9)), newest]})
+    grid = traces(drawn(PICTURE, tables))["sizes"]["z"]
+    assert grid[1][2] == max(map(max, grid)) == 0.2, "the size without a value was chosen nine times"
+    assert VALUES.caption(tables, NOW) == "30% × 5% has the highest value now, 0.200."
 
 
 def test_a_controller_without_values_says_so() -> None:

@@ -50,7 +50,7 @@ def slow_rank() -> list[dict[str, Any]]:
 def test_the_size_is_that_of_the_newest_decision() -> None:
     made = [decision(number, number % 9) for number in range(9)]
     tile = size_tile(hybrid_run(controlled_plan(), {"steps": steps(50), "decisions": made}))
-    assert (tile.value, tile.note) == ("6 × 20–24", "snapshots × nodes")
+    assert (tile.value, tile.note) == ("6 × 20–24", "snapshots × nodes, chosen now")
     assert tile.spark == tuple(float(math.ceil(20 * s) * math.ceil(240 * v - 1e-9)) for s, v in GRID)
     assert size_tile(hybrid_run(plan(candidates=[240, 240]))).value == "4 × 12"
     assert size_tile(hybrid_run(None)).value == "–"

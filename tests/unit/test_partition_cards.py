@@ -77,6 +77,7 @@ def test_a_partition_stands_beside_the_one_before() -> None:
     before, now = (figure for figure, _ in cards[:2])
     assert before["data"][0]["zmax"] == now["data"][0]["zmax"] == 40
     assert "before: hash, 2 parts" in before["layout"]["meta"]["card"]["unit"]
+    assert [key[0] for key in now["layout"]["meta"]["card"]["keys"]] == ["darkest: 40 edges"]
 
 
 def test_even_parts_and_parts_with_copies_are_said() -> None:

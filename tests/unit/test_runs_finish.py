@@ -241,7 +241,7 @@ def test_the_report_is_self_contained_and_says_what_happened(tmp_path: Path) -> 
     stored = open_run(run.path)
     for caption in stored.captions().values():
         assert caption in page.words
-    for words in ("learning_rate = 0.003 (version 1", "40.0 %", run.id, "made by the generator", "group_window",
+    for words in ("learning_rate = 0.003 (version 1", "40.0%", run.id, "made by the generator", "group_window",
                   "Number of consecutive snapshots in a group", "dtdg_lab run config.json",
                   "lab.RunConfig("):  # fmt: skip
         assert words in page.words
@@ -376,6 +376,8 @@ def test_equal_runs_are_told_apart_by_name(tmp_path: Path) -> None:
     assert [trace.get("name") for trace in found.figure["data"]][:2] == ["PSG", "PSG (2)"] == [*found.labels]
     with pytest.raises(ConfigError, match="got no run"):
         compare([])
+    with pytest.raises(ConfigError, match="as one list"):
+        compare("runs/a", "runs/b")
     with pytest.raises(RunStoreError, match="is not a run"):
         compare([tmp_path])
 

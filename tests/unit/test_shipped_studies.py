@@ -42,7 +42,7 @@ def test_seconds_to_a_near_loss_are_those_of_the_runs(tmp_path: Path) -> None:
     base = RunConfig(system="dynahb", epochs=4, epoch_batches=4, reservoir=False, generators="threads", **TINY)
     study = run_study("dynahb-table8", base=base, quick=True, runs_dir=tmp_path, progress=False)
     bars = seconds_to_near_best(study, "size", {"DQN": 1.84})
-    assert [bar.label for bar in bars] == ["5 %", "20 %", "DQN"] and bars[2].paper == 1.84
+    assert [bar.label for bar in bars] == ["5%", "20%", "DQN"] and bars[2].paper == 1.84
     for seed in (0, 1):
         of_seed = {str(t.settings["size"]): finite_losses(study.open(t).live) for t in study.trials if t.seed == seed}
         aim = min(loss for points in of_seed.values() for _, loss in points) * (1 + NEAR)
@@ -73,7 +73,7 @@ def test_bars_say_which_cannot_be_told_apart() -> None:
 def test_efficiency_is_speed_up_over_ranks() -> None:
     known = [Efficiency("psg", {1: 8.0, 2: 5.0, 4: 4.0}), Efficiency("esdg", {1: 8.0, 2: 4.0, 4: 2.0})]
     assert known[0].at(4) == 0.5 and known[1].at(4) == 1.0 and known[0].at(8) is None
-    assert "esdg keeps 100 % of them, psg 50 %" in efficiency_words(known)
+    assert "esdg keeps 100% of them, psg 50%" in efficiency_words(known)
     lines = {trace["name"]: trace["y"] for trace in efficiency_figure(known)["data"]}
     assert lines["psg"] == [1.0, 0.8, 0.5] and lines["ideal"] == [1, 1]
     assert "two engines or more" in efficiency_words([Efficiency("psg", {1: 1.0})])

@@ -73,12 +73,12 @@ def test_bars_are_what_was_counted() -> None:
 def test_words_say_what_was_found() -> None:
     words = _words(difference_figure(ROWS, SHARES, title="t"))
     assert "at most 4.00 times fewer bytes" in words
-    assert "97.6 % of it is reached" in words
+    assert "97.6% of it is reached" in words
     assert "faster for cdgcn (CSR int32, 2.00 times)" in words
     slower = [row | {"time_ratio": 0.5} for row in ROWS]
     words = _words(difference_figure(slower, SHARES, title="t"))
     assert "slower throughout" in words
-    assert "60 % is unpacking" in words
+    assert "60% is unpacking" in words
     assert "links slower than 0.3 GB/s" in words
     slower[0]["difference_s"] = 0.04
     assert _traces(difference_figure(slower, SHARES, title="t"), 1)[1]["text"] == ["×2", "÷2"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import plotly.graph_objects as go
@@ -15,7 +16,7 @@ from dtdg_lab.partition.events import BlockFacts
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.systems.snapshot_blocks import captions
 from dtdg_lab.systems.snapshot_blocks.ownership import owner_maps, swapped_bytes
-from dtdg_lab.systems.snapshot_blocks.picture import PICTURE, memory_limit, predicted_sent
+from dtdg_lab.systems.snapshot_blocks.picture import PICTURE, block_names, memory_limit, predicted_sent
 from dtdg_lab.visualization.chart import NOTHING_YET, ChartOptions
 
 OPTIONS = ChartOptions()
@@ -64,7 +65,7 @@ def test_the_maps_name_ranks_blocks_and_the_swap() -> None:
     assert [shape["x0"] for shape in figure["layout"]["shapes"]] == [3.5, 7.5] * 2
     texts = words(run)
     assert texts[:3] == ["block 0", "block 1", "block 2"]
-    assert "swap<br><b>6.09 KiB</b><br>◀▶" in texts, "rows come back for the next layer"
+    assert "swap<br><b>6.09 KiB</b><br>forward<br>◀▶" in texts, "rows come back for the next layer"
     assert figure["layout"]["meta"]["card"]["keys"] == [["rank 0", "#0072B2", "box"], ["rank 1", "#D55E00", "box"]]
 
 
@@ -77,14 +78,33 @@ def test_memory_is_drawn_by_pass_with_its_names_and_peak() -> None:
     assert max(passes["backward"]["y"]) == pytest.approx(1250 / 1024, abs=1e-3)
     assert "peak 1.22 KiB" in words(run)
     assert (
-        PICTURE.caption(run, OPTIONS) == "A step keeps one of 3 blocks in memory, peaks at 1.22 KiB and sends 15.9 KiB."
+        PICTURE.caption(run, OPTIONS)
+        == "A step keeps one of 3 blocks in memory, peaks at 1.22 KiB and sends 15.9 KiB of rows."
     )
+
+
+@pytest.mark.parametrize(
+    ("bounds", "names"),
+    [
+        ([0, 4, 8, 13], ["block 0", "block 1", "block 2"]),
+        (range(13), [str(number) for number in range(12)]),
+        ([0, 1, 60, 120], ["", "1", "2"]),
+    ],
+)
+def test_blocks_are_named_where_there_is_room(bounds: Sequence[float], names: list[str]) -> None:
+    assert block_names(list(bounds)) == names
+
+
+def test_the_axis_of_the_probed_step_has_no_second_zero() -> None:
+    layout = PICTURE.figure(esdg(plan(), probed=3), OPTIONS)["layout"]
+    assert 0 < layout["xaxis3"]["tickvals"][0] < layout["xaxis3"]["tickvals"][-1] <= layout["xaxis3"]["range"][1]
+    assert any("Memory over the probed step" in note["text"] for note in layout["annotations"])
 
 
 def test_before_the_probe_memory_has_its_place() -> None:
     run = esdg(plan())
     assert "Measured after the first step" in words(run)
-    assert PICTURE.caption(run, OPTIONS) == "A step keeps one of 3 blocks in memory and sends 15.9 KiB."
+    assert PICTURE.caption(run, OPTIONS) == "A step keeps one of 3 blocks in memory and sends 15.9 KiB of rows."
 
 
 def test_a_probe_before_the_last_change_is_called_so_and_gives_no_peak_of_these_blocks() -> None:

@@ -93,7 +93,7 @@ def test_hidden_communication_is_a_share_of_the_time_in_flight() -> None:
     assert list(lines) == ["to snapshots", "to nodes", "all"]
     assert lines["all"]["y"] == [75.0] * 10 + [0.0] * 5
     assert CHARTS["hidden_communication"].caption(run, OPTIONS) == (
-        "50% of communication was hidden over the last 15 steps."
+        "50% of row exchange was hidden over the last 15 steps."
     )
 
 
@@ -171,15 +171,15 @@ def test_tiles_say_peak_bytes_and_hidden_share() -> None:
     run = run_of(tables, events=[event(data), event(memory_data(3), 1, "memory_trace")])
     found = tiles(run)
     assert found["Peak memory"] == ("1.22 KiB", "with 3 blocks")
-    assert found["Sent per step"] == ("15.9 KiB", "as predicted")
-    assert found["Communication hidden"] == ("75%", "of 8.00 ms per step")
+    assert found["Rows sent per step"] == ("15.9 KiB", "as predicted")
+    assert found["Row exchange hidden"] == ("75%", "of 8.00 ms per step")
 
 
 def test_tiles_without_rows_are_dashes() -> None:
     found = tiles(run_tables({"system": "esdg", "blocks": 0}, rollups=ROLLUPS))
     assert found["Peak memory"] == ("–", "limit 4.00 GiB")
-    assert found["Sent per step"] == ("–", "") and found["Communication hidden"] == ("–", "")
-    assert tiles(run_tables({"system": "esdg", "ranks": 1}, rollups=ROLLUPS))["Sent per step"] == (
+    assert found["Rows sent per step"] == ("–", "") and found["Row exchange hidden"] == ("–", "")
+    assert tiles(run_tables({"system": "esdg", "ranks": 1}, rollups=ROLLUPS))["Rows sent per step"] == (
         "0 B",
         "one rank has all",
     )

@@ -122,7 +122,7 @@ def test_simulation_draws_every_scheduler_the_bound_and_the_paper() -> None:
     assert [trace["name"] for trace in lines] == ["psg", "best_of", "bound: none can be better", "the paper's DyGNeX-G"]
     assert lines[3]["x"] == [512, 1024] and lines[3]["y"] == [0.95, 0.85]
     words = " ".join(note["text"].replace("<br>", " ") for note in figure["layout"]["annotations"])
-    assert "On 64 ranks best_of keeps 100 % of one rank's throughput; the bound is 100 %" in words
+    assert "On 64 ranks best_of keeps 100% of one rank's throughput; the bound is 100%" in words
     assert "the ratio is infinite" in words
     assert simulation_figure([])["layout"]["annotations"]
 

@@ -61,12 +61,13 @@ def test_the_picture_has_rows_received_and_the_work_of_each_part() -> None:
     assert work["x"] == [0.8, 0.8, 0.8, 1.6] and work["y"][3] == "part 3"
     assert work["marker"]["color"] == ["#0072B2"] * 3 + ["#D55E00"]
     assert caption == "47% of the edges join two parts, and part 3 has the most work: 1.60 times the mean."
-    assert "Rows received; stronger is more" in [note["text"] for note in figure["layout"]["annotations"]]
+    assert "Rows received" in [note["text"] for note in figure["layout"]["annotations"]]
 
 
 def test_even_work_has_no_part_of_another_colour() -> None:
     figure, caption = chart("part_needs", parts_run([[10, 20]] * 4))
-    assert set(figure["data"][1]["marker"]["color"]) == {"#0072B2"} and not figure["layout"]["meta"]["card"]["keys"]
+    assert set(figure["data"][1]["marker"]["color"]) == {"#0072B2"}
+    assert [key[0] for key in figure["layout"]["meta"]["card"]["keys"]] == ["darkest: 4 rows"]
     assert caption == "47% of the edges join two parts, and all parts have about the same work."
 
 

@@ -32,9 +32,9 @@ ERRORS = [error("compute", 0.1), error("communicate", -0.3), error("sum", 0.2), 
 def test_words_name_the_most_ranks_and_the_error():
     said = scaling_words(ROWS, ERRORS, weak=False)
     assert said == (
-        "tmgcn, where the graph stays: 10 times the edges a second on 128 ranks, where 80 % of the time is "
-        "communicate. Predictions of 1 held-out step were off by 20 % (median) and 20 % (most); by part, median: "
-        "compute 10 %, communicate 30 %."
+        "tmgcn, where the graph stays: 10 times the edges a second on 128 ranks, where 80% of the time is "
+        "communicate. Predictions of 1 held-out step were off by 20% (median) and 20% (most); by part, median: "
+        "compute 10%, communicate 30%."
     )
     assert "the graph grows" in scaling_words(ROWS, ERRORS, weak=True)
     fitted = scaling_words(ROWS, [each for each in ERRORS if each["fitted"]], weak=False)

@@ -59,6 +59,7 @@ class _View:
         shown: snapshots on the axis.
         start: first snapshot of the whole window: that of ``now``, or that which its segment will reach.
         is_reached: whether the training snapshots have room for that window.
+        windows: of the newest steps.
     """
 
     facts: TrapezoidFacts
@@ -66,6 +67,7 @@ class _View:
     shown: range
     start: int
     is_reached: bool
+    windows: Sequence[StepWindow] = ()
 
     @property
     def is_short(self) -> bool:
@@ -77,24 +79,31 @@ class _View:
         """Last snapshot of the whole window."""
         return self.start + self.facts.window - 1
 
+    @property
+    def proposed_end(self) -> int:
+        """Last snapshot of a proposed window: that of the bars that are drawn, where there is room before it."""
+        if self.now is None or self.now.target - self.facts.window + 1 < self.shown.start:
+            return self.end
+        return self.now.target
+
     def pixels(self, snapshots: float) -> float:
         """Return about how wide some snapshots are drawn."""
         return PLOT_WIDTH * snapshots / (len(self.shown) + 0.2)
 
 
-def _view(tables: RunTables) -> _View:
+def _view(tables: RunTables, until: int | None) -> _View:
     facts = facts_now(tables) or planned_facts(tables.config)
-    now, train, window = newest_window(tables), training_snapshots(tables), facts.window
+    windows, train, window = step_windows(tables, until), training_snapshots(tables), facts.window
+    now = windows[-1] if windows else None
     if now is None:
         train = train or range(max(24, 3 * window))
         middle = train.start + (len(train) - window) // 2
         shown = _around(train, middle + (window + SNAPSHOTS_SHOWN) // 2)
         return _View(facts, None, shown, middle, True)
     if train is None:
-        windows = step_windows(tables)
         train = range(min(each.first for each in windows), max(each.target for each in windows) + 1)
     start = now.first if now.length < window else now.target - window + 1
-    return _View(facts, now, _around(train, now.target + 20), start, start + window <= train.stop)
+    return _View(facts, now, _around(train, now.target + 20), start, start + window <= train.stop, windows)
 
 
 def _around(train: range, end: int) -> range:
@@ -107,13 +116,13 @@ def _around(train: range, end: int) -> range:
 
 def window_figure(tables: RunTables, options: ChartOptions) -> Figure:
     """Return the window of the newest step, above the windows of the steps before on the same axis."""
-    view = _view(tables)
+    view = _view(tables, options.step)
     return _sampled_figure(tables, view) if is_sampled(tables) else _decayed_figure(tables, view, options.preview)
 
 
 def _decayed_figure(tables: RunTables, view: _View, preview: Mapping[str, Any]) -> Figure:
     proposed = view.facts.changed(preview)
-    circles = handles(proposed, view.end) if has_decay(tables) else []
+    circles = handles(proposed, view.proposed_end, drawn=view.now) if has_decay(tables) else []
     data, notes, shapes = _share_bars(view, circles), _counts(view, exchanged=tables.ranks > 1), []
     proposes = is_proposal(view.facts, preview)
     if view.is_short and view.is_reached and not proposes:
@@ -123,7 +132,7 @@ def _decayed_figure(tables: RunTables, view: _View, preview: Mapping[str, Any]) 
     keys: list[Key] = [("full", FULL, "box")]
     keys += [("decayed", DECAYED, "box"), ("left out", LEFT_OUT, "box")] if decays else []
     if proposes:
-        data.append(outline(proposed, view.end))
+        data.append(outline(proposed, view.proposed_end))
         notes.append(_needs_note(view, preview, are_nodes_known=facts_now(tables) is not None))
         keys.append(("proposed", MARK_COLOUR, "dash"))
     axis: Drawn = {"range": [0, 100], "tickvals": [0, 50, 100], "ticktext": ["0%", "50%", "100%"]}
@@ -133,7 +142,7 @@ def _decayed_figure(tables: RunTables, view: _View, preview: Mapping[str, Any]) 
 
 
 def _sampled_figure(tables: RunTables, view: _View) -> Figure:
-    windows = step_windows(tables)
+    windows = view.windows
     most = max((edges for window in windows for edges in window.sampled), default=0)
     snapshots = list(range(view.start, view.end + 1)) if view.now is None else _snapshots(view.now)
     edges = list(view.now.sampled) if view.now is not None and view.now.sampled else [1] * len(snapshots)
@@ -265,8 +274,11 @@ def _counts(view: _View, *, exchanged: bool) -> list[Drawn]:
     """Return how many snapshots are decayed and full, over their bars; how they are used where there is room."""
     window = view.facts.window
     if view.now is not None and view.is_short:
-        text = f"<b>{view.now.length} of {window}</b>: the segment starts here"
-        return [_over(text, view.now.first - 0.45, FULL_TEXT)]
+        count, words = f"{view.now.length} of {window}", ": the segment starts here"
+        begin, end = view.now.first - 0.45, view.shown.stop - _title_snapshots(view)
+        is_fitting = _fits(view, count + words, end - begin)
+        place: Drawn = {} if is_fitting else {"xanchor": "right"}
+        return [_over(f"<b>{count}</b>{words}", begin if is_fitting else end, FULL_TEXT, **place)]
     full = min(view.facts.shape.full_snapshots, window) if view.now is None else view.now.full
     decayed = (window if view.now is None else view.now.length) - full
     border, notes = view.end - full + 0.55, []
@@ -278,9 +290,14 @@ def _counts(view: _View, *, exchanged: bool) -> list[Drawn]:
         else:  # beside the border, where full ones begin
             notes.append(_over(f"<b>{words}</b>", border - 0.2, DECAYED_TEXT, xanchor="right"))
     words = f"{full} full"
-    room = view.shown.stop - border - len(SHARE_TITLE) * LETTER * len(view.shown) / PLOT_WIDTH
+    room = view.shown.stop - border - _title_snapshots(view)
     more = ", exchanged between ranks" if exchanged and _fits(view, f"{words}, exchanged between ranks", room) else ""
     return [*notes, _over(f"<b>{words}</b>{more}", border, FULL_TEXT)]
+
+
+def _title_snapshots(view: _View) -> float:
+    """Return how many snapshots are as wide as the title at the right end, with a gap before it."""
+    return (len(SHARE_TITLE) + 2) * LETTER * len(view.shown) / PLOT_WIDTH
 
 
 def _fits(view: _View, text: str, snapshots: float) -> bool:
@@ -307,21 +324,25 @@ def _reached_note(view: _View) -> Drawn:
     assert view.now is not None
     steps = view.facts.window - view.now.length
     text = f"dotted: the window<br>in {steps} step{'' if steps == 1 else 's'}"
-    x, anchor = _beside(view)
+    x, anchor = _beside(view, view.end)
     return label(text, x, 40, SOFT_TEXT, align="left", xanchor=anchor)
 
 
 def _needs_note(view: _View, preview: Mapping[str, Any], *, are_nodes_known: bool) -> Drawn:
     """Return what a proposed window needs, beside it."""
-    text, (x, anchor) = needs_text(view.facts, preview, are_nodes_known=are_nodes_known), _beside(view)
+    text, (x, anchor) = (
+        needs_text(view.facts, preview, are_nodes_known=are_nodes_known),
+        _beside(view, view.proposed_end),
+    )
     looks: Drawn = {"align": "left", "xanchor": anchor, "bgcolor": "rgba(255,255,255,0.8)"}
     return label(text, x, 78, MARK_COLOUR, 12, **looks)
 
 
-def _beside(view: _View) -> tuple[float, str]:
-    """Return a place right of the whole window and the anchor of a text there; left of it where there is more room."""
-    right, left = view.shown.stop - view.end, view.start - view.shown.start
-    return (view.end + 0.9, "left") if right >= left else (view.start - 0.9, "right")
+def _beside(view: _View, end: int) -> tuple[float, str]:
+    """Return a place right of a whole window and the anchor of a text there; left of it where there is more room."""
+    start = end - view.facts.window + 1
+    right, left = view.shown.stop - end, start - view.shown.start
+    return (end + 0.9, "left") if right >= left else (start - 0.9, "right")
 
 
 # The windows of the steps before
@@ -329,7 +350,7 @@ def _beside(view: _View) -> tuple[float, str]:
 
 def _history(tables: RunTables, view: _View) -> tuple[list[Drawn], Drawn, Drawn]:
     """Return the windows of the newest steps, a row each, with the axis of steps and a title."""
-    windows = step_windows(tables)[-HISTORY:]
+    windows = view.windows[-HISTORY:]
     if not windows:
         waiting = label(FIRST_STEP, 0.5, sum(LOWER) / 2, SOFT_TEXT, 12, xref="paper", yref="paper")
         return [NO_TRACE], {"range": [0, 1], "showticklabels": False}, waiting
@@ -365,7 +386,7 @@ def _levels(window: StepWindow, chunks: int, most_edges: int) -> Sequence[float]
 
 def window_caption(tables: RunTables, options: ChartOptions) -> str:
     """Return what the newest step trains on, or what a proposed window would hold."""
-    now, facts = newest_window(tables), facts_now(tables)
+    now, facts = newest_window(tables, options.step), facts_now(tables)
     if is_sampled(tables):
         return _sampled_caption(tables, now)
     shape = facts or planned_facts(tables.config)
@@ -395,7 +416,7 @@ def _planned_caption(facts: TrapezoidFacts, *, are_nodes_known: bool) -> str:
         return captions.PLANNED.format(rows=f"{facts.rows():,}", all_rows=f"{facts.whole_rows:,}")
     if facts.shape.full_snapshots >= facts.window:
         return captions.PLANNED_WHOLE.format(window=facts.window)
-    return captions.PLANNED_SHARE.format(share=percent_text(facts.kept()))
+    return captions.PLANNED_SHARE.format(share=percent_text(facts.kept()), window=facts.window)
 
 
 def _sampled_caption(tables: RunTables, now: StepWindow | None) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dtdg_lab.systems.decayed_windows.events import TrapezoidFacts
-from dtdg_lab.systems.decayed_windows.step_windows import shares_of
+from dtdg_lab.systems.decayed_windows.step_windows import StepWindow, shares_of
 from dtdg_lab.visualization.charts import Drawn, line
 from dtdg_lab.visualization.layout import join_words
 from dtdg_lab.visualization.numbers import bytes_text, percent_text
@@ -61,7 +61,7 @@ def _difference(after: float, before: float) -> str:
     return f"+{percent_text(share)}" if share >= 0 else percent_text(share)
 
 
-def handles(facts: TrapezoidFacts, end: int) -> list[Drawn]:
+def handles(facts: TrapezoidFacts, end: int, *, drawn: StepWindow | None = None) -> list[Drawn]:
     """Return the circles of K, between decayed and full, and of alpha, on the bar whose share it is.
 
     A handle has the name of its setting, whose value is ``scale * (position - origin)``.
@@ -69,6 +69,7 @@ def handles(facts: TrapezoidFacts, end: int) -> list[Drawn]:
     Args:
         facts: the shape of a whole window.
         end: last snapshot of that window.
+        drawn: the window whose bars are drawn, if any: alpha stands on one of them.
     """
     window = facts.window
     full = min(facts.shape.full_snapshots, window)
@@ -91,7 +92,8 @@ def handles(facts: TrapezoidFacts, end: int) -> list[Drawn]:
     ]
     if full < window:
         percent = 100 * float(np.clip(facts.shape.alpha, 1 / facts.chunks, 1.0))
-        oldest_or_newest = end - window + 1 if facts.shape.decay == "text" else end - full
+        oldest = end - window + 1 if drawn is None or drawn.target != end else max(end - window + 1, drawn.first)
+        oldest_or_newest = min(oldest, end - full) if facts.shape.decay == "text" else end - full
         alpha: Drawn = {
             "name": "alpha",
             "label": "α",

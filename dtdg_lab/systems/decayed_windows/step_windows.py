@@ -84,19 +84,37 @@ class StepWindow:
         return (*(min(1.0, count / chunks) for count in self.counts), *[1.0] * self.full)
 
 
-def step_windows(tables: RunTables) -> Sequence[StepWindow]:
-    """Return the windows of the newest steps that all ranks have recorded, in order."""
-    return tables.once("windows of steps", lambda: _step_windows(tables))
+def step_windows(tables: RunTables, until: int | None = None) -> Sequence[StepWindow]:
+    """Return the windows of the newest steps, up to step ``until``, that all ranks have recorded, in order."""
+    return tables.once(("windows of steps", until), lambda: _step_windows(tables, until))
 
 
-def newest_window(tables: RunTables) -> StepWindow | None:
-    """Return the window of the newest step that all ranks have recorded."""
-    windows = step_windows(tables)
+def newest_window(tables: RunTables, until: int | None = None) -> StepWindow | None:
+    """Return the window of the newest step, up to step ``until``, that all ranks have recorded."""
+    windows = step_windows(tables, until)
     return windows[-1] if windows else None
 
 
-def _step_windows(tables: RunTables) -> list[StepWindow]:
-    rows = tables.last("batches", RECENT)
+def mean_rows(tables: RunTables) -> float | None:
+    """Return the rows of a step, all ranks together, in the mean of the newest steps; None before the first."""
+    windows = step_windows(tables)
+    return sum(window.rows for window in windows) / len(windows) if windows else None
+
+
+def held_share(tables: RunTables) -> float | None:
+    """Return the share of their rows that the windows of the newest steps hold; None where it is not known."""
+    windows, facts = step_windows(tables), facts_now(tables)
+    if facts is None or not windows:
+        return None
+    return sum(window.rows for window in windows) / (facts.nodes * sum(window.length for window in windows))
+
+
+def _step_windows(tables: RunTables, until: int | None) -> list[StepWindow]:
+    if until is None:
+        rows = tables.last("batches", RECENT)
+    else:
+        rows = tables.rows("batches")
+        rows = rows.where((rows["step"] <= until) & (rows["step"] > until - RECENT))
     steps, places, ranks = np.unique(rows["step"], return_inverse=True, return_counts=True)
     sums = {name: np.bincount(places, rows[name], len(steps)) for name in ("rows", "edges")}
     windows = []

@@ -17,7 +17,9 @@ from dtdg_lab.systems.decayed_windows.step_windows import (
     facts_now,
     has_decay,
     has_windows,
+    held_share,
     is_sampled,
+    mean_rows,
     step_windows,
 )
 from dtdg_lab.visualization.change_marks import HALF_WIDTH, with_changes
@@ -117,14 +119,12 @@ def rows_figure(tables: RunTables, options: ChartOptions) -> Figure:
 
 def rows_caption(tables: RunTables, options: ChartOptions) -> str:
     """Return how much of their rows recent windows held."""
-    windows, facts = step_windows(tables), facts_now(tables)
-    if not windows:
+    rows, share, steps = mean_rows(tables), held_share(tables), steps_text(len(step_windows(tables)))
+    if rows is None:
         return NOTHING_YET
-    rows, steps = sum(window.rows for window in windows), steps_text(len(windows))
-    if facts is None:
-        return captions.SAMPLED_ROWS.format(rows=f"{rows / len(windows):,.0f}", steps=steps)
-    whole = facts.nodes * sum(window.length for window in windows)
-    return captions.ROWS.format(share=percent_text(rows / whole), steps=steps)
+    if share is None:
+        return captions.SAMPLED_ROWS.format(rows=f"{rows:,.0f}", steps=steps)
+    return captions.ROWS.format(share=percent_text(share), steps=steps)
 
 
 def steps_text(count: int) -> str:

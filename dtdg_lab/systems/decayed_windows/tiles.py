@@ -10,9 +10,16 @@ import numpy as np
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.rows import Array
-from dtdg_lab.systems.decayed_windows.step_windows import facts_now, is_sampled, newest_window
+from dtdg_lab.systems.decayed_windows.step_windows import (
+    RECENT,
+    facts_now,
+    held_share,
+    is_sampled,
+    mean_rows,
+    newest_window,
+)
 from dtdg_lab.systems.decayed_windows.supporting import window_means, windows_by_step
-from dtdg_lab.visualization.communication import EXCHANGES, communication_time
+from dtdg_lab.visualization.communication import EXCHANGES, HIDDEN_HELP, communication_time
 from dtdg_lab.visualization.numbers import UNKNOWN, bytes_text, percent_text, three_digits
 from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile, spark_of
 
@@ -38,16 +45,14 @@ def window_tiles(tables: RunTables) -> list[Tile]:
 
 
 def _rows(tables: RunTables) -> Tile:
-    now, facts, note = newest_window(tables), facts_now(tables), ""
-    if now is not None:
-        note = "with copies of neighbours"
-        if facts is not None:
-            note = f"{percent_text(now.rows / facts.whole_rows)} of full windows"
+    rows, share, note = mean_rows(tables), held_share(tables), ""
+    if rows is not None:
+        note = "with copies of neighbours" if share is None else f"{percent_text(share)} of full windows"
     return Tile(
         label="Rows per step",
-        value=UNKNOWN if now is None else f"{now.rows:,}",
+        value=UNKNOWN if rows is None else f"{rows:,.0f}",
         note=note,
-        tooltip="Node rows that the current step computes, all ranks together.",
+        tooltip=f"Node rows that a step computes, all ranks together. Mean of the last {RECENT} steps.",
         spark=spark_of(window_means(tables).rows),
     )
 
@@ -72,10 +77,10 @@ def _communication(tables: RunTables) -> Tile:
     if time is not None:
         note = f"of {three_digits(1e3 * time.in_flight_s)} ms per step"
     return Tile(
-        label="Communication hidden",
+        label="Row exchange hidden",
         value=UNKNOWN if time is None else percent_text(time.hidden_share),
         note=note,
-        tooltip="Share of communication time during which the rank computes.",
+        tooltip=HIDDEN_HELP,
         spark=spark_of(_hidden_shares(tables)),
     )
 

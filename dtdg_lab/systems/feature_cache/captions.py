@@ -21,6 +21,8 @@ HIT_RATE_NO_CACHE = "Without a cache, every remote row is fetched."
 REPLY_DELAYED = "Part {part} takes {reply} to reply; {added} of it are added."
 REPLY_SLOWEST = "Part {part} is slowest to reply: it takes {reply}, and nothing is added."
 
+ALL_CACHED = "Nothing is fetched: all rows were found in caches."
+
 SLOW_LINKS = "{slow} of {links} links are slowed down."
 ASKED_MOST = "Part {part} is asked for most rows: {rows} per step."
 BYTES_MOVED = "Batches fetched {missed} per step and caches {rebuilt}."

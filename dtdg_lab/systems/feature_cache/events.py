@@ -101,7 +101,7 @@ class FeatureFacts(Event):
             held = format_bytes(self.cache_rows * self.row_bytes)
             text += f"; a part holds at most {self.cache_rows:,} rows ({held})"
         if self.remote_share is not None:
-            text += f". {100 * self.remote_share:.0f} % of what a batch reads belongs to other parts"
+            text += f". {100 * self.remote_share:.0f}% of what a batch reads belongs to other parts"
         return text + "."
 
 

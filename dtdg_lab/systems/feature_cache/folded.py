@@ -297,7 +297,7 @@ _WRITTEN_ROWS, _PALE = 10, 0.12  # allocations with written numbers; of the rang
 def _values_figure(tables: RunTables, options: ChartOptions) -> Figure:
     """Return the newest decision with values: W across, allocations down; the chosen action is framed."""
     newest = _newest_valued(tables)
-    title, unit = "Value of each action", "W across, allocation down"
+    title, unit = "Value of each action", "difference to the best; W across, allocation down"
     if newest is None:
         return card([], title, unit=unit, empty="Appears with the first decision that has values")
     part, action, values, is_best = newest
@@ -305,8 +305,9 @@ def _values_figure(tables: RunTables, options: ChartOptions) -> Figure:
     others = [owner for owner in range(rows) if owner != part][: rows - 1]
     names = ["even", *map(_owner_name, others)]
     cells = np.array(values[: rows * len(WINDOWS)]).reshape(rows, len(WINDOWS))
-    low, high = float(np.nanmin(cells)), float(np.nanmax(cells))
-    span = (high - low) or abs(low) or 1.0
+    cells = cells - np.nanmax(cells)  # values are alike in their first digits
+    low, high = float(np.nanmin(cells)), 0.0
+    span = (high - low) or 1.0
     texts = [[f"W {window}, {name}" for window in WINDOWS] for name in names]
     looks: Drawn = {"span": (low - _PALE * span, high), "showscale": False, "xgap": 2, "ygap": 2, "customdata": texts}
     shown = [[None if isnan(value) else float(f"{value:.5g}") for value in row] for row in cells.tolist()]
@@ -316,7 +317,7 @@ def _values_figure(tables: RunTables, options: ChartOptions) -> Figure:
     colour = MARK_COLOUR if is_best else WARNING_COLOUR
     dark = low + _DARK * ((high - low) or 1.0)
     notes = [
-        label(f"{value + 0.0:.2g}".replace("-", MINUS), across, down, "white" if value > dark else TEXT_COLOUR, 9)
+        label(_difference_text(value), across, down, "white" if value > dark else TEXT_COLOUR, 9)
         for down, row_values in enumerate(cells.tolist() if rows <= _WRITTEN_ROWS else [])
         for across, value in enumerate(row_values)
         if not isnan(value)
@@ -331,6 +332,10 @@ def _values_figure(tables: RunTables, options: ChartOptions) -> Figure:
         shapes=[box((column - 0.47, column + 0.47), (row - 0.47, row + 0.47), line={"color": colour, "width": 3})],
         annotations=notes,
     )
+
+
+def _difference_text(value: float) -> str:
+    return f"{value:.2g}".replace("-", MINUS) if value else "best"
 
 
 def _newest_valued(tables: RunTables) -> tuple[int, int, list[float], bool] | None:
@@ -397,6 +402,6 @@ FOLDED = (
         caption=_values_caption,
         place="folded",
         shown=fetches_features,
-        help="Darker is better. Where two cells differ little, either action will do.",
+        help="Value less that of the best action. Where two cells differ little, either action will do.",
     ),
 )

@@ -43,7 +43,7 @@ _DARK = 0.6
 _LEAST_TOP = 5.0  # percent of the darkest colour, at least
 _SCALE = ((0.0, "#2166AC"), (0.5, "#FFFFFF"), (1.0, "#B2182B"))
 Cells = Sequence[Sequence[float | None]]
-_SAID, _MORE = "%{customdata}<extra></extra>", "%{customdata}, %{z:+.2f} %<extra></extra>"
+_SAID, _MORE = "%{customdata}<extra></extra>", "%{customdata}, %{z:+.2f}%<extra></extra>"
 
 
 def _map_axes(columns: Sequence[Any], rows: Sequence[str]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from dtdg_lab.systems.feature_cache.measures import (
     reply_times,
 )
 from dtdg_lab.visualization.change_marks import change_marks, with_changes
-from dtdg_lab.visualization.chart import NOTHING_YET, STEPS_TITLE, Chart, ChartOptions, Key, card
+from dtdg_lab.visualization.chart import FIRST_STEP, NOTHING_YET, STEPS_TITLE, Chart, ChartOptions, Key, card
 from dtdg_lab.visualization.charts import FROM_ZERO, Drawn, box, line
 from dtdg_lab.visualization.numbers import percent_text
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, STEP_COLOUR, series_colour
@@ -127,7 +127,15 @@ def _replies_figure(tables: RunTables, options: ChartOptions) -> Figure:
         keys.append(("other parts" if slow else "every part", STEP_COLOUR, "line"))
     axis = {**FROM_ZERO, "nticks": 4, **({"range": [0, top]} if top else {})}
     unit = f"ms, median of {width} steps"
-    return over_steps(data, tables, span, "Reply time by owner", unit=unit, keys=keys if data else [], yaxis=axis)
+    looks: dict[str, Any] = {"keys": keys, "yaxis": axis} if data else {"empty": _why_no_replies(tables) or FIRST_STEP}
+    return over_steps(data, tables, span, "Reply time by owner", unit=unit, **looks)
+
+
+def _why_no_replies(tables: RunTables) -> str:
+    """Return why batches fetch nothing, as a sentence; empty where they may still do."""
+    if part_count(tables) == 1:
+        return captions.ONE_PART
+    return captions.ALL_CACHED if hit_rate_now(tables) == 1 else ""
 
 
 def _stretch(tables: RunTables) -> int:
@@ -196,7 +204,7 @@ def _replies_caption(tables: RunTables, options: ChartOptions) -> str:
     """Return how long the slowest owner takes now, and how much of it is added."""
     owners, steps, seconds = reply_times(tables, _stretch(tables))
     if not len(owners):
-        return NOTHING_YET
+        return _why_no_replies(tables) or NOTHING_YET
     newest = {owner: place for place, owner in enumerate(owners.tolist())}  # rows are in order of steps
     slowest = max(newest, key=lambda owner: seconds[newest[owner]])
     added_ms = link_history(tables).delay_at(float(steps[newest[slowest]]), slowest)

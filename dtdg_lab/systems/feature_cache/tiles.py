@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
 
 _STEP_TIMES = 50  # steps of the mean time of a step
-_LONG_WINDOW, _DELAY_MS, _DELAYED_PART = 64, 60.0, 1
+_LONG_WINDOW, _DELAY_MS, _DELAYED_PART, _SMALL_CACHE = 64, 60.0, 1, 300
 
 
 def cache_tiles(tables: RunTables) -> list[Tile]:
@@ -104,9 +104,11 @@ def cache_suggestions(config: RunConfig) -> Sequence[Suggestion]:
     fixed = {"cache_policy": "fixed", "cache_window": _LONG_WINDOW}
     suggestions.append(Suggestion(f"Fix the window at {_LONG_WINDOW} steps", fixed))
     suggestions.append(Suggestion("Use the paper's Double DQN", {"cache_policy": "double_dqn"}))
-    rows = int(config["cache_rows"]) // 2
-    if config["cache_policy"] not in CACHELESS and rows:
-        suggestions.append(Suggestion(f"Halve the cache: {rows:,} rows", {"cache_rows": rows}))
+    rows = int(config["cache_rows"])
+    if config["cache_policy"] not in CACHELESS and rows > 1:
+        # half of a cache that is never full changes nothing
+        text, fewer = ("Halve the cache", rows // 2) if rows <= 2 * _SMALL_CACHE else ("Small caches", _SMALL_CACHE)
+        suggestions.append(Suggestion(f"{text}: {fewer:,} rows", {"cache_rows": fewer}))
     return suggestions
 
 

@@ -12,7 +12,15 @@ import numpy as np
 
 from dtdg_lab.systems.hybrid_batches import captions
 from dtdg_lab.systems.hybrid_batches.events import HybridFacts
-from dtdg_lab.systems.hybrid_batches.observations import CLOCK, Decision, action_now, decisions, in_use, is_hybrid
+from dtdg_lab.systems.hybrid_batches.observations import (
+    CLOCK,
+    Decision,
+    action_now,
+    decisions,
+    in_use,
+    is_hybrid,
+    values_now,
+)
 from dtdg_lab.systems.hybrid_batches.time_cards import begin_of, size_keys, size_line, time_axis, time_card, time_of
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, XAxis
 from dtdg_lab.visualization.charts import Drawn, line, points
@@ -73,14 +81,12 @@ def values_figure(tables: RunTables, options: ChartOptions) -> Figure:
 
 def values_caption(tables: RunTables, options: ChartOptions) -> str:
     """Return the size of the highest value."""
-    choices = _choices(tables)
-    values = [
-        (value, action) for action, value in enumerate(choices[-1].values if choices else ()) if value is not None
-    ]
-    if not values:
+    facts = tables.event(HybridFacts)
+    values = {} if facts is None else values_now(tables, facts)
+    if facts is None or not values:
         return NOTHING_YET
-    value, action = max(values)
-    return captions.VALUES.format(size=choices[-1].facts.name(action), value=three_digits(value))
+    action = max(values, key=lambda number: values[number])
+    return captions.VALUES.format(size=facts.name(action), value=three_digits(values[action]))
 
 
 VALUES = Chart(

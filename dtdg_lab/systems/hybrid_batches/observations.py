@@ -245,6 +245,13 @@ def in_use(choices: Sequence[Decision], facts: HybridFacts) -> Sequence[Decision
     return [choice for choice in choices if (choice.policy, choice.facts.sizes) == (facts.batch_policy, facts.sizes)]
 
 
+def values_now(tables: RunTables, facts: HybridFacts) -> Mapping[int, float]:
+    """Return the estimated value of each size by its number, as the newest decision has them; those that are known."""
+    choices = in_use(recent_decisions(tables), facts) if facts.adjusted else ()
+    values = choices[-1].values[: len(facts.sizes)] if choices else ()
+    return {action: value for action, value in enumerate(values) if value is not None}
+
+
 def action_now(tables: RunTables, facts: HybridFacts) -> int:
     """Return the number of the size in use: that of the newest decision where a controller made one."""
     choices = in_use(recent_decisions(tables), facts) if facts.adjusted else ()

@@ -55,6 +55,7 @@ def batch_figure(tables: RunTables, options: ChartOptions) -> Figure:
     has_plan = facts is not None
     facts = facts if facts is not None else _configured(tables, options.preview)
     batches = newest_batches(tables, facts) if has_plan else {}
+    chosen = action_now(tables, facts)
     parts = _shown_parts(tables, facts)
     boxes = {part: batches.get(part) or _expected(facts, part) for part in parts}
     tops = {part: place * (SHARES + _GAP) for place, part in enumerate(parts)}
@@ -68,7 +69,11 @@ def batch_figure(tables: RunTables, options: ChartOptions) -> Figure:
         data += [_hatch(batch, tops[part])] if part in hatched else []
         shapes.append(_outline(batch.snapshots, tops[part], color=CURRENT_COLOUR, width=2))
         if proposed is None:
-            notes.append(_part_note(facts, batch, tops[part], is_now=part in batches, has_plan=has_plan))
+            notes.append(
+                _part_note(
+                    facts, batch, tops[part], is_now=part in batches and batch.action == chosen, has_plan=has_plan
+                )
+            )
     hidden = len(facts.candidates) - len(parts)
     if hidden:
         below: Drawn = {"xref": "paper", "yref": "paper", "xanchor": "right", "yanchor": "top", "yshift": -3}

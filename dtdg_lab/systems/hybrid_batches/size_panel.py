@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.systems.hybrid_batches.batches import grid
 from dtdg_lab.systems.hybrid_batches.events import HybridFacts, amount_text, size_name
-from dtdg_lab.systems.hybrid_batches.observations import action_now, in_use, recent_decisions
+from dtdg_lab.systems.hybrid_batches.observations import action_now, in_use, recent_decisions, values_now
 from dtdg_lab.visualization.charts import Drawn, box, heat, label
 from dtdg_lab.visualization.numbers import three_digits
 from dtdg_lab.visualization.palette import TEXT_COLOUR, series_colour
@@ -44,12 +44,11 @@ def _valued(tables: RunTables, facts: HybridFacts) -> tuple[Mapping[Pair, float]
     choices = in_use(recent_decisions(tables), facts) if facts.adjusted else ()
     if not choices:
         return {}, {}
-    values = zip(facts.sizes, choices[-1].values, strict=False)
     times = dict.fromkeys((size.given for size in facts.sizes), 0)
     for decision in choices[-_COUNTED:]:
         if decision.action < len(facts.sizes):
             times[facts.sizes[decision.action].given] += 1
-    return {size.given: value for size, value in values if value is not None}, times
+    return {facts.sizes[action].given: value for action, value in values_now(tables, facts).items()}, times
 
 
 def _choosable(tables: RunTables, facts: HybridFacts) -> list[Pair]:
@@ -68,7 +67,8 @@ def _as_share(value: float) -> tuple[bool, float]:
 def _size_grid(cells: Mapping[Pair, Cell], current: Pair, domain: tuple[float, float], *, is_controlled: bool) -> Drawn:
     """Return sizes as a grid: shares of snapshots across, shares of nodes up."""
     across, down = (sorted({pair[place] for pair in cells}, key=_as_share) for place in (0, 1))
-    z = [[_worth(*cells[x, y]) for x in across] for y in down]
+    worth = _worth(cells)
+    z = [[worth[x, y] for x in across] for y in down]
     changes = [[_changes(x, y) for x in across] for y in down]
     notes = [
         _cell_note(cells[x, y], column, row, is_current=(x, y) == current)
@@ -104,7 +104,8 @@ def _size_list(
     if current in cells and current not in best:
         best[-1] = current
     best.reverse()  # the best on top
-    z = [[_worth(*cells[pair])] for pair in best]
+    worth = _worth(cells)
+    z = [[worth[pair]] for pair in best]
     changes = [[_changes(*pair)] for pair in best]
     head = f"Best {len(best)} of {len(cells)} sizes" if len(cells) > len(best) else "Batch size"
     notes = [_cell_note(cells[pair], 0, row, is_current=pair == current, between=", ") for row, pair in enumerate(best)]
@@ -119,9 +120,12 @@ def _size_list(
     }
 
 
-def _worth(value: float | None, times: int | None) -> float:
-    """Return what colours a size: its value, or else how often it was chosen."""
-    return float(value if value is not None else times or 0)
+def _worth(cells: Mapping[Pair, Cell]) -> dict[Pair, float]:
+    """Return what colours each size: its value, or the least where unknown; without any how often it was chosen."""
+    values = [value for value, _ in cells.values() if value is not None]
+    if not values:
+        return {pair: float(times or 0) for pair, (_, times) in cells.items()}
+    return {pair: min(values) if value is None else value for pair, (value, _) in cells.items()}
 
 
 def _changes(snapshots: float, nodes: float) -> dict[str, Any]:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 SIZES_TITLE = "Batch size over time"
 _RECENT = 20  # decisions that the caption counts
-_NAMES, _NAMED_SIZES = 16, 10  # sizes that the axis has room for, and with their names
+_NAMES, _NAMED_SIZES = 16, 5  # sizes that the axis has room for, and with their names
 _HAND_SET = 100  # stretches without a controller
 _BEST, _EXPLORING = series_colour(0), series_colour(4)
 

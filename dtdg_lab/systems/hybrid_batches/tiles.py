@@ -37,7 +37,7 @@ def size_tile(tables: RunTables) -> Tile:
     return Tile(
         label="Batch size",
         value=UNKNOWN if facts is None else _size_text(sizes[min(action_now(tables, facts), len(sizes) - 1)]),
-        note="snapshots × nodes",
+        note="snapshots × nodes" if facts is None or not facts.adjusted else "snapshots × nodes, chosen now",
         tooltip="Consecutive snapshots, and target nodes of each part, in one step.",
         spark=spark_of(spark),
     )

@@ -94,7 +94,7 @@ def _ratios(rows: Sequence[Row]) -> Panel:
     figure["layout"]["shapes"] = [rule(y=1)]
     least = min((row["reached"] for row in rows), default=1.0)
     words = (
-        f"Red frames: no more is possible with these overlaps; at least {100 * least:.1f} % of it is reached. If "
+        f"Red frames: no more is possible with these overlaps; at least {100 * least:.1f}% of it is reached. If "
         "nothing changes, 5 bounds pairs, 2 bounds CSR with values and long rows, nothing bounds CSR without values."
     )
     return figure, words
@@ -110,7 +110,7 @@ def _shares(shares: Sequence[Row]) -> Panel:
         x, y = sorted(by_ranks), [round(by_ranks[ranks], 3) for ranks in sorted(by_ranks)]
         looks: Drawn = {"mode": "lines+markers", "marker": marker}
         name = f"{blocks} block{'s' * (blocks > 1)}"
-        data.append(line(name, x, y, series_colour(index), "%{x} ranks: %{y:.1f} %", **looks))
+        data.append(line(name, x, y, series_colour(index), "%{x} ranks: %{y:.1f}%", **looks))
     axes: Drawn = {
         "xaxis": counts_axis([ranks for by_ranks in found.values() for ranks in by_ranks]),
         "yaxis": {"range": [0, 104], "ticksuffix": " %"},

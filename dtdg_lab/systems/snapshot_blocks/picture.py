@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from dtdg_lab.systems.snapshot_blocks.ownership import (
 from dtdg_lab.systems.snapshot_blocks.periods import is_probed
 from dtdg_lab.visualization.change_marks import PAGE_WIDTH
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, card
-from dtdg_lab.visualization.charts import Drawn, heat, label
+from dtdg_lab.visualization.charts import Drawn, heat, label, ticks_above_zero
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import bytes_text
 from dtdg_lab.visualization.palette import TEXT_COLOUR, WARNING_COLOUR, series_colour
@@ -37,7 +38,8 @@ HEIGHT = 360
 GIB = 2**30
 COLOURS = 8  # of ranks; then they repeat
 MOST_BLOCKS = 12  # drawn in the maps
-_NAMED_IN_FULL = 8  # blocks up to which there is room for "block 7"
+_NAMED_TWICE = 8  # blocks up to which both maps name them: a figure has few annotations
+_LETTER, _MAP_WIDTH = 6.8, 0.44 * PAGE_WIDTH  # pixels, by which names of blocks are fitted
 _SOFT = "#57606A"
 _LABEL_BACK = "rgba(255,255,255,0.8)"
 _MAPS, _MEMORY = [0.46, 1.0], [0.0, 0.3]  # heights
@@ -111,7 +113,7 @@ def draw_ownership(
     if has_both:
         data.append(map_trace(over_time, "x2", "y2"))
         more = block_marks(facts, blocks, "x2", "y2")
-        shapes, notes = shapes + more[0], notes + (more[1] if blocks <= _NAMED_IN_FULL else [])
+        shapes, notes = shapes + more[0], notes + (more[1] if blocks <= _NAMED_TWICE else [])
         notes.append(_heading("<b>2</b> Over time: ranks own nodes", _RIGHT[0], _MAPS[1]))
         notes.append(_arrow(facts, swapped))
         layout |= {"xaxis2": _snapshots(facts, blocks, _RIGHT, "y2"), "yaxis2": _nodes(facts, "x2")}
@@ -119,14 +121,14 @@ def draw_ownership(
     if memory is None:
         layout |= _bare_memory()
         data.append({"type": "scatter", "x": [None], "y": [None], "xaxis": "x3", "yaxis": "y3", "hoverinfo": "skip"})
-        notes.append(_heading(f"<b>{number}</b> Memory over one step", 0.0, _MEMORY[1]))
+        notes.append(_heading(f"<b>{number}</b> Memory over the probed step", 0.0, _MEMORY[1]))
         notes.append(_paper(NOT_PROBED, 0.5, sum(_MEMORY) / 2))
     else:
         data += _memory_data(memory, named=memory.count <= MOST_BLOCKS)
         layout |= _memory_axes(memory)
         passes = "forward, then backward block by block" if memory.count > 1 else "forward, then backward"
         of_blocks = "" if is_current else f", probed before the last change, with {_counted(memory.count)}"
-        notes.append(_heading(f"<b>{number}</b> Memory over one step: {passes}{of_blocks}", 0.0, _MEMORY[1]))
+        notes.append(_heading(f"<b>{number}</b> Memory over the probed step: {passes}{of_blocks}", 0.0, _MEMORY[1]))
         notes.append(_heading(f"peak {bytes_text(memory.peak_bytes)}", 1.0, _MEMORY[1], xanchor="right"))
         if limit is not None and limit <= 2 * memory.peak_bytes:
             level = limit / memory_unit(memory)[1]
@@ -150,7 +152,7 @@ def ownership_caption(tables: RunTables, options: ChartOptions) -> str:
     if facts is None:
         return NOTHING_YET
     sent = predicted_sent(facts)
-    fields = {"blocks": f"{facts.blocks:,}", "sent": bytes_text(sent) if sent else "no rows"}
+    fields = {"blocks": f"{facts.blocks:,}", "sent": f"{bytes_text(sent)} of rows" if sent else "no rows"}
     if memory is None or not is_probed(tables):
         template = captions.ONE_OF_BLOCKS_UNPROBED if facts.blocks > 1 else captions.ALL_SNAPSHOTS_UNPROBED
         return template.format(**fields)
@@ -204,9 +206,18 @@ def block_marks(facts: BlockFacts, blocks: int, x: str, y: str) -> tuple[list[Dr
     if facts.blocks == 1:
         return lines, []
     low: Drawn = {"xref": x, "yref": f"{y} domain", "yanchor": "bottom", "bgcolor": _LABEL_BACK, "borderpad": 1}
-    named = "block " if blocks <= _NAMED_IN_FULL else ""
-    middles = [(begin + end) / 2 for begin, end in pairwise(bounds)]
-    return lines, [label(f"{named}{number}", at, 0.03, size=11, **low) for number, at in enumerate(middles)]
+    return lines, [
+        label(name, (begin + end) / 2, 0.03, size=11, **low)
+        for name, (begin, end) in zip(block_names(bounds), pairwise(bounds), strict=True)
+        if name
+    ]
+
+
+def block_names(bounds: Sequence[float]) -> list[str]:
+    """Return the name of each block between bounds, or its number where names are too wide; empty without room."""
+    rooms = [_MAP_WIDTH * (end - begin) / (bounds[-1] - bounds[0]) for begin, end in pairwise(bounds)]
+    prefix = "block " if all(room > _LETTER * len(f"block {n} ") for n, room in enumerate(rooms)) else ""
+    return [f"{prefix}{n}" if room > _LETTER * len(f"{prefix}{n} ") else "" for n, room in enumerate(rooms)]
 
 
 def _snapshots(facts: BlockFacts, blocks: int, domain: list[float], anchor: str) -> Drawn:
@@ -227,7 +238,7 @@ def _arrow(facts: BlockFacts, swapped: float) -> Drawn:
     if facts.ranks == 1:
         text = "nothing<br>to swap"
     else:
-        text = f"swap<br><b>{bytes_text(swapped)}</b><br>{'◀▶' if rows_come_back(facts) else '▶'}"
+        text = f"swap<br><b>{bytes_text(swapped)}</b><br>forward<br>{'◀▶' if rows_come_back(facts) else '▶'}"
     return _paper(text, 0.5, sum(_MAPS) / 2, font={"size": 12.5, "color": TEXT_COLOUR})
 
 
@@ -257,7 +268,8 @@ def _memory_data(memory: MemoryFacts, *, named: bool) -> list[Drawn]:
 
 def _memory_axes(memory: MemoryFacts) -> dict[str, Drawn]:
     end = 1e3 * float(memory.seconds[-1]) or 1.0
-    x_axis = {**_PLAIN, "domain": _WHOLE, "anchor": "y3", "range": [0, end], "ticksuffix": " ms", "nticks": 8}
+    x_axis = {**_PLAIN, "domain": _WHOLE, "anchor": "y3", "range": [0, end], "ticksuffix": " ms"}
+    x_axis["tickvals"] = ticks_above_zero(end, 8)  # the other axis has a 0 at the same place
     suffix = f" {memory_unit(memory)[0]}"
     y_axis = {**_PLAIN, "domain": _MEMORY, "anchor": "x3", "rangemode": "tozero", "nticks": 3, "ticksuffix": suffix}
     return {"xaxis3": x_axis, "yaxis3": y_axis}

@@ -86,7 +86,7 @@ def graphs_caption(tables: RunTables, options: ChartOptions) -> str:
 
 def hidden_figure(tables: RunTables, options: ChartOptions) -> Figure:
     """Draw the hidden share of the time in flight over steps, of each collective and of all."""
-    title, rows = "Hidden communication", tables.rollup(HIDDEN)
+    title, rows = "Hidden row exchange", tables.rollup(HIDDEN)
     unit = "% of the time in flight"
     if not len(rows):
         empty = "With one rank, nothing is sent" if tables.ranks == 1 else "Appears with the first exchange"
@@ -171,7 +171,7 @@ FOLDED = (
     ),
     Chart(
         name="hidden_communication",
-        title="Hidden communication",
+        title="Hidden row exchange",
         figure=hidden_figure,
         caption=hidden_caption,
         place="folded",

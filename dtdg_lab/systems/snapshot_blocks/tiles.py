@@ -11,7 +11,7 @@ from dtdg_lab.core.rows import Array
 from dtdg_lab.systems.snapshot_blocks.periods import peaks_by_step
 from dtdg_lab.systems.snapshot_blocks.picture import SENT, blocks_of, memory_limit, probed_memory
 from dtdg_lab.visualization.common_charts import common_tiles
-from dtdg_lab.visualization.communication import EXCHANGES, communication_time
+from dtdg_lab.visualization.communication import EXCHANGES, HIDDEN_HELP, communication_time
 from dtdg_lab.visualization.numbers import bytes_text, percent_text, seconds_text
 from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile, spark_of
 from dtdg_lab.visualization.transfers import EQUAL, measured_traffic, predicted_traffic
@@ -53,7 +53,7 @@ def _sent_tile(tables: RunTables) -> Tile:
         note = f"{percent_text(abs(more))} {'more' if more > 0 else 'less'} than predicted"
         note = "as predicted" if abs(more) <= EQUAL else note
     return Tile(
-        label="Sent per step",
+        label="Rows sent per step",
         value=bytes_text(count),
         note=note,
         tooltip="Bytes of rows that all ranks send each other in one step, without gradients.",
@@ -70,10 +70,10 @@ def _sent_over_steps(tables: RunTables) -> Array:
 def _hidden_tile(tables: RunTables) -> Tile:
     time = communication_time(tables)
     return Tile(
-        label="Communication hidden",
+        label="Row exchange hidden",
         value=percent_text(None if time is None else time.hidden_share),
         note="" if time is None else f"of {seconds_text(time.in_flight_s)} per step",
-        tooltip="Share of communication time during which the rank computes.",
+        tooltip=HIDDEN_HELP,
         spark=spark_of(_hidden_over_steps(tables)),
     )
 

@@ -16,7 +16,7 @@ from dtdg_lab.systems.snapshot_groups.balance import balance_of
 from dtdg_lab.systems.snapshot_groups.epoch_blocks import shown_epoch
 from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
 from dtdg_lab.systems.snapshot_groups.gantt import TONES, bound_end
-from dtdg_lab.systems.snapshot_groups.group_times import group_times
+from dtdg_lab.systems.snapshot_groups.group_times import EPOCHS, group_times
 from dtdg_lab.systems.snapshot_groups.picture import is_scheduled
 from dtdg_lab.systems.snapshot_groups.schedulers.base import PSG, ScheduleOutcome, replay
 from dtdg_lab.systems.snapshot_groups.time_model import EpochTime, predict_epochs
@@ -214,6 +214,8 @@ def other_schedulers_figure(tables: RunTables, options: ChartOptions) -> Figure:
     if not epochs:
         return card([], title, unit="ms per epoch", empty=FIRST_STEP, height=_HIGH, yaxis=NAMES)
     unit, factor = time_unit(max(epoch.seconds for epoch in epochs))
+    is_measured = _answer_of(tables, options) is not None
+    times_text = f"the median times of {EPOCHS} epochs" if is_measured else "the times that the scheduler knew"
     texts = [
         f"{percent_text(max(0.0, epoch.seconds / bound_s - 1))} above the bound" if bound_s > 0 else ""
         for epoch in epochs
@@ -234,7 +236,7 @@ def other_schedulers_figure(tables: RunTables, options: ChartOptions) -> Figure:
         [data],
         title,
         keys=keys,
-        x_title=f"{unit} per epoch",
+        x_title=f"{unit} per epoch with exchanges, by {times_text}",
         xaxis={"rangemode": "tozero"},
         yaxis=NAMES,
         margin={"l": 96},

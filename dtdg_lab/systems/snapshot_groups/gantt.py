@@ -37,14 +37,14 @@ class End(NamedTuple):
     dash: str
 
 
-def bound_end(seconds: float) -> End:
+def bound_end(seconds: float, name: str = "no schedule is shorter") -> End:
     """Return the line at the bound of all schedules."""
-    return End("no schedule is shorter", seconds, WARNING_COLOUR, "dash")
+    return End(name, seconds, WARNING_COLOUR, "dash")
 
 
 def predicted_end(seconds: float) -> End:
-    """Return the line where the scheduler expected the end."""
-    return End("predicted", seconds, BASELINE_COLOUR, "dot")
+    """Return the line where an epoch ends by its schedule."""
+    return End("predicted, without exchanges", seconds, BASELINE_COLOUR, "dot")
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,5 +215,13 @@ def planned_figure(
     title, x_title = "Planned epoch" + (label and f" · {label}"), f"time since the epoch began ({axis.unit})"
     x_axis = {"range": [0, _ROOM * last], "showgrid": False}
     return chart(
-        title, x_title, "", data, barmode="overlay", bargap=0.25, xaxis=x_axis, yaxis=rank_axis(schedule.parts)
+        title,
+        x_title,
+        "",
+        data,
+        barmode="overlay",
+        bargap=0.25,
+        xaxis=x_axis,
+        yaxis=rank_axis(schedule.parts),
+        margin={"l": 72, "r": 14, "t": 34, "b": 78},
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.systems.snapshot_groups.epoch_blocks import lengths_ns
+from dtdg_lab.systems.snapshot_groups.epoch_blocks import lengths_ns, shown_epoch
 from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
 
 if TYPE_CHECKING:
@@ -107,3 +107,25 @@ def _medians(table: NDArray[np.float64]) -> NDArray[np.float64]:
     rows = np.arange(len(table))
     medians: NDArray[np.float64] = (ordered[rows, (counts - 1) // 2] + ordered[rows, counts // 2]) / 2
     return np.where(counts > 0, medians, np.nan)
+
+
+def planned_seconds(schedule: ScheduleFacts, times_s: NDArray[np.float64]) -> float:
+    """Return the seconds of a schedule whose groups take these times, without its exchanges."""
+    parts = schedule.parts // schedule.ranks
+    loads = np.array([[times_s[list(groups)].sum() for groups in row] for row in schedule.assignment])
+    return float(loads.reshape(len(loads), schedule.ranks, parts).sum(axis=2).max(axis=1).sum())
+
+
+def predicted_seconds(tables: RunTables) -> float | None:
+    """Return the seconds of an epoch by the newest schedule, without its exchanges; None where no times are known.
+
+    They follow from the groups as measured in the epoch that is drawn, as the bound does; else as the scheduler knew
+    them.
+    """
+    times, blocks = group_times(tables), shown_epoch(tables)
+    if times is None:
+        return None
+    schedule, is_pipelined = times.schedule, bool(tables.config.flat.get("pipelined"))
+    if blocks is not None and blocks.schedule is schedule and blocks.is_whole and not is_pipelined:
+        return planned_seconds(schedule, blocks.times_s())
+    return None if times.scale is None else planned_seconds(schedule, times.predicted_s)

@@ -22,7 +22,7 @@ from dtdg_lab.systems.snapshot_groups.gantt import (
     rank_axis,
     time_axis,
 )
-from dtdg_lab.systems.snapshot_groups.group_times import group_times
+from dtdg_lab.systems.snapshot_groups.group_times import predicted_seconds
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, card
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import percent_text, seconds_text
@@ -103,13 +103,14 @@ def _planned_caption(schedule: ScheduleFacts) -> str:
 
 
 def _ends(tables: RunTables, blocks: EpochBlocks) -> list[End]:
-    """Return the bound of an epoch's groups as they were measured, and its end as it was predicted."""
-    times, ends = group_times(tables), []
+    """Return the bound of an epoch's groups and the predicted end of its schedule, both by the times in that epoch."""
+    ends = []
     bound_s = measured_bound(blocks, pipelined=bool(tables.config.flat.get("pipelined")))
     if bound_s is not None and tables.ranks > 1:
-        ends.append(bound_end(bound_s))
-    if times is not None and times.schedule is blocks.schedule and times.scale is not None and blocks.is_whole:
-        ends.append(predicted_end(times.schedule.makespan_s * times.scale))
+        ends.append(bound_end(bound_s, "no schedule is shorter with the times of this epoch"))
+    predicted_s = predicted_seconds(tables)
+    if blocks.is_whole and blocks.schedule is tables.event(ScheduleFacts) and predicted_s is not None:
+        ends.append(predicted_end(predicted_s))
     return ends
 
 
@@ -127,7 +128,7 @@ def _frame(ranks: int) -> dict[str, Any]:
     """Return keys and layout, the same in all states."""
     rows = max(min(_ROW * ranks, _MOST_HIGH - _MARGIN), _LEAST_ROW * ranks)
     looks = {"yaxis": rank_axis(ranks), "barmode": "overlay", "bargap": 0.22, "height": max(_HIGH, rows + _MARGIN)}
-    return {"keys": gantt_keys(ranks), "margin": {"l": 58, "t": 34}, **looks}
+    return {"keys": gantt_keys(ranks), "margin": {"l": 70, "t": 34}, **looks}
 
 
 SCHEDULE = Chart(

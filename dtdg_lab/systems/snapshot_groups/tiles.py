@@ -11,7 +11,7 @@ from dtdg_lab.core.rows import Array
 from dtdg_lab.systems.snapshot_groups.balance import balance_by_epoch, iterations, last_balance
 from dtdg_lab.systems.snapshot_groups.epoch_blocks import measured_bound, schedule_of, shown_epoch
 from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
-from dtdg_lab.systems.snapshot_groups.group_times import group_times
+from dtdg_lab.systems.snapshot_groups.group_times import group_times, planned_seconds, predicted_seconds
 from dtdg_lab.visualization.common_charts import loss_tile
 from dtdg_lab.visualization.numbers import UNKNOWN, percent_text, seconds_text, three_digits
 from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile, spark_of
@@ -26,16 +26,12 @@ def schedule_tiles(tables: RunTables) -> list[Tile]:
 
 
 def _epoch_time(tables: RunTables) -> Tile:
-    times, seconds = (
-        group_times(tables),
-        [event["data"]["time_s"] for event in tables.events("epoch") if event["data"].get("time_s") is not None],
-    )
-    predicted = None if times is None or times.scale is None else times.scale * times.schedule.makespan_s
+    seconds = [event["data"]["time_s"] for event in tables.events("epoch") if event["data"].get("time_s") is not None]
     return Tile(
         label="Epoch time",
         value=seconds_text(seconds[-1] if seconds else None),
-        note=f"predicted: {seconds_text(predicted)}",
-        tooltip="Wall-clock time of the last whole epoch.",
+        note=f"predicted: {seconds_text(predicted_seconds(tables))}",
+        tooltip="Wall-clock time of the last whole epoch. Predicted: by the times of its groups, without exchanges.",
         spark=spark_of(seconds),
     )
 
@@ -46,7 +42,7 @@ def _above_bound(tables: RunTables) -> Tile:
         label="Above the bound",
         value=percent_text(excess),
         note="no bound is known" if bound_s is None else f"no schedule beats {seconds_text(bound_s)}",
-        tooltip="How much longer this schedule should take than the shortest possible one.",
+        tooltip="How much longer this schedule takes than the shortest possible one, by the times of this epoch.",
     )
 
 
@@ -89,13 +85,6 @@ def excess_and_bound(tables: RunTables) -> tuple[float | None, float | None]:
     scale = None if times is None else times.scale
     excess = None if schedule.excess is None else max(0.0, schedule.excess)
     return excess, None if scale is None else scale * schedule.bound_s
-
-
-def planned_seconds(schedule: ScheduleFacts, times_s: Array) -> float:
-    """Return the seconds of a schedule whose groups take these times, without its exchanges."""
-    parts = schedule.parts // schedule.ranks
-    loads = np.array([[times_s[list(groups)].sum() for groups in row] for row in schedule.assignment])
-    return float(loads.reshape(len(loads), schedule.ranks, parts).sum(axis=2).max(axis=1).sum())
 
 
 def _ratios(values: Array, whole: Array) -> Array:

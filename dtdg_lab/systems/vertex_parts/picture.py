@@ -16,7 +16,7 @@ from dtdg_lab.visualization.charts import Drawn, bars, heat, level_bars
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import percent_text, three_digits
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, HEAT_SCALES, series_colour
-from dtdg_lab.visualization.partition_cards import EVEN, over_mean
+from dtdg_lab.visualization.partition_cards import EVEN, darkest_key, over_mean
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
@@ -93,15 +93,18 @@ def draw_needs(facts: PartitionFacts) -> Figure:
     return card(
         data,
         TITLE,
-        keys=[("most work", series_colour(1), "box")] if times.max() > EVEN else [],
+        keys=[
+            darkest_key(float(rows.max()), "rows", "halo"),
+            *([("most work", series_colour(1), "box")] if times.max() > EVEN else []),
+        ],
         x_title=SNAPSHOTS,
         shapes=[{**even, "line": {"color": BASELINE_COLOUR, "width": 1.2, "dash": "dash"}}],
         annotations=[
-            _heading(f"Rows {verb}; stronger is more", _MAP[0]),
+            _heading(f"Rows {verb}", _MAP[0]),
             _heading("Work; 1 is the mean", _BARS[0]),
         ],
         bargap=0.25,
-        margin={"l": 54, "t": 22},
+        margin={"l": 68, "t": 22},
         height=HEIGHT,
         **layout,
     )

@@ -128,6 +128,51 @@ def test_stop_is_answered_before_the_run_has_stopped(dashboard, session):
     gate.set()
 
 
+def test_a_setting_that_is_chosen_when_the_run_has_just_ended_is_for_the_next_one(dashboard, session):
+    click(dashboard, "run")
+    session.current.advance(3)
+    look(dashboard)
+    session.current.stop()
+    dashboard._setting_changed("slow_ms", 9.0)
+    settle(dashboard)
+    assert dashboard.settings.config()["slow_ms"] == 9.0 and session.current.requests == []
+
+
+def test_stop_on_a_run_that_has_just_ended_shows_its_end(dashboard, session):
+    click(dashboard, "run")
+    session.current.advance(3)
+    look(dashboard)
+    session.current.stop()
+    session.current.stop = lambda **changes: (_ for _ in ()).throw(ControlError("run.resume()"))
+    dashboard.act("stop")
+    settle(dashboard)
+    assert head(dashboard)["state"] == "Stopped" and "run.resume" not in notice(dashboard)
+
+
+def test_the_display_is_told_to_show_what_it_has_after_a_click_on_stop(dashboard, session):
+    click(dashboard, "run")
+    session.current.advance(3)
+    look(dashboard)
+    sent = []
+    dashboard.header._send_msg = sent.append
+    click(dashboard, "stop")
+    assert json.loads(sent[-1]) == {"kind": "again"}
+
+
+def test_after_a_run_the_button_names_another_system_and_suggestions_are_for_it(dashboard, session):
+    click(dashboard, "run")
+    session.current.advance(3)
+    look(dashboard)
+    click(dashboard, "stop")
+    chips = json.loads(dashboard.live.chips.content)["chips"]
+    assert [button["label"] for button in head(dashboard)["buttons"]] == ["Resume", "▶ New run"]
+    press(dashboard, "ESDG")
+    look(dashboard)
+    assert [button["label"] for button in head(dashboard)["buttons"]] == ["Resume", "▶ Run ESDG"]
+    content = json.loads(dashboard.live.chips.content)
+    assert content["disabled"] and "Use 8 blocks" in content["chips"] != chips
+
+
 def test_a_change_reaches_the_run_once_and_the_log_says_where_it_was_applied(dashboard, session):
     click(dashboard, "run")
     session.current.advance(5)

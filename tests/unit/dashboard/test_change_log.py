@@ -59,15 +59,28 @@ def test_settings_of_one_request_are_one_entry_that_is_open_while_a_part_is():
 
 def test_the_newest_entry_is_first_and_undo_asks_for_the_old_values():
     log = [change(1, {"alpha": (0.1, 0.3), "window": (8, 6)}), change(2, {"alpha": (None, 0.5)})]
-    entries = entries_of(log, own=set(), epoch=1)
-    assert [(entry.number, entry.undo) for entry in entries] == [(2, False), (1, True)]
+    assert [entry.number for entry in entries_of(log, own=set(), epoch=1)] == [2, 1]
     assert undo_of(log, 1) == {"alpha": 0.1, "window": 8}
     assert undo_of(log, 2) == {}
 
 
+def test_undo_is_offered_while_the_run_is_active_and_the_setting_has_the_new_value():
+    log = [change(1, {"alpha": (0.1, 0.3)}), change(2, {"window": (8, 6)}), change(3, {"alpha": (0.3, 0.1)})]
+
+    def undoable(settings: dict[str, Any]) -> list[int]:
+        rows = [row.number for row in rows_of(log, set(), 1, settings) if row.undo]
+        assert rows == [entry.number for entry in entries_of(log, set(), 1, settings) if entry.undo]
+        return rows
+
+    assert undoable({"alpha": 0.1, "window": 6}) == [3, 2]
+    assert undoable({"alpha": 0.3, "window": 8}) == [1]
+    assert undoable({}) == [], "the run has ended"
+    assert entries_of([change(1, {"alpha": (None, 0.5)})], set(), 1, {"alpha": 0.5})[0].undo is False
+
+
 def test_rows_of_the_table_have_a_cell_for_each_head():
     log = [change(1, {"alpha": (0.1, 0.3)}), change(2, {"parts": (2, 3)}, "refused", reason="No.")]
-    second, first = rows_of(log, {1, 2}, 1, {1: ["94 ms → 80 ms", "no clear change"]}, 2)
+    second, first = rows_of(log, {1, 2}, 1, effects={1: ["94 ms → 80 ms", "no clear change"]}, columns=2)
     assert len(first.cells) == len(second.cells) == len(HEADS) + 2
     assert first.cells == ("0:33", "301", "you", "alpha 0.1 → 0.3", "Applied", "94 ms → 80 ms", "no clear change")
     assert second.cells[1:5] == ("–", "you", "parts 2 → 3", "Refused: No.")

@@ -25,7 +25,7 @@ CONFIG = lab.RunConfig(system="pygt-dist", dataset="growing", ranks=2)
 
 def _figure(tables: RunTables, options: ChartOptions) -> Figure:
     bars = {"type": "bar", "x": [*tables.steps], "y": [step + 1 for step in tables.steps.values()]}
-    return card([bars] if tables.steps else [], "Steps", unit=str(dict(options.preview)) if options.preview else "")
+    return card([bars] if tables.steps else [], "Steps", unit=f"at step {options.step}" if options.preview else "")
 
 
 def _caption(tables: RunTables, options: ChartOptions) -> str:
@@ -153,6 +153,19 @@ def test_a_frozen_chart_stands_still_until_it_follows_again(counted: None) -> No
     assert page.drawn() == [] and page.charts.others.specs["step_count"].ago == "step 2, 6 steps ago"
     page.tell("frozen", chart="step_count", on=False, visible=["step_count"])
     assert [message["caption"] for message in page.drawn()] == ["18 steps of 2 ranks."]
+
+
+def test_charts_stay_at_the_step_of_a_drag_until_it_ends(counted: None) -> None:
+    page = Page("step_count")
+    units = []
+    for kind, steps in [("dragged", (0, 3)), ("dragged", (3, 9)), ("cancelled", (9, 10)), ("dragged", (10, 12))]:
+        page.add_steps(*steps)
+        value = {} if kind == "cancelled" else {"value": 0.5}
+        page.tell(kind, chart="window", handle="alpha", visible=["step_count"], **value)
+        page.charts.order.force("step_count")
+        (message,) = page.drawn()
+        units.append(message["figure"]["layout"]["meta"]["card"]["unit"])
+    assert units == ["at step 2", "at step 2", "", "at step 11"]
 
 
 def test_a_handle_that_is_released_requests_its_setting() -> None:

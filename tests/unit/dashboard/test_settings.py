@@ -124,3 +124,35 @@ def test_what_a_page_sends_back_late_is_no_request():
     assert control.value == -1, "as the run has it"
     control.widget.value = 1  # chosen
     assert asked == [("slow_rank", 1)]
+
+
+def test_a_number_with_a_long_label_has_a_row_to_itself():
+    controls = settings_of("dynahb").controls
+
+    def takes_half(name: str) -> bool:
+        return any("flex: 1 1 40%" in sheet for sheet in controls[name].widget.stylesheets)
+
+    assert takes_half("epochs") and not takes_half("memory_gib") and not takes_half("epoch_batches")
+
+
+def test_a_slowed_rank_that_the_next_run_does_not_have_becomes_none():
+    config = RunConfig(system="flaredtdg", dataset="growing", ranks=2, slow_rank=1, slow_ms=20.0)
+    settings = Settings(2, config, on_change=lambda name, value: None)
+    slow_rank = settings.controls["slow_rank"]
+    assert slow_rank.value == 1
+    settings.take({"ranks": 1})
+    assert (slow_rank.value, slow_rank.widget.options) == (-1, {"none": -1, "rank 0": 0})
+    assert settings.config()["slow_rank"] == -1
+    settings.take({"ranks": 2})
+    assert slow_rank.widget.values == [-1, 0, 1]
+
+
+def test_a_system_that_takes_more_ranks_gets_those_of_the_session_again():
+    settings = settings_of("flaredtdg")
+    settings.take({"system": "single"})
+    assert settings.config().ranks == 1
+    settings.take({"system": "esdg"})
+    assert (settings.config().ranks, settings.controls["ranks"].widget.options) == (2, [1, 2])
+    settings.take({"ranks": 1})
+    settings.take({"system": "flaredtdg"})
+    assert settings.config().ranks == 1, "a person's choice stays"

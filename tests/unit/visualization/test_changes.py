@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dtdg_lab.core.events import ENDED_FIRST
 from dtdg_lab.visualization.changes import (
+    ENDED_FIRST,
     LATER_REQUEST,
     OTHER_SYSTEM,
     SET_AGAIN,
@@ -25,6 +25,10 @@ Record = dict[str, Any]
 def asked(step: int, version: int, by: str | None = "a.py", old: Record | None = None, **changes: Any) -> Record:
     data = {"version": version, "request": {"set": changes}, "received_at": "step", "by": by, "old": old}
     return {"kind": "control_received", "step": step, "data": data}
+
+
+def accepted(step: int, version: int, **changes: Any) -> Record:
+    return {"kind": "requested", "step": step, "data": {"version": version, "changes": changes, "by": "a.py"}}
 
 
 def applied(step: int, version: int, when: str = "step", rank: int = 0, **changes: Any) -> Record:
@@ -113,8 +117,34 @@ def test_a_change_at_a_step_that_fits_only_with_what_waits_waits_too() -> None:
     assert outcomes(both, refused(9, 1, "no", alpha=0.3, window=6)) == [(1, "refused", "no"), (1, "refused", "no")]
 
 
+def test_requests_are_numbered_in_their_order_whatever_becomes_of_them() -> None:
+    waits, refusal = accepted(0, 1, alpha=0.3), refused(0, None, "Choose 1 or more.", window=0)
+    assert outcomes(waits, refusal, steps=6) == [(1, "asked", ""), (2, "refused", "Choose 1 or more.")]
+    first, second = log(waits, refusal, asked(4, 1, alpha=0.3), applied(4, 1, alpha=0.3))
+    assert (first.number, first.outcome, first.step, first.asked_step) == (1, "applied", 4, 4)
+    assert (second.number, second.outcome, second.changes) == (2, "refused", {"window": (8, 0)})
+
+
+def test_a_request_that_the_ranks_have_not_received_is_left_alone_by_an_epochs_end() -> None:
+    events = accepted(4, 1, window=6), asked(4, 1, window=6), accepted(9, 2, window=4), applied(9, 1, "epoch", window=6)
+    assert outcomes(*events) == [(1, "applied", ""), (2, "waiting", "")]
+
+
+def test_a_request_before_the_first_step_of_a_resumed_run_has_that_step() -> None:
+    first = of_attempt(1, asked(4, 1, alpha=0.3), applied(4, 1, alpha=0.3), accepted(7, 2, alpha=0.4))
+    second = of_attempt(
+        2, refused(0, None, "No.", window=0), {"kind": "resumed", "step": 8, "data": {"settings": {}, "changes": {}}}
+    )
+    changes = log(*first, *second)
+    assert [(change.outcome, change.reason, change.asked_step) for change in changes] == [
+        ("applied", "", 4),
+        ("not applied", ENDED_FIRST, 7),
+        ("refused", "No.", 8),
+    ]
+
+
 def test_requests_that_the_ranks_never_received_are_refused_or_not_applied() -> None:
-    events = refused(3, None, "Choose 1 or more.", window=0), refused(7, None, ENDED_FIRST, window=6)
+    events = refused(3, None, "Choose 1 or more.", window=0), accepted(7, 1, window=6), {"kind": "ended", "step": 9}
     refusal, left = log(*events)
     assert (refusal.outcome, refusal.reason, refusal.version) == ("refused", "Choose 1 or more.", None)
     assert (refusal.by, refusal.changes, refusal.step) == ("a.py", {"window": (8, 0)}, 3)

@@ -129,6 +129,8 @@ def test_the_headline_says_who_was_first() -> None:
     )
     assert headline(compared(never, slow)) == "Only run 1 has reached a loss of 0.0400: after 310 ms."
     assert headline(compared(never)) == "No run has reached a loss of 0.0400 yet."
+    over = compare_runs([("run 0", a_run(never, events=[{"kind": "ended", "step": 50}]))])
+    assert headline(over) == "No run reached a loss of 0.0400."
     assert headline(compared(quick)) == "run 0 reached a loss of 0.0400 after 110 ms."
     assert headline(compared(quick, quick)).startswith("run 0 and run 1 reached a loss of 0.0400 at about the same")
     assert headline(compare_runs([])) == "No run has been evaluated yet."
@@ -294,6 +296,13 @@ def test_names_stand_at_the_ends_of_lines_and_apart() -> None:
     assert "● </span>" not in notes[0]["text"] and "run 0" in notes[0]["text"]
     places = sorted(note["y"] * (figure["layout"]["height"] - 52) for note in notes[:30])
     assert min(after - before for before, after in pairwise(places)) > 15.9
+
+
+def test_the_unit_says_that_losses_are_smoothed() -> None:
+    units = [
+        loss_card(compared([HIGH] * 5), is_smooth=smooth)["layout"]["meta"]["card"]["unit"] for smooth in (True, False)
+    ]
+    assert units == ["mean squared error, smoothed (median of 5 evaluations)", "mean squared error"]
 
 
 def test_a_spike_at_the_start_does_not_stretch_the_axis() -> None:

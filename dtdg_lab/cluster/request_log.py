@@ -1,0 +1,51 @@
+"""The record of requests at rank 0's control server: those that it accepted, and those that no rank ever receives."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.events import Event, Refused, Requested
+
+if TYPE_CHECKING:
+    from dtdg_lab.training.interfaces import Recorder
+    from dtdg_lab.training.trainer import Trainer
+
+
+class RequestLog:
+    """Writes requests to change settings into rank 0's records, from any thread; other requests are not recorded.
+
+    Args:
+        recorder: of rank 0.
+        config: the settings before training begins.
+
+    Attributes:
+        trainer: knows settings and position once training has begun.
+    """
+
+    def __init__(self, recorder: Recorder, config: RunConfig) -> None:
+        self._recorder, self._config = recorder, config
+        self.trainer: Trainer | None = None
+
+    def accept(self, request: dict[str, Any], version: int) -> None:
+        """Record a request that the ranks will receive as this version."""
+        if "set" in request:
+            self._write(Requested(version, request["set"], request.get("by"), self._old(request)))
+
+    def refuse(self, request: dict[str, Any], reason: str) -> None:
+        """Record a request that was refused, and why."""
+        if "set" in request:
+            self._write(Refused(None, request["set"], reason, request.get("by"), self._old(request)))
+
+    def _old(self, request: dict[str, Any]) -> dict[str, Any]:
+        from dtdg_lab.training.live_settings import old_values
+
+        config = self._config if self.trainer is None else self.trainer.live_settings.config
+        return old_values(config, request["set"])
+
+    def _write(self, event: Event) -> None:
+        from dtdg_lab.training.checkpoint import Position
+
+        position = Position() if self.trainer is None else self.trainer.position
+        self._recorder.row("events", (position.step, position.epoch, time.time_ns(), event.kind, event.write()))

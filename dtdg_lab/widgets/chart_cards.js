@@ -277,7 +277,9 @@ export function render({model, el}) {
 
   const visible = () => document.hidden || !window.Plotly ? [] : [...inView].filter((name) => cards.has(name))
   const board = {root, el, tell: (message) => model.send_msg(JSON.stringify({display, visible: visible(), ...message}))}
-  const tellVisible = () => { clearTimeout(timer); timer = setTimeout(() => { if (!closed) board.tell({kind: "visible"}) }, 40) }
+  const calm = matchMedia("(prefers-reduced-motion: reduce)").matches
+  const sayVisible = () => board.tell({kind: "visible", calm})
+  const tellVisible = () => { clearTimeout(timer); timer = setTimeout(() => { if (!closed) sayVisible() }, 40) }
 
   const observer = new IntersectionObserver((entries) => {
     for (const {target, isIntersecting} of entries) {
@@ -354,7 +356,7 @@ export function render({model, el}) {
   window.addEventListener("dtdg-lab-flash", onFlash)
   document.addEventListener("visibilitychange", tellVisible)
   fold.addEventListener("toggle", tellVisible)
-  const asking = setInterval(() => { if (closed || greeted) clearInterval(asking); else if (window.Plotly) board.tell({kind: "visible"}) }, ASK_MS)
+  const asking = setInterval(() => { if (closed || greeted) clearInterval(asking); else if (window.Plotly) sayVisible() }, ASK_MS)
   model.on("remove", () => {
     closed = true
     board.tell({kind: "gone"})

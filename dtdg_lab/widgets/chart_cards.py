@@ -179,7 +179,7 @@ def _frozen(order: DrawingOrder, actions: CardActions, message: Mapping[str, Any
 
 _CALLS: Mapping[str, Callable[[DrawingOrder, CardActions, Mapping[str, Any]], None]] = {
     "gone": lambda order, actions, said: None,
-    "visible": lambda order, actions, said: None,
+    "visible": lambda order, actions, said: order.calm(said["display"], said["calm"]),
     "drawn": _acknowledged,
     "frozen": _frozen,
     "dragged": lambda order, actions, said: actions.drag(said["chart"], said["handle"], float(said["value"])),

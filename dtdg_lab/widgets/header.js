@@ -145,7 +145,7 @@ export function render({model, el}) {
     const around = element.getBoundingClientRect()
     card.style.left = `${Math.min(window.innerWidth - 320, Math.max(8, around.right + 12))}px`
     card.style.top = `${Math.min(window.innerHeight - 160, Math.max(8, around.top))}px`
-    element.animate?.([{outline: "3px solid transparent"}, {outline: "3px solid #0B57D0"}, {outline: "3px solid transparent"}], {duration: 1600})
+    if (!matchMedia("(prefers-reduced-motion: reduce)").matches) element.animate?.([{outline: "3px solid transparent"}, {outline: "3px solid #0B57D0"}, {outline: "3px solid transparent"}], {duration: 1600})
     next.focus()
   }
 

@@ -70,7 +70,7 @@ class Page:
             self.tell("visible", visible=[*visible])
 
     def tell(self, kind: str, **said: Any) -> None:
-        self.charts.others._handle_msg(json.dumps({"kind": kind, "display": "d", "visible": [], **said}))
+        self.charts.others._handle_msg(json.dumps({"kind": kind, "display": "d", "visible": [], "calm": False, **said}))
 
     def add_steps(self, first: int, last: int) -> None:
         rows = [{"rank": rank, "step": step} for rank in (0, 1) for step in range(first, last)]

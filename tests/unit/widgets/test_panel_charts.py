@@ -43,7 +43,9 @@ class Display:
             self.tell("drawn", number=message["number"], chart=message["chart"], ms=5.0)
 
     def tell(self, kind: str, **more: Any) -> None:
-        self.charts._handle_msg(json.dumps({"display": "d", "kind": kind, "visible": self.visible, **more}))
+        self.charts._handle_msg(
+            json.dumps({"display": "d", "kind": kind, "visible": self.visible, "calm": False, **more})
+        )
 
     def scroll_to(self, *names: str) -> None:
         self.visible = names

@@ -242,6 +242,7 @@ class Dashboard:
             self.actions.do("Rename", lambda: directory.rename(name), then=lambda _: self.files.read())
 
     def _setting_changed(self, name: str, value: Any) -> None:
+        self.live.charts.end_drag()
         self._request({name: value})
 
     def _preview(self, name: str, value: Any) -> None:
@@ -261,6 +262,7 @@ class Dashboard:
             self.live.wait_with(config)
         else:
             self.live.suggest_for(config)
+            self.live.charts.end_drag()  # of a slider: its value is for the next run
         self._draw_head()
 
     def _request(self, changes: Mapping[str, Any]) -> None:

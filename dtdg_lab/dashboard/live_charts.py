@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +21,7 @@ from dtdg_lab.widgets.drawing import DrawingOrder
 from dtdg_lab.widgets.live import Defer
 from dtdg_lab.widgets.run_page import STRETCH, BackgroundWorker, describe
 
-PREVIEW_S = 5.0  # a proposal stays for so long after it was requested, unless it is applied before
+PREVIEW_S = 5.0  # a proposal stays for so long after its release, unless it is applied before
 TOGGLES: Mapping[str, tuple[tuple[str, Any], ...]] = {  # option -> label and value of each entry of a card's menu
     "x": (("Over steps", "steps"), ("Over seconds", "seconds")),
     "linear": (("Logarithmic axis", False), ("Linear axis", True)),
@@ -110,10 +111,14 @@ class LiveCharts:
         elif self._preview_step is None:
             with self._lock:
                 self._preview_step = self._tables.common_step
-        self._preview = (dict(changes), time.monotonic() + PREVIEW_S)
+        self._preview = (dict(changes), math.inf)
         for name in self.picture.specs:
             if name in self.order.in_view():
                 self._send(name, time.monotonic(), forced=True, urgent=True)
+
+    def end_drag(self) -> None:
+        """Let the proposal stay until it is applied, for a while."""
+        self._preview = (self._preview[0], time.monotonic() + PREVIEW_S)
 
     def tick(self) -> None:
         """Send the chart whose turn it is, where it has changed."""
@@ -225,6 +230,7 @@ class LiveCharts:
     def _release(self, chart: str, handle: str, value: float) -> None:
         changes = {handle: _typed(handle, value)}
         self.preview(changes)
+        self.end_drag()
         self._request(changes)
 
     def _cancel(self, chart: str) -> None:
@@ -277,13 +283,13 @@ class LiveCharts:
         self._worker.close()
 
     def _end_preview(self) -> None:
-        """Draw without a proposal once it was applied, or was not for long."""
+        """Draw without a proposal once it was applied, was not for long, or nobody sees it."""
         changes, until_s = self._preview
         if not changes or self._tables is None:
             return
         with self._lock:
             is_applied = all(self._tables.config.flat.get(name) == value for name, value in changes.items())
-        if is_applied or time.monotonic() > until_s:
+        if is_applied or time.monotonic() > until_s or not self.order.in_view():
             self.preview({})
 
     def _freeze(self, chart: str, on: bool) -> None:

@@ -168,6 +168,32 @@ def test_charts_stay_at_the_step_of_a_drag_until_it_ends(counted: None) -> None:
     assert units == ["at step 2", "at step 2", "", "at step 11"]
 
 
+def test_a_proposal_stays_while_it_is_dragged_and_for_a_while_after_it_was_requested(
+    counted: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = [0.0]
+    monkeypatch.setattr("dtdg_lab.dashboard.live_charts.time.monotonic", lambda: now_s[0])
+    page = Page("step_count")
+    page.add_steps(0, 3)
+
+    def unit(now: float) -> str:
+        now_s[0] = now
+        page.charts.order.force("step_count")
+        (message,) = page.drawn()
+        return str(message["figure"]["layout"]["meta"]["card"]["unit"])
+
+    said = {"chart": "window", "handle": "alpha", "value": 0.5, "visible": ["step_count"]}
+    page.tell("dragged", **said)
+    assert unit(60.0) == "at step 2", "the pointer is still down"
+    page.tell("released", **said)
+    assert [unit(64.0), unit(66.0)] == ["at step 2", ""]
+    page.tell("dragged", **said)
+    page.tell("gone")
+    page.charts.tick()
+    page.tell("visible", visible=["step_count"])
+    assert unit(67.0) == "", "the page of the drag was closed"
+
+
 def test_a_handle_that_is_released_requests_its_setting() -> None:
     page = Page()
     page.tell("released", chart="window", handle="window", value=5.6)

@@ -39,6 +39,7 @@ class _Shown:
     version: int = -1
     step: int = -1
     sent: tuple[str, str] | None = None
+    metrics: Mapping[str, str] = field(default_factory=dict)
 
 
 class LiveCharts:
@@ -149,6 +150,13 @@ class LiveCharts:
         if not forced and shown.sent == (text, caption):
             return False
         shown.sent = (text, caption)
+        tables, chart = self._tables, self._charts[name]
+        assert tables is not None
+        with self._lock:
+            metrics = chart.metrics(tables)
+        if metrics != shown.metrics:
+            shown.metrics = metrics
+            self._lay_out()
         cards = self.picture if name in self.picture.specs else self.others
         cards.send(name, text, caption, self.order.sent(name, now_s), urgent=urgent)
         return True
@@ -201,8 +209,10 @@ class LiveCharts:
             Toggle(label, option, value)
             for option in chart.toggles
             for label, value in TOGGLES[option]
-            if getattr(options, option) != value
+            if getattr(options, option) != value and not (option == "linear" and options.metric)
         )
+        metrics = self._shown[chart.name].metrics
+        toggles += tuple(Toggle(label, "metric", name) for name, label in metrics.items() if name != options.metric)
         ago = ""
         if chart.name in self._frozen:
             frozen = self._frozen[chart.name]

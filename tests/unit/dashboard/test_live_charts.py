@@ -143,6 +143,25 @@ def test_another_run_and_another_axis_are_sent_at_once(counted: None) -> None:
     assert len(page.drawn()) == 1 and page.charts.others.specs["step_count"].run == "run 2"
 
 
+def test_the_menu_of_losses_offers_the_metrics_that_are_recorded() -> None:
+    page = Page("loss")
+
+    def labels() -> list[str]:
+        return [toggle.label for toggle in page.charts.others.specs["loss"].toggles]
+
+    page.drawn()
+    assert labels() == ["Over seconds", "Linear axis"]
+    row = {"split": "validation", "loss": 0.5, "metrics": {"mae": 0.2, "persistence_mae": 0.3}}
+    page.tables.add_lines(record_lines("evaluations", [row]))
+    page.charts.order.force("loss")
+    page.drawn()
+    assert labels()[2:] == ["Mean absolute error"]
+    page.tell("option", chart="loss", option="metric", value="mae", visible=["loss"])
+    (message,) = page.drawn()
+    assert message["caption"] == "Validation mean absolute error is 0.200, against 0.300 for persistence."
+    assert labels() == ["Over seconds", "Loss"]
+
+
 def test_a_frozen_chart_stands_still_until_it_follows_again(counted: None) -> None:
     page = Page("step_count")
     page.add_steps(0, 3)

@@ -1,6 +1,6 @@
 """Records of a long run: lines to tables and Parquet, a stored run opened and finished, live updates of its page.
 
-    python benchmarks/record_tables.py [--megabytes 650] [--steps 1000 100000] [--ranks 2 8] [--run RUN] [--json FILE]
+    python benchmarks/record_tables.py [--quick] [--run RUN] [--json FILE] [--keep]
 
 A short run of GreenDyGNN is repeated, with higher steps and later times, until its lines are as long as an hour's.
 
@@ -13,7 +13,6 @@ finish  the Parquet files of each rank, in a process of its own; then summary, r
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import resource
 import shutil
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from contenders import results
 
 import dtdg_lab as lab
 from dtdg_lab.core.rows import Rows
@@ -116,23 +116,23 @@ def write_long_run(short: Path, target: Path, megabytes: float) -> int:
     return last
 
 
-def measure(part: Any, *given: Any) -> dict[str, float]:
+def measure(part: Any, *given: Any) -> dict[str, Any]:
     """Run a function in a process of its own; return its seconds, processor seconds and peak memory."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(_measured, (part, *given))
 
 
-def _measured(part: Any, *given: Any) -> dict[str, float]:
+def _measured(part: Any, *given: Any) -> dict[str, Any]:
     part(*given, warm=True)
-    before_mb = _peak_mb()
+    before_bytes = _peak_bytes()
     began_s, cpu_s = time.perf_counter(), time.process_time()
     part(*given)
     spent = {"wall_s": time.perf_counter() - began_s, "cpu_s": time.process_time() - cpu_s}
-    return {**spent, "peak_mb": _peak_mb(), "imports_mb": before_mb}
+    return {**spent, "peak_bytes": _peak_bytes(), "imports_bytes": before_bytes}
 
 
-def _peak_mb() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def _peak_bytes() -> int:
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def open_lines(folder: Path, *, warm: bool = False) -> None:
@@ -187,7 +187,12 @@ def live(short: Path, ranks: int, steps: int) -> dict[str, float]:
             chart.caption(tables, ChartOptions())
         adding.append(1e3 * (added_s - began_s))
         drawing.append(1e3 * (time.process_time() - added_s))
-    return {"add_ms": statistics.median(adding), "draw_ms": statistics.median(drawing)}
+    updates = [added + drawn for added, drawn in zip(adding, drawing, strict=True)]
+    return {
+        "update_ms": statistics.median(updates),
+        "adding_ms": statistics.median(adding),
+        "drawing_ms": statistics.median(drawing),
+    }
 
 
 def _steps(line: dict[str, Any]) -> Any:
@@ -196,37 +201,48 @@ def _steps(line: dict[str, Any]) -> Any:
     return np.array([row[line["columns"].index("step")] for row in line["rows"]])
 
 
+def live_rows(short: Path, quick: bool) -> list[dict[str, Any]]:
+    """Return one row for each number of ranks and steps before."""
+    rows = []
+    for ranks, limit in ((2, "at most 10 ms"),) if quick else ((2, "at most 10 ms"), (8, "at most 25 ms")):
+        for steps in (1_000,) if quick else (1_000, 100_000 if ranks > 2 else 1_000_000):
+            row = {"case": f"{ranks} ranks, after {steps:,} steps", **live(short, ranks, steps), "reference": limit}
+            rows.append(row)
+            print(row, flush=True)
+    return rows
+
+
+def stored_rows(short: Path, folder: Path, megabytes: float) -> list[dict[str, Any]]:
+    """Return one row for each thing that is done with a run of so many megabytes of lines."""
+    long = folder / short.name
+    print("steps of a rank:", write_long_run(short, long, megabytes), flush=True)
+    parts: dict[str, tuple[str, Any, *tuple[Any, ...]]] = {
+        "lines to all charts": ("at most 20 s", open_lines),
+        "lines of rank 0 to Parquet": ("at most 15 s with the summary", write_rank, 0),
+        "lines of rank 1 to Parquet": ("at the same time", write_rank, 1),
+        "Parquet to all charts": ("at most 3 s", open_parquet),
+        "summary and report": ("at most 15 s with Parquet", complete),
+    }
+    rows = []
+    for case, (limit, part, *given) in parts.items():
+        rows.append({"case": case, **measure(part, long, *given), "reference": limit})
+        print(rows[-1], flush=True)
+    return rows
+
+
 def main() -> None:
     """Measure what the command line asks for, and print it."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--megabytes", type=float, default=650)
-    parser.add_argument("--steps", type=int, nargs="*", default=[1_000, 100_000])
-    parser.add_argument("--ranks", type=int, nargs="*", default=[2, 8])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="30 megabytes and 1,000 steps, under a minute")
     parser.add_argument("--run", type=Path, help="a short run with two ranks, in place of a new one")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers there")
-    arguments = parser.parse_args()
-    found: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        short = arguments.run or train(Path(folder) / "short")
-        for ranks in arguments.ranks:
-            for steps in arguments.steps:
-                found[f"live, {ranks} ranks, {steps:,} steps"] = live(short, ranks, steps)
-                print(
-                    f"live, {ranks} ranks, {steps:,} steps", found[f"live, {ranks} ranks, {steps:,} steps"], flush=True
-                )
-        long = Path(folder) / short.name
-        print("steps of a rank:", write_long_run(short, long, arguments.megabytes), flush=True)
-        found["open, lines"] = measure(open_lines, long)
-        print("open, lines", found["open, lines"], flush=True)
-        for rank in (0, 1):
-            found[f"Parquet of rank {rank}"] = measure(write_rank, long, rank)
-            print(f"Parquet of rank {rank}", found[f"Parquet of rank {rank}"], flush=True)
-        found["open, Parquet"] = measure(open_parquet, long)
-        print("open, Parquet", found["open, Parquet"], flush=True)
-        found["summary and report"] = measure(complete, long)
-        print("summary and report", found["summary and report"], flush=True)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(found, indent=1))
+    results.add_arguments(parser)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        short = given.run or train(folder / "short")
+        live_part = live_rows(short, given.quick)
+        stored_part = stored_rows(short, folder, 30 if given.quick else 650)
+    results.write(given, results.machine(), {"live": live_part, "stored": stored_part})
 
 
 if __name__ == "__main__":

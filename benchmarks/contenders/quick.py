@@ -42,6 +42,7 @@ QUICK: dict[str, tuple[str, ...]] = {
     "flaredtdg": ("memory", "overlap", "ranks", "steps"),
     "dynahb": ("convergence", "growth", "layers", "ranks", "sizes", "memory", "reservoir", "building"),
     "live_layer": (),
+    "record_tables": (),
 }
 # Ratios by which machines can be compared, and whether a larger one is better, where it depends by part. Others are no
 # speed.

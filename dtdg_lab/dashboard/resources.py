@@ -8,6 +8,8 @@ from typing import Any
 
 import panel as pn
 
+from dtdg_lab.dashboard.notebook_messages import WholeMessages
+
 _KEY = "dtdg_lab.dashboard.page"
 
 
@@ -46,12 +48,14 @@ def remove_resources(displays: Sequence[str]) -> None:
 
 
 class NotebookColumn(pn.Column):
-    """A column whose style sheets are put into a notebook page at once.
+    """A column that sends a notebook's page whole messages, and puts its style sheets into the page at once.
 
     Panel replaces those of one model at a time, and Bokeh collects all models after each: 25 s for the dashboard.
     """
 
     def _render_model(self, doc: Any = None, comm: Any = None) -> Any:
+        if comm is not None:
+            comm.send = WholeMessages(comm.send)
         model: Any = super()._render_model(doc, comm)
         if pn.config.inline:
             with model.document.models.freeze():

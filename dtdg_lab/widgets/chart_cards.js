@@ -145,7 +145,7 @@ class Card {
   zoom() {
     const content = dlDialog(this.board.root, this.title.textContent), div = dlMake("div", {role: "img", "aria-label": this.plot.getAttribute("aria-label")})
     div.style.height = "68vh"
-    const words = [this.title, this.unit, this.key].map((element) => element.cloneNode(true))
+    const words = [this.unit, this.key].map((element) => element.cloneNode(true))
     content.append(dlMake("div", {class: "dl-words"}, ...words), div, dlMake("p", {}, this.caption.textContent))
     const {data, layout} = dlFigure(this.figure, dlIsDark(this.board.el))
     Plotly.newPlot(div, structuredClone(data), {...structuredClone(layout), height: undefined, autosize: true}, CONFIG)
@@ -155,10 +155,10 @@ class Card {
     const {width} = this.plot.getBoundingClientRect(), dark = dlIsDark(this.board.el)
     const {data, layout} = dlFigure(this.figure, dark)
     const paper = dark ? DL_PAGE.dark.page : "#FFFFFF"
-    const lines = titleOf(this.title.textContent, this.figure.layout.meta?.card ?? {}, dark, width), room = 12 + 18 * lines.length
-    const title = {text: lines.join("<br>"), font: {size: 12.5}, x: 0, xref: "paper", xanchor: "left", y: 1, yref: "container", yanchor: "top", pad: {t: 8}}
+    const lines = titleOf(this.title.textContent, this.figure.layout.meta?.card ?? {}, dark, width), room = 18 + 17 * lines.length, height = this.place + room
+    const title = {text: lines.join("<br>"), font: {size: 12.5}, x: 0, xref: "paper", xanchor: "left", y: 1 - 12 / height, yref: "container", yanchor: "top"}
     const titled = {...layout, title, margin: {...layout.margin, t: (layout.margin?.t ?? 20) + room}, paper_bgcolor: paper, plot_bgcolor: paper}
-    Plotly.downloadImage({data, layout: titled}, {format: "png", scale: 2, width, height: this.place + room, filename: this.spec.name})
+    Plotly.downloadImage({data, layout: titled}, {format: "png", scale: 2, width, height, filename: this.spec.name})
   }
 
   table() {

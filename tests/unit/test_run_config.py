@@ -82,7 +82,8 @@ def test_what_is_seen_of_a_run_in_this_process_is_all_of_it(tmp_path: Path) -> N
     (local,) = seen
     assert local.id == done.run.id and local.status == "finished" and local.version > 0
     assert local.live.progress.step == done.run.live.progress.step
-    assert len(local.live.loss.splits["validation"]) == len(done.run.live.loss.splits["validation"]) > 0
+    evaluations, of_done = (each.live.rows("evaluations") for each in (local, done.run))
+    assert evaluations["loss"].tolist() == of_done["loss"].tolist() != []
 
 
 def test_wrong_verdicts_and_engines_are_refused(tmp_path: Path) -> None:

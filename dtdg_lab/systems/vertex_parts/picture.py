@@ -11,7 +11,7 @@ from dtdg_lab.core.rollups import Rollup
 from dtdg_lab.core.rows import Array
 from dtdg_lab.partition.events import PartitionFacts
 from dtdg_lab.systems.vertex_parts import captions
-from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, card
+from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, card
 from dtdg_lab.visualization.charts import Drawn, bars, heat, level_bars
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import percent_text, three_digits
@@ -90,13 +90,13 @@ def draw_needs(facts: PartitionFacts) -> Figure:
         "xaxis2": {**plain, "domain": _BARS, "anchor": "y2", "range": [0, 1.02 * top], "tickvals": [0, 0.5, 1]},
         "yaxis2": {**plain, "anchor": "x2", "type": "category", "autorange": "reversed", "ticksuffix": " "},
     }
+    keys: list[Key] = [darkest_key(float(rows.max()), "rows", "halo")]
+    if times.max() > EVEN:
+        keys.append(("most work", series_colour(1), "box"))
     return card(
         data,
         TITLE,
-        keys=[
-            darkest_key(float(rows.max()), "rows", "halo"),
-            *([("most work", series_colour(1), "box")] if times.max() > EVEN else []),
-        ],
+        keys=keys,
         x_title=SNAPSHOTS,
         shapes=[{**even, "line": {"color": BASELINE_COLOUR, "width": 1.2, "dash": "dash"}}],
         annotations=[

@@ -17,8 +17,8 @@ from dtdg_lab.runs.charts import all_rollups, charts_of
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.chart import Chart, ChartOptions, Question, card
 from dtdg_lab.widgets.chart_cards import CardActions, CardSpec, ChartCards, Toggle, encoded
+from dtdg_lab.widgets.component import Defer
 from dtdg_lab.widgets.drawing import DrawingOrder
-from dtdg_lab.widgets.live import Defer
 from dtdg_lab.widgets.run_page import STRETCH, BackgroundWorker, describe
 
 PREVIEW_S = 5.0  # a proposal stays for so long after its release, unless it is applied before

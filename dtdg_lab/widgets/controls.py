@@ -13,7 +13,7 @@ from bokeh.models import CustomJSTickFormatter
 
 from dtdg_lab.core.options import Option
 from dtdg_lab.visualization.style import coloured
-from dtdg_lab.widgets.live import labelled, tipped
+from dtdg_lab.widgets.labels import labelled, tipped
 
 _STYLE = (
     f"input:disabled, select:disabled {{ background: {coloured('off')}; color: {coloured('off-text')}; opacity: 1; }} "

@@ -3,7 +3,7 @@
 
 const dlSpoken = (element) => (element?.textContent ?? "").replace(/\s+/g, " ").trim()
 
-// What Python calls a widget that shows no label (labelled() in live.py), or with "--dl-tip" says of it (tipped())
+// What Python calls a widget that shows no label (labelled() in labels.py), or with "--dl-tip" says of it (tipped())
 function dlGiven(host, property = "--dl-label") {
   const given = host ? getComputedStyle(host).getPropertyValue(property).trim() : ""
   return given ? JSON.parse(given) : ""

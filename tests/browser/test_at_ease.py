@@ -199,6 +199,32 @@ def test_a_control_shows_that_it_has_the_focus(page: Any) -> None:
     assert rings[1:] == ["solid", "rgb(11, 87, 208)", "2px"], rings
 
 
+@pytest.mark.slow
+def test_escape_gives_a_dragged_slider_back_its_value_and_keys_move_it(
+    page: Any, shown: tuple[str, list[Dashboard]]
+) -> None:
+    run = shown[1][-1].session.current
+    assert run is not None
+    before, asked = run.config["learning_rate"], len(run.requests)
+    handle = page.get_by_role("slider", name="Learning rate").first
+    handle.scroll_into_view_if_needed()
+    box = handle.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 60, box["y"] + 5, steps=4)
+    text = handle.get_attribute("aria-valuetext")
+    page.keyboard.press("Escape")
+    until(lambda: handle.get_attribute("aria-valuetext") != text, what="the slider goes back")
+    page.mouse.move(box["x"] + 90, box["y"] + 5)
+    page.mouse.up()
+    page.wait_for_timeout(700)
+    assert len(run.requests) == asked
+    handle.focus()
+    page.keyboard.press("ArrowRight")
+    until(lambda: len(run.requests) > asked, what="an arrow key requests the next step")
+    assert run.requests[-1]["learning_rate"] == pytest.approx(1.12 * before, rel=0.01)
+
+
 def _contrast(one: str, other: str) -> float:
     def light(colour: str) -> float:
         shares = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]

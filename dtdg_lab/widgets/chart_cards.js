@@ -190,7 +190,8 @@ class Card {
     if (isEmpty) { this.clear(); return }
     const {data, layout} = dlFigure(figure, dark)
     Plotly.react(this.plot, data, {...layout, title: undefined, height: undefined, autosize: true, font: {...layout.font, family: getComputedStyle(this.root).fontFamily}}, CONFIG)
-    document.getElementById("js-plotly-tester")?.setAttribute("aria-hidden", true) // where it measures texts
+    // the name of the plot says what is in it; the tester is where texts are measured
+    for (const hidden of [this.plot.querySelector(".plot-container"), document.getElementById("js-plotly-tester")]) hidden?.setAttribute("aria-hidden", true)
     this.listen()
     this.handles.place()
     this.plot.dataset.drawn = String(Number(this.plot.dataset.drawn ?? 0) + 1)

@@ -163,5 +163,7 @@ def always(tables: RunTables) -> bool:
 
 
 def title_of(figure: Figure) -> str:
-    """Return the title of a card."""
-    return str(figure["layout"]["meta"]["card"]["title"])
+    """Return the title of a card, or of a figure that has it in its plot."""
+    layout = figure["layout"]
+    words = layout.get("meta", {}).get("card") or layout.get("title") or {}
+    return str(words.get("title", words.get("text", "")))

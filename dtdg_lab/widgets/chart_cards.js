@@ -170,7 +170,7 @@ class Card {
 
   tellName() {
     const words = [this.title.textContent, this.caption.textContent || this.waits.textContent]
-    dlSay(this.plot, {"aria-label": words.filter((text) => text).join(". ")})
+    dlSay(this.plot, {"aria-label": words.filter((text) => text).join(". ") || "Chart"})
   }
 
   // Show a figure with its caption; what is empty stays a sentence

@@ -351,8 +351,7 @@ class Dashboard:
         self.links.follow(run)
         self.slow_links.visible = self.links.panel.visible
         if run is not None:
-            rows = catalogue.family(catalogue.system(run.config.system).family).setting_rows
-            self.slow_links.collapsed = not any("congestion" in row for row in rows)
+            self.slow_links.collapsed = "features" not in catalogue.system(run.config.system).parts
             self.settings.load(run.config)
             self.settings.touched()
 

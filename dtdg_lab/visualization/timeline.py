@@ -165,9 +165,8 @@ def _keys(span: Span) -> list[Key]:
     for phase, seconds in zip(span.rows["phase"].tolist(), lengths, strict=True):
         sums[phase] = sums.get(phase, 0.0) + seconds
     whole = sum(sums.values())
-    named = sorted((phase for phase in ORDER if sums[phase] >= KEYED * whole), key=lambda phase: -sums[phase])
-    keys: list[Key] = [(PHASE_NAMES[phase], PHASE_COLOURS[phase], "box") for phase in named]
-    return keys
+    named = (phase for phase in ORDER if sums[phase] >= KEYED * whole)
+    return [(PHASE_NAMES[phase], PHASE_COLOURS[phase], "box") for phase in named]
 
 
 def _blocks(span: Span) -> list[Drawn]:

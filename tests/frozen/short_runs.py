@@ -150,7 +150,7 @@ def run_here(case: str, **changes: Any) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         run = lab.train(config_of(case, 1, **changes), runs_dir=folder, progress=False)
         (file,) = (run.path / "records").glob("*.jsonl")
-        found = _described([_read(file)], run.config)
+        found = _described(case, [_read(file)], run.config)
         if found["figures"].keys() != run.figures().keys():
             raise AssertionError(f"{case}: the stored run has other figures: {', '.join(run.figures())}")
         found["figures"]["report"] = {"sections": re.findall(r"<h2>(.*?)</h2>", (run.path / "report.html").read_text())}
@@ -162,7 +162,7 @@ def run_on_ranks(cases: Collection[str], **changes: Any) -> dict[str, dict[str, 
     chosen = [case for case in cases if (case, 2) not in NO_RUN]
     with tempfile.TemporaryDirectory() as folder:
         recorded = run_ranks(train_all, 2, chosen, folder, changes, timeout_s=300)
-    return {case: _described([found[case] for found in recorded], config_of(case, 2)) for case in chosen}
+    return {case: _described(case, [found[case] for found in recorded], config_of(case, 2)) for case in chosen}
 
 
 def train_all(
@@ -190,16 +190,18 @@ def _read(file: Path) -> Rows:
 # descriptions
 
 
-def _described(ranks: list[Rows], config: lab.RunConfig) -> dict[str, Any]:
-    """Losses, events, tables and figures of a run."""
+def _described(case: str, ranks: list[Rows], config: lab.RunConfig) -> dict[str, Any]:
+    """Losses, events, tables and figures of a run; no captions where what they say depends on timing."""
     tables = RunTables(config, rollups=all_rollups())
     tables.add_lines(_made_up_times(ranks))
     cards = drawn_charts(tables, ChartOptions(whole_run=True))
+    timed = case.partition(",")[0] in UNSTEADY
+    said = {chart.name: [] if timed else [_masked(caption)] for chart, (_, caption) in cards.items()}
     return {
         "losses": [row["global_loss"] for row in ranks[0]["steps"]],
         "events": _events(ranks),
         "tables": _tables(ranks),
-        "figures": {chart.name: _card(*card) for chart, card in cards.items()},
+        "figures": {chart.name: {**_card(figure), "caption": said[chart.name]} for chart, (figure, _) in cards.items()},
     }
 
 
@@ -247,8 +249,8 @@ def _paths(data: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str
                 yield from _paths(item, f"{path}[].")
 
 
-def _card(figure: Figure, caption: str) -> dict[str, Any]:
-    """The words of a card, its axes, traces and notes, with # for numbers."""
+def _card(figure: Figure) -> dict[str, Any]:
+    """The words of a figure, its axes, traces and notes, with # for numbers."""
     layout = figure["layout"]
     words = layout["meta"]["card"]
     traces = [f"{trace['type']}: {_masked(trace.get('name') or '')}" for trace in figure["data"]]
@@ -263,7 +265,6 @@ def _card(figure: Figure, caption: str) -> dict[str, Any]:
         "title": _masked(words["title"]),
         "unit": _masked(words["unit"]),
         "keys": list(dict.fromkeys(keys)),
-        "caption": [_masked(caption)],
         "axes": list(dict.fromkeys(axes)),
         "traces": list(dict.fromkeys(traces)),
         "notes": [note for note in dict.fromkeys(notes) if note.strip("# ")],

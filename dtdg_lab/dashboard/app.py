@@ -175,12 +175,18 @@ class Dashboard:
         is_live = title == LIVE
         for part in (self.live.tiles, self.live.rest):
             part.visible = is_live
-        self.live.picture.visible = is_live and bool(self.live.charts.picture.specs)
+        self._show_picture()
         self._views.visible = not is_live
         for name, page in self.pages.items():
             page.panel.visible = name == title
         self.left.visible = title not in WITHOUT_SETTINGS
         self._body.css_classes = [] if is_live else ["one" if self.left.visible else "wide"]
+
+    def _show_picture(self) -> None:
+        """Show the picture where the view has one; some systems have none."""
+        is_shown = self.view == LIVE and bool(self.live.charts.picture.specs)
+        if self.live.picture.visible != is_shown:
+            self.live.picture.visible = is_shown
 
     @property
     def view(self) -> str:
@@ -317,6 +323,7 @@ class Dashboard:
                 self._clear_problem()
             self._trouble = seen.problem
         self._update_view(slow=slow)
+        self._show_picture()
         self.branch.update(slow=slow)
         if slow:
             self.links.update(self._run)

@@ -157,7 +157,6 @@ class LivePage:
 
     def _show_chips(self, suggestions: Sequence[Suggestion], *, is_active: bool) -> None:
         self.chips.draw(suggestions, is_running=is_active)
-        self.picture.visible = bool(self.charts.picture.specs)
 
     def _draw_log(self, own: set[int], epoch: int, settings: Mapping[str, Any]) -> None:
         self.log.draw(entries_of(self._changes, own, epoch, settings))

@@ -18,7 +18,7 @@ from dtdg_lab.widgets.labels import labelled, tipped
 _STYLE = (
     f"input:disabled, select:disabled {{ background: {coloured('off')}; color: {coloured('off-text')}; opacity: 1; }} "
     "select.bk-input { padding-left: 8px; padding-right: 20px; } "  # half a row holds the longest names
-    "label { display: block; max-width: 100%; white-space: nowrap; overflow: hidden; text-overflow: ellipsis; }"
+    "label { display: block; max-width: 100%; white-space: normal; overflow-wrap: anywhere; }"
 )
 ECHO_S = 5.0  # until a busy page of a notebook has sent back the value that it shows
 PATIENCE_S = 3.0  # for a change to be made before a control shows what the run has

@@ -293,7 +293,7 @@ class LiveCharts:
         self._worker.close()
 
     def _end_preview(self) -> None:
-        """Draw without a proposal once it was applied, was not for long, or nobody sees it."""
+        """Draw without a proposal once it was applied, was not for long, or no display shows it."""
         changes, until_s = self._preview
         if not changes or self._tables is None:
             return

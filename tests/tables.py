@@ -70,4 +70,4 @@ class _Guarded:
 def run_under_way(tables: RunTables) -> Any:
     """Return a run whose tables may be read under its lock only."""
     lock = threading.Lock()
-    return SimpleNamespace(id="run", live=_Guarded(tables, lock), lock=lock)
+    return SimpleNamespace(id="run", status="running", live=_Guarded(tables, lock), lock=lock)

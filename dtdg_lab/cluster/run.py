@@ -42,7 +42,7 @@ from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.liveness import Silence, dead_ranks, is_dead, read_notes, silent_beyond
 from dtdg_lab.runs.record_lines import Line, RecordFile, parse_line
 from dtdg_lab.runs.run import PreparationLine, open_run
-from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.runs.tables import UPDATE_BYTES, RunTables
 from dtdg_lab.visualization.changes import changes_frame, requested_changes
 from dtdg_lab.visualization.chart import XAxis
 from dtdg_lab.visualization.layout import Figure
@@ -57,7 +57,6 @@ LOOK_S = 0.1
 RUN_LOOK_S = 0.05
 WAIT_LOOK_S = 0.25
 LEFT_S = 0.01  # ranks exit shortly after the run has ended
-BLOCK_BYTES = 1 << 20
 NOTES_S = 30.0  # rank 0 listens well before
 SHOWN_S = 3.0  # of silence; shorter ones are a busy machine's
 RECORDED_S = 2.0  # until the records have a request that rank 0 has accepted
@@ -116,12 +115,12 @@ class RunHandle:
     def figures(self, x: XAxis = "steps") -> dict[str, Figure]:
         """Return the charts so far by name, as plotly figure dicts; the picture of its system comes first."""
         with self.lock:
-            return figures_of(self.live, x)
+            return figures_of(self.live, x, ended=self.status in ENDED)
 
     def captions(self) -> dict[str, str]:
         """Return the caption of each chart, as it is now."""
         with self.lock:
-            return captions_of(self.live)
+            return captions_of(self.live, ended=self.status in ENDED)
 
     def save_figures(self, folder: str | Path, *, overwrite: bool = False) -> list[Path]:
         """Write every chart so far to a folder and return the paths (see ``runs.figures.save_figures``)."""
@@ -132,7 +131,7 @@ class RunHandle:
 
     def _catch_up(self, rank: int) -> bool:
         """Read the next block of a rank's file; return whether there was anything."""
-        raw_lines = self._file(rank).read(BLOCK_BYTES)
+        raw_lines = self._file(rank).read(UPDATE_BYTES)
         lines = (parse_line(raw, place) for raw, place in raw_lines)
         new = [line for line in lines if line["seq"] >= self._next_seq.get(rank, 0)]
         if new:
@@ -462,6 +461,9 @@ class Run(RunHandle):
 
     def _read_from_disk(self) -> None:
         """Read everything on disk that is not in ``live`` yet; others may read between two blocks."""
+        if not self.live.version:
+            with self.lock:
+                self.live.look_ahead()
         unread = {*self._directory.record_files()}
         while unread and not self._closing.is_set():
             with self.lock:

@@ -20,21 +20,23 @@ from dtdg_lab.core.options import OPTIONS, Option
 from dtdg_lab.core.records import TABLES
 
 FAMILY = "family"
+# Kinds that families of systems read -> ``form`` and ``needs`` of what is registered, from their ``family.toml``.
+_OF_FAMILIES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {kind: about for declared in catalogue.DECLARED.values() for kind, about in declared.get("registered", {}).items()}
+)
 # Kind of a registration -> attributes that whatever is registered must have.
 _REQUIRED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         FAMILY: ("systems", "entries", "options", "memories", "tables"),
         "models": ("spatial", "temporal_sequence", "facts"),
         "tasks": ("needs", "per_vertex", "loss", "measure", "scores"),
-        "scheduling": ("facts",),
         "partition": ("__call__",),
         "datasets": ("cite", "licence"),
         "congestion": ("__call__",),
-        "features": ("__call__",),
-        "control": ("__call__",),
+        **{kind: tuple(about["needs"]) for kind, about in _OF_FAMILIES.items()},
     }
 )
-_OF_OBJECTS = (FAMILY, "scheduling", "partition", "congestion", "features", "control")  # kinds that a class is none of
+_OF_OBJECTS = (FAMILY, "partition", "congestion", *_OF_FAMILIES)  # kinds that a class is none of
 _BUILT_WITH = ("edge_life", "smoothing_window", "features")  # options of every generated graph
 
 
@@ -311,7 +313,7 @@ def _additions(registration: Registration, loaded: Any) -> _Additions:
     """Return what a registration adds.
 
     Raises:
-        ConfigError: the object is not of the kind, or an option has another owner.
+        ConfigError: the object is not of the kind, an option has another owner, or a table has no step.
         UnknownNameError: an option, task or label is unknown.
     """
     kind, what = registration.kind, registration.what
@@ -323,6 +325,12 @@ def _additions(registration: Registration, loaded: Any) -> _Additions:
             f"Give {_FORMS[kind]}, or another kind= of {', '.join(_kinds())}."
         )
     if kind == FAMILY:
+        without_step = [table for table, columns in loaded.tables.items() if tuple(columns[:2]) != ("step", "epoch")]
+        if without_step:
+            raise ConfigError(
+                f"register({_text(what)}): the columns of table {', '.join(without_step)} must begin with step, epoch: "
+                "these two are recorded with each row."
+            )
         return _Additions(
             tuple(loaded.entries),
             tuple(loaded.options),
@@ -353,12 +361,10 @@ _FORMS: Mapping[str, str] = MappingProxyType(
         FAMILY: "an instance of a subclass of SystemFamily",
         "models": "a subclass of DynamicModel (dtdg_lab.models.base)",
         "tasks": "a subclass of Task (dtdg_lab.tasks.base)",
-        "scheduling": "a function with @scheduler (dtdg_lab.systems.snapshot_groups.schedulers.base)",
         "partition": "a function assign(graph, parts, ...) (dtdg_lab.partition.base.Partitioner)",
         "datasets": "an instance of a subclass of Generated (dtdg_lab.datasets.generators.base), or a Published",
         "congestion": "a function of PatternSettings (dtdg_lab.network.patterns.PatternRule)",
-        "features": "a function of PathSettings (dtdg_lab.systems.feature_cache.actions.CacheRule)",
-        "control": "a function of SizeSettings (dtdg_lab.systems.hybrid_batches.policies.SizeRule)",
+        **{kind: about["form"] for kind, about in _OF_FAMILIES.items()},
     }
 )
 

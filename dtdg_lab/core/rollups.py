@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dtdg_lab.core.rows import Array, Rows, as_column, as_numbers, as_objects, known
+from dtdg_lab.core.rows import Array, Rows, as_column, as_numbers, as_objects, is_known, known
 
 Key = tuple[Any, ...]
 
@@ -25,7 +25,7 @@ class Rollup:
         most: columns whose largest value is kept, as ``<column>_most``.
         last: columns whose newest value is kept.
         along: column that is cut into buckets of one width, which doubles where they are more than ``2 * points``;
-            without buckets where it is empty.
+            without buckets where it is empty. Rows in which it is unknown are in no bucket, and left out.
         width: of the first buckets.
         points: least number of buckets of a long run.
         prepare: rows -> rows to sum, such as those of one rank; it gets all rows of a step together.
@@ -84,6 +84,8 @@ class Sums:
     def add(self, rows: Rows) -> None:
         """Add rows."""
         rollup, rows = self.rollup, self.rollup.prepare(rows)
+        if rollup.along and len(rows) and not (known_rows := is_known(rows[rollup.along])).all():
+            rows = rows.where(known_rows)
         if not len(rows):
             return
         keys = [known(rows[name]) for name in rollup.by]  # NaN would be another key each time

@@ -109,6 +109,13 @@ def known(column: Array) -> list[Any]:
     return values
 
 
+def is_known(column: Array) -> Array:
+    """Return the mask of a column's known values."""
+    if column.dtype.kind == "O":
+        return np.array([value is not None for value in column.tolist()], bool)
+    return ~np.isnan(column)
+
+
 class Table:
     """Columns that grow at their end and lose rows anywhere.
 

@@ -31,7 +31,6 @@ from dtdg_lab.dashboard.steering import Steering
 from dtdg_lab.datasets.names import default_dataset
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.run import StoredRun
-from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.run_names import system_title
 from dtdg_lab.widgets.controls import folded
 from dtdg_lab.widgets.header import Header
@@ -50,7 +49,6 @@ WATCH_TICKS = 2  # ticks between two looks at the session
 SLOW_TICKS = 8  # ticks between two looks at the cluster, the comparison and, when idle, anything
 GONE_TICKS = 480  # a minute without any display ends the updates
 LIVE = "Live"
-FIRST_SYSTEM = "flaredtdg"  # that a first visit shows
 WITHOUT_SETTINGS = ("Compare", "Papers")  # views that take the whole width
 _PAGE = ":host { container-type: inline-size; padding: 8px 12px 24px; }"
 _BODY = """:host { display: grid !important; gap: 10px 14px; align-items: start; margin-top: 8px;
@@ -101,7 +99,7 @@ class Dashboard:
         self.steering = Steering(self.actions, self._was_refused)
         self.files = RunFilesReader(self.actions)
         self.header = Header(self._hear_header, defer=later, **STRETCH)
-        self.live = LivePage(later, self._request, self._show_problem, self._other_tables)
+        self.live = LivePage(later, self._request, self._show_problem, self._other_runs)
         titles = (LIVE, "Data", "Partition", "Compare", "Papers", "Code")
         self.navigation = Navigation(self._choose_card, self.open_view, titles, defer=later, **STRETCH)
         start = config or self._first_config()
@@ -134,8 +132,8 @@ class Dashboard:
         self.tick()
         self._start()
 
-    def _other_tables(self) -> list[RunTables]:
-        return [run.live for run in self.session.runs if run is not self._run]
+    def _other_runs(self) -> list[Run]:
+        return [run for run in self.session.runs if run is not self._run]
 
     def _first_config(self) -> RunConfig:
         if self.watch.seen.run is not None:
@@ -145,10 +143,11 @@ class Dashboard:
         except LabError as error:
             self._show_problem(str(error))
             dataset = "growing"
+        system = next(family.first_visit for family in catalogue.families() if family.first_visit)
         # the generator's default changes so little from snapshot to snapshot that persistence is nearly perfect, and
         # with the default learning rate the test loss ends above persistence
         learnable = {"churn": 0.9, "learning_rate": 3e-3} if dataset == "growing" else {}
-        return RunConfig(system=FIRST_SYSTEM, dataset=dataset, ranks=self.session.ranks, epochs=300, **learnable)
+        return RunConfig(system=system, dataset=dataset, ranks=self.session.ranks, epochs=300, **learnable)
 
     def _lay_out(self) -> pn.Column:
         settings, live = self.settings, self.live

@@ -14,6 +14,7 @@ from dtdg_lab.visualization.run_names import setting_label, value_text
 from dtdg_lab.widgets.changes import ChangeEntry, EffectRow
 
 PRECEDENCE = ("refused", "waiting", "asked", "not applied", "applied")  # of an entry whose parts ended differently
+LISTED = 200  # newest requests; a program may make thousands
 HEADS = ("Time", "Step", "Who", "Change", "Outcome")
 YOU, ANOTHER_PAGE = "you", "another page"
 
@@ -28,6 +29,12 @@ def who(change: RequestedChange, own: Collection[int]) -> str:
     if change.by != PAGE:
         return change.by or "unknown"
     return YOU if change.version is None or change.version in own else ANOTHER_PAGE
+
+
+def listed(changes: Sequence[RequestedChange]) -> Sequence[RequestedChange]:
+    """Return the newest changes, which the page lists; ``run.requests()`` has all."""
+    first = changes[-1].number - LISTED if changes else 0
+    return [change for change in changes[-2 * LISTED :] if change.number > first]  # two of a number at most
 
 
 def entries_of(

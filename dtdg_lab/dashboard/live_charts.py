@@ -8,18 +8,21 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.options import OPTIONS
-from dtdg_lab.runs.charts import all_rollups, charts_of
+from dtdg_lab.runs.charts import all_rollups, charts_of, draw, held
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.chart import Chart, ChartOptions, Question, card
 from dtdg_lab.widgets.chart_cards import CardActions, CardSpec, ChartCards, Toggle, encoded
 from dtdg_lab.widgets.component import Defer
 from dtdg_lab.widgets.drawing import DrawingOrder
 from dtdg_lab.widgets.run_page import STRETCH, BackgroundWorker, describe
+
+if TYPE_CHECKING:
+    from dtdg_lab.cluster.run import Run
 
 PREVIEW_S = 5.0  # a proposal stays for so long after its release, unless it is applied before
 TOGGLES: Mapping[str, tuple[tuple[str, Any], ...]] = {  # option -> label and value of each entry of a card's menu
@@ -29,6 +32,7 @@ TOGGLES: Mapping[str, tuple[tuple[str, Any], ...]] = {  # option -> label and va
 }
 
 Changes = Mapping[str, Any]
+_Asked = tuple[Question, RunTables, AbstractContextManager[Any]]
 
 
 @dataclass(slots=True)
@@ -49,7 +53,10 @@ class LiveCharts:
         defer: has a call made by the event loop.
         request: called with the changes of settings that a person asks for in a chart.
         problem: called with what went wrong, in words.
-        other_tables: tables of the session's other runs, for questions that compare; it may read from disk.
+        other_runs: the session's other runs, for questions that compare; it may read from disk.
+
+    Attributes:
+        ended: whether the run is over.
     """
 
     def __init__(
@@ -57,11 +64,11 @@ class LiveCharts:
         defer: Defer,
         request: Callable[[dict[str, Any]], None],
         problem: Callable[[str], None],
-        other_tables: Callable[[], Sequence[RunTables]] = tuple,
+        other_runs: Callable[[], Sequence[Run]] = tuple,
     ) -> None:
-        self._request, self._problem = request, problem
+        self._request, self._problem, self.ended = request, problem, False
         self.order = DrawingOrder()
-        self._defer, self._others = defer, other_tables
+        self._defer, self._others = defer, other_runs
         actions = CardActions(
             drag=self._drag,
             release=self._release,
@@ -81,7 +88,7 @@ class LiveCharts:
         self._frozen: dict[str, int] = {}  # chart -> step at which it stands still
         self._asked: set[str] = set()  # names of questions whose answers are on their way
         self._answers: dict[str, Any] = {}
-        self._worker: BackgroundWorker[tuple[Question, RunTables]] = BackgroundWorker(self._answer, "dashboard-answers")
+        self._worker: BackgroundWorker[_Asked] = BackgroundWorker(self._answer, "dashboard-answers")
         self._preview: tuple[dict[str, Any], float] = ({}, 0.0)  # and until when
         self._preview_step: int | None = None  # at which pictures stay meanwhile
 
@@ -95,7 +102,7 @@ class LiveCharts:
         self._name, self._tables, self._lock, self._system = name, tables, lock, ""
         for forgotten in (self._frozen, self._asked, self._answers):
             forgotten.clear()
-        self._preview, self._preview_step = ({}, 0.0), None
+        self._preview, self._preview_step, self.ended = ({}, 0.0), None, False
         self._lay_out()
         for chart, shown in self._shown.items():
             shown.version, shown.sent = -1, None
@@ -144,19 +151,15 @@ class LiveCharts:
 
     def _send(self, name: str, now_s: float, *, forced: bool, urgent: bool = False) -> bool:
         """Make a figure, and send it if it is forced or has changed; return whether it was sent."""
-        figure, caption = self._draw(name)
         shown = self._shown[name]
+        offered = shown.metrics
+        figure, caption = self._draw(name)
+        if shown.metrics != offered:
+            self._lay_out()
         text = encoded(figure)
         if not forced and shown.sent == (text, caption):
             return False
         shown.sent = (text, caption)
-        tables, chart = self._tables, self._charts[name]
-        assert tables is not None
-        with self._lock:
-            metrics = chart.metrics(tables)
-        if metrics != shown.metrics:
-            shown.metrics = metrics
-            self._lay_out()
         cards = self.picture if name in self.picture.specs else self.others
         cards.send(name, text, caption, self.order.sent(name, now_s), urgent=urgent)
         return True
@@ -165,13 +168,15 @@ class LiveCharts:
         tables, chart, shown = self._tables, self._charts[name], self._shown[name]
         assert tables is not None
         changes, _ = self._preview
-        options = replace(shown.options, preview=changes, step=self._preview_step, answers=dict(self._answers))
+        options = replace(shown.options, preview=changes, step=self._preview_step, ended=self.ended)
+        options = replace(options, answers=dict(self._answers))
         with self._lock:
             shown.version, shown.step = tables.version, tables.common_step
             try:
                 if tables.own_steps:
                     options = replace(options, x="seconds")
-                return chart.figure(tables, options), chart.caption(tables, options)
+                shown.metrics = chart.metrics(tables)
+                return draw(chart, tables, options)
             except Exception as error:  # the others must go on: the card shows it, and the log has the traceback
                 text = describe(error, f"the chart {name} cannot be drawn")
                 return card([], chart.title, empty="This chart can't be drawn."), text
@@ -255,16 +260,16 @@ class LiveCharts:
         question, tables = self._charts[chart].question, self._tables
         if question is not None and tables is not None and question.name not in self._asked:
             self._asked.add(question.name)
-            self._worker.ask((question, tables))
+            self._worker.ask((question, tables, self._lock))
             self._lay_out()
 
-    def _answer(self, asked: tuple[Question, RunTables]) -> None:
+    def _answer(self, asked: _Asked) -> None:
         """Answer a question in the thread."""
-        question, tables = asked
+        question, tables, lock = asked
         try:
             others = self._others()
-            with self._lock:
-                prepared = question.prepare(tables, others)
+            with held(lock, *(run.lock for run in others)):
+                prepared = question.prepare(tables, [run.live for run in others])
             answer = question.answer(prepared)
         except Exception as error:  # there is no caller to raise to: the page shows it
             text = describe(error, f"the question {question.name} could not be answered")

@@ -9,7 +9,7 @@ import panel as pn
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.dashboard.change_log import HEADS, entries_of, rows_of, undo_of
+from dtdg_lab.dashboard.change_log import HEADS, entries_of, listed, rows_of, undo_of
 from dtdg_lab.dashboard.live_charts import LiveCharts
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.changes import RequestedChange, requested_changes
@@ -59,7 +59,7 @@ class LivePage:
         defer: has a call made by the event loop.
         request: called with changes of settings that a person asks for here.
         problem: called with what went wrong, in words.
-        other_tables: tables of the session's other runs; it may read from disk.
+        other_runs: the session's other runs; it may read from disk.
 
     Attributes:
         tiles, picture, rest, log: what stands in the layout.
@@ -70,10 +70,10 @@ class LivePage:
         defer: Defer,
         request: Callable[[Mapping[str, Any]], None],
         problem: Callable[[str], None],
-        other_tables: Callable[[], Sequence[RunTables]],
+        other_runs: Callable[[], Sequence[Run]],
     ) -> None:
         self._request = request
-        self.charts = LiveCharts(defer, request, problem, other_tables)
+        self.charts = LiveCharts(defer, request, problem, other_runs)
         self.tiles = Tiles(lambda message: None, defer=defer, **STRETCH)
         self.chips = TryChips(request, defer=defer, css_classes=["dl-try-chips"], **STRETCH)
         self.log = ChangeLog(self._hear, defer=defer, **STRETCH)
@@ -133,6 +133,7 @@ class LivePage:
                 assert tables is not None
                 self._show_tiles(tables.config)
             return
+        self.charts.ended = not is_active
         if run.version == self._version and not slow:
             return
         self._version = run.version
@@ -159,14 +160,15 @@ class LivePage:
         self.chips.draw(suggestions, is_running=is_active)
 
     def _draw_log(self, own: set[int], epoch: int, settings: Mapping[str, Any]) -> None:
-        self.log.draw(entries_of(self._changes, own, epoch, settings))
+        changes = listed(self._changes)
+        self.log.draw(entries_of(changes, own, epoch, settings))
         if not self._effects_open:  # its title has their number
-            self.effects.draw(HEADS, rows_of(self._changes, own, epoch, settings))
+            self.effects.draw(HEADS, rows_of(changes, own, epoch, settings))
 
     def _draw_effects(self, tables: RunTables, own: set[int], epoch: int, settings: Mapping[str, Any]) -> None:
-        effects = effects_of(tables)
-        texts = {change.number: self._measured(change, tables, effects) for change in self._changes}
-        rows = rows_of(self._changes, own, epoch, settings, effects=texts, columns=len(effects))
+        effects, changes = effects_of(tables), listed(self._changes)
+        texts = {change.number: self._measured(change, tables, effects) for change in changes}
+        rows = rows_of(changes, own, epoch, settings, effects=texts, columns=len(effects))
         self.effects.draw([*HEADS, *(f"{effect.label}, before → after" for effect in effects)], rows)
 
     def _measured(self, change: RequestedChange, tables: RunTables, effects: Sequence[Effect]) -> list[str]:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import PlanError, UnsupportedError
 from dtdg_lab.core.rng import key
 from dtdg_lab.engine.minibatch_blocks import BlockShape, GatheredTargets, TargetBlocks, TargetGrowth, target_blocks
@@ -35,10 +36,15 @@ def check_in_edges(directions: Iterable[str], system: str) -> None:
     """
     other = [direction for direction in directions if direction != "in"]
     if other:
+        full_batch = {family.name: family.full_batch for family in catalogue.families()}
+        whole: dict[str, str] = {}  # a system of each family that has one
+        for entry in catalogue.SYSTEMS:
+            if entry.parts["parallel"] in full_batch[entry.family]:
+                whole.setdefault(entry.family, entry.name)
         raise UnsupportedError(
             f"system={system!r} draws in-neighbours of nodes, and the model pulls along {', '.join(other)}-edges too. "
-            "Choose a model that pulls along in-edges alone, or a system that has all edges, such as 'single', 'esdg' "
-            "or 'adgnn-t'."
+            "Choose a model that pulls along in-edges alone, or a system that has all edges, such as "
+            f"{', '.join(map(repr, whole.values()))}."
         )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from dtdg_lab.advisor.what_if import WhatIf
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
-from dtdg_lab.runs.charts import chart_of, lock_of
+from dtdg_lab.runs.charts import chart_of, draw, lock_of
 from dtdg_lab.visualization.chart import ChartOptions
 from dtdg_lab.visualization.charts import CATEGORIES, bars, chart, level_bars, rule, whiskers
 from dtdg_lab.visualization.layout import Figure, grid
@@ -87,7 +87,7 @@ def panels(run: Any, *names: str, title: str = "") -> Figure:
     options = ChartOptions(whole_run=True)
     with lock_of(run):
         charts = [chart_of(run.live, name) for name in names]
-        cards = {chart: (chart.figure(run.live, options), chart.caption(run.live, options)) for chart in charts}
+        cards = {chart: draw(chart, run.live, options) for chart in charts}
     return run_sheet(cards, title=title or f"Run {run.id}")
 
 

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import UnknownNameError
 from dtdg_lab.core.rollups import Rollup
-from dtdg_lab.visualization.chart import PLACES, Chart, ChartOptions, XAxis
+from dtdg_lab.visualization.chart import (
+    FIRST_EPOCH,
+    FIRST_STEP,
+    NOT_RECORDED,
+    NOTHING_MEASURED,
+    NOTHING_YET,
+    PLACES,
+    WAITING,
+    Chart,
+    ChartOptions,
+    XAxis,
+)
 from dtdg_lab.visualization.common_charts import common_charts
 from dtdg_lab.visualization.curves import CURVE_ROLLUPS
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.sheet import PICTURE_HEIGHT, Card, as_figure
+from dtdg_lab.visualization.timeline import is_over
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
 
 
+SETTLED = {FIRST_STEP: 50, FIRST_EPOCH: 2}  # of these an active run has as many before it lacks what appears with one
 ALWAYS_DRAWN = ("picture", "common")  # without data they say when they have some
 
 
@@ -50,6 +64,42 @@ def chart_of(tables: RunTables, name: str) -> Chart:
     return charts[name]
 
 
+def draw(chart: Chart, tables: RunTables, options: ChartOptions) -> Card:
+    """Return a chart as a card with its caption.
+
+    Where it has no data and none will come, it says so, not when they appear.
+    """
+    figure, caption = chart.figure(tables, options), chart.caption(tables, options)
+    ended = (options.ended or is_over(tables)) and chart.question is None  # which may still be asked
+    notes = figure["layout"].get("annotations", [])
+    at_last = [
+        note | {"text": _words_at_last(note["text"], tables, ended=ended)} if _is_waiting(note) else note
+        for note in notes
+    ]
+    if at_last != notes:
+        figure = {**figure, "layout": {**figure["layout"], "annotations": at_last}}
+    elif not ended:
+        return figure, caption
+    return figure, NOTHING_MEASURED if caption == NOTHING_YET else caption
+
+
+def _is_waiting(note: Mapping[str, Any]) -> bool:
+    return str(note.get("text", "")).startswith(WAITING)
+
+
+def _words_at_last(words: str, tables: RunTables, *, ended: bool) -> str:
+    """Return why a plot has no data where no more will come; else ``words``, which say when it has some."""
+    epoch = tables.complete_epoch
+    reached = {FIRST_STEP: tables.common_step + 1, FIRST_EPOCH: 0 if epoch is None else epoch + 1}
+    if words in reached and reached[words] >= (1 if ended else SETTLED[words]):
+        return NOT_RECORDED
+    if not ended:
+        return words
+    _, is_first, what = words.partition(" with the first ")
+    what = "complete epoch" if words == FIRST_EPOCH else what
+    return f"This run has no {what}" if is_first else "This run has none of it"
+
+
 def drawn_charts(tables: RunTables, options: ChartOptions) -> dict[Chart, Card]:
     """Return the charts of a run as cards with captions, in the order of the page.
 
@@ -57,11 +107,11 @@ def drawn_charts(tables: RunTables, options: ChartOptions) -> dict[Chart, Card]:
     """
     cards: dict[Chart, Card] = {}
     for chart in charts_of(tables):
-        figure = chart.figure(tables, options)
+        figure, caption = draw(chart, tables, options)
         if chart.place == "picture":
             figure = {**figure, "layout": {"height": PICTURE_HEIGHT, **figure["layout"]}}
         if figure["data"] or chart.place in ALWAYS_DRAWN:
-            cards[chart] = figure, chart.caption(tables, options)
+            cards[chart] = figure, caption
     return cards
 
 
@@ -70,12 +120,21 @@ def lock_of(run: Any) -> AbstractContextManager[Any]:
     return run.lock if hasattr(run, "lock") else nullcontext()
 
 
-def figures_of(tables: RunTables, x: XAxis = "steps") -> dict[str, Figure]:
+@contextmanager
+def held(*locks: AbstractContextManager[Any]) -> Iterator[None]:
+    """Hold the locks of several runs, in one order everywhere, so that no two threads wait for each other."""
+    with ExitStack() as stack:
+        for lock in sorted(dict.fromkeys(locks), key=id):  # a resumed run has that of its attempt before
+            stack.enter_context(lock)
+        yield
+
+
+def figures_of(tables: RunTables, x: XAxis = "steps", *, ended: bool = False) -> dict[str, Figure]:
     """Return the charts of a run by name, as plotly figure dicts; the picture of its system comes first."""
-    cards = drawn_charts(tables, ChartOptions(x=x, whole_run=True))
+    cards = drawn_charts(tables, ChartOptions(x=x, whole_run=True, ended=ended))
     return {chart.name: as_figure(*card) for chart, card in cards.items()}
 
 
-def captions_of(tables: RunTables) -> dict[str, str]:
+def captions_of(tables: RunTables, *, ended: bool = False) -> dict[str, str]:
     """Return the caption of each chart of a run."""
-    return {chart.name: caption for chart, (_, caption) in drawn_charts(tables, ChartOptions()).items()}
+    return {chart.name: caption for chart, (_, caption) in drawn_charts(tables, ChartOptions(ended=ended)).items()}

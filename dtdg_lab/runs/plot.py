@@ -14,6 +14,7 @@ from dtdg_lab.graphs.statistics import GraphStatistics
 from dtdg_lab.partition.events import PartitionFacts
 from dtdg_lab.partition.metrics import MeasuredPartition
 from dtdg_lab.runs.charts import drawn_charts, lock_of
+from dtdg_lab.runs.directory import ENDED
 from dtdg_lab.runs.inspect_model import FollowedNode, GraphComparison, Perturbation
 from dtdg_lab.runs.run import Comparison
 from dtdg_lab.visualization.chart import ChartOptions, XAxis
@@ -105,7 +106,7 @@ def _several(shown: Any) -> Figure | None:
 def _run(run: Any, x: XAxis) -> Figure:
     """Return the charts of a run that have data: its picture, those of every run, and the others of its system."""
     with lock_of(run):
-        cards = drawn_charts(run.live, ChartOptions(x=x, whole_run=True))
+        cards = drawn_charts(run.live, ChartOptions(x=x, whole_run=True, ended=run.status in ENDED))
     return run_sheet(cards, title=f"Run {run.id}")
 
 

@@ -62,7 +62,7 @@ def from_json(text: bytes) -> Any:
 def to_json(value: Any) -> bytes:
     """Return a value that :func:`from_json` returned as JSON text again."""
     try:
-        return orjson.dumps(value)
+        return memoryview(orjson.dumps(value)).tobytes()  # a copy: orjson's own bytes keep room for some KB
     except orjson.JSONEncodeError:
         return json.dumps(value, separators=(",", ":")).encode()
 
@@ -203,58 +203,77 @@ def last_step(path: Path, *, attempt: int | None = None) -> int | None:
     return None
 
 
-# Where attempts begin in a rank's file, by bisection: the numbers of attempts only increase in a file.
+# Where attempts begin and end in a rank's file, by bisection: the numbers of attempts only increase in a file.
+
+
+TIMED = ("events", "energy", "steps")  # tables whose clocks say from when to when an attempt lasted
 
 
 @dataclass(frozen=True, slots=True)
-class AttemptStart:
-    """Where one rank began an attempt.
+class AttemptSpan:
+    """When and where one rank began an attempt, and when it ended.
 
     Attributes:
         attempt: number, from 1.
         rank: that wrote it.
         step: the first one; None where it made none.
-        time_ns: when rank 0 began the attempt, by its event ``started``; None where that is unknown.
+        started_ns: when rank 0 began the attempt, by its event ``started``; None where that is unknown.
+        times_ns: the first and the newest clock; None without rows that have one.
     """
 
     attempt: int
     rank: int
     step: int | None
-    time_ns: int | None
+    started_ns: int | None
+    times_ns: tuple[int, int] | None
 
 
-def attempt_starts(path: Path) -> Iterator[AttemptStart]:
-    """Yield where the attempts of one rank's file begin; damaged lines are passed over."""
+def attempt_spans(path: Path) -> Iterator[AttemptSpan]:
+    """Yield the attempts of one rank's file; damaged lines are passed over."""
     if not path.stat().st_size:
         return
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
         begin = 0
         while (head := _attempt_after(text, begin)) is not None:
-            yield _start_of(text, begin, head[0])
-            begin = _end_of_attempt(text, begin, head[0])
+            end = _end_of_attempt(text, begin, head[0])
+            yield _span_of(text, begin, end, head[0])
+            begin = end
 
 
-def _start_of(text: mmap.mmap, begin: int, attempt: int) -> AttemptStart:
-    """Return the start of the attempt whose lines begin at a byte."""
-    rank, time_ns = -1, None
-    for line in _lines_after(text, begin):
-        if line["attempt"] != attempt:
-            break
+def _span_of(text: mmap.mmap, begin: int, end: int, attempt: int) -> AttemptSpan:
+    """Return the span of the attempt whose lines are between two bytes."""
+    rank, step, started_ns, first_ns = -1, None, None, list[int]()
+    for line in _lines_between(text, begin, end):
         rank, columns = line["rank"], line["columns"]
+        first_ns += clocks_of(line)
         if line["table"] == "events" and rank == 0:
             clock, kind = columns.index("time_ns"), columns.index("kind")
-            time_ns = next((row[clock] for row in line["rows"] if row[kind] == "started"), time_ns)
+            started_ns = next((row[clock] for row in line["rows"] if row[kind] == "started"), started_ns)
         if line["table"] == "steps" and line["rows"]:
             place = columns.index("step")
-            return AttemptStart(attempt, rank, min(row[place] for row in line["rows"]), time_ns)
-    return AttemptStart(attempt, rank, None, time_ns)
+            step = min(row[place] for row in line["rows"])
+            break
+    newest_ns, size = list[int](), TAIL_BYTES
+    while first_ns and not newest_ns:
+        tail = text.find(b"\n", end - size - 1) + 1 if end - size > begin else begin
+        newest_ns, size = [time_ns for line in _lines_between(text, tail, end) for time_ns in clocks_of(line)], 4 * size
+    times_ns = (min(first_ns), max(newest_ns)) if first_ns else None
+    return AttemptSpan(attempt, rank, step, started_ns, times_ns)
 
 
-def _lines_after(text: mmap.mmap, begin: int) -> Iterator[Line]:
-    while (end := text.find(b"\n", begin)) >= 0:
+def clocks_of(line: Line) -> list[int]:
+    """Return the times of a line's rows, in ns, if they say when the attempt was under way."""
+    if line["table"] not in TIMED or "time_ns" not in line["columns"]:
+        return []
+    clock = line["columns"].index("time_ns")
+    return [row[clock] for row in line["rows"] if isinstance(row[clock], int)]
+
+
+def _lines_between(text: mmap.mmap, begin: int, end: int) -> Iterator[Line]:
+    while begin < end and (newline := text.find(b"\n", begin, end)) >= 0:
         with suppress(DataError):  # reading the whole file reports it
-            yield parse_line(text[begin:end], "")
-        begin = end + 1
+            yield parse_line(text[begin:newline], "")
+        begin = newline + 1
 
 
 def _attempt_after(text: mmap.mmap, begin: int) -> tuple[int, int] | None:

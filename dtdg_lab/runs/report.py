@@ -242,7 +242,8 @@ def report_page(run: StoredRun, *, status: dict[str, Any] | None = None, more: s
         RunStoreError: the run's files cannot be read.
     """
     summary = run.summary
-    cards, unlisted = drawn_charts(run.live, ChartOptions(whole_run=True)), set(_PASSED_OVER) - {"checkpoint"}
+    cards = drawn_charts(run.live, ChartOptions(whole_run=True, ended=True))
+    unlisted = set(_PASSED_OVER) - {"checkpoint"}
     events = run.tables.events(without=unlisted, most=MOST_OF_A_KIND * run.config.ranks)
     parts: dict[str, Any] = next((event["data"] or {} for event in events if event["kind"] == "parts"), {})
     few = summary.get("link_warning")

@@ -278,11 +278,11 @@ class StoredRun:
 
     def figures(self, x: XAxis = "steps") -> dict[str, Figure]:
         """Return the charts by name, as plotly figure dicts; the picture of its system comes first."""
-        return figures_of(self.live, x)
+        return figures_of(self.live, x, ended=self.status in ENDED)
 
     def captions(self) -> dict[str, str]:
         """Return the caption of each chart."""
-        return captions_of(self.live)
+        return captions_of(self.live, ended=self.status in ENDED)
 
     def save_figures(self, folder: str | Path, *, overwrite: bool = False) -> list[Path]:
         """Write every chart to a folder and return the paths (see ``runs.figures.save_figures``)."""
@@ -497,7 +497,9 @@ def show_progress(run: RunHandle, *, every_s: float = 0.25, **bar_options: Any) 
     """
     from tqdm.auto import tqdm
 
-    with tqdm(total=run.live.config.epochs, unit="epoch", **bar_options) as bar:
+    with run.lock:
+        epochs = run.live.config.epochs
+    with tqdm(total=epochs, unit="epoch", **bar_options) as bar:
         while True:
             status = run.status  # read before the charts, so that the last update comes after the end
             with run.lock:

@@ -12,11 +12,12 @@ import numpy as np
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.records import TABLES
 from dtdg_lab.core.rollups import Rollup
-from dtdg_lab.core.rows import Array, Rows, as_objects
+from dtdg_lab.core.rows import Array, Rows, as_objects, is_known
 from dtdg_lab.runs import parquet
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.frames import to_frame
-from dtdg_lab.runs.tables import CHANGES, CLOCKS, EVENTS_OF_A_KIND, FEW_ROWS, IDENTITY, RECENT_STEPS, RunTables
+from dtdg_lab.runs.record_lines import TIMED
+from dtdg_lab.runs.tables import ALL_KEPT, CLOCKS, EVENTS_OF_A_KIND, FEW_ROWS, IDENTITY, RECENT_STEPS, RunTables
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,7 +62,7 @@ def _fill(tables: RunTables, files: dict[str, list[Path]]) -> None:
     """Add the rows of Parquet files, given by table."""
     tables.note_attempts(
         Rows.of(_columns(files.get("steps", ()), [*IDENTITY, "step", "epoch", "iteration"])),
-        [Rows.of(_columns(files.get(name, ()), ["attempt", "time_ns"])) for name in ("events", "energy", "steps")],
+        [Rows.of(_columns(files.get(name, ()), ["attempt", "time_ns"])) for name in TIMED],
     )
     tables.add_events(_events(files.get("events", [])))
     for name, paths in files.items():
@@ -79,10 +80,11 @@ def _add_table(tables: RunTables, name: str, files: list[Path]) -> None:
         return
     names = pq.read_schema(files[0]).names
     if "step" in names:
-        steps = _columns(files, ["step"])["step"]
-        newest = int(np.partition(steps, count - FEW_ROWS)[count - FEW_ROWS]) - 1
-        first = min(tables.common_step - tables.recent, newest)
-        recent, newest_columns = steps > first, _columns(files, after=first)
+        steps = _columns(files, ["step"])["step"].astype(np.float64)
+        ages = np.where(is_known(steps), steps, -1)  # rows without a step are in sums alone
+        newest = int(np.partition(ages, count - FEW_ROWS)[count - FEW_ROWS]) - 1
+        first = max(-1, min(tables.common_step - tables.recent, newest))
+        recent, newest_columns = ages > first, _columns(files, after=first)
     else:
         recent = np.arange(count) >= count - FEW_ROWS
         newest_columns = {column: values[recent] for column, values in _columns(files).items()}
@@ -138,7 +140,7 @@ def _chunks(rows: Rows) -> Iterable[Rows]:
     if "step" not in rows:
         yield rows
         return
-    rows = rows.sort("step")
+    rows = rows.sort("step")  # those without one last
     step, begin = rows["step"], 0
     while begin < len(rows):
         end = min(begin + _CHUNK_ROWS, len(rows))
@@ -184,7 +186,7 @@ def _events(files: list[Path]) -> list[dict[str, Any]]:
         return []
     frame = to_frame(parquet.joined(pq.read_table(file) for file in files))
     from_end = frame.groupby(["kind", "rank"], sort=False).cumcount(ascending=False)
-    frame = frame[(from_end < EVENTS_OF_A_KIND) | frame["kind"].isin(CHANGES)].copy()
+    frame = frame[(from_end < EVENTS_OF_A_KIND) | frame["kind"].isin(ALL_KEPT)].copy()
     for column in ("step", "epoch"):
         frame[column] = frame[column].astype("Int64").astype(object).where(frame[column].notna(), None)
     events: list[dict[str, Any]] = frame.sort_values("time_ns", kind="stable").to_dict("records")

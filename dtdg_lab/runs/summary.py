@@ -205,7 +205,7 @@ def summarize(config: RunConfig, tables: Tables, everything: Tables) -> dict[str
     Args:
         config: the run's settings.
         tables: record tables without the rows that a resume replaced.
-        everything: record tables of all attempts; energy of repeated steps counts.
+        everything: record tables of all attempts; energy and bytes of repeated steps count.
     """
     steps = tables["steps"]
     finished = _finished_epochs(tables, config)
@@ -220,24 +220,24 @@ def summarize(config: RunConfig, tables: Tables, everything: Tables) -> dict[str
         "total_time_s": _number(_slowest(everything["steps"], "attempt").sum(min_count=1)),
         **_times(steps, finished, congested, meets=config["exchange"] == "gradients"),
         "congested_epochs": None if congested is None else len(congested),
-        "bytes_sent": _bytes(tables, "bytes_sent"),
-        "bytes_received": _bytes(tables, "bytes_received"),
+        "bytes_sent": _bytes(everything, "bytes_sent"),
+        "bytes_received": _bytes(everything, "bytes_received"),
         "peak_bytes": _whole(everything["memory"]["peak_bytes"].max()),
         "peak_rss_bytes": _whole(everything["memory"]["peak_rss_bytes"].max()),
         **_partition(tables["events"]),
         "loss_deviation": _deviation(tables),
         **_energy(tables, everything, finished, congested),
-        **_of_families(tables),
+        **_of_families(tables, everything),
     }
 
 
-def _of_families(tables: Tables) -> dict[str, Any]:
+def _of_families(tables: Tables, everything: Tables) -> dict[str, Any]:
     """The numbers of all families; one that fails leaves those of the others, and its error under ``family_errors``."""
     found: dict[str, Any] = {}
     errors: dict[str, str] = {}
     for family in catalogue.families():
         try:
-            found |= family.summary(tables)
+            found |= family.summary(tables, everything)
         except Exception as error:  # recorded and shown in the report: a run of another family must not fail with it
             found = {**dict.fromkeys(family.summary_meanings), **found}
             errors[family.name] = f"{type(error).__name__}: {error}"

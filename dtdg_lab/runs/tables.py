@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError, LabError
@@ -24,6 +25,7 @@ from dtdg_lab.core.events import (
     Event,
     Kernel,
     Preparing,
+    RanksGathered,
     Refused,
     Requested,
     Resumed,
@@ -32,7 +34,7 @@ from dtdg_lab.core.events import (
 from dtdg_lab.core.records import TABLES, rows_of
 from dtdg_lab.core.rollups import Rollup, Sums
 from dtdg_lab.core.rows import Array, Rows, Table, as_column
-from dtdg_lab.runs.record_lines import Line, RecordFile, attempt_starts, from_json, parse_line, to_json
+from dtdg_lab.runs.record_lines import Line, RecordFile, attempt_spans, clocks_of, from_json, parse_line, to_json
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Event)
@@ -40,7 +42,10 @@ E = TypeVar("E", bound=Event)
 RECENT_STEPS = 2_000  # exact
 FEW_ROWS = 4_000  # the newest of a table, which are always kept
 EVENTS_OF_A_KIND = 1_000  # the newest; so that the events of many epochs do not push out a plan
-CHANGES = tuple(event.kind for event in (Requested, ControlReceived, Refused, SettingsChanged, Resumed))  # all are kept
+ALL_KEPT = tuple(  # of other kinds, the newest
+    event.kind for event in (Requested, ControlReceived, Refused, SettingsChanged, Resumed, RanksGathered)
+)
+UPDATE_BYTES = 1 << 20  # of a rank's lines that are read at once: far fewer steps than a rank may lag behind
 WAITING_ROWS = 4_000  # of lines that are turned into columns once a chart asks for their table
 IDENTITY = ("rank", "attempt")
 CLOCKS = ("time_ns", "end_ns")
@@ -67,7 +72,7 @@ def without_replaced(table: str, rows: Rows, starts: Starts) -> Rows:
     pairs, place = np.unique(np.stack([rows["rank"], rows["attempt"]]), axis=1, return_inverse=True)
     limit = np.array([first_replaced(starts, *pair) for pair in pairs.T.tolist()])[place.ravel()]
     step = rows["step"]
-    kept = step < limit
+    kept = ~(step >= limit)  # a row without a step is of none that was made again
     if table in BEFORE_STEP:
         facts = [*zip(rows["rank"].tolist(), step.tolist(), rows[BEFORE_STEP[table]].tolist(), strict=True)]
         attempts = rows["attempt"].tolist()
@@ -207,7 +212,8 @@ class RunTables:
         self._kept = {rollup: _Kept(Sums(rollup), Sums(rollup)) for rollup in self._rollups}
         self._dropped_step = -1
         self._starts: dict[int, dict[int, int]] = {}
-        self._origins: dict[int, int] = {}  # attempt -> when it began
+        self._started_ns: dict[int, int] = {}  # attempt -> when rank 0 began it
+        self._first_ns: dict[int, int] = {}  # attempt -> the first sign of it
         self._newest_ns: dict[int, int] = {}
         self._attempt, self._attempt_epoch = 0, 0  # the newest with steps so far, and where it began
         self.steps: dict[int, int] = {}
@@ -235,14 +241,23 @@ class RunTables:
     def _read_again(self, *, strict: bool = False) -> None:
         """Read all files from their beginning, knowing where attempts begin."""
         self._forget()
-        for path in self._paths().values():
-            for start in attempt_starts(path):
-                if start.step is not None:
-                    self._starts.setdefault(start.attempt, {})[start.rank] = start.step
-                if start.time_ns is not None:
-                    self._origins[start.attempt] = start.time_ns
+        self.look_ahead()
         while self.update(strict=strict):
             pass
+
+    def look_ahead(self) -> None:
+        """Find in the files where and when attempts begin and end, before their lines are added.
+
+        What a resume replaced is then never summed, and the seconds before an attempt are known from its first row on.
+        """
+        for path in self._paths().values():
+            for span in attempt_spans(path):
+                if span.step is not None:
+                    self._starts.setdefault(span.attempt, {})[span.rank] = span.step
+                if span.started_ns is not None:
+                    self._started_ns[span.attempt] = span.started_ns
+                if span.times_ns is not None:
+                    self._note_times(span.attempt, *span.times_ns)
 
     # Reading columns of a stored run: first all attempts, then events, then each table's old rows and recent ones.
 
@@ -267,9 +282,7 @@ class RunTables:
         self._whole_steps = dict(self.steps)
         for rows in clocks:
             for attempt, of_attempt in rows.by("attempt").items():
-                times = of_attempt["time_ns"]
-                self._origins[attempt] = min(int(times.min()), self._origins.get(attempt, int(times.min())))
-                self._newest_ns[attempt] = max(int(times.max()), self._newest_ns.get(attempt, 0))
+                self._note_times(attempt, int(of_attempt["time_ns"].min()), int(of_attempt["time_ns"].max()))
 
     def follow_after(self, read_bytes: Mapping[int, int]) -> None:
         """Let :meth:`update` begin after so many bytes of each rank's lines, whose rows were added as columns."""
@@ -286,7 +299,7 @@ class RunTables:
         kept.old.add(self._counting(rollup, rows))
         kept.recount()
         if "step" in rows:
-            self._dropped_step = max(self._dropped_step, int(rows["step"].max(initial=-1)))
+            self._dropped_step = max(self._dropped_step, int(np.fmax.reduce(rows["step"], initial=-1)))
 
     def add_recent(self, name: str, columns: dict[str, Array], *, dropped: int) -> None:
         """Add the newest rows of a table, after ``dropped`` that are in sums alone."""
@@ -302,7 +315,7 @@ class RunTables:
         return {int(path.stem[4:]): path for path in paths if path.stem[4:].isdigit()}
 
     def update(self, *, strict: bool = False) -> bool:
-        """Add what the ranks have written since, a block of each; return whether they had written anything.
+        """Add the next block that the rank behind the others has written; return whether there was any.
 
         Args:
             strict: raise an error at a damaged line; else it is noted in ``damaged``.
@@ -318,9 +331,11 @@ class RunTables:
             self.damaged += [f"{name} became shorter, so it was read again." for name in cut]
             self._read_again(strict=strict)
             return True
-        raw_lines = [raw for file in self._files.values() for raw in file.read()]
-        self.add_lines(self._parsed(raw_lines, strict=strict))
-        return bool(raw_lines)
+        for rank in sorted(self._files, key=lambda rank: self.steps.get(rank, -1)):  # steps need the rows of all ranks
+            if raw_lines := self._files[rank].read(UPDATE_BYTES):
+                self.add_lines(self._parsed(raw_lines, strict=strict))
+                return True
+        return False
 
     def _parsed(self, raw_lines: Iterable[tuple[bytes, str]], *, strict: bool) -> Iterator[Line]:
         for raw, place in raw_lines:
@@ -360,11 +375,8 @@ class RunTables:
         if not rows:
             return False
         begins_again = table == "steps" and self._note_steps(line)
-        clock = next((name for name in CLOCKS if name in names), None)
-        if clock is not None:
-            place, attempt = names.index(clock), line["attempt"]
-            self._origins.setdefault(attempt, rows[0][place])
-            self._newest_ns[attempt] = max(rows[-1][place], self._newest_ns.get(attempt, 0))
+        if times_ns := clocks_of(line):
+            self._note_times(line["attempt"], min(times_ns), max(times_ns))
         if table == "events":
             self._add_events(line)
         else:
@@ -418,13 +430,13 @@ class RunTables:
                 self._unapplied.append(event)
             of_kind = self._events.setdefault(event["kind"], [])
             of_kind.append(event)
-            if len(of_kind) > 2 * EVENTS_OF_A_KIND and event["kind"] not in CHANGES:
+            if len(of_kind) > 2 * EVENTS_OF_A_KIND and event["kind"] not in ALL_KEPT:
                 del of_kind[:EVENTS_OF_A_KIND]
 
     def _begin(self, attempt: int, time_ns: int) -> None:
         """Note when rank 0 began an attempt, perhaps after other rows of it were added."""
-        differs = self._origins.get(attempt, time_ns) != time_ns
-        self._origins[attempt] = time_ns
+        differs = self._origin(attempt) not in (None, time_ns)
+        self._started_ns[attempt] = time_ns
         for table in self._tables.values() if differs else ():
             if "seconds" in table.rows():
                 table.replace("seconds", self._seconds(table.rows()))
@@ -476,8 +488,8 @@ class RunTables:
             step = rows["step"]
             if first - step[0] < self.recent // 2:
                 return
-            gone &= step <= first
-            self._dropped_step = max(self._dropped_step, int(step[gone].max(initial=-1)))
+            gone &= ~(step > first)  # rows without a step are dropped by their age alone
+            self._dropped_step = max(self._dropped_step, int(np.fmax.reduce(step[gone], initial=-1)))
         for rollup in self.rollups_of(name):
             kept = self._kept[rollup]
             self._fold(rollup, max(first, self._whole_step))
@@ -524,24 +536,33 @@ class RunTables:
         waits = np.ones(table.size, bool)
         waits[: len(kept.counted)] = ~kept.counted
         is_by_step = rollup.table not in SPENT and "step" in rows  # else each row for itself
-        added = waits & (rows["step"] <= until) if is_by_step else waits
+        added = waits & ~(rows["step"] > until) if is_by_step else waits
         kept.whole.add(self._counting(rollup, rows.where(added)))
         kept.counted = ~waits | added
         return self._counting(rollup, rows.where(~kept.counted))
 
     # Seconds of training: the time between two attempts does not count.
 
+    def _note_times(self, attempt: int, first_ns: int, newest_ns: int) -> None:
+        self._first_ns[attempt] = min(first_ns, self._first_ns.get(attempt, first_ns))
+        self._newest_ns[attempt] = max(newest_ns, self._newest_ns.get(attempt, newest_ns))
+
+    def _origin(self, attempt: int) -> int | None:
+        """Return when an attempt began, in ns; None before there is a sign of it."""
+        return self._started_ns.get(attempt, self._first_ns.get(attempt))
+
     def _seconds_before(self) -> dict[int, float]:
         """Return the seconds of training before each attempt."""
         before, total_s = {}, 0.0
-        for attempt, begin in sorted(self._origins.items()):
+        for attempt, first_ns in sorted((self._first_ns | self._started_ns).items()):
             before[attempt] = total_s
-            total_s += max(0, self._newest_ns.get(attempt, begin) - begin) / 1e9
+            total_s += max(0, self._newest_ns.get(attempt, first_ns) - first_ns) / 1e9
         return before
 
     def seconds_at(self, attempt: int, time_ns: int) -> float:
         """Return the seconds of training until an instant of an attempt."""
-        since_s = max(0, time_ns - self._origins.get(attempt, time_ns)) / 1e9
+        origin_ns = self._origin(attempt)
+        since_s = 0.0 if origin_ns is None else max(0, time_ns - origin_ns) / 1e9
         return self._seconds_before().get(attempt, 0.0) + since_s
 
     def _seconds(self, rows: Rows) -> Array:
@@ -552,8 +573,14 @@ class RunTables:
         seconds = np.zeros(len(clock))
         for attempt, before_s in self._seconds_before().items():
             chosen = attempts == attempt
-            seconds[chosen] = before_s + np.maximum(0, clock[chosen] - self._origins[attempt]) / 1e9
+            seconds[chosen] = before_s + np.maximum(0, clock[chosen] - self._origin(attempt)) / 1e9
         return seconds
+
+    def attempts_at(self, seconds: ArrayLike) -> Array:
+        """Return the attempt that had begun by each of these seconds of training."""
+        begins = self._seconds_before()
+        places = np.searchsorted([*begins.values()], np.asarray(seconds, np.float64), side="right") - 1
+        return np.array([*begins], np.int64)[np.maximum(places, 0)]
 
     @property
     def seconds(self) -> float:
@@ -620,7 +647,7 @@ class RunTables:
         before_s = self._seconds_before()
         events = sorted(self._events.get(kind, ()), key=itemgetter("time_ns"))
         for event in events:
-            since_s = max(0, event["time_ns"] - self._origins.get(event["attempt"], event["time_ns"])) / 1e9
+            since_s = max(0, event["time_ns"] - (self._origin(event["attempt"]) or event["time_ns"])) / 1e9
             event["seconds"] = before_s.get(event["attempt"], 0.0) + since_s
         if all_attempts or len(self._starts) < 2:
             return events

@@ -7,7 +7,7 @@ import threading
 import time
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +21,7 @@ from dtdg_lab.core.errors import RunStoreError
 from dtdg_lab.core.options import OPTIONS, default
 from dtdg_lab.core.records import OWN_PHASES
 from dtdg_lab.core.units import as_path, format_bytes, format_joules, format_seconds
+from dtdg_lab.runs.charts import held, lock_of
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.html import render, template
 from dtdg_lab.runs.run import StoredRun, open_run
@@ -597,16 +598,15 @@ class Race:
     @contextmanager
     def _tables(self) -> Iterator[dict[Place, RunTables]]:
         """Tables of the runs that have finished or are active here; the active ones must not be written meanwhile."""
-        with ExitStack() as stack, self._lock:
-            found = {}
+        with self._lock:
+            runs: dict[Place, Any] = {}
             for place, trial in self._started().items():
-                handle = self._live.get(trial.key)
                 if trial.status == FINISHED:  # read from the files: the stream may have lost records
-                    found[place] = self._stored(trial).live
-                elif trial.status == RUNNING and handle is not None:
-                    stack.enter_context(handle.lock)
-                    found[place] = handle.live
-            yield found
+                    runs[place] = self._stored(trial)
+                elif trial.status == RUNNING and trial.key in self._live:
+                    runs[place] = self._live[trial.key]
+            with held(*map(lock_of, runs.values())):
+                yield {place: run.live for place, run in runs.items()}
 
     # results
 

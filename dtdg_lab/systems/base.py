@@ -179,6 +179,7 @@ class SystemFamily:
         idea: the sentence on that card; the summary of its first system where empty.
         sketch: picture on that card, a row for each node, a character for each snapshot: the rank that computes it,
             ``c`` or ``d`` where rank 0 or 1 reads it from the other, ``.`` where none does, a blank for a gap.
+        first_visit: its system that a first visit to the dashboard shows; one family names one.
         setting_rows: rows of its settings among the main ones of the dashboard.
         pictures_note: the source of what ``pictures`` draws.
         memory_options: options that lower a rank's memory, each with the factor by which it is changed again and again.
@@ -204,6 +205,7 @@ class SystemFamily:
     card = ""
     idea = ""
     sketch: tuple[str, ...] = ()
+    first_visit = ""
     setting_rows: tuple[tuple[str, ...], ...] = ()
     pictures_note = "Computed now by this lab's planners, from a synthetic graph of 240 nodes and 24 snapshots."
     memory_options: Mapping[str, float] = MappingProxyType({})
@@ -262,8 +264,13 @@ class SystemFamily:
         """Kind of event -> a sentence about its data, for lists of events."""
         return {event.kind: event.text for event in map(catalogue.load, self.events)}
 
-    def summary(self, tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
-        """Its numbers of a run, from record tables without replaced rows; None if the run has none of it."""
+    def summary(self, tables: Mapping[str, pd.DataFrame], everything: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
+        """Return its numbers of a run; None if the run has none of it.
+
+        Args:
+            tables: record tables without rows that a resume replaced.
+            everything: record tables of all attempts, for what was spent, such as bytes.
+        """
         return {}
 
     def comparison(self, runs: Sequence[ComparedRun], target: float) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.options import OPTIONS
-from dtdg_lab.visualization.changes import RequestedChange, requested_changes
+from dtdg_lab.visualization.changes import RequestedChange, log_state, requested_changes
 from dtdg_lab.visualization.chart import XAxis
 from dtdg_lab.visualization.palette import MARK_COLOUR
 
@@ -74,7 +74,7 @@ def change_marks(tables: RunTables, x: XAxis) -> list[ChangeMark]:
         ]
         return sorted([*changes, *resumes], key=lambda mark: mark.at)
 
-    return tables.once(("change marks", x), marks)
+    return tables.once(("change marks", x), marks, state=log_state(tables))
 
 
 def _mark(change: RequestedChange, x: XAxis) -> ChangeMark:

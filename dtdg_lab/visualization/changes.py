@@ -85,9 +85,7 @@ def requested_changes(tables: RunTables, *, ended: bool = False) -> tuple[Reques
         tables: of the run.
         ended: whether the run is over. A run that finished or was stopped records that; a run that failed does not.
     """
-    resumes = tuple(tuple(steps.items()) for steps, _ in tables.resumes)
-    state = (tables.count(*KINDS, AttemptStarted.kind, Ended.kind), resumes)
-    changes = tables.once("requested changes", lambda: _Log(tables).read(), state=state)
+    changes = tables.once("requested changes", lambda: _Log(tables).read(), state=log_state(tables))
     return tuple(_settled(change, tables, ended) if change.outcome in OPEN else change for change in changes)
 
 
@@ -95,6 +93,12 @@ def has_ended(tables: RunTables) -> bool:
     """Return whether the newest attempt finished or was stopped; one that failed does not record its end."""
     newest = max((event["attempt"] for event in tables.events(AttemptStarted.kind)), default=1)
     return any(event["attempt"] == newest for event in tables.events(Ended.kind))
+
+
+def log_state(tables: RunTables) -> tuple[Any, ...]:
+    """Return what the log depends on: it is read again where this has changed."""
+    resumes = tuple(tuple(steps.items()) for steps, _ in tables.resumes)
+    return tables.count(*KINDS, AttemptStarted.kind, Ended.kind), resumes
 
 
 def _settled(change: RequestedChange, tables: RunTables, ended: bool) -> RequestedChange:
@@ -317,10 +321,10 @@ class _Log:
 
     def _apply(self, event: Record) -> None:
         """Close the requests that the ranks applied, and those that later ones replaced."""
-        data = event["data"]
-        changes, entries, unknown = data["changes"], list[_Entry](), dict(data["changes"])
+        changed = SettingsChanged.read(event["data"])
+        changes, entries, unknown = changed.changes, list[_Entry](), dict(changed.changes)
         for entry in self._received():
-            if data["when"] == "step" and not (_is_of(entry, event) and entry.new == changes):
+            if changed.when == "step" and not (_is_of(entry, event) and entry.new == changes):
                 continue
             if any(name in changes and changes[name] == value for name, value in entry.new.items()):
                 self._close(entry, "applied")
@@ -360,5 +364,5 @@ def _is_of(entry: _Entry, event: Record) -> bool:
 
 def _key(event: Record) -> tuple[Any, ...]:
     """Return what the events of one change have in common on all ranks."""
-    data = event["data"]
-    return event["attempt"], data["version"], data["when"], data.get("by"), str(data["changes"])
+    changed = SettingsChanged.read(event["data"])
+    return event["attempt"], changed.version, changed.when, changed.by, str(changed.changes)

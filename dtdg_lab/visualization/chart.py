@@ -23,9 +23,12 @@ Key = tuple[str, str, Mark]  # label, colour, mark
 STEPS_TITLE = "step"
 SECONDS_TITLE = "seconds of training"
 NOTHING_YET = "Nothing measured yet."  # caption of a chart without data
+WAITING = "Appears "  # begins the words of a plot that will have data later
 FIRST_STEP, FIRST_EPOCH, FIRST_SECOND = (
-    f"Appears {when}" for when in ("with the first step", "with the first epoch", "after a second")
+    f"{WAITING}{when}" for when in ("with the first step", "with the first epoch", "after a second")
 )
+NOT_RECORDED = "This run didn't record it"
+NOTHING_MEASURED = "Nothing was measured."  # caption of a chart that will never have data
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ class ChartOptions:
         preview: settings that are proposed now, such as one whose handle is dragged.
         step: at which a picture stays while settings are proposed; None for the newest.
         answers: to questions that were asked, by the names of these.
+        ended: whether the run is over; one that failed has not recorded that.
     """
 
     x: XAxis = "steps"
@@ -49,6 +53,7 @@ class ChartOptions:
     preview: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     step: int | None = None
     answers: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    ended: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

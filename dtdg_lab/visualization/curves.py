@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dtdg_lab.core.events import RanksGathered
 from dtdg_lab.core.rollups import Rollup
 from dtdg_lab.core.rows import Array, Rows
 from dtdg_lab.visualization.energy_chart import FINE_READINGS, FINE_STEP_JOULES, readings_of
@@ -29,7 +30,7 @@ SENT = Rollup(
     points=FINE,
     all_attempts=True,  # bytes of lost steps were sent
 )
-FETCHED = Rollup("fetches", by=("purpose",), sums=("bytes",), most=("step",), points=FINE)
+FETCHED = Rollup("fetches", by=("attempt", "purpose"), sums=("bytes",), most=("step",), points=FINE, all_attempts=True)
 FIRST_STEPS = 64  # among which the first loss is looked for
 
 
@@ -123,7 +124,8 @@ def joules_until(tables: RunTables, attempts: Sequence[int], times_ns: Sequence[
 def bytes_at(tables: RunTables, seconds: ArrayLike, steps: ArrayLike) -> Array | None:
     """Return the bytes that all ranks had sent until these seconds and steps; None where no rank recorded any.
 
-    Features that were fetched count beside what steps sent, but not probes of links.
+    Steps that a resume made again count twice: both were sent. Beside what steps sent, features that were fetched and
+    models that were averaged while ranks waited for each other count, but not probes of links.
     """
     sent = tables.rollup(SENT)
     if not len(sent) or not sent["bytes_sent_known"].any():
@@ -132,11 +134,16 @@ def bytes_at(tables: RunTables, seconds: ArrayLike, steps: ArrayLike) -> Array |
     for rows in sent.by("rank").values():
         sums = np.concatenate([[0.0], rows["bytes_sent"].cumsum()])
         total += sums[np.searchsorted(rows["seconds_most"], np.asarray(seconds, np.float64), side="right")]
+    gathered = tables.events(RanksGathered.kind, all_attempts=True)
+    sums = np.cumsum([0, *(event["data"]["bytes_sent"] for event in gathered)])
+    total += sums[np.searchsorted([event["seconds"] for event in gathered], np.asarray(seconds, np.float64), "right")]
     fetched = tables.rollup(FETCHED)
     if len(fetched):
-        fetched = fetched.where(fetched["purpose"] != "probe").sort("step_most")
-        sums = np.concatenate([[0.0], fetched["bytes"].cumsum()])
-        total += sums[np.searchsorted(fetched["step_most"], np.asarray(steps, np.float64), side="left")]
+        fetched, attempts_then = fetched.where(fetched["purpose"] != "probe"), tables.attempts_at(seconds)
+        for attempt, rows in fetched.sort("step_most").by("attempt").items():
+            until = np.where(attempts_then == attempt, steps, np.where(attempts_then > attempt, np.inf, -1.0))
+            sums = np.concatenate([[0.0], rows["bytes"].cumsum()])
+            total += sums[np.searchsorted(rows["step_most"], until, side="left")]
     return total
 
 

@@ -23,7 +23,7 @@ WARNING_COLOUR = "#B3261E"
 TEXT_COLOUR = "#24292F"
 INK_COLOUR = "#1B1F23"  # of words on light bars, whose colour is the same in both themes
 GRID_COLOUR = "#E7EAEE"
-DECAY_COLOURS = ("#FBEBCB", "#F3C766", "#C98A00")  # of decayed snapshots, from few to all nodes
+AMBER_COLOURS = ("#FBEBCB", "#F3C766", "#C98A00")  # from little to much
 
 HEAT_SCALES: Mapping[str, tuple[tuple[float, str], ...]] = MappingProxyType(
     {name: tuple(zip((0.0, 0.5, 1.0), colours, strict=True)) for name, colours in _READ["heat"].items()}
@@ -56,7 +56,7 @@ DARK_COLOURS: Mapping[str, str] = MappingProxyType(
         STEP_COLOUR: "#4F7F9E",
         "#DDE2E8": "#343B44",  # left out
         "#F1F3F6": "#262C33",  # outside
-        **dict(zip(DECAY_COLOURS, ("#3A311D", "#6E5316", "#E69F00"), strict=True)),
+        **dict(zip(AMBER_COLOURS, ("#3A311D", "#6E5316", "#E69F00"), strict=True)),
     }
 )
 

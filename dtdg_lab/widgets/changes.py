@@ -52,7 +52,9 @@ class ChangeLog(TextComponent):
 
     def draw(self, entries: Sequence[ChangeEntry]) -> None:
         """Show these, newest first."""
-        more = f"Show all {len(entries)} with their effects" if entries else ""
+        is_whole = bool(entries) and entries[-1].number == 1
+        which = f"all {len(entries)}" if is_whole else f"the newest {len(entries)}"
+        more = f"Show {which} with their effects" if entries else ""
         self.set_content(
             {"entries": [asdict(entry) for entry in entries], "hint": HINT if entries else NO_CHANGE, "more": more}
         )

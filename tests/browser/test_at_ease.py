@@ -60,6 +60,9 @@ CUT = """() => { const found = []; const walk = root => root.querySelectorAll('*
   if (e.shadowRoot) walk(e.shadowRoot); }); walk(document); return found; }"""
 
 
+WIDER = "() => document.documentElement.scrollWidth - window.innerWidth"
+
+
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[Dashboard]]]:
     """Address of a dashboard whose session trains greendygnn and has a study, and the dashboards that were opened."""
@@ -264,6 +267,9 @@ def test_the_theme_follows_the_system_until_one_is_chosen_and_is_remembered(page
         page.get_by_role(role, name=tab, exact=True).click()
         page.wait_for_timeout(700)
         _all_text_stands_out(page, f"{tab}, dark")
+        page.set_viewport_size({"width": 1100, "height": 800})
+        assert page.evaluate(WIDER) <= 0, f"{tab} scrolls sideways at 1100 pixels"
+        page.set_viewport_size({"width": 1300, "height": 900})
     assert page.evaluate(CUT) == [], "text of a card goes beyond its page"
     _choose_theme(page, "light")
     until(lambda: _looks(page, "light"), what="light, as was chosen")

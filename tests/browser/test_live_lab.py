@@ -8,7 +8,8 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -243,6 +244,10 @@ def _holds_its_points(drawn: dict[str, Any]) -> bool:
     return bool(drawn["x_range"][0] <= 0 and drawn["x_range"][1] >= drawn["last_x"])
 
 
+def _has_points(charts: Mapping[str, Any], name: str) -> bool:
+    return name in charts and points(charts, name) > 10
+
+
 def open_view(page: Any, name: str) -> None:
     page.locator(".dl-views button", has_text=name).first.click()
 
@@ -250,13 +255,9 @@ def open_view(page: Any, name: str) -> None:
 def _look_at_the_data(page: Any) -> None:
     """The view of charts about the data set."""
     open_view(page, "Data")
-    data = {"size", "overlap", "degrees", "baselines"}
-    wait_until(
-        page,
-        lambda charts: data <= set(charts) and all(points(charts, name) > 10 for name in data),
-        timeout_s=60,
-        what="the charts of the data set",
-    )
+    for name in ("size", "overlap", "degrees", "baselines"):
+        look_at(page, name)
+        wait_until(page, partial(_has_points, name=name), timeout_s=60, what=f"chart {name!r} of the data set")
     page.screenshot(path=PICTURES / "live-lab-data.png")
     open_view(page, "Live")
     look_at(page, "loss")

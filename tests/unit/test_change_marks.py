@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tables import START_NS, run_tables
+from tables import START_NS, record_lines, run_tables
 
 from dtdg_lab.runs.tables import RunTables
-from dtdg_lab.visualization.change_marks import with_changes
+from dtdg_lab.visualization.change_marks import change_marks, with_changes
 from dtdg_lab.visualization.chart import XAxis, card
 
 
@@ -57,6 +57,15 @@ def test_only_changes_in_view_and_the_newest_are_drawn() -> None:
     run = run_tables({}, {"steps": steps(80)}, events=[change(n, n, learning_rate=0.1) for n in range(1, 41)])
     assert len(marked(run)["shapes"]) == 20
     assert chips(marked(run, begin=39.5)) == ["40"]
+
+
+def test_marks_are_made_again_only_where_there_are_new_ones() -> None:
+    run = run_tables({}, {"steps": steps(50)}, events=[change(1, 20, learning_rate=0.1)])
+    marks = change_marks(run, "steps")
+    run.add_lines(record_lines("steps", steps(5, first=50)))
+    assert change_marks(run, "steps") is marks
+    run.add_lines(record_lines("events", [change(2, 52, learning_rate=0.2)]))
+    assert len(change_marks(run, "steps")) == 2
 
 
 def test_a_resume_is_an_arrow() -> None:

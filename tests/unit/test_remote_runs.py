@@ -198,7 +198,8 @@ def test_probes_are_counted_apart_from_what_training_fetches(tmp_path: Path) -> 
     )
     assert probes and own
     assert sum(column(done, "steps", "bytes_received")) == sum(row["bytes"] for row in own)
-    facts = FAMILY.summary({name: pd.DataFrame(done.recorder.tables[name]) for name in FAMILY.summary_tables})
+    frames = {name: pd.DataFrame(done.recorder.tables[name]) for name in FAMILY.summary_tables}
+    facts = FAMILY.summary(frames, frames)
     assert facts["rpcs"] == len(own) and facts["feature_bytes"] == sum(row["bytes"] for row in own)
     assert facts["probe_bytes"] == sum(row["bytes"] for row in probes) > 0
     fetched = run_tables(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,15 @@ from hypothesis import strategies as st
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.records import TABLES
 from dtdg_lab.core.rollups import Rollup, Sums
 from dtdg_lab.core.rows import Rows, Table, as_column
+from dtdg_lab.runs import parquet
+from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.runs.frames import RunFrames
 from dtdg_lab.runs.record_lines import BLOCK_BYTES
+from dtdg_lab.runs.records import RecordWriter
+from dtdg_lab.runs.stored_tables import open_tables
 from dtdg_lab.runs.tables import FEW_ROWS, RunTables
 from tests.tables import START_NS, record_lines, run_tables
 
@@ -24,6 +31,7 @@ CONFIG = RunConfig(ranks=2)
 LOSSES = Rollup(
     "steps", by=("rank",), sums=("loss",), least=("loss",), most=("loss", "step"), last=("epoch",), points=50
 )
+BEADS = {"beads": ("step", "colour", "weight")}
 JOULES = Rollup("energy", by=("rank",), sums=("joules",), along="", all_attempts=True)
 
 
@@ -175,6 +183,28 @@ def test_sums_follow_a_resume_into_dropped_rows(tmp_path: Path) -> None:
         assert tables.rollup(LOSSES)["step_most"].max() == 7_999
 
 
+def test_ranks_stay_side_by_side_while_files_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, few in (("FEW_ROWS", 100), ("WAITING_ROWS", 100), ("UPDATE_BYTES", 8_000)):
+        monkeypatch.setattr(f"dtdg_lab.runs.tables.{name}", few)
+    pairs = Rollup("steps", sums=("loss",), prepare=lambda rows: whole_steps(rows, ranks=2))
+    times = Rollup("steps", by=("rank",), most=("seconds",), points=600)
+    for rank, width in ((0, 1), (1, 400)):  # rank 1 writes far more bytes a step
+        lines = []
+        for attempt, first, last in ((1, 0, 300), (2, 250, 600)):
+            late_ns = START_NS + attempt * 10**10 + rank * 10**6
+            for row in steps(rank, first, last, attempt, loss=1.0):
+                timed = row | {"time_ns": late_ns + 10**7 * row["step"]}
+                beads = [{"rank": rank, "attempt": attempt, "step": row["step"], "weights": width * [1.0]}]
+                lines += [*record_lines("steps", [timed]), *record_lines("beads", beads)]
+        write(tmp_path, rank, lines)
+    tables = RunTables.open(CONFIG, tmp_path, [pairs, times], recent=10)
+    assert tables.rollup(pairs)["loss"].sum() == 2 * 600
+    monkeypatch.setattr("dtdg_lab.runs.tables.UPDATE_BYTES", 1 << 20)
+    at_once = RunTables.open(CONFIG, tmp_path, [pairs, times])
+    seconds = [some.rollup(times).sort("bucket", "rank")["seconds_most"].tolist() for some in (tables, at_once)]
+    assert seconds[0] == seconds[1]
+
+
 def test_the_common_step_is_that_of_the_rank_that_lags() -> None:
     tables = run_tables(CONFIG, {"steps": steps(0, 0, 25) + steps(1, 0, 13)})
     assert (tables.common_step, tables.complete_epoch) == (12, 0)
@@ -252,6 +282,30 @@ def test_tables_and_columns_from_outside_are_kept() -> None:
     assert len(tables.rows("nothing of this name")) == 0
 
 
+@pytest.mark.parametrize("reads", ["as they come", "lines", "parquet"])
+def test_rows_without_a_step_are_kept_whatever_is_resumed(tmp_path: Path, reads: str) -> None:
+    beads = Rollup("beads", by=("colour",), sums=("weight",), along="")
+    by_step = Rollup("beads", by=("colour",), sums=("weight",))
+    run = RunDirectory.create(CONFIG, root=tmp_path)
+    live = RunTables(CONFIG, run.records, [beads, by_step], recent=100)
+    for attempt, first, last in ((1, 0, 9_000), (2, 8_000, 9_000)):
+        with RecordWriter(run.record_file(0), 0, attempt, tables={**TABLES, **BEADS}) as writer:
+            for step in range(first, last):
+                row = {"step": step, "epoch": 0, "time_ns": START_NS + step}
+                writer.row("steps", tuple(row.get(column) for column in TABLES["steps"]))
+                writer.row("beads", (step if step % 2 else None, "red" if step % 2 else "blue", 1))
+        while reads == "as they come" and live.update():
+            pass
+    if reads == "parquet":
+        parquet.write_rank(run, 0)
+    tables = live if reads == "as they come" else open_tables(run, CONFIG, [beads, by_step], recent=100)
+    assert {row["colour"]: row["weight"] for row in tables.rollup(beads).to_dicts()} == {"red": 4_500, "blue": 5_000}
+    assert tables.rollup(by_step)["weight"].sum() == 4_500, "a row without a step is in no bucket"
+    assert len(tables.rows("beads")) < 2 * FEW_ROWS
+    frame = RunFrames(run).frames(["beads"])["beads"]
+    assert frame.groupby("colour")["weight"].sum().to_dict() == {"red": 4_500, "blue": 5_000}
+
+
 def test_settings_follow_changes_and_resumes() -> None:
     changed = {"kind": "settings", "step": 3, "data": {"version": 1, "changes": {"epochs": 7}, "when": "step"}}
     tables = run_tables(CONFIG, events=[changed])
@@ -272,6 +326,16 @@ def test_all_changes_of_settings_are_kept(monkeypatch: pytest.MonkeyPatch) -> No
     tables = run_tables(CONFIG, events=events)
     assert (tables.count("settings"), tables.count("settings", "epoch") < 45) == (30, True)
     assert (tables.config.epochs, tables.config.learning_rate) == (7, 0.029)
+
+
+def test_events_take_the_memory_of_their_texts() -> None:
+    changes = [{"learning_rate": 1e-3 + 1e-6 * step} for step in range(200)]
+    events = [{"kind": "settings", "step": step, "data": {"changes": change}} for step, change in enumerate(changes)]
+    lines, tables = [*record_lines("events", events)], RunTables(CONFIG)
+    tracemalloc.start()
+    tables.add_lines(lines)
+    assert tracemalloc.get_traced_memory()[0] < 2_000 * len(changes)
+    tracemalloc.stop()
 
 
 def test_seconds_do_not_count_between_attempts() -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from runs_synthetic import PHASE_MS, evaluate, finished_run, write_steps
+from runs_synthetic import PHASE_MS, START_NS, STEP_NS, evaluate, finished_run, row, write_steps
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
@@ -35,6 +35,7 @@ from dtdg_lab.runs.records import RecordWriter
 from dtdg_lab.runs.report import event_rows
 from dtdg_lab.runs.run import TRAIN_STEP, compare, open_run, show_progress
 from dtdg_lab.runs.summary import SUMMARY_MEANINGS
+from dtdg_lab.visualization.curves import bytes_at
 
 CONFIG = RunConfig(system="psg", dataset="growing", ranks=2)
 
@@ -83,6 +84,27 @@ def test_finishing_twice_changes_nothing_and_again_after_a_resume_adds(tmp_path:
     summary = finish(run, "stopped")
     assert (summary["steps"], summary["attempts"], summary["status"]) == (20, 2, "stopped")
     assert summary["records"]["steps"] == 35
+
+
+def test_bytes_of_steps_that_a_resume_made_again_count_everywhere(tmp_path: Path) -> None:
+    run = finished_run(tmp_path)
+    with RecordWriter(run.record_file(0), 0, 1) as writer:
+        for step in (3, 12):
+            writer.row("fetches", row("fetches", step=step, epoch=0, purpose="miss", bytes=500))
+        writer.row("fetches", row("fetches", step=12, epoch=0, purpose="probe", bytes=7))
+    gathered = {"wait_s": 0.1, "bytes_sent": 50, "bytes_received": 50}
+    for rank in (0, 1):
+        with RecordWriter(run.record_file(rank), rank, 2) as writer:
+            write_steps(writer, 10, 15, attempt_ns=50 * STEP_NS)
+            writer.row("events", (15, 3, START_NS + 66 * STEP_NS, "gathered", gathered))
+            writer.row("fetches", row("fetches", step=11, epoch=0, purpose="miss", bytes=500))
+            writer.row("resolved", row("resolved", step=11, epoch=0, hits=[1], misses=[1], wait_s=0.0))
+    summary, opened = finish(run, "finished"), open_run(run.path)
+    assert (summary["bytes_sent"], summary["feature_bytes"], summary["probe_bytes"]) == (40_100, 2_000, 7)
+    assert opened.table("steps", all_attempts=True)["bytes_sent"].sum() == 40_000
+    assert opened.table("steps")["bytes_sent"].sum() == 30_000, "rows of steps that count"
+    sent = bytes_at(opened.live, [0.0, 0.305, math.inf], [3, 11, math.inf])
+    assert sent is not None and sent.tolist() == [0, 30_000 + 1_000 + 2_000, 42_100], "one step after the resume"
 
 
 def test_lines_that_arrive_while_finishing_are_in_the_final_form(
@@ -470,7 +492,7 @@ def test_a_family_whose_summary_fails_is_named_and_the_rest_is_shown(
     run = finished_run(tmp_path)
     family = next(each for each in catalogue.families() if each.summary_meanings)
 
-    def fails(tables: Any) -> dict[str, Any]:
+    def fails(*tables: Any) -> dict[str, Any]:
         raise ValueError("no such column")
 
     monkeypatch.setattr(family, "summary", fails)

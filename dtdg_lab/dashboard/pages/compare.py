@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
 from functools import partial
@@ -17,6 +17,7 @@ from dtdg_lab.core.errors import LabError
 from dtdg_lab.dashboard.actions import Actions
 from dtdg_lab.dashboard.figure_cards import FigureCards
 from dtdg_lab.dashboard.run_list import MOST, ListedRun, RunChoice, ended_text, read_listed, started_text
+from dtdg_lab.runs.charts import held
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.runs.tables import RunTables
@@ -313,9 +314,7 @@ class RunsPage(Page):
     @contextmanager
     def _locked(self, run_ids: Mapping[str, Any]) -> Iterator[None]:
         """Hold the locks of the session's runs among these."""
-        with ExitStack() as locks:
-            for lock in dict.fromkeys(run.lock for name, run in self._session.items() if name in run_ids):
-                locks.enter_context(lock)
+        with held(*(run.lock for name, run in self._session.items() if name in run_ids)):
             yield
 
     def _forget_target(self, compared: Sequence[ListedRun]) -> None:

@@ -28,7 +28,7 @@ from dtdg_lab.visualization.chart import FIRST_STEP, Chart, ChartOptions, Key, c
 from dtdg_lab.visualization.charts import Drawn, bars, box, heat, label, line
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import percent_text
-from dtdg_lab.visualization.palette import DECAY_COLOURS, EDGE_COLOUR, MARK_COLOUR, TEXT_COLOUR, VERTEX_COLOUR
+from dtdg_lab.visualization.palette import AMBER_COLOURS, EDGE_COLOUR, MARK_COLOUR, TEXT_COLOUR, VERTEX_COLOUR
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
@@ -45,7 +45,7 @@ LABELLED = 40  # snapshots up to which each decayed one has its share written
 SHARE_TITLE = "Share of nodes kept"
 COVERED = 14  # percent between a bar's top and a circle up to which the circle covers its number
 DECAYED_LEVEL = 0.88  # of the colour scale: up to here decayed snapshots by share, above it full ones
-SCALE = (*zip((0.0, 0.25, 0.9), DECAY_COLOURS, strict=True), (0.9, FULL), (1.0, FULL))
+SCALE = (*zip((0.0, 0.25, 0.9), AMBER_COLOURS, strict=True), (0.9, FULL), (1.0, FULL))
 NO_TRACE: Drawn = {"type": "scatter", "x": [None], "y": [None], "yaxis": "y2"}  # keeps the axes of an empty part
 
 

@@ -24,9 +24,9 @@ class FeatureCacheFamily(SystemFamily):
 
     name = "feature_cache"
 
-    def summary(self, tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
+    def summary(self, tables: Mapping[str, pd.DataFrame], everything: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
         """Statistics of feature fetching; None if nothing was fetched by remote procedure calls."""
-        resolved, fetches, windows = (tables[name] for name in self.summary_tables)
+        resolved, windows, fetches = tables["resolved"], tables["windows"], everything["fetches"]
         if not len(resolved):
             return dict.fromkeys(self.summary_meanings)
         probes = fetches["purpose"] == "probe"

@@ -31,7 +31,7 @@ class HybridBatchesFamily(SystemFamily):
 
     name = "hybrid_batches"
 
-    def summary(self, tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
+    def summary(self, tables: Mapping[str, pd.DataFrame], everything: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
         """The deviation that its last batches were measured to have: they are not the whole training split."""
         events = tables["events"]
         batches = events[events["kind"] == "hybrid"].sort_values(["attempt", "step"], kind="stable")["data"]

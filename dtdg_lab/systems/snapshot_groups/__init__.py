@@ -23,7 +23,7 @@ class SnapshotGroupsFamily(SystemFamily):
 
     name = "snapshot_groups"
 
-    def summary(self, tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
+    def summary(self, tables: Mapping[str, pd.DataFrame], everything: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
         """Facts of the run's last schedule."""
         from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
 

@@ -6,7 +6,7 @@ import dataclasses
 import pickle
 import sys
 from collections.abc import Iterator
-from types import ModuleType, SimpleNamespace
+from types import MappingProxyType, ModuleType, SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -61,6 +61,13 @@ class NeedsFollowing(NeedsNothing):
     """A task of the edges that follow."""
 
     needs = ("following",)
+
+
+class Timeless(SystemFamily):
+    """A family whose rows have no step."""
+
+    name = "timeless"
+    tables = MappingProxyType({"beads": ("colour", "step")})
 
 
 SCHEDULERS = "dtdg_lab.systems.snapshot_groups.schedulers"
@@ -158,6 +165,7 @@ def test_a_new_option_is_read_where_its_entry_is_chosen() -> None:
         (backwards, "scheduler", {"name": "fold"}, "fold are names in use"),
         (backwards, "scheduler", {"options": [SLOPE]}, "belongs to 'tasks'"),
         (backwards, "scheduler", {"options": ["slop"]}, "Unknown option 'slop'"),
+        (Timeless(), "family", {}, "columns of table beads must begin with step, epoch"),
         (lambda graph, parts: None, "partitioner", {}, "it has no name"),
         (type("Odd", (NeedsNothing,), {"needs": ("moods",)}), "task", {}, "Unknown label in needs 'moods'"),
     ],

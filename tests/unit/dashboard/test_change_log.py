@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dtdg_lab.dashboard.change_log import HEADS, entries_of, rows_of, undo_of
+from dtdg_lab.dashboard.change_log import HEADS, entries_of, listed, rows_of, undo_of
 from dtdg_lab.visualization.changes import RequestedChange
 
 
@@ -62,6 +62,12 @@ def test_the_newest_entry_is_first_and_undo_asks_for_the_old_values():
     assert [entry.number for entry in entries_of(log, own=set(), epoch=1)] == [2, 1]
     assert undo_of(log, 1) == {"alpha": 0.1, "window": 8}
     assert undo_of(log, 2) == {}
+
+
+def test_the_newest_of_many_changes_are_listed():
+    log = [change(1 + place, {"alpha": (0.1, 0.3)}) for place in range(500)]
+    assert [some.number for some in listed(log)] == [*range(301, 501)]
+    assert listed(log[:7]) == log[:7] and listed([]) == []
 
 
 def test_undo_is_offered_while_the_run_is_active_and_the_setting_has_the_new_value():

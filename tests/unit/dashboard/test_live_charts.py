@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from registrations import registered_apart
-from tables import record_lines
+from tables import record_lines, run_tables, run_under_way
 
 import dtdg_lab as lab
 from dtdg_lab.core.errors import LabError
@@ -17,7 +18,7 @@ from dtdg_lab.dashboard.live_charts import LiveCharts
 from dtdg_lab.runs.charts import all_rollups
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.systems.base import SystemFamily
-from dtdg_lab.visualization.chart import Chart, ChartOptions, always, card
+from dtdg_lab.visualization.chart import Chart, ChartOptions, Question, always, card
 from dtdg_lab.visualization.layout import Figure
 
 CONFIG = lab.RunConfig(system="pygt-dist", dataset="growing", ranks=2)
@@ -57,11 +58,11 @@ def counted() -> Iterator[None]:
 class Page:
     """The charts of a run with a display that sees some of them."""
 
-    def __init__(self, *visible: str, config: lab.RunConfig = CONFIG) -> None:
+    def __init__(self, *visible: str, config: lab.RunConfig = CONFIG, others: Sequence[Any] = ()) -> None:
         self.requests: list[dict[str, Any]] = []
         self.problems: list[str] = []
         self.sent: list[dict[str, Any]] = []
-        self.charts = LiveCharts(lambda call: call(), self.requests.append, self.problems.append)
+        self.charts = LiveCharts(lambda call: call(), self.requests.append, self.problems.append, lambda: others)
         for cards in (self.charts.picture, self.charts.others):
             cards._send_msg = lambda text: self.sent.append(json.loads(text))  # type: ignore[method-assign]
         self.tables = RunTables(config, rollups=all_rollups())
@@ -236,6 +237,26 @@ def test_a_chart_that_cannot_be_drawn_says_so_and_leaves_the_others(
     broken = messages["broken"]
     assert broken["figure"]["layout"]["annotations"][0]["text"] == "This chart can't be drawn."
     assert "ZeroDivisionError" in broken["caption"] and "ZeroDivisionError" in caplog.text
+
+
+def test_a_question_reads_other_runs_under_their_locks() -> None:
+    answered = threading.Event()
+
+    def prepare(tables: RunTables, others: Sequence[RunTables]) -> list[dict[int, int]]:
+        return [some.steps for some in (tables, *others)]
+
+    def answer(steps: list[dict[int, int]]) -> list[dict[int, int]]:
+        answered.set()
+        return steps
+
+    question = Question(name="steps", label="Count steps", help="Quick.", prepare=prepare, answer=answer)
+    asking = replace(Counts().charts()[0], question=question)
+    page = Page(others=[run_under_way(run_tables({}, {"steps": [{"step": 7}]}))])
+    with registered_apart():
+        lab.register(type("Asking", (SystemFamily,), {"name": "asking", "charts": lambda family: [asking]})())
+        page.charts.follow("run 1", page.tables, threading.Lock())
+        page.tell("asked", chart="step_count")
+        assert answered.wait(5.0), page.problems
 
 
 def test_messages_that_the_page_never_sends_are_refused() -> None:

@@ -94,6 +94,11 @@ def test_one_of_two_waiting_requests_is_refused() -> None:
     assert outcomes(*events, applied(10, 2, "epoch", chunks=9)) == [(1, "refused", "no"), (2, "applied", "")]
 
 
+def test_a_change_that_does_not_say_when_was_made_at_a_step() -> None:
+    change = {"kind": "settings", "step": 4, "data": {"version": 1, "changes": {"alpha": 0.3}}}
+    assert outcomes(asked(4, 1, alpha=0.3), change, {**change, "rank": 1}) == [(1, "applied", "")]
+
+
 def test_a_request_for_settings_of_both_kinds_is_two_changes_with_one_number() -> None:
     events = (
         asked(4, 1, alpha=0.3, window=6),

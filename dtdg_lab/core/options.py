@@ -61,12 +61,14 @@ class Option:
             return
         first, last = self.slider if len(self.slider) == 2 else (math.nan, math.nan)
         low, high = (first if self.low is None else self.low), (last if self.high is None else self.high)
-        if self.kind is not float or not low <= first <= self.default <= last <= high or first == last:
+        if self.kind not in (int, float) or not low <= first <= self.default <= last <= high or first == last:
             raise ConfigError(
                 f"option {self.name}: slider={self.slider} is not two ends around {self.default!r}, {self.allowed}."
             )
-        if self.logarithmic and first <= 0:
-            raise ConfigError(f"option {self.name}: a logarithmic slider starts above 0, not at {first}.")
+        if self.logarithmic and (first <= 0 or self.kind is int):
+            raise ConfigError(
+                f"option {self.name}: a logarithmic slider is over real numbers above 0, not from {first}."
+            )
 
     def check(self, value: Any) -> Any:
         """The value in this option's type.

@@ -155,7 +155,7 @@ class Sums:
         names = [*self.rollup.by, *(["bucket"] if self.rollup.along else [])]
         columns = {name: as_column([key[place] for key in self._slots]) for place, name in enumerate(names)}
         for name, values in self._values.items():
-            columns[name] = as_column(values) if name in self.rollup.last else as_numbers(values)
+            columns[name] = as_column(values) if name in self.rollup.last else np.array(values, np.float64)
         rows = Rows(columns, np.arange(len(self._slots)))
         return rows.sort("bucket") if self.rollup.along and len(rows) else rows
 

@@ -174,12 +174,18 @@ class Dashboard:
         is_live = title == LIVE
         for part in (self.live.tiles, self.live.rest):
             part.visible = is_live
-        self.live.picture.visible = is_live and bool(self.live.charts.picture.specs)
+        self._show_picture()
         self._views.visible = not is_live
         for name, page in self.pages.items():
             page.panel.visible = name == title
         self.left.visible = title not in WITHOUT_SETTINGS
         self._body.css_classes = [] if is_live else ["one" if self.left.visible else "wide"]
+
+    def _show_picture(self) -> None:
+        """Show the picture where the view has one; some systems have none."""
+        is_shown = self.view == LIVE and bool(self.live.charts.picture.specs)
+        if self.live.picture.visible != is_shown:
+            self.live.picture.visible = is_shown
 
     @property
     def view(self) -> str:
@@ -241,6 +247,7 @@ class Dashboard:
             self.actions.do("Rename", lambda: directory.rename(name), then=lambda _: self.files.read())
 
     def _setting_changed(self, name: str, value: Any) -> None:
+        self.live.charts.end_drag()
         self._request({name: value})
 
     def _preview(self, name: str, value: Any) -> None:
@@ -260,6 +267,7 @@ class Dashboard:
             self.live.wait_with(config)
         else:
             self.live.suggest_for(config)
+            self.live.charts.end_drag()  # of a slider: its value is for the next run
         self._draw_head()
 
     def _request(self, changes: Mapping[str, Any]) -> None:
@@ -314,6 +322,7 @@ class Dashboard:
                 self._clear_problem()
             self._trouble = seen.problem
         self._update_view(slow=slow)
+        self._show_picture()
         self.branch.update(slow=slow)
         if slow:
             self.links.update(self._run)
@@ -348,8 +357,7 @@ class Dashboard:
         self.links.follow(run)
         self.slow_links.visible = self.links.panel.visible
         if run is not None:
-            rows = catalogue.family(catalogue.system(run.config.system).family).setting_rows
-            self.slow_links.collapsed = not any("congestion" in row for row in rows)
+            self.slow_links.collapsed = "features" not in catalogue.system(run.config.system).parts
             self.settings.load(run.config)
             self.settings.touched()
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dtdg_lab.widgets.chart_cards import CardActions, CardSpec, ChartCards, encoded
+from dtdg_lab.widgets.component import Defer
 from dtdg_lab.widgets.drawing import DrawingOrder
-from dtdg_lab.widgets.live import Defer
 from dtdg_lab.widgets.run_page import STRETCH
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,14 +17,14 @@ from dtdg_lab.runs.charts import all_rollups, charts_of, draw, held
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.chart import Chart, ChartOptions, Question, card
 from dtdg_lab.widgets.chart_cards import CardActions, CardSpec, ChartCards, Toggle, encoded
+from dtdg_lab.widgets.component import Defer
 from dtdg_lab.widgets.drawing import DrawingOrder
-from dtdg_lab.widgets.live import Defer
 from dtdg_lab.widgets.run_page import STRETCH, BackgroundWorker, describe
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
 
-PREVIEW_S = 5.0  # a proposal stays for so long after it was requested, unless it is applied before
+PREVIEW_S = 5.0  # a proposal stays for so long after its release, unless it is applied before
 TOGGLES: Mapping[str, tuple[tuple[str, Any], ...]] = {  # option -> label and value of each entry of a card's menu
     "x": (("Over steps", "steps"), ("Over seconds", "seconds")),
     "linear": (("Logarithmic axis", False), ("Linear axis", True)),
@@ -42,6 +43,7 @@ class _Shown:
     version: int = -1
     step: int = -1
     sent: tuple[str, str] | None = None
+    metrics: Mapping[str, str] = field(default_factory=dict)
 
 
 class LiveCharts:
@@ -117,10 +119,14 @@ class LiveCharts:
         elif self._preview_step is None:
             with self._lock:
                 self._preview_step = self._tables.common_step
-        self._preview = (dict(changes), time.monotonic() + PREVIEW_S)
+        self._preview = (dict(changes), math.inf)
         for name in self.picture.specs:
             if name in self.order.in_view():
                 self._send(name, time.monotonic(), forced=True, urgent=True)
+
+    def end_drag(self) -> None:
+        """Let the proposal stay until it is applied, for a while."""
+        self._preview = (self._preview[0], time.monotonic() + PREVIEW_S)
 
     def tick(self) -> None:
         """Send the chart whose turn it is, where it has changed."""
@@ -145,8 +151,11 @@ class LiveCharts:
 
     def _send(self, name: str, now_s: float, *, forced: bool, urgent: bool = False) -> bool:
         """Make a figure, and send it if it is forced or has changed; return whether it was sent."""
-        figure, caption = self._draw(name)
         shown = self._shown[name]
+        offered = shown.metrics
+        figure, caption = self._draw(name)
+        if shown.metrics != offered:
+            self._lay_out()
         text = encoded(figure)
         if not forced and shown.sent == (text, caption):
             return False
@@ -166,6 +175,7 @@ class LiveCharts:
             try:
                 if tables.own_steps:
                     options = replace(options, x="seconds")
+                shown.metrics = chart.metrics(tables)
                 return draw(chart, tables, options)
             except Exception as error:  # the others must go on: the card shows it, and the log has the traceback
                 text = describe(error, f"the chart {name} cannot be drawn")
@@ -204,8 +214,10 @@ class LiveCharts:
             Toggle(label, option, value)
             for option in chart.toggles
             for label, value in TOGGLES[option]
-            if getattr(options, option) != value
+            if getattr(options, option) != value and not (option == "linear" and options.metric)
         )
+        metrics = self._shown[chart.name].metrics
+        toggles += tuple(Toggle(label, "metric", name) for name, label in metrics.items() if name != options.metric)
         ago = ""
         if chart.name in self._frozen:
             frozen = self._frozen[chart.name]
@@ -233,6 +245,7 @@ class LiveCharts:
     def _release(self, chart: str, handle: str, value: float) -> None:
         changes = {handle: _typed(handle, value)}
         self.preview(changes)
+        self.end_drag()
         self._request(changes)
 
     def _cancel(self, chart: str) -> None:
@@ -285,13 +298,13 @@ class LiveCharts:
         self._worker.close()
 
     def _end_preview(self) -> None:
-        """Draw without a proposal once it was applied, or was not for long."""
+        """Draw without a proposal once it was applied, was not for long, or no display shows it."""
         changes, until_s = self._preview
         if not changes or self._tables is None:
             return
         with self._lock:
             is_applied = all(self._tables.config.flat.get(name) == value for name, value in changes.items())
-        if is_applied or time.monotonic() > until_s:
+        if is_applied or time.monotonic() > until_s or not self.order.in_view():
             self.preview({})
 
     def _freeze(self, chart: str, on: bool) -> None:

@@ -17,7 +17,7 @@ from dtdg_lab.visualization.common_charts import common_tiles
 from dtdg_lab.visualization.effects import STEP_TIME, MeasuredEffect, effect_of
 from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
 from dtdg_lab.widgets.changes import ChangeLog, EffectsTable
-from dtdg_lab.widgets.live import Defer
+from dtdg_lab.widgets.component import Defer
 from dtdg_lab.widgets.run_page import STRETCH
 from dtdg_lab.widgets.tiles import Tiles
 from dtdg_lab.widgets.try_chips import TryChips
@@ -158,7 +158,6 @@ class LivePage:
 
     def _show_chips(self, suggestions: Sequence[Suggestion], *, is_active: bool) -> None:
         self.chips.draw(suggestions, is_running=is_active)
-        self.picture.visible = bool(self.charts.picture.specs)
 
     def _draw_log(self, own: set[int], epoch: int, settings: Mapping[str, Any]) -> None:
         changes = listed(self._changes)

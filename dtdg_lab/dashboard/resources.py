@@ -9,6 +9,7 @@ from typing import Any
 import panel as pn
 
 from dtdg_lab.dashboard.notebook_messages import WholeMessages
+from dtdg_lab.widgets.inline_styles import share_inline_stylesheets
 
 _KEY = "dtdg_lab.dashboard.page"
 
@@ -58,23 +59,8 @@ class NotebookColumn(pn.Column):
             comm.send = WholeMessages(comm.send)
         model: Any = super()._render_model(doc, comm)
         if pn.config.inline:
-            with model.document.models.freeze():
-                _share_inline_stylesheets(model)
+            share_inline_stylesheets(model)
         return model
-
-
-def _share_inline_stylesheets(root: Any) -> None:
-    """Replace every style sheet that has an address by its text, one model for each address."""
-    from bokeh.models.css import ImportedStyleSheet
-    from bokeh.models.ui import UIElement
-    from panel.io.notebook import replace_inline_css
-
-    inline: dict[str, Any] = {}
-    for model in root.select({"type": UIElement}):
-        for sheet in model.stylesheets:
-            if isinstance(sheet, ImportedStyleSheet) and sheet.url not in inline:
-                inline[sheet.url] = replace_inline_css(sheet)
-        model.stylesheets = [inline.get(getattr(sheet, "url", ""), sheet) for sheet in model.stylesheets]
 
 
 def _notebook_page() -> str | None:

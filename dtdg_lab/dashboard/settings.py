@@ -29,8 +29,8 @@ from dtdg_lab.dashboard.choices import (
 )
 from dtdg_lab.visualization.run_names import dataset_title, value_text
 from dtdg_lab.visualization.style import coloured
+from dtdg_lab.widgets.component import Defer
 from dtdg_lab.widgets.controls import PATIENCE_S, folded, make_control
-from dtdg_lab.widgets.live import Defer
 from dtdg_lab.widgets.navigation import SystemCard, cards_of_families
 
 CHOSEN = ("dataset", "model", "protocol", "system")  # these decide which options exist and their defaults
@@ -258,6 +258,7 @@ class Settings:
                 if is_new or control.is_stale:
                     control.follow(value)
                 self._followed[name] = value
+        self._end_full_snapshots()
         if became_another:
             self._chosen = {name: config[name] for name in self._chosen}
             self._refresh()
@@ -333,6 +334,7 @@ class Settings:
             self._refresh()
         elif name in ("task", "ranks", "congestion"):
             self._refresh()
+        self._end_full_snapshots()
         self.touched()
 
     def _take_defaults(self, changed: str) -> None:
@@ -352,6 +354,7 @@ class Settings:
         self.controls["ranks"].offer([1] if alone else self._ranks)
         self._offer_parts(alone)
         self._offer_slow_ranks()
+        self._end_full_snapshots()
         self._offer_tasks()
         self._offer_systems()
         read = {"task", *catalogue.entry("tasks", self._value("task")).options}
@@ -434,6 +437,11 @@ class Settings:
         if slow_rank.value not in offered.values():
             slow_rank.show(NO_RANK)
         slow_rank.offer(offered)
+
+    def _end_full_snapshots(self) -> None:
+        """Let the slider of full snapshots end at the window, that of the run while it trains."""
+        is_of_run = self._running and "window" in self._of_run.flat
+        self.controls["full_snapshots"].end_at(self._of_run["window"] if is_of_run else self._value("window"))
 
     def _offer_tasks(self) -> None:
         """Offer the tasks of the data set; if the chosen task is none of them, take the data set's own."""

@@ -52,7 +52,6 @@ class PageFacts:
         left_behind: whether another session left an interrupted run, and this one has none.
         problem: what was refused or failed last, in words.
         newcomer: whether no one has started a run here.
-        estimate: how long the next run will take, in words.
     """
 
     system: str = ""
@@ -82,7 +81,6 @@ class PageFacts:
     left_behind: bool = False
     problem: str = ""
     newcomer: bool = False
-    estimate: str = ""
 
 
 def about_text(seconds: float) -> str:
@@ -292,8 +290,7 @@ def _of_first_visit(facts: PageFacts) -> Notice | None:
         return Notice("care", "An earlier run was interrupted.", "It can be resumed from its last checkpoint.")
     if not facts.newcomer:
         return None
-    time = f"This run takes {facts.estimate}. " if facts.estimate else ""
-    rest = f"{time}Suggestions under the picture tell you what to change first."
+    rest = "Suggestions under the picture tell you what to change first."
     return Notice("info", "New here?", rest, (Button("tour", "Show me around"),))
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
 
 CHIPS = 20  # the newest changes that are drawn
-NEAR = 18  # pixels under which two changes share a chip
+NEAR, WIDE = 18, 32  # pixels from the first change of a chip, of one and of several, under which the next one joins
 THIRD_WIDTH, HALF_WIDTH, PAGE_WIDTH = 340, 500, 1050  # pixels of the plot of a card, by its share of a row
 RESUMED = "\N{CLOCKWISE OPEN CIRCLE ARROW}"
 
@@ -51,7 +51,8 @@ def with_changes(
     marks = [mark for mark in change_marks(tables, x) if begin <= mark.at <= end][-CHIPS:]
     chips: list[list[ChangeMark]] = []
     for mark in marks:
-        if chips and (mark.at - chips[-1][-1].at) * width < NEAR * (end - begin):
+        near = NEAR if not chips or len(chips[-1]) == 1 else WIDE
+        if chips and (mark.at - chips[-1][0].at) * width < near * (end - begin):
             chips[-1].append(mark)
         else:
             chips.append([mark])
@@ -116,7 +117,7 @@ def _chip(marks: Sequence[ChangeMark]) -> dict[str, Any]:
     text += RESUMED if len(numbers) < len(marks) else ""
     return {
         "name": "changes " + " ".join(map(str, numbers)),
-        "x": sum(mark.at for mark in marks) / len(marks),
+        "x": marks[0].at,
         "y": 1,
         "xref": "x",
         "yref": "paper",

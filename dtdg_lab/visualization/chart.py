@@ -39,6 +39,7 @@ class ChartOptions:
         x: axis of curves over time.
         whole_run: the whole run, where a chart shows the newest steps otherwise.
         linear: a linear axis of losses, not a logarithmic one.
+        metric: of evaluations, in place of the loss; empty for the loss.
         preview: settings that are proposed now, such as one whose handle is dragged.
         step: at which a picture stays while settings are proposed; None for the newest.
         answers: to questions that were asked, by the names of these.
@@ -48,6 +49,7 @@ class ChartOptions:
     x: XAxis = "steps"
     whole_run: bool = False
     linear: bool = False
+    metric: str = ""
     preview: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     step: int | None = None
     answers: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
@@ -73,6 +75,10 @@ class Question:
     answer: Callable[[Any], Any]
 
 
+def _no_metrics(tables: RunTables) -> Mapping[str, str]:
+    return {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Chart:
     """One chart by its name.
@@ -87,6 +93,7 @@ class Chart:
         rollups: sums that it needs of rows of the whole run.
         help: how to read it, in a sentence or two.
         toggles: which of the options ``x``, ``whole_run`` and ``linear`` a viewer can change.
+        metrics: which values of the option ``metric`` a viewer can choose now, with their names.
         question: whose answer it draws, once it was asked; charts may share one.
     """
 
@@ -99,6 +106,7 @@ class Chart:
     rollups: tuple[Rollup, ...] = ()
     help: str = ""
     toggles: tuple[Literal["x", "whole_run", "linear"], ...] = ()
+    metrics: Callable[[RunTables], Mapping[str, str]] = _no_metrics
     question: Question | None = None
 
 
@@ -160,5 +168,7 @@ def always(tables: RunTables) -> bool:
 
 
 def title_of(figure: Figure) -> str:
-    """Return the title of a card."""
-    return str(figure["layout"]["meta"]["card"]["title"])
+    """Return the title of a card, or of a figure that has it in its plot."""
+    layout = figure["layout"]
+    words = layout.get("meta", {}).get("card") or layout.get("title") or {}
+    return str(words.get("title", words.get("text", "")))

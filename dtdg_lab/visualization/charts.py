@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import ceil, floor, log2, log10
 from typing import Any
 
-from dtdg_lab.visualization.layout import WAITING, Figure, frame, with_note
+from dtdg_lab.visualization.layout import WAITING, Figure, axis_words, frame, with_note
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, EDGE_COLOUR, TEXT_COLOUR, VERTEX_COLOUR
 
 Panel = tuple[Figure, str]  # a chart and its caption
@@ -80,7 +80,7 @@ def _trace(kind: str, name: str, x: Values, y: Values, hover: str, **more: Any) 
 
 def colour_bar(unit: str, **changes: Any) -> Drawn:
     """The legend of a heat map's colours."""
-    title = {"text": unit, "side": "right", "font": {"size": 10}}
+    title = {"text": unit, "side": "top", "font": {"size": 10}}
     ticks = {"tickfont": {"size": 10}, "tickformat": "~s", "nticks": 5}
     return {"title": title, "thickness": 9, "outlinewidth": 0.5, **ticks, **changes}
 
@@ -110,12 +110,6 @@ def label(text: str, x: float | str, y: float, colour: str = TEXT_COLOUR, size: 
     """Words at a point of the chart."""
     placed = {"text": text, "x": x, "y": y, "xref": "x", "yref": "y", "showarrow": False}
     return {**placed, "font": {"size": size, "color": colour}, **more}
-
-
-def flag(text: str, x: float, colour: str, size: int = 10, **more: Any) -> Drawn:
-    """Words that hang from the top of the chart beside an upright line at ``x``."""
-    hung = {"yref": "paper", "xanchor": "left", "yanchor": "top", "textangle": -90, "bgcolor": "rgba(255,255,255,0.7)"}
-    return label(text, x, 1, colour, size, **{**hung, **more})
 
 
 def counts_axis(counts: Sequence[int]) -> Drawn:
@@ -165,9 +159,9 @@ def whiskers(low: Sequence[float], middle: Sequence[float], high: Sequence[float
 
 def right_axis(layout: dict[str, Any], title: str, margin: int, **changes: Any) -> None:
     """Add a second y axis on the right, for traces with ``yaxis="y2"``."""
-    named = {"title": {"text": title, "standoff": 4, "font": {"size": 11, "color": TEXT_COLOUR}}, "side": "right"}
-    bare = {"overlaying": "y", "showgrid": False, "zeroline": False, "automargin": True}
-    layout["yaxis2"] = {**named, **bare, **changes}
+    bare = {"overlaying": "y", "side": "right", "showgrid": False, "zeroline": False, "automargin": True}
+    layout["yaxis2"] = {**bare, **changes}
+    layout["annotations"] = [*layout["annotations"], axis_words(title, is_right=True)]
     layout["margin"] = {**layout["margin"], "r": margin}
 
 

@@ -242,7 +242,7 @@ def _shortened(name: str, letters: int = LONGEST_NAME) -> str:
 
 
 def _names_width(lines: Sequence[_Line]) -> float:
-    return 26 + LETTER * max(len(_shortened(_end_name(drawn.run))) for drawn in lines)
+    return 34 + LETTER * max(len(_shortened(_end_name(drawn.run))) for drawn in lines)
 
 
 def _end_name(run: ComparedRun) -> str:

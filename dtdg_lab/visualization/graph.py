@@ -17,7 +17,7 @@ from dtdg_lab.graphs.split import split
 from dtdg_lab.graphs.statistics import GraphStatistics, statistics_of
 from dtdg_lab.visualization import palette
 from dtdg_lab.visualization.charts import FROM_ZERO, Drawn, bars, box, chart, label, line, points, right_axis
-from dtdg_lab.visualization.layout import Figure, percent
+from dtdg_lab.visualization.layout import Figure, axis_words, percent
 from dtdg_lab.visualization.style import coloured, runs_of, shown_indices
 
 Floats = NDArray[np.floating]
@@ -67,7 +67,7 @@ def span_marks(spans: list[Span]) -> Drawn:
         shapes.append(box((first - 0.5, last + 0.5), (0, 1), yref="paper", fillcolor=_colour(name), **looks))
         if last + 1 - first >= _NARROW * whole:
             middle = (first + last) / 2
-            names.append(label(name, middle, 1, _colour(name), 10, yref="paper", yanchor="bottom"))
+            names.append(label(name, middle, 1, _colour(name), 10, yref="paper", yanchor="top"))
     return {"shapes": shapes, "annotations": names}
 
 
@@ -438,7 +438,8 @@ def perturbation_figure(affected: Mapping[str, NDArray[np.integer]], largest: Ma
 
 def _add_panel(layout: dict[str, Any], title: str, **changes: Any) -> None:
     """Make room for a second panel under the first, over the same x axis."""
-    below = {**layout["yaxis"], "title": {**layout["yaxis"]["title"], "text": title}, "domain": [0.0, 0.45]}
+    below = {**layout["yaxis"], "domain": [0.0, 0.45]}
+    layout["annotations"] = [*layout["annotations"], axis_words(title, 0.45)]
     layout["yaxis"] = {**layout["yaxis"], "domain": [0.55, 1.0]}
     layout["yaxis2"] = {**below, "anchor": "x", **changes}
     layout["xaxis"] = {**layout["xaxis"], "anchor": "y2"}

@@ -23,7 +23,8 @@ def frame(title: str, x_title: str, y_title: str, **changes: Any) -> dict[str, A
     small = {"size": 11, "color": TEXT_COLOUR}
     bottom = {"x": 0, "xanchor": "left", "xref": "container", "y": 0, "yanchor": "bottom", "yref": "container"}
     x_axis = {**axis, "title": {"text": x_title, "standoff": 6, "font": small}, **changes.pop("xaxis", {})}
-    y_axis = {**axis, "title": {"text": y_title, "standoff": 6, "font": small}, **changes.pop("yaxis", {})}
+    y_axis = {**axis, **changes.pop("yaxis", {})}
+    words = [axis_words(y_title)] if y_title else []
     return {
         "title": {"text": title, "x": 0.01, "xanchor": "left", "y": 0.98, "yanchor": "top", "font": {"size": 14}},
         "font": {"family": "Helvetica, Arial, sans-serif", "size": 11, "color": TEXT_COLOUR},
@@ -34,9 +35,16 @@ def frame(title: str, x_title: str, y_title: str, **changes: Any) -> dict[str, A
         **_SHEET,
         "uirevision": "dtdg-lab",  # constant: zoom and hidden traces survive updates
         "shapes": [],
-        "annotations": [],
         **changes,
+        "annotations": [*changes.get("annotations", []), *words],
     }
+
+
+def axis_words(text: str, y: float = 1.0, *, is_right: bool = False) -> dict[str, Any]:
+    """Return the title of a y axis as level words over it, at a height of the paper."""
+    side, shift = ("right", 12) if is_right else ("left", -34)
+    at = {"x": float(is_right), "xanchor": side, "xshift": shift, "y": y, "yanchor": "bottom", "yshift": 1}
+    return _text({"text": text, **at, "name": "axis"}, 11)
 
 
 def with_note(layout: dict[str, Any], note: str = WAITING) -> dict[str, Any]:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dtdg_lab.core.catalogue import loss_name
+from dtdg_lab.core.catalogue import loss_name, metrics_of
 from dtdg_lab.core.rollups import Rollup
 from dtdg_lab.core.rows import Array, Rows, known
 from dtdg_lab.visualization.change_marks import CHIPS, with_changes
 from dtdg_lab.visualization.chart import (
+    FIRST_EPOCH,
     NOTHING_YET,
     SECONDS_TITLE,
     STEPS_TITLE,
@@ -113,9 +114,26 @@ def judged_split(tables: RunTables) -> str:
     return "train" if "train" in splits and "validation" not in splits else "validation"
 
 
+def metrics_of_evaluations(tables: RunTables) -> dict[str, str]:
+    """Return what the chart can draw: the loss, and metrics that have been recorded beside those of persistence."""
+    splits = evaluations(tables)
+    newest = splits[judged_split(tables)][-1]["metrics"] or {} if judged_split(tables) in splits else {}
+    names = [name for name in finite(newest) if BASELINE + name in newest]
+    return {"": TITLE} | {name: _capitalised(words(name)) for name in names}
+
+
+def _capitalised(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
 def loss_figure(tables: RunTables, options: ChartOptions) -> Figure:
-    """Return the losses on a logarithmic axis, over seconds where each rank counts steps of its own."""
+    """Return the losses on a logarithmic axis, over seconds where each rank counts steps of its own.
+
+    Where a metric is chosen, return its values at the evaluations instead.
+    """
     x: XAxis = "seconds" if tables.own_steps else options.x
+    if options.metric:
+        return _metric_figure(tables, options.metric, x)
     steps, splits, judged = step_losses(tables), evaluations(tables), judged_split(tables)
     x_title, unit = STEPS_TITLE if x == "steps" else SECONDS_TITLE, loss_name(tables.setting("task"))
     if not len(steps.values) and not splits:
@@ -123,34 +141,84 @@ def loss_figure(tables: RunTables, options: ChartOptions) -> Figure:
     place = "step" if x == "steps" else "seconds"
     ends = [float(steps.along(x)[-1])] if len(steps.steps) else []
     end = max([*ends, *(float(rows[-1][place]) for rows in splits.values())])
-    data, keys = _step_lines(steps, x), []
-    shown = [split for split in ("train", "validation", "test") if split in splits]
-    for split in shown:
-        rows, name, colour = splits[split], SPLIT_NAMES[split], SPLIT_COLOURS[split]
-        is_dotted = split != "train" and len(rows) <= DOTTED
-        dots: Drawn = {"mode": "lines+markers", "marker": {"size": 4.5, "color": colour}} if is_dotted else {}
-        at = [row[place] for row in rows]
-        data.append(line(name, at, [row["loss"] for row in rows], colour, "%{x:.5~g}: %{y:.4~g}", **dots))
-        key: Key = (f"{name} {three_digits(rows[-1]['loss'])}", colour, "line")
-        keys.append(key)
+    shown = [split for split in SPLIT_NAMES if split in splits]
+    values = {split: [row["loss"] for row in splits[split]] for split in shown}
+    lines, keys = _split_lines(splits, values, place)
+    data = [*_step_lines(steps, x), *lines]
     begin, persistence = -0.02 * end, _persistence(splits, judged)
     notes = []
     if persistence is not None:
-        level: Drawn = {"dash": "dash", "width": 1.4, "hoverinfo": "skip", "mode": "lines"}
-        data.append(line("persistence", [begin, end], [persistence, persistence], BASELINE_COLOUR, **level))
+        data.append(_persistence_line(persistence, begin, end))
     y_axis = _loss_axis(steps, splits, persistence, linear=options.linear)
     if persistence is not None:
         curves: list[tuple[Any, Any]] = [(steps.along(x), steps.values)] if len(steps.steps) > 1 else []
-        curves += [([row[place] for row in splits[split]], [row["loss"] for row in splits[split]]) for split in shown]
+        curves += [([row[place] for row in splits[split]], values[split]) for split in shown]
         notes.append(_persistence_label(persistence, curves, y_axis, end))
     axes: Drawn = {"xaxis": {"range": [begin, 1.01 * end or 1.0]}, "yaxis": y_axis, "annotations": notes}
-    figure = card(data, TITLE, unit=unit, keys=keys[::-1], x_title=x_title, **axes)
+    figure = card(data, TITLE, unit=unit, keys=keys, x_title=x_title, **axes)
     figure["layout"] = with_changes(figure["layout"], tables, x, begin, 1.01 * end)
     return figure
 
 
+def _split_lines(
+    splits: Mapping[str, Sequence[Mapping[str, Any]]], values: Mapping[str, Sequence[Any]], place: str
+) -> tuple[list[Drawn], list[Key]]:
+    """Return a line for the values of each split, over a column of its rows; and keys, the last split's first."""
+    data: list[Drawn] = []
+    keys: list[Key] = []
+    for split, some in values.items():
+        name, colour = SPLIT_NAMES[split], SPLIT_COLOURS[split]
+        is_dotted = split != "train" and len(some) <= DOTTED
+        dots: Drawn = {"mode": "lines+markers", "marker": {"size": 4.5, "color": colour}} if is_dotted else {}
+        data.append(line(name, [row[place] for row in splits[split]], some, colour, "%{x:.5~g}: %{y:.4~g}", **dots))
+        keys.insert(0, (f"{name} {three_digits(some[-1])}", colour, "line"))
+    return data, keys
+
+
+def _persistence_line(persistence: float, begin: float, end: float) -> Drawn:
+    looks: Drawn = {"dash": "dash", "width": 1.4, "hoverinfo": "skip", "mode": "lines"}
+    return line("persistence", [begin, end], [persistence, persistence], BASELINE_COLOUR, **looks)
+
+
+def _metric_figure(tables: RunTables, metric: str, x: XAxis) -> Figure:
+    """Return a metric of the evaluations, and what persistence reaches, on a linear axis."""
+    x_title, title = STEPS_TITLE if x == "steps" else SECONDS_TITLE, _capitalised(words(metric))
+    splits, judged, place = evaluations(tables), judged_split(tables), "step" if x == "steps" else "seconds"
+    values = {
+        split: [finite(row["metrics"]).get(metric) for row in splits[split]] for split in SPLIT_NAMES if split in splits
+    }
+    if not values:
+        return card([], title, x_title=x_title, empty=FIRST_EPOCH)
+    unit = "larger is better" if metric in metrics_of(tables.setting("task")) else "smaller is better"
+    end = max(float(splits[split][-1][place]) for split in values)
+    begin, (data, keys) = -0.02 * end, _split_lines(splits, values, place)
+    persistence = finite(splits[judged][-1]["metrics"]).get(BASELINE + metric) if judged in splits else None
+    if persistence is not None:
+        data.append(_persistence_line(persistence, begin, end))
+        keys.append((f"persistence {three_digits(persistence)}", BASELINE_COLOUR, "dash"))
+    axes: Drawn = {"xaxis": {"range": [begin, 1.01 * end or 1.0]}, "yaxis": {"nticks": 5}}
+    figure = card(data, title, unit=unit, keys=keys, x_title=x_title, **axes)
+    figure["layout"] = with_changes(figure["layout"], tables, x, begin, 1.01 * end)
+    return figure
+
+
+def _metric_caption(tables: RunTables, metric: str) -> str:
+    splits, judged = evaluations(tables), judged_split(tables)
+    scores = finite(splits[judged][-1]["metrics"]) if judged in splits else {}
+    if metric not in scores:
+        return NOTHING_YET
+    text, persistence = f"{_capitalised(SPLIT_NAMES[judged])} {words(metric)} is {three_digits(scores[metric])}", ""
+    if BASELINE + metric in scores:
+        persistence = f", against {three_digits(scores[BASELINE + metric])} for persistence"
+    return f"{text}{persistence}."
+
+
 def loss_caption(tables: RunTables, options: ChartOptions) -> str:
-    """Return where the loss of the judged split stands."""
+    """Return where the loss of the judged split stands, or the metric that is chosen."""
+    return _metric_caption(tables, options.metric) if options.metric else _loss_caption(tables)
+
+
+def _loss_caption(tables: RunTables) -> str:
     splits, judged = evaluations(tables), judged_split(tables)
     if judged not in splits:
         steps = step_losses(tables)
@@ -195,6 +263,7 @@ def loss_chart() -> Chart:
         help="Pale: the loss of each step. Persistence predicts that nothing changes; below it, a model has learned. "
         f"Charts mark the newest {CHIPS} changes.",
         toggles=("x", "linear"),
+        metrics=metrics_of_evaluations,
     )
 
 

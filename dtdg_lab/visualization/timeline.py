@@ -31,7 +31,9 @@ BLOCKS, COLUMNS, CELLS = 900, 300, 24_000  # that are drawn at most
 FIRST_ROWS = 256  # of each rank that are looked at first
 SILENT_S = 5.0  # behind the newest rank: the others do not wait for such a one
 SHORTEST = 1e-3  # share of the span: shorter blocks are less than a pixel
+SHORTEST_CELL = 1e-9  # share of a column: less is a rounding error
 ORDER = (*PHASES, *BETWEEN_STEPS)
+_PLACES = {phase: place for place, phase in enumerate(ORDER)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +50,11 @@ class Span:
     seconds: float
     ranks: dict[int, int]
 
-    def share(self, rank: int, phase: str) -> float:
-        """Return the share of the span that a rank spent in a phase."""
-        chosen = (self.rows["rank"] == rank) & (self.rows["phase"] == phase)
-        return float((self.rows["end"] - self.rows["begin"])[chosen].sum() / self.seconds)
+    def shares(self, phase: str) -> dict[int, float]:
+        """Return the share of the span that each rank spent in a phase."""
+        rows = self.rows.where(self.rows["phase"] == phase)
+        spent_s = np.bincount(rows["rank"].astype(np.int64), rows["end"] - rows["begin"], max(self.ranks) + 1)
+        return {rank: float(spent_s[rank] / self.seconds) for rank in self.ranks}
 
 
 def newest_span(tables: RunTables) -> Span | None:
@@ -117,14 +120,14 @@ def timeline_caption(tables: RunTables, options: ChartOptions) -> str:
     last = f"the last {_length(span.seconds)}"
     if len(span.ranks) == 1:
         (rank,) = span.ranks
-        return f"The only rank computed for {percent_text(span.share(rank, 'compute'))} of {last}."
+        return f"The only rank computed for {percent_text(span.shares('compute')[rank])} of {last}."
     if tables.own_steps:
         counts = {rank: len(np.unique(span.rows["step"][span.rows["rank"] == rank])) for rank in span.ranks}
         most, fewest = max(counts, key=lambda rank: counts[rank]), min(counts, key=lambda rank: counts[rank])
         if most == fewest:
             return f"Each rank made {counts[most]} step{'' if counts[most] == 1 else 's'} in {last}."
         return f"Rank {most} made {counts[most]} steps in {last} and rank {fewest} made {counts[fewest]}."
-    waits = {rank: span.share(rank, "wait") for rank in span.ranks}
+    waits = span.shares("wait")
     rank = max(waits, key=lambda each: waits[each])
     return (
         f"Rank {rank} waited for {percent_text(waits[rank])} of {last}."
@@ -189,7 +192,7 @@ def _heat_map(span: Span) -> Drawn:
     ranks = sorted(span.ranks)
     columns = min(COLUMNS, CELLS // len(ranks))
     edges = np.linspace(-span.seconds, 0.0, columns + 1)
-    cells = np.array([_longest(span.rows.where(span.rows["rank"] == rank), edges) for rank in ranks])
+    cells = _longest(span.rows, max(ranks) + 1, edges)[ranks]
     colours = [PHASE_COLOURS[phase] for phase in ORDER]
     scale = [(step / len(ORDER), colour) for at, colour in enumerate(colours) for step in (at, at + 1)]
     z = [[cell if cell >= 0 else None for cell in row] for row in cells.tolist()]
@@ -198,16 +201,21 @@ def _heat_map(span: Span) -> Drawn:
     return heat(TITLE, z, middles, ranks, scale, span=(-0.5, len(ORDER) - 0.5), **looks)
 
 
-def _longest(rows: Rows, edges: Array) -> Array:
-    """Return for each column the place of its longest phase; -1 where nothing is known."""
-    spent = np.zeros((len(ORDER), len(edges) - 1))
-    for phase, some in rows.sort("begin").by("phase").items():
-        if phase in ORDER:
-            times = np.stack([some["begin"], some["end"]], axis=1).ravel()
-            lengths = (some["end"] - some["begin"]).cumsum()
-            until = np.stack([np.concatenate([[0.0], lengths[:-1]]), lengths], axis=1).ravel()
-            spent[ORDER.index(phase)] = np.diff(np.interp(edges, np.maximum.accumulate(times), until))
-    return np.where(spent.max(axis=0) > 0, spent.argmax(axis=0), -1)
+def _longest(rows: Rows, ranks: int, edges: Array) -> Array:
+    """Return the place of the longest phase of each rank in each column, (R, C); -1 where nothing is known."""
+    places = np.array([_PLACES.get(phase, -1) for phase in rows["phase"].tolist()], np.int64)
+    rows, places = rows.where(places >= 0), places[places >= 0]
+    columns, width = len(edges) - 1, edges[1] - edges[0]
+    begin, end = ((rows[name] - edges[0]) / width for name in ("begin", "end"))  # in columns
+    first, last = (np.clip(at.astype(np.int64), 0, columns - 1) for at in (begin, end))
+    line = (places * ranks + rows["rank"].astype(np.int64)) * (columns + 1)
+    size = len(ORDER) * ranks * (columns + 1)
+    # up to each column in full, with the parts before the begin and after the end taken away again
+    whole = np.bincount(line + first, minlength=size) - np.bincount(line + last + 1, minlength=size)
+    missing = np.bincount(line + first, begin - first, size) + np.bincount(line + last, last + 1 - end, size)
+    spent = whole.reshape(-1, columns + 1).cumsum(axis=1) - missing.reshape(-1, columns + 1)
+    spent = spent.reshape(len(ORDER), ranks, columns + 1)[:, :, :columns]
+    return np.where(spent.max(axis=0) > SHORTEST_CELL, spent.argmax(axis=0), -1)
 
 
 def _rank_name(rank: int, span: Span) -> str:

@@ -170,7 +170,7 @@ class Card {
 
   tellName() {
     const words = [this.title.textContent, this.caption.textContent || this.waits.textContent]
-    dlSay(this.plot, {"aria-label": words.filter((text) => text).join(". ")})
+    dlSay(this.plot, {"aria-label": words.filter((text) => text).join(". ") || "Chart"})
   }
 
   // Show a figure with its caption; what is empty stays a sentence
@@ -190,7 +190,8 @@ class Card {
     if (isEmpty) { this.clear(); return }
     const {data, layout} = dlFigure(figure, dark)
     Plotly.react(this.plot, data, {...layout, title: undefined, height: undefined, autosize: true, font: {...layout.font, family: getComputedStyle(this.root).fontFamily}}, CONFIG)
-    document.getElementById("js-plotly-tester")?.setAttribute("aria-hidden", true) // where it measures texts
+    // the name of the plot says what is in it; the tester is where texts are measured
+    for (const hidden of [this.plot.querySelector(".plot-container"), document.getElementById("js-plotly-tester")]) hidden?.setAttribute("aria-hidden", true)
     this.listen()
     this.handles.place()
     this.plot.dataset.drawn = String(Number(this.plot.dataset.drawn ?? 0) + 1)
@@ -277,7 +278,9 @@ export function render({model, el}) {
 
   const visible = () => document.hidden || !window.Plotly ? [] : [...inView].filter((name) => cards.has(name))
   const board = {root, el, tell: (message) => model.send_msg(JSON.stringify({display, visible: visible(), ...message}))}
-  const tellVisible = () => { clearTimeout(timer); timer = setTimeout(() => { if (!closed) board.tell({kind: "visible"}) }, 40) }
+  const calm = matchMedia("(prefers-reduced-motion: reduce)").matches
+  const sayVisible = () => board.tell({kind: "visible", calm})
+  const tellVisible = () => { clearTimeout(timer); timer = setTimeout(() => { if (!closed) sayVisible() }, 40) }
 
   const observer = new IntersectionObserver((entries) => {
     for (const {target, isIntersecting} of entries) {
@@ -354,7 +357,7 @@ export function render({model, el}) {
   window.addEventListener("dtdg-lab-flash", onFlash)
   document.addEventListener("visibilitychange", tellVisible)
   fold.addEventListener("toggle", tellVisible)
-  const asking = setInterval(() => { if (closed || greeted) clearInterval(asking); else if (window.Plotly) board.tell({kind: "visible"}) }, ASK_MS)
+  const asking = setInterval(() => { if (closed || greeted) clearInterval(asking); else if (window.Plotly) sayVisible() }, ASK_MS)
   model.on("remove", () => {
     closed = true
     board.tell({kind: "gone"})

@@ -14,8 +14,8 @@ import param
 from panel.custom import JSComponent
 
 from dtdg_lab.core.errors import LabError
+from dtdg_lab.widgets.component import Defer
 from dtdg_lab.widgets.drawing import DrawingOrder
-from dtdg_lab.widgets.live import Defer
 from dtdg_lab.widgets.scripts import component_script
 
 LOADING_S = 20.0  # a second display that never loads must not hold up the first
@@ -179,7 +179,7 @@ def _frozen(order: DrawingOrder, actions: CardActions, message: Mapping[str, Any
 
 _CALLS: Mapping[str, Callable[[DrawingOrder, CardActions, Mapping[str, Any]], None]] = {
     "gone": lambda order, actions, said: None,
-    "visible": lambda order, actions, said: None,
+    "visible": lambda order, actions, said: order.calm(said["display"], said["calm"]),
     "drawn": _acknowledged,
     "frozen": _frozen,
     "dragged": lambda order, actions, said: actions.drag(said["chart"], said["handle"], float(said["value"])),

@@ -9,8 +9,7 @@ from typing import Any
 import param
 from panel.custom import JSComponent
 
-from dtdg_lab.widgets.live import Defer
-
+Defer = Callable[[Callable[[], None]], None]  # has a call made by the event loop
 Message = Mapping[str, Any]
 
 

@@ -13,16 +13,18 @@ from bokeh.models import CustomJSTickFormatter
 
 from dtdg_lab.core.options import Option
 from dtdg_lab.visualization.style import coloured
-from dtdg_lab.widgets.live import labelled, tipped
+from dtdg_lab.widgets.labels import labelled, tipped
 
 _STYLE = (
     f"input:disabled, select:disabled {{ background: {coloured('off')}; color: {coloured('off-text')}; opacity: 1; }} "
     "select.bk-input { padding-left: 8px; padding-right: 20px; } "  # half a row holds the longest names
-    "label { display: block; max-width: 100%; white-space: nowrap; overflow: hidden; text-overflow: ellipsis; }"
+    "label { display: block; max-width: 100%; white-space: normal; overflow-wrap: anywhere; }"
 )
 ECHO_S = 5.0  # until a busy page of a notebook has sent back the value that it shows
 PATIENCE_S = 3.0  # for a change to be made before a control shows what the run has
 _POWER = "return String(Number((10 ** tick).toPrecision(3)))"  # as LogControl reads it, while the slider moves
+
+_SLIDERS = (pn.widgets.FloatSlider, pn.widgets.IntSlider)
 
 Choices = Sequence[Any] | Mapping[str, Any]  # values; label -> value; group -> label -> value
 
@@ -36,6 +38,7 @@ class SettingControl:
 
     def __init__(self, option: Option, choices: Choices | None = None) -> None:
         self.option = option
+        self._preview: Callable[[str, Any], None] | None = None
         self._quiet: int | None = None  # the thread that shows a value now; a person's may come on another
         self._listener: Callable[[str, Any], None] | None = None
         self.is_stale = False
@@ -56,6 +59,8 @@ class SettingControl:
             return pn.widgets.TextInput(value=option.default, **common)
         if option.slider:
             low, high = option.slider
+            if option.kind is int:
+                return pn.widgets.IntSlider(start=int(low), end=int(high), value=option.default, **common)
             step = 10.0 ** math.floor(math.log10((high - low) / 100))
             return pn.widgets.FloatSlider(start=low, end=high, step=step, value=option.default, **common)
         number = pn.widgets.IntInput if option.kind is int else pn.widgets.FloatInput
@@ -118,9 +123,15 @@ class SettingControl:
             self.widget.options = {**options, label: value} if isinstance(options, dict) else [*options, value]
 
     def _put(self, value: Any) -> None:
-        if isinstance(self.widget, pn.widgets.FloatSlider):
+        if isinstance(self.widget, _SLIDERS):
             self.widget.end = max(self.widget.end, value)
         self.widget.value = value
+
+    def end_at(self, high: float) -> None:
+        """Let a slider end at a value, or at its own where that is above it."""
+        end = max(high, self.widget.value)
+        if self.widget.end != end:
+            self.widget.end = end
 
     def waits(self, words: str = "") -> None:
         """Say beside the label what waits to be applied, such as ``8 → 6``; nothing where the text is empty."""
@@ -150,23 +161,33 @@ class SettingControl:
 
     def on_preview(self, listener: Callable[[str, Any], None]) -> None:
         """Call ``listener(name, value)`` while a person drags a slider."""
+        self._preview = listener
         if "value_throttled" in self.widget.param:
-            self.widget.param.watch(lambda event: self._tell(listener, event.new), "value")
+            self.widget.param.watch(self._tell, "value")
+
+    def _meant(self, position: Any) -> Any:
+        """Return the value of a position; the run's where a slider, which moves by steps, is at its nearest step."""
+        at_run = None if self._of_run is None or not isinstance(self.widget, _SLIDERS) else self._position(self._of_run)
+        is_at_run = at_run is not None and abs(position - at_run) < 0.5 * self.widget.step
+        return self._of_run if is_at_run else self._typed(position)
+
+    def _position(self, value: Any) -> Any:
+        return value
 
     def _changed(self, event: Any) -> None:
         if self._quiet == threading.get_ident() or event.new is None:
             return
-        value = self._typed(event.new)
+        value = self._meant(event.new)
         if value == self._of_run or time.monotonic() < self._echoes.pop(value, 0.0):
-            self.is_stale = value != self._of_run
+            self.is_stale = self._typed(event.new) != self._of_run
             return
         self._of_run = None
         if self._listener is not None:
             self._listener(self.name, value)
 
-    def _tell(self, listener: Callable[[str, Any], None], value: Any) -> None:
-        if self._quiet != threading.get_ident() and value is not None:
-            listener(self.name, self._typed(value))
+    def _tell(self, event: Any) -> None:
+        if self._quiet != threading.get_ident() and event.new is not None and self._preview is not None:
+            self._preview(self.name, self._meant(event.new))
 
 
 def _values(choices: Choices) -> list[Any]:
@@ -196,8 +217,11 @@ class LogControl(SettingControl):
     def _typed(self, value: Any) -> Any:
         return None if value is None else float(f"{10**value:.3g}")
 
+    def _position(self, value: Any) -> Any:
+        return math.log10(value) if value > 0 else self.widget.start
+
     def _put(self, value: Any) -> None:
-        exponent = math.log10(value) if value > 0 else self.widget.start
+        exponent = self._position(value)
         self.widget.param.update(
             start=min(self.widget.start, exponent), end=max(self.widget.end, exponent), value=exponent
         )

@@ -18,6 +18,7 @@ class _Display:
     """One place where charts are shown: which are in view, and the message that it has not acknowledged yet."""
 
     visible: frozenset[str] = frozenset()
+    is_calm: bool = False  # its viewer prefers reduced motion
     owes: int | None = None
     sent_s: float = -math.inf
     took_s: float = 0.0
@@ -33,13 +34,8 @@ class _Turn:
 
 @dataclass(slots=True)
 class DrawingOrder:
-    """Decides which chart is due. Displays say what is in view, and acknowledge what they have drawn.
+    """Decides which chart is due. Displays say what is in view, and acknowledge what they have drawn."""
 
-    Attributes:
-        is_calm: whether a viewer prefers reduced motion.
-    """
-
-    is_calm: bool = False
     _displays: dict[str, _Display] = field(default_factory=dict)
     _turns: dict[str, _Turn] = field(default_factory=dict)
     _pictures: frozenset[str] = frozenset()
@@ -57,6 +53,10 @@ class DrawingOrder:
         for name in set(visible) - known.visible:
             self.force(name)
         known.visible = frozenset(visible)
+
+    def calm(self, display: str, is_calm: bool) -> None:
+        """Note whether the viewer of a display prefers reduced motion."""
+        self._displays.setdefault(display, _Display()).is_calm = is_calm
 
     def acknowledge(self, display: str, number: int, took_ms: float | None, chart: str = "") -> None:
         """Note that a display has dealt with a message; without a time it did not draw the chart."""
@@ -109,7 +109,8 @@ class DrawingOrder:
 
     def _wait_s(self, name: str, now_s: float) -> float:
         """Return for how long a chart is not due yet; below 0 where it is overdue."""
-        least_s = (CALM_PICTURE_S if self.is_calm else PICTURE_S) if name in self._pictures else OTHERS_S
+        is_calm = any(display.is_calm for display in self._displays.values())
+        least_s = (CALM_PICTURE_S if is_calm else PICTURE_S) if name in self._pictures else OTHERS_S
         return self._turns[name].looked_s + least_s - now_s
 
     def looked(self, name: str, now_s: float) -> None:

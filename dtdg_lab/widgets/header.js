@@ -32,6 +32,7 @@ export function render({model, el}) {
   who.append(name, pen, sub)
   el.append(dlStyle(), head, notice)
   let content = null, opened = null, closed = false
+  let stopping = null // what was shown when Stop was clicked, until the kernel has answered: it may be busy
 
   const themes = dlThemes(el)
   dlMenu(dots, head, () => [
@@ -42,7 +43,7 @@ export function render({model, el}) {
   function act(action) {
     if (action === "tour") { tour(0); return }
     if (action === "report") opened = window.open("", "_blank") // now, while the click counts: later it would be a pop-up
-    if (action === "stop") dlText(word, "Stopping") // at once: the kernel may be busy
+    if (action === "stop") { stopping = content; draw() }
     tell({action})
   }
 
@@ -95,8 +96,10 @@ export function render({model, el}) {
     name.title = content.name
     dlText(sub, content.sub)
     pen.hidden = !content.renamable || !name.isConnected
-    dlText(word, content.state)
-    chip.className = `dl-chip ${content.tone}`
+    const isRefused = content.notice?.tone === "bad" && content.notice.first !== stopping?.notice?.first
+    if (content.state !== stopping?.state || isRefused) stopping = null
+    dlText(word, stopping ? "Stopping" : content.state)
+    chip.className = `dl-chip ${stopping ? "care" : content.tone}`
     track.hidden = content.share !== null && content.share < 0
     progress.classList.toggle("wordy", track.hidden)
     track.classList.toggle("unknown", content.share === null)
@@ -107,7 +110,7 @@ export function render({model, el}) {
       left.replaceChildren(...content.left.map(([text, bold]) => bold ? dlMake("b", {}, text) : text))
     }
     dlText(right, content.right)
-    drawButtons(acts, content.buttons, dots)
+    drawButtons(acts, stopping ? content.buttons.map((button) => ({...button, disabled: true})) : content.buttons, dots)
     drawNotice(content.notice)
   }
 
@@ -145,7 +148,7 @@ export function render({model, el}) {
     const around = element.getBoundingClientRect()
     card.style.left = `${Math.min(window.innerWidth - 320, Math.max(8, around.right + 12))}px`
     card.style.top = `${Math.min(window.innerHeight - 160, Math.max(8, around.top))}px`
-    element.animate?.([{outline: "3px solid transparent"}, {outline: "3px solid #0B57D0"}, {outline: "3px solid transparent"}], {duration: 1600})
+    if (!matchMedia("(prefers-reduced-motion: reduce)").matches) element.animate?.([{outline: "3px solid transparent"}, {outline: "3px solid #0B57D0"}, {outline: "3px solid transparent"}], {duration: 1600})
     next.focus()
   }
 
@@ -153,7 +156,7 @@ export function render({model, el}) {
     if (closed) return
     const message = JSON.parse(event.data ?? event)
     if (message.kind === "copy") navigator.clipboard?.writeText(message.text)
-    else if (message.kind === "again") draw()
+    else if (message.kind === "again") { stopping = null; draw() }
     else if (message.kind === "details") dlDialog(head, message.title).append(dlMake("pre", {class: "details"}, message.text))
     else if (message.kind === "page" && opened) {
       opened.location = URL.createObjectURL(new Blob([message.html], {type: "text/html"}))

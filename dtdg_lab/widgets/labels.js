@@ -3,7 +3,7 @@
 
 const dlSpoken = (element) => (element?.textContent ?? "").replace(/\s+/g, " ").trim()
 
-// What Python calls a widget that shows no label (labelled() in live.py), or with "--dl-tip" says of it (tipped())
+// What Python calls a widget that shows no label (labelled() in labels.py), or with "--dl-tip" says of it (tipped())
 function dlGiven(host, property = "--dl-label") {
   const given = host ? getComputedStyle(host).getPropertyValue(property).trim() : ""
   return given ? JSON.parse(given) : ""
@@ -15,8 +15,29 @@ const dlSet = (element, attributes) => {
   }
 }
 
+// Escape gives a slider that is dragged back what it had: the slider is told that the mouse went back, and let go
+function dlGiveBack(handle) {
+  handle.addEventListener("mousedown", (down) => {
+    const tell = (type, buttons) => document.documentElement.dispatchEvent(
+      new MouseEvent(type, {clientX: down.clientX, clientY: down.clientY, buttons, bubbles: true}))
+    const onKey = (event) => {
+      if (event.key !== "Escape") return
+      event.preventDefault()
+      event.stopPropagation()
+      tell("mousemove", 1)
+      tell("mouseup", 0)
+    }
+    document.addEventListener("keydown", onKey, true)
+    document.addEventListener("mouseup", () => document.removeEventListener("keydown", onKey, true), {capture: true, once: true})
+  })
+}
+
 function dlNameSliders(root) {
   for (const handle of root.querySelectorAll(".noUi-handle")) {
+    if (!handle.dlGivesBack) {
+      handle.dlGivesBack = true
+      dlGiveBack(handle)
+    }
     const title = root.querySelector(".bk-slider-title"), value = dlSpoken(title?.querySelector(".bk-slider-value"))
     const words = dlSpoken(title).replace(value, "").replace(/[:\s]+$/, "")
     dlSet(handle, {"aria-label": dlGiven(root.host) || words, "aria-valuetext": value || handle.getAttribute("aria-valuenow")})

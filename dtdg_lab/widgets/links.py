@@ -13,8 +13,10 @@ import panel as pn
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.network.patterns import BITS, LinkState, parse_links, with_link
 from dtdg_lab.visualization.style import coloured
+from dtdg_lab.widgets.component import Defer
 from dtdg_lab.widgets.controls import PATIENCE_S, folded
-from dtdg_lab.widgets.live import Defer, labelled, tipped
+from dtdg_lab.widgets.inline_styles import LateColumn
+from dtdg_lab.widgets.labels import labelled, tipped
 from dtdg_lab.widgets.run_page import ACTIVE
 
 if TYPE_CHECKING:
@@ -55,8 +57,7 @@ class LinkEditor:
         self.free = pn.widgets.Button(label="Reset all", width=80, margin=(3, 8))
         self.free.stylesheets = [tipped("Remove all delays and limits that were set here. Applied at the next step.")]
         self.free.on_click(lambda event: defer(lambda: self._ask("")))
-        self._replies = pn.Column(sizing_mode="stretch_width", margin=0)
-        self._tables = pn.Row(sizing_mode="stretch_width", margin=0)
+        self._replies, self._tables = (LateColumn(sizing_mode="stretch_width", margin=0) for _ in range(2))
         links = folded("Edit links", self._tables, pn.Row(self.free, self.words, margin=0))
         self.panel = pn.Column(self._replies, links, visible=False, margin=(4, 8), sizing_mode="stretch_width")
 
@@ -85,15 +86,15 @@ class LinkEditor:
     def _lay_out(self, parts: int) -> None:
         """Make the boxes for this number of parts."""
         self._parts, self.boxes = parts, {}
-        self._replies.clear()
-        self._tables.clear()
+        replies: list[Any] = []
         if parts <= MOST_REPLIES:
             boxes = [self._box(("delay", owner, ALL), label=f"part {owner}") for owner in range(parts)]
             head = pn.widgets.StaticText(value="Delay added to replies (ms)", styles=_HEAD, margin=(4, 2))
-            self._replies.extend([head, pn.GridBox(*boxes, ncols=_IN_ROW, margin=0)])
-        for kind in _KINDS:
-            if parts <= MOST_LINKS or ("delay", 0, ALL) not in self.boxes or kind != "delay":
-                self._tables.append(self._table(kind, parts))
+            replies = [head, pn.GridBox(*boxes, ncols=_IN_ROW, margin=0)]
+        self._replies.objects = replies
+        kinds = [kind for kind in _KINDS if parts <= MOST_LINKS or kind == "rate" or not replies]
+        tables = (self._table(kind, parts) for kind in kinds)
+        self._tables.objects = [pn.Row(*tables, sizing_mode="stretch_width", margin=0)]
 
     def _table(self, kind: str, parts: int) -> Any:
         """Return the boxes of one kind for each link, or for all links of each owner."""

@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from dtdg_lab.core import catalogue
-from dtdg_lab.widgets.component import Message, TextComponent
-from dtdg_lab.widgets.live import Defer
+from dtdg_lab.widgets.component import Defer, Message, TextComponent
 from dtdg_lab.widgets.scripts import component_script
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from dtdg_lab.visualization.chart import title_of
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.widgets.chart_cards import CardActions, CardSpec, ChartCards, encoded
 from dtdg_lab.widgets.drawing import DrawingOrder
@@ -32,12 +33,12 @@ class PanelCharts(ChartCards):
     def draw(self, panels: Mapping[str, Panel]) -> None:
         """Draw these charts instead; each is sent when it is in view and has changed."""
         self._panels = {f"{self._prefix}-{name}" if self._prefix else name: panel for name, panel in panels.items()}
-        self.lay_out([self._spec(name) for name in self._panels])
+        self.lay_out([self._spec(name, figure) for name, (figure, _) in self._panels.items()])
         self._order.place(list(self._panels))
         self._sent = {name: sent for name, sent in self._sent.items() if name in self._panels}
 
-    def _spec(self, name: str) -> CardSpec:
-        return CardSpec(name=name, run="", title="", place="supporting", height=self._height)
+    def _spec(self, name: str, figure: Figure) -> CardSpec:
+        return CardSpec(name=name, run="", title=title_of(figure), place="supporting", height=self._height)
 
     def tick(self) -> None:
         """Send the chart whose turn it is, where it has changed; called while the page is open."""

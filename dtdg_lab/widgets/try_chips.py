@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from dtdg_lab.visualization.tiles import Suggestion
-from dtdg_lab.widgets.component import Message, TextComponent
-from dtdg_lab.widgets.live import Defer
+from dtdg_lab.widgets.component import Defer, Message, TextComponent
 from dtdg_lab.widgets.scripts import component_script
 
 TRY, TRY_LATER = "Try", "After you press Run, try"

@@ -60,6 +60,9 @@ CUT = """() => { const found = []; const walk = root => root.querySelectorAll('*
   if (e.shadowRoot) walk(e.shadowRoot); }); walk(document); return found; }"""
 
 
+WIDER = "() => document.documentElement.scrollWidth - window.innerWidth"
+
+
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[Dashboard]]]:
     """Address of a dashboard whose session trains greendygnn and has a study, and the dashboards that were opened."""
@@ -199,6 +202,32 @@ def test_a_control_shows_that_it_has_the_focus(page: Any) -> None:
     assert rings[1:] == ["solid", "rgb(11, 87, 208)", "2px"], rings
 
 
+@pytest.mark.slow
+def test_escape_gives_a_dragged_slider_back_its_value_and_keys_move_it(
+    page: Any, shown: tuple[str, list[Dashboard]]
+) -> None:
+    run = shown[1][-1].session.current
+    assert run is not None
+    before, asked = run.config["learning_rate"], len(run.requests)
+    handle = page.get_by_role("slider", name="Learning rate").first
+    handle.scroll_into_view_if_needed()
+    box = handle.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 60, box["y"] + 5, steps=4)
+    text = handle.get_attribute("aria-valuetext")
+    page.keyboard.press("Escape")
+    until(lambda: handle.get_attribute("aria-valuetext") != text, what="the slider goes back")
+    page.mouse.move(box["x"] + 90, box["y"] + 5)
+    page.mouse.up()
+    page.wait_for_timeout(700)
+    assert len(run.requests) == asked
+    handle.focus()
+    page.keyboard.press("ArrowRight")
+    until(lambda: len(run.requests) > asked, what="an arrow key requests the next step")
+    assert run.requests[-1]["learning_rate"] == pytest.approx(1.12 * before, rel=0.01)
+
+
 def _contrast(one: str, other: str) -> float:
     def light(colour: str) -> float:
         shares = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
@@ -238,6 +267,9 @@ def test_the_theme_follows_the_system_until_one_is_chosen_and_is_remembered(page
         page.get_by_role(role, name=tab, exact=True).click()
         page.wait_for_timeout(700)
         _all_text_stands_out(page, f"{tab}, dark")
+        page.set_viewport_size({"width": 1100, "height": 800})
+        until(lambda: page.evaluate(WIDER) <= 0, timeout_s=5, what="a page of 1100 pixels does not scroll sideways")
+        page.set_viewport_size({"width": 1300, "height": 900})
     assert page.evaluate(CUT) == [], "text of a card goes beyond its page"
     _choose_theme(page, "light")
     until(lambda: _looks(page, "light"), what="light, as was chosen")

@@ -16,6 +16,7 @@ from pretend_session import PER_EPOCH, PretendSession
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError
 from dtdg_lab.dashboard.app import Dashboard
+from dtdg_lab.widgets.header import Header
 
 pytestmark = [
     pytest.mark.browser,
@@ -102,8 +103,26 @@ def test_a_finished_run_is_shown_whole_and_the_next_can_begin(session: PretendSe
     page.locator(".dl-systems button", has_text="ESDG").click()
     until(lambda: pressed(page, "ESDG"), what="the system that was clicked")
     assert session.runs[0].requests == [], "a run that is over is asked for nothing"
-    page.get_by_role("button", name="Run again").click()
+    page.get_by_role("button", name="Run ESDG").click()
     until(lambda: len(session.runs) == 2 and session.runs[1].config.system == "esdg", what="a run of ESDG")
+
+
+def test_stop_is_answered_by_the_page_while_the_kernel_is_busy(
+    session: PretendSession, address: str, browser: Any, monkeypatch: pytest.MonkeyPatch
+):
+    session.train(CONFIG.replace(epochs=1000)).advance(10)
+    page = opened(browser, address)
+    until(lambda: last_step(page) == 9, timeout_s=60, what="ten steps")
+    heard: list[Any] = []
+    monkeypatch.setattr(Header, "_handle_msg", lambda self, data: heard.append(data))
+    stop, chip = page.get_by_role("button", name="Stop", exact=True), page.locator(".dl-head .dl-chip")
+    stop.click()
+    assert chip.inner_text() == "Stopping" and stop.is_disabled()
+    session.runs[0].advance(30)
+    until(lambda: last_step(page) == 39, timeout_s=60, what="more steps, drawn meanwhile")
+    assert chip.inner_text() == "Stopping" and len(heard) == 1
+    session.runs[0].stop()
+    until(lambda: chip.inner_text() == "Stopped", what="the end")
 
 
 def test_a_dead_session_says_so_and_gets_new_engines(session: PretendSession, address: str, browser: Any):

@@ -46,6 +46,13 @@ def test_close_changes_share_a_chip() -> None:
     assert len(layout["annotations"][0]["hovertext"].split("<br>")) == 2
 
 
+def test_a_chip_ends_some_pixels_after_its_first_change() -> None:
+    run = run_tables({}, {"steps": steps(80)}, events=[change(n, 4 * n, learning_rate=0.1) for n in range(1, 8)])
+    layout = marked(run)
+    assert chips(layout) == ["1–3", "4–6", "7"], "each is 14 pixels from the next"
+    assert [note["x"] for note in layout["annotations"]] == [4, 16, 28]
+
+
 def test_only_changes_in_view_and_the_newest_are_drawn() -> None:
     run = run_tables({}, {"steps": steps(80)}, events=[change(n, n, learning_rate=0.1) for n in range(1, 41)])
     assert len(marked(run)["shapes"]) == 20

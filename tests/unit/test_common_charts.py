@@ -123,6 +123,24 @@ def test_a_resume_takes_evaluations_back() -> None:
     assert traces(figure)["validation"]["x"] == [10] and caption.startswith("Validation loss is 0.0500,")
 
 
+def test_metrics_of_evaluations_can_be_drawn_in_place_of_the_loss() -> None:
+    metrics = {"mrr": 0.4, "persistence_mrr": 0.3, "auc": 0.9, "persistence_auc": 0.8, "auc_low": 0.7, "pairs": 9}
+    later = {**metrics, "auc": 0.95}
+    run = run_of({"task": "link"}, evaluations=[evaluation(1, 0.5, metrics=metrics), evaluation(2, 0.4, metrics=later)])
+    assert CHARTS["loss"].metrics(run) == {"": "Loss", "mrr": "MRR", "auc": "AUC"}
+    figure, caption = drawn("loss", run, ChartOptions(metric="auc"))
+    lines = traces(figure)
+    assert lines["validation"]["y"] == [0.9, 0.95] and lines["persistence"]["y"] == [0.8, 0.8]
+    assert (card_of(figure)["title"], card_of(figure)["unit"]) == ("AUC", "larger is better")
+    assert caption == "Validation AUC is 0.950, against 0.800 for persistence."
+
+
+def test_a_metric_that_was_not_recorded_says_so() -> None:
+    run = run_of(evaluations=[evaluation(1, 0.5)])
+    assert CHARTS["loss"].metrics(run) == {"": "Loss"}
+    assert drawn("loss", run, ChartOptions(metric="mae"))[1] == "Nothing measured yet."
+
+
 def test_loss_axis_fits_most_steps_and_not_the_first_spike() -> None:
     rows = [*steps(1, global_loss=1000.0), *steps(99, first=1, global_loss=0.5)]
     figure, _ = drawn("loss", run_of(steps=rows))

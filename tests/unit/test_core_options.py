@@ -67,7 +67,8 @@ def test_what_is_no_number_is_refused(one: Option, value: object) -> None:
         {"slider": (0.6, 1.0)},
         {"logarithmic": True},
         {"slider": (0.0, 1.0), "logarithmic": True},
-        {"slider": (0.1, 1.0), "kind": int},
+        {"slider": (0.1, 1.0), "kind": bool},
+        {"slider": (0.1, 1.0), "kind": int, "logarithmic": True},
     ],
 )
 def test_a_slider_that_does_not_fit_the_option_is_refused(wrong: dict[str, object]) -> None:

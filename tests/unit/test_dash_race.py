@@ -97,6 +97,7 @@ def test_contestants_are_the_settings_shown_each_once(page):
 def two(page: RacePage) -> None:
     click(page, page.add)
     choose(page, "system", "adgnn-t")
+    choose(page, "ranks", 1)
     click(page, page.add)
 
 

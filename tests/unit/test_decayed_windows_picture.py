@@ -11,7 +11,7 @@ from tables import run_tables
 from window_tables import CHUNKS, epoch_windows, events, window_rows, window_tables
 
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.systems.decayed_windows.picture import window_chart
+from dtdg_lab.systems.decayed_windows.picture import SHARE_TITLE, window_chart
 from dtdg_lab.visualization.chart import ChartOptions
 
 LADDER = (1, 2, 3, 5, 8, 13)
@@ -147,6 +147,15 @@ def test_a_note_of_a_segment_at_the_right_end_leaves_room_for_the_title() -> Non
     _, layout, _ = draw(window_tables(steps=[0], train=train, tables={"batches": rows}))
     note = next(note for note in layout["annotations"] if "the segment starts here" in note["text"])
     assert note["xanchor"] == "right" and note["x"] < 90
+
+
+@pytest.mark.parametrize(("target", "x"), [(40, 1), (99, 0)])
+def test_the_title_of_the_bars_stands_where_the_window_is_not(target: int, x: int) -> None:
+    train, counts = range(100), [*LADDER, None, None]
+    whole = {"target": target, "first": target - 7, "full": 2, "chunks": counts}
+    rows = window_rows(RunConfig(system="flaredtdg", ranks=2), [0], train, **whole)
+    _, layout, _ = draw(window_tables(steps=[0], train=train, tables={"batches": rows}))
+    assert [note["x"] for note in layout["annotations"] if note["text"] == SHARE_TITLE] == [x]
 
 
 def test_with_a_proposal_the_picture_stays_at_its_step() -> None:

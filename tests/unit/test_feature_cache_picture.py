@@ -98,6 +98,13 @@ def test_a_window_of_a_step_is_drawn_as_a_map() -> None:
     assert [label for label, *_ in figure["layout"]["meta"]["card"]["keys"]] == ["short window", "long window"]
 
 
+@pytest.mark.parametrize(("every", "kind"), [(16, "heatmap"), (32, "bar")])
+def test_eight_parts_have_blocks_where_these_are_few(every: int, kind: str) -> None:
+    drawn = picture(feature_tables(500, events=[features(parts=8)], every=every, parts=8))["data"]
+    owned = [trace for trace in drawn if trace["name"].startswith(("rows", "W")) and trace["type"] == kind]
+    assert owned and sum(len(trace["x"]) for trace in owned) <= MOST_BLOCKS
+
+
 @pytest.mark.parametrize("parts", [9, 64])
 def test_many_parts_are_a_map_of_windows_with_worst_and_mean_of_cause_and_effect(parts: int) -> None:
     rows = {

@@ -115,7 +115,7 @@ def test_panels_draw_seeds_thin_and_medians_thick_and_say_who_needs_least():
     assert len(thin) == 4 and slow["y"] == pytest.approx([0.85, 0.55, 0.305]) and quick["x"] == [0.5, 1.0, 1.5]
     assert "quick needs least time: 1.5 s; slow 3.0 s" in words
     assert figure["layout"]["shapes"][0]["x0"] == 2.5
-    assert "slow: 3 epochs, makespan bound" in figure["layout"]["annotations"][0]["text"]
+    assert "slow: 3 epochs, makespan bound" in figure["layout"]["annotations"][-1]["text"]
     assert "(J)" in panels["joules"][0]["layout"]["xaxis"]["title"]["text"] and "modelled" in panels["joules"][1]
     diamonds = [trace["y"] for trace in panels["peak"][0]["data"] if trace.get("showlegend", True)]
     assert diamonds == [[pytest.approx(0.305)], [pytest.approx(0.295)]]
@@ -138,7 +138,7 @@ def test_what_is_unknown_or_nothing_is_said():
     assert race_panels([replace(each, bytes=(0.0,) * 3) for each in CURVES])["bytes"][0]["data"] == []
     for figure, words in race_panels([], labels=("a", "b")).values():
         go.Figure(figure)
-        assert words and "no run" in figure["layout"]["annotations"][0]["text"]
+        assert words and "no run" in figure["layout"]["annotations"][-1]["text"]
 
 
 def test_losses_that_fall_far_get_a_logarithmic_axis():

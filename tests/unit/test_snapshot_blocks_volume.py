@@ -20,6 +20,10 @@ def rows(snapshot, hypergraph, model="tmgcn", ranks=(4, 16, 64)):
 PAPER_TMGCN = rows((5.2e9, 6.5e9, 6.8e9), (3.2e9, 6.8e9, 9.5e9))
 
 
+def axis_words(drawn: go.Figure) -> list[str]:
+    return [note.text for note in drawn.layout.annotations if note.name == "axis"]
+
+
 def test_where_one_passes_the_other():
     said = crossing(PAPER_TMGCN)
     assert said.startswith("tmgcn: hypergraph partition sends less on 4 ranks, snapshot partition on 16;")
@@ -47,8 +51,7 @@ def test_a_panel_for_each_model_with_units_and_a_legend():
     drawn = go.Figure(figure)
     assert len(drawn.data) == 2 * 3
     assert list(drawn.data[0].y) == [5.2, 6.5, 6.8] and list(drawn.data[4].y) == [5, 7, 9]
-    assert drawn.layout.yaxis.title.text == "billion numbers sent in a step"
-    assert drawn.layout.yaxis3.title.text == "million numbers sent in a step"
+    assert axis_words(drawn) == ["billion numbers sent in a step", "million numbers sent in a step"]
     assert drawn.layout.xaxis.title.text == "ranks" and list(drawn.layout.xaxis.ticktext) == ["4", "16", "64"]
     assert {trace.name for trace in drawn.data} == {"snapshot", "hypergraph", "snapshot, paper's rule"}
     texts = " ".join(note.text.replace("<br>", " ") for note in drawn.layout.annotations)
@@ -68,4 +71,4 @@ def test_one_number_of_ranks_and_nothing_at_all():
 @pytest.mark.parametrize(("most", "unit"), [(999, "numbers"), (5e3, "thousand numbers"), (2e6, "million numbers")])
 def test_unit_fits_the_largest(most, unit):
     drawn = go.Figure(volume_figure(rows((0, 0, 0), (1, 2, most))))
-    assert drawn.layout.yaxis.title.text == f"{unit} sent in a step"
+    assert axis_words(drawn) == [f"{unit} sent in a step"]

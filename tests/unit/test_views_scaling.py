@@ -61,8 +61,8 @@ def test_three_panels_with_titles_units_and_the_paper():
     held = {trace.marker.symbol: trace for trace in drawn.data if trace.name == "held out"}
     assert list(held["circle"].y) == [110] and list(held["diamond"].y) == [70]
     assert sum(trace.showlegend is not False for trace in held.values()) == 1
-    assert drawn.layout.barmode == "stack" and drawn.layout.yaxis.title.text == "time (ms)"
-    assert drawn.layout.xaxis3.type == "log" and drawn.layout.yaxis5.title.text == "predicted (ms)"
+    assert drawn.layout.barmode == "stack" and "time (ms)" in texts
+    assert drawn.layout.xaxis3.type == "log" and "predicted (ms)" in texts
 
 
 def test_nothing_measured_or_predicted_says_so():

@@ -13,7 +13,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.visualization.charts import Panel
 from dtdg_lab.visualization.style import coloured
-from dtdg_lab.widgets.live import tipped
+from dtdg_lab.widgets.labels import tipped
 from dtdg_lab.widgets.panel_charts import PanelCharts
 from dtdg_lab.widgets.run_page import STRETCH, Page, text_line
 

@@ -17,7 +17,7 @@ from dtdg_lab.dashboard.settings import Settings
 from dtdg_lab.runs.directory import Kept, kept_checkpoints
 from dtdg_lab.visualization.layout import join_words
 from dtdg_lab.widgets.controls import folded
-from dtdg_lab.widgets.live import tipped
+from dtdg_lab.widgets.labels import tipped
 from dtdg_lab.widgets.run_page import ACTIVE, Page
 
 if TYPE_CHECKING:

@@ -49,7 +49,7 @@ from dtdg_lab.widgets.arrival_table import ArrivalTable
 from dtdg_lab.widgets.chart_cards import CardActions, CardSpec
 from dtdg_lab.widgets.comparison_head import ComparisonHead
 from dtdg_lab.widgets.component import Message
-from dtdg_lab.widgets.live import labelled, tipped
+from dtdg_lab.widgets.labels import labelled, tipped
 from dtdg_lab.widgets.run_list import RunList, RunRow
 from dtdg_lab.widgets.run_page import STRETCH, Page, Pages
 

@@ -26,7 +26,7 @@ from dtdg_lab.visualization.partition_cards import partition_cards, partition_ti
 from dtdg_lab.visualization.run_names import dataset_title
 from dtdg_lab.visualization.style import coloured
 from dtdg_lab.visualization.transfers import measured_traffic
-from dtdg_lab.widgets.live import labelled, tipped
+from dtdg_lab.widgets.labels import labelled, tipped
 from dtdg_lab.widgets.panel_charts import PanelCharts
 from dtdg_lab.widgets.run_page import STRETCH, Page, describe, show_text, text_line
 from dtdg_lab.widgets.tiles import Tiles

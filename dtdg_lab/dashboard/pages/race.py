@@ -20,7 +20,7 @@ from dtdg_lab.studies.race_plan import StopRule, labels_for, races_in
 from dtdg_lab.studies.race_result import open_race
 from dtdg_lab.visualization.layout import join_words
 from dtdg_lab.widgets import run_page
-from dtdg_lab.widgets.live import tipped
+from dtdg_lab.widgets.labels import tipped
 from dtdg_lab.widgets.panel_charts import Panel, PanelCharts
 from dtdg_lab.widgets.run_page import STRETCH, TEXT, Page, describe, text_line
 

@@ -136,7 +136,7 @@ def _decayed_figure(tables: RunTables, view: _View, preview: Mapping[str, Any]) 
         notes.append(_needs_note(view, preview, are_nodes_known=facts_now(tables) is not None))
         keys.append(("proposed", MARK_COLOUR, "dash"))
     axis: Drawn = {"range": [0, 100], "tickvals": [0, 50, 100], "ticktext": ["0%", "50%", "100%"]}
-    figure = _card(tables, view, data, keys, yaxis=axis, annotations=[*notes, _corner(SHARE_TITLE, 1)], shapes=shapes)
+    figure = _card(tables, view, data, keys, yaxis=axis, annotations=[*notes, *_share_title(view)], shapes=shapes)
     figure["layout"]["meta"]["handles"] = [circle for circle in circles if view.shown.start <= circle["x"]]
     return figure
 
@@ -293,6 +293,14 @@ def _counts(view: _View, *, exchanged: bool) -> list[Drawn]:
     room = view.shown.stop - border - _title_snapshots(view)
     more = ", exchanged between ranks" if exchanged and _fits(view, f"{words}, exchanged between ranks", room) else ""
     return [*notes, _over(f"<b>{words}</b>{more}", border, FULL_TEXT)]
+
+
+def _share_title(view: _View) -> list[Drawn]:
+    """Return the title of the bars at the right end; where the window is, at the left one if there is room."""
+    width, of_count = _title_snapshots(view), LETTER * len("2 full") / view.pixels(1)
+    if view.is_short or view.end + max(0.5, of_count - 0.5) < view.shown.stop - width:
+        return [_corner(SHARE_TITLE, 1)]
+    return [{**_corner(SHARE_TITLE, 1), "x": 0, "xanchor": "left"}] if view.start - view.shown.start > width else []
 
 
 def _title_snapshots(view: _View) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.rollups import Rollup
-from dtdg_lab.core.rows import Array, Rows
+from dtdg_lab.core.rows import Array, Rows, as_objects
 from dtdg_lab.systems.feature_cache.events import CACHELESS, Congestion, FeatureFacts
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ HELD = Rollup(
     "windows",
     by=("part", "owner"),
     sums=("rows", "capacity", "length", "late"),
-    points=75,  # of each part and owner
+    points=37,  # of each part and owner
     prepare=_by_owner,
 )
 LENGTHS = Rollup("windows", by=("part",), sums=("length",))
@@ -184,7 +184,7 @@ class Caches:
         late_steps: (n,) by which the swap was late; of means 1 where most were late.
         biased: (n,) part that is preferred; -1 for none.
         capacity: (n,) rows that may be held.
-        held: (n, P) rows held, by owner.
+        by_owner: (n,) of the rows held by owner, (P,) each.
         are_means: whether they are means over some steps.
     """
 
@@ -195,11 +195,18 @@ class Caches:
     late_steps: Array
     biased: Array
     capacity: Array
-    held: Array
+    by_owner: Array
     are_means: bool = False
 
     def __len__(self) -> int:
         return len(self.part)
+
+    def held(self, parts: int) -> Array:
+        """(n, P) rows held, by owner."""
+        held = np.zeros((len(self), parts))
+        for place, counts in enumerate(self.by_owner.tolist()):
+            held[place, : len(counts)] = counts[:parts]
+        return held
 
     def between(self, first: float, last: float) -> Caches:
         """Return the caches that serve between two steps, cut at the first."""
@@ -216,16 +223,13 @@ def recent_caches(tables: RunTables) -> Caches:
     """Return the caches in memory."""
 
     def read() -> Caches:
-        rows, parts = recent_rows(tables, "windows"), part_count(tables)
+        rows = recent_rows(tables, "windows")
         rows = rows.sort("part", "step") if len(rows) else rows
-        held = np.zeros((len(rows), parts))
-        for place, counts in enumerate(rows["by_owner"].tolist()):
-            held[place, : len(counts)] = counts[:parts]
         part, begin = rows["part"].astype(np.int64), rows["step"].astype(np.float64)
         numbers = [rows[name].astype(np.float64) for name in ("length", "late_steps", "biased", "capacity")]
         length, late_steps, biased, capacity = numbers
         end = _ends(part, begin, _last_end(tables))
-        return Caches(part, begin, end, length, late_steps, biased, capacity, held)
+        return Caches(part, begin, end, length, late_steps, biased, capacity, rows["by_owner"])
 
     return tables.once("recent caches", read)
 
@@ -250,7 +254,8 @@ def mean_caches(tables: RunTables) -> Caches:
         length, capacity, late = (one[name] / one[f"{name}_known"] for name in ("length", "capacity", "late"))
         unknown = np.full(len(part), -1.0)
         end = _ends(part, begin, _last_end(tables))
-        return Caches(part, begin, end, length, np.round(late), unknown, capacity, held, are_means=True)
+        by_owner = as_objects([*held])
+        return Caches(part, begin, end, length, np.round(late), unknown, capacity, by_owner, are_means=True)
 
     return tables.once("mean caches", read)
 
@@ -299,23 +304,19 @@ RESOLVED = Rollup("resolved", by=("part",), sums=("remote", "hit", "wait_s"), pr
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BatchSums:
-    """What batches asked for and waited, in stretches of steps.
+    """What batches asked for in the whole run, in stretches of steps.
 
     Attributes:
         begin: (n,) first step of each stretch.
         width: steps of a stretch.
         remote: (n,) rows of other parts that were asked for.
         hit: (n,) those of them that were in a cache.
-        wait_s: (n,) seconds that training waited in a step, mean of the parts.
-        worst_wait_s: (n,) likewise of the part that waited most.
     """
 
     begin: Array
     width: float
     remote: Array
     hit: Array
-    wait_s: Array
-    worst_wait_s: Array
 
     def __len__(self) -> int:
         return len(self.begin)
@@ -331,39 +332,76 @@ class BatchSums:
         return ((self.begin[starts] + ends) / 2)[remote > 0], (hit / np.maximum(remote, 1))[remote > 0]
 
 
+def _batches(tables: RunTables) -> Rows:
+    """Return the sums of batches of the present parts."""
+    rows, width = tables.rollup(RESOLVED), tables.width(RESOLVED)
+    return rows.where((rows["bucket"] >= first_step(tables) // width) & (rows["part"] < part_count(tables)))
+
+
 def batch_sums(tables: RunTables) -> BatchSums:
     """Return the sums of the whole run."""
 
     def read() -> BatchSums:
-        rows, width = tables.rollup(RESOLVED), tables.width(RESOLVED)
-        rows = rows.where((rows["bucket"] >= first_step(tables) // width) & (rows["part"] < part_count(tables)))
-        return _batch_sums(rows, rows["wait_s_known"], width)
+        rows, width = _batches(tables), tables.width(RESOLVED)
+        buckets, place = np.unique(rows["bucket"], return_inverse=True)
+        remote, hit = (np.bincount(place, rows[name], len(buckets)) for name in ("remote", "hit"))
+        return BatchSums(buckets * width, width, remote, hit)
 
     return tables.once("batch sums", read)
 
 
-def recent_batch_sums(tables: RunTables, steps: int, width: int) -> BatchSums:
-    """Return the sums of the newest steps, in stretches of ``width``."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Waits:
+    """How long training waited for rows, in stretches of steps.
 
-    def read() -> BatchSums:
-        rows = _with_hits(recent_rows(tables, "resolved", steps))
-        columns = {name: rows[name] for name in rows.names} | {"bucket": rows["step"] // width}
-        return _batch_sums(Rows.of(columns), np.ones(len(rows)), width)
+    Attributes:
+        begin: (n,) first step of each stretch.
+        width: steps of a stretch.
+        mean_s: (n,) seconds in a step, mean of the parts.
+        worst_s: (n,) likewise of the part that waited most.
+    """
 
-    return tables.once(("batch sums", steps, width), read)
+    begin: Array
+    width: float
+    mean_s: Array
+    worst_s: Array
+
+    def __len__(self) -> int:
+        return len(self.begin)
 
 
-def _batch_sums(rows: Rows, counts: Array, width: float) -> BatchSums:
-    """Return sums by bucket of rows that are sums of ``counts`` batches each."""
-    buckets, place = np.unique(rows["bucket"], return_inverse=True)
-    remote, hit, wait_s, known = (
-        np.bincount(place, values, len(buckets)) for values in (rows["remote"], rows["hit"], rows["wait_s"], counts)
-    )
-    pairs, of_part = np.unique(np.stack([rows["part"], rows["bucket"]]), axis=1, return_inverse=True)
-    part_wait_s = np.bincount(of_part.ravel(), rows["wait_s"]) / np.bincount(of_part.ravel(), counts)
-    worst = np.zeros(len(buckets))
-    np.maximum.at(worst, np.searchsorted(buckets, pairs[1]), part_wait_s)
-    return BatchSums(buckets * width, width, remote, hit, wait_s / np.maximum(known, 1), worst)
+def waits(tables: RunTables) -> Waits:
+    """Return how long training waited in the whole run."""
+
+    def read() -> Waits:
+        rows = _batches(tables)
+        return _waits(rows, rows["bucket"].astype(np.int64), rows["wait_s_known"], tables.width(RESOLVED))
+
+    return tables.once("waits", read)
+
+
+def recent_waits(tables: RunTables, steps: int, width: int) -> Waits:
+    """Return how long training waited in the newest steps, in stretches of ``width``."""
+
+    def read() -> Waits:
+        rows = recent_rows(tables, "resolved", steps)
+        return _waits(rows, rows["step"].astype(np.int64) // width, np.ones(len(rows)), width)
+
+    return tables.once(("waits", steps, width), read)
+
+
+def _waits(rows: Rows, buckets: Array, counts: Array, width: float) -> Waits:
+    """Return means in each bucket of rows that are sums of ``counts`` batches each."""
+    if not len(rows):
+        return Waits(np.empty(0), width, np.empty(0), np.empty(0))
+    first, parts = int(buckets.min()), rows["part"].astype(np.int64)
+    shape = (int(parts.max()) + 1, int(buckets.max()) - first + 1)
+    cells, size = parts * shape[1] + buckets - first, shape[0] * shape[1]
+    wait_s, known = (np.bincount(cells, values, size).reshape(shape) for values in (rows["wait_s"], counts))
+    some = np.flatnonzero(np.bincount(cells, minlength=size).reshape(shape).any(axis=0))
+    mean_s = wait_s.sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+    worst_s = (wait_s / np.maximum(known, 1)).max(axis=0)
+    return Waits((some + first) * width, width, mean_s[some], worst_s[some])
 
 
 def hits_by_step(tables: RunTables) -> tuple[Array, Array, Array]:

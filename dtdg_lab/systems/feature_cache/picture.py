@@ -16,7 +16,6 @@ from dtdg_lab.systems.feature_cache.measures import (
     STACKED_PARTS,
     Caches,
     LinkHistory,
-    batch_sums,
     fetches_features,
     has_cache,
     hit_rate_now,
@@ -26,9 +25,10 @@ from dtdg_lab.systems.feature_cache.measures import (
     newest_step,
     part_count,
     policy_in_use,
-    recent_batch_sums,
     recent_caches,
+    recent_waits,
     wait_now_s,
+    waits,
     windows_now,
 )
 from dtdg_lab.visualization.change_marks import PAGE_WIDTH, with_changes
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 NEWEST, BINS = 500, 300  # steps that are drawn one by one; columns of a whole run
 WAIT_WIDTH = 5  # steps of a bar of waiting
 _HEIGHT = 380  # pixels
-MOST_BLOCKS = 1_800  # of one colour each: above, the lane of caches is a heat map
+MOST_BLOCKS = 900  # of one colour each: above, the lane of caches is a heat map
 NARROWEST, _MEAN_EVERY = 19, 60  # pixels of a block with its W above it, and from one mean W to the next
 LATE_CACHES = 20  # that the caption counts
 _CAUSE, _DECISION, _EFFECT = (0.87, 1.0), (0.25, 0.805), (0.0, 0.175)  # of the height
@@ -278,7 +278,7 @@ def _decision(tables: RunTables, options: ChartOptions, first: float, last: floa
     caches, span = _caches(tables, options), last - first
     if not len(caches):
         return _first_window(tables, parts), axis
-    return [*_blocks(caches, span), *_late_edges(caches, first), *_lengths(caches, span)], axis
+    return [*_blocks(caches, parts, span), *_late_edges(caches, first), *_lengths(caches, span)], axis
 
 
 def _caches(tables: RunTables, options: ChartOptions) -> Caches:
@@ -309,24 +309,29 @@ def _is_map(tables: RunTables, options: ChartOptions) -> bool:
     return _block_count(_caches(tables, options), parts) > MOST_BLOCKS
 
 
-def _blocks(caches: Caches, span: float) -> list[Drawn]:
+def _blocks(caches: Caches, parts: int, span: float) -> list[Drawn]:
     """Return a trace for each owner: its share of the height of each block.
 
     A full cache has the whole height; where all have room to spare, the fullest one has it.
     """
-    fullest = float(caches.held.sum(axis=1).max(initial=1.0))
+    rows_held = caches.held(parts)
+    fullest = float(rows_held.sum(axis=1).max(initial=1.0))
     room = np.clip(caches.capacity, 1.0, fullest)
     height, wide = _BOTTOM - _TOP, caches.end - caches.begin
     gap = np.zeros(len(caches)) if caches.are_means else np.minimum(0.0014 * span, 0.2 * wide)
-    below = np.cumsum(caches.held[:, ::-1], axis=1)[:, ::-1] - caches.held  # rows of the owners after it
-    data = []
-    for owner, held in enumerate(caches.held.T):
+    below = np.cumsum(rows_held[:, ::-1], axis=1)[:, ::-1] - rows_held  # rows of the owners after it
+    data, words = [], _block_words(caches, rows_held.sum(axis=1))
+    for owner, held in enumerate(rows_held.T):
         some = held > 0
+        texts = [
+            f"{words[place][0]}{rows:,.0f} rows of part {owner}{words[place][1]}"
+            for place, rows in zip(np.flatnonzero(some).tolist(), held[some].tolist(), strict=True)
+        ]
         looks: Drawn = {
             "offset": 0,
             "width": _rounded((wide - 2 * gap)[some]),
             "base": _rounded((caches.part + _BOTTOM - height * below[:, owner] / room)[some]),
-            "customdata": _texts(caches, owner, some),
+            "customdata": texts,
             "marker": {"color": series_colour(owner), "line": {"width": 0}},
         }
         x, y = _rounded((caches.begin + gap)[some]), _rounded((-height * held / room)[some])
@@ -335,19 +340,22 @@ def _blocks(caches: Caches, span: float) -> list[Drawn]:
 
 
 def _rounded(values: Array) -> list[float]:
-    return [round(value, 4) for value in values.tolist()]
+    rounded: list[float] = np.round(values, 4).tolist()
+    return rounded
 
 
-def _texts(caches: Caches, owner: int, some: Array) -> list[str]:
-    """Return what hovering over an owner's share of each block says."""
-    held, texts = caches.held.sum(axis=1), []
-    for place in np.flatnonzero(some).tolist():
-        late, biased = caches.late_steps[place], int(caches.biased[place])
-        words = f"part {caches.part[place]}, W {caches.length[place]:.3g}: {caches.held[place, owner]:,.0f} rows of "
-        words += f"part {owner}; {held[place]:,.0f} of {caches.capacity[place]:,.0f} held"
-        words += f", {late:.0f} steps late" if late > 0 else ""
-        texts.append(words + (f", most for part {biased}" if biased >= 0 else ""))
-    return texts
+def _block_words(caches: Caches, held: Array) -> list[tuple[str, str]]:
+    """Return what hovering over a block says, before and after the rows of one owner."""
+    columns = (caches.part, caches.length, held, caches.capacity, caches.late_steps, caches.biased.astype(np.int64))
+    return [
+        (
+            f"part {part}, W {length:.3g}: ",
+            f"; {rows:,.0f} of {capacity:,.0f} held"
+            + (f", {late:.0f} steps late" if late > 0 else "")
+            + (f", most for part {biased}" if biased >= 0 else ""),
+        )
+        for part, length, rows, capacity, late, biased in zip(*(column.tolist() for column in columns), strict=True)
+    ]
 
 
 def _late_edges(caches: Caches, first: float) -> list[Drawn]:
@@ -425,16 +433,16 @@ def _shade(share: float) -> str:
 def _effect(tables: RunTables, options: ChartOptions) -> list[Drawn]:
     """Return bars of waiting in milliseconds; of many parts also those of the part that waits most."""
     is_long = options.whole_run and newest_step(tables) >= NEWEST
-    sums = batch_sums(tables) if is_long else recent_batch_sums(tables, NEWEST, WAIT_WIDTH)
-    series = {"waiting": (sums.wait_s, WARNING_COLOUR)}
+    waited = waits(tables) if is_long else recent_waits(tables, NEWEST, WAIT_WIDTH)
+    series = {"waiting": (waited.mean_s, WARNING_COLOUR)}
     if part_count(tables) > STACKED_PARTS:
-        series = {"part that waits most": (sums.worst_wait_s, _PALE_RED), "mean of the parts": series["waiting"]}
-    x, hover = _rounded(sums.begin + sums.width / 2), "about step %{x:.0f}: %{y:.3~g} ms"
-    looks: Drawn = {"yaxis": "y3", "width": sums.width}
+        series = {"part that waits most": (waited.worst_s, _PALE_RED), "mean of the parts": series["waiting"]}
+    x, hover = _rounded(waited.begin + waited.width / 2), "about step %{x:.0f}: %{y:.3~g} ms"
+    looks: Drawn = {"yaxis": "y3", "width": waited.width}
     return [
         bars(name, x, _rounded(1e3 * seconds), None, hover, marker={"color": colour, "line": {"width": 0}}, **looks)
         for name, (seconds, colour) in series.items()
-        if len(sums)
+        if len(waited)
     ]
 
 

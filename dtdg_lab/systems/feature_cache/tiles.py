@@ -20,6 +20,7 @@ from dtdg_lab.systems.feature_cache.measures import (
     mean_lengths,
     policy_in_use,
     wait_now_s,
+    waits,
 )
 from dtdg_lab.systems.feature_cache.picture import window_text
 from dtdg_lab.visualization.common_charts import loss_tile
@@ -59,7 +60,7 @@ def _wait_tile(tables: RunTables) -> Tile:
         value=ms_text(wait_now_s(tables)),
         note=f"of {step} per step",
         tooltip="Time that training stands still for missing rows, mean of the parts and of the last 100 steps.",
-        spark=spark_of(batch_sums(tables).wait_s),
+        spark=spark_of(waits(tables).mean_s),
     )
 
 

@@ -59,6 +59,22 @@ def test_there_is_a_control_for_every_setting_of_the_glossary(dashboard):
     assert dashboard.settings.controls["system"].widget.values == ["psg", "blad", "dygnex-g", "dygnex-l"]
 
 
+def test_the_picture_of_a_run_is_shown_on_its_own_view_only(dashboard, session):
+    dashboard.open_view("Data")
+    session.train(CONFIG).advance(3)
+    look(dashboard)
+    assert not dashboard.live.picture.visible
+    dashboard.open_view("Live")
+    assert dashboard.live.picture.visible
+
+
+@pytest.mark.parametrize(("system", "is_folded"), [("greendygnn", False), ("adgnn-t", True)])
+def test_slow_links_are_open_for_systems_that_fetch_features(dashboard, session, system, is_folded):
+    session.train(RunConfig(system=system, dataset="growing", ranks=2))
+    settle(dashboard)
+    assert dashboard.slow_links.visible and dashboard.slow_links.collapsed is is_folded
+
+
 @pytest.mark.slow
 def test_a_system_shows_the_settings_that_it_reads_and_brings_its_own(dashboard):
     of_schedules = {"scheduler", "groups_per_rank", "group_times", "profile_epochs", "schedule_gap", "schedule_limit_s"}

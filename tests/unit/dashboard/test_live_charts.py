@@ -71,7 +71,7 @@ class Page:
             self.tell("visible", visible=[*visible])
 
     def tell(self, kind: str, **said: Any) -> None:
-        self.charts.others._handle_msg(json.dumps({"kind": kind, "display": "d", "visible": [], **said}))
+        self.charts.others._handle_msg(json.dumps({"kind": kind, "display": "d", "visible": [], "calm": False, **said}))
 
     def add_steps(self, first: int, last: int) -> None:
         rows = [{"rank": rank, "step": step} for rank in (0, 1) for step in range(first, last)]
@@ -144,6 +144,25 @@ def test_another_run_and_another_axis_are_sent_at_once(counted: None) -> None:
     assert len(page.drawn()) == 1 and page.charts.others.specs["step_count"].run == "run 2"
 
 
+def test_the_menu_of_losses_offers_the_metrics_that_are_recorded() -> None:
+    page = Page("loss")
+
+    def labels() -> list[str]:
+        return [toggle.label for toggle in page.charts.others.specs["loss"].toggles]
+
+    page.drawn()
+    assert labels() == ["Over seconds", "Linear axis"]
+    row = {"split": "validation", "loss": 0.5, "metrics": {"mae": 0.2, "persistence_mae": 0.3}}
+    page.tables.add_lines(record_lines("evaluations", [row]))
+    page.charts.order.force("loss")
+    page.drawn()
+    assert labels()[2:] == ["Mean absolute error"]
+    page.tell("option", chart="loss", option="metric", value="mae", visible=["loss"])
+    (message,) = page.drawn()
+    assert message["caption"] == "Validation mean absolute error is 0.200, against 0.300 for persistence."
+    assert labels() == ["Over seconds", "Loss"]
+
+
 def test_a_frozen_chart_stands_still_until_it_follows_again(counted: None) -> None:
     page = Page("step_count")
     page.add_steps(0, 3)
@@ -167,6 +186,32 @@ def test_charts_stay_at_the_step_of_a_drag_until_it_ends(counted: None) -> None:
         (message,) = page.drawn()
         units.append(message["figure"]["layout"]["meta"]["card"]["unit"])
     assert units == ["at step 2", "at step 2", "", "at step 11"]
+
+
+def test_a_proposal_stays_while_it_is_dragged_and_for_a_while_after_it_was_requested(
+    counted: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = [0.0]
+    monkeypatch.setattr("dtdg_lab.dashboard.live_charts.time.monotonic", lambda: now_s[0])
+    page = Page("step_count")
+    page.add_steps(0, 3)
+
+    def unit(now: float) -> str:
+        now_s[0] = now
+        page.charts.order.force("step_count")
+        (message,) = page.drawn()
+        return str(message["figure"]["layout"]["meta"]["card"]["unit"])
+
+    said = {"chart": "window", "handle": "alpha", "value": 0.5, "visible": ["step_count"]}
+    page.tell("dragged", **said)
+    assert unit(60.0) == "at step 2", "the pointer is still down"
+    page.tell("released", **said)
+    assert [unit(64.0), unit(66.0)] == ["at step 2", ""]
+    page.tell("dragged", **said)
+    page.tell("gone")
+    page.charts.tick()
+    page.tell("visible", visible=["step_count"])
+    assert unit(67.0) == "", "the page of the drag was closed"
 
 
 def test_a_handle_that_is_released_requests_its_setting() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import param
 import pytest
 
 from dtdg_lab.core.config import RunConfig
@@ -64,12 +65,43 @@ def test_a_slider_that_is_dragged_is_left_alone_until_the_run_changes():
     assert control.value == 0.01
 
 
+def test_a_slider_that_is_given_back_is_at_the_value_of_the_run_though_it_has_no_step_there():
+    changed, previews = [], []
+    control = make_control(OPTIONS["alpha"])
+    control.on_change(lambda name, value: changed.append(value))
+    control.on_preview(lambda name, value: previews.append(value))
+    control.follow(0.6)
+    near = round(control.widget.value / 0.05) * 0.05
+    for position in (near - 0.2, near):
+        control.widget.value = position
+    with param.edit_constant(control.widget):
+        control.widget.value_throttled = near
+    assert previews == [0.398, 0.6] and changed == [] and control.is_stale
+    control.follow(0.6)
+    assert control.value == 0.6
+
+
 def test_sliders_have_an_accessible_name_and_about_a_hundred_steps():
     rate = OPTIONS["learning_rate"]
     for option in (rate, replace(rate, slider=(0.0, 1.0), logarithmic=False)):
         slider = make_control(replace(option, spoken="Rate of learning")).widget
         assert any("Rate of learning" in sheet for sheet in slider.stylesheets)
         assert 50 <= (slider.end - slider.start) / slider.step <= 1000
+
+
+def test_full_snapshots_are_dragged_in_whole_numbers_up_to_the_window():
+    requested = []
+    config = RunConfig(system="flaredtdg", dataset="growing", window=6, full_snapshots=3)
+    settings = Settings(2, config, on_change=lambda name, value: requested.append((name, value)))
+    slider = settings.controls["full_snapshots"].widget
+    assert (slider.start, slider.end, slider.step, slider.value) == (1, 6, 1, 3)
+    settings.run_is_on(True)
+    settings.follow(config)
+    with param.edit_constant(slider):
+        slider.param.update(value=4, value_throttled=4)
+    assert requested == [("full_snapshots", 4)] and type(requested[0][1]) is int
+    settings.follow(config.replace(window=5, full_snapshots=4))
+    assert slider.end == 5
 
 
 def test_settings_stand_in_groups_by_when_a_change_takes_effect():

@@ -49,8 +49,12 @@ def test_the_picture_has_every_second_drawing_of_a_page_that_is_slow():
 
 def test_a_picture_is_calm_where_a_viewer_wants_little_motion():
     made = order(*CHARTS)
-    made.is_calm = True
+    made.calm("b", True)
     assert drawn(made, 10.0).count("window") <= 11
+    closed = order(*CHARTS)
+    closed.calm("b", True)
+    closed.forget("b")
+    assert drawn(closed, 10.0).count("window") >= 35
 
 
 def test_nothing_is_sent_before_the_last_message_was_acknowledged():

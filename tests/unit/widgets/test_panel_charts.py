@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from dtdg_lab.visualization.chart import card
+from dtdg_lab.visualization.layout import frame
 from dtdg_lab.widgets import panel_charts
 from dtdg_lab.widgets.panel_charts import PanelCharts
 
@@ -43,7 +45,9 @@ class Display:
             self.tell("drawn", number=message["number"], chart=message["chart"], ms=5.0)
 
     def tell(self, kind: str, **more: Any) -> None:
-        self.charts._handle_msg(json.dumps({"display": "d", "kind": kind, "visible": self.visible, **more}))
+        self.charts._handle_msg(
+            json.dumps({"display": "d", "kind": kind, "visible": self.visible, "calm": False, **more})
+        )
 
     def scroll_to(self, *names: str) -> None:
         self.visible = names
@@ -76,6 +80,12 @@ def test_charts_are_sent_once_they_are_in_view_and_again_when_they_change(clock)
     assert display.drawn == ["p-a", "p-b", "p-b"]
     charts.draw({"c": (figure(1), "C.")})
     assert [spec["name"] for spec in json.loads(charts.cards)] == ["p-c"]
+
+
+def test_a_card_has_the_title_of_its_figure_before_it_is_drawn(clock):
+    charts = PanelCharts("p", chart_height=300)
+    charts.draw({"a": ({"data": [], "layout": frame("Sizes", "x", "y")}, ""), "b": (card([], "Loss"), "")})
+    assert [spec["title"] for spec in json.loads(charts.cards)] == ["Sizes", "Loss"]
 
 
 def test_a_click_on_a_point_is_passed_on(clock):

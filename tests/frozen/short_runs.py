@@ -294,7 +294,7 @@ def _made_up_times(ranks: list[Rows]) -> Iterator[dict[str, Any]]:
     for rank, tables in enumerate(ranks):
         for table, rows in tables.items():
             rows_of_step: Counter[int] = Counter()
-            for row in _one_of_each(rows):
+            for row in _steady_rows(rows):
                 step = row.get("step") or 0
                 place = rows_of_step[step]
                 rows_of_step[step] += 1
@@ -304,8 +304,11 @@ def _made_up_times(ranks: list[Rows]) -> Iterator[dict[str, Any]]:
         yield {"rank": rank, "attempt": 1, "table": table, "columns": list(row), "rows": [list(row.values())]}
 
 
-def _one_of_each(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One reading of energy for each device and phase: how many there are depends on how long the run took."""
+def _steady_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One reading of energy for each device and phase, and no phase of checkpoints: how long the run took decides
+    how many readings there are, and in which epoch a checkpoint was written to the end.
+    """
+    rows = [row for row in rows if row.get("phase") != "checkpoint"]
     if not rows or "joules" not in rows[0]:
         return rows
     return list({(row.get("device"), row.get("phase")): row for row in reversed(rows)}.values())

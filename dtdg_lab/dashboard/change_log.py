@@ -87,13 +87,9 @@ def change_texts(parts: Sequence[RequestedChange]) -> list[tuple[str, str]]:
     for part in parts:
         times = f", {part.times} times" if part.times > 1 else ""
         for name, (old, new) in part.changes.items():
-            before = "" if old is None else f"{_shown(name, old)} → "
-            texts.append((setting_label(name), f"{before}{_shown(name, new)}{times}"))
+            before = "" if old is None else f"{value_text(name, old)} → "
+            texts.append((setting_label(name), f"{before}{value_text(name, new)}{times}"))
     return texts
-
-
-def _shown(name: str, value: Any) -> str:
-    return "none" if name == "slow_rank" and value == -1 else value_text(value)
 
 
 def _note(parts: Sequence[RequestedChange], state: str, epoch: int) -> str:

@@ -321,8 +321,8 @@ class Settings:
             waits = live == "epoch"
             self._asked[name] = (value, math.inf if waits else time.monotonic() + PATIENCE_S)
             if waits and name in self._of_run.flat:
-                before = value_text(_shown(name, self._of_run))
-                self.controls[name].waits(f"{before} → {value_text(value)}")
+                before = value_text(name, _shown(name, self._of_run))
+                self.controls[name].waits(f"{before} → {value_text(name, value)}")
                 self._waiting.add(name)
             self._on_change(name, value)
             if name == "system":

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.visualization.changes import RequestedChange, log_state, requested_changes
 from dtdg_lab.visualization.chart import XAxis
 from dtdg_lab.visualization.palette import MARK_COLOUR
+from dtdg_lab.visualization.run_names import setting_label, value_text
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
@@ -79,7 +79,7 @@ def change_marks(tables: RunTables, x: XAxis) -> list[ChangeMark]:
 
 def _mark(change: RequestedChange, x: XAxis) -> ChangeMark:
     values = (
-        f"{_label(name)} {'' if old is None else f'{_value_text(old)} → '}{_value_text(new)}"
+        f"{setting_label(name)} {'' if old is None else f'{value_text(name, old)} → '}{value_text(name, new)}"
         for name, (old, new) in change.changes.items()
     )
     text = f"{change.number}: {', '.join(values)}{f', {change.times} times' if change.times > 1 else ''}"
@@ -93,15 +93,6 @@ def _at_step(steps: Mapping[int, int]) -> str:
     if len(set(steps.values())) == 1:
         return f" at step {next(iter(steps.values())):,}"
     return " (" + ", ".join(f"rank {rank} at step {step:,}" for rank, step in sorted(steps.items())) + ")"
-
-
-def _label(setting: str) -> str:
-    label = OPTIONS[setting].label if setting in OPTIONS else ""
-    return (label or setting.replace("_", " ")).lower()
-
-
-def _value_text(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _line(mark: ChangeMark) -> dict[str, Any]:

@@ -265,7 +265,7 @@ def settings_table(comparison: ComparedRuns) -> list[list[str]]:
     configs = [run.tables.started_config for run in runs]
     lines = [["Setting", *(run.name for run in runs)]]
     for name in ("system", *differing_settings(configs)):
-        values = [value_text(config.flat[name]) if name in config.flat else "–" for config in configs]
+        values = [value_text(name, config.flat[name]) if name in config.flat else "–" for config in configs]
         lines.append([_sentence_case(setting_label(name)), *values])
     counts = [count_changes(run.tables) for run in runs]
     return [*lines, [_sentence_case(CHANGED), *map(str, counts)]] if any(counts) else lines

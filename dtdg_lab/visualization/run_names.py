@@ -47,8 +47,12 @@ def setting_label(name: str) -> str:
     return label if label[:2].isupper() else label[:1].lower() + label[1:]
 
 
-def value_text(value: Any) -> str:
-    """Return a setting's value as people read it."""
+def value_text(name: str, value: Any) -> str:
+    """Return the value of a setting as people read it."""
+    if name == "system" and value in catalogue.names("systems"):
+        return system_title(value)
+    if name == "slow_rank" and value == -1:
+        return "none"
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, float):
@@ -60,7 +64,7 @@ def setting_text(name: str, value: Any) -> str:
     """Return a setting with its value in words: ``4 parts``, ``learning rate 0.003``."""
     label = setting_label(name)
     is_count = isinstance(value, int) and not isinstance(value, bool) and name.endswith("s") and " " not in label
-    return f"{value_text(value)} {label}" if is_count else f"{label} {value_text(value)}"
+    return f"{value_text(name, value)} {label}" if is_count else f"{label} {value_text(name, value)}"
 
 
 def differing_names(configs: Sequence[RunConfig], given: Sequence[str] = ()) -> list[str]:

@@ -290,15 +290,15 @@ def _change_the_partition(page: Any, run: Run) -> None:
     assert "round_robin" in wait_for_change(page, "partitioner", timeout_s=60)
     look_at(page, "partition-1")
     page.get_by_text("now: round_robin").first.wait_for(timeout=60_000)
+    page.set_viewport_size({"width": 1100, "height": 900})
+    page.wait_for_timeout(500)
+    page.screenshot(path=PICTURES / "live-lab-partition.png")
+    until(lambda: min(filter(None, page.evaluate(WIDTHS)), default=0) >= 280, what="charts that are wide enough")
     page.locator(".dl-systems button", has_text="ESDG").click()
     assert "ESDG" in wait_for_change(page, "system", timeout_s=60)
     for name in ("system", "partitioner"):
         (applied,) = knob_steps(run, name).values()
         assert {rank for rank, _ in applied} == {0, 1} and len({step for _, step in applied}) == 1, (name, applied)
-    page.set_viewport_size({"width": 1100, "height": 900})
-    page.wait_for_timeout(500)
-    page.screenshot(path=PICTURES / "live-lab-partition.png")
-    until(lambda: min(filter(None, page.evaluate(WIDTHS))) >= 280, what="charts that are wide enough")
 
     def fits() -> bool:
         button, notebook = (

@@ -221,7 +221,7 @@ def test_the_notice_names_what_differs_beside_the_system() -> None:
     table = settings_table(compare_runs([("a", flare), ("b", changed)]))
     assert table == [
         ["Setting", "a", "b"],
-        ["System", "flaredtdg", "esdg"],
+        ["System", "FlareDTDG", "ESDG"],
         ["Learning rate", "0.003", "0.001"],
         ["Changes while training", "0", "1"],
     ]

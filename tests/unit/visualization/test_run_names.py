@@ -42,6 +42,7 @@ def test_at_most_two_settings_stand_in_a_name():
         ("epochs", 5, "5 epochs"),
         ("alpha", 0.1, "alpha 0.1"),
         ("learning_rate", 0.003, "learning rate 0.003"),
+        ("system", "greendygnn", "system GreenDyGNN"),
     ],
 )
 def test_settings_read_as_words(name, value, text):

@@ -11,7 +11,7 @@ from dtdg_lab.visualization.curves import CURVE_ROLLUPS
 
 def evaluated(losses: list[float]) -> RunTables:
     rows = [{"step": 10 * place, "split": "validation", "loss": loss} for place, loss in enumerate(losses)]
-    return run_tables({}, {"evaluations": rows}, rollups=CURVE_ROLLUPS)
+    return run_tables({}, {"steps": [{"step": 0}], "evaluations": rows}, rollups=CURVE_ROLLUPS)
 
 
 def test_times_to_a_loss_have_a_spread_over_seeds() -> None:

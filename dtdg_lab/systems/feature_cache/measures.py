@@ -99,6 +99,11 @@ class LinkHistory:
         """(C,) where each state ends; the newest one at ``last``."""
         return np.append(self.steps[1:], last)[: len(self.steps)]
 
+    def between(self, first: float, last: float) -> LinkHistory:
+        """Return the states that hold between two steps."""
+        chosen = (self.ends(last) > first) & (self.steps < last)
+        return LinkHistory(self.steps[chosen], self.delay_ms[chosen], self.mbit[chosen])
+
     def delay_at(self, step: float, owner: int) -> float:
         """Return the delay of an owner at a step, in milliseconds."""
         place = int(np.searchsorted(self.steps, step, side="right")) - 1
@@ -128,19 +133,18 @@ def link_history(tables: RunTables) -> LinkHistory:
 
     def read() -> LinkHistory:
         parts = part_count(tables)
-        states = {
-            int(record["step"] or 0): links
-            for record, links in tables.typed(Congestion)
-            if links is not None and links.parts == parts
-        }
-        delays = [links.owner_delays_ms for links in states.values()]
-        rates = [[np.inf if rate is None else rate for rate in links.owner_mbit] for links in states.values()]
-        shape = (len(states), parts)
-        return LinkHistory(
-            np.array([*states], np.float64),
-            np.array(delays, np.float64).reshape(shape),
-            np.array(rates, np.float64).reshape(shape),
-        )
+        plans: dict[int, Congestion] = {}  # equal events are one object, and a pattern repeats few
+        states: dict[int, int] = {}
+        for record, links in tables.typed(Congestion):
+            if links is not None and links.parts == parts:
+                plans[id(links)] = links
+                states[int(record["step"] or 0)] = id(links)
+        delays = np.array([links.owner_delays_ms for links in plans.values()], np.float64).reshape(-1, parts)
+        rates = np.array([links.owner_mbit for links in plans.values()], np.float64).reshape(-1, parts)
+        place = {key: number for number, key in enumerate(plans)}
+        of_state = np.array([place[key] for key in states.values()], np.int64)
+        limits = np.where(np.isnan(rates), np.inf, rates)
+        return LinkHistory(np.array([*states], np.float64), delays[of_state], limits[of_state])
 
     return tables.once("link history", read)
 

@@ -191,9 +191,8 @@ def _notes(tables: RunTables, options: ChartOptions) -> list[Drawn]:
 
 def _cause(tables: RunTables, first: float, last: float) -> tuple[list[Drawn], list[Drawn], float]:
     """Return traces, names in their areas, and the height of the lane in milliseconds."""
-    links = link_history(tables)
-    shown = (links.ends(last) > first) & (links.steps < last)
-    top = float(links.delay_ms[shown].max(initial=0.0))
+    links = link_history(tables).between(first, last)
+    top = float(links.delay_ms.max(initial=0.0))
     if links.delay_ms.shape[1] > STACKED_PARTS:
         return _worst_and_mean(links, first, last), [], top
     data: list[Drawn] = []

@@ -99,7 +99,7 @@ def _moved(line: dict[str, Any], number: int, counts: tuple[int, int], clock: tu
 
 def write_long_run(short: Path, target: Path, megabytes: float) -> int:
     """Write a run of so many megabytes of lines; return the steps of a rank."""
-    shutil.copytree(short, target, ignore=shutil.ignore_patterns("records"))
+    shutil.copytree(short, target, ignore=shutil.ignore_patterns("records", "summary.json", "report.html"))
     (target / "records").mkdir()
     files = sorted((short / "records").glob("rank*.jsonl"))
     last = 0

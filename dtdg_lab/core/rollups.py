@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,8 @@ import numpy as np
 from dtdg_lab.core.rows import Array, Rows, as_column, as_numbers, as_objects, is_known, known
 
 Key = tuple[Any, ...]
+
+_DENSE = 1_000  # so many numbers without rows are no loss
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -66,6 +68,7 @@ class Sums:
     def __init__(self, rollup: Rollup) -> None:
         self.rollup, self.width = rollup, rollup.width
         self._slots: dict[Key, int] = {}
+        self._filled: set[int] = set()  # buckets with rows
         self._merges: dict[str, Callable[[Any, Any], Any]] = {
             **{name: _total for column in rollup.sums for name in (column, f"{column}_known")},
             **{f"{column}_least": min for column in rollup.least},
@@ -77,7 +80,7 @@ class Sums:
     def copy(self) -> Sums:
         """Return the same sums, to add more to."""
         copy = Sums(self.rollup)
-        copy.width, copy._slots = self.width, dict(self._slots)
+        copy.width, copy._slots, copy._filled = self.width, dict(self._slots), set(self._filled)
         copy._values = {name: [*values] for name, values in self._values.items()}
         return copy
 
@@ -88,15 +91,11 @@ class Sums:
             rows = rows.where(known_rows)
         if not len(rows):
             return
-        keys = [known(rows[name]) for name in rollup.by]  # NaN would be another key each time
+        keys = [rows[name] for name in rollup.by]
         if rollup.along:
-            self._widen(np.unique(self._buckets(rows)))
-            keys.append(self._buckets(rows).tolist())
-        groups: dict[Key, int] = {}
-        if keys:
-            group = np.array([groups.setdefault(key, len(groups)) for key in zip(*keys, strict=True)], np.int64)
-        else:
-            groups[()], group = 0, np.zeros(len(rows), np.int64)
+            self._widen(_distinct(self._buckets(rows)))
+            keys.append(self._buckets(rows))
+        groups, group = _groups(keys, len(rows))
         self._merge(groups, self._reduce(rows, group, len(groups)))
 
     def _buckets(self, rows: Rows) -> Array:
@@ -138,9 +137,10 @@ class Sums:
 
     def _widen(self, new: Array) -> None:
         """Double the width of buckets until they, and the new ones, are few."""
-        buckets, doublings = np.union1d(new, [key[-1] for key in self._slots]), 0
-        while len(buckets) > 2 * self.rollup.points:
-            buckets, doublings = np.unique(buckets // 2), doublings + 1
+        self._filled.update(new.tolist())
+        doublings, most = 0, 2 * self.rollup.points
+        while len(self._filled) > most:
+            self._filled, doublings = {bucket // 2 for bucket in self._filled}, doublings + 1
         if not doublings:
             return
         slots, values = self._slots, self._values
@@ -158,6 +158,58 @@ class Sums:
             columns[name] = as_column(values) if name in self.rollup.last else np.array(values, np.float64)
         rows = Rows(columns, np.arange(len(self._slots)))
         return rows.sort("bucket") if self.rollup.along and len(rows) else rows
+
+
+def _groups(keys: Sequence[Array], count: int) -> tuple[dict[Key, int], Array]:
+    """Return the place of each distinct key, in order of their first rows, and that of each row's key.
+
+    Args:
+        keys: a column for each part of the keys, (count,) each.
+        count: rows.
+    """
+    code, size = np.zeros(count, np.int64), 1
+    for column in keys:
+        codes, values = _codes(column)
+        code, size = code * values + codes, size * values
+        if size > 2 * count + _DENSE:
+            size, code = _dense(code)
+    first = np.full(size, count)
+    first[code[::-1]] = np.arange(count)[::-1]  # of several rows of a code the last one here stays, which is the first
+    first, places = np.sort(first[first < count]), np.empty(size, np.int64)
+    places[code[first]] = np.arange(len(first))
+    columns = [known(column[first]) for column in keys]  # NaN would be another key each time
+    distinct = zip(*columns, strict=True) if columns else [()]
+    return {key: place for place, key in enumerate(distinct)}, places[code]
+
+
+def _codes(column: Array) -> tuple[Array, int]:
+    """Return a small number for each row, equal where the values are, and a bound that no number reaches."""
+    if column.dtype.kind == "O":
+        seen: dict[Any, int] = {}
+        codes = np.array([seen.setdefault(value, len(seen)) for value in column.tolist()], np.int64)
+        return codes, len(seen)
+    if column.dtype.kind in "iu" and _is_narrow(column):
+        return column - column.min(), int(np.ptp(column)) + 1
+    size, codes = _dense(column)
+    return codes, size
+
+
+def _is_narrow(numbers: Array) -> bool:
+    """Return whether whole numbers lie so close that each between them may have a slot."""
+    return int(np.ptp(numbers)) <= 2 * len(numbers) + _DENSE
+
+
+def _distinct(numbers: Array) -> Array:
+    """Return the distinct ones of whole numbers, in order."""
+    if not _is_narrow(numbers):
+        return np.unique(numbers)
+    return np.flatnonzero(np.bincount(numbers - numbers.min())) + numbers.min()
+
+
+def _dense(values: Array) -> tuple[int, Array]:
+    """Return the number of distinct values, and the place of each value among them."""
+    distinct, places = np.unique(values, return_inverse=True)
+    return len(distinct), places
 
 
 def _numbers(column: Array) -> Array:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from pathlib import Path
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from dtdg_lab.runs.tables import ALL_KEPT, CLOCKS, EVENTS_OF_A_KIND, FEW_ROWS, I
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 _CHUNK_ROWS = 500_000  # summed at once
 
@@ -41,15 +41,17 @@ def open_tables(
         RunStoreError: a file cannot be read.
     """
     import pyarrow as pa
+    from pyarrow.parquet import ParquetFile
 
     notes = {rank: parquet.current_note(directory, rank) for rank in parquet.ranks_of(directory)}
     known = {rank: note for rank, note in notes.items() if note is not None}
     if known and len(known) == len(notes):
         files = [parquet.files_of(directory, note) for note in known.values()]
         names = sorted({name for of_rank in files for name in of_rank})
-        with suppress(pa.ArrowException, OSError):
+        with suppress(pa.ArrowException, OSError), ExitStack() as opened:
             tables = RunTables(config, directory.records, rollups, recent=recent)
-            _fill(tables, {name: [file for of_rank in files for file in of_rank.get(name, ())] for name in names})
+            paths = {name: [path for of_rank in files for path in of_rank.get(name, ())] for name in names}
+            _fill(tables, {name: [opened.enter_context(ParquetFile(path)) for path in paths[name]] for name in names})
             if all(parquet.read_note(directory, rank) == note for rank, note in known.items()):
                 tables.follow_after({rank: note["bytes"] for rank, note in known.items()})
                 return tables
@@ -58,28 +60,25 @@ def open_tables(
     return RunTables.open(config, directory.records, rollups, recent=recent)
 
 
-def _fill(tables: RunTables, files: dict[str, list[Path]]) -> None:
+def _fill(tables: RunTables, files: dict[str, list[pq.ParquetFile]]) -> None:
     """Add the rows of Parquet files, given by table."""
     tables.note_attempts(
         Rows.of(_columns(files.get("steps", ()), [*IDENTITY, "step", "epoch", "iteration"])),
         [Rows.of(_columns(files.get(name, ()), ["attempt", "time_ns"])) for name in TIMED],
     )
     tables.add_events(_events(files.get("events", [])))
-    for name, paths in files.items():
+    for name, of_table in files.items():
         if name != "events":
-            _add_table(tables, name, paths)
+            _add_table(tables, name, of_table)
 
 
-def _add_table(tables: RunTables, name: str, files: list[Path]) -> None:
+def _add_table(tables: RunTables, name: str, files: list[pq.ParquetFile]) -> None:
     """Add sums of old rows, and all columns of the newest."""
-    import pyarrow.parquet as pq
-
-    count = sum(pq.read_metadata(file).num_rows for file in files)
+    count = sum(file.metadata.num_rows for file in files)
     if count <= FEW_ROWS:
         tables.add_recent(name, _columns(files), dropped=0)
         return
-    names = pq.read_schema(files[0]).names
-    if "step" in names:
+    if "step" in files[0].schema_arrow.names:
         steps = _columns(files, ["step"])["step"].astype(np.float64)
         ages = np.where(is_known(steps), steps, -1)  # rows without a step are in sums alone
         newest = int(np.partition(ages, count - FEW_ROWS)[count - FEW_ROWS]) - 1
@@ -105,11 +104,9 @@ class _ColumnsOnDemand(Mapping[str, Array]):
         count: rows.
     """
 
-    def __init__(self, tables: RunTables, name: str, files: Sequence[Path], count: int) -> None:
-        import pyarrow.parquet as pq
-
+    def __init__(self, tables: RunTables, name: str, files: Sequence[pq.ParquetFile], count: int) -> None:
         self._tables, self._files, self._count = tables, files, count
-        recorded = [column for file in files for column in pq.read_schema(file).names]
+        recorded = [column for file in files for column in file.schema_arrow.names]
         self._clock = next((clock for clock in CLOCKS if clock in recorded), None)
         self._names = dict.fromkeys([*recorded, *TABLES.get(name, ()), *(["seconds"] if self._clock else [])])
         self._recorded, self._read = frozenset(recorded), dict[str, Array]()
@@ -149,19 +146,30 @@ def _chunks(rows: Rows) -> Iterable[Rows]:
         begin = end
 
 
-def _columns(files: Collection[Path], names: list[str] | None = None, *, after: int | None = None) -> dict[str, Array]:
+def _columns(
+    files: Collection[pq.ParquetFile], names: list[str] | None = None, *, after: int | None = None
+) -> dict[str, Array]:
     """Return columns of all rows of files, or those after a step; without columns that no file has."""
-    import pyarrow.parquet as pq
-
     parts = []
     for file in files:
-        known = pq.read_schema(file).names
+        known = file.schema_arrow.names
         wanted = known if names is None else [name for name in names if name in known]
-        parts.append(pq.read_table(file, columns=wanted, filters=None if after is None else [("step", ">", after)]))
+        parts.append(file.read(wanted) if after is None else _rows_after(file, wanted, after))
     if not parts:
         return {name: np.empty(0, np.int64) for name in names or ()}
     table = parquet.joined(parts)
     return {name: _array(table, name) for name in table.schema.names}
+
+
+def _rows_after(file: pq.ParquetFile, names: list[str], step: int) -> pa.Table:
+    """Return the rows of a file after a step, without reading the groups of rows that end before it."""
+    import pyarrow.compute as pc
+
+    place = file.schema_arrow.names.index("step")
+    groups = [file.metadata.row_group(number).column(place).statistics for number in range(file.num_row_groups)]
+    recent = [number for number, of in enumerate(groups) if of is None or not of.has_min_max or of.max > step]
+    table = file.read_row_groups(recent, names)
+    return table.filter(pc.greater(table["step"], step))
 
 
 def _array(table: pa.Table, name: str) -> Array:
@@ -175,16 +183,19 @@ def _array(table: pa.Table, name: str) -> Array:
     if parquet.is_json(field):
         values: Array = to_frame(table.select([name]))[name].to_numpy()
         return values
+    if pa.types.is_string(field.type):  # few distinct ones, and an object for each
+        encoded = column.combine_chunks().dictionary_encode()
+        texts = as_objects([*encoded.dictionary.to_pylist(), None])
+        chosen: Array = texts[encoded.indices.fill_null(-1).to_numpy()]
+        return chosen
     return as_objects(column.to_pylist())
 
 
-def _events(files: list[Path]) -> list[dict[str, Any]]:
+def _events(files: list[pq.ParquetFile]) -> list[dict[str, Any]]:
     """Return the newest events of each kind and rank, in order of time."""
-    import pyarrow.parquet as pq
-
     if not files:
         return []
-    frame = to_frame(parquet.joined(pq.read_table(file) for file in files))
+    frame = to_frame(parquet.joined(file.read() for file in files))
     from_end = frame.groupby(["kind", "rank"], sort=False).cumcount(ascending=False)
     frame = frame[(from_end < EVENTS_OF_A_KIND) | frame["kind"].isin(ALL_KEPT)].copy()
     for column in ("step", "epoch"):

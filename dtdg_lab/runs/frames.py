@@ -60,7 +60,9 @@ class RunFrames:
 
         wanted = {*only, "steps"} if only else None  # steps show where attempts begin
         with directory.reading(self.run.records):
-            frames = {name: to_frame(table) for name, table in self.tables(wanted).items()}
+            frames: dict[str, pd.DataFrame] = {}
+            for some in self._portions(wanted):
+                frames |= {name: to_frame(table) for name, table in self.tables(some).items()}
             for name in TABLES.keys() - frames.keys():
                 if wanted is None or name in wanted:
                     columns = ["rank", "attempt", *TABLES[name]]
@@ -68,6 +70,14 @@ class RunFrames:
             for name, frame in frames.items():
                 self._check_numbers(name, frame)
             return frames if all_attempts else without_replaced(frames)
+
+    def _portions(self, wanted: Collection[str] | None) -> list[Collection[str] | None]:
+        """Return names of tables to read after each other: each by itself from Parquet, all at once from lines."""
+        notes = [parquet.current_note(self.run, rank) for rank in parquet.ranks_of(self.run)]
+        names = {name for note in notes if note is not None for name in note["tables"]}
+        if None in notes:
+            return [wanted]
+        return [{name} for name in sorted(names) if wanted is None or name in wanted]
 
     def tables(self, wanted: Collection[str] | None = None) -> dict[str, pa.Table]:
         """Return Arrow tables of all ranks and attempts, in order of ranks; only those ``wanted``, if given."""

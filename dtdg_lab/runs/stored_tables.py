@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-_CHUNK_ROWS = 500_000  # summed at once
+_CHUNK_ROWS = 100_000  # summed at once
 
 
 def open_tables(
@@ -77,39 +79,66 @@ def _add_table(tables: RunTables, name: str, files: list[pq.ParquetFile]) -> Non
     count = sum(file.metadata.num_rows for file in files)
     if count <= FEW_ROWS:
         tables.add_recent(name, _columns(files), dropped=0)
-        return
-    if "step" in files[0].schema_arrow.names:
-        steps = _columns(files, ["step"])["step"].astype(np.float64)
-        ages = np.where(is_known(steps), steps, -1)  # rows without a step are in sums alone
-        newest = int(np.partition(ages, count - FEW_ROWS)[count - FEW_ROWS]) - 1
-        first = max(-1, min(tables.common_step - tables.recent, newest))
-        recent, newest_columns = ages > first, _columns(files, after=first)
+    elif "step" in files[0].schema_arrow.names:
+        ends = _ends(_columns(files, ["step"])["step"], tables.common_step - tables.recent)
+        for after, until in pairwise([-math.inf, *ends]):
+            columns = _ColumnsOnDemand(tables, name, files, after, until, unknown=until == ends[-1])
+            for rollup in tables.rollups_of(name):
+                tables.add_old(rollup, Rows(columns, columns.places))
+        newest = _columns(files, groups=[_groups(file, ends[-1], math.inf) for file in files])
+        recent = newest["step"] > ends[-1]
+        newest = {column: values[recent] for column, values in newest.items()}
+        tables.add_recent(name, newest, dropped=count - int(recent.sum()))
     else:
-        recent = np.arange(count) >= count - FEW_ROWS
-        newest_columns = {column: values[recent] for column, values in _columns(files).items()}
-    rows = Rows(_ColumnsOnDemand(tables, name, files, count), np.arange(count))
-    for rollup in tables.rollups_of(name):
-        for chunk in _chunks(rows.where(~recent)):
-            tables.add_old(rollup, chunk)
-    tables.add_recent(name, newest_columns, dropped=count - int(recent.sum()))
+        whole, old = _columns(files), count - FEW_ROWS
+        rows = Rows.of(tables.completed(name, {column: values[:old] for column, values in whole.items()}))
+        for rollup in tables.rollups_of(name):
+            tables.add_old(rollup, rows)
+        tables.add_recent(name, {column: values[old:] for column, values in whole.items()}, dropped=old)
+
+
+def _ends(steps: Array, oldest_recent: int) -> list[float]:
+    """Return the steps up to which old rows are summed at once, some rows each; recent rows follow the last one."""
+    ages = np.sort(steps if steps.dtype.kind == "i" else np.where(is_known(steps), steps, -1))  # unknown: old
+    last = max(-1, min(oldest_recent, int(ages[len(ages) - FEW_ROWS]) - 1))
+    between = np.unique(ages[_CHUNK_ROWS::_CHUNK_ROWS]).tolist()
+    return [*(end for end in between if -1 < end < last), last]
 
 
 class _ColumnsOnDemand(Mapping[str, Array]):
-    """Columns of all rows of a table, each read when a sum first asks for it.
+    """Columns of some rows of a table, each read when a sum first asks for it.
 
     Args:
         tables: that know when attempts began.
         name: of the table.
         files: of all ranks.
-        count: rows.
+        after: step before these rows.
+        until: last step of these rows.
+        unknown: whether rows without a step are among them.
+
+    Attributes:
+        places: of these rows in the columns, which have more, in order of steps.
     """
 
-    def __init__(self, tables: RunTables, name: str, files: Sequence[pq.ParquetFile], count: int) -> None:
-        self._tables, self._files, self._count = tables, files, count
+    def __init__(
+        self,
+        tables: RunTables,
+        name: str,
+        files: Sequence[pq.ParquetFile],
+        after: float,
+        until: float,
+        *,
+        unknown: bool,
+    ) -> None:
+        self._tables, self._files = tables, files
+        self._groups = [_groups(file, after, until) for file in files]
         recorded = [column for file in files for column in file.schema_arrow.names]
         self._clock = next((clock for clock in CLOCKS if clock in recorded), None)
         self._names = dict.fromkeys([*recorded, *TABLES.get(name, ()), *(["seconds"] if self._clock else [])])
         self._recorded, self._read = frozenset(recorded), dict[str, Array]()
+        steps = self["step"].astype(np.float64)
+        chosen = np.flatnonzero(((steps > after) & (steps <= until)) | (unknown & ~is_known(steps)))
+        self.places = chosen[np.argsort(steps[chosen], kind="stable")]  # those without a step last
 
     def __getitem__(self, name: str) -> Array:
         if name not in self._names:
@@ -120,10 +149,10 @@ class _ColumnsOnDemand(Mapping[str, Array]):
 
     def _column(self, name: str) -> Array:
         if name in self._recorded:
-            return _columns(self._files, [name])[name]
+            return _columns(self._files, [name], groups=self._groups)[name]
         if name == "seconds" and self._clock:
             return self._tables.seconds_of(self["attempt"], self[self._clock])
-        return np.full(self._count, np.nan)  # declared, and not recorded by an older version
+        return np.full(len(self["step"]), np.nan)  # declared, and not recorded by an older version
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -132,44 +161,36 @@ class _ColumnsOnDemand(Mapping[str, Array]):
         return len(self._names)
 
 
-def _chunks(rows: Rows) -> Iterable[Rows]:
-    """Yield rows in order of steps, some at a time, all rows of a step together."""
-    if "step" not in rows:
-        yield rows
-        return
-    rows = rows.sort("step")  # those without one last
-    step, begin = rows["step"], 0
-    while begin < len(rows):
-        end = min(begin + _CHUNK_ROWS, len(rows))
-        end = int(np.searchsorted(step, step[end - 1], "right"))
-        yield rows.where(slice(begin, end))
-        begin = end
+def _groups(file: pq.ParquetFile, after: float, until: float) -> list[int]:
+    """Return the groups of rows in which rows of these steps can be, or rows without a step."""
+    numbers = range(file.num_row_groups)
+    if "step" not in file.schema.names:
+        return [*numbers]
+    place = file.schema.names.index("step")
+    of_group = [file.metadata.row_group(number).column(place).statistics for number in numbers]
+    return [
+        number
+        for number, steps in enumerate(of_group)
+        if steps is None or not steps.has_min_max or steps.null_count or (steps.max > after and steps.min <= until)
+    ]
 
 
 def _columns(
-    files: Collection[pq.ParquetFile], names: list[str] | None = None, *, after: int | None = None
+    files: Collection[pq.ParquetFile],
+    names: list[str] | None = None,
+    *,
+    groups: Sequence[list[int]] | None = None,
 ) -> dict[str, Array]:
-    """Return columns of all rows of files, or those after a step; without columns that no file has."""
+    """Return columns of files, of all rows or of groups of rows of each file; without columns that no file has."""
     parts = []
-    for file in files:
+    for place, file in enumerate(files):
         known = file.schema_arrow.names
         wanted = known if names is None else [name for name in names if name in known]
-        parts.append(file.read(wanted) if after is None else _rows_after(file, wanted, after))
+        parts.append(file.read(wanted) if groups is None else file.read_row_groups(groups[place], wanted))
     if not parts:
         return {name: np.empty(0, np.int64) for name in names or ()}
     table = parquet.joined(parts)
     return {name: _array(table, name) for name in table.schema.names}
-
-
-def _rows_after(file: pq.ParquetFile, names: list[str], step: int) -> pa.Table:
-    """Return the rows of a file after a step, without reading the groups of rows that end before it."""
-    import pyarrow.compute as pc
-
-    place = file.schema_arrow.names.index("step")
-    groups = [file.metadata.row_group(number).column(place).statistics for number in range(file.num_row_groups)]
-    recent = [number for number, of in enumerate(groups) if of is None or not of.has_min_max or of.max > step]
-    table = file.read_row_groups(recent, names)
-    return table.filter(pc.greater(table["step"], step))
 
 
 def _array(table: pa.Table, name: str) -> Array:

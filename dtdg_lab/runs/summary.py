@@ -409,7 +409,8 @@ def _slowest(steps: pd.DataFrame, *within: str) -> pd.Series[float]:
 
 def _times(steps: pd.DataFrame, finished: list[int], congested: set[int] | None, *, meets: bool) -> dict[str, Any]:
     """Imbalance of epochs; ``meets`` means that ranks synchronise in each step, so that some may wait for others."""
-    whole = steps[steps["epoch"].isin(finished)]
+    columns = ["rank", "step", "epoch", "time_s", *(f"{phase}_s" for phase in OWN_PHASES)]
+    whole = steps.loc[steps["epoch"].isin(finished), columns]
     by_epoch = {int(epoch): float(seconds) for epoch, seconds in _slowest(whole).dropna().items()}
     phases = {phase: _number(steps[f"{phase}_s"].mean()) for phase in PHASES}
     total, waited = steps["time_s"].sum(min_count=1), steps["wait_s"].sum(min_count=1)

@@ -246,8 +246,10 @@ def _previews(page: Any) -> list[float]:
     found = []
     for _ in range(3):
         page.evaluate(FIND)
-        box = handles.last.bounding_box()
-        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        for _ in range(2):  # from near by, the handle stands still
+            box = handles.last.bounding_box()
+            page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+            page.wait_for_timeout(200)
         page.mouse.down()
         began_s = time.perf_counter()
         page.mouse.move(box["x"] + box["width"] / 2, box["y"] - 30)

@@ -317,7 +317,8 @@ export function render({model, el}) {
   function take({number, chart, figure, caption, urgent}) {
     const card = cards.get(chart)
     const acknowledge = (ms) => { if (!closed) board.tell({kind: "drawn", number, chart, ms}) }
-    if (!card || !inView.has(chart) || document.hidden || !window.Plotly) { acknowledge(null); return }
+    const waits = !urgent && card?.handles.isAimedAt()
+    if (!card || waits || !inView.has(chart) || document.hidden || !window.Plotly) { acknowledge(null); return }
     requestAnimationFrame(() => {
       if (closed) return
       const begun = performance.now()

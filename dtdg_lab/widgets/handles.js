@@ -2,9 +2,18 @@
 // releasing the pointer or Enter requests it, Escape takes it back.
 
 const DRAG_MS = 60 // between two messages of a handle that is dragged
+const NEAR = 48, AIM_MS = 1000 // pixels from a handle, and time since it moved there, in which a pointer is about to take it
 
 function dlHandles(plot, area, tell) {
   const dots = {}
+  let aimed = 0
+  area.addEventListener("pointermove", ({clientX, clientY}) => {
+    const isNear = (dot) => {
+      const {left, right, top, bottom} = dot.getBoundingClientRect()
+      return clientX > left - NEAR && clientX < right + NEAR && clientY > top - NEAR && clientY < bottom + NEAR
+    }
+    aimed = Object.values(dots).some(isNear) ? Date.now() : 0
+  })
   const axisOf = (along) => plot._fullLayout[`${along}axis`]
   const move = (dot, along, value) => {
     const axis = axisOf(along)
@@ -51,6 +60,7 @@ function dlHandles(plot, area, tell) {
     const drop = (kind) => () => {
       if (!dot.held) return
       dot.held = false
+      aimed = 0
       dot.classList.remove("held")
       if (at && kind === "released") say(kind, measured())
       else if (at) cancel()
@@ -63,6 +73,8 @@ function dlHandles(plot, area, tell) {
   }
 
   return {
+    // whether a person is about to take a handle, which must not move away
+    isAimedAt: () => Date.now() - aimed < AIM_MS,
     // the handles of the figure that is drawn now
     place() {
       const specs = plot.layout?.meta?.handles ?? []

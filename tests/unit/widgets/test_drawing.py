@@ -98,3 +98,12 @@ def test_a_page_is_busy_when_drawings_take_long_on_average():
     for _ in range(10):
         made.acknowledge("a", made.sent("loss", 0.0), 3000.0)
     assert made.is_busy
+
+
+def test_all_charts_in_view_are_due_when_there_is_hurry():
+    made = order(*CHARTS)
+    for name in CHARTS:
+        made.sent(name, 0.0)
+    assert list(made.due(0.1)) == []
+    made.hurry()
+    assert {name for name, _ in made.due(0.1)} == {*CHARTS}

@@ -185,7 +185,7 @@ def to_frame(table: pa.Table) -> pd.DataFrame:
     for place, column in enumerate(table.schema):
         if pa.types.is_null(column.type):
             table = table.set_column(place, column.name, table.column(place).cast(pa.float64()))
-    frame = table.to_pandas()
+    frame = table.to_pandas(split_blocks=True)  # without a copy of all numbers in one block
     for column in table.schema:
         if parquet.is_json(column):
             texts = table.column(column.name).fill_null("null").combine_chunks().dictionary_encode()

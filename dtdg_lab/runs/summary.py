@@ -386,7 +386,7 @@ def _congested_epochs(tables: Tables, finished: list[int]) -> set[int] | None:
     slow = np.array([_is_slow(described["data"].iloc[each]) for each in first], bool)[same]
     if not slow.any():
         return None
-    spans = steps[steps["epoch"].isin(finished)].groupby("epoch")["step"].agg(["min", "max"])
+    spans = steps.loc[steps["epoch"].isin(finished), ["epoch", "step"]].groupby("epoch")["step"].agg(["min", "max"])
     starts = described["step"].to_numpy(float)
     ends = np.append(starts[1:], math.inf)
     # an interval that ends before an epoch also starts before its end, so that the difference counts overlaps

@@ -46,6 +46,10 @@ class Rollup:
     prepare: Callable[[Rows], Rows] = lambda rows: rows
     all_attempts: bool = False
 
+    def __post_init__(self) -> None:
+        if both := {*self.sums} & {*self.last}:
+            raise ValueError(f"{', '.join(sorted(both))} cannot be summed and kept as newest: use two rollups.")
+
 
 def _newest(old: Any, new: Any) -> Any:
     return new

@@ -178,7 +178,8 @@ class LiveCharts:
                 shown.metrics = chart.metrics(tables)
                 return draw(chart, tables, options)
             except Exception as error:  # the others must go on: the card shows it, and the log has the traceback
-                text = describe(error, f"the chart {name} cannot be drawn")
+                is_known = shown.sent is not None and shown.sent[1] == describe(error, "")
+                text = describe(error, "" if is_known else f"the chart {name} cannot be drawn")
                 return card([], chart.title, empty="This chart can't be drawn."), text
 
     def draw_again(self) -> None:
@@ -257,6 +258,8 @@ class LiveCharts:
             self._request(customdata)
 
     def _ask(self, chart: str) -> None:
+        if chart not in self._charts:  # the system has changed since the page was drawn
+            return
         question, tables = self._charts[chart].question, self._tables
         if question is not None and tables is not None and question.name not in self._asked:
             self._asked.add(question.name)
@@ -308,14 +311,16 @@ class LiveCharts:
             self.preview({})
 
     def _freeze(self, chart: str, on: bool) -> None:
-        if on:
+        if on and chart in self._shown:  # else the system has changed since the page was drawn
             self._frozen[chart] = self._shown[chart].step
         else:
             self._frozen.pop(chart, None)
         self._lay_out()
 
     def _choose(self, chart: str, option: str, value: Any) -> None:
-        shown = self._shown[chart]
+        shown = self._shown.get(chart)
+        if shown is None:  # the system has changed since the page was drawn
+            return
         shown.options = replace(shown.options, **{option: value})
         self.order.force(chart)
         self._lay_out()

@@ -84,7 +84,7 @@ class LivePage:
         self._next: RunConfig | None = None  # settings chosen since the run ended
         self._changes: tuple[RequestedChange, ...] = ()
         self._version = -1
-        self._newest_applied = 0  # number of a change
+        self._applied = 0  # number of changes
         self._effects_open = False
         self._final: dict[tuple[Any, ...], MeasuredEffect] = {}
 
@@ -143,14 +143,14 @@ class LivePage:
             config = tables.config if is_active or self._next is None else self._next
             tiles, suggestions = tiles_of(tables), suggestions_of(config)
             self._changes = requested_changes(tables, ended=not is_active)
-            applied = max((each.number for each in listed(self._changes) if each.outcome == "applied"), default=0)
+            applied = sum(change.outcome == "applied" for change in self._changes)
             epoch = tables.progress.epoch
             settings = tables.config.flat if is_active else {}
             if self._effects_open and slow:
                 self._draw_effects(tables, own, epoch, settings)
-        if applied > self._newest_applied:
+        if applied != self._applied:
             self.charts.order.hurry()  # its number belongs in all charts
-        self._newest_applied = applied
+        self._applied = applied
         self.tiles.draw(tiles)
         self._show_chips(suggestions, is_active=is_active)
         self._draw_log(own, epoch, settings)

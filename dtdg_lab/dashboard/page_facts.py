@@ -71,6 +71,7 @@ def run_facts(facts: PageFacts, run: Run, files: RunFiles, paused_s: float) -> P
         ended=files.ended,
         test_loss=test_loss,
         below=below,
+        damaged=tables.damaged[-1] if tables.damaged else "",
         silent=dict(run.silent),
         reason=run.reason,
         checkpoint_step=files.checkpoint_step,

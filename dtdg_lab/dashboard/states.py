@@ -45,6 +45,7 @@ class PageFacts:
         paused_s: for how long it has been paused.
         ended: time of day when it ended, or was last seen.
         test_loss, below: after the end; the second as a share of persistence, negative above it.
+        damaged: what could not be read of the run's records, in words.
         silent: rank -> seconds without a sign of life.
         page_is_busy: whether this page draws its charts late.
         reason: why the run failed or was interrupted.
@@ -74,6 +75,7 @@ class PageFacts:
     ended: str = ""
     test_loss: float | None = None
     below: float | None = None
+    damaged: str = ""
     silent: Mapping[int, int] = field(default_factory=dict)
     page_is_busy: bool = False
     reason: str = ""
@@ -236,6 +238,8 @@ def _harm(facts: PageFacts) -> Notice | None:
     if facts.problem:
         first, _, rest = facts.problem.partition(". ")
         return Notice("bad", _sentence(first), rest, (Button("dismiss", "Dismiss", "link"),))
+    if facts.damaged:
+        return Notice("bad", "Some records can't be read.", facts.damaged)
     if facts.status == "failed":
         first, _, rest = facts.reason.partition("\n")[0].partition(". ")
         return Notice("bad", _sentence(first), rest, (details,))

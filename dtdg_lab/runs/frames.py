@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,8 +61,11 @@ class RunFrames:
         wanted = {*only, "steps"} if only else None  # steps show where attempts begin
         with directory.reading(self.run.records):
             frames: dict[str, pd.DataFrame] = {}
-            for some in self._portions(wanted):
-                frames |= {name: to_frame(table) for name, table in self.tables(some).items()}
+            notes = self._notes()
+            for names in _portions(notes, wanted):
+                frames |= {name: to_frame(table) for name, table in self.tables(names).items()}
+            if self._notes() != notes:  # a resumed run began to write meanwhile: tables must be of one moment
+                frames = {name: to_frame(table) for name, table in self.tables(wanted).items()}
             for name in TABLES.keys() - frames.keys():
                 if wanted is None or name in wanted:
                     columns = ["rank", "attempt", *TABLES[name]]
@@ -71,13 +74,8 @@ class RunFrames:
                 self._check_numbers(name, frame)
             return frames if all_attempts else without_replaced(frames)
 
-    def _portions(self, wanted: Collection[str] | None) -> list[Collection[str] | None]:
-        """Return names of tables to read after each other: each by itself from Parquet, all at once from lines."""
-        notes = [parquet.current_note(self.run, rank) for rank in parquet.ranks_of(self.run)]
-        names = {name for note in notes if note is not None for name in note["tables"]}
-        if None in notes:
-            return [wanted]
-        return [{name} for name in sorted(names) if wanted is None or name in wanted]
+    def _notes(self) -> list[parquet.Note | None]:
+        return [parquet.current_note(self.run, rank) for rank in parquet.ranks_of(self.run)]
 
     def tables(self, wanted: Collection[str] | None = None) -> dict[str, pa.Table]:
         """Return Arrow tables of all ranks and attempts, in order of ranks; only those ``wanted``, if given."""
@@ -174,6 +172,14 @@ class RunFrames:
                 )
 
 
+def _portions(notes: Sequence[parquet.Note | None], wanted: Collection[str] | None) -> list[Collection[str] | None]:
+    """Return names of tables to read after each other: each by itself from Parquet, all at once from lines."""
+    if None in notes:
+        return [wanted]
+    names = {name for note in notes if note is not None for name in note["tables"]}
+    return [{name} for name in sorted(names) if wanted is None or name in wanted]
+
+
 def to_frame(table: pa.Table) -> pd.DataFrame:
     """Return a pandas frame; a column of unknowns only is NaN.
 
@@ -185,7 +191,7 @@ def to_frame(table: pa.Table) -> pd.DataFrame:
     for place, column in enumerate(table.schema):
         if pa.types.is_null(column.type):
             table = table.set_column(place, column.name, table.column(place).cast(pa.float64()))
-    frame = table.to_pandas(split_blocks=True)  # without a copy of all numbers in one block
+    frame = table.to_pandas()
     for column in table.schema:
         if parquet.is_json(column):
             texts = table.column(column.name).fill_null("null").combine_chunks().dictionary_encode()

@@ -90,11 +90,20 @@ def _add_table(tables: RunTables, name: str, files: list[pq.ParquetFile]) -> Non
         newest = {column: values[recent] for column, values in newest.items()}
         tables.add_recent(name, newest, dropped=count - int(recent.sum()))
     else:
-        whole, old = _columns(files), count - FEW_ROWS
+        whole, old = _in_order_of_time(_columns(files)), count - FEW_ROWS
         rows = Rows.of(tables.completed(name, {column: values[:old] for column, values in whole.items()}))
         for rollup in tables.rollups_of(name):
             tables.add_old(rollup, rows)
         tables.add_recent(name, {column: values[old:] for column, values in whole.items()}, dropped=old)
+
+
+def _in_order_of_time(columns: dict[str, Array]) -> dict[str, Array]:
+    """Return rows of all ranks in the order in which they were recorded; as they are where there is no clock."""
+    clock = next((columns[name] for name in CLOCKS if name in columns), None)
+    if clock is None:
+        return columns
+    order = np.argsort(clock, kind="stable")
+    return {name: values[order] for name, values in columns.items()}
 
 
 def _ends(steps: Array, oldest_recent: int) -> list[float]:

@@ -3,6 +3,7 @@
 
 const CONFIG = {displayModeBar: false, doubleClick: "reset+autosize"}
 const REST = 2, MOST_REST_MS = 2000 // after a drawing, as a multiple of its time: a slow page still answers clicks
+const LATER_MS = 100 // between two looks whether a person still aims at a handle
 const HEIGHTS = {picture: 330, whole: 330, common: 158, supporting: 150, folded: 220}
 const ROWS = ["picture", "whole", "common", "supporting"]
 const ASK_MS = 2000 // a page that has just opened may lose its first message
@@ -173,8 +174,20 @@ class Card {
     dlSay(this.plot, {"aria-label": words.filter((text) => text).join(". ") || "Chart"})
   }
 
+  // Draw the newest figure once nobody is about to take a handle
+  drawLater(figure, caption) {
+    this.later = [figure, caption]
+    this.waiting ??= setInterval(() => {
+      if (this.later && this.handles.isAimedAt()) return
+      clearInterval(this.waiting)
+      this.waiting = null
+      if (this.later) this.draw(...this.later)
+    }, LATER_MS)
+  }
+
   // Show a figure with its caption; what is empty stays a sentence
   draw(figure, caption) {
+    this.later = null
     this.figure = figure
     dlText(this.caption, caption)
     const card = figure.layout.meta?.card ?? {}, dark = dlIsDark(this.board.el)
@@ -253,6 +266,7 @@ class Card {
   }
 
   clear() {
+    this.later = null
     this.handles.clear()
     if (this.plot.data && window.Plotly) Plotly.purge(this.plot)
     this.listens = false
@@ -317,8 +331,8 @@ export function render({model, el}) {
   function take({number, chart, figure, caption, urgent}) {
     const card = cards.get(chart)
     const acknowledge = (ms) => { if (!closed) board.tell({kind: "drawn", number, chart, ms}) }
-    const waits = !urgent && card?.handles.isAimedAt()
-    if (!card || waits || !inView.has(chart) || document.hidden || !window.Plotly) { acknowledge(null); return }
+    if (!card || !inView.has(chart) || document.hidden || !window.Plotly) { acknowledge(null); return }
+    if (!urgent && card.handles.isAimedAt()) { card.drawLater(figure, caption); acknowledge(0); return }
     requestAnimationFrame(() => {
       if (closed) return
       const begun = performance.now()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -173,3 +174,41 @@ def test_files_that_are_written_again_while_they_are_read_are_not_taken(
         assert len(tables.rows("steps")) == 30 and not tables.update()
     else:
         assert RunFrames(run).counts()["steps"] == len(RunFrames(run).frames()["steps"]) == 30
+
+
+def test_frames_are_of_one_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = finished_run(tmp_path)
+    for rank in (0, 1):
+        parquet.write_rank(run, rank)
+    read, calls = RunFrames.tables, []
+
+    def read_as_a_resume_begins(frames: RunFrames, wanted: Any = None) -> dict[str, Any]:
+        if not calls:
+            with RecordWriter(run.record_file(0), 0, 2) as writer:
+                write_steps(writer, 5, 9, attempt_ns=50 * STEP_NS)
+        calls.append(wanted)
+        return read(frames, wanted)
+
+    monkeypatch.setattr(RunFrames, "tables", read_as_a_resume_begins)
+    mixed = RunFrames(run).frames()
+    monkeypatch.undo()
+    whole = RunFrames(run).frames()
+    assert {name: len(frame) for name, frame in mixed.items()} == {name: len(frame) for name, frame in whole.items()}
+
+
+def test_a_frame_can_be_changed(tmp_path: Path) -> None:
+    run = finished_run(tmp_path)
+    for rank in (0, 1):
+        parquet.write_rank(run, rank)
+    evaluations = RunFrames(run).frames(("evaluations",))["evaluations"]
+    evaluations.loc[0, "loss"] = 7.0
+    assert evaluations["loss"][0] == 7.0
+
+
+def test_rows_without_steps_are_kept_by_their_age(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, config = finished_run(tmp_path), RunConfig(system="psg", dataset="growing", ranks=2)
+    count = len(RunFrames(run).frames(("energy",))["energy"])
+    monkeypatch.setattr(stored_tables, "FEW_ROWS", count // 2)
+    for rank in (0, 1):
+        parquet.write_rank(run, rank)
+    assert {*open_tables(run, config, ROLLUPS).rows("energy")["rank"]} == {0, 1}

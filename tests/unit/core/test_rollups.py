@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,3 +46,8 @@ def test_keys_are_in_the_order_of_their_first_rows() -> None:
     sums.add(rows_of([("wait", 0, 0, 5), ("compute", 0, 0, 6), ("wait", 0, 0, 7)]))
     found = sums.rows().to_dicts("phase", "value", "step")
     assert found == [{"phase": "wait", "value": 2.0, "step": 7}, {"phase": "compute", "value": 1.0, "step": 6}]
+
+
+def test_a_column_cannot_be_summed_and_kept() -> None:
+    with pytest.raises(ValueError, match="loss cannot be summed and kept as newest"):
+        Rollup("steps", sums=("loss",), last=("loss",))

@@ -236,7 +236,21 @@ def test_a_chart_that_cannot_be_drawn_says_so_and_leaves_the_others(
     assert messages["step_count"]["figure"]["data"]
     broken = messages["broken"]
     assert broken["figure"]["layout"]["annotations"][0]["text"] == "This chart can't be drawn."
-    assert "ZeroDivisionError" in broken["caption"] and "ZeroDivisionError" in caplog.text
+    assert "ZeroDivisionError" in broken["caption"] and caplog.text.count("Traceback") == 1
+    for steps in (4, 5):
+        page.add_steps(steps - 1, steps)
+        page.charts.order.hurry()
+        page.drawn()
+    assert caplog.text.count("Traceback") == 1, "the same error is logged once"
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"), [("asked", {}), ("frozen", {"on": True}), ("option", {"option": "x", "value": "seconds"})]
+)
+def test_messages_of_charts_that_a_change_of_system_took_away_are_passed_over(kind: str, said: dict[str, Any]) -> None:
+    page = Page("loss")
+    page.tell(kind, chart="caches", **said)
+    assert page.problems == []
 
 
 def test_a_question_reads_other_runs_under_their_locks() -> None:

@@ -161,6 +161,12 @@ def test_a_problem_comes_before_everything_else():
     assert (shown.notice.tone, shown.notice.buttons[0].action) == ("bad", "dismiss")
 
 
+def test_records_that_cannot_be_read_are_said():
+    shown = head(status="running", damaged="Line 3 of rank0.jsonl is damaged.")
+    assert notice(shown) == "Some records can't be read. Line 3 of rank0.jsonl is damaged."
+    assert shown.notice.tone == "bad"
+
+
 def test_a_request_on_its_way_disables_what_would_be_asked_twice():
     assert [button.disabled for button in head(status="running", busy=True).buttons] == [True, False]
     assert [button.disabled for button in head(status="stopped", busy=True).buttons] == [True, True]

@@ -217,11 +217,11 @@ def stored_rows(short: Path, folder: Path, megabytes: float) -> list[dict[str, A
     long = folder / short.name
     print("steps of a rank:", write_long_run(short, long, megabytes), flush=True)
     parts: dict[str, tuple[str, Any, *tuple[Any, ...]]] = {
-        "lines to all charts": ("at most 20 s", open_lines),
-        "lines of rank 0 to Parquet": ("at most 15 s with the summary", write_rank, 0),
+        "lines to all charts": ("at most 20 s and 500 MB", open_lines),
+        "lines of rank 0 to Parquet": ("at most 15 s with the summary, and 500 MB", write_rank, 0),
         "lines of rank 1 to Parquet": ("at the same time", write_rank, 1),
-        "Parquet to all charts": ("at most 3 s", open_parquet),
-        "summary and report": ("at most 15 s with Parquet", complete),
+        "Parquet to all charts": ("at most 3 s and 500 MB", open_parquet),
+        "summary and report": ("at most 15 s with Parquet, and 500 MB", complete),
     }
     rows = []
     for case, (limit, part, *given) in parts.items():

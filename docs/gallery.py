@@ -70,7 +70,7 @@ def cards(run: Any) -> dict[str, Any]:
 def figure_html(figure: Any) -> str:
     """A place for a figure of Plotly, drawn by site.js when it is scrolled to."""
     text = json.dumps({"data": figure["data"], "layout": figure.get("layout", {})}).replace("</", "<\\/")
-    return f'<div class="lab-figure" role="img"></div><script type="application/json">{text}</script>'
+    return f'<div class="lab-figure" role="img"></div>\n<script type="application/json">{text}</script>'
 
 
 def page() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -11,6 +12,7 @@ from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
 
+import markdown
 import nbformat
 import pytest
 from markdown.extensions.toc import slugify
@@ -50,6 +52,14 @@ def test_every_option_is_in_the_reference(hooks: ModuleType) -> None:
     assert not re.findall(r"^\|.*\| *\|.*$", text, flags=re.M), "an option without a meaning, a range or a system"
     (row,) = (line for line in text.splitlines() if line.startswith("| `alpha`"))
     assert "`flaredtdg`" in row and "`psg`" not in row and "next step" in row
+
+
+@pytest.mark.parametrize("around", ["{}", '<div class="half" markdown>\n\n### A title\n\n{}\n\nA caption.\n\n</div>'])
+def test_markdown_leaves_a_figure_as_it_is(hooks: ModuleType, around: str) -> None:
+    figure = {"data": [{"name": "a < b & c"}], "layout": {"annotations": [{"text": "<b>1</b> of *two* _or_ [x](y)"}]}}
+    page = markdown.markdown(around.format(hooks.figure_html(figure)), extensions=["md_in_html", "attr_list"])
+    (text,) = re.findall(r'json">(.*?)</script>', page, flags=re.S)
+    assert json.loads(text) == figure
 
 
 def test_every_column_is_in_the_reference(hooks: ModuleType) -> None:

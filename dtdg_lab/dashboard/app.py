@@ -347,8 +347,10 @@ class Dashboard:
     def _follow(self, run: Run | None) -> None:
         self._clear_problem()
         self._trouble = ""  # which is shown again if it continues
+        is_resumed = run is not None and self._run is not None and run.id == self._run.id
         self._run, self._status, self._graph_is_here, self._is_stopping = run, "", False, False
-        self.steering.follow()
+        if not is_resumed:
+            self.steering.follow()
         self._settled.clear()
         self.files.follow(None if run is None else run.path)
         for page in (*self.pages.values(), self.branch):

@@ -24,6 +24,7 @@ from dtdg_lab.widgets.run_page import STRETCH, BackgroundWorker, describe
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
 
+STEPS_SENT = 50  # newest pictures whose steps are known, should one of their handles be taken
 PREVIEW_S = 5.0  # a proposal stays for so long after its release, unless it is applied before
 TOGGLES: Mapping[str, tuple[tuple[str, Any], ...]] = {  # option -> label and value of each entry of a card's menu
     "x": (("Over steps", "steps"), ("Over seconds", "seconds")),
@@ -70,6 +71,7 @@ class LiveCharts:
         self.order = DrawingOrder()
         self._defer, self._others = defer, other_runs
         actions = CardActions(
+            grip=self._grip,
             drag=self._drag,
             release=self._release,
             cancel=self._cancel,
@@ -91,6 +93,8 @@ class LiveCharts:
         self._worker: BackgroundWorker[_Asked] = BackgroundWorker(self._answer, "dashboard-answers")
         self._preview: tuple[dict[str, Any], float] = ({}, 0.0)  # and until when
         self._preview_step: int | None = None  # at which pictures stay meanwhile
+        self._steps_sent: dict[int, int] = {}  # number of a message -> step of its picture
+        self._gripped_step: int | None = None  # of the picture whose handle was taken
 
     @property
     def tables(self) -> RunTables | None:
@@ -118,7 +122,8 @@ class LiveCharts:
             self._preview_step = None
         elif self._preview_step is None:
             with self._lock:
-                self._preview_step = self._tables.common_step
+                gripped, self._gripped_step = self._gripped_step, None
+                self._preview_step = self._tables.common_step if gripped is None else gripped
         self._preview = (dict(changes), math.inf)
         for name in self.picture.specs:
             if name in self.order.in_view():
@@ -153,6 +158,11 @@ class LiveCharts:
         """Make a figure, and send it if it is forced or has changed; return whether it was sent."""
         shown = self._shown[name]
         offered = shown.metrics
+        if name in self._frozen and shown.sent is not None and not urgent:  # a display has scrolled to it
+            text, caption = shown.sent
+            cards = self.picture if name in self.picture.specs else self.others
+            cards.send(name, text, caption, self.order.sent(name, now_s))
+            return True
         figure, caption = self._draw(name)
         if shown.metrics != offered:
             self._lay_out()
@@ -160,15 +170,22 @@ class LiveCharts:
         if not forced and shown.sent == (text, caption):
             return False
         shown.sent = (text, caption)
-        cards = self.picture if name in self.picture.specs else self.others
-        cards.send(name, text, caption, self.order.sent(name, now_s), urgent=urgent)
+        number = self.order.sent(name, now_s)
+        if name in self.picture.specs:
+            self._steps_sent[number] = shown.step if self._preview_step is None else self._preview_step
+            if len(self._steps_sent) > STEPS_SENT:
+                del self._steps_sent[min(self._steps_sent)]
+            self.picture.send(name, text, caption, number, urgent=urgent)
+        else:
+            self.others.send(name, text, caption, number, urgent=urgent)
         return True
 
     def _draw(self, name: str) -> tuple[Mapping[str, Any], str]:
         tables, chart, shown = self._tables, self._charts[name], self._shown[name]
         assert tables is not None
         changes, _ = self._preview
-        options = replace(shown.options, preview=changes, step=self._preview_step, ended=self.ended)
+        step = self._frozen.get(name) if self._preview_step is None else self._preview_step
+        options = replace(shown.options, preview=changes, step=step, ended=self.ended)
         options = replace(options, answers=dict(self._answers))
         with self._lock:
             shown.version, shown.step = tables.version, tables.common_step
@@ -239,6 +256,9 @@ class LiveCharts:
         return replace(spec, ask=question.label, ask_help=question.help, asking=question.name in self._asked)
 
     # what a person does in a chart
+
+    def _grip(self, chart: str, number: int) -> None:
+        self._gripped_step = self._steps_sent.get(number)
 
     def _drag(self, chart: str, handle: str, value: float) -> None:
         self.preview({handle: _typed(handle, value)})
@@ -321,7 +341,7 @@ class LiveCharts:
         shown = self._shown.get(chart)
         if shown is None:  # the system has changed since the page was drawn
             return
-        shown.options = replace(shown.options, **{option: value})
+        shown.options, shown.sent = replace(shown.options, **{option: value}), None
         self.order.force(chart)
         self._lay_out()
 

@@ -29,7 +29,7 @@ class Steering:
         self.own: set[int] = set()
 
     def follow(self) -> None:
-        """Forget the run before."""
+        """Forget the changes of the run before."""
         self.own = set()
 
     def request(self, run: Run, changes: Mapping[str, Any]) -> None:

@@ -11,7 +11,8 @@ const MOST_ROWS = 200
 
 // Rows of what is drawn, for the table: the trace's name, then its values
 function rowsOf({data, layout}) {
-  const unit = layout.meta?.card?.unit ?? "value", x = layout.xaxis?.title?.text || "x"
+  const unit = layout.meta?.card?.unit || "value", isSideways = data.some((trace) => trace.orientation === "h")
+  const along = isSideways ? layout.yaxis?.title?.text || "bar" : layout.xaxis?.title?.text || "x"
   const rows = []
   for (const trace of data) {
     if (trace.line?.width === 0 && trace.hoverinfo === "skip") continue // the edge of a band
@@ -19,11 +20,14 @@ function rowsOf({data, layout}) {
     if (trace.z) trace.z.forEach((line, row) => line.forEach((z, column) => rows.push([name, trace.x?.[column] ?? column, trace.y?.[row] ?? row, z])))
     else {
       const count = Math.max(trace.x?.length ?? 0, trace.y?.length ?? 0)
-      const plain = (values, at) => Array.isArray(values) ? values[at] : values
-      for (let at = 0; at < count; at++) rows.push([name, trace.x?.[at] ?? at, trace.y?.[at] ?? "", plain(trace.base, at) ?? plain(trace.text, at) ?? ""])
+      const of = (values, at) => Array.isArray(values) ? values[at] : values
+      for (let at = 0; at < count; at++) {
+        const [place, value] = trace.orientation === "h" ? [trace.y, trace.x] : [trace.x, trace.y]
+        rows.push([name, place?.[at] ?? at, value?.[at] ?? "", of(trace.base, at) ?? of(trace.text, at) ?? ""])
+      }
     }
   }
-  const head = ["Series", x, unit, "Base, text or value"]
+  const head = ["Series", plain(along), unit, data.some((trace) => trace.z) ? "value" : data.some((trace) => trace.base) ? "begins at" : "text"]
   return rows.some((row) => row[3] !== "") ? [head, ...rows] : [head.slice(0, 3), ...rows.map((row) => row.slice(0, 3))]
 }
 
@@ -70,7 +74,7 @@ class Card {
     this.dots = dlMake("button", {type: "button", class: "dl-dots", title: "Zoom, download, data as a table"}, "⋯")
     this.root = dlMake("figure", {class: `dl-card ${spec.place}`, "data-card": spec.name},
       dlMake("div", {class: "top"}, this.title, this.unit, this.key, this.push), this.dots, this.idea, this.area, this.caption)
-    this.handles = dlHandles(this.plot, this.area, (message) => board.tell({...message, chart: spec.name}))
+    this.handles = dlHandles(this.plot, this.area, (message) => board.tell({...message, chart: spec.name, number: this.number}))
     dlMenu(this.dots, this.root, () => this.items())
     if (spec.place === "picture") this.addFreeze()
     this.say(spec)
@@ -175,8 +179,8 @@ class Card {
   }
 
   // Draw the newest figure once nobody is about to take a handle
-  drawLater(figure, caption) {
-    this.later = [figure, caption]
+  drawLater(...later) {
+    this.later = later
     this.waiting ??= setInterval(() => {
       if (this.later && this.handles.isAimedAt()) return
       clearInterval(this.waiting)
@@ -186,8 +190,9 @@ class Card {
   }
 
   // Show a figure with its caption; what is empty stays a sentence
-  draw(figure, caption) {
+  draw(figure, caption, number) {
     this.later = null
+    this.number = number
     this.figure = figure
     dlText(this.caption, caption)
     const card = figure.layout.meta?.card ?? {}, dark = dlIsDark(this.board.el)
@@ -332,7 +337,7 @@ export function render({model, el}) {
     const card = cards.get(chart)
     const acknowledge = (ms) => { if (!closed) board.tell({kind: "drawn", number, chart, ms}) }
     if (!card || !inView.has(chart) || document.hidden || !window.Plotly) { acknowledge(null); return }
-    if (!urgent && card.handles.isAimedAt()) { card.drawLater(figure, caption); acknowledge(0); return }
+    if (!urgent && card.handles.isAimedAt()) { card.drawLater(figure, caption, number); acknowledge(0); return }
     requestAnimationFrame(() => {
       if (closed) return
       const begun = performance.now()
@@ -341,7 +346,7 @@ export function render({model, el}) {
         const ms = performance.now() - begun
         setTimeout(() => acknowledge(ms), urgent ? 0 : Math.min(MOST_REST_MS, REST * ms))
       })
-      if (cards.get(chart) === card) card.draw(figure, caption)
+      if (cards.get(chart) === card) card.draw(figure, caption, number)
     })
   }
 
@@ -354,7 +359,7 @@ export function render({model, el}) {
   // those that are hidden are sent again when they come into view
   const onTheme = () => {
     for (const card of cards.values()) {
-      if (card.figure && window.Plotly && card.root.offsetWidth) card.draw(card.figure, card.caption.textContent)
+      if (card.figure && window.Plotly && card.root.offsetWidth) card.draw(card.figure, card.caption.textContent, card.number)
       else card.clear()
     }
   }

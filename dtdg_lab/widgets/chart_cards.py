@@ -72,6 +72,7 @@ class CardActions:
     """What a person does with cards; the event loop makes the calls.
 
     Attributes:
+        grip: chart, number of the message that it shows: a person takes one of its handles.
         drag: chart, handle, value: a proposal, while a handle is dragged.
         release: chart, handle, value: the proposal is requested.
         cancel: chart: the proposal is taken back.
@@ -81,6 +82,7 @@ class CardActions:
         ask: chart, whose question is asked.
     """
 
+    grip: Callable[[str, int], None] = lambda chart, number: None
     drag: Callable[[str, str, float], None] = lambda chart, handle, value: None
     release: Callable[[str, str, float], None] = lambda chart, handle, value: None
     cancel: Callable[[str], None] = lambda chart: None
@@ -182,6 +184,7 @@ _CALLS: Mapping[str, Callable[[DrawingOrder, CardActions, Mapping[str, Any]], No
     "visible": lambda order, actions, said: order.calm(said["display"], said["calm"]),
     "drawn": _acknowledged,
     "frozen": _frozen,
+    "gripped": lambda order, actions, said: actions.grip(said["chart"], said["number"]),
     "dragged": lambda order, actions, said: actions.drag(said["chart"], said["handle"], float(said["value"])),
     "released": lambda order, actions, said: actions.release(said["chart"], said["handle"], float(said["value"])),
     "cancelled": lambda order, actions, said: actions.cancel(said["chart"]),

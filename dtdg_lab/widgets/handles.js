@@ -29,6 +29,7 @@ function dlHandles(plot, area, tell) {
       return Math.min(high, Math.max(low, axis.p2l(at[along] - plot.getBoundingClientRect()[along] - axis._offset)))
     }
     const say = (kind, value) => { sent = Date.now(); tell({kind, handle: name, value: (value - (dot.spec.origin ?? 0)) * (dot.spec.scale ?? 1)}) }
+    const grip = () => tell({kind: "gripped", handle: name})
     const cancel = () => { dot.moved = false; tell({kind: "cancelled", handle: name}) }
     dot.addEventListener("keydown", (event) => {
       const {along, low, high, step = (high - low) / 50} = dot.spec
@@ -37,6 +38,7 @@ function dlHandles(plot, area, tell) {
       else if (event.key === "Enter" && dot.moved) { dot.moved = false; say("released", dot.spec[along]) }
       else if (event.key in steps && !dot.held) {
         dot.spec = {...dot.spec, [along]: Math.min(high, Math.max(low, dot.spec[along] + step * steps[event.key]))}
+        if (!dot.moved) grip()
         dot.moved = true
         move(dot, along, dot.spec[along])
         say("dragged", dot.spec[along])
@@ -46,6 +48,7 @@ function dlHandles(plot, area, tell) {
     dot.addEventListener("blur", () => { if (dot.moved) cancel() })
     dot.addEventListener("pointerdown", (event) => {
       dot.held = true
+      grip()
       dot.classList.add("held")
       dot.setPointerCapture(event.pointerId)
       dot.focus()

@@ -171,6 +171,9 @@ def test_a_frozen_chart_stands_still_until_it_follows_again(counted: None) -> No
     page.add_steps(3, 9)
     page.charts.age_frozen()
     assert page.drawn() == [] and page.charts.others.specs["step_count"].ago == "step 2, 6 steps ago"
+    page.tell("visible", visible=[])
+    page.tell("visible", visible=["step_count"])
+    assert [message["caption"] for message in page.drawn()] == ["6 steps of 2 ranks."], "also scrolled away and back"
     page.tell("frozen", chart="step_count", on=False, visible=["step_count"])
     assert [message["caption"] for message in page.drawn()] == ["18 steps of 2 ranks."]
 
@@ -186,6 +189,20 @@ def test_charts_stay_at_the_step_of_a_drag_until_it_ends(counted: None) -> None:
         (message,) = page.drawn()
         units.append(message["figure"]["layout"]["meta"]["card"]["unit"])
     assert units == ["at step 2", "at step 2", "", "at step 11"]
+
+
+def test_a_handle_is_dragged_in_the_picture_in_which_it_was_taken() -> None:
+    config = lab.RunConfig(system="flaredtdg", dataset="growing", ranks=2)
+    page = Page("window", config=config)
+    page.add_steps(0, 5)
+    (taken, *_) = [message for message in page.drawn() if message["chart"] == "window"]
+    page.add_steps(5, 20)  # the page holds the picture still, as a pointer is near
+    page.tell("gripped", chart="window", handle="alpha", number=taken["number"], visible=["window"])
+    page.sent.clear()
+    page.tell("dragged", chart="window", handle="alpha", value=0.5, visible=["window"])
+    assert (
+        page.sent[-1]["figure"]["layout"]["meta"]["card"]["title"] == taken["figure"]["layout"]["meta"]["card"]["title"]
+    )
 
 
 def test_a_proposal_stays_while_it_is_dragged_and_for_a_while_after_it_was_requested(

@@ -11,10 +11,10 @@ from statistics import median
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
+from dtdg_lab.core.units import format_bytes, format_joules, format_seconds, join_words
 from dtdg_lab.visualization import charts, palette
 from dtdg_lab.visualization.charts import Drawn, Panel
-from dtdg_lab.visualization.layout import Figure, join_words
+from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.style import short
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ Key = tuple[str, str, Mark]  # label, colour, mark
 STEPS_TITLE = "step"
 SECONDS_TITLE = "seconds of training"
 NOTHING_YET = "Nothing measured yet."  # caption of a chart without data
-WAITING = "Appears "  # begins the words of a plot that will have data later
+APPEARS = "Appears "  # begins the words of a plot that will have data later
 FIRST_STEP, FIRST_EPOCH, FIRST_SECOND = (
-    f"{WAITING}{when}" for when in ("with the first step", "with the first epoch", "after a second")
+    f"{APPEARS}{when}" for when in ("with the first step", "with the first epoch", "after a second")
 )
 NOT_RECORDED = "This run didn't record it"
 NOTHING_MEASURED = "Nothing was measured."  # caption of a chart that will never have data

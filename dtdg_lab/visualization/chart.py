@@ -84,7 +84,7 @@ class Chart:
     """One chart by its name.
 
     Attributes:
-        name: unique among all charts, in snake case.
+        name: unique among the charts of a system, in snake case.
         title: as in lists of charts.
         figure: tables, options -> plotly dictionary, made by :func:`card`.
         caption: tables, options -> one sentence of at most 20 words that says what is seen now.

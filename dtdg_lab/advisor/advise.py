@@ -21,7 +21,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, PlanError, RunStoreError, UnknownNameError, shortened
 from dtdg_lab.core.options import OPTIONS
-from dtdg_lab.core.units import as_path, format_bytes, format_seconds
+from dtdg_lab.core.units import as_path, format_bytes, format_seconds, percent
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.runs.html import text
@@ -29,7 +29,7 @@ from dtdg_lab.runs.run import StoredRun
 from dtdg_lab.systems.step_time import NetworkCosts
 from dtdg_lab.systems.workload import EpochWork, Facts, count_work, facts_of
 from dtdg_lab.visualization.advice import advice_figure, advice_measured_figure, advice_measured_words, relative_errors
-from dtdg_lab.visualization.layout import Figure, percent
+from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.study import StudyResult, paragraphs
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, UnknownNameError, shortened
 from dtdg_lab.core.options import OPTIONS
-from dtdg_lab.core.units import format_bytes
+from dtdg_lab.core.units import format_bytes, percent
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
@@ -27,7 +27,7 @@ from dtdg_lab.runs.html import template
 from dtdg_lab.systems.base import GRADIENTS
 from dtdg_lab.systems.step_time import NetworkCosts
 from dtdg_lab.systems.workload import Facts, GroupWork, Row, count_work, curve_row
-from dtdg_lab.visualization.layout import Figure, percent
+from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.scaling import what_if_ranks_figure
 from dtdg_lab.visualization.study import StudyResult, explained, paragraphs
 

@@ -37,6 +37,8 @@ _REQUIRED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 _OF_OBJECTS = (FAMILY, "partition", "congestion", *_OF_FAMILIES)  # kinds that a class is none of
+_ROW_COLUMNS = ("step", "epoch")  # recorded with each row of a family
+_READ_COLUMNS = ("rank", "attempt", "seconds")  # that readers add to each row
 _BUILT_WITH = ("edge_life", "smoothing_window", "features")  # options of every generated graph
 
 
@@ -313,7 +315,7 @@ def _additions(registration: Registration, loaded: Any) -> _Additions:
     """Return what a registration adds.
 
     Raises:
-        ConfigError: the object is not of the kind, an option has another owner, or a table has no step.
+        ConfigError: an object is not of the kind, an option has another owner, or a table's columns are refused.
         UnknownNameError: an option, task or label is unknown.
     """
     kind, what = registration.kind, registration.what
@@ -325,12 +327,7 @@ def _additions(registration: Registration, loaded: Any) -> _Additions:
             f"Give {_FORMS[kind]}, or another kind= of {', '.join(_kinds())}."
         )
     if kind == FAMILY:
-        without_step = [table for table, columns in loaded.tables.items() if tuple(columns[:2]) != ("step", "epoch")]
-        if without_step:
-            raise ConfigError(
-                f"register({_text(what)}): the columns of table {', '.join(without_step)} must begin with step, epoch: "
-                "these two are recorded with each row."
-            )
+        _check_tables(loaded.tables, what)
         return _Additions(
             tuple(loaded.entries),
             tuple(loaded.options),
@@ -367,6 +364,24 @@ _FORMS: Mapping[str, str] = MappingProxyType(
         **{kind: about["form"] for kind, about in _OF_FAMILIES.items()},
     }
 )
+
+
+def _check_tables(tables: Mapping[str, Sequence[str]], what: Any) -> None:
+    without_step = [table for table, columns in tables.items() if tuple(columns[:2]) != _ROW_COLUMNS]
+    if without_step:
+        raise ConfigError(
+            f"register({_text(what)}): the columns of table {', '.join(without_step)} must begin with step, epoch: "
+            "these two are recorded with each row."
+        )
+    for table, columns in tables.items():
+        taken = [column for column in columns if column in _READ_COLUMNS]
+        if taken:
+            raise ConfigError(
+                f"register({_text(what)}): table {table} has the column{'s' * (len(taken) > 1)} {', '.join(taken)}: "
+                f"{', '.join(_READ_COLUMNS)} are added to each row when it is read. Give "
+                f"{'these columns other names' if len(taken) > 1 else 'this column another name'}, such as "
+                f"{taken[0]}_of_row."
+            )
 
 
 def _check_options(kind: str, new: Sequence[Option], names: Sequence[str], what: Any) -> None:

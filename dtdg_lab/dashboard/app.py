@@ -233,7 +233,8 @@ class Dashboard:
             }
             self.actions.do(action.capitalize(), requests[action], then=lambda _: self.header.show_again())
         elif action == "report":
-            self.actions.do("Open the report", lambda: _report_of(run), then=self.header.open_page)
+            then, otherwise = self.header.open_page, self.header.close_page
+            self.actions.do("Open the report", lambda: _report_of(run), then=then, otherwise=otherwise)
         elif action == "details":
             words = f"{run.reason}\n\nFolder: {run.path}"
             self.header.tell_details("Why the run ended", words)

@@ -9,13 +9,13 @@ from statistics import median
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
+from dtdg_lab.core.units import format_bytes, format_joules, format_seconds, join_words
 from dtdg_lab.lessons.checks import Shown
 from dtdg_lab.studies.race_result import UNDER_WAY, Race
 from dtdg_lab.studies.trials import FAILED, FINISHED
 from dtdg_lab.visualization.charts import label, rule
 from dtdg_lab.visualization.curves import judged_evaluations
-from dtdg_lab.visualization.layout import Figure, join_words
+from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, series_colour
 from dtdg_lab.visualization.race import COSTS, Curve, race_figure, race_panels
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
 from dtdg_lab.core.plans import Schedule
-from dtdg_lab.core.units import format_joules, format_seconds
+from dtdg_lab.core.units import format_joules, format_seconds, join_words, share
 from dtdg_lab.lessons.checks import Shown
 from dtdg_lab.lessons.figures import sizes_by_hand_figure
 from dtdg_lab.rl import checked_action
@@ -36,7 +36,7 @@ from dtdg_lab.systems.hybrid_batches.events import size_name
 from dtdg_lab.systems.hybrid_batches.policies import BatchSimulator, make_batch_policy, planned_s
 from dtdg_lab.systems.snapshot_groups.gantt import planned_figure
 from dtdg_lab.systems.snapshot_groups.schedulers.base import PSG, checked_times, lower_bound_s, solve
-from dtdg_lab.visualization.layout import Figure, join_words, share
+from dtdg_lab.visualization.layout import Figure
 
 
 class _Bench(Shown):

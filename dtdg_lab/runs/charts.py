@@ -10,13 +10,13 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import UnknownNameError
 from dtdg_lab.core.rollups import Rollup
 from dtdg_lab.visualization.chart import (
+    APPEARS,
     FIRST_EPOCH,
     FIRST_STEP,
     NOT_RECORDED,
     NOTHING_MEASURED,
     NOTHING_YET,
     PLACES,
-    WAITING,
     Chart,
     ChartOptions,
     XAxis,
@@ -84,7 +84,7 @@ def draw(chart: Chart, tables: RunTables, options: ChartOptions) -> Card:
 
 
 def _is_waiting(note: Mapping[str, Any]) -> bool:
-    return str(note.get("text", "")).startswith(WAITING)
+    return str(note.get("text", "")).startswith(APPEARS)
 
 
 def _words_at_last(words: str, tables: RunTables, *, ended: bool) -> str:

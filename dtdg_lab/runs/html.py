@@ -7,9 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
+from dtdg_lab.core.units import format_bytes, format_joules, format_seconds, join_words, percent
 from dtdg_lab.runs.directory import dumps
-from dtdg_lab.visualization.layout import join_words, percent
 from dtdg_lab.visualization.style import BASELINE, theme_script, variables, words
 
 if TYPE_CHECKING:

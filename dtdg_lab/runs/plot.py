@@ -40,8 +40,7 @@ def plot(shown: Any, *, protocol: str = "warm", x: XAxis = "steps") -> go.Figure
         shown: a DynamicGraph or its statistics (edges, overlap, in-degrees and baselines over time); a run; what
             ``lab.runs.compare`` and its likes (``lab.datasets.compare``, ``lab.studies.decay``, ...),
             ``lab.inspect.follow_node``, ``lab.inspect.perturb``, ``lab.partition.partition`` or
-            ``lab.estimate.schedules`` give (of perturbations and partitions also several); or a plain figure dict,
-            as views make them.
+            ``lab.estimate.schedules`` give (of perturbations and partitions also several); or a figure as a plain dict.
         protocol: of a graph, the evaluation protocol whose parts are shaded.
         x: of a run, what the loss is drawn over: ``steps`` or ``seconds``.
 

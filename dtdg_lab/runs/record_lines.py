@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType, NoneType
 from typing import Any
 
 import orjson
@@ -21,6 +23,20 @@ Line = dict[str, Any]
 BLOCK_BYTES = 4 << 20
 TAIL_BYTES = 1 << 18  # has some steps: they are written several times a second
 _TAIL_BLOCK = 1 << 16
+_NOT_A_LINE = "it does not have the format of record lines"
+_NUMBER, _NUMBER_OR_NONE = frozenset({int}), frozenset({int, NoneType})
+_NEEDED: Mapping[str, Mapping[str, frozenset[type]]] = MappingProxyType(  # columns that a run cannot be read without
+    {
+        "steps": {"step": _NUMBER, "epoch": _NUMBER},
+        "events": {
+            "step": _NUMBER_OR_NONE,
+            "epoch": _NUMBER_OR_NONE,
+            "time_ns": _NUMBER,
+            "kind": frozenset({str}),
+            "data": frozenset({dict}),
+        },
+    }
+)
 
 
 def parse_line(raw: bytes, place: str) -> Line:
@@ -71,14 +87,32 @@ def _check(line: Any) -> None:
     """Raise ValueError, KeyError or TypeError if a line is not in the ranks' format."""
     columns, rows = line["columns"], line["rows"]
     if type(columns) is not list or type(rows) is not list or {*map(type, rows)} - {list}:
-        raise ValueError("it does not have the format of record lines")
+        raise ValueError(_NOT_A_LINE)
     if {*map(len, rows)} - {len(columns)}:
         raise ValueError("its rows do not fit its columns")
-    numbers = (line["rank"], line["attempt"], line.get("v", SCHEMA))
-    if {*map(type, numbers)} - {int} or {*map(type, (line["table"], *columns))} - {str}:
-        raise ValueError("it does not have the format of record lines")
+    version = line.get("v", SCHEMA)
+    if {*map(type, (line["rank"], line["attempt"], line.get("seq", 0), version))} - {int}:
+        raise ValueError(_NOT_A_LINE)
+    for place, kinds in _checked_places(version, line["table"], *columns):
+        if not kinds.issuperset([type(row[place]) for row in rows]):
+            raise ValueError(f"a value in column {columns[place]} of table {line['table']} has the wrong type")
+
+
+@lru_cache(maxsize=256)
+def _checked_places(version: int, table: str, *columns: str) -> tuple[tuple[int, frozenset[type]], ...]:
+    """Return which places of a table's rows have values of certain types; none where another version wrote them.
+
+    Raises:
+        ValueError: the columns are not in the ranks' format.
+    """
+    if {*map(type, (table, *columns))} - {str}:
+        raise ValueError(_NOT_A_LINE)
     if len({*columns}) != len(columns):
         raise ValueError("a column comes twice")
+    needed = _NEEDED.get(table, {}) if version == SCHEMA else {}
+    if lacking := [name for name in needed if name not in columns]:
+        raise ValueError(f"table {table} lacks the column{'s' * (len(lacking) > 1)} {', '.join(lacking)}")
+    return tuple((columns.index(name), kinds) for name, kinds in needed.items())
 
 
 @dataclass(slots=True)

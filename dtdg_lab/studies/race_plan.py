@@ -20,7 +20,7 @@ from dtdg_lab.core.errors import ConfigError, RunStoreError, shortened
 from dtdg_lab.core.extensions import check_registered
 from dtdg_lab.core.model_facts import kept_memory
 from dtdg_lab.core.options import OPTIONS, option
-from dtdg_lab.core.units import as_path, format_seconds
+from dtdg_lab.core.units import as_path, format_seconds, join_words
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.runs.directory import (
     add_extensions,
@@ -32,7 +32,6 @@ from dtdg_lab.runs.directory import (
 )
 from dtdg_lab.studies.sweep import Cell
 from dtdg_lab.visualization.curves import evaluations_of, first_loss
-from dtdg_lab.visualization.layout import join_words
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables

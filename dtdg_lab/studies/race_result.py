@@ -20,7 +20,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import RunStoreError
 from dtdg_lab.core.options import OPTIONS, default
 from dtdg_lab.core.records import OWN_PHASES
-from dtdg_lab.core.units import as_path, format_bytes, format_joules, format_seconds
+from dtdg_lab.core.units import as_path, format_bytes, format_joules, format_seconds, join_words
 from dtdg_lab.runs.charts import held, lock_of
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.html import render, template
@@ -30,7 +30,7 @@ from dtdg_lab.studies.race_plan import FILE, Check, RacePlan, checks
 from dtdg_lab.studies.trials import FAILED, FINISHED, INTERRUPTED, RUNNING, Trial, TrialLog
 from dtdg_lab.visualization import race as charts
 from dtdg_lab.visualization.curves import evaluations_of
-from dtdg_lab.visualization.layout import Figure, join_words
+from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.race import Bound, Curve, Panel, RaceLevel
 from dtdg_lab.visualization.style import coloured
 

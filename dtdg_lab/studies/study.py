@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
 from dtdg_lab.core.options import OPTIONS
-from dtdg_lab.core.units import as_path, format_seconds
+from dtdg_lab.core.units import as_path, format_seconds, join_words
 from dtdg_lab.runs.directory import learn_extensions
 from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.studies import trials as log
@@ -21,7 +21,7 @@ from dtdg_lab.studies.sweep import BASELINES, Sweep, decides_the_loss, number, s
 from dtdg_lab.studies.trials import Trial, TrialLog
 from dtdg_lab.visualization import study as charts
 from dtdg_lab.visualization.charts import Panel
-from dtdg_lab.visualization.layout import Figure, join_words
+from dtdg_lab.visualization.layout import Figure
 
 if TYPE_CHECKING:
     import pandas as pd

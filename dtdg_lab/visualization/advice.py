@@ -8,9 +8,9 @@ from statistics import median
 from types import MappingProxyType
 from typing import Any
 
-from dtdg_lab.core.units import format_bytes, format_seconds
+from dtdg_lab.core.units import format_bytes, format_seconds, percent
 from dtdg_lab.visualization.charts import CATEGORIES, FROM_ZERO, Drawn, Panel, bars, chart, line, points, rule
-from dtdg_lab.visualization.layout import Figure, grid, percent
+from dtdg_lab.visualization.layout import Figure, grid
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, PHASE_COLOURS, PURGE_COLOUR, WARNING_COLOUR, series_colour
 
 Row = Mapping[str, Any]

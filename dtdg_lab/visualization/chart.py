@@ -23,9 +23,9 @@ Key = tuple[str, str, Mark]  # label, colour, mark
 STEPS_TITLE = "step"
 SECONDS_TITLE = "seconds of training"
 NOTHING_YET = "Nothing measured yet."  # caption of a chart without data
-WAITING = "Appears "  # begins the words of a plot that will have data later
+APPEARS = "Appears "  # begins the words of a plot that will have data later
 FIRST_STEP, FIRST_EPOCH, FIRST_SECOND = (
-    f"{WAITING}{when}" for when in ("with the first step", "with the first epoch", "after a second")
+    f"{APPEARS}{when}" for when in ("with the first step", "with the first epoch", "after a second")
 )
 NOT_RECORDED = "This run didn't record it"
 NOTHING_MEASURED = "Nothing was measured."  # caption of a chart that will never have data
@@ -84,7 +84,7 @@ class Chart:
     """One chart by its name.
 
     Attributes:
-        name: unique among all charts, in snake case.
+        name: unique among the charts of a system, in snake case.
         title: as in lists of charts.
         figure: tables, options -> plotly dictionary, made by :func:`card`.
         caption: tables, options -> one sentence of at most 20 words that says what is seen now.

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.catalogue import PROTOCOLS
 from dtdg_lab.core.errors import DataError
+from dtdg_lab.core.units import percent
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import split
 from dtdg_lab.graphs.statistics import GraphStatistics, statistics_of
 from dtdg_lab.visualization import palette
 from dtdg_lab.visualization.charts import FROM_ZERO, Drawn, bars, box, chart, label, line, points, right_axis
-from dtdg_lab.visualization.layout import Figure, axis_words, percent
+from dtdg_lab.visualization.layout import Figure, axis_words
 from dtdg_lab.visualization.style import coloured, runs_of, shown_indices
 
 Floats = NDArray[np.floating]

@@ -7,7 +7,6 @@ import textwrap
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from dtdg_lab.core.units import join_words, percent, share  # noqa: F401  older charts take them from here
 from dtdg_lab.visualization.palette import GRID_COLOUR, TEXT_COLOUR
 
 Figure = dict[str, Any]

@@ -1,6 +1,7 @@
 """Fixed colours that colour-blind readers can distinguish (Okabe and Ito 2008), the same in every view and report.
 
-Figures are made in light colours; pages in a dark theme draw them in those of ``DARK_COLOURS`` (``views/theme.js``).
+Figures are made in light colours; pages in a dark theme draw them in those of ``DARK_COLOURS``
+(``visualization/theme.js``).
 """
 
 from __future__ import annotations

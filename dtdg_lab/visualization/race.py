@@ -10,12 +10,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.catalogue import loss_name
-from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
+from dtdg_lab.core.units import format_bytes, format_joules, format_seconds, join_words
 from dtdg_lab.visualization import charts
 from dtdg_lab.visualization.charts import Drawn, Panel
 from dtdg_lab.visualization.curves import NEAR, bytes_at, joules_at, judged_evaluations, judged_split, peak_bytes
 from dtdg_lab.visualization.energy_chart import energy_total
-from dtdg_lab.visualization.layout import Figure, as_drawn, grid, join_words
+from dtdg_lab.visualization.layout import Figure, as_drawn, grid
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, TEXT_COLOUR, series_colour
 
 if TYPE_CHECKING:

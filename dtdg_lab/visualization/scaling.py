@@ -9,10 +9,10 @@ from statistics import median
 from types import MappingProxyType
 from typing import Any
 
-from dtdg_lab.core.units import format_bytes, format_seconds
+from dtdg_lab.core.units import format_bytes, format_seconds, percent
 from dtdg_lab.visualization import charts
 from dtdg_lab.visualization.charts import Drawn, Panel
-from dtdg_lab.visualization.layout import Figure, grid, percent, with_note
+from dtdg_lab.visualization.layout import Figure, grid, with_note
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, MARK_COLOUR, PHASE_COLOURS, TEXT_COLOUR, series_colour
 
 # Efficiency over ranks: what of each further rank's time becomes a shorter epoch.

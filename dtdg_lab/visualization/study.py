@@ -11,10 +11,10 @@ from statistics import median
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
+from dtdg_lab.core.units import format_bytes, format_joules, format_seconds, join_words
 from dtdg_lab.visualization import charts, palette
 from dtdg_lab.visualization.charts import Drawn, Panel
-from dtdg_lab.visualization.layout import Figure, join_words
+from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.style import short
 
 if TYPE_CHECKING:
@@ -103,7 +103,8 @@ CLICKABLE = "clickable"  # entry of layout.meta: clicks send the point's customd
 _CLICKS: Drawn = {"meta": {CLICKABLE: True}}
 NOTHING_YET = "no run of the study has ended yet"
 _WRITTEN, _COLUMNS = 60, 9  # cells up to which, and columns up to which, each has its number written into it
-_DARK, _PALE = 0.6, 0.15  # as in views.decay_map: from where writing is white, and how far the least is from white
+# as in systems/decayed_windows/decay_map.py: from where writing is white, and how far the least is from white
+_DARK, _PALE = 0.6, 0.15
 _CORNER = 0.34  # of a cell: where the marks of its states stand, from its middle
 STATES: Mapping[str, tuple[str, str, str]] = MappingProxyType(  # status -> words, symbol, colour
     {

@@ -31,7 +31,7 @@ export function render({model, el}) {
   const notice = dlMake("div", {class: "dl-notice"})
   who.append(name, pen, sub)
   el.append(dlStyle(), head, notice)
-  let content = null, opened = null, closed = false
+  let content = null, opened = null, copies = false, closed = false // a message reaches all displays: this one asked
   let stopping = null // what was shown when Stop was clicked, until the kernel has answered: it may be busy
 
   const themes = dlThemes(el)
@@ -43,6 +43,7 @@ export function render({model, el}) {
   function act(action) {
     if (action === "tour") { tour(0); return }
     if (action === "report") opened = window.open("", "_blank") // now, while the click counts: later it would be a pop-up
+    if (action.startsWith("copy_")) copies = true
     if (action === "stop") { stopping = content; draw() }
     tell({action})
   }
@@ -152,14 +153,26 @@ export function render({model, el}) {
     next.focus()
   }
 
+  const details = (title, text) => dlDialog(head, title).append(dlMake("pre", {class: "details"}, text))
+
+  // Where the page may not use the clipboard, as over plain http, the text is shown
+  function copy(text) {
+    const show = () => details("Copy this text", text)
+    if (navigator.clipboard) navigator.clipboard.writeText(text).catch(show)
+    else show()
+  }
+
   const onMessage = (event) => {
     if (closed) return
     const message = JSON.parse(event.data ?? event)
-    if (message.kind === "copy") navigator.clipboard?.writeText(message.text)
+    if (message.kind === "copy" && copies) { copies = false; copy(message.text) }
     else if (message.kind === "again") { stopping = null; draw() }
-    else if (message.kind === "details") dlDialog(head, message.title).append(dlMake("pre", {class: "details"}, message.text))
+    else if (message.kind === "details") details(message.title, message.text)
     else if (message.kind === "page" && opened) {
       opened.location = URL.createObjectURL(new Blob([message.html], {type: "text/html"}))
+      opened = null
+    } else if (message.kind === "no page") {
+      opened?.close()
       opened = null
     }
   }

@@ -93,8 +93,12 @@ class Header(TextComponent):
         """Open a page in the window that the display has opened for it."""
         self._send_msg(json.dumps({"kind": "page", "html": html}))
 
+    def close_page(self) -> None:
+        """Close the window that the display has opened for a page."""
+        self._send_msg(json.dumps({"kind": "no page"}))
+
     def copy(self, text: str) -> None:
-        """Put a text on the clipboard of the display."""
+        """Put a text on the clipboard of the display that asked for it, or show it there."""
         self._send_msg(json.dumps({"kind": "copy", "text": text}))
 
     def tell_details(self, title: str, text: str) -> None:

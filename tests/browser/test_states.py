@@ -125,6 +125,22 @@ def test_stop_is_answered_by_the_page_while_the_kernel_is_busy(
     until(lambda: chip.inner_text() == "Stopped", what="the end")
 
 
+def test_a_run_id_is_shown_where_there_is_no_clipboard_and_the_window_of_a_report_that_failed_closes(
+    session: PretendSession, address: str, browser: Any
+):
+    session.train(CONFIG).advance(10)
+    page = opened(browser, address)
+    until(lambda: last_step(page) == 9, timeout_s=60, what="ten steps")
+    page.evaluate("() => Object.defineProperty(navigator, 'clipboard', { value: undefined })")  # as over plain http
+    for entry in ("Copy run id", "Open report"):  # a pretended run has no folder
+        page.get_by_role("button", name="More", exact=True).click()
+        page.get_by_role("menuitem", name=entry).click()
+        if entry == "Copy run id":
+            page.get_by_role("dialog").filter(has_text=session.current.id).get_by_role("button", name="Close").click()
+    page.locator(".dl-notice").filter(has_text="Open the report").wait_for(timeout=60_000)
+    until(lambda: page.context.pages == [page], what="the window to close")
+
+
 def test_a_dead_session_says_so_and_gets_new_engines(session: PretendSession, address: str, browser: Any):
     session.train(CONFIG).advance(10)
     page = opened(browser, address)

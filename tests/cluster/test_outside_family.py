@@ -30,5 +30,5 @@ def test_a_family_from_outside_is_trained_steered_drawn_resumed_and_raced(tmp_pa
     assert found["resumed_to"] >= found["stopped_at"] + 20
     assert found["raced"] == {"striped": 4, "psg": 4}
     assert found["events"] == [0, 2]
-    assert found["columns"][-3:] == ["stripe", "shift", "seconds"]
+    assert found["columns"][-3:] == ["stripe", "shift", "work_s"]
     assert found["report"] and "stripes of snapshots in random order" in found["described"]

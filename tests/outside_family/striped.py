@@ -106,7 +106,7 @@ def _stripe_figure(tables: RunTables, options: ChartOptions) -> Figure:
     if facts is None or not len(rows):
         return card([], "Stripes", unit="s", x_title="stripe")
     rows = rows.where(rows["shift"] == facts.shift)
-    newest = dict(zip(rows["stripe"].tolist(), rows["seconds"].tolist(), strict=True))
+    newest = dict(zip(rows["stripe"].tolist(), rows["work_s"].tolist(), strict=True))
     bars = {
         "type": "bar",
         "name": f"shift {facts.shift}",
@@ -178,7 +178,7 @@ class StripedFamily(SystemFamily):
         ),
     )
     memories = MappingProxyType({("per_vertex", "striped"): "exact"})
-    tables = MappingProxyType({"stripe_times": ("step", "epoch", "stripe", "shift", "seconds")})
+    tables = MappingProxyType({"stripe_times": ("step", "epoch", "stripe", "shift", "work_s")})
 
     def build(self, context: BuildContext) -> Strategy:
         """Its strategy."""

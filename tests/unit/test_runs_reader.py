@@ -19,6 +19,7 @@ from dtdg_lab.runs.frames import RunFrames
 from dtdg_lab.runs.parquet import current_note, files_of, is_current, write_rank
 from dtdg_lab.runs.record_lines import RecordFile, read_lines
 from dtdg_lab.runs.records import RecordWriter
+from dtdg_lab.runs.tables import RunTables
 
 CONFIG = RunConfig(system="psg", dataset="growing", ranks=2)
 
@@ -49,6 +50,51 @@ def test_a_torn_last_line_is_left_out_and_damage_in_the_middle_is_named(tmp_path
         list(read_lines(path))
     path.write_text(good + line("memory", ["step"], [[1, 2]]))
     with pytest.raises(DataError, match="do not fit its columns"):
+        list(read_lines(path))
+
+
+@pytest.mark.parametrize(
+    ("table", "facts", "words"),
+    [
+        ("steps", {"epoch": 0}, "table steps lacks the column step"),
+        ("steps", {"step": 0}, "table steps lacks the column epoch"),
+        ("steps", {"step": None, "epoch": 0}, "column step of table steps has the wrong type"),
+        ("steps", {"step": 1, "epoch": "0"}, "column epoch of table steps has the wrong type"),
+        ("events", {"step": 0, "epoch": 0, "time_ns": 1, "data": {}}, "table events lacks the column kind"),
+        ("events", {"step": 0, "epoch": 0, "kind": "epoch", "data": {}}, "table events lacks the column time_ns"),
+        ("events", {"step": 0, "epoch": 0, "time_ns": 1, "kind": "epoch"}, "table events lacks the column data"),
+        (
+            "events",
+            {"step": 0, "epoch": 0, "time_ns": 1, "kind": None, "data": {}},
+            "column kind of table events has the wrong type",
+        ),
+        (
+            "events",
+            {"step": 0, "epoch": 0, "time_ns": None, "kind": "a", "data": {}},
+            "column time_ns of table events has the wrong type",
+        ),
+        (
+            "events",
+            {"step": 0, "epoch": 0, "time_ns": 1, "kind": "a", "data": None},
+            "column data of table events has the wrong type",
+        ),
+    ],
+)
+def test_a_line_without_what_its_table_is_read_by_is_damaged(
+    table: str, facts: dict[str, object], words: str, tmp_path: Path
+) -> None:
+    run = finished_run(tmp_path, epochs=1)
+    whole = run.record_file(1).read_text()
+    run.record_file(1).write_text(whole + line(table, [*facts], [[*facts.values()]], rank=1, seq=10_000))
+    for read in (lambda: RunTables.open(CONFIG, run.records), RunFrames(run).frames):
+        with pytest.raises(DataError, match=rf"rank1\.jsonl is damaged \(.*{words}"):
+            read()
+
+
+def test_a_number_of_a_line_that_is_none_is_damage(tmp_path: Path) -> None:
+    path = tmp_path / "rank0.jsonl"
+    path.write_text(line("memory", ["step"], [[1]]).replace('"seq": 0', '"seq": "0"'))
+    with pytest.raises(DataError, match="format of record lines"):
         list(read_lines(path))
 
 

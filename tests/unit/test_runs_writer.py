@@ -182,7 +182,7 @@ def test_rows_of_many_threads_are_all_there_once(tmp_path: Path) -> None:
 
         def work(thread: int) -> None:
             for number in range(2000):
-                writer.row("events", (thread * 2000 + number, 0, 1, "checkpoint", None))
+                writer.row("events", (thread * 2000 + number, 0, 1, "checkpoint", {}))
 
         threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
         for thread in threads:
@@ -198,7 +198,7 @@ def test_kill_leaves_every_flushed_line(tmp_path: Path) -> None:
     program = (
         "import sys, time\nfrom dtdg_lab.runs.records import RecordWriter\n"
         "writer = RecordWriter(sys.argv[1], 0, 0, flush_s=0.002)\nstep = 0\n"
-        "while True:\n    writer.row('events', (step, 0, 1, 'checkpoint', None))\n    step += 1\n"
+        "while True:\n    writer.row('events', (step, 0, 1, 'checkpoint', {}))\n    step += 1\n"
         "    if step % 50 == 0:\n        writer.flush()\n        print(step, flush=True)\n"
     )
     child = subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, text=True)

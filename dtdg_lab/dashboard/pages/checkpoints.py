@@ -12,10 +12,10 @@ import panel as pn
 
 from dtdg_lab.cluster.replay import ReplayVerification, fork, start_replay, store_verification
 from dtdg_lab.core.errors import LabError
+from dtdg_lab.core.units import join_words
 from dtdg_lab.dashboard.actions import Actions
 from dtdg_lab.dashboard.settings import Settings
 from dtdg_lab.runs.directory import Kept, kept_checkpoints
-from dtdg_lab.visualization.layout import join_words
 from dtdg_lab.widgets.controls import folded
 from dtdg_lab.widgets.labels import tipped
 from dtdg_lab.widgets.run_page import ACTIVE, Page

@@ -12,7 +12,7 @@ import panel as pn
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import LabError
-from dtdg_lab.core.units import format_bytes, format_seconds
+from dtdg_lab.core.units import format_bytes, format_seconds, share
 from dtdg_lab.dashboard.choices import dataset_choices, dataset_tasks
 from dtdg_lab.dashboard.pages.data import is_here
 from dtdg_lab.dashboard.settings import PARTS, Settings
@@ -21,7 +21,6 @@ from dtdg_lab.partition.base import partition_settings, reads_file
 from dtdg_lab.partition.events import PartitionFacts
 from dtdg_lab.partition.metrics import partition_graph
 from dtdg_lab.runs.html import render
-from dtdg_lab.visualization.layout import share
 from dtdg_lab.visualization.partition_cards import partition_cards, partition_tiles, run_partitions
 from dtdg_lab.visualization.run_names import dataset_title
 from dtdg_lab.visualization.style import coloured

@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.rows import as_objects
+from dtdg_lab.core.units import join_words
 from dtdg_lab.network.patterns import BITS
 from dtdg_lab.systems.feature_cache.folded import decision_points, windows_axis
 from dtdg_lab.systems.feature_cache.measures import LinkHistory
 from dtdg_lab.systems.feature_cache.policies.simulator import CacheEpisode
 from dtdg_lab.systems.feature_cache.supporting import slow_shades
 from dtdg_lab.visualization.charts import FROM_ZERO, STEPS, Drawn, Panel, chart, line
-from dtdg_lab.visualization.layout import Figure, grid, join_words
+from dtdg_lab.visualization.layout import Figure, grid
 from dtdg_lab.visualization.numbers import joules_text
 from dtdg_lab.visualization.palette import series_colour
 

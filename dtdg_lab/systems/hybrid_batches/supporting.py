@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dtdg_lab.core.units import join_words
 from dtdg_lab.systems.hybrid_batches import captions
 from dtdg_lab.systems.hybrid_batches.events import HybridFacts
 from dtdg_lab.systems.hybrid_batches.observations import (
@@ -23,7 +24,7 @@ from dtdg_lab.systems.hybrid_batches.observations import (
 from dtdg_lab.systems.hybrid_batches.time_cards import begin_of, end_of, stretches, time_axis, time_card, time_of
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, Mark, XAxis
 from dtdg_lab.visualization.charts import FROM_ZERO, Drawn, line, points
-from dtdg_lab.visualization.layout import Figure, join_words
+from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, series_colour
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from math import exp, log
 from typing import Any
 
-from dtdg_lab.core.units import format_bytes, format_seconds, join_words
+from dtdg_lab.core.units import format_bytes, format_seconds, join_words, percent
 from dtdg_lab.visualization.charts import (
     SYMBOLS,
     Drawn,
@@ -20,7 +20,7 @@ from dtdg_lab.visualization.charts import (
     rule,
     time_unit,
 )
-from dtdg_lab.visualization.layout import Figure, grid, percent
+from dtdg_lab.visualization.layout import Figure, grid
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, WARNING_COLOUR, series_colour
 
 # What the graphs of a block cost to bring: bytes and times, whole and as differences, and how many can benefit.

@@ -10,13 +10,12 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.catalogue import System, entry
 from dtdg_lab.core.plans import Schedule
-from dtdg_lab.core.units import format_seconds
+from dtdg_lab.core.units import format_seconds, percent
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.snapshot_groups.epoch_blocks import EpochBlocks, planned_epoch
 from dtdg_lab.systems.snapshot_groups.gantt import planned_figure
 from dtdg_lab.systems.snapshot_groups.schedulers.base import PSG, lower_bound_s, solve
 from dtdg_lab.visualization.charts import Panel, compared_panel
-from dtdg_lab.visualization.layout import percent
 
 RANKS, WINDOW = 4, 4
 EDGE_S, GROUP_S = 1e-6, 2e-4  # seconds per edge and fixed seconds per group: assumed, not measured

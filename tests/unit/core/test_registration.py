@@ -70,6 +70,13 @@ class Timeless(SystemFamily):
     tables = MappingProxyType({"beads": ("colour", "step")})
 
 
+class Ranked(SystemFamily):
+    """A family whose rows have columns that every row gets."""
+
+    name = "ranked"
+    tables = MappingProxyType({"beads": ("step", "epoch", "rank", "colour", "seconds")})
+
+
 SCHEDULERS = "dtdg_lab.systems.snapshot_groups.schedulers"
 SLOPE = Option(name="slope", owner="tasks", kind=float, default=1.0, low=0.0, meaning="Steepness of a loss.")
 
@@ -166,6 +173,7 @@ def test_a_new_option_is_read_where_its_entry_is_chosen() -> None:
         (backwards, "scheduler", {"options": [SLOPE]}, "belongs to 'tasks'"),
         (backwards, "scheduler", {"options": ["slop"]}, "Unknown option 'slop'"),
         (Timeless(), "family", {}, "columns of table beads must begin with step, epoch"),
+        (Ranked(), "family", {}, "table beads has the columns rank, seconds: .* Give these columns other names"),
         (lambda graph, parts: None, "partitioner", {}, "it has no name"),
         (type("Odd", (NeedsNothing,), {"needs": ("moods",)}), "task", {}, "Unknown label in needs 'moods'"),
     ],

@@ -175,6 +175,15 @@ def test_the_display_is_told_to_show_what_it_has_after_a_click_on_stop(dashboard
     assert json.loads(sent[-1]) == {"kind": "again"}
 
 
+def test_the_display_is_told_that_there_is_no_report(dashboard, session):
+    click(dashboard, "run")
+    sent = []
+    dashboard.header._send_msg = sent.append
+    dashboard.act("report")
+    settle(dashboard)
+    assert json.loads(sent[-1]) == {"kind": "no page"} and notice(dashboard).startswith("Open the report")
+
+
 def test_after_a_run_the_button_names_another_system_and_suggestions_are_for_it(dashboard, session):
     click(dashboard, "run")
     session.current.advance(3)

@@ -19,7 +19,7 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -230,13 +230,18 @@ def stored_rows(short: Path, folder: Path, megabytes: float) -> list[dict[str, A
     return rows
 
 
-def main() -> None:
-    """Measure what the command line asks for, and print it."""
+def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="30 megabytes and 1,000 steps, under a minute")
     parser.add_argument("--run", type=Path, help="a short run with two ranks, in place of a new one")
     results.add_arguments(parser)
-    given = parser.parse_args()
+    return parser.parse_args(given)
+
+
+def main() -> None:
+    """Measure, and print each row."""
+    given = arguments()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         short = given.run or train(folder / "short")

@@ -25,6 +25,7 @@ from dtdg_lab.core.errors import (
 )
 from dtdg_lab.core.events import (
     AttemptStarted,
+    CheckpointWritten,
     Paused,
     Refused,
     Requested,
@@ -186,8 +187,8 @@ class Run(RunHandle):
         session: whose engines train it.
         directory: the run's folder.
         trouble: returns why ranks could not start, if that happened.
-        before: the handle of the attempt before. If it followed that to its end, this one continues with its tables:
-            the records of a long run are not read again.
+        before: the handle of the attempt before. If it followed that to its end, and has the rows that are replaced,
+            this one continues with its tables: the records of a long run are not read again.
     """
 
     _is_complete = False  # every record of the attempt is in ``live``
@@ -200,7 +201,7 @@ class Run(RunHandle):
         trouble: Callable[[], str] = lambda: "",
         before: Run | None = None,
     ) -> None:
-        super().__init__(directory, before if before is not None and before._is_complete else None)
+        super().__init__(directory, _continued(before))
         self._session, self._trouble = session, trouble
         self._ended, self._closing = threading.Event(), threading.Event()
         self._file_status = directory.status()
@@ -576,3 +577,12 @@ class Run(RunHandle):
             }
         self.version += 1
         self._ended.set()
+
+
+def _continued(before: Run | None) -> Run | None:
+    """Return the handle if the next attempt can continue with its tables; else these are read again, some at a time."""
+    if before is None or not before._is_complete:
+        return None
+    with before.lock:
+        saved = before.live.event(CheckpointWritten)
+        return before if before.live.keeps_rows_after(-1 if saved is None else saved.step) else None

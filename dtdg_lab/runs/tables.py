@@ -497,6 +497,10 @@ class RunTables:
             kept.counted = kept.counted[~gone]
         table.drop(gone)
 
+    def keeps_rows_after(self, step: int) -> bool:
+        """Return whether all rows after a step are in memory, so that a resume from there can replace them."""
+        return self._dropped_step <= step
+
     # Sums
 
     def _counting(self, rollup: Rollup, rows: Rows) -> Rows:

@@ -219,6 +219,21 @@ def test_rows_of_a_rank_without_steps_are_among_the_last() -> None:
     assert tables.last("targets", 100)["rank"].tolist() == [1]
 
 
+def test_rows_that_are_in_sums_alone_cannot_be_replaced() -> None:
+    tables = run_tables({"ranks": 1}, {"steps": steps(0, 0, 3_000)}, recent=100)
+    for first in range(3_000, 20_000, 1_000):
+        tables.add_lines(record_lines("steps", steps(0, first, first + 1_000)))
+    oldest = int(tables.rows("steps")["step"][0])
+    assert oldest > 0
+    kept = [tables.keeps_rows_after(step) for step in (-1, oldest - 2, oldest - 1, 19_000)]
+    assert kept == [False, False, True, True]
+        False,
+        False,
+        True,
+        True,
+    ]
+
+
 def test_a_torn_last_line_is_left_for_the_next_look(tmp_path: Path) -> None:
     line = next(iter(record_lines("steps", steps(0, 0, 3))))
     text = json.dumps({"v": 3, "seq": 1, **line}).encode()

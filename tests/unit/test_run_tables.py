@@ -227,11 +227,6 @@ def test_rows_that_are_in_sums_alone_cannot_be_replaced() -> None:
     assert oldest > 0
     kept = [tables.keeps_rows_after(step) for step in (-1, oldest - 2, oldest - 1, 19_000)]
     assert kept == [False, False, True, True]
-        False,
-        False,
-        True,
-        True,
-    ]
 
 
 def test_a_torn_last_line_is_left_for_the_next_look(tmp_path: Path) -> None:

@@ -191,13 +191,19 @@ def test_step_time_stacks_phases_of_each_rank() -> None:
 @pytest.mark.parametrize(
     ("config", "caption"),
     [
-        ({}, "All ranks work about 60.0 ms per step and wait 20% of each step."),
-        ({"ranks": 1}, "The only rank works 60.0 ms per step and never waits."),
+        ({}, "All ranks work about 60.0 ms per step, and wait 20% of each step."),
+        ({"ranks": 1}, "The only rank works 60.0 ms per step."),
         (OWN_STEPS, "Rank 0 is slowest: it works 60.0 ms per step, but no rank waits for it."),
     ],
 )
 def test_step_time_of_even_single_and_independent_ranks(config: dict[str, Any], caption: str) -> None:
     assert drawn("step_time", run_of(config, steps=steps(4, config.get("ranks", 2))))[1] == caption
+
+
+def test_fetching_is_told_apart_from_working() -> None:
+    rows = [{**row, "compute_s": 0.003, "transfer_s": 0.046 if row["rank"] == 0 else 0.0} for row in steps(4)]
+    caption = drawn("step_time", run_of(steps=rows))[1]
+    assert caption == "Rank 0 is slowest: it fetches 46.0 ms and works 3.00 ms per step, 88% above average."
 
 
 def test_bars_are_as_long_as_the_step_time_of_the_tile() -> None:
@@ -208,7 +214,7 @@ def test_bars_are_as_long_as_the_step_time_of_the_tile() -> None:
 
 def test_steps_without_phases_take_no_time() -> None:
     rows = [{"rank": rank, "step": 0, "time_s": 0.1} for rank in range(2)]
-    assert drawn("step_time", run_of(steps=rows))[1] == "All ranks work about 0 ms per step and wait 0% of each step."
+    assert drawn("step_time", run_of(steps=rows))[1] == "All ranks work about 0 ms per step, and wait 0% of each step."
 
 
 @pytest.mark.parametrize(("ranks", "bars", "has_text"), [(12, 12, True), (13, 13, False), (64, 11, False)])

@@ -32,7 +32,8 @@ PHASE_NAMES: Mapping[str, str] = MappingProxyType(
 TEXT_COLOURS: Mapping[str, str] = MappingProxyType(
     {"compute": "#FFFFFF", "control": "#FFFFFF", "checkpoint": "#FFFFFF", "wait": TEXT_COLOUR}
 )
-KEYED = 0.02  # share of the time from which a phase is named
+KEYED = 0.02  # share of a bar from which a phase has a colour and a name of its own
+OTHER = "control"  # the phase of what has none
 FETCHED = 0.1  # share of a rank's own time from which fetching is told apart
 EVEN = 1.05  # slowest rank over the mean up to which ranks are even
 NAMED, ALL = 12, 48  # ranks up to which bars have texts, and up to which each has a bar
@@ -82,20 +83,41 @@ def imbalance(times: Mapping[int, StepTimes]) -> float:
     return max(own) / fmean(own) if sum(own) > 0 else 1.0
 
 
+def merge_small(bars: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """Return amounts by bar and phase, those of phases that are small in every bar as ``OTHER``.
+
+    Every colour that is drawn can then be named.
+    """
+    named = {
+        phase
+        for phases in bars.values()
+        for phase, amount in phases.items()
+        if amount and amount >= KEYED * sum(phases.values())
+    }
+    merged = {}
+    for name, phases in bars.items():
+        merged[name] = {phase: amount for phase, amount in phases.items() if phase in named}
+        small = sum(amount for phase, amount in phases.items() if phase not in named)
+        if small:
+            merged[name][OTHER] = merged[name].get(OTHER, 0.0) + small
+    return merged
+
+
 def step_time_figure(tables: RunTables, options: ChartOptions) -> Figure:
     """Return a bar for each rank, its phases stacked, in milliseconds."""
     times_by_rank = step_times(tables)
     bars = _bars_shown(times_by_rank)
     if not bars:
         return card([], TITLE, unit="ms")
-    whole = sum(sum(times.phases.values()) for times in bars.values())
-    longest = max(sum(times.phases.values()) for times in bars.values())
+    merged = merge_small({name: times.phases for name, times in bars.items()})
+    longest = max(sum(phases.values()) for phases in merged.values())
     data, keys = [], []
     for phase in PHASES:
-        seconds = [times.phases[phase] for times in bars.values()]
-        if sum(seconds) >= KEYED * whole:
-            key: Key = (PHASE_NAMES[phase], PHASE_COLOURS[phase], "box")
-            keys.append((sum(seconds), key))
+        seconds = [phases.get(phase, 0.0) for phases in merged.values()]
+        if not any(seconds):
+            continue
+        key: Key = (PHASE_NAMES[phase], PHASE_COLOURS[phase], "box")
+        keys.append((sum(seconds), key))
         looks: Drawn = {"hovertemplate": f"%{{y}}: {PHASE_NAMES[phase]} %{{x:.3~g}} ms<extra></extra>"}
         if len(times_by_rank) <= NAMED:
             looks["text"] = [_text(phase, each, longest) for each in seconds]

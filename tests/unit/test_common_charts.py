@@ -227,6 +227,15 @@ def test_step_time_of_many_ranks(ranks: int, bars: int, has_text: bool) -> None:
         assert compute["y"][:2] == ["mean of 64", "rank 63"] and compute["y"][-1] == "rank 0"
 
 
+def test_every_colour_of_a_step_is_named_and_small_phases_are_other() -> None:
+    rows = [{**row, "batch_s": 0.0005, "checkpoint_s": 0.0} for row in steps(4)]
+    figure, _ = drawn("step_time", run_of(steps=rows))
+    assert (
+        {key[0] for key in card_of(figure)["keys"]} == {*traces(figure)} == {"compute", "wait", "communicate", "other"}
+    )
+    assert traces(figure)["other"]["x"] == [0.5, 0.5]
+
+
 # Timeline
 
 
@@ -251,6 +260,13 @@ def test_timeline_has_the_last_seconds_of_every_rank() -> None:
     bars = traces(figure)
     assert min(bars["compute"]["base"]) >= -1 and set(bars["compute"]["y"]) == {"rank 0, epoch 3", "rank 1, epoch 3"}
     assert caption == "Rank 0 waited for 40% of the last second."
+
+
+def test_every_colour_of_the_timeline_is_named() -> None:
+    short = {"rank": 0, "step": 11, "epoch": 2, "phase": "checkpoint", "start_ns": START_NS + 1_150_000_000}
+    rows = [*phases(2), {**short, "end_ns": short["start_ns"] + 5_000_000}]
+    figure, _ = drawn("timeline", run_of(steps=steps(12), phases=rows))
+    assert [key[0] for key in card_of(figure)["keys"]] == ["compute", "wait", "communicate", "checkpoint"]
 
 
 def test_timeline_ends_where_all_ranks_have_reported() -> None:
@@ -383,6 +399,14 @@ def test_energy_by_phase_names_the_largest() -> None:
     assert caption == "Compute took 60% of the energy."
 
 
+def test_every_colour_of_the_energy_by_phase_is_named_and_small_phases_are_other() -> None:
+    amounts = (("compute", 96.0), ("rebuild", 1.5), ("checkpoint", 1.5), ("stall", 1.0))
+    rows = [{"rank": 0, "phase": phase, "joules": joules, "seconds": 1.0} for phase, joules in amounts]
+    figure, _ = drawn("energy_by_phase", run_of({"ranks": 1}, steps=steps(1), phase_energy=rows))
+    assert [key[0] for key in card_of(figure)["keys"]] == ["compute", "other"]
+    assert traces(figure)["other"]["x"] == [4.0]
+
+
 def test_joules_of_phases_that_nothing_reads_are_unknown_and_not_0() -> None:
     rows = [
         {"rank": rank, "phase": phase, "joules": joules, "seconds": 1.0, "source": "counter", "coverage": 1.0}
@@ -395,7 +419,7 @@ def test_joules_of_phases_that_nothing_reads_are_unknown_and_not_0() -> None:
     assert figure["data"] == [] and "unknown" in caption.lower()
     figure, caption = drawn("energy_by_phase", run_of(steps=steps(1), phase_energy=rows))
     assert card_of(figure)["unit"] == "kJ" and caption == "Compute took 100% of the energy."
-    assert {name: bar["x"] for name, bar in traces(figure).items()} == {"compute": [12.345], "new phase": [0.005]}
+    assert {name: bar["x"] for name, bar in traces(figure).items()} == {"compute": [12.345], "other": [0.005]}
 
 
 # Tiles

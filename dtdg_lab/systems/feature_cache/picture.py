@@ -97,7 +97,7 @@ def figure(tables: RunTables, options: ChartOptions) -> Figure:
 
 
 def caption(tables: RunTables, options: ChartOptions) -> str:
-    """Return how often caches are replaced and what they are good for, or how many came late."""
+    """Return how often caches are replaced and what they are good for, or what causes the waiting."""
     wait_s, rate, windows = wait_now_s(tables), hit_rate_now(tables), windows_now(tables)
     if part_count(tables) == 1:
         return captions.ONE_PART
@@ -108,6 +108,11 @@ def caption(tables: RunTables, options: ChartOptions) -> str:
         return template.format(wait=ms_text(wait_s))
     if windows is None:
         return captions.FIRST_BATCHES
+    return _cache_caption(tables, wait_s, rate, windows)
+
+
+def _cache_caption(tables: RunTables, wait_s: float, rate: float | None, windows: tuple[float, float]) -> str:
+    """Return what causes the waiting where caches came late, else how often they are replaced."""
     caches = recent_caches(tables)
     newest = np.argsort(caches.begin, kind="stable")[-LATE_CACHES:]
     late = int((caches.late_steps[newest] > 0).sum())

@@ -64,7 +64,8 @@ def cache(step: int, part: int, length: int, *, late: int = 0, parts: int = PART
     """Return a row of ``windows``: a full cache, of all other parts alike."""
     by_owner = [0 if owner == part else CAPACITY // (parts - 1) for owner in range(parts)]
     held = {"capacity": CAPACITY, "held": sum(by_owner), "copied": 0, "fetched": sum(by_owner), "by_owner": by_owner}
-    return {"step": step, "part": part, "number": 0, "length": length, "late_steps": late, "biased": biased, **held}
+    row = {"step": step, "part": part, "number": 0, "first": step - late, "length": length}
+    return {**row, "late_steps": late, "biased": biased, **held}
 
 
 def reply(step: int, part: int, owner: int, *, ms: float = 1.0, purpose: str = "miss") -> Record:

@@ -88,9 +88,11 @@ class ComparedRun:
 
     @property
     def steps_per_second(self) -> float | None:
-        """Steps in a second of training, evaluations and rebuilds included."""
-        progress = self.tables.progress
-        return progress.step / progress.seconds if progress.step and progress.seconds else None
+        """Steps in a second of training, evaluations and rebuilds included; of all ranks where each has its own."""
+        tables = self.tables
+        steps = [step + 1 for step in tables.steps.values()]
+        count = sum(steps) if tables.own_steps else max(steps, default=0)
+        return count / tables.seconds if count and tables.seconds else None
 
     @property
     def joules_per_epoch(self) -> float | None:

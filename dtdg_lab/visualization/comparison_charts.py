@@ -26,15 +26,15 @@ from dtdg_lab.visualization.energy_chart import (
     ENERGY_COLOURS,
     ENERGY_NAMES,
     KILO,
-    PHASE_ORDER,
     UNKNOWN_NOTE,
     energy_total,
     joules_by_phase,
+    phases_in_order,
 )
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import percent_text, three_digits
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, INK_COLOUR, MARK_COLOUR
-from dtdg_lab.visualization.step_time import TEXT_COLOURS
+from dtdg_lab.visualization.step_time import TEXT_COLOURS, merge_small
 from dtdg_lab.visualization.style import shown_indices
 
 Over = Literal["seconds", "joules", "bytes", "steps"]
@@ -59,7 +59,6 @@ NAME_GAP, LETTER = 16, 6.4  # pixels between names, and of a letter
 LONGEST_NAME, SHORT_NAME = 34, 26  # letters of a name beside a wide chart, and in a small one
 TRADE_WIDTH = 420  # pixels of the plot, by which names are placed
 TEXT_SHARE = 0.2  # of a bar in which its phase is written
-KEYED = 0.02  # share in some run from which a phase is named
 COSTS: Mapping[str, str] = MappingProxyType(  # phases of a step beside computing
     {
         "communicate": "Communication",
@@ -292,9 +291,9 @@ def energy_card(comparison: ComparedRuns) -> Figure:
     unit = "share of the joules" + (f", {how}" if how else "")
     if not shares:
         return card([], title, unit=unit, empty=UNKNOWN_NOTE)
-    known = {phase for of_run in shares.values() for phase in of_run}
+    shares = merge_small(shares)
     data, keys = [], []
-    for phase in (*(phase for phase in PHASE_ORDER if phase in known), *sorted(known - set(PHASE_ORDER))):
+    for phase in phases_in_order(shares):
         colour, name = ENERGY_COLOURS.get(phase, "#8A9099"), ENERGY_NAMES.get(phase, phase)
         values = [round(100 * of_run.get(phase, 0.0), 2) for of_run in shares.values()]
         marker: Drawn = {"color": colour, "line": {"width": 0}}
@@ -311,9 +310,8 @@ def energy_card(comparison: ComparedRuns) -> Figure:
         data.append(
             level_bars(name, list(shares), values, None, f"%{{y}}: {name} %{{x:.3~g}}%<extra></extra>", **looks)
         )
-        if max(values) >= 100 * KEYED:
-            key: Key = (name, colour, "hatch" if phase in STALLED else "box")
-            keys.append(key)
+        key: Key = (name, colour, "hatch" if phase in STALLED else "box")
+        keys.append(key)
     ticks = {"range": [0, 100], "tickvals": [0, 50, 100], "ticktext": ["0%", "50%", "100%"]}
     height = 44 + ROW_HEIGHT * len(shares)
     names = {"tickvals": list(shares), "ticktext": [_shortened(name, SHORT_NAME) for name in shares]}

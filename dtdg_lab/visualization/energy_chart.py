@@ -31,7 +31,7 @@ from dtdg_lab.visualization.charts import NAMES, Drawn, label, level_bars, line
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import joules_text, percent_text, three_digits
 from dtdg_lab.visualization.palette import PHASE_COLOURS, STEP_COLOUR, WARNING_COLOUR, series_colour
-from dtdg_lab.visualization.step_time import PHASE_NAMES
+from dtdg_lab.visualization.step_time import PHASE_NAMES, merge_small
 from dtdg_lab.visualization.timeline import is_over
 
 if TYPE_CHECKING:
@@ -335,7 +335,6 @@ ENERGY_NAMES: Mapping[str, str] = MappingProxyType(
     {**PHASE_NAMES, "wait": "wait for ranks", STALL: "wait for features", IDLE: "idle"}
 )
 BARS = 24  # ranks up to which each has a bar
-KEYED = 0.02  # share of the joules from which a phase is named
 
 
 def joules_by_phase(tables: RunTables) -> dict[int, Counter[str]]:
@@ -351,6 +350,12 @@ def joules_by_phase(tables: RunTables) -> dict[int, Counter[str]]:
     return tables.once("joules by phase", by_rank)
 
 
+def phases_in_order(bars: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """Return the phases of some bars as they are stacked."""
+    known = {phase for phases in bars.values() for phase in phases}
+    return [*(phase for phase in PHASE_ORDER if phase in known), *sorted(known - set(PHASE_ORDER))]
+
+
 def energy_by_phase_figure(tables: RunTables, options: ChartOptions) -> Figure:
     """Return a bar for each rank, its joules stacked by phase; of many ranks one bar."""
     by_rank = {f"rank {rank}": phases for rank, phases in joules_by_phase(tables).items()}
@@ -358,20 +363,19 @@ def energy_by_phase_figure(tables: RunTables, options: ChartOptions) -> Figure:
     if not whole:
         empty = UNKNOWN_NOTE if tables.seconds >= SETTLED_S else FIRST_SECOND
         return card([], PHASES_TITLE, unit="J", empty=empty)
-    bars = by_rank if len(by_rank) <= BARS else {"all ranks": whole}
+    bars = merge_small(by_rank if len(by_rank) <= BARS else {"all ranks": whole})
     unit, factor = ("kJ", 1e3) if whole.total() >= KILO else ("J", 1.0)
     data, keys = [], []
-    for phase in (*(phase for phase in PHASE_ORDER if phase in whole), *sorted(whole.keys() - set(PHASE_ORDER))):
+    for phase in phases_in_order(bars):
         colour, name = ENERGY_COLOURS.get(phase, "#8A9099"), ENERGY_NAMES.get(phase, phase)
         marker: Drawn = {"color": colour, "line": {"width": 0}}
         if phase in STALLED:
             marker["pattern"] = {"shape": "/", "size": 6, "solidity": 0.35}
-        values = [round(phases[phase] / factor, 4) for phases in bars.values()]
+        values = [round(phases.get(phase, 0.0) / factor, 4) for phases in bars.values()]
         hover = f"%{{y}}: {name} %{{x:.3~g}} {unit}<extra></extra>"
         data.append(level_bars(name, list(bars), values, None, hover, marker=marker))
-        if whole[phase] >= KEYED * whole.total():
-            key: Key = (name, colour, "hatch" if phase in STALLED else "box")
-            keys.append(key)
+        key: Key = (name, colour, "hatch" if phase in STALLED else "box")
+        keys.append(key)
     axes: Drawn = {"xaxis": {"rangemode": "tozero"}, "yaxis": NAMES, "barmode": "stack", "bargap": 0.3}
     return card(data, PHASES_TITLE, unit=unit, keys=keys, **axes)
 

@@ -32,7 +32,9 @@ PHASE_NAMES: Mapping[str, str] = MappingProxyType(
 TEXT_COLOURS: Mapping[str, str] = MappingProxyType(
     {"compute": "#FFFFFF", "control": "#FFFFFF", "checkpoint": "#FFFFFF", "wait": TEXT_COLOUR}
 )
-KEYED = 0.02  # share of the time from which a phase is named
+KEYED = 0.02  # share of a bar from which a phase has a colour and a name of its own
+OTHER = "control"  # the phase of what has none
+FETCHED = 0.1  # share of a rank's own time from which fetching is told apart
 EVEN = 1.05  # slowest rank over the mean up to which ranks are even
 NAMED, ALL = 12, 48  # ranks up to which bars have texts, and up to which each has a bar
 SLOWEST, FASTEST = 8, 2  # ranks that are drawn of more
@@ -81,20 +83,41 @@ def imbalance(times: Mapping[int, StepTimes]) -> float:
     return max(own) / fmean(own) if sum(own) > 0 else 1.0
 
 
+def merge_small(bars: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """Return amounts by bar and phase, those of phases that are small in every bar as ``OTHER``.
+
+    Every colour that is drawn can then be named.
+    """
+    named = {
+        phase
+        for phases in bars.values()
+        for phase, amount in phases.items()
+        if amount and amount >= KEYED * sum(phases.values())
+    }
+    merged = {}
+    for name, phases in bars.items():
+        merged[name] = {phase: amount for phase, amount in phases.items() if phase in named}
+        small = sum(amount for phase, amount in phases.items() if phase not in named)
+        if small:
+            merged[name][OTHER] = merged[name].get(OTHER, 0.0) + small
+    return merged
+
+
 def step_time_figure(tables: RunTables, options: ChartOptions) -> Figure:
     """Return a bar for each rank, its phases stacked, in milliseconds."""
     times_by_rank = step_times(tables)
     bars = _bars_shown(times_by_rank)
     if not bars:
         return card([], TITLE, unit="ms")
-    whole = sum(sum(times.phases.values()) for times in bars.values())
-    longest = max(sum(times.phases.values()) for times in bars.values())
+    merged = merge_small({name: times.phases for name, times in bars.items()})
+    longest = max(sum(phases.values()) for phases in merged.values())
     data, keys = [], []
     for phase in PHASES:
-        seconds = [times.phases[phase] for times in bars.values()]
-        if sum(seconds) >= KEYED * whole:
-            key: Key = (PHASE_NAMES[phase], PHASE_COLOURS[phase], "box")
-            keys.append((sum(seconds), key))
+        seconds = [phases.get(phase, 0.0) for phases in merged.values()]
+        if not any(seconds):
+            continue
+        key: Key = (PHASE_NAMES[phase], PHASE_COLOURS[phase], "box")
+        keys.append((sum(seconds), key))
         looks: Drawn = {"hovertemplate": f"%{{y}}: {PHASE_NAMES[phase]} %{{x:.3~g}} ms<extra></extra>"}
         if len(times_by_rank) <= NAMED:
             looks["text"] = [_text(phase, each, longest) for each in seconds]
@@ -111,23 +134,33 @@ def step_time_figure(tables: RunTables, options: ChartOptions) -> Figure:
 
 
 def step_time_caption(tables: RunTables, options: ChartOptions) -> str:
-    """Return who is slowest, and what it costs the others."""
+    """Return which rank's own work takes longest, with what of it is fetching, and what it costs the others."""
     times = step_times(tables)
     if not times:
         return NOTHING_YET
     slowest = max(times, key=lambda rank: times[rank].own_s)
     mean_s = fmean(each.own_s for each in times.values())
-    worked = three_digits(1e3 * times[slowest].own_s)
+    works = _own_words(times[slowest], "works", "fetches")
     if tables.ranks == 1:
-        return f"The only rank works {worked} ms per step and never waits."
+        return f"The only rank {works} per step."
     if tables.own_steps:
-        return f"Rank {slowest} is slowest: it works {worked} ms per step, but no rank waits for it."
+        return f"Rank {slowest} is slowest: it {works} per step, but no rank waits for it."
     if times[slowest].own_s <= EVEN * mean_s:
         whole_s = sum(each.time_s for each in times.values()) or 1.0
         waited = percent_text(sum(each.phases["wait"] for each in times.values()) / whole_s)
-        return f"All ranks work about {three_digits(1e3 * mean_s)} ms per step and wait {waited} of each step."
+        mean = StepTimes({phase: fmean(each.phases[phase] for each in times.values()) for phase in PHASES}, mean_s)
+        return f"All ranks {_own_words(mean, 'work about', 'fetch')} per step, and wait {waited} of each step."
     above = percent_text(times[slowest].own_s / mean_s - 1)
-    return f"Rank {slowest} is slowest: it works {worked} ms per step, {above} above average."
+    return f"Rank {slowest} is slowest: it {works} per step, {above} above average."
+
+
+def _own_words(times: StepTimes, work: str, fetch: str) -> str:
+    """Return how long a rank works, and how long it fetches where that is not little."""
+    fetched_s = times.phases["transfer"]
+    if fetched_s < FETCHED * times.own_s or not fetched_s:
+        return f"{work} {three_digits(1e3 * times.own_s)} ms"
+    worked = three_digits(1e3 * (times.own_s - fetched_s))
+    return f"{fetch} {three_digits(1e3 * fetched_s)} ms and {work} {worked} ms"
 
 
 def step_time_chart() -> Chart:
@@ -140,7 +173,7 @@ def step_time_chart() -> Chart:
         place="common",
         shown=always,
         rollups=(STEP_SECONDS,),
-        help="Means of the last 50 steps, as in the tile. A rank that waits is faster than the one that it waits for.",
+        help="Means of the last 50 steps, as in the tile. The slowest rank is the one that works and fetches longest.",
     )
 
 

@@ -16,7 +16,7 @@ from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.newest_rows import least_by_rank, newest_rows
 from dtdg_lab.visualization.numbers import MINUS, percent_text
 from dtdg_lab.visualization.palette import PHASE_COLOURS
-from dtdg_lab.visualization.step_time import KEYED, PHASE_NAMES, step_times
+from dtdg_lab.visualization.step_time import PHASE_NAMES, step_times
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
@@ -109,7 +109,7 @@ def timeline_figure(tables: RunTables, options: ChartOptions) -> Figure:
     looks: Drawn = {"barmode": "overlay", "bargap": 0.22, "margin": {"t": 4, "r": 18}, "height": height}
     if many:
         looks["margin"]["l"] = HEAT_MARGIN
-    return card(data, TITLE, unit=unit, keys=_keys(span), **axes, **looks)
+    return card(data, TITLE, unit=unit, keys=_keys(data, many=many), **axes, **looks)
 
 
 def timeline_caption(tables: RunTables, options: ChartOptions) -> str:
@@ -159,14 +159,15 @@ def is_over(tables: RunTables) -> bool:
     return bool(ended) and ended[-1]["step"] > tables.common_step
 
 
-def _keys(span: Span) -> list[Key]:
-    sums = dict.fromkeys(ORDER, 0.0)
-    lengths = (span.rows["end"] - span.rows["begin"]).tolist()
-    for phase, seconds in zip(span.rows["phase"].tolist(), lengths, strict=True):
-        sums[phase] = sums.get(phase, 0.0) + seconds
-    whole = sum(sums.values())
-    named = (phase for phase in ORDER if sums[phase] >= KEYED * whole)
-    return [(PHASE_NAMES[phase], PHASE_COLOURS[phase], "box") for phase in named]
+def _keys(data: list[Drawn], *, many: bool) -> list[Key]:
+    """Return the colours that are drawn, in blocks or in the cells of a heat map."""
+    if many:
+        cells = {cell for row in data[0]["z"] for cell in row}
+        drawn = [phase for phase, place in _PLACES.items() if place in cells]
+    else:
+        names = {trace["name"] for trace in data}
+        drawn = [phase for phase in ORDER if PHASE_NAMES[phase] in names]
+    return [(PHASE_NAMES[phase], PHASE_COLOURS[phase], "box") for phase in drawn]
 
 
 def _blocks(span: Span) -> list[Drawn]:

@@ -48,18 +48,19 @@ def waiting_figure(tables: RunTables, options: ChartOptions) -> Figure:
 
 
 def waiting_caption(tables: RunTables, options: ChartOptions) -> str:
-    """Return which rank sets the pace."""
+    """Return which rank waited least, and which most."""
     times = step_times(tables)
     if not times:
         return NOTHING_YET
     if tables.ranks == 1:
         return "The only rank never waits."
     waits = {rank: each.phases["wait"] for rank, each in times.items()}
-    least = min(waits, key=lambda rank: waits[rank])
+    least, most = min(waits, key=lambda rank: waits[rank]), max(waits, key=lambda rank: waits[rank])
     if max(waits.values()) - waits[least] < EVEN * max(each.time_s for each in times.values()):
         mean_ms = 1e3 * sum(waits.values()) / len(waits)
         return f"All ranks waited about {three_digits(mean_ms)} ms per step."
-    return f"Rank {least} waited least, so it sets the pace."
+    least_ms, most_ms = (three_digits(1e3 * waits[rank]) for rank in (least, most))
+    return f"Rank {least} waited least, {least_ms} ms per step, and rank {most} waited most, {most_ms} ms."
 
 
 def waiting_chart(place: Place = "supporting", shown: Callable[[RunTables], bool] = always) -> Chart:
@@ -72,7 +73,7 @@ def waiting_chart(place: Place = "supporting", shown: Callable[[RunTables], bool
         place=place,
         shown=shown,
         rollups=(WAITING,),
-        help="The slowest rank waits least. Its line is low where the others' are high.",
+        help="The line of a rank is low where it comes last, so that others wait for it.",
     )
 
 

@@ -191,13 +191,19 @@ def test_step_time_stacks_phases_of_each_rank() -> None:
 @pytest.mark.parametrize(
     ("config", "caption"),
     [
-        ({}, "All ranks work about 60.0 ms per step and wait 20% of each step."),
-        ({"ranks": 1}, "The only rank works 60.0 ms per step and never waits."),
+        ({}, "All ranks work about 60.0 ms per step, and wait 20% of each step."),
+        ({"ranks": 1}, "The only rank works 60.0 ms per step."),
         (OWN_STEPS, "Rank 0 is slowest: it works 60.0 ms per step, but no rank waits for it."),
     ],
 )
 def test_step_time_of_even_single_and_independent_ranks(config: dict[str, Any], caption: str) -> None:
     assert drawn("step_time", run_of(config, steps=steps(4, config.get("ranks", 2))))[1] == caption
+
+
+def test_fetching_is_told_apart_from_working() -> None:
+    rows = [{**row, "compute_s": 0.003, "transfer_s": 0.046 if row["rank"] == 0 else 0.0} for row in steps(4)]
+    caption = drawn("step_time", run_of(steps=rows))[1]
+    assert caption == "Rank 0 is slowest: it fetches 46.0 ms and works 3.00 ms per step, 88% above average."
 
 
 def test_bars_are_as_long_as_the_step_time_of_the_tile() -> None:
@@ -208,7 +214,7 @@ def test_bars_are_as_long_as_the_step_time_of_the_tile() -> None:
 
 def test_steps_without_phases_take_no_time() -> None:
     rows = [{"rank": rank, "step": 0, "time_s": 0.1} for rank in range(2)]
-    assert drawn("step_time", run_of(steps=rows))[1] == "All ranks work about 0 ms per step and wait 0% of each step."
+    assert drawn("step_time", run_of(steps=rows))[1] == "All ranks work about 0 ms per step, and wait 0% of each step."
 
 
 @pytest.mark.parametrize(("ranks", "bars", "has_text"), [(12, 12, True), (13, 13, False), (64, 11, False)])
@@ -219,6 +225,15 @@ def test_step_time_of_many_ranks(ranks: int, bars: int, has_text: bool) -> None:
     assert len(compute["y"]) == bars and ("text" in compute) is has_text
     if ranks == 64:
         assert compute["y"][:2] == ["mean of 64", "rank 63"] and compute["y"][-1] == "rank 0"
+
+
+def test_every_colour_of_a_step_is_named_and_small_phases_are_other() -> None:
+    rows = [{**row, "batch_s": 0.0005, "checkpoint_s": 0.0} for row in steps(4)]
+    figure, _ = drawn("step_time", run_of(steps=rows))
+    assert (
+        {key[0] for key in card_of(figure)["keys"]} == {*traces(figure)} == {"compute", "wait", "communicate", "other"}
+    )
+    assert traces(figure)["other"]["x"] == [0.5, 0.5]
 
 
 # Timeline
@@ -245,6 +260,13 @@ def test_timeline_has_the_last_seconds_of_every_rank() -> None:
     bars = traces(figure)
     assert min(bars["compute"]["base"]) >= -1 and set(bars["compute"]["y"]) == {"rank 0, epoch 3", "rank 1, epoch 3"}
     assert caption == "Rank 0 waited for 40% of the last second."
+
+
+def test_every_colour_of_the_timeline_is_named() -> None:
+    short = {"rank": 0, "step": 11, "epoch": 2, "phase": "checkpoint", "start_ns": START_NS + 1_150_000_000}
+    rows = [*phases(2), {**short, "end_ns": short["start_ns"] + 5_000_000}]
+    figure, _ = drawn("timeline", run_of(steps=steps(12), phases=rows))
+    assert [key[0] for key in card_of(figure)["keys"]] == ["compute", "wait", "communicate", "checkpoint"]
 
 
 def test_timeline_ends_where_all_ranks_have_reported() -> None:
@@ -377,6 +399,14 @@ def test_energy_by_phase_names_the_largest() -> None:
     assert caption == "Compute took 60% of the energy."
 
 
+def test_every_colour_of_the_energy_by_phase_is_named_and_small_phases_are_other() -> None:
+    amounts = (("compute", 96.0), ("rebuild", 1.5), ("checkpoint", 1.5), ("stall", 1.0))
+    rows = [{"rank": 0, "phase": phase, "joules": joules, "seconds": 1.0} for phase, joules in amounts]
+    figure, _ = drawn("energy_by_phase", run_of({"ranks": 1}, steps=steps(1), phase_energy=rows))
+    assert [key[0] for key in card_of(figure)["keys"]] == ["compute", "other"]
+    assert traces(figure)["other"]["x"] == [4.0]
+
+
 def test_joules_of_phases_that_nothing_reads_are_unknown_and_not_0() -> None:
     rows = [
         {"rank": rank, "phase": phase, "joules": joules, "seconds": 1.0, "source": "counter", "coverage": 1.0}
@@ -389,7 +419,7 @@ def test_joules_of_phases_that_nothing_reads_are_unknown_and_not_0() -> None:
     assert figure["data"] == [] and "unknown" in caption.lower()
     figure, caption = drawn("energy_by_phase", run_of(steps=steps(1), phase_energy=rows))
     assert card_of(figure)["unit"] == "kJ" and caption == "Compute took 100% of the energy."
-    assert {name: bar["x"] for name, bar in traces(figure).items()} == {"compute": [12.345], "new phase": [0.005]}
+    assert {name: bar["x"] for name, bar in traces(figure).items()} == {"compute": [12.345], "other": [0.005]}
 
 
 # Tiles
@@ -399,7 +429,7 @@ def test_common_tiles_of_a_run() -> None:
     loss, time = common_tiles(run_of(steps=steps(60), evaluations=[evaluation(5, 0.06), evaluation(9, 0.0311)]))
     assert (loss.value, loss.note, loss.tone) == ("0.0311", "31% below persistence", "good")
     assert loss.spark == (0.06, 0.0311)
-    assert (time.value, time.note) == ("100 ms", "10.0 steps per second")
+    assert (time.value, time.note) == ("100 ms", "10.0 steps/s without evaluation")
     assert len(time.spark) == 60
 
 

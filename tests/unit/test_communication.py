@@ -126,12 +126,12 @@ def waits(count: int, seconds: list[float]) -> list[dict[str, Any]]:
     ]
 
 
-def test_the_rank_that_waits_least_sets_the_pace() -> None:
+def test_the_ranks_that_waited_least_and_most_are_named() -> None:
     chart = waiting_chart()
     run = run_tables({}, {"steps": waits(4, [0.03, 0.01])}, rollups=chart.rollups)
     first, second = chart.figure(run, OPTIONS)["data"]
     assert first["y"] == pytest.approx([30.0] * 4) and second["y"] == pytest.approx([10.0] * 4)
-    assert chart.caption(run, OPTIONS) == "Rank 1 waited least, so it sets the pace."
+    assert chart.caption(run, OPTIONS) == "Rank 1 waited least, 10.0 ms per step, and rank 0 waited most, 30.0 ms."
     assert waiting_share(run) == pytest.approx(0.2)
 
 

@@ -141,6 +141,25 @@ def test_handles_stand_at_the_bars_of_a_segment_that_starts() -> None:
     assert traces["proposed"]["x"][-1] == traces["full"]["x"][-1] + 0.5, "the outline is where the handles are"
 
 
+def test_handles_stand_on_a_tinted_outline_where_a_segment_starts_at_the_left_end() -> None:
+    row = {"target": 1, "first": 0, "full": 2, "chunks": [None, None]}
+    rows = window_rows(RunConfig(system="flaredtdg", ranks=2), [0], range(15), **row)
+    _, layout, _ = draw(window_tables(steps=[0], train=range(15), tables={"batches": rows}))
+    tinted = [shape for shape in layout["shapes"] if shape["fillcolor"] != "rgba(0,0,0,0)"]
+    assert [(shape["x0"] + shape["x1"]) / 2 for shape in tinted] == [2, 3, 4, 5, 6, 7]
+    full, alpha = layout["meta"]["handles"]
+    assert full["x"] == 5.5 and alpha["x"] == 5
+
+
+def test_no_handle_stands_beside_a_window_that_its_segment_will_not_fill() -> None:
+    row = {"target": 14, "first": 14, "full": 1, "chunks": [None]}
+    rows = window_rows(RunConfig(system="flaredtdg", ranks=2), [0], range(15), **row)
+    tables = window_tables({"full_snapshots": 1}, steps=[0], train=range(15), tables={"batches": rows})
+    _, layout, _ = draw(tables)
+    assert [handle["name"] for handle in layout["meta"]["handles"]] == ["full_snapshots"], "alpha has no bar at 13"
+    assert len(draw(tables, preview={"alpha": 0.6})[1]["meta"]["handles"]) == 2, "on the outline"
+
+
 def test_a_note_of_a_segment_at_the_right_end_leaves_room_for_the_title() -> None:
     train, short = range(100), {"target": 95, "first": 94, "full": 2, "chunks": [None, None]}
     rows = window_rows(RunConfig(system="flaredtdg", ranks=2), [0], train, **short)

@@ -60,7 +60,7 @@ def test_the_path_leads_over_the_newest_loss_of_every_setting() -> None:
     assert tuner_path(run) == [(2, 0.1), (2, 0.2), (3, 0.2)]
     traces, layout, caption = draw(path_chart(), run)
     assert traces["loss"]["z"][1] == [0.5, 0.37, 0.34], "alpha 0.2 by K, of the newest search that tried it"
-    assert caption == "The lowest loss so far was at K 3, alpha 0.2."
+    assert caption == "Of the newest loss of each setting, the lowest is 0.340, at K 3, alpha 0.2."
     assert len(layout["shapes"]) == 1 and "0.340" in [note["text"] for note in layout["annotations"]]
     assert "path of the tuner" in traces
 

@@ -50,12 +50,26 @@ def test_the_last_block_grows_until_its_swap() -> None:
     assert ends == pytest.approx([4, 8], abs=0.3)
 
 
-def test_late_caches_have_a_red_edge_and_are_counted_in_the_caption() -> None:
+def test_late_caches_have_a_red_edge() -> None:
     windows = [cache(step, 0, 16, late=2 * (step == 16)) for step in (0, 16, 32)]
     tables = feature_tables(40, {"windows": windows}, [features()])
     edge = traces(picture(tables))["came late"]
     assert edge["x"] == [16, 16, None]
-    assert caption(tables) == "1 of the last 3 caches came late, so training waited 2.00 ms per step."
+    assert edge["y"][0] < edge["y"][1]
+
+
+def test_late_caches_are_named_as_the_cause_where_training_waited_in_their_steps() -> None:
+    windows = [cache(step, 0, 16, late=2 * (step == 16)) for step in (0, 16, 32)]
+    resolved = [batch(step, 0, wait_s=0.02 if step in (14, 15) else 0.0) for step in range(40)]
+    tables = feature_tables(40, {"windows": windows, "resolved": resolved}, [features()])
+    assert caption(tables) == "1 of the last 3 caches came late, so training waited 1.00 ms per step."
+
+
+def test_misses_are_named_as_the_cause_where_training_waited_as_long_in_other_steps() -> None:
+    windows = [cache(step, 0, 16, late=2 * (step == 16)) for step in (0, 16, 32)]
+    resolved = [batch(step, 0, rate=0.23, wait_s=0.02) for step in range(40)]
+    tables = feature_tables(40, {"windows": windows, "resolved": resolved}, [features()])
+    assert caption(tables) == "Caches held 23% of remote rows, and training waited 20.0 ms per step for the others."
 
 
 def test_delays_are_areas_with_a_name_and_rates_are_hatched() -> None:

@@ -200,7 +200,7 @@ def test_values_of_sizes_have_a_colour_for_snapshots_and_dashes_for_nodes() -> N
     assert len({look["color"] for look in looks.values()}) == len({look["dash"] for look in looks.values()}) == 3
     assert looks["10% × 5%"]["dash"] == looks["30% × 5%"]["dash"] == "dash"
     assert ["5% of nodes", "#5B5F66", "dash"] in drawn(VALUES, tables)["layout"]["meta"]["card"]["keys"]
-    assert VALUES.caption(tables, NOW) == "20% × 5% has the highest value now, 0.0600."
+    assert VALUES.caption(tables, NOW) == "20% × 5% had the highest value, 0.0600, in the decision at 0.2 s."
 
 
 def test_the_best_value_is_the_same_in_the_grid_of_sizes_and_over_time() -> None:
@@ -208,14 +208,39 @@ def test_the_best_value_is_the_same_in_the_grid_of_sizes_and_over_time() -> None
     tables = hybrid_run(controlled_plan(), {"decisions": [*(decision(number, 0) for number in range(9)), newest]})
     grid = traces(drawn(PICTURE, tables))["sizes"]["z"]
     assert grid[1][2] == max(map(max, grid)) == 0.2, "the size without a value was chosen nine times"
-    assert VALUES.caption(tables, NOW) == "30% × 5% has the highest value now, 0.200."
+    assert VALUES.caption(tables, NOW) == "30% × 5% had the highest value, 0.200, in the decision at step 50."
 
 
 def test_a_controller_without_values_says_so() -> None:
     made = [decision(0, policy="random", values=[None] * 9)]
     tables = hybrid_run(controlled_plan(batch_policy="random"), {"steps": steps(30), "decisions": made})
     assert note(drawn(VALUES, tables)) == "This controller estimates no values"
-    assert VALUES.caption(tables, NOW) == NOTHING_YET
+    assert VALUES.caption(tables, NOW) == "This controller estimates no values."
+
+
+def test_values_rewards_and_regret_stay_after_the_size_is_fixed() -> None:
+    made = [decision(number) for number in range(5)]
+    fixed = planned(plan(reservoir=True, exchange="models"), step=30)
+    tables = hybrid_run(controlled_plan(), {"steps": steps(60), "decisions": made}, events=[fixed])
+    assert len(traces(drawn(VALUES, tables))) == 9 and drawn(REWARDS, tables)["data"] and drawn(REGRET, tables)["data"]
+    assert VALUES.caption(tables, NOW) == "20% × 5% had the highest value, 0.0600, in the decision at 0.2 s."
+
+
+def test_the_picture_and_the_values_name_the_same_decision() -> None:
+    tables = hybrid_run(controlled_plan(), {"steps": steps(60), "decisions": [decision(4)]})
+    assert "Value at 0.2 s, times chosen (last 50)" in json.dumps(drawn(PICTURE, tables), ensure_ascii=False)
+    assert VALUES.caption(tables, NOW).endswith("in the decision at 0.2 s.")
+
+
+def test_levels_of_the_sizes_before_a_fixed_one_stay() -> None:
+    before = [level(at, part, action) for at in range(5) for part in (0, 1) for action in (0, MIDDLE)]
+    after = [level(at, part, 0) for at in range(5, 8) for part in (0, 1)]
+    fixed = planned(plan(reservoir=True, exchange="models"), step=30, time_ns=1_700_000_000_000_000_000 + 2_400_000_000)
+    tables = hybrid_run(controlled_plan(), {"steps": steps(5), "reservoir": before + after}, events=[fixed])
+    lines = traces(drawn(RESERVOIR, tables))
+    assert lines["10% × 1%"]["y"] == [0.0, 12.5, 25.0, 37.5, 50.0], "size 0 of the controller is another than size 0"
+    assert lines["20% × 5%"]["y"] == [0.0, 12.5, 25.0, 37.5, 50.0, None, 62.5, 75.0, 87.5]
+    assert RESERVOIR.caption(tables, NOW) == "The reservoir holds 14 of 16 batches of 20% × 5%."
 
 
 def test_decisions_of_an_earlier_controller_are_not_of_this_one() -> None:

@@ -231,11 +231,12 @@ def test_batches_of_other_data_are_left_out() -> None:
     assert PICTURE.caption(tables, NOW) == "Each part trains 10–12 of 200–240 nodes in 4 of 20 snapshots."
 
 
-def test_the_caption_names_the_batch_and_what_the_controller_chooses() -> None:
+def test_the_caption_names_the_batch_and_the_size_that_the_controller_chose_for_it_or_since() -> None:
+    tables = trained(controlled_plan(), [batch(0, action=8)], decisions=[decision(0, 8)])
+    amounts = f"12 of {CANDIDATES[0]} nodes in 4 of 20 snapshots"
+    assert PICTURE.caption(tables, NOW) == f"Part 0 trains {amounts}, as the controller chose: 30% × 10%."
     tables = trained(controlled_plan(), [batch(0)], decisions=[decision(0, 8)])
-    assert PICTURE.caption(tables, NOW) == (
-        f"Part 0 trains 12 of {CANDIDATES[0]} nodes in 4 of 20 snapshots; the controller now chooses 30% × 10%."
-    )
+    assert PICTURE.caption(tables, NOW) == f"Part 0 trained {amounts}; the controller since chose 30% × 10%."
 
 
 def test_the_caption_warns_of_a_fixed_size_with_few_batches() -> None:

@@ -50,9 +50,9 @@ def slow_rank() -> list[dict[str, Any]]:
 def test_the_size_is_that_of_the_newest_decision() -> None:
     made = [decision(number, number % 9) for number in range(9)]
     tile = size_tile(hybrid_run(controlled_plan(), {"steps": steps(50), "decisions": made}))
-    assert (tile.value, tile.note) == ("6 × 20–24", "snapshots × nodes, chosen now")
+    assert (tile.value, tile.note) == ("30% × 10%", "6 snapshots × 20–24 nodes")
     assert tile.spark == tuple(float(math.ceil(20 * s) * math.ceil(240 * v - 1e-9)) for s, v in GRID)
-    assert size_tile(hybrid_run(plan(candidates=[240, 240]))).value == "4 × 12"
+    assert size_tile(hybrid_run(plan(candidates=[240, 240]))).value == "20% × 5%"
     assert size_tile(hybrid_run(None)).value == "–"
 
 
@@ -133,7 +133,8 @@ EXAMPLES = {
     "part": "63", "targets": "1,095–1,096", "nodes": "10,949–10,950", "snapshots": "900", "total": "1,000",
     "size": "30% × 10%", "batches": "3 distinct batches", "count": "50", "decisions": "20",
     "by_rank": "1.7 steps stale on rank 0, 1.1 on rank 1 and 1.2 on rank 2", "ranks": "64",
-    "least": "1.0", "most": "8.0", "share": "99%", "held": "24", "capacity": "24", "value": "−0.44", "reward": "0.108",
+    "least": "1.0", "most": "8.0", "share": "99%", "held": "24", "capacity": "24",
+    "value": "−0.44", "moment": "at step 12,345", "reward": "0.108",
     "regret": "1.48", "controller": "the random controller", "loss": "0.0311", "times": "1.41",
 }  # fmt: skip
 TEMPLATES = {name: text for name, text in vars(captions).items() if name.isupper()}

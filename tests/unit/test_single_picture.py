@@ -81,7 +81,9 @@ def test_the_longest_snapshot_is_named_and_has_another_colour() -> None:
     assert bars["x"] == [3, 4, 5] and bars["y"] == [1, 4, 3]
     colours = bars["marker"]["color"]
     assert colours[0] == colours[2] != colours[1]
-    assert caption(SNAPSHOTS, tables) == "Snapshot 4 takes longest: 50% of a step."
+    assert (
+        caption(SNAPSHOTS, tables) == "Timed once before training, snapshot 4 took longest: 50% of the forward passes."
+    )
 
 
 def test_very_many_snapshots_are_drawn_in_stretches() -> None:

@@ -65,7 +65,8 @@ def test_the_maps_name_ranks_blocks_and_the_swap() -> None:
     assert [shape["x0"] for shape in figure["layout"]["shapes"]] == [3.5, 7.5] * 2
     texts = words(run)
     assert texts[:3] == ["block 0", "block 1", "block 2"]
-    assert "swap<br><b>6.09 KiB</b><br>forward<br>◀▶" in texts, "rows come back for the next layer"
+    swap = "swap<br><b>6.09 KiB</b><br>forward<br>◀▶<br>of 15.9 KiB<br>per step"
+    assert swap in texts, "rows come back for the next layer, and other passes send as well"
     assert figure["layout"]["meta"]["card"]["keys"] == [["rank 0", "#0072B2", "box"], ["rank 1", "#D55E00", "box"]]
 
 
@@ -98,6 +99,8 @@ def test_blocks_are_named_where_there_is_room(bounds: Sequence[float], names: li
 def test_the_axis_of_the_probed_step_has_no_second_zero() -> None:
     layout = PICTURE.figure(esdg(plan(), probed=3), OPTIONS)["layout"]
     assert 0 < layout["xaxis3"]["tickvals"][0] < layout["xaxis3"]["tickvals"][-1] <= layout["xaxis3"]["range"][1]
+    assert layout["xaxis3"]["ticktext"][0] == f"{layout['xaxis3']['tickvals'][0]:g} ms"
+    assert layout["xaxis"]["tickprefix"] == "snapshot " and layout["xaxis"]["showtickprefix"] == "first"
     assert any("Memory over the probed step" in note["text"] for note in layout["annotations"])
 
 

@@ -28,7 +28,7 @@ SAMPLING = "Assigning parts and sampling neighbours takes {share} of a step."
 TASK_TIMES = "Half of the predictions are off by at most {share}."
 TUNER_MOVED = "The tuner moved to K {full}, alpha {alpha} after epoch {epoch}."
 TUNER_STAYED = "The tuner stayed at K {full}, alpha {alpha} after epoch {epoch}."
-TUNER_PATH = "The lowest loss so far was at K {full}, alpha {alpha}."
+TUNER_PATH = "Of the newest loss of each setting, the lowest is {loss}, at K {full}, alpha {alpha}."
 
 # Maps over K and alpha
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 FULL, DECAYED, LEFT_OUT, OUTSIDE = EDGE_COLOUR, VERTEX_COLOUR, "#DDE2E8", "#F1F3F6"
 FULL_TEXT, DECAYED_TEXT, SOFT_TEXT = "#0B5CAD", "#8A5A00", "#57606A"
+TINTS: Mapping[str, str] = MappingProxyType({FULL: "rgba(0,114,178,0.16)", DECAYED: "rgba(230,159,0,0.22)"})
 HEIGHT = 340  # pixels
 SNAPSHOTS_SHOWN = 120
 HISTORY = 40  # steps
@@ -85,6 +87,11 @@ class _View:
         if self.now is None or self.now.target - self.facts.window + 1 < self.shown.start:
             return self.end
         return self.now.target
+
+    def has_bar_at(self, x: float) -> bool:
+        """Return whether the window that is drawn has a bar at a place, or beside it."""
+        first, last = (self.start, self.end) if self.now is None else (self.now.first, self.now.target)
+        return first - 0.5 <= x <= last + 0.5
 
     def pixels(self, snapshots: float) -> float:
         """Return about how wide some snapshots are drawn."""
@@ -137,7 +144,10 @@ def _decayed_figure(tables: RunTables, view: _View, preview: Mapping[str, Any]) 
         keys.append(("proposed", MARK_COLOUR, "dash"))
     axis: Drawn = {"range": [0, 100], "tickvals": [0, 50, 100], "ticktext": ["0%", "50%", "100%"]}
     figure = _card(tables, view, data, keys, yaxis=axis, annotations=[*notes, *_share_title(view)], shapes=shapes)
-    figure["layout"]["meta"]["handles"] = [circle for circle in circles if view.shown.start <= circle["x"]]
+    standing = [circle for circle in circles if view.shown.start <= circle["x"]]
+    if not (proposes or (view.is_short and view.is_reached)):  # an outline is drawn where the handles are
+        standing = [circle for circle in standing if view.has_bar_at(circle["x"])]
+    figure["layout"]["meta"]["handles"] = standing
     return figure
 
 
@@ -317,13 +327,15 @@ def _over(text: str, x: float, colour: str, **place: Any) -> Drawn:
 
 
 def _reached(view: _View) -> list[Drawn]:
-    """Return dotted outlines of the window that the segment will reach."""
+    """Return dotted outlines of the window that the segment will reach, tinted where it has no bars yet."""
+    assert view.now is not None
     shares, full = shares_of(view.facts), min(view.facts.shape.full_snapshots, view.facts.window)
     outlines = []
     for snapshot, share in zip(range(view.start, view.end + 1), shares, strict=True):
         if snapshot in view.shown:
             colour = FULL if snapshot > view.end - full else DECAYED
-            looks: Drawn = {"line": {"color": colour, "width": 1.2, "dash": "dot"}, "layer": "above"}
+            tint = "rgba(0,0,0,0)" if view.has_bar_at(snapshot) else TINTS[colour]
+            looks: Drawn = {"line": {"color": colour, "width": 1.2, "dash": "dot"}, "fillcolor": tint, "layer": "above"}
             outlines.append(box((snapshot - 0.43, snapshot + 0.43), (0, 100 * share), **looks))
     return outlines
 

@@ -28,14 +28,13 @@ from dtdg_lab.visualization.charts import FROM_ZERO, Drawn, bars, line
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import percent_text, seconds_text
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, PHASE_COLOURS, series_colour
-from dtdg_lab.visualization.step_time import PHASE_NAMES, step_times
+from dtdg_lab.visualization.step_time import OTHER, PHASE_NAMES, merge_small, step_times
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
 
 EXACT = 500  # steps that are drawn one by one
 PHASE_STEPS = 40  # steps that the phases are drawn of
-DRAWN, KEYED = 0.005, 0.02  # shares of the time from which a phase is drawn, and named
 WINDOWS = Rollup("batches", sums=("rows", "first", "target", "shrink_s"), least=("step",), most=("step",))
 
 
@@ -152,8 +151,9 @@ def phases_figure(tables: RunTables, options: ChartOptions) -> Figure:
     steps, place, ranks = np.unique(rows["step"], return_inverse=True, return_counts=True)
     columns = {phase: np.nan_to_num(rows[f"{phase}_s"].astype(np.float64)) for phase in PHASES}
     seconds = {phase: np.bincount(place, column, len(steps)) / ranks for phase, column in columns.items()}
-    whole = sum(float(each.sum()) for each in seconds.values())
-    drawn = [phase for phase in PHASES if whole and seconds[phase].sum() >= DRAWN * whole]
+    named = merge_small({title: {phase: float(each.sum()) for phase, each in seconds.items()}})[title]
+    seconds[OTHER] = seconds[OTHER] + sum(each for phase, each in seconds.items() if phase not in (*named, OTHER))
+    drawn = [phase for phase in PHASES if phase in named]
     hover, flat = "step %{x}: %{y:.3~g} ms", {"width": 0}
     data = [
         bars(
@@ -166,8 +166,7 @@ def phases_figure(tables: RunTables, options: ChartOptions) -> Figure:
         )
         for phase in drawn
     ]
-    named = [phase for phase in drawn if seconds[phase].sum() >= KEYED * whole]
-    keys: list[Key] = [(PHASE_NAMES[phase], PHASE_COLOURS[phase], "box") for phase in named]
+    keys: list[Key] = [(PHASE_NAMES[phase], PHASE_COLOURS[phase], "box") for phase in drawn]
     looks: Drawn = {"barmode": "stack", "bargap": 0.08, "yaxis": {**FROM_ZERO, "nticks": 4}}
     return _over_steps(tables, steps, card(data, title, unit=unit, keys=keys, x_title=STEPS_TITLE, **looks))
 

@@ -180,12 +180,12 @@ def path_figure(tables: RunTables, options: ChartOptions) -> Figure:
 
 
 def path_caption(tables: RunTables, options: ChartOptions) -> str:
-    """Return the setting of the lowest loss; losses of different searches are of different models."""
+    """Return the lowest of the losses that are drawn; those of different searches are of different models."""
     losses = _newest_losses(tables)
     if not losses:
         return NOTHING_YET
     full, alpha = _best(losses)
-    return captions.TUNER_PATH.format(full=full, alpha=f"{alpha:g}")
+    return captions.TUNER_PATH.format(loss=three_digits(losses[full, alpha]), full=full, alpha=f"{alpha:g}")
 
 
 def _newest_losses(tables: RunTables) -> dict[Setting, float]:
@@ -224,6 +224,6 @@ def path_chart() -> Chart:
         caption=path_caption,
         place="folded",
         shown=has_decay,
-        help="The path leads from the circle to the star; the lowest loss is outlined. Cells of a stronger colour have "
-        "larger losses, measured at different times of training.",
+        help="The path leads from the circle to the star; the lowest of the newest losses is outlined. Cells of a "
+        "stronger colour have larger losses, measured at different times of training.",
     )

@@ -9,6 +9,7 @@ from dtdg_lab.visualization import numbers
 
 REPLACED = "Parts replace their caches every {every}, and {rate} of remote rows are found there."
 CAME_LATE = "{count} of the last {caches} caches came late, so training waited {wait} per step."
+MISSED = "Caches held {rate} of remote rows, and training waited {wait} per step for the others."
 NO_CACHE = "Every remote row is fetched when needed: {wait} of waiting per step."
 FETCHED_AHEAD = "Every remote row is fetched ahead: {wait} of waiting per step."
 FIRST_BATCHES = "Batches are fetched, and no cache has been swapped in yet."

@@ -444,6 +444,24 @@ def wait_now_s(tables: RunTables) -> float | None:
     return float(np.nanmean(rows["wait_s"])) if len(rows) else None
 
 
+def late_wait_share(tables: RunTables) -> float:
+    """Return the share of the waiting of the last 100 steps that late caches added, above that of other steps."""
+
+    def share() -> float:
+        rows, caches = recent_rows(tables, "resolved", RECENT), recent_rows(tables, "windows")
+        wait_s = np.nan_to_num(rows["wait_s"].astype(np.float64))
+        if not wait_s.sum():
+            return 0.0
+        late = np.zeros(len(rows), bool)
+        for cache in caches.where(caches["late_steps"] > 0).to_dicts("part", "first", "late_steps"):
+            is_of_part, since_due = rows["part"] == cache["part"], rows["step"] - cache["first"]
+            late |= is_of_part & (since_due >= 0) & (since_due < cache["late_steps"])
+        usual_s = float(wait_s[~late].mean()) if not late.all() else 0.0
+        return float((wait_s[late] - usual_s).sum() / wait_s.sum())
+
+    return tables.once("late wait share", share)
+
+
 def windows_now(tables: RunTables) -> tuple[float, float] | None:
     """Return the least and the largest W of the parts' newest caches."""
     caches = recent_caches(tables)

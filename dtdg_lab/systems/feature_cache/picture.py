@@ -19,6 +19,7 @@ from dtdg_lab.systems.feature_cache.measures import (
     fetches_features,
     has_cache,
     hit_rate_now,
+    late_wait_share,
     link_history,
     mean_caches,
     mean_lengths,
@@ -54,6 +55,7 @@ _HEIGHT = 380  # pixels
 MOST_BLOCKS = 900  # of one colour each: above, the lane of caches is a heat map
 NARROWEST, _MEAN_EVERY = 19, 60  # pixels of a block with its W above it, and from one mean W to the next
 LATE_CACHES = 20  # that the caption counts
+_MOST_OF_WAITING = 0.5  # share from which late caches are named as its cause
 _CAUSE, _DECISION, _EFFECT = (0.87, 1.0), (0.25, 0.805), (0.0, 0.175)  # of the height
 _LANES = (
     ("Cause: delay added to replies", "; grey: the mean, red: the slowest part", _CAUSE[1]),
@@ -95,7 +97,7 @@ def figure(tables: RunTables, options: ChartOptions) -> Figure:
 
 
 def caption(tables: RunTables, options: ChartOptions) -> str:
-    """Return how often caches are replaced and what they are good for, or how many came late."""
+    """Return how often caches are replaced and what they are good for, or what causes the waiting."""
     wait_s, rate, windows = wait_now_s(tables), hit_rate_now(tables), windows_now(tables)
     if part_count(tables) == 1:
         return captions.ONE_PART
@@ -106,11 +108,18 @@ def caption(tables: RunTables, options: ChartOptions) -> str:
         return template.format(wait=ms_text(wait_s))
     if windows is None:
         return captions.FIRST_BATCHES
+    return _cache_caption(tables, wait_s, rate, windows)
+
+
+def _cache_caption(tables: RunTables, wait_s: float, rate: float | None, windows: tuple[float, float]) -> str:
+    """Return what causes the waiting where caches came late, else how often they are replaced."""
     caches = recent_caches(tables)
     newest = np.argsort(caches.begin, kind="stable")[-LATE_CACHES:]
     late = int((caches.late_steps[newest] > 0).sum())
-    if late:
+    if late and late_wait_share(tables) >= _MOST_OF_WAITING:
         return captions.CAME_LATE.format(count=late, caches=len(newest), wait=ms_text(wait_s))
+    if late and rate is not None:
+        return captions.MISSED.format(rate=percent_text(rate), wait=ms_text(wait_s))
     every = _steps_text(*windows, " to ").removeprefix("1 ")
     return captions.REPLACED.format(every=every, rate=percent_text(rate))
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 # What a step trains
 CONTROLLED = (
-    "Part {part} trains {targets} of {nodes} nodes in {snapshots} of {total} snapshots; "
-    "the controller now chooses {size}."
+    "Part {part} trains {targets} of {nodes} nodes in {snapshots} of {total} snapshots, "
+    "as the controller chose: {size}."
+)
+CHOSEN_SINCE = (
+    "Part {part} trained {targets} of {nodes} nodes in {snapshots} of {total} snapshots; "
+    "the controller since chose {size}."
 )
 FIXED = "Each part trains {targets} of {nodes} nodes in {snapshots} of {total} snapshots."
 FEW = "Part {part} has only {batches} of this size, so training repeats them."
@@ -27,7 +31,8 @@ STALE_MANY = "Averaged models were {least} to {most} steps stale on {ranks} rank
 SOURCES = "{share} of batches came from the reservoir."
 BUILT = "Every batch was built in its step."
 RESERVOIR = "The reservoir holds {held} of {capacity} batches of {size}."
-VALUES = "{size} has the highest value now, {value}."
+VALUES = "{size} had the highest value, {value}, in the decision {moment}."
+NO_VALUES = "This controller estimates no values."
 REWARDS = "The last {count} rewards average {reward}."
 REGRET = "Regret has grown by {regret} over the last {count} decisions."
 REGRET_FELL = "Regret has fallen by {regret} over the last {count} decisions."

@@ -16,9 +16,11 @@ from dtdg_lab.systems.hybrid_batches.observations import (
     CLOCK,
     Decision,
     action_now,
+    controlled_facts,
     decisions,
     in_use,
     is_hybrid,
+    moment_text,
     values_now,
 )
 from dtdg_lab.systems.hybrid_batches.time_cards import begin_of, size_keys, size_line, time_axis, time_card, time_of
@@ -38,12 +40,15 @@ _FIRST_DECISION = "Appears with the first decision"
 
 
 def is_controlled(tables: RunTables) -> bool:
-    """Return whether a controller chooses batch sizes."""
-    return is_hybrid(tables) and tables.setting("batch_policy") != "none"
+    """Return whether a controller chooses batch sizes, or did before a size was fixed."""
+    if not is_hybrid(tables):
+        return False
+    return tables.setting("batch_policy") != "none" or controlled_facts(tables) is not None
 
 
 def _choices(tables: RunTables) -> Sequence[Decision]:
-    facts = tables.event(HybridFacts)
+    """Return the decisions of the newest controller."""
+    facts = controlled_facts(tables)
     return [] if facts is None else in_use(decisions(tables), facts)
 
 
@@ -65,28 +70,31 @@ VALUES_TITLE = "Values over time"
 
 def values_figure(tables: RunTables, options: ChartOptions) -> Figure:
     """Return the value of each size at the decisions."""
-    x, facts, choices = time_axis(tables, options), tables.event(HybridFacts), _choices(tables)
+    x, facts, choices = time_axis(tables, options), controlled_facts(tables), _choices(tables)
+    current = action_now(tables, facts) if facts is not None and facts == tables.event(HybridFacts) else None
     sample, data = _thinned(choices), list[Drawn]()
     places = [time_of(decision, x) for decision in sample]
     for action in range(len(facts.sizes) if facts is not None and choices else 0):
         values = [decision.values[action] if action < len(decision.values) else None for decision in sample]
         if facts is not None and any(value is not None for value in values):
-            style = size_line(facts, action, in_use=action == action_now(tables, facts))
+            style = size_line(facts.sizes, action, in_use=action == current)
             data.append(line(facts.name(action), places, _short(values), style.pop("colour"), _hover(x), **style))
     empty = "This controller estimates no values" if choices else _FIRST_DECISION
-    keys = size_keys(facts) if facts is not None and data else []
+    keys = size_keys(facts.sizes) if facts is not None and data else []
     end = places[-1] if places else 0.0
     return time_card(tables, x, data, VALUES_TITLE, begin=begin_of(places[:1], end), keys=keys, empty=empty)
 
 
 def values_caption(tables: RunTables, options: ChartOptions) -> str:
-    """Return the size of the highest value."""
-    facts = tables.event(HybridFacts)
+    """Return the size of the highest value in the newest decision."""
+    facts, choices = controlled_facts(tables), _choices(tables)
     values = {} if facts is None else values_now(tables, facts)
-    if facts is None or not values:
+    if facts is None or not choices:
         return NOTHING_YET
-    action = max(values, key=lambda number: values[number])
-    return captions.VALUES.format(size=facts.name(action), value=three_digits(values[action]))
+    if not values:
+        return captions.NO_VALUES
+    action, moment = max(values, key=lambda number: values[number]), moment_text(tables, choices[-1])
+    return captions.VALUES.format(size=facts.name(action), value=three_digits(values[action]), moment=moment)
 
 
 VALUES = Chart(

@@ -252,6 +252,18 @@ def values_now(tables: RunTables, facts: HybridFacts) -> Mapping[int, float]:
     return {action: value for action, value in enumerate(values) if value is not None}
 
 
+def controlled_facts(tables: RunTables) -> HybridFacts | None:
+    """Return the batches of the newest controller, which a fixed size may have replaced; None without any."""
+    plans = (facts for _, facts in reversed(tables.typed(HybridFacts)) if facts is not None and facts.adjusted)
+    return next(plans, None)
+
+
+def moment_text(tables: RunTables, decision: Decision) -> str:
+    """Return when a decision was made, such as ``at step 1,930``; in seconds where ranks count their own steps."""
+    in_seconds = tables.own_steps and np.isfinite(decision.seconds)
+    return f"at {decision.seconds:.1f} s" if in_seconds else f"at step {decision.step:,}"
+
+
 def action_now(tables: RunTables, facts: HybridFacts) -> int:
     """Return the number of the size in use: that of the newest decision where a controller made one."""
     choices = in_use(recent_decisions(tables), facts) if facts.adjusted else ()

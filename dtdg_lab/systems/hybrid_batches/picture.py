@@ -123,7 +123,8 @@ def batch_caption(tables: RunTables, options: ChartOptions) -> str:
         return captions.PLANNED.format(**_amounts(facts, size))
     if facts.adjusted:
         part, batch = min(batches.items())
-        return captions.CONTROLLED.format(
+        template = captions.CONTROLLED if batch.action == action_now(tables, facts) else captions.CHOSEN_SINCE
+        return template.format(
             part=part,
             targets=f"{batch.targets:,}",
             nodes=f"{facts.candidates[part]:,}",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from dtdg_lab.core.rows import Array, Rows
 from dtdg_lab.systems.hybrid_batches import captions
-from dtdg_lab.systems.hybrid_batches.events import HybridFacts
+from dtdg_lab.systems.hybrid_batches.events import HybridFacts, SizeFacts
 from dtdg_lab.systems.hybrid_batches.observations import CLOCK, action_now, is_hybrid, seconds_at
 from dtdg_lab.systems.hybrid_batches.time_cards import begin_of, size_keys, size_line, stretches, time_axis, time_card
 from dtdg_lab.visualization.chart import FIRST_SECOND, NOTHING_YET, Chart, ChartOptions, Key, XAxis
@@ -98,47 +99,80 @@ SOURCES = Chart(
 
 RESERVOIR_TITLE = "Reservoir by size"
 _POINTS = 300  # of a line
+_SPANS = 10  # the newest plans with other sizes whose levels are drawn
 _SLOT_S = 0.5  # parts record their levels about so often, each at its own moment
 
 
 def reservoir_figure(tables: RunTables, options: ChartOptions) -> Figure:
     """Return by size the share of the reservoirs' room that is taken, of all parts together."""
-    facts = tables.event(HybridFacts)
-    seconds, levels = _levels(tables)
     looks: Drawn = {"unit": "% of its room", "empty": FIRST_SECOND, "yaxis": {"range": [0, 103], "nticks": 4}}
-    if facts is None:
-        return time_card(tables, "seconds", [], RESERVOIR_TITLE, **looks)
-    current, data = action_now(tables, facts), []
-    for action, (held, capacity) in levels.items():
-        if action < len(facts.sizes):
-            share = (100 * held / np.maximum(capacity, 1)).round(1).tolist()
-            style = size_line(facts, action, in_use=action == current)
-            colour, name = style.pop("colour"), facts.name(action)
-            data.append(line(name, seconds.tolist(), share, colour, "%{x:.1f} s: %{y:.0f}%", **style))
-    begin = begin_of(seconds[:1].tolist(), tables.seconds)
-    return time_card(tables, "seconds", data, RESERVOIR_TITLE, begin=begin, keys=size_keys(facts), **looks)
+    spans, current, data = _level_spans(tables), _size_now(tables), []
+    sizes = list({size.given: size for span in spans for size in span.levels}.values())
+    sizes.sort(key=lambda size: size.given)
+    for action, size in enumerate(sizes):
+        x, share = list[float | None](), list[float | None]()
+        for span in spans:
+            if size in span.levels:
+                held, capacity = span.levels[size]
+                x += [*span.seconds.tolist(), None]
+                share += [*(100 * held / np.maximum(capacity, 1)).round(1).tolist(), None]
+        style = size_line(sizes, action, in_use=size == current)
+        data.append(line(size.name, x[:-1], share[:-1], style.pop("colour"), "%{x:.1f} s: %{y:.0f}%", **style))
+    begin = begin_of([float(span.seconds[0]) for span in spans[:1]], tables.seconds)
+    return time_card(tables, "seconds", data, RESERVOIR_TITLE, begin=begin, keys=size_keys(sizes), **looks)
 
 
 def reservoir_caption(tables: RunTables, options: ChartOptions) -> str:
     """Return how many batches of the size in use are held."""
-    facts = tables.event(HybridFacts)
-    _, levels = _levels(tables)
-    if facts is None or action_now(tables, facts) not in levels:
+    spans, size = _level_spans(tables), _size_now(tables)
+    if size is None or not spans or size not in spans[-1].levels:
         return NOTHING_YET
-    action = action_now(tables, facts)
-    held, capacity = (int(each[-1]) for each in levels[action])
-    return captions.RESERVOIR.format(held=f"{held:,}", capacity=f"{capacity:,}", size=facts.name(action))
+    held, capacity = (int(each[-1]) for each in spans[-1].levels[size])
+    return captions.RESERVOIR.format(held=f"{held:,}", capacity=f"{capacity:,}", size=size.name)
 
 
-def _levels(tables: RunTables) -> tuple[Array, Mapping[int, tuple[Array, Array]]]:
-    """Return seconds, and by size the batches that all parts hold then, and the most that they can.
+def _size_now(tables: RunTables) -> SizeFacts | None:
+    facts = tables.event(HybridFacts)
+    return None if facts is None else facts.sizes[min(action_now(tables, facts), len(facts.sizes) - 1)]
 
-    Levels begin when every part has recorded its own.
+
+@dataclass(frozen=True, slots=True)
+class _LevelSpan:
+    """Levels while the same sizes could be chosen, from when every part had recorded its own.
+
+    Attributes:
+        seconds: of training.
+        levels: size -> the batches that all parts hold then, and the most that they can.
     """
-    return tables.once("hybrid: reservoir levels", lambda: _sum_levels(tables.rows("reservoir")))
+
+    seconds: Array
+    levels: Mapping[SizeFacts, tuple[Array, Array]]
 
 
-def _sum_levels(rows: Rows) -> tuple[Array, Mapping[int, tuple[Array, Array]]]:
+def _level_spans(tables: RunTables) -> list[_LevelSpan]:
+    """Return the levels of the sizes of each plan, in order."""
+
+    def spans() -> list[_LevelSpan]:
+        plans: list[tuple[float, Sequence[SizeFacts]]] = []
+        for event, facts in tables.typed(HybridFacts):
+            if facts is not None and (not plans or plans[-1][1] != facts.sizes):
+                plans.append((float(event["seconds"]), facts.sizes))
+        rows, plans = tables.rows("reservoir"), plans[-_SPANS:]
+        ends = [*(begin for begin, _ in plans), np.inf][1:]
+        result = []
+        for number, ((begin, sizes), end) in enumerate(zip(plans, ends, strict=True)):
+            is_inside = (rows["seconds"] < end) & (rows["action"] < len(sizes))
+            is_inside &= (rows["seconds"] >= begin) | (number == 0)  # the first levels may come before their plan
+            seconds, levels = _sum_levels(rows.where(is_inside), most=_POINTS // len(plans))
+            if levels:
+                by_size = {sizes[action]: level for action, level in levels.items()}
+                result.append(_LevelSpan(seconds, by_size))
+        return result
+
+    return tables.once("hybrid: reservoir levels", spans)
+
+
+def _sum_levels(rows: Rows, *, most: int) -> tuple[Array, Mapping[int, tuple[Array, Array]]]:
     by_part = [
         (int(action), part_rows)
         for action, action_rows in rows.by("action").items()
@@ -148,8 +182,8 @@ def _sum_levels(rows: Rows) -> tuple[Array, Mapping[int, tuple[Array, Array]]]:
         return np.empty(0), {}
     begin = max(float(part_rows["seconds"][0]) for _, part_rows in by_part)
     end = float(rows["seconds"].max())
-    count = min(_POINTS, int((end - begin) / _SLOT_S) + 1)
-    seconds = np.linspace(max(begin, end - (count - 1) * _SLOT_S) if count < _POINTS else begin, end, count)
+    count = min(most, int((end - begin) / _SLOT_S) + 1)
+    seconds = np.linspace(max(begin, end - (count - 1) * _SLOT_S) if count < most else begin, end, count)
     levels: dict[int, tuple[Array, Array]] = {}
     for action, part_rows in by_part:
         stretch = np.clip(np.searchsorted(part_rows["seconds"], seconds + 1e-6, side="right") - 1, 0, None)

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.systems.hybrid_batches.batches import grid
 from dtdg_lab.systems.hybrid_batches.events import HybridFacts, amount_text, size_name
-from dtdg_lab.systems.hybrid_batches.observations import action_now, in_use, recent_decisions, values_now
+from dtdg_lab.systems.hybrid_batches.observations import (
+    Decision,
+    action_now,
+    in_use,
+    moment_text,
+    recent_decisions,
+    values_now,
+)
 from dtdg_lab.visualization.charts import Drawn, box, heat, label
 from dtdg_lab.visualization.numbers import three_digits
 from dtdg_lab.visualization.palette import TEXT_COLOUR, series_colour
@@ -35,7 +42,9 @@ def size_panel(tables: RunTables, facts: HybridFacts, *, domain: tuple[float, fl
     cells = {pair: (values.get(pair), times.get(pair)) for pair in pairs}
     across, down = (list(dict.fromkeys(pair[place] for pair in pairs)) for place in (0, 1))
     if len(pairs) <= _GRID_CELLS and len(across) * len(down) == len(pairs):
-        return _size_grid(cells, current, domain, is_controlled=facts.adjusted)
+        choices = in_use(recent_decisions(tables), facts) if facts.adjusted else ()
+        head = _heading(tables, facts, choices[-1] if choices else None)
+        return _size_grid(cells, current, domain, head=head)
     return _size_list(cells, current, domain)
 
 
@@ -64,7 +73,14 @@ def _as_share(value: float) -> tuple[bool, float]:
     return value > 1, value  # whole numbers after shares
 
 
-def _size_grid(cells: Mapping[Pair, Cell], current: Pair, domain: tuple[float, float], *, is_controlled: bool) -> Drawn:
+def _heading(tables: RunTables, facts: HybridFacts, decision: Decision | None) -> str:
+    """Return what the cells of the grid hold, and at which decision."""
+    if decision is None:
+        return "Sizes to choose from" if facts.adjusted else "Batch size: click to change"
+    return f"Value {moment_text(tables, decision)}, times chosen (last {_COUNTED})"
+
+
+def _size_grid(cells: Mapping[Pair, Cell], current: Pair, domain: tuple[float, float], *, head: str) -> Drawn:
     """Return sizes as a grid: shares of snapshots across, shares of nodes up."""
     across, down = (sorted({pair[place] for pair in cells}, key=_as_share) for place in (0, 1))
     worth = _worth(cells)
@@ -75,11 +91,6 @@ def _size_grid(cells: Mapping[Pair, Cell], current: Pair, domain: tuple[float, f
         for row, y in enumerate(down)
         for column, x in enumerate(across)
     ]
-    is_chosen = any(count is not None for _, count in cells.values())
-    if is_chosen:
-        head = f"Value, times chosen (last {_COUNTED})"
-    else:
-        head = "Sizes to choose from" if is_controlled else "Batch size: click to change"
     notes.append(label(head, domain[0], 1, **ABOVE, font=SMALL))
     beside: Drawn = {"xref": "paper", "yref": "paper", "xanchor": "right", "xshift": -38, "font": SMALL}
     notes.append(label("share<br>of nodes", domain[0], 0.5, **beside))

@@ -33,18 +33,19 @@ def size_tile(tables: RunTables) -> Tile:
     facts = tables.event(HybridFacts)
     sizes = () if facts is None else facts.sizes
     choices = in_use(spread_decisions(tables), facts) if facts is not None and facts.adjusted else ()
+    size = None if facts is None else sizes[min(action_now(tables, facts), len(sizes) - 1)]
     spark = [_targets(sizes[decision.action]) for decision in choices if decision.action < len(sizes)]
     return Tile(
         label="Batch size",
-        value=UNKNOWN if facts is None else _size_text(sizes[min(action_now(tables, facts), len(sizes) - 1)]),
-        note="snapshots × nodes" if facts is None or not facts.adjusted else "snapshots × nodes, chosen now",
-        tooltip="Consecutive snapshots, and target nodes of each part, in one step.",
+        value=UNKNOWN if size is None else size.name,
+        note="snapshots × nodes" if size is None else _counts_text(size),
+        tooltip="Shares of the snapshots and of each part's nodes in one step, or numbers of them.",
         spark=spark_of(spark),
     )
 
 
-def _size_text(size: SizeFacts) -> str:
-    return f"{size.snapshots} × {span_text(size.least_targets, size.most_targets)}"
+def _counts_text(size: SizeFacts) -> str:
+    return f"{size.snapshots} snapshots × {span_text(size.least_targets, size.most_targets)} nodes"
 
 
 def _targets(size: SizeFacts) -> float:

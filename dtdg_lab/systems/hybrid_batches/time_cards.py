@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dtdg_lab.core.rows import Array
-from dtdg_lab.systems.hybrid_batches.events import HybridFacts, amount_text
+from dtdg_lab.systems.hybrid_batches.events import SizeFacts, amount_text
 from dtdg_lab.systems.hybrid_batches.observations import Decision
 from dtdg_lab.visualization.change_marks import HALF_WIDTH, with_changes
 from dtdg_lab.visualization.chart import SECONDS_TITLE, STEPS_TITLE, ChartOptions, Key, Mark, XAxis, card
@@ -69,17 +69,17 @@ def stretches(x: Array, begin: float, end: float, most: int) -> tuple[Array, Arr
 _DASHES = ("solid", "dash", "dot")
 
 
-def size_line(facts: HybridFacts, action: int, *, in_use: bool) -> Drawn:
+def size_line(sizes: Sequence[SizeFacts], action: int, *, in_use: bool) -> Drawn:
     """Return the looks of a size's line; the one in use is thicker."""
-    snapshots, nodes = _amounts(facts)
-    pair = facts.sizes[action].given
+    snapshots, nodes = _amounts(sizes)
+    pair = sizes[action].given
     dash = _DASHES[nodes.index(pair[1]) % len(_DASHES)]
     return {"colour": series_colour(snapshots.index(pair[0])), "dash": dash, "width": 3 if in_use else 1.5}
 
 
-def size_keys(facts: HybridFacts) -> list[Key]:
+def size_keys(sizes: Sequence[SizeFacts]) -> list[Key]:
     """Return what colours and dashes mean."""
-    snapshots, nodes = _amounts(facts)
+    snapshots, nodes = _amounts(sizes)
     keys: list[Key] = [
         (f"{amount_text(value)} of snapshots", series_colour(place), "line") for place, value in enumerate(snapshots)
     ]
@@ -89,7 +89,7 @@ def size_keys(facts: HybridFacts) -> list[Key]:
     ]
 
 
-def _amounts(facts: HybridFacts) -> tuple[list[float], list[float]]:
+def _amounts(sizes: Sequence[SizeFacts]) -> tuple[list[float], list[float]]:
     """Return the values of N_S and of N_V among the sizes."""
-    snapshots, nodes = (list(dict.fromkeys(size.given[place] for size in facts.sizes)) for place in (0, 1))
+    snapshots, nodes = (list(dict.fromkeys(size.given[place] for size in sizes)) for place in (0, 1))
     return snapshots, nodes

@@ -1,6 +1,6 @@
 """Captions of the charts of training in one process."""
 
-LONGEST = "Snapshot {number} takes longest: {share} of a step."
+LONGEST = "Timed once before training, snapshot {number} took longest: {share} of the forward passes."
 SHARED = "Sharing {size} snapshots is fastest: {time} per snapshot."
 NOT_SHARED = "Giving each snapshot a product of its own is fastest: {time} per snapshot."
 GIVEN = "{size} snapshots share a product, and nothing was measured."

@@ -51,7 +51,7 @@ def snapshots_figure(tables: RunTables, options: ChartOptions) -> Figure:
         [data],
         title if together == 1 else f"Time of each {together} snapshots",
         unit=f"{unit} of a forward pass",
-        keys=[("takes longest", VERTEX_COLOUR, "box")],
+        keys=[("took longest", VERTEX_COLOUR, "box")],
         x_title="training snapshot, oldest to newest",
         height=HEIGHT,
         bargap=0.12,
@@ -60,7 +60,7 @@ def snapshots_figure(tables: RunTables, options: ChartOptions) -> Figure:
 
 
 def snapshots_caption(tables: RunTables, options: ChartOptions) -> str:
-    """Return the snapshot that takes longest."""
+    """Return the snapshot whose forward pass took longest when they were timed."""
     times = tables.event(SnapshotTimes)
     if times is None:
         return NOTHING_YET

@@ -29,6 +29,7 @@ from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import bytes_text
 from dtdg_lab.visualization.palette import TEXT_COLOUR, WARNING_COLOUR, series_colour
 from dtdg_lab.visualization.step_memory import NOT_PROBED, RECOMPUTE, memory_keys, memory_lines, memory_unit, pass_names
+from dtdg_lab.visualization.transfers import EQUAL
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
@@ -221,9 +222,10 @@ def block_names(bounds: Sequence[float]) -> list[str]:
 
 
 def _snapshots(facts: BlockFacts, blocks: int, domain: list[float], anchor: str) -> Drawn:
-    """Return an axis of snapshots, with whole numbers only."""
+    """Return an axis of snapshots, with whole numbers only; the first tick says what they are."""
     first, end = int(facts.bounds[0]), int(facts.bounds[blocks])
     ticks: Drawn = {"dtick": max(1, -(-(end - first) // 8)), "tick0": first}
+    ticks |= {"tickprefix": "snapshot ", "showtickprefix": "first"}
     return {**_PLAIN, "domain": domain, "anchor": anchor, "range": [first - 0.5, end - 0.5], **ticks}
 
 
@@ -239,6 +241,9 @@ def _arrow(facts: BlockFacts, swapped: float) -> Drawn:
         text = "nothing<br>to swap"
     else:
         text = f"swap<br><b>{bytes_text(swapped)}</b><br>forward<br>{'◀▶' if rows_come_back(facts) else '▶'}"
+        sent = predicted_sent(facts)
+        if sent > (1 + EQUAL) * swapped:  # recomputing and the backward pass send as well
+            text += f"<br>of {bytes_text(sent)}<br>per step"
     return _paper(text, 0.5, sum(_MAPS) / 2, font={"size": 12.5, "color": TEXT_COLOUR})
 
 
@@ -268,8 +273,9 @@ def _memory_data(memory: MemoryFacts, *, named: bool) -> list[Drawn]:
 
 def _memory_axes(memory: MemoryFacts) -> dict[str, Drawn]:
     end = 1e3 * float(memory.seconds[-1]) or 1.0
-    x_axis = {**_PLAIN, "domain": _WHOLE, "anchor": "y3", "range": [0, end], "ticksuffix": " ms"}
-    x_axis["tickvals"] = ticks_above_zero(end, 8)  # the other axis has a 0 at the same place
+    ticks = ticks_above_zero(end, 8)  # the other axis has a 0 at the same place
+    x_axis = {**_PLAIN, "domain": _WHOLE, "anchor": "y3", "range": [0, end], "tickvals": ticks}
+    x_axis["ticktext"] = [f"{tick:g} ms" for tick in ticks]
     suffix = f" {memory_unit(memory)[0]}"
     y_axis = {**_PLAIN, "domain": _MEMORY, "anchor": "x3", "rangemode": "tozero", "nticks": 3, "ticksuffix": suffix}
     return {"xaxis3": x_axis, "yaxis3": y_axis}

@@ -54,8 +54,8 @@ def imbalance_figure(tables: RunTables, options: ChartOptions) -> Figure:
     keys: list[Key] = [("even", BASELINE_COLOUR, "dash")]
     figure = card(
         data,
-        "Imbalance by epoch",
-        unit="slowest rank over mean",
+        "Imbalance",
+        unit="slowest rank over mean, of whole epochs",
         keys=keys,
         x_title=_x_title(options),
         empty=FIRST_EPOCH,
@@ -127,7 +127,7 @@ def own_work_figure(tables: RunTables, options: ChartOptions) -> Figure:
     data = [{**trace, "mode": "lines", "stackgroup": "time", "fillcolor": trace["line"]["color"]} for trace in data]
     keys: list[Key] = [(name, colour, "box") for name, _, colour in kinds]
     looks: dict[str, Any] = {"x_title": _x_title(options), "empty": FIRST_EPOCH, "yaxis": {"range": [0, 100]}}
-    figure = card(data, "Where the ranks' time goes", unit="% of their time", keys=keys, **looks)
+    figure = card(data, "Where the ranks' time goes", unit="% of their time in whole epochs", keys=keys, **looks)
     return _with_changes(figure, tables, options)
 
 
@@ -169,7 +169,7 @@ def _x_title(options: ChartOptions) -> str:
 
 IMBALANCE = Chart(
     name="imbalance",
-    title="Imbalance by epoch",
+    title="Imbalance",
     figure=imbalance_figure,
     caption=imbalance_caption,
     place="supporting",

@@ -41,8 +41,8 @@ def _above_bound(tables: RunTables) -> Tile:
     return Tile(
         label="Above the bound",
         value=percent_text(excess),
-        note="no bound is known" if bound_s is None else f"no schedule beats {seconds_text(bound_s)}",
-        tooltip="How much longer this schedule takes than the shortest possible one, by the times of this epoch.",
+        note="no bound is known" if bound_s is None else f"groups alone: {seconds_text(bound_s)} at best",
+        tooltip="How much longer this schedule takes than the shortest one, by the groups' work without exchanges.",
     )
 
 

@@ -340,3 +340,9 @@ def test_bytes_of_a_step_are_those_of_a_run_that_was_not_resumed() -> None:
     again = [{"rank": rank, "attempt": 2, "step": step, "bytes_sent": 512} for rank in (0, 1) for step in range(5, 8)]
     run.add_lines(record_lines("steps", again))
     assert compare_runs([("resumed", run)]).runs[0].bytes_per_step == 1024
+
+
+def test_steps_per_second_are_of_all_ranks_where_each_has_its_own() -> None:
+    together, apart = a_run([LOW] * 3), a_run([LOW] * 3, system="dynahb", exchange="models")
+    (first, second) = compare_runs([("together", together), ("apart", apart)]).runs
+    assert first.steps_per_second is not None and second.steps_per_second == pytest.approx(2 * first.steps_per_second)

@@ -55,7 +55,7 @@ def step_time_tile(tables: RunTables) -> Tile:
     return Tile(
         label="Step time",
         value=seconds_text(mean_s),
-        note=f"{three_digits(1 / mean_s)} steps/s without evaluation" if mean_s else "",
+        note=f"{three_digits(1 / mean_s)} steps/s of training" if mean_s else "",
         tooltip="Mean of the last 50 steps of all ranks, without the evaluations and checkpoints between them.",
         spark=spark_of(means),
     )

@@ -429,7 +429,7 @@ def test_common_tiles_of_a_run() -> None:
     loss, time = common_tiles(run_of(steps=steps(60), evaluations=[evaluation(5, 0.06), evaluation(9, 0.0311)]))
     assert (loss.value, loss.note, loss.tone) == ("0.0311", "31% below persistence", "good")
     assert loss.spark == (0.06, 0.0311)
-    assert (time.value, time.note) == ("100 ms", "10.0 steps/s without evaluation")
+    assert (time.value, time.note) == ("100 ms", "10.0 steps/s of training")
     assert len(time.spark) == 60
 
 

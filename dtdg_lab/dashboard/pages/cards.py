@@ -44,6 +44,7 @@ class CardPage(Page):
     """
 
     title = "Papers"
+    needs_settings = False
 
     def __init__(self, defer: Callable[[Callable[[], None]], None]) -> None:
         super().__init__()

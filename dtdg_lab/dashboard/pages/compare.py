@@ -127,6 +127,7 @@ class RunsPage(Page):
 
     title = "Runs"
     compares_runs = True
+    needs_settings = False
 
     def __init__(self, actions: Actions, runs_dir: Path) -> None:
         super().__init__()
@@ -161,7 +162,8 @@ class RunsPage(Page):
         )
         losses, energy = self.cards.components
         right = pn.Column(self.head, losses, self.table, energy, **STRETCH, stylesheets=[_RIGHT])
-        self.panel = pn.Column(self.list, right, **STRETCH, stylesheets=[_GRID])
+        grid = pn.Column(self.list, right, **STRETCH, stylesheets=[_GRID])
+        self.panel = pn.Column(grid, **STRETCH)
 
     def update(self, runs: Sequence[Run] = (), *, slow: bool) -> None:
         """Send the figure whose turn it is; once a second, list the runs and compare them again."""

@@ -17,6 +17,7 @@ from runs_synthetic import finished_run
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.dashboard.app import Dashboard
+from dtdg_lab.dashboard.pages.compare import ComparePage
 from dtdg_lab.dashboard.run_list import MOST, ListedRun, RunChoice, ended_text, started_text
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.finish import finish
@@ -125,6 +126,23 @@ def test_one_run_is_no_comparison(dashboard: Dashboard, session: PretendSession)
     dashboard.open_view("Compare")
     look(dashboard)
     assert head(dashboard)["headline"] == "Train or open a second run to compare."
+
+
+@pytest.mark.parametrize("title", ["Race", "Study"])
+def test_a_part_is_shown_alone_and_with_the_settings_beside_it(dashboard: Dashboard, title: str) -> None:
+    page = dashboard.pages["Compare"]
+    assert isinstance(page, ComparePage)
+    dashboard.open_view("Compare")
+    look(dashboard)
+    assert not dashboard.left.visible
+    page.choice.value = title
+    look(dashboard)
+    assert [name for name, part in page.parts.items() if part.panel.visible] == [title] and dashboard.left.visible
+    for part in page.parts.values():
+        assert "display:" not in " ".join(map(str, part.panel.stylesheets)), "Bokeh hides by display"
+    page.choice.value = "Runs"
+    look(dashboard)
+    assert not dashboard.left.visible
 
 
 def test_runs_are_compared_while_their_page_is_open(dashboard: Dashboard, session: PretendSession) -> None:

@@ -71,7 +71,7 @@ _WORDS: Mapping[Spending, _Words] = MappingProxyType(
     {
         "seconds": _Words(seconds_text, "after {spent}", "at about the same time: after {spent}"),
         "joules": _Words(
-            joules_text, "with {spent}", "with about the same energy: {spent}", least="least energy", much="much"
+            joules_text, "with {spent} used", "with about the same energy: {spent}", least="least energy", much="much"
         ),
         "bytes": _Words(bytes_text, "with {spent} sent", "with about as much sent: {spent}", least="fewest bytes sent"),
         "steps": _Words(

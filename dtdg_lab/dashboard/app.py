@@ -113,10 +113,11 @@ class Dashboard:
         self.graph = GraphPage(self.settings, later)
         self.last_runs = RunsPage(self.actions, session.runs_dir)
         race = RacePage(self.settings, session, self.actions, runs_dir=session.runs_dir)
+        self.compare = ComparePage([self.last_runs, race, StudyPage(later, session.runs_dir / "studies")])
         self.pages: dict[str, Page] = {
             "Data": self.graph,
             "Partition": PartitionPage(self.settings, later),
-            "Compare": ComparePage([self.last_runs, race, StudyPage(later, session.runs_dir / "studies")]),
+            "Compare": self.compare,
             "Papers": CardPage(later),
             "Code": CodePage(self.settings),
         }
@@ -228,6 +229,7 @@ class Dashboard:
         elif action == "resume" and run is None and self.watch.seen.interrupted is not None:
             self.actions.do("Resume", partial(session.resume, self.watch.seen.interrupted))
         elif action == "compare":
+            self.compare.choice.value = self.last_runs.title
             self.open_view("Compare")
         elif run is not None:
             self._act_on(run, action)

@@ -18,7 +18,6 @@ from runs_synthetic import finished_run
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.dashboard.pages import compare
-from dtdg_lab.dashboard.pages.compare import ComparePage
 from dtdg_lab.dashboard.run_list import MOST, ListedRun, RunChoice, ended_text, started_text
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.finish import finish
@@ -137,8 +136,7 @@ def test_one_run_is_no_comparison(dashboard: Dashboard, session: PretendSession)
 
 @pytest.mark.parametrize("title", ["Race", "Study"])
 def test_a_part_is_shown_alone_and_with_the_settings_beside_it(dashboard: Dashboard, title: str) -> None:
-    page = dashboard.pages["Compare"]
-    assert isinstance(page, ComparePage)
+    page = dashboard.compare
     dashboard.open_view("Compare")
     look(dashboard)
     assert not dashboard.left.visible
@@ -147,9 +145,8 @@ def test_a_part_is_shown_alone_and_with_the_settings_beside_it(dashboard: Dashbo
     assert [name for name, part in page.parts.items() if part.panel.visible] == [title] and dashboard.left.visible
     for part in page.parts.values():
         assert "display:" not in " ".join(map(str, part.panel.stylesheets)), "Bokeh hides by display"
-    page.choice.value = "Runs"
-    look(dashboard)
-    assert not dashboard.left.visible
+    dashboard.act("compare")
+    assert page.choice.value == "Runs" and not dashboard.left.visible
 
 
 def test_runs_are_compared_while_their_page_is_open(dashboard: Dashboard, session: PretendSession) -> None:

@@ -26,7 +26,7 @@ from dtdg_lab.runs.directory import write_text
 from dtdg_lab.runs.html import plotly_js, render, templates
 from dtdg_lab.runs.plot import plot
 from dtdg_lab.runs.run import open_run
-from dtdg_lab.visualization.chart import ChartOptions
+from dtdg_lab.visualization.chart import Chart, ChartOptions
 from dtdg_lab.visualization.charts import Panel
 from dtdg_lab.visualization.layout import Figure, grid
 from dtdg_lab.visualization.sheet import as_figure
@@ -352,7 +352,8 @@ class Card:
         self.run = run
         if run is not None:
             with getattr(run, "lock", nullcontext()):
-                self.pictures = run_pictures(self.system, run)
+                cards = list(run_cards(self.system, run).values())[:MOST]
+            self.pictures = [(as_figure(figure), caption) for figure, caption in cards]
 
     def __repr__(self) -> str:
         return card_markdown(self.system, self.text, root=None, options=False)
@@ -462,7 +463,7 @@ def _way_to_repository() -> str | None:
 # The pictures of a system's card: computed by our planners from a small synthetic graph, or taken from a run.
 
 
-MOST = 4  # panels of a run
+MOST = 4  # charts of a run
 SMALL: Mapping[str, Any] = MappingProxyType(
     {"generated_nodes": 240, "generated_edges": 1600, "generated_snapshots": 24, "growth": 6.0}
 )
@@ -478,8 +479,8 @@ def drawn_pictures(system: catalogue.System) -> list[Panel]:
     return pictures
 
 
-def run_pictures(system: catalogue.System, run: Any) -> list[Panel]:
-    """Charts of a run of the system, the first few that its records allow.
+def run_cards(system: catalogue.System, run: Any) -> dict[Chart, Panel]:
+    """Return the charts of a run of the system as cards that have their words beside the plot, in order.
 
     Args:
         system: of the catalogue.
@@ -494,10 +495,9 @@ def run_pictures(system: catalogue.System, run: Any) -> list[Panel]:
             f"card({run.config.system!r}, run=...) draws it."
         )
     cards = drawn_charts(run.live, ChartOptions(whole_run=True))
-    panels = [(as_figure(figure), caption) for figure, caption in cards.values()]
-    if not panels:
+    if not cards:
         raise ConfigError(f"run {run.id} has recorded nothing that can be drawn: wait for its first epoch.")
-    return panels[:MOST]
+    return cards
 
 
 @lru_cache(maxsize=1)

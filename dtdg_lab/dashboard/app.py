@@ -49,7 +49,6 @@ WATCH_TICKS = 2  # ticks between two looks at the session
 SLOW_TICKS = 8  # ticks between two looks at the cluster, the comparison and, when idle, anything
 GONE_TICKS = 480  # a minute without any display ends the updates
 LIVE = "Live"
-WITHOUT_SETTINGS = ("Compare", "Papers")  # views that take the whole width
 _PAGE = ":host { container-type: inline-size; padding: 8px 12px 24px; }"
 _BODY = """:host { display: grid !important; gap: 10px 14px; align-items: start; margin-top: 8px;
   grid-template: "left tiles" auto "left picture" auto "left rest" 1fr / auto minmax(0, 1fr); }
@@ -114,10 +113,11 @@ class Dashboard:
         self.graph = GraphPage(self.settings, later)
         self.last_runs = RunsPage(self.actions, session.runs_dir)
         race = RacePage(self.settings, session, self.actions, runs_dir=session.runs_dir)
+        self.compare = ComparePage([self.last_runs, race, StudyPage(later, session.runs_dir / "studies")])
         self.pages: dict[str, Page] = {
             "Data": self.graph,
             "Partition": PartitionPage(self.settings, later),
-            "Compare": ComparePage([self.last_runs, race, StudyPage(later, session.runs_dir / "studies")]),
+            "Compare": self.compare,
             "Papers": CardPage(later),
             "Code": CodePage(self.settings),
         }
@@ -178,8 +178,19 @@ class Dashboard:
         self._views.visible = not is_live
         for name, page in self.pages.items():
             page.panel.visible = name == title
-        self.left.visible = title not in WITHOUT_SETTINGS
-        self._body.css_classes = [] if is_live else ["one" if self.left.visible else "wide"]
+        if not is_live:
+            self.pages[title].open()
+        self._show_settings()
+
+    def _show_settings(self) -> None:
+        """Show the settings, with the log of changes, beside the views that need them."""
+        if self.view == LIVE:
+            is_shown, classes = True, []
+        else:
+            is_shown = self.pages[self.view].needs_settings
+            classes = ["one" if is_shown else "wide"]
+        if (self.left.visible, self._body.css_classes) != (is_shown, classes):
+            self.left.visible, self._body.css_classes = is_shown, classes
 
     def _show_picture(self) -> None:
         """Show the picture where the view has one; some systems have none."""
@@ -218,6 +229,7 @@ class Dashboard:
         elif action == "resume" and run is None and self.watch.seen.interrupted is not None:
             self.actions.do("Resume", partial(session.resume, self.watch.seen.interrupted))
         elif action == "compare":
+            self.compare.choice.value = self.last_runs.title
             self.open_view("Compare")
         elif run is not None:
             self._act_on(run, action)
@@ -342,6 +354,7 @@ class Dashboard:
             return
         page = self.pages[self.view]
         page.open()
+        self._show_settings()
         self.watch.with_runs = page.compares_runs
         page.update(self.watch.seen.runs, slow=slow)
 

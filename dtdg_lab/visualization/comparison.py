@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -42,12 +44,41 @@ NOT_REACHED = "not reached"
 CHANGED = "changes while training"
 
 NOBODY, NOBODY_YET = "No run reached a loss of {target}.", "No run has reached a loss of {target} yet."
-ALONE = "Only {first} has reached a loss of {target}: after {seconds}."
-SINGLE = "{first} reached a loss of {target} after {seconds}."
-FIRST = "{first} was first to reach a loss of {target}: after {seconds}, {times} times as fast as {second}."
-TOGETHER = "{first} and {second} reached a loss of {target} at about the same time: after {seconds}."
+ALONE = "Only {first} has reached a loss of {target}: {at}."
+SINGLE = "{first} reached a loss of {target} {at}."
+FIRST = "{first} was first to reach a loss of {target}: {at}, {times} times as fast as {second}."
+LEAST = "{first} reached a loss of {target} with the {least}: {spent}; {second} needed {times} times as {much}."
+TOGETHER = "{first} and {second} reached a loss of {target} {alike}."
 NOTICE = "These runs differ in more than the system: {settings}."
 SAME_SYSTEM_NOTICE = "These runs differ in more than one setting: {settings}."
+
+
+Spending = Literal["seconds", "joules", "bytes", "steps"]  # what runs spend until they reach the target
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """How a headline says what was spent."""
+
+    text: Callable[[float], str]
+    at: str
+    alike: str
+    least: str = ""
+    much: str = "many"
+
+
+_WORDS: Mapping[Spending, _Words] = MappingProxyType(
+    {
+        "seconds": _Words(seconds_text, "after {spent}", "at about the same time: after {spent}"),
+        "joules": _Words(
+            joules_text, "with {spent} used", "with about the same energy: {spent}", least="least energy", much="much"
+        ),
+        "bytes": _Words(bytes_text, "with {spent} sent", "with about as much sent: {spent}", least="fewest bytes sent"),
+        "steps": _Words(
+            "{:,.0f}".format, "after {spent} steps", "after about as many steps: {spent}", least="fewest steps"
+        ),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,6 +111,17 @@ class ComparedRun:
         """Joules of all devices until it reached the target; None where they are unknown."""
         spent = None if self.reached is None else joules_at(self.tables, [self.reached.seconds])
         return None if spent is None else float(spent[0])
+
+    def spent(self, over: Spending) -> float | None:
+        """Return what it had spent when it reached the target; None where it did not, or where that is unknown."""
+        if self.reached is None or over == "seconds":
+            return self.seconds
+        if over == "joules":
+            return self.joules
+        if over == "steps":
+            return float(self.reached.step)
+        sent = bytes_at(self.tables, [self.reached.seconds], [self.reached.step])
+        return None if sent is None else float(sent[0])
 
     @property
     def lowest(self) -> float | None:
@@ -280,22 +322,36 @@ def _sentence_case(text: str) -> str:
 # Who was first.
 
 
-def headline(comparison: ComparedRuns) -> str:
-    """Return which run was first to reach the target."""
+def headline(comparison: ComparedRuns, over: Spending = "seconds") -> str:
+    """Return which run was first to reach the target, or spent least until then.
+
+    Args:
+        comparison: the runs.
+        over: what counts; time does where it is not known of all that reached the target.
+    """
     if comparison.target is None:
         return "No run has been evaluated yet."
     arrived, target = comparison.arrived, three_digits(comparison.target)
     if not arrived:
         is_over = all(has_ended(run.tables) for run in comparison.runs)
         return (NOBODY if is_over else NOBODY_YET).format(target=target)
-    texts = {"first": arrived[0].name, "target": target, "seconds": seconds_text(arrived[0].seconds)}
-    if len(arrived) == 1:
+    if any(run.spent(over) is None for run in arrived):
+        over = "seconds"
+    (spent, first), *others = sorted(((run.spent(over) or 0.0, run) for run in arrived), key=itemgetter(0))
+    words, text = _WORDS[over], _WORDS[over].text(spent)
+    texts = {"first": first.name, "target": target, "spent": text, "at": words.at.format(spent=text)}
+    if not others:
         return (SINGLE if len(comparison.runs) == 1 else ALONE).format(**texts)
-    first_s, second_s = (run.seconds or 0.0 for run in arrived[:2])
-    texts["second"] = arrived[1].name
-    if second_s <= EVEN * first_s:
-        return TOGETHER.format(**texts)
-    return FIRST.format(times=f"{second_s / first_s:.2g}" if first_s > 0 else "many", **texts)
+    more, second = others[0]
+    texts["second"] = second.name
+    if more <= EVEN * spent:
+        return TOGETHER.format(alike=words.alike.format(spent=text), **texts)
+    times = _times_text(more / spent) if spent > 0 else "many"
+    return (LEAST if words.least else FIRST).format(times=times, least=words.least, much=words.much, **texts)
+
+
+def _times_text(ratio: float) -> str:
+    return f"{ratio:.2g}" if ratio < 99.5 else f"{ratio:,.0f}"
 
 
 def verdicts(comparison: ComparedRuns) -> str:
@@ -335,10 +391,12 @@ class Cell:
     Attributes:
         text: with its unit.
         share: of the largest in its column, for a bar behind it; None for no bar.
+        is_best: whether no other run has a better one.
     """
 
     text: str
     share: float | None = None
+    is_best: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,29 +412,36 @@ class Arrival:
 def arrivals(comparison: ComparedRuns) -> list[Arrival]:
     """Return the lines of the table: runs in order of their arrival, then those that did not get there."""
     order = (*comparison.arrived, *comparison.missing)
-    seconds, joules = [run.seconds for run in order], [run.joules for run in order]
+    columns = (
+        _barred(order, [run.seconds for run in order], seconds_text),
+        _barred(order, [run.joules for run in order], joules_text),
+        _plain([run.lowest for run in order], three_digits),
+        _plain([run.steps_per_second for run in order], three_digits, best=max),
+        _plain([run.joules_per_epoch for run in order], joules_text),
+        _plain([run.bytes_per_step for run in order], bytes_text),
+    )
     return [
-        Arrival(
-            run.name,
-            run.colour,
-            run.seconds is not None,
-            (
-                _barred(run, run.seconds, seconds, seconds_text),
-                _barred(run, spent, joules, joules_text),
-                Cell(three_digits(run.lowest)),
-                Cell(three_digits(run.steps_per_second)),
-                Cell(joules_text(run.joules_per_epoch)),
-                Cell(bytes_text(run.bytes_per_step)),
-            ),
-        )
-        for run, spent in zip(order, joules, strict=True)
+        Arrival(run.name, run.colour, run.seconds is not None, cells)
+        for run, cells in zip(order, zip(*columns, strict=True), strict=True)
     ]
 
 
-def _barred(
-    run: ComparedRun, value: float | None, column: Sequence[float | None], text: Callable[[float | None], str]
-) -> Cell:
-    if run.seconds is None:
-        return Cell(NOT_REACHED)
-    largest = max(each or 0.0 for each in column)
-    return Cell(text(value), value / largest if value is not None and largest > 0 else None)
+Text = Callable[[float | None], str]
+Values = Sequence[float | None]
+
+
+def _plain(values: Values, text: Text, *, best: Callable[[Iterable[float]], float] = min) -> list[Cell]:
+    """Return a column; those are best that read the same as the best."""
+    known = [value for value in values if value is not None]
+    best_text = text(best(known)) if len(values) > 1 and known else ""
+    return [Cell(text(value), is_best=text(value) == best_text) for value in values]
+
+
+def _barred(runs: Sequence[ComparedRun], values: Values, text: Text) -> list[Cell]:
+    largest = max((value or 0.0 for value in values), default=0.0)
+    return [
+        Cell(NOT_REACHED)
+        if run.seconds is None
+        else replace(cell, share=value / largest if value is not None and largest > 0 else None)
+        for run, value, cell in zip(runs, values, _plain(values, text), strict=True)
+    ]

@@ -9,7 +9,7 @@ from itertools import pairwise
 from math import log10
 from statistics import median
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from dtdg_lab.energy.phases import STALL, STALLED
 from dtdg_lab.energy.total import MEASURED
 from dtdg_lab.visualization.chart import NOTHING_YET, SECONDS_TITLE, STEPS_TITLE, Key, card
 from dtdg_lab.visualization.charts import NAMES, Drawn, byte_unit, label, level_bars, line, log_axis, points, rule
-from dtdg_lab.visualization.comparison import ComparedRun, ComparedRuns, target_text
+from dtdg_lab.visualization.comparison import ComparedRun, ComparedRuns, Spending, target_text
 from dtdg_lab.visualization.curves import bytes_at, joules_at, judged_split
 from dtdg_lab.visualization.energy_chart import (
     ENERGY_COLOURS,
@@ -32,21 +32,25 @@ from dtdg_lab.visualization.energy_chart import (
     phases_in_order,
 )
 from dtdg_lab.visualization.layout import Figure
-from dtdg_lab.visualization.numbers import percent_text, three_digits
+from dtdg_lab.visualization.numbers import joules_text, percent_text, three_digits
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, INK_COLOUR, MARK_COLOUR
 from dtdg_lab.visualization.step_time import TEXT_COLOURS, merge_small
 from dtdg_lab.visualization.style import shown_indices
 
-Over = Literal["seconds", "joules", "bytes", "steps"]
+Over = Spending  # what the x axis shows
 OVER: Mapping[Over, str] = MappingProxyType(
     {"seconds": "time", "joules": "energy", "bytes": "bytes sent", "steps": "steps"}
 )
 LOSSES = {"validation": "Validation loss", "train": "Training loss"}
 REACHED = "{arrived} of {count} runs reached {target}, three evaluations in a row."
 LARGEST = "{phase} takes its largest share in {run}: {share}."
+LARGEST_OF_ONE = "{phase} takes {share} of the energy, the largest share beside computing."
 LOWEST = "{lowest} has the lowest loss; {least} uses the least energy per epoch."
+OF_ONE = "{run} has a lowest loss of {loss} and uses {joules} per epoch."
 LOWEST_AND_LEAST = "{lowest} has the lowest loss and uses the least energy per epoch."
 UNKNOWN_ENERGY = "Energy per epoch is not known for any of these runs."
+ALONE = "{run} reached {target}, three evaluations in a row."
+ALONE_ABOVE = "{run} has not reached {target}, three evaluations in a row."
 NOT_RECORDED = "These runs didn't record it"
 NOT_EVALUATED = "Appears with the first evaluation"
 SMOOTH = 5  # evaluations of a median
@@ -56,6 +60,7 @@ HEIGHT, ROW_HEIGHT, TRADE_HEIGHT = 330, 27, 220  # pixels
 TOP, BOTTOM = 18, 34  # margins
 VEIL = "rgba(255,255,255,0.75)"  # behind words on lines
 NAME_GAP, LETTER = 16, 6.4  # pixels between names, and of a letter
+NAME_LETTER = 7.8  # pixels of a letter of a name at the end of a line, in wide fonts
 LONGEST_NAME, SHORT_NAME = 34, 26  # letters of a name beside a wide chart, and in a small one
 TRADE_WIDTH = 420  # pixels of the plot, by which names are placed
 TEXT_SHARE = 0.2  # of a bar in which its phase is written
@@ -123,9 +128,10 @@ def loss_caption(comparison: ComparedRuns) -> str:
     """Return how many runs reached the target."""
     if comparison.target is None:
         return NOTHING_YET
-    count = len(comparison.runs)
-    text = REACHED.format(arrived=len(comparison.arrived), count=count, target=target_text(comparison))
-    return text.replace("1 of 1 runs", "1 of 1 run") if count == 1 else text
+    arrived, count, target = len(comparison.arrived), len(comparison.runs), target_text(comparison)
+    if count == 1:
+        return (ALONE if arrived else ALONE_ABOVE).format(run=comparison.runs[0].name, target=target)
+    return REACHED.format(arrived=arrived, count=count, target=target)
 
 
 def _line(run: ComparedRun, over: Over, *, is_smooth: bool) -> _Line | None:
@@ -188,13 +194,12 @@ def _trace(drawn: _Line, factor: float, x_title: str) -> Drawn:
 
 def _star(comparison: ComparedRuns, run: ComparedRun, over: Over, factor: float) -> Drawn | None:
     """Return the star where a run reached the target; None where its place is unknown."""
-    x = spent_at(run, over)
-    if x is None or run.reached is None:
+    spent = run.spent(over)
+    if spent is None:
         return None
-    at = float(x[run.evaluations.index(run.reached)]) / factor
     marker = {"symbol": "star", "line": {"color": "#FFFFFF", "width": 1}}
     hover = f"{run.name} reached {three_digits(comparison.target)}<extra></extra>"
-    return points(run.name, [round(at, 4)], [comparison.target], run.colour, hover, size=13, marker=marker)
+    return points(run.name, [round(spent / factor, 4)], [comparison.target], run.colour, hover, size=13, marker=marker)
 
 
 def _add_levels(layout: Drawn, comparison: ComparedRuns, y_axis: Mapping[str, Any], end: float) -> None:
@@ -241,7 +246,7 @@ def _shortened(name: str, letters: int = LONGEST_NAME) -> str:
 
 
 def _names_width(lines: Sequence[_Line]) -> float:
-    return 34 + LETTER * max(len(_shortened(_end_name(drawn.run))) for drawn in lines)
+    return 34 + NAME_LETTER * max(len(_shortened(_end_name(drawn.run))) for drawn in lines)
 
 
 def _end_name(run: ComparedRun) -> str:
@@ -333,7 +338,8 @@ def energy_caption(comparison: ComparedRuns) -> str:
     if not any(share for share, _, _ in costs):
         return NOTHING_YET
     share, run, phase = max(costs)
-    return LARGEST.format(phase=COSTS[phase], run=run, share=percent_text(share))
+    template = LARGEST if len(shares) > 1 else LARGEST_OF_ONE
+    return template.format(phase=COSTS[phase], run=run, share=percent_text(share))
 
 
 def _phase_shares(comparison: ComparedRuns) -> dict[str, dict[str, float]]:
@@ -384,6 +390,9 @@ def trade_caption(comparison: ComparedRuns) -> str:
     if not runs:
         has_ended = any(run.tables.complete_epoch is not None for run in comparison.runs)
         return UNKNOWN_ENERGY if has_ended else NOTHING_YET
+    if len(runs) == 1:
+        ((run, (joules, loss)),) = runs.items()
+        return OF_ONE.format(run=run.name, loss=three_digits(loss), joules=joules_text(joules))
     lowest, least = min(runs, key=lambda run: runs[run][1]), min(runs, key=lambda run: runs[run][0])
     template = LOWEST_AND_LEAST if lowest is least else LOWEST
     return template.format(lowest=lowest.name, least=least.name)

@@ -13,6 +13,7 @@ export function render({model, el}) {
     dlMake("div", {class: "around"}, dlMake("table", {class: "dl-table"}, dlMake("thead", {}, head), body)))
   el.append(dlStyle(), card)
   const side = (place) => place < BARRED ? null : "right"
+  const classes = (...names) => names.filter((name) => name).join(" ") || null
 
   function draw() {
     const content = JSON.parse(model.content)
@@ -21,15 +22,15 @@ export function render({model, el}) {
     const colours = (colour) => dlIsDark(el) ? dlDarkened(colour) : colour
     dlText(unit, content.target)
     head.replaceChildren(dlMake("th", {scope: "col"}, "Run"), ...content.columns.map((title, place) => dlMake("th", {scope: "col", class: side(place)}, title)))
-    body.replaceChildren(...content.lines.map(({name, colour, has_arrived, cells}, at) => {
+    body.replaceChildren(...content.lines.map(({name, colour, has_arrived, cells}) => {
       const swatch = dlMake("i", {class: "swatch"})
       swatch.style.background = colours(colour)
-      return dlMake("tr", {class: at === 0 && has_arrived ? "best" : null}, dlMake("td", {}, swatch, name), ...cells.map(({text, share}, place) => {
-        if (share === null) return dlMake("td", {class: place < BARRED && !has_arrived ? "missing" : side(place)}, text)
+      return dlMake("tr", {}, dlMake("td", {}, swatch, name), ...cells.map(({text, share, is_best}, place) => {
+        if (share === null) return dlMake("td", {class: classes(place < BARRED && !has_arrived ? "missing" : side(place), is_best && "best")}, text)
         const bar = dlMake("i", {class: "bar"})
         bar.style.width = `${100 * share}%`
         bar.style.background = colours(colour)
-        return dlMake("td", {class: "barred"}, dlMake("span", {}, bar, dlMake("b", {}, text)))
+        return dlMake("td", {class: classes("barred", is_best && "best")}, dlMake("span", {}, bar, dlMake("b", {}, text)))
       }))
     }))
   }

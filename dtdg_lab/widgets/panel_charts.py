@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from dtdg_lab.visualization.chart import title_of
@@ -16,6 +16,8 @@ Panel = tuple[Figure, str]  # a chart with its caption
 
 class PanelCharts(ChartCards):
     """Charts with captions, two in a row, which ``draw`` replaces and ``tick`` sends one by one.
+
+    They show and steer nothing: what could be dragged in a run's own picture stays as it is.
 
     Args:
         prefix: of the charts' names on the page; none where it is empty.
@@ -30,15 +32,26 @@ class PanelCharts(ChartCards):
         self._clicked: Callable[[str, Any, Any, Any], None] | None = None
         super().__init__(DrawingOrder(), CardActions(click=self._click), **params)
 
-    def draw(self, panels: Mapping[str, Panel]) -> None:
-        """Draw these charts instead; each is sent when it is in view and has changed."""
-        self._panels = {f"{self._prefix}-{name}" if self._prefix else name: panel for name, panel in panels.items()}
-        self.lay_out([self._spec(name, figure) for name, (figure, _) in self._panels.items()])
+    def draw(self, panels: Mapping[str, Panel], wide: Collection[str] = ()) -> None:
+        """Draw these charts instead; each is sent when it is in view and has changed.
+
+        Args:
+            panels: charts and captions by name.
+            wide: names of those that are as wide as the page; they stand above the others.
+        """
+        self._panels = {self._full(name): (_still(figure), caption) for name, (figure, caption) in panels.items()}
+        places = {self._full(name): "whole" for name in wide}
+        self.lay_out(
+            [self._spec(name, figure, places.get(name, "supporting")) for name, (figure, _) in self._panels.items()]
+        )
         self._order.place(list(self._panels))
         self._sent = {name: sent for name, sent in self._sent.items() if name in self._panels}
 
-    def _spec(self, name: str, figure: Figure) -> CardSpec:
-        return CardSpec(name=name, run="", title=title_of(figure), place="supporting", height=self._height)
+    def _full(self, name: str) -> str:
+        return f"{self._prefix}-{name}" if self._prefix else name
+
+    def _spec(self, name: str, figure: Figure, place: str) -> CardSpec:
+        return CardSpec(name=name, run="", title=title_of(figure), place=place, height=self._height)
 
     def tick(self) -> None:
         """Send the chart whose turn it is, where it has changed; called while the page is open."""
@@ -69,3 +82,12 @@ class PanelCharts(ChartCards):
     def captions(self) -> dict[str, str]:
         """What is seen in each."""
         return {name: caption for name, (_, caption) in self._panels.items()}
+
+
+def _still(figure: Figure) -> Figure:
+    """Return a figure without handles."""
+    meta = figure["layout"].get("meta", {})
+    if "handles" not in meta:
+        return figure
+    kept = {name: value for name, value in meta.items() if name != "handles"}
+    return {**figure, "layout": {**figure["layout"], "meta": kept}}

@@ -56,11 +56,13 @@ class Page:
     Attributes:
         title: of its tab.
         compares_runs: whether ``update`` needs the session's runs.
-        panel: what its tab holds.
+        needs_settings: whether the settings stand beside it; otherwise it takes the whole width.
+        panel: what its tab holds. A style sheet of its own that sets ``display`` would show it while it is hidden.
     """
 
     title = ""
     compares_runs = False
+    needs_settings = True
     panel: Any = None
 
     def __init__(self) -> None:
@@ -121,6 +123,7 @@ class Pages(Page):
         """Show the parts that are shown now, with their charts."""
         shown = self.shown()
         self.compares_runs = any(part.compares_runs for part in shown)
+        self.needs_settings = any(part.needs_settings for part in shown)
         for part in self.parts.values():
             if part.panel.visible != (part in shown):
                 part.panel.visible = part in shown

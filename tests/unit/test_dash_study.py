@@ -98,6 +98,7 @@ def test_a_click_opens_the_run_and_its_report(
     assert page.trial.value == study.trials[3].key and real.id in page.run_words.value
     assert {"study-run-loss", "study-run-step_time"} <= set(page.charts.figures())
     assert page.charts.captions()["study-run-loss"]
+    assert page.charts.figures()["study-run-loss"]["layout"]["meta"]["card"]["title"] == "Loss"
     assert not page.report.disabled and page.report.filename == f"{real.id}.html"
     assert page.report.callback() == str(real.report_file)
     click(page, ["", ""])

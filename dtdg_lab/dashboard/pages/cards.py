@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import panel as pn
 
-from dtdg_lab.cards.card import PAPERS, TEXTS, Card, run_pictures
+from dtdg_lab.cards.card import MOST, PAPERS, TEXTS, Card, run_cards
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import LabError
+from dtdg_lab.visualization.chart import Chart
 from dtdg_lab.visualization.charts import Panel
 from dtdg_lab.visualization.style import coloured
 from dtdg_lab.widgets.labels import tipped
@@ -44,6 +45,7 @@ class CardPage(Page):
     """
 
     title = "Papers"
+    needs_settings = False
 
     def __init__(self, defer: Callable[[Callable[[], None]], None]) -> None:
         super().__init__()
@@ -52,7 +54,7 @@ class CardPage(Page):
         self._version = -1
         self._asked = ""
         self._made: _Made | None = None
-        self._of_run: list[Panel] = []
+        self._of_run: dict[Chart, Panel] = {}
         self._maker = self.in_background(self._make, "paper-cards")
         self.system = pn.widgets.Select(label="System", groups=_by_paper(), width=260, margin=(3, 8))
         self.system.stylesheets = [tipped("System whose card is shown. The run does not change.")]
@@ -65,7 +67,7 @@ class CardPage(Page):
 
     def follow(self, run: Run | None) -> None:
         """Show another run's charts on the card of its system, which is then chosen."""
-        self._run, self._version, self._of_run = run, -1, []
+        self._run, self._version, self._of_run = run, -1, {}
         if run is not None and run.config.system in TEXTS:
             self.system.value = run.config.system
         self._draw()
@@ -85,9 +87,9 @@ class CardPage(Page):
             self._version = run.version
             same = run.config.system == self.system.value
             try:
-                self._of_run = run_pictures(catalogue.system(self.system.value), run) if same else []
+                self._of_run = _first(run_cards(catalogue.system(self.system.value), run)) if same else {}
             except LabError:  # it has recorded nothing yet: the small graph's charts stay
-                self._of_run = []
+                self._of_run = {}
         self._draw()
 
     @property
@@ -98,14 +100,14 @@ class CardPage(Page):
     @property
     def _panels(self) -> list[Panel]:
         if self._of_run:
-            return self._of_run
+            return list(self._of_run.values())
         return self._made.panels if self._made and self._made.system == self.system.value else []
 
     def _ask(self) -> None:
         """Request the chosen card, unless it exists."""
         name = self.system.value
         if name != self._asked:
-            self._asked, self._version, self._of_run = name, -1, []
+            self._asked, self._version, self._of_run = name, -1, {}
             self._say(f"{name}: drawing …")
             self._maker.ask(name)
 
@@ -130,10 +132,18 @@ class CardPage(Page):
             self._say(f"Charts of run {self._run.id}.")
         elif self._made and self._made.system == self.system.value:
             self._say(self._made.note)
-        self.charts.draw({f"{self._name}-{place}": panel for place, panel in enumerate(self._panels)})
+        wide = [f"{self._name}-{place}" for place, chart in enumerate(self._of_run) if chart.place == "picture"]
+        self.charts.draw({f"{self._name}-{place}": panel for place, panel in enumerate(self._panels)}, wide)
 
     def _say(self, words: str) -> None:
         self.words.value = html.escape(words, quote=False)
+
+
+def _first(cards: Mapping[Chart, Panel]) -> dict[Chart, Panel]:
+    """Return the pictures, which are as wide as the page, and the first few of the others."""
+    pictures = {chart: panel for chart, panel in cards.items() if chart.place == "picture"}
+    others = [chart for chart in cards if chart not in pictures]
+    return pictures | {chart: cards[chart] for chart in others[:MOST]}
 
 
 def _by_paper() -> dict[str, dict[str, str]]:

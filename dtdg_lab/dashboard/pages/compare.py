@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 LISTED = 100  # newest stored runs
 HINT = f"Tick up to {MOST}. Names are yours to change."
 LONELY = "Train or open a second run to compare."
+TICK = {0: "Tick two runs to compare them.", 1: "Tick a second run to compare."}  # by the number that are ticked
 READING, UNREADABLE = "reading…", "can't be read"
 DRAG = "Drag the line to set the target."
 OVER_LABELS: Mapping[str, str] = {"seconds": "seconds", "joules": "joules", "bytes": "bytes sent", "steps": "steps"}
@@ -127,6 +128,7 @@ class RunsPage(Page):
 
     title = "Runs"
     compares_runs = True
+    needs_settings = False
 
     def __init__(self, actions: Actions, runs_dir: Path) -> None:
         super().__init__()
@@ -161,7 +163,8 @@ class RunsPage(Page):
         )
         losses, energy = self.cards.components
         right = pn.Column(self.head, losses, self.table, energy, **STRETCH, stylesheets=[_RIGHT])
-        self.panel = pn.Column(self.list, right, **STRETCH, stylesheets=[_GRID])
+        grid = pn.Column(self.list, right, **STRETCH, stylesheets=[_GRID])
+        self.panel = pn.Column(grid, **STRETCH)
 
     def update(self, runs: Sequence[Run] = (), *, slow: bool) -> None:
         """Send the figure whose turn it is; once a second, list the runs and compare them again."""
@@ -274,19 +277,31 @@ class RunsPage(Page):
         tables = {run.id: self._tables(run.id) for run in compared}
         runs = {name: known for name, known in tables.items() if known is not None}
         versions = tuple((name, known.version, colours[name], self._names[name]) for name, known in runs.items())
-        drawn = (self._over, self._is_smooth, self._target, versions)
+        is_alone = not any(self._can_tick(run, reasons) for run in (*session, *stored) if run.id not in colours)
+        drawn = (self._over, self._is_smooth, self._target, versions, is_alone)
         if drawn == self._drawn:
             return
         self._drawn = drawn
         with self._locked(runs):
             named = [(self._names[name], known) for name, known in runs.items()]
             comparison = compare_runs(named, self._target, [colours[name] for name in runs])
-            self._draw(comparison, is_urgent=is_urgent)
+            self._draw(comparison, is_alone=is_alone, is_urgent=is_urgent)
 
-    def _draw(self, comparison: ComparedRuns, *, is_urgent: bool) -> None:
-        """Draw a comparison; the locks of its runs are held."""
+    def _can_tick(self, run: ListedRun, reasons: Mapping[str, str]) -> bool:
+        """Return whether a run that is not compared could be."""
+        return not (run.problem or run.id in self._read.problems or reasons.get(run.id))
+
+    def _draw(self, comparison: ComparedRuns, *, is_alone: bool, is_urgent: bool) -> None:
+        """Draw a comparison; the locks of its runs are held.
+
+        Args:
+            comparison: of the runs that are ticked.
+            is_alone: whether there is no other run that could be ticked.
+            is_urgent: whether the losses are drawn at once.
+        """
         self._loss = loss_card(comparison, self._over, is_smooth=self._is_smooth)
-        words = headline(comparison) if len(comparison.runs) > 1 else LONELY
+        count = len(comparison.runs)
+        words = headline(comparison, self._over) if count > 1 else LONELY if is_alone else TICK[count]
         self.head.draw(
             CHOICES,
             {"over": self._over, "draw": "smooth" if self._is_smooth else "all"},

@@ -79,8 +79,8 @@ def _settings(config: RunConfig) -> dict[str, Any]:
 
 READING = (
     "Smaller is better everywhere; the best value of a column is bold. Cut edges cause halo rows, which are exchanged "
-    "(adgnn-t) or replicated (pygt-dist). Imbalance is the largest partition over the mean; 1 is balanced. Memory is "
-    "the largest partition's, with rows exchanged or replicated. Rows and edges are summed over the snapshots that are "
+    "(adgnn-t) or copied (pygt-dist). Imbalance is the largest partition over the mean; 1 is balanced. Memory is "
+    "the largest partition's, with rows exchanged or copied. Rows and edges are summed over the snapshots that are "
     "trained on."
 )
 
@@ -186,7 +186,7 @@ class PartitionPage(Page):
         )
         self.looked_at.stylesheets = [*self.looked_at.stylesheets, tipped("Partition that the charts below show.")]
         self.looked_at.param.watch(lambda event: defer(self._draw), "value")
-        self.tiles = Tiles(lambda message: None, defer=defer, **STRETCH)
+        self.tiles = Tiles(lambda message: None, defer=defer, sizing_mode="stretch_width", margin=(4, 0, 10, 0))
 
     def _lay_out(self) -> pn.Column:
         asked = pn.Row(self.data, self.parts, self.button, margin=0, sizing_mode="stretch_width")

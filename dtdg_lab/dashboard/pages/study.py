@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import panel as pn
 
+from dtdg_lab.runs.charts import drawn_charts
 from dtdg_lab.runs.directory import ENDED
 from dtdg_lab.studies.study import SWEEP_FILE, Study, open_study
 from dtdg_lab.studies.sweep import number
 from dtdg_lab.studies.trials import FILE, Trial
+from dtdg_lab.visualization.chart import ChartOptions
 from dtdg_lab.visualization.style import short
 from dtdg_lab.widgets.labels import tipped
 from dtdg_lab.widgets.panel_charts import Panel, PanelCharts
@@ -68,10 +70,11 @@ class StudySeen:
 
 @dataclass(frozen=True, slots=True)
 class RunSeen:
-    """The data of a run for the page: text, charts with captions, its report where it has one."""
+    """The data of a run for the page: text, charts with captions, those that are wide, its report where it has one."""
 
     words: str = ""
     panels: Mapping[str, Panel] = field(default_factory=lambda: _NOTHING)
+    wide: tuple[str, ...] = ()
     report: str | None = None
     report_name: str = "report.html"
     under_way: bool = False
@@ -124,11 +127,13 @@ def look_at_run(path: Path, key: str) -> RunSeen:
         study = open_study(path)
         trial = study.trial(key)
         run = study.open(trial)
-        report, captions = run.directory.report_file, run.captions()
+        report, options = run.directory.report_file, ChartOptions(whole_run=True, ended=run.status in ENDED)
         words = f"Run {run.id} of trial {trial.number}, seed {trial.seed}: {run.status}. {trial.reason or run.reason}"
+        charts = drawn_charts(run.live, options)
         return RunSeen(
             f"{words} lab.runs.open({str(run.path)!r})",
-            {name: (figure, captions.get(name, "")) for name, figure in run.figures().items()},
+            {chart.name: panel for chart, panel in charts.items()},
+            tuple(chart.name for chart in charts if chart.place == "picture"),
             str(report) if report.is_file() else None,
             f"{run.id}.html",
             run.status not in ENDED,
@@ -307,4 +312,4 @@ class StudyPage(Page):
             self.report.disabled = True
         else:
             self.report.param.update(callback=lambda: report, filename=self._run.report_name, disabled=False)
-        self.charts.draw(self._run.panels)
+        self.charts.draw(self._run.panels, self._run.wide)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from dtdg_lab.dashboard.change_log import HEADS, entries_of, listed, rows_of, undo_of
 from dtdg_lab.visualization.changes import RequestedChange
+from dtdg_lab.widgets.changes import ChangeLog
 
 
 def change(number: int, changes: dict[str, tuple[Any, Any]], outcome: Any = "applied", **facts: Any) -> RequestedChange:
@@ -62,6 +64,15 @@ def test_the_newest_entry_is_first_and_undo_asks_for_the_old_values():
     assert [entry.number for entry in entries_of(log, own=set(), epoch=1)] == [2, 1]
     assert undo_of(log, 1) == {"alpha": 0.1, "window": 8}
     assert undo_of(log, 2) == {}
+
+
+def test_a_single_change_has_one_effect():
+    log = [change(1, {"alpha": (0.1, 0.3)}), change(2, {"alpha": (0.3, 0.5)})]
+    shown, offers = ChangeLog(lambda message: None), []
+    for count in (0, 1, 2):
+        shown.draw(entries_of(log[:count], own=set(), epoch=1))
+        offers.append(json.loads(shown.content)["more"])
+    assert offers == ["", "Show its effect", "Show all 2 with their effects"]
 
 
 def test_the_newest_of_many_changes_are_listed():

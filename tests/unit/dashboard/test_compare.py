@@ -17,6 +17,7 @@ from runs_synthetic import finished_run
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.dashboard.app import Dashboard
+from dtdg_lab.dashboard.pages import compare
 from dtdg_lab.dashboard.run_list import MOST, ListedRun, RunChoice, ended_text, started_text
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.finish import finish
@@ -125,6 +126,27 @@ def test_one_run_is_no_comparison(dashboard: Dashboard, session: PretendSession)
     dashboard.open_view("Compare")
     look(dashboard)
     assert head(dashboard)["headline"] == "Train or open a second run to compare."
+    train(dashboard, session)
+    first, second = session.runs
+    tell(dashboard, dashboard.last_runs.list, tick=first.id, on=False)
+    assert head(dashboard)["headline"] == "Tick a second run to compare."
+    tell(dashboard, dashboard.last_runs.list, tick=second.id, on=False)
+    assert head(dashboard)["headline"] == "Tick two runs to compare them."
+
+
+@pytest.mark.parametrize("title", ["Race", "Study"])
+def test_a_part_is_shown_alone_and_with_the_settings_beside_it(dashboard: Dashboard, title: str) -> None:
+    page = dashboard.compare
+    dashboard.open_view("Compare")
+    look(dashboard)
+    assert not dashboard.left.visible
+    page.choice.value = title
+    look(dashboard)
+    assert [name for name, part in page.parts.items() if part.panel.visible] == [title] and dashboard.left.visible
+    for part in page.parts.values():
+        assert "display:" not in " ".join(map(str, part.panel.stylesheets)), "Bokeh hides by display"
+    dashboard.act("compare")
+    assert page.choice.value == "Runs" and not dashboard.left.visible
 
 
 def test_runs_are_compared_while_their_page_is_open(dashboard: Dashboard, session: PretendSession) -> None:
@@ -140,11 +162,16 @@ def test_runs_are_compared_while_their_page_is_open(dashboard: Dashboard, sessio
     assert len(line_names(dashboard)) == 1 and not rows(dashboard)[first.id]["ticked"]
 
 
-def test_a_choice_over_the_charts_changes_them(dashboard: Dashboard, session: PretendSession) -> None:
-    train(dashboard, session)
+def test_a_choice_over_the_charts_changes_them(
+    dashboard: Dashboard, session: PretendSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(2):
+        train(dashboard, session)
     dashboard.open_view("Compare")
     look(dashboard)
+    monkeypatch.setattr(compare, "headline", lambda comparison, over: f"Who was first, counted in {over}.")
     tell(dashboard, dashboard.last_runs.head, name="over", value="steps")
+    assert "counted in steps" in head(dashboard)["headline"]
     tell(dashboard, dashboard.last_runs.head, name="draw", value="all")
     card = json.loads(dashboard.last_runs.cards._shown["losses"][0])["layout"]["meta"]["card"]
     assert card["title"].endswith("over steps") and "median" not in card["unit"]

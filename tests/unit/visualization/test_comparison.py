@@ -136,6 +136,41 @@ def test_the_headline_says_who_was_first() -> None:
     assert headline(compare_runs([])) == "No run has been evaluated yet."
 
 
+@pytest.mark.parametrize(
+    ("over", "words"),
+    [
+        ("joules", "run 0 reached a loss of 0.0400 with the least energy: 22.0 J; run 1 needed 2.8 times as much."),
+        (
+            "bytes",
+            "run 0 reached a loss of 0.0400 with the fewest bytes sent: 11.0 KiB; run 1 needed 2.8 times as many.",
+        ),
+        ("steps", "run 0 reached a loss of 0.0400 with the fewest steps: 10; run 1 needed 3 times as many."),
+    ],
+)
+def test_the_headline_says_what_the_axis_counts(over: Over, words: str) -> None:
+    quick, slow = [LOW] * 4, [HIGH, HIGH, LOW, LOW, LOW]
+    assert headline(compared(slow, quick), over) == words.replace("run 0", "run 2").replace("run 1", "run 0").replace(
+        "run 2", "run 1"
+    )
+    assert headline(compared(quick, [HIGH] * 4), over).startswith("Only run 0 has reached a loss of 0.0400: ")
+    assert "about" in headline(compared(quick, quick), over)
+
+
+def test_the_headline_is_about_time_where_the_axis_is_unknown() -> None:
+    rows = [{"step": 10 * at, "split": "validation", "loss": LOW, "persistence_loss": PERSISTENCE} for at in (1, 2, 3)]
+    silent = run_tables({}, {"evaluations": rows}, rollups=ROLLUPS)
+    both = compare_runs([("a", silent), ("b", silent)], 0.04)
+    assert headline(both, "joules") == headline(both) and "time" in headline(both)
+
+
+def test_a_run_alone_is_not_called_the_best() -> None:
+    alone = compared([LOW] * 3)
+    assert loss_caption(alone) == "run 0 reached 0.0400, 20% below persistence, three evaluations in a row."
+    assert loss_caption(compared([HIGH] * 3)).startswith("run 0 has not reached 0.0400")
+    assert trade_caption(alone) == "run 0 has a lowest loss of 0.0300 and uses 20.0 J per epoch."
+    assert energy_caption(alone) == "Communication takes 42% of the energy, the largest share beside computing."
+
+
 def test_a_dragged_target_changes_who_is_first() -> None:
     early, deep = [0.03] * 6, [0.06, 0.06, 0.02, 0.02, 0.02]
     assert headline(compared(early, deep)).startswith("run 0 was first")
@@ -152,9 +187,11 @@ def test_the_caption_counts_the_runs_that_arrived() -> None:
 
 EXAMPLES = {
     "first": "FlareDTDG, alpha 0.6", "second": "GreenDyGNN, 4 parts", "target": "0.0358, 20% below persistence",
-    "seconds": "1 min 5 s", "times": "1.3", "settings": "learning rate, parts, and changes while training",
+    "at": "after 1 min 5 s", "spent": "1.46 kJ", "least": "fewest bytes sent", "much": "many",
+    "alike": "at about the same time: after 1 min 5 s", "loss": "0.0358", "joules": "1.46 kJ",
+    "times": "1.3", "settings": "learning rate, parts, and changes while training",
     "arrived": "5", "count": "6", "phase": "Waiting for features", "run": "GreenDyGNN, 4 parts", "share": "17%",
-    "lowest": "FlareDTDG, alpha 0.6", "least": "GreenDyGNN, 4 parts",
+    "lowest": "FlareDTDG, alpha 0.6",
 }  # fmt: skip
 TEMPLATES = [
     text
@@ -240,6 +277,18 @@ def test_the_table_has_the_first_run_on_top_and_those_that_did_not_arrive_last()
     assert first[3].text == "100" and first[4].text == "20.0 J" and first[5].text == "1.00 KiB"
 
 
+def test_the_best_of_each_column_is_marked() -> None:
+    low_late, early = [HIGH, 0.02, 0.02, 0.02], [LOW] * 4
+    lines = arrivals(compared(low_late, early))
+    best = [[cell.is_best for cell in line.cells] for line in lines]
+    assert best == [[True, True, False, True, True, True], [False, False, True, True, True, True]], (
+        "equal ones are both"
+    )
+    assert not any(cell.is_best for line in arrivals(compared(early)) for cell in line.cells), "of one run nothing is"
+    (_, never) = arrivals(compared(early, [HIGH] * 4))
+    assert [cell.is_best for cell in never.cells[:2]] == [False, False]
+
+
 def test_what_is_not_recorded_is_a_dash() -> None:
     rows = [{"step": 10 * at, "split": "validation", "loss": LOW, "persistence_loss": PERSISTENCE} for at in (1, 2, 3)]
     found = compare_runs([("run", run_tables({}, {"evaluations": rows}, rollups=ROLLUPS))])
@@ -293,6 +342,7 @@ def test_names_stand_at_the_ends_of_lines_and_apart() -> None:
     found = compare_runs([(f"run {place}", a_run([LOW] * 3)) for place in range(30)])
     figure = check(loss_card(found))
     notes = figure["layout"]["annotations"]
+    assert figure["layout"]["margin"]["r"] >= 21 + 8 * len("run 29")  # gap, dot and letters of a wide font
     assert "● </span>" not in notes[0]["text"] and "run 0" in notes[0]["text"]
     places = sorted(note["y"] * (figure["layout"]["height"] - 52) for note in notes[:30])
     assert min(after - before for before, after in pairwise(places)) > 15.9
@@ -332,7 +382,9 @@ def test_loss_stands_against_energy_per_epoch() -> None:
         "middle right", "middle left", "top center", "bottom center",
     }  # fmt: skip
     assert trade_caption(found) == "run 1 has the lowest loss; run 0 uses the least energy per epoch."
-    assert trade_caption(compared([LOW] * 3)) == "run 0 has the lowest loss and uses the least energy per epoch."
+    assert trade_caption(compared([0.02] * 3, [LOW] * 8)) == (
+        "run 0 has the lowest loss and uses the least energy per epoch."
+    )
 
 
 def test_bytes_of_a_step_are_those_of_a_run_that_was_not_resumed() -> None:

@@ -88,6 +88,15 @@ def test_a_card_has_the_title_of_its_figure_before_it_is_drawn(clock):
     assert [spec["title"] for spec in json.loads(charts.cards)] == ["Sizes", "Loss"]
 
 
+def test_a_wide_chart_has_a_row_of_its_own_and_nothing_can_be_dragged(clock):
+    charts = PanelCharts("p", chart_height=300)
+    picture = card([{"x": [0], "y": [1]}], "Window", meta={"handles": [{"name": "alpha"}], "clickable": True})
+    charts.draw({"a": (picture, ""), "b": (figure(1), "")}, wide=["a"])
+    assert [spec["place"] for spec in json.loads(charts.cards)] == ["whole", "supporting"]
+    meta = charts.figures()["p-a"]["layout"]["meta"]
+    assert meta["clickable"] and "handles" not in meta and "handles" in picture["layout"]["meta"]
+
+
 def test_a_click_on_a_point_is_passed_on(clock):
     charts = PanelCharts("p", chart_height=300)
     display, clicks = Display(charts, clock), []

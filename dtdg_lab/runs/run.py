@@ -433,7 +433,7 @@ def _figure(compared: ComparedRuns, x: Over) -> Figure:
         (energy_card(compared), energy_caption(compared)),
         (trade_card(compared), trade_caption(compared)),
     ]
-    return sheet(cards, title=headline(compared), wide=[0])
+    return sheet(cards, title=headline(compared, x), wide=[0])
 
 
 def _table(runs: tuple[StoredRun, ...], differing: tuple[str, ...]) -> pd.DataFrame:

@@ -34,7 +34,7 @@ TEXT_COLOURS: Mapping[str, str] = MappingProxyType(
 )
 KEYED = 0.02  # share of a bar from which a phase has a colour and a name of its own
 OTHER = "control"  # the phase of what has none
-FETCHED = 0.1  # share of a rank's own time from which fetching is told apart
+FETCHED = 0.1  # share of a rank's own time from which fetching is named
 EVEN = 1.05  # slowest rank over the mean up to which ranks are even
 NAMED, ALL = 12, 48  # ranks up to which bars have texts, and up to which each has a bar
 SLOWEST, FASTEST = 8, 2  # ranks that are drawn of more

@@ -207,7 +207,8 @@ def test_a_run_in_preparation_starts_again_from_the_beginning(
         engines.execute("names.load_for = whole_load", block=True)
     again = run.resume(learning_rate=0.02)
     until_step(again, 3)
-    assert again.config.learning_rate == 0.02 and again.attempt == 2
+    until(lambda: again.config.learning_rate == 0.02, what="the change, which rank 0 records")
+    assert again.attempt == 2
     again.stop()
     again.wait(60)
     steps = open_run(run.path).table("steps")

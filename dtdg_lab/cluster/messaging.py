@@ -174,8 +174,11 @@ class ControlServer:
     def _serve(self) -> None:
         while not self._stop.is_set():
             if self._socket.poll(POLL_MS):
-                # all frames: a stranger's second one must not leave the socket in the wrong state
-                self._socket.send(self._answer(b"".join(self._socket.recv_multipart())))
+                try:  # all frames: a stranger's second one must not leave the socket in the wrong state
+                    frames = self._socket.recv_multipart(zmq.NOBLOCK)
+                except zmq.Again:  # what is no request is dropped by the socket, and waiting for another has no end
+                    continue
+                self._socket.send(self._answer(b"".join(frames)))
         self._socket.close()
 
     def _answer(self, message: bytes) -> bytes:

@@ -63,8 +63,8 @@ def test_a_run_on_one_machine_goes_on_while_another_account_attacks(session: Ses
             first = run.live.progress.step
             run.set(learning_rate=0.01 * (number + 2))
             until_step(run, first + 20)
-    run.stop()
-    run.wait(60)
+        run.stop()
+        run.wait(60)
     assert run.status == "stopped"
     assert done["junk"] > 0
     assert (done["stores"], done["set"]) == (0, 0), "no port is that of a store"

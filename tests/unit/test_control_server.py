@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any
 
 import pytest
+import zmq
 
 from dtdg_lab.cluster import messaging
 from dtdg_lab.cluster.messaging import ControlServer, ask, new_key, pack, read_payload, unpack
@@ -113,3 +115,21 @@ def test_closing_waits_for_nothing() -> None:
     for door in doors:
         door.close()
     assert time.monotonic() - begun_s < 1.0, "a poll of 200 ms to be waited out at each is 2 s"
+
+
+def test_what_is_no_request_does_not_end_the_answers() -> None:
+    """The socket says that there is something, and drops it as it is read."""
+    key = new_key()
+    door = server(key, Store())
+    stranger = zmq.Context.instance().socket(zmq.DEALER)
+    stranger.setsockopt(zmq.LINGER, 0)
+    stranger.connect(door.address)
+    try:
+        stranger.send(b"a frame without the empty one before it")
+        time.sleep(0.1)
+        closing = threading.Thread(target=door.close, daemon=True)
+        closing.start()
+        closing.join(5)
+        assert not closing.is_alive()
+    finally:
+        stranger.close()

@@ -43,6 +43,8 @@ def test_a_log_names_who_asked_what_and_the_outcome(session: Session, small: Run
     until(lambda: len(run.requests()) == 3, what="refusals recorded while the run is paused")
     run.unpause()
     until_step(run, run.live.progress.step + 2)
+    run.pause()
+    until(lambda: run.status == "paused", what="a pause, in which no epoch ends")
     run.set(group_window=3, by="sweep.py")
     run.stop()
     run.wait()

@@ -60,7 +60,7 @@ A_CHOICE = re.compile(r"\b(even|most for|prefers|came late|rewarded|[Bb]est|Wort
 BY_TIMING = re.compile(
     r", now # % of a processor|; # rounds a second|; building one takes # unit"
     r"|((, | and )?# % (came from the reservoir|took all nodes of their snapshots|were built in the step))+"
-    r"|^bar: (from the reservoir|all nodes of its snapshots|built in the step)$"
+    r"|^(bar|box|hatch|scatter): (from the reservoir|all nodes of its snapshots|built in the step)$"
     r"|^(y: epsilon|scatter: (drawn|epsilon \(right\))|Rewards compare a size .*)$"
 )
 SAME = "as on 1 rank"

@@ -14,7 +14,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import grimp
-from budget import SECONDS
+
+from tests.budget import SECONDS
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMIT_S = 90.0  # processor seconds of tests: some 50 of two processes, the rest is lint and start

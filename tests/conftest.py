@@ -10,7 +10,7 @@ import pandas  # noqa: F401  plotly fails on a module that another thread is imp
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ["budget", "thinning"]
+pytest_plugins = ["tests.budget", "tests.thinning"]
 
 ROOT = Path(__file__).resolve().parent.parent
 # The same examples in every run, found ones are kept as @example; `make test-full` draws more, and others

@@ -9,8 +9,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from generator_children import generator_children
-
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ControlError
 from dtdg_lab.datasets.names import load_for
@@ -20,6 +18,7 @@ from dtdg_lab.testing.training import RecordingRecorder, Script, Trained
 from dtdg_lab.training.recording import ResourceMonitor
 from dtdg_lab.training.replay import RunReplay
 from dtdg_lab.training.trainer import Trainer
+from tests.generator_children import generator_children
 
 PAUSED_LOOKS = 20
 PARTS, TRAIN, OWN = 2, 15, 15

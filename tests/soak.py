@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from dashboards import notice
 
 from dtdg_lab.cluster import run as followed
 from dtdg_lab.cluster.run import Run
@@ -39,6 +38,7 @@ from dtdg_lab.runs.record_lines import read_lines
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.training.live_settings import live_names
+from tests.dashboards import notice
 
 MIB = 1 << 20
 WARM_S = 120.0  # of a process's life, in which libraries are loaded and caches fill; a quarter of a shorter trial

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tables import run_tables
-
 from dtdg_lab.core.catalogue import family
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.rollups import Rollup
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.systems.decayed_windows.window import HybridBatch, Trapezoid, epoch_batches
 from dtdg_lab.visualization.common_charts import common_charts
+from tests.tables import run_tables
 
 NODES, CHUNKS = 640, 128
 TRAIN = range(20)

@@ -7,10 +7,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from jupyterlab import CHARTS, look_at, wait_until
-
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.runs.liveness import read_notes
+from tests.browser.jupyterlab import CHARTS, look_at, wait_until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NOTEBOOK = "00_live_lab.ipynb"

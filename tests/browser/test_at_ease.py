@@ -11,16 +11,16 @@ from typing import Any
 
 import panel as pn
 import pytest
-from following import until
-from jupyterlab import CHROMIUM, FLAGS
-from pretend_features import SYSTEM, FeatureSession
-from pretend_studies import BASE, pretend_training
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.studies.runner import run_study
 from dtdg_lab.studies.sweep import Sweep
 from dtdg_lab.visualization.palette import DARK_COLOURS, PAGE_COLOURS
+from tests.browser.jupyterlab import CHROMIUM, FLAGS
+from tests.following import until
+from tests.pretend_features import SYSTEM, FeatureSession
+from tests.pretend_studies import BASE, pretend_training
 
 CONTROLS = {"button", "checkbox", "combobox", "image", "link", "listbox", "radio", "searchbox", "slider", "spinbutton",
             "switch", "tab", "textbox", "tabpanel", "tablist"}  # fmt: skip

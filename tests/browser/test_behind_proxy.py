@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from following import until
-from jupyterlab import CHARTS, CHROMIUM, FLAGS, look_at
-from pretend_session import PretendSession
-from proxy import reverse_proxy
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.dashboard.endpoint import Endpoint
 from dtdg_lab.dashboard.server import serve
+from tests.browser.jupyterlab import CHARTS, CHROMIUM, FLAGS, look_at
+from tests.following import until
+from tests.pretend_session import PretendSession
+from tests.proxy import reverse_proxy
 
 NAME = "lab.example.org"
 

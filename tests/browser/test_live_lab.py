@@ -14,8 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from following import knob_steps, until, until_step
-from jupyterlab import (
+
+from dtdg_lab.cluster.run import Run
+from dtdg_lab.cluster.session import Session
+from dtdg_lab.cluster.session_files import end_session, list_sessions
+from dtdg_lab.runs.liveness import read_notes
+from dtdg_lab.visualization.palette import PAGE_COLOURS
+from tests.browser.jupyterlab import (
     CARDS,
     CHARTS,
     CHROMIUM,
@@ -30,7 +35,7 @@ from jupyterlab import (
     wait_for_change,
     wait_until,
 )
-from run_again import (
+from tests.browser.run_again import (
     CELLS,
     NOTEBOOK,
     PAPERS,
@@ -43,12 +48,7 @@ from run_again import (
     restart_and_run_all,
     run_all_again,
 )
-
-from dtdg_lab.cluster.run import Run
-from dtdg_lab.cluster.session import Session
-from dtdg_lab.cluster.session_files import end_session, list_sessions
-from dtdg_lab.runs.liveness import read_notes
-from dtdg_lab.visualization.palette import PAGE_COLOURS
+from tests.following import knob_steps, until, until_step
 
 PICTURES = ROOT / "artifacts"
 

@@ -9,12 +9,21 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from following import until
-from jupyterlab import CHROMIUM, FLAGS, lab_server
-from run_again import CELLS, NOTEBOOK, PAPERS, ROOT, choose_theme, engines_and_runs, has_run, run_all_again
 
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.visualization.palette import PAGE_COLOURS
+from tests.browser.jupyterlab import CHROMIUM, FLAGS, lab_server
+from tests.browser.run_again import (
+    CELLS,
+    NOTEBOOK,
+    PAPERS,
+    ROOT,
+    choose_theme,
+    engines_and_runs,
+    has_run,
+    run_all_again,
+)
+from tests.following import until
 
 
 @pytest.mark.slow

@@ -9,14 +9,14 @@ from typing import Any
 
 import panel as pn
 import pytest
-from following import until
-from jupyterlab import CHARTS, CHROMIUM, FLAGS, STATUS
-from pretend_session import PER_EPOCH, PretendSession
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError
 from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.widgets.header import Header
+from tests.browser.jupyterlab import CHARTS, CHROMIUM, FLAGS, STATUS
+from tests.following import until
+from tests.pretend_session import PER_EPOCH, PretendSession
 
 pytestmark = [
     pytest.mark.browser,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from thinning import thinned
 
 from dtdg_lab.advisor.rates import fit_rates, measured_run
 from dtdg_lab.cluster.local import run_config
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_for
+from tests.thinning import thinned
 
 SMALL: dict[str, Any] = {
     "dataset": "growing", "generated_nodes": 120, "generated_edges": 500, "generated_snapshots": 24, "hidden": 8,

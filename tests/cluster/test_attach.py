@@ -8,11 +8,11 @@ import time
 from pathlib import Path
 
 import pytest
-from following import until, until_step
 
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, UnknownNameError
+from tests.following import until, until_step
 
 
 @pytest.mark.slow

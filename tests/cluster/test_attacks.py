@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
-import stranger
-from following import until_step
 
 from dtdg_lab.cluster.liveness import read_notes
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.runs.run import open_run
+from tests.cluster import stranger
+from tests.following import until_step
 
 ROOT = os.name == "posix" and os.geteuid() == 0
 NOBODY = 65534

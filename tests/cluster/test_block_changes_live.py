@@ -6,12 +6,12 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from following import change, knob_steps, refused, until_step
 
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.runs.run import open_run
+from tests.following import change, knob_steps, refused, until_step
 
 REDISTRIBUTED = {"to_vertices", "to_snapshots"}
 # layout, blocks and row_ranks are told with each; halo_vertex tells of its blocks alone, and psg of leaving them

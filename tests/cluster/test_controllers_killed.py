@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 
 import pytest
-from dashboards import buttons, head, look, notice
-from following import until, until_step
 
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.cluster.session_files import left_after
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ControlError
 from dtdg_lab.dashboard.app import Dashboard
+from tests.dashboards import buttons, head, look, notice
+from tests.following import until, until_step
 
 
 def kill_controllers(session: Session) -> None:

@@ -14,9 +14,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from following import until, until_step
-from soak import Soak, table
-from thinning import thinned
 
 from dtdg_lab.cluster import worker
 from dtdg_lab.cluster.run import Run
@@ -28,6 +25,9 @@ from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.liveness import is_dead, read_notes
 from dtdg_lab.runs.record_lines import read_lines
 from dtdg_lab.runs.run import open_run
+from tests.following import until, until_step
+from tests.soak import Soak, table
+from tests.thinning import thinned
 
 
 def kill_rank(session: Session, run: object, rank: int) -> None:

@@ -8,7 +8,6 @@ from dataclasses import replace as replaced
 from typing import Any
 
 import pytest
-from following import until, until_step
 
 from dtdg_lab.cluster.replay import fork, replay, verify_replay
 from dtdg_lab.cluster.run import Run
@@ -18,6 +17,7 @@ from dtdg_lab.core.errors import ConfigError, ControlError
 from dtdg_lab.core.events import Event, OverlapChosen
 from dtdg_lab.engine.async_overlap import TRIED
 from dtdg_lab.runs.run import StoredRun, open_run
+from tests.following import until, until_step
 
 SLOW = {"slow_rank": 0, "slow_ms": 15.0}  # so that requests come where they should
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from how_tos import ROOT, TEXT, HowTo, how_tos
+
+from tests.how_tos import ROOT, TEXT, HowTo, how_tos
 
 HOW_TOS = how_tos()
 QUICK = ("model", "scheduler", "chart")

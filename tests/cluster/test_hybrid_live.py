@@ -8,7 +8,6 @@ from typing import Any
 
 import psutil
 import pytest
-from following import change, refused, until, until_step
 
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
@@ -16,6 +15,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import RunFailedError
 from dtdg_lab.runs.liveness import read_notes
 from dtdg_lab.runs.run import open_run
+from tests.following import change, refused, until, until_step
 
 STEP: list[dict[str, Any]] = [
     {"batch_snapshots": 0.3}, {"batch_nodes": 0.1}, {"average_every_s": 0.02}, {"batch_policy": "none"},

@@ -13,9 +13,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from dashboards import buttons, head, look, notice
-from following import until, until_step
-from test_faults import start_kernel
 
 from dtdg_lab.cluster import session_files
 from dtdg_lab.cluster.session import Session
@@ -25,6 +22,9 @@ from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.liveness import OLD_S, note_file, own_note, write_note
 from dtdg_lab.runs.run import open_run
+from tests.cluster.test_faults import start_kernel
+from tests.dashboards import buttons, head, look, notice
+from tests.following import until, until_step
 
 
 def kill_everything(kernel: subprocess.Popen[str], files: session_files.SessionFiles) -> None:

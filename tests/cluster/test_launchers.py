@@ -13,11 +13,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from following import until, until_step
 
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError
+from tests.following import until, until_step
 
 DOC = (Path(__file__).resolve().parents[2] / "docs" / "scale_out.md").read_text()
 

@@ -11,8 +11,6 @@ from typing import Any
 
 import psutil
 import pytest
-from following import knob_steps, until, until_step
-from thinning import thinned
 
 import dtdg_lab as lab
 from dtdg_lab.cluster.run import Run
@@ -21,6 +19,8 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import RunFailedError
 from dtdg_lab.runs.liveness import read_notes
 from dtdg_lab.runs.run import open_run
+from tests.following import knob_steps, until, until_step
+from tests.thinning import thinned
 
 # Python reads it when it starts: partitioning libraries crash, or hang, in a child of an engine while a file says so
 TRAP = """

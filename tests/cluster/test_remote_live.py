@@ -11,9 +11,6 @@ from typing import Any
 
 import psutil
 import pytest
-from following import change, goes_on, knob_steps, refused, until, until_step
-from remote_training import policy_file
-from thinning import thinned
 
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
@@ -21,6 +18,9 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunFailedError
 from dtdg_lab.runs.liveness import read_notes
 from dtdg_lab.runs.run import open_run
+from tests.following import change, goes_on, knob_steps, refused, until, until_step
+from tests.remote_training import policy_file
+from tests.thinning import thinned
 
 STEP: list[dict[str, Any]] = [
     {"links": "2>0 delay=2; 1 rate=100"}, {"cache_window": 3}, {"cache_bias": 3}, {"cache_policy": "prefetch"},

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from following import until_step
 
 from dtdg_lab.cluster.local import Evaluated, Verdict, run_config
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError
+from tests.following import until_step
 
 
 def test_runs_on_engines_of_their_own_do_not_disturb_each_other(session: Session, config: RunConfig) -> None:

@@ -16,7 +16,6 @@ import numpy as np
 import psutil
 import pytest
 import zmq
-from following import knob_steps, until, until_step
 
 from dtdg_lab.cluster.messaging import new_key, pack
 from dtdg_lab.cluster.run import RunHandle
@@ -30,6 +29,7 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.partition.base import _cache_file
 from dtdg_lab.runs.liveness import read_notes
 from dtdg_lab.runs.run import open_run
+from tests.following import knob_steps, until, until_step
 
 
 def test_a_run_trains_is_steered_and_stops(session: Session, config: RunConfig) -> None:

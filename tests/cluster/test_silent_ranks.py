@@ -11,8 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from dashboards import head, notice
-from following import until, until_step
 
 from dtdg_lab.cluster import worker
 from dtdg_lab.cluster.session import Session
@@ -22,6 +20,8 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.liveness import Silence, note_file, own_note, read_notes, silent_beyond, write_note
+from tests.dashboards import head, notice
+from tests.following import until, until_step
 
 
 def stop_for(run, ranks: tuple[int, ...], seconds: float, while_stopped: Callable[[], None] = lambda: None) -> None:

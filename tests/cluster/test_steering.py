@@ -8,7 +8,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from following import until, until_step
 
 from dtdg_lab.cluster.replay import replay
 from dtdg_lab.cluster.session import Session
@@ -16,6 +15,7 @@ from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.visualization.changes import ENDED_FIRST
+from tests.following import until, until_step
 
 PAGE = (Path(__file__).parents[2] / "docs" / "steering.md").read_text(encoding="utf-8")
 

@@ -11,9 +11,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from dashboards import look, notice
-from following import until, until_step
-from thinning import thinned
 
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
@@ -23,6 +20,9 @@ from dtdg_lab.core.errors import RunInterruptedError
 from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.runs.liveness import RankNote, read_notes
 from dtdg_lab.runs.run import open_run
+from tests.dashboards import look, notice
+from tests.following import until, until_step
+from tests.thinning import thinned
 
 
 def notes_of(run: Run) -> dict[int, RankNote]:

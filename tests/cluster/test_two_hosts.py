@@ -11,12 +11,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-import two_hosts
-from following import until
 
 from dtdg_lab.cluster.worker import interface_of
 from dtdg_lab.core.errors import ClusterError
 from dtdg_lab.runs.liveness import host_id
+from tests.cluster import two_hosts
+from tests.following import until
 
 WHY_NOT = two_hosts.why_not()
 

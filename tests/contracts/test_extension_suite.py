@@ -11,10 +11,8 @@ from typing import Any
 
 import pytest
 import torch
-from message_models import TopDriven
 from outside_family.all_kinds import RUNS, register_all
 from outside_family.smoothed import SmoothedGCN
-from registrations import registered_apart
 from torch import Tensor
 
 import dtdg_lab as lab
@@ -27,6 +25,8 @@ from dtdg_lab.systems.base import SystemFamily
 from dtdg_lab.systems.snapshot_groups.schedulers.base import scheduler
 from dtdg_lab.testing.contracts import ContractError
 from dtdg_lab.testing.extensions import ExtensionCheck, Outcome, _Case
+from tests.message_models import TopDriven
+from tests.registrations import registered_apart
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from thinning import thinned
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
@@ -20,6 +19,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.testing.contracts import ContractError, LayoutContract, MakeLayout, check_layout, check_steps
 from dtdg_lab.training.build import build
+from tests.thinning import thinned
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 SMALL = {"dataset": "growing", "generated_nodes": 24, "generated_edges": 80, "generated_snapshots": 40, "hidden": 4,

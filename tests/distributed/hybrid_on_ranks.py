@@ -7,8 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hybrid_training import drawn, generators_left, repeated, train
-
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import RunFailedError, RunStoreError
 from dtdg_lab.datasets.names import load_for
@@ -19,6 +17,7 @@ from dtdg_lab.testing.processes import join_group
 from dtdg_lab.testing.training import RecordingRecorder, Trained
 from dtdg_lab.training import updates
 from dtdg_lab.training.build import RunComponents, build
+from tests.hybrid_training import drawn, generators_left, repeated, train
 
 PARTS, STEPS, EPOCHS = 4, 3, 2
 SMALL = {"dataset": "growing", "generated_nodes": 48, "generated_edges": 160, "generated_snapshots": 50, "hidden": 6,

@@ -8,8 +8,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from hybrid_training import train as train_by_steps
-from remote_training import (
+from dtdg_lab.core.errors import LabError
+from dtdg_lab.datasets.names import load_for
+from dtdg_lab.distributed.group import Group
+from dtdg_lab.engine.strategy import StepMarks
+from dtdg_lab.systems.feature_cache import store as cache_memory
+from dtdg_lab.testing.processes import join_group
+from dtdg_lab.testing.training import Trained
+from tests.hybrid_training import train as train_by_steps
+from tests.remote_training import (
     CHANGES,
     LONG,
     Struck,
@@ -22,14 +29,6 @@ from remote_training import (
     static_graph,
     train_remote,
 )
-
-from dtdg_lab.core.errors import LabError
-from dtdg_lab.datasets.names import load_for
-from dtdg_lab.distributed.group import Group
-from dtdg_lab.engine.strategy import StepMarks
-from dtdg_lab.systems.feature_cache import store as cache_memory
-from dtdg_lab.testing.processes import join_group
-from dtdg_lab.testing.training import Trained
 
 STEPS = 3
 CASES: list[dict[str, Any]] = [

@@ -5,16 +5,16 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-import async_on_ranks
 import numpy as np
 import pytest
 import torch
-from async_on_ranks import DELAY_S, LATE_S, SHAPES, counts
 
 from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.distributed.group import ProcessGroup, columns_of, rows_of
 from dtdg_lab.distributed.store import open_store
 from dtdg_lab.testing.processes import run_ranks
+from tests.distributed import async_on_ranks
+from tests.distributed.async_on_ranks import DELAY_S, LATE_S, SHAPES, counts
 
 RANKS = (2, 4)
 each_size = pytest.mark.parametrize("ranks", RANKS)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import signal
 
 import pytest
-import spawn
 import torch
-from thinning import thinned
 
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.distributed.model_averaging import ControlState, ModelAverager, Round
 from dtdg_lab.testing.processes import Death, RanksError, run_ranks
+from tests.distributed import spawn
+from tests.thinning import thinned
 
 # rank 2 takes ten times as long a step; rank 1 ends long before the others
 STEPS = {0: 300, 1: 100, 2: 30, 3: 300}

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from thinning import thinned, values_that_run
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_for
@@ -16,6 +15,7 @@ from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import build
+from tests.thinning import thinned, values_that_run
 
 PARTS, EPOCHS, STEPS, NODES, WINDOW = 4, 2, 3, 23, 2
 SMALL = {

@@ -11,7 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hybrid_on_ranks import (
+from torch import Tensor
+from torch.nn import functional
+
+from dtdg_lab.core.plans import TargetBatch
+from dtdg_lab.datasets.names import load_for
+from dtdg_lab.distributed.group import SoloGroup
+from dtdg_lab.systems.hybrid_batches.part_batches import FIRST_NEW
+from dtdg_lab.systems.hybrid_batches.strategy import HybridBatchStrategy
+from dtdg_lab.testing.processes import run_ranks
+from dtdg_lab.training.build import RunComponents
+from tests.distributed.hybrid_on_ranks import (
     APART_EPOCHS,
     CASES,
     EPOCH,
@@ -27,18 +37,8 @@ from hybrid_on_ranks import (
     first_steps,
     run_config,
 )
-from hybrid_training import train
-from thinning import thinned, values_that_run
-from torch import Tensor
-from torch.nn import functional
-
-from dtdg_lab.core.plans import TargetBatch
-from dtdg_lab.datasets.names import load_for
-from dtdg_lab.distributed.group import SoloGroup
-from dtdg_lab.systems.hybrid_batches.part_batches import FIRST_NEW
-from dtdg_lab.systems.hybrid_batches.strategy import HybridBatchStrategy
-from dtdg_lab.testing.processes import run_ranks
-from dtdg_lab.training.build import RunComponents
+from tests.hybrid_training import train
+from tests.thinning import thinned, values_that_run
 
 ids = [" ".join(str(value) for value in case.values()) for case in CASES]
 EventList = list[dict[str, Any]]

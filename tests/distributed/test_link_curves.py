@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from thinning import thinned, values_that_run
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_dataset
@@ -22,6 +21,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import EdgeSet
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.testing.training import train_in_memory
+from tests.thinning import thinned, values_that_run
 
 EPOCHS = 5
 DATA: dict[str, dict[str, Any]] = {

@@ -14,9 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from message_models import name_of, register_models
-from registrations import registered_apart
-from thinning import thinned, values_that_run
 from torch import Tensor
 
 from dtdg_lab.core.config import RunConfig
@@ -33,6 +30,9 @@ from dtdg_lab.testing.contracts import DenseView
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import build
 from dtdg_lab.training.partition import blocks_event
+from tests.message_models import name_of, register_models
+from tests.registrations import registered_apart
+from tests.thinning import thinned, values_that_run
 
 NODES, FEATURES, WIDTH, SNAPSHOTS = 13, 3, 4, 3
 WAYS = list(product(["in", "out"], ["sum", "mean", "amax"], [True, False]))  # edges, reduce, weighted

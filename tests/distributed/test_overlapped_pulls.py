@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from thinning import thinned
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.datasets.names import load_for
@@ -24,6 +23,7 @@ from dtdg_lab.systems.decayed_windows.strategy import DecayedWindowStrategy
 from dtdg_lab.testing.processes import delayed_group, join_group, run_ranks
 from dtdg_lab.testing.training import train_in_memory
 from dtdg_lab.training.build import build
+from tests.thinning import thinned
 
 DELAY_S, NODES = 0.05, 6000
 BUSY = {"system": "flaredtdg", "model": "mpnn-lstm", "dataset": "powerlaw", "generated_nodes": NODES,

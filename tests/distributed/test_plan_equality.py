@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from thinning import thinned, values_that_run
 from torch import Tensor
 
 from dtdg_lab.core import catalogue
@@ -28,6 +27,7 @@ from dtdg_lab.models.base import make_model
 from dtdg_lab.testing.contracts import DenseView, run_model
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import RunComponents, build, make_task
+from tests.thinning import thinned, values_that_run
 
 PARTS, STEPS = 4, 3
 BY_HAND = ("round_robin", "longest_first")  # schedules that this file knows; others: test_schedules_on_ranks.py

@@ -7,9 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hybrid_on_ranks import run_config
-from hybrid_training import train
-
 from dtdg_lab.core.catalogue import family
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.model_averaging import Averager, averager_for
@@ -17,6 +14,8 @@ from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training import updates
 from dtdg_lab.training.replay import RecordedRequest, RunReplay, changes_key
 from dtdg_lab.training.trainer import Trainer
+from tests.distributed.hybrid_on_ranks import run_config
+from tests.hybrid_training import train
 
 FAMILY = family("hybrid_batches")
 REFUSED = {"partitioner": "load_aware"}

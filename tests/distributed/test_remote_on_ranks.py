@@ -9,7 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from remote_on_ranks import (
+from torch import Tensor
+
+from dtdg_lab.distributed.group import SoloGroup
+from dtdg_lab.testing.processes import run_ranks
+from tests.distributed.remote_on_ranks import (
     CASES,
     COMING,
     DELAY_S,
@@ -19,13 +23,9 @@ from remote_on_ranks import (
     all_stories,
     first_steps,
 )
-from remote_training import CHANGES, EPOCHS, PARTS, remote_config, train_remote
-from remote_training import STEPS as EPOCH_STEPS
-from thinning import thinned, values_that_run
-from torch import Tensor
-
-from dtdg_lab.distributed.group import SoloGroup
-from dtdg_lab.testing.processes import run_ranks
+from tests.remote_training import CHANGES, EPOCHS, PARTS, remote_config, train_remote
+from tests.remote_training import STEPS as EPOCH_STEPS
+from tests.thinning import thinned, values_that_run
 
 ids = [" ".join(str(value) for value in case.values()) for case in CASES]
 EventList = list[dict[str, Any]]

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import rows_on_ranks
 import torch
-from rows_on_ranks import ARRAYS, LATE_S, TEXTS, VERTICES, WIDTH, graphs, owners, reference
 
 from dtdg_lab.testing.processes import run_ranks
+from tests.distributed import rows_on_ranks
+from tests.distributed.rows_on_ranks import ARRAYS, LATE_S, TEXTS, VERTICES, WIDTH, graphs, owners, reference
 
 RANKS = (1, 2, 4)
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from thinning import thinned
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import PlanError
@@ -25,6 +24,7 @@ from dtdg_lab.systems.snapshot_groups.schedulers import dygnex
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.testing.training import Trained, train_in_memory
 from dtdg_lab.training.build import build
+from tests.thinning import thinned
 
 # 12 training snapshots, 9 groups of 4: two steps an epoch by sizes, the first with eight groups and the other with one
 PARTS, GROUPS, STEPS = 4, 9, 4

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from thinning import thinned, values_that_run
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
@@ -24,6 +23,7 @@ from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import RunComponents, build
 from dtdg_lab.training.live_settings import plan_events
 from dtdg_lab.training.partition import blocks_event
+from tests.thinning import thinned, values_that_run
 
 NODES, TRAINED = 23, 11
 SMALL = {"dataset": "growing", "generated_nodes": NODES, "generated_edges": 60, "generated_snapshots": 37, "hidden": 6,

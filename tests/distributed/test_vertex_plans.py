@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from thinning import thinned, values_that_run
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
@@ -21,6 +20,7 @@ from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import build
+from tests.thinning import thinned, values_that_run
 
 PARTS, STEPS, NODES, TRAINED = 4, 3, 23, 12
 SMALL = {"dataset": "growing", "generated_nodes": NODES, "generated_edges": 80, "generated_snapshots": 40, "hidden": 6,

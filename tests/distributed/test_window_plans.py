@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from thinning import thinned, values_that_run
 from torch import Tensor
 
 from dtdg_lab.core import catalogue
@@ -31,6 +30,7 @@ from dtdg_lab.testing.contracts import DenseView
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.testing.training import train_in_memory
 from dtdg_lab.training.build import RunComponents, build
+from tests.thinning import thinned, values_that_run
 
 PARTS, NODES = 4, 41
 SMALL = {"dataset": "growing", "generated_nodes": NODES, "generated_edges": 110, "generated_snapshots": 36, "hidden": 6,

@@ -35,10 +35,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from short_runs import CASES, NO_LOSSES, NO_RUN, UNSTEADY, options, public_names, run_here, run_on_ranks, systems
-from thinning import thinned
 
 from dtdg_lab.core.catalogue import CHOSEN_BY
+from tests.frozen.short_runs import (
+    CASES,
+    NO_LOSSES,
+    NO_RUN,
+    UNSTEADY,
+    options,
+    public_names,
+    run_here,
+    run_on_ranks,
+    systems,
+)
+from tests.thinning import thinned
 
 FOLDER = Path(__file__).parent
 OF_RUNS = ("losses", "events", "tables", "figures", "summary")

@@ -6,12 +6,12 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from algorithms import render
 
 from dtdg_lab.core import catalogue, events
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.model_facts import memory
 from dtdg_lab.core.options import OPTIONS
+from tests.algorithms import render
 
 ROOT = Path(__file__).resolve().parents[2]
 MODELS, DATASETS, SYSTEMS = catalogue.names("models"), catalogue.names("datasets"), catalogue.names("systems")

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from how_tos import TEXT, how_tos
 
 from dtdg_lab.core import catalogue
+from tests.how_tos import TEXT, how_tos
 
 
 @pytest.fixture(scope="module")

@@ -76,7 +76,7 @@ def offered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What a process that has registered one of every kind saw."""
     folder = tmp_path_factory.mktemp("offered")
     tests = ROOT / "tests"
-    paths = [str(ROOT), str(tests), str(tests / "unit"), os.environ.get("PYTHONPATH", "")]
+    paths = [str(ROOT), str(tests), os.environ.get("PYTHONPATH", "")]
     process = subprocess.run(
         [sys.executable, "-W", "error", "-m", "outside_family.offered"],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "DTDG_LAB_CACHE": str(folder / "cache")},

@@ -11,10 +11,11 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import supply
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from tests import supply
 
 ROOT = Path(__file__).resolve().parents[2]
 # import name -> distribution

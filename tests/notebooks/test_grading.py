@@ -8,10 +8,10 @@ from typing import Any
 
 import nbformat
 import pytest
-from lesson_solutions import answers, solved
 from nbclient import NotebookClient
 
 from dtdg_lab.cluster.session_files import end_session, list_sessions
+from tests.lesson_solutions import answers, solved
 
 ROOT = Path(__file__).resolve().parents[2]
 GRADED = ("12_race", "13_parameter_study", "14_scale_out")

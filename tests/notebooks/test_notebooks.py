@@ -12,12 +12,12 @@ from pathlib import Path
 import nbformat
 import pytest
 from jupyter_client.manager import AsyncKernelManager
-from lesson_solutions import answer_cells, blocks, solved
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
-from thinning import thinned
 
 from dtdg_lab.cluster.session_files import end_session, list_sessions
+from tests.lesson_solutions import answer_cells, blocks, solved
+from tests.thinning import thinned
 
 PLOTLY = "application/vnd.plotly.v1+json"
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-import format_samples as samples
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -21,6 +20,7 @@ from dtdg_lab.datasets.archives import ArchiveMembers, read_pickle
 from dtdg_lab.datasets.formats import snap, static, temporal
 from dtdg_lab.datasets.tables import EdgeTable, StaticTable
 from dtdg_lab.graphs.intervals import IntervalEdges
+from tests import format_samples as samples
 
 LIMIT_S = 5.0  # one file of a few hundred bytes takes a few milliseconds; machines are busy
 LIMIT_BYTES = 400 << 20  # what all of them together may add to the process

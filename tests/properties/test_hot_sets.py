@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-from feature_world import Batch, Owners, World
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dtdg_lab.systems.feature_cache.pipeline import resolve
 from dtdg_lab.systems.feature_cache.store import FeatureCache, hot_set, hottest_first, key_counts, quotas
 from dtdg_lab.systems.feature_cache.windows import CacheBuilder, Lookahead, WindowPlan
+from tests.feature_world import Batch, Owners, World
 
 PARTS = 4
 WORLD = World(nodes=30, parts=PARTS, snapshots=2, features=3, seed=5)

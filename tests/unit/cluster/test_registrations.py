@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from outside_family.smoothed import SmoothedGCN
-from registrations import registered_apart
 
 from dtdg_lab.cluster import registrations
 from dtdg_lab.cluster.registrations import MOST_BYTES, SentRegistration, apply_registrations, pack_registrations
@@ -21,6 +20,7 @@ from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError
 from dtdg_lab.core.registration import register
+from tests.registrations import registered_apart
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from registrations import registered_apart
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import System
@@ -30,6 +29,7 @@ from dtdg_lab.core.registration import register
 from dtdg_lab.models.tgcn import TGCN
 from dtdg_lab.systems.base import SystemFamily
 from dtdg_lab.systems.snapshot_groups.schedulers.base import scheduler
+from tests.registrations import registered_apart
 
 PACE = Option(name="pace", owner="models", kind=float, default=1.0, low=0.0, high=2.0, meaning="Scale of inputs.")
 

@@ -7,13 +7,13 @@ import subprocess
 import sys
 
 import pytest
-from model_facts import FILE, stored_facts, text
 
 import dtdg_lab.core.model_facts as module
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
 from dtdg_lab.core.model_facts import Pull, SpatialOutput, memory, model_facts
 from dtdg_lab.models.dry_run import facts_of_class
+from tests.model_facts import FILE, stored_facts, text
 
 OPTIONS = [
     *((name, {}) for name in catalogue.names("models")),

@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from outside_family.smoothed import SmoothedGCN
-from registrations import registered_apart
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.catalogue import Entry, System
@@ -28,6 +27,7 @@ from dtdg_lab.graphs.snapshot import keys_of
 from dtdg_lab.partition.base import Assigned, make_partition
 from dtdg_lab.systems.base import SystemFamily
 from dtdg_lab.systems.snapshot_groups.schedulers.base import Problem, scheduler
+from tests.registrations import registered_apart
 
 
 @pytest.fixture(autouse=True)

@@ -10,8 +10,6 @@ import time
 
 import panel as pn
 import pytest
-from dashboards import buttons, choose, click, entries, head, left_words, look, notice, press, settle, systems, tiles
-from pretend_session import PretendSession
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
@@ -19,6 +17,21 @@ from dtdg_lab.core.errors import ClusterError, ControlError
 from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.dashboard.config_code import as_cell, as_json
+from tests.dashboards import (
+    buttons,
+    choose,
+    click,
+    entries,
+    head,
+    left_words,
+    look,
+    notice,
+    press,
+    settle,
+    systems,
+    tiles,
+)
+from tests.pretend_session import PretendSession
 
 CONFIG = RunConfig(system="psg", dataset="growing", ranks=2, epochs=50)
 

@@ -11,9 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dashboards import click, look, settle
-from pretend_session import PretendSession
-from runs_synthetic import finished_run
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.dashboard.app import Dashboard
@@ -21,6 +18,9 @@ from dtdg_lab.dashboard.pages import compare
 from dtdg_lab.dashboard.run_list import MOST, ListedRun, RunChoice, ended_text, started_text
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.finish import finish
+from tests.dashboards import click, look, settle
+from tests.pretend_session import PretendSession
+from tests.runs_synthetic import finished_run
 
 CONFIG = RunConfig(system="esdg", dataset="collegemsg", ranks=2)
 

@@ -8,8 +8,6 @@ import time
 from pathlib import Path
 
 import pytest
-from dashboards import choose, click, settle
-from pretend_session import PretendSession
 
 import dtdg_lab as lab
 from dtdg_lab.core import catalogue
@@ -20,6 +18,8 @@ from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.dashboard.pages import data as graph_loader
 from dtdg_lab.dashboard.pages.data import Described, GraphLoader, data_key, describe_data
 from dtdg_lab.dashboard.settings import Settings
+from tests.dashboards import choose, click, settle
+from tests.pretend_session import PretendSession
 
 SMALL = {"generated_nodes": 40, "generated_edges": 60, "generated_snapshots": 12}
 

@@ -9,8 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from registrations import registered_apart
-from tables import record_lines, run_tables, run_under_way
 
 import dtdg_lab as lab
 from dtdg_lab.core.errors import LabError
@@ -20,6 +18,8 @@ from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.systems.base import SystemFamily
 from dtdg_lab.visualization.chart import Chart, ChartOptions, Question, always, card
 from dtdg_lab.visualization.layout import Figure
+from tests.registrations import registered_apart
+from tests.tables import record_lines, run_tables, run_under_way
 
 CONFIG = lab.RunConfig(system="pygt-dist", dataset="growing", ranks=2)
 

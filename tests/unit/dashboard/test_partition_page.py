@@ -7,9 +7,6 @@ import time
 from typing import Any
 
 import pytest
-from dashboards import choose, click, entries, notice, settle
-from pretend_partitions import SMALL, PartitionedRun, PartitionedSession
-from pretend_session import PER_EPOCH
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import PartitionError
@@ -20,6 +17,9 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.partition.events import PartitionFacts
 from dtdg_lab.partition.metrics import partition_graph
 from dtdg_lab.visualization.chart import title_of
+from tests.dashboards import choose, click, entries, notice, settle
+from tests.pretend_partitions import SMALL, PartitionedRun, PartitionedSession
+from tests.pretend_session import PER_EPOCH
 
 GROWING = {"dataset": "growing", "epochs": 50, **SMALL}
 

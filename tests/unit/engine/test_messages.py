@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from message_models import name_of, register_models
-from registrations import registered_apart
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import UnsupportedError
@@ -27,6 +25,8 @@ from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.systems.decayed_windows.sampled import SampledSequence
 from dtdg_lab.testing.contracts import DenseView
 from dtdg_lab.training.build import build
+from tests.message_models import name_of, register_models
+from tests.registrations import registered_apart
 
 NODES, FEATURES = 11, 3
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tables import run_tables
 
 from dtdg_lab.runs.charts import draw
 from dtdg_lab.visualization.chart import FIRST_EPOCH, FIRST_STEP, NOTHING_YET, Chart, ChartOptions, always, card
+from tests.tables import run_tables
 
 STEPS: list[dict[str, Any]] = [{"rank": rank, "step": step} for step in range(200) for rank in (0, 1)]
 

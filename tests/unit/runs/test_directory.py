@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from registrations import registered_apart
 
 from dtdg_lab.cluster.replay import causes_of
 from dtdg_lab.core import catalogue
@@ -18,6 +17,7 @@ from dtdg_lab.core.source_code import source_hash
 from dtdg_lab.models.tgcn import TGCN
 from dtdg_lab.runs.directory import RunDirectory, add_extensions, check_same_code
 from dtdg_lab.runs.run import differences, open_run
+from tests.registrations import registered_apart
 
 
 class Plain(TGCN):

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from outside_family.smoothed import SmoothedGCN
-from registrations import registered_apart
 
 from dtdg_lab.core import catalogue
 from dtdg_lab.core.config import RunConfig
@@ -21,6 +20,7 @@ from dtdg_lab.dashboard.pages.data import is_here, why_not
 from dtdg_lab.datasets.generators.synthetic import Growing
 from dtdg_lab.studies.race_plan import same_losses
 from dtdg_lab.systems.snapshot_groups.schedulers.base import scheduler
+from tests.registrations import registered_apart
 
 KEEPS = Option(name="keeps", owner="models", kind=int, default=0, low=0, high=1, meaning="Whether nodes have a state.")
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 from outside_family.smoothed import SmoothedGCN
-from registrations import registered_apart
 from torch import nn
 
 from dtdg_lab.core.registration import register
 from dtdg_lab.systems.workload import parameters
+from tests.registrations import registered_apart
 
 
 @pytest.fixture(autouse=True)

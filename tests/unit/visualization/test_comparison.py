@@ -9,7 +9,6 @@ from typing import Any
 
 import plotly.graph_objects as go
 import pytest
-from tables import START_NS, record_lines, run_tables
 
 from dtdg_lab.core.config import RunConfig
 from dtdg_lab.runs.charts import all_rollups
@@ -39,6 +38,7 @@ from dtdg_lab.visualization.comparison_charts import (
     trade_card,
 )
 from dtdg_lab.visualization.layout import Figure
+from tests.tables import START_NS, record_lines, run_tables
 
 PERSISTENCE = 0.05
 LOW, HIGH = 0.03, 0.06

@@ -1,8 +1,0 @@
-"""Pretend sessions live beside the unit tests."""
-
-from __future__ import annotations
-
-import sys
-from pathlib import Path
-
-sys.path.append(str(Path(__file__).resolve().parent.parent))

@@ -1,0 +1,209 @@
+"""The exercises of lesson 13 accept right answers and reject wrong ones."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from statistics import fmean, median, median_low
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dtdg_lab.lessons import checks as study_checks
+from dtdg_lab.lessons.checks import SEVEN
+from dtdg_lab.studies.runner import Median
+from tests.lesson_solutions import answers
+
+RIGHT = answers("13_parameter_study")
+
+
+def of_right(name: str) -> Callable[..., Any]:
+    """The function that a right answer makes."""
+    made: dict[str, Any] = {}
+    exec(RIGHT[f"study-{name}"], made)
+    function: Callable[..., Any] = made[name]
+    return function
+
+
+def product(values: list[int], seeds: int) -> int:
+    return math.prod(values) * seeds
+
+
+def by(middle: Callable[[Any], float], described: Callable[[Any, Any], bool]) -> Callable[[Any], set[str]]:
+    """A rule for ties: what is best by ``middle``, and what is not told from it."""
+
+    def rule(cells: Any) -> set[str]:
+        best = min(cells, key=lambda name: middle(cells[name]))
+        return {name for name in cells if not described(cells[name], cells[best])}
+
+    return rule
+
+
+def chosen_by(column: str, reported: str, of_choice: Callable[[Any], float], of_report: Callable[[Any], float]) -> Any:
+    """A rule for what is told of a study."""
+
+    def rule(rows: Any) -> tuple[str, float]:
+        cells: dict[str, list[Any]] = {}
+        for row in rows:
+            cells.setdefault(row["cell"], []).append(row)
+        best = min(cells, key=lambda name: of_choice([row[column] for row in cells[name]]))
+        return best, of_report([row[reported] for row in cells[best]])
+
+    return rule
+
+
+def changing(rows: Any) -> tuple[str, float]:
+    rows.sort(key=lambda row: row["test_loss"])
+    return rows[0]["cell"], rows[0]["test_loss"]
+
+
+RUNS_WRONG: list[Any] = [
+    None, 12, "values * seeds", lambda v, s: sum(v) * s, lambda v, s: math.prod(v), lambda v, s: sum(v) + s,
+    lambda v, s: math.prod(v) + s, lambda v, s: math.prod(v) ** s, lambda v, s: len(v) * s, lambda v, s: max(v) * s,
+    lambda v, s: v[0] * v[1] * s, lambda v, s: math.prod(v) * (s + 1), lambda v, s: math.nan, lambda v: math.prod(v),
+    lambda v, s: str(math.prod(v) * s), lambda v, s: [math.prod(v) * s], lambda v, s: v[0] ** len(v) * s,
+]  # fmt: skip
+TIES_WRONG: list[Any] = [
+    None, {"a"}, "a", lambda c: None, lambda c: set(), lambda c: set(c), lambda c: len(c), lambda c: "a",
+    lambda c: {min(c, key=lambda name: median(c[name]))},  # the best alone
+    lambda c: study_checks.ties(c) - {min(c, key=lambda name: median(c[name]))},  # without the best
+    by(min, lambda other, best: min(other) > max(best)),  # the luckiest seed
+    by(fmean, lambda other, best: min(other) > max(best)),
+    by(max, lambda other, best: min(other) > max(best)),
+    by(median, lambda other, best: median(other) > max(best)),
+    by(median, lambda other, best: median(other) > median(best)),
+    by(median, lambda other, best: min(other) > median(best)),
+    by(median, lambda other, best: min(other) >= max(best)),
+    by(median, lambda other, best: max(other) > max(best)),
+    by(median, lambda other, best: min(other) > min(best)),
+    by(lambda losses: -median(losses), lambda other, best: max(other) < min(best)),  # the most is best
+    lambda c: [[name] for name in study_checks.ties(c)], lambda c: {c[name] for name in c}, lambda c, s: set(c),
+]  # fmt: skip
+CHOOSE_WRONG: list[Any] = [
+    None, ("a", 0.5), "a", lambda rows: None, lambda rows: (None, None), lambda rows: "a", lambda rows: ("a", 0.52),
+    chosen_by("test_loss", "test_loss", median, median),  # the test split chooses
+    chosen_by("validation_loss", "validation_loss", median, median),  # what chose is told
+    chosen_by("validation_loss", "test_loss", median, min),  # the best seed is told
+    chosen_by("validation_loss", "test_loss", min, median),  # the luckiest seed chooses
+    chosen_by("validation_loss", "test_loss", fmean, median), chosen_by("validation_loss", "test_loss", median, fmean),
+    chosen_by("validation_loss", "test_loss", max, median), chosen_by("validation_loss", "test_loss", median, max),
+    chosen_by("validation_loss", "test_loss", lambda losses: -median(losses), median),
+    lambda rows: study_checks.choose(rows)[0], lambda rows: study_checks.choose(rows)[1],
+    lambda rows: study_checks.choose(rows)[::-1], lambda rows: (*study_checks.choose(rows), 3),
+    lambda rows: (study_checks.choose(rows)[0], math.nan), lambda rows: (study_checks.choose(rows)[0], "0.5"),
+    lambda rows: rows["a"], changing,
+]  # fmt: skip
+ENDED_WRONG: list[Any] = [
+    None, set(), {}, "DG", "D", 2, math.nan, ["D"], {"G"}, {"B", "D", "G"}, {"A", "B", "C", "D", "G"}, {"D", "E", "G"},
+    {"D", "F", "G"}, {"D", "E", "F", "G"}, {"B"}, {"D", "G", "H"}, {"d", "g"}, {4, 7}, [["D"], ["G"]], {"D": 0.35},
+]  # fmt: skip
+LOST_WRONG: list[Any] = [None, "", "A", "B", "C", "E", "F", "G", "H", "d", 4, math.nan, ["D"], {"D"}, 0.19, True]
+
+
+@pytest.mark.parametrize("right", [product, of_right("runs"), lambda v, s: int(np.prod(v)) * s])
+def test_runs_of_a_grid_are_accepted_in_any_form(right: Any) -> None:
+    assert study_checks.check_runs(right)
+
+
+@pytest.mark.parametrize("wrong", RUNS_WRONG, ids=range(len(RUNS_WRONG)))
+def test_other_numbers_of_runs_are_not(wrong: Any) -> None:
+    feedback = study_checks.check_runs(wrong)
+    assert not feedback and "combine every value of an axis" in feedback.words
+
+
+def test_what_is_left_is_all_but_the_finished() -> None:
+    assert study_checks.check_left(8, 12, 4) and study_checks.check_left(np.int64(41), 45, 4)
+
+
+@pytest.mark.parametrize("wrong", [None, 0, 1, 4, 5, 7, 9, 12, 16, -8, "8", math.nan, [8], True, 8.5])
+def test_other_numbers_that_are_left_are_not(wrong: Any) -> None:
+    feedback = study_checks.check_left(wrong, 12, 4)
+    assert not feedback and feedback.words.startswith("2: ")
+
+
+@pytest.mark.parametrize("right", [study_checks.ties, of_right("ties"), lambda c: sorted(study_checks.ties(c))])
+def test_ties_are_accepted_in_any_form(right: Any) -> None:
+    assert study_checks.check_ties(right)
+
+
+@pytest.mark.parametrize("wrong", TIES_WRONG, ids=range(len(TIES_WRONG)))
+def test_other_ties_are_not(wrong: Any) -> None:
+    feedback = study_checks.check_ties(wrong)
+    assert not feedback and "the best cell has the lowest median" in feedback.words
+
+
+def test_the_seven_trials_hold_the_traps() -> None:
+    """The lowest so far is not the last loss, a median of four is no loss of theirs, and the worst comes too early."""
+    lows = {name: min(losses[:2]) for name, losses in SEVEN.items()}
+    assert SEVEN["F"][1] > median([lows[name] for name in "ABCDE"]) >= lows["F"]
+    assert median([lows[name] for name in "ABCD"]) >= lows["E"] > median_low([lows[name] for name in "ABCD"])
+    assert lows["B"] == max(lows.values()), "it is among the first three"
+    assert min(SEVEN, key=lambda name: SEVEN[name][-1]) == "D"
+
+
+def test_a_median_rule_ends_the_slow_starter() -> None:
+    assert study_checks.stopped(SEVEN, 2, 3) == ["D", "G"] and study_checks.lost(SEVEN, 2, 3) == "D"
+    assert study_checks.check_stopped({"G", "D"}, SEVEN, 2, 3) and study_checks.check_stopped(["D", "G"], SEVEN, 2, 3)
+    assert study_checks.check_lost_values("D", SEVEN, 2, 3)
+
+
+def test_the_rule_is_that_of_studies() -> None:
+    rule, earlier = Median(after=2, trials=3), []
+    for name, losses in SEVEN.items():
+        curve = tuple(enumerate(losses[:2], 1))
+        assert bool(rule.why(curve, earlier)) is (name in {"D", "G"}), name
+        earlier.append(curve)
+
+
+def test_a_rule_that_looks_late_loses_nobody() -> None:
+    assert study_checks.lost(SEVEN, 4, 3) is None and "D" not in study_checks.stopped(SEVEN, 4, 3)
+    assert not study_checks.check_lost_values("D", SEVEN, 4, 3)
+
+
+@pytest.mark.parametrize("wrong", ENDED_WRONG, ids=range(len(ENDED_WRONG)))
+def test_other_trials_are_not_ended(wrong: Any) -> None:
+    feedback = study_checks.check_stopped(wrong, SEVEN, 2, 3)
+    assert not feedback and feedback.words.startswith("4: ")
+
+
+@pytest.mark.parametrize("wrong", LOST_WRONG, ids=range(len(LOST_WRONG)))
+def test_other_trials_are_not_lost(wrong: Any) -> None:
+    feedback = study_checks.check_lost_values(wrong, SEVEN, 2, 3)
+    assert not feedback and feedback.words.startswith("5: ")
+
+
+def test_hints_of_pruning_tell_what_was_mixed_up() -> None:
+    hints = {"B": "fewer than 3 trials before it", "F": "LOWEST", "D": "1 missing", "Z": "Z is not a trial"}
+    for wrong, hint in hints.items():
+        assert hint in study_checks.check_stopped({wrong}, SEVEN, 2, 3).words
+    assert "A is not stopped by the rule" in study_checks.check_lost_values("A", SEVEN, 2, 3).words
+    assert "last epoch" in study_checks.check_lost_values("G", SEVEN, 2, 3).words
+
+
+@pytest.mark.parametrize(
+    "right", [study_checks.choose, of_right("choose"), lambda rows: list(study_checks.choose(rows))]
+)
+def test_what_is_told_is_chosen_by_validation(right: Any) -> None:
+    assert study_checks.check_choose(right)
+
+
+@pytest.mark.parametrize("wrong", CHOOSE_WRONG, ids=range(len(CHOOSE_WRONG)))
+def test_other_choices_are_not(wrong: Any) -> None:
+    feedback = study_checks.check_choose(wrong)
+    assert not feedback and "validation_loss over seeds, and report" in feedback.words
+
+
+def test_answers_that_change_their_data_change_a_copy() -> None:
+    for _ in range(2):
+        study_checks.check_choose(changing)
+        assert study_checks.check_choose(study_checks.choose)
+
+
+def test_the_lesson_shows_the_seven_trials() -> None:
+    cells = json.loads((Path(__file__).resolve().parents[3] / "notebooks" / "13_parameter_study.ipynb").read_text())
+    described = "".join("".join(cell["source"]) for cell in cells["cells"] if cell["cell_type"] == "markdown")
+    for name, losses in SEVEN.items():
+        assert " | ".join([f"| {name}", *(f"{loss:g}" for loss in losses)]) + " |" in described

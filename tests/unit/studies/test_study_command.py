@@ -1,0 +1,97 @@
+"""Studies by name: Figure 8 gives what ``lab.studies.decay`` gives, and the command line makes and resumes studies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import plotly.graph_objects as go
+import pytest
+
+from dtdg_lab.__main__ import main
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.studies.presets import analysis_of, preset, presets, study_decay, sweep_of
+from dtdg_lab.studies.runner import run_study
+from dtdg_lab.studies.sweep import Sweep
+from dtdg_lab.systems.decayed_windows.study import decay_study
+from tests.pretend_studies import BASE, PretendTraining, pretend_training
+
+SMALL = {"system": "flaredtdg", "dataset": "growing", "generated_nodes": 24, "generated_edges": 80,
+         "generated_snapshots": 24, "hidden": 4, "device": "cpu", "epochs": 1, "dtype": "float64", "window": 4,
+         "chunks": 3, "chunker": "hash", "partitioner": "round_robin", "threads": 1}  # fmt: skip
+
+
+@pytest.fixture
+def training(monkeypatch: pytest.MonkeyPatch) -> PretendTraining:
+    return pretend_training(monkeypatch)
+
+
+@pytest.mark.slow
+def test_figure_8_has_the_numbers_of_study_decay(tmp_path: Path) -> None:
+    config, full, alphas = RunConfig(**SMALL), (2, 4), (0.1, 0.6)
+    sweep = Sweep(config, {"full_snapshots": full, "alpha": alphas}, (0,), skip={"full_snapshots": 4, "alpha": 0.6},
+                  shipped="figure8")  # fmt: skip
+    study = run_study(sweep, name="f8", runs_dir=tmp_path / "a", progress=False)
+    found = decay_study(study)
+    other = study_decay(config, full, alphas, (0,), runs_dir=tmp_path / "b", progress=False)
+    timed = {"epoch_time_s", "run"}
+    assert [{name: row[name] for name in row.keys() - timed} for row in found.rows] == [
+        {name: row[name] for name in row.keys() - timed} for row in other.rows
+    ]
+    assert found.is_complete and len(study.trials) == 3 and found.described == other.described
+    maps = [figure["data"][0]["z"] for figure in (study.analysis()["figure8"][0], other.figure())]
+    assert maps[0] == maps[1] and "Lowest validation loss" in study.analysis()["figure8"][1]
+
+
+@pytest.mark.parametrize("name", list(presets()))
+@pytest.mark.parametrize("quick", [False, True], ids=["whole", "quick"])
+def test_shipped_studies_are_sweeps_whose_analysis_draws_before_anything_is_done(name: str, quick: bool) -> None:
+    made = preset(name)
+    sweep = sweep_of(made, None, quick)
+    assert sweep.shipped == name == made.name and made.question.endswith("?") and made.source
+    assert Sweep.from_json(sweep.to_json()) == sweep
+    assert not quick or sweep.total <= 24
+
+
+def test_figure_8_refuses_what_does_not_decay() -> None:
+    for base, message in ((RunConfig(system="psg"), "has no decay"), (BASE.replace(tune=True), "tune=True")):
+        with pytest.raises(ConfigError, match=message):
+            sweep_of(preset("figure8"), base, True)
+    assert {cell.config["window"] for cell in sweep_of(preset("figure8"), BASE, True).cells} == {BASE["window"]}
+
+
+def test_the_command_makes_a_study_and_goes_on(
+    tmp_path: Path, training: PretendTraining, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, runs = tmp_path / "mine.json", tmp_path / "runs"
+    file.write_text(Sweep(BASE, {"full_snapshots": (1, 2), "alpha": (0.6,)}, seeds=(0,)).to_json())
+    for _ in range(2):
+        assert main(["study", str(file), "--runs", str(runs)]) == 0
+        shown = capsys.readouterr()
+        assert "mine: 2 runs, 2 finished." in shown.out and str(runs / "studies" / "mine") in shown.out
+    assert len(training.made) == 2
+    assert main(["study", "figure8", "--quick", "--runs", str(runs), "--name", "again"]) == 0
+    study = run_study("figure8", quick=True, name="again", runs_dir=runs)
+    go.Figure(analysis_of(preset("figure8"), study)["figure8"][0])
+    training.before = _fail
+    assert main(["study", str(file), "--runs", str(runs), "--name", "other"]) == 1
+
+
+def _fail(config: RunConfig) -> None:
+    raise MemoryError("too large")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["figur8"], "Did you mean 'figure8'"),
+        (["none.json"], "Give the path of a JSON file"),
+        (["none.json", "--quick"], "to shipped studies"),
+    ],
+)
+def test_a_wrong_study_is_one_message_and_exit_code_2(
+    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["study", *arguments, "--runs", str(tmp_path / "runs")]) == 2
+    shown = capsys.readouterr()
+    assert shown.err.startswith("dtdg_lab study: ") and message in shown.err and not (tmp_path / "runs").exists()

@@ -1,0 +1,94 @@
+"""Events of decayed windows: the shape of a window with what it predicts, and the chunks of the parts."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import DataError
+from dtdg_lab.runs.report import event_rows
+from dtdg_lab.systems.decayed_windows.events import ChunkFacts, Shape, TrapezoidFacts
+from tests.window_tables import CHUNKS, NODES, trapezoid_data
+
+DATA = trapezoid_data(RunConfig(system="flaredtdg"))
+LADDER = (1, 2, 3, 5, 8, 13)
+CHUNKS_DATA: dict[str, Any] = {
+    "chunker": "metis", "made_by": "metis (seed 0)", "chunks": 128, "parts": 2, "nodes": 640,
+    "sizes": [2, 2.5, 4], "cut_edges": 30, "cut_share": 0.3, "edges": 100, "seconds": 0.5, "note": "",
+}  # fmt: skip
+
+
+def test_rows_and_bytes_of_a_shape_by_hand() -> None:
+    facts, chunks = TrapezoidFacts.read(DATA), sum(LADDER) + 2 * CHUNKS
+    assert facts.counts() == (*LADDER, CHUNKS, CHUNKS)
+    assert facts.rows() == 5 * chunks and facts.whole_rows == 8 * NODES
+    assert facts.kept() == chunks / (8 * CHUNKS)
+    assert facts.peak_bytes() == 1_000_000 + 1000.0 * 3 * chunks, "of the larger rank's rows"
+    text = Shape(3, 0.5, "text")
+    assert facts.counts(text) == (62, 72, 83, 96, 111, CHUNKS, CHUNKS, CHUNKS), "each floor(0.8706 times the newer)"
+
+
+def test_more_full_snapshots_than_the_window_has_are_all_of_it() -> None:
+    facts = TrapezoidFacts.read({**DATA, "window": 2})
+    assert facts.counts() == facts.counts(Shape(9, 0.1, "ladder")) == (CHUNKS, CHUNKS)
+    assert facts.kept() == 1.0
+
+
+def test_other_settings_give_another_window() -> None:
+    facts = TrapezoidFacts.read(DATA)
+    changed = facts.changed({"alpha": 0.5, "window": 4, "learning_rate": 0.1})
+    assert (changed.window, changed.shape) == (4, Shape(2, 0.5, "ladder"))
+    assert facts.changed({"slow_rank": 1}).counts() == facts.counts()
+
+
+def test_bytes_are_unknown_before_they_are_probed() -> None:
+    assert TrapezoidFacts.read({**DATA, "base_bytes": None, "row_bytes": None}).peak_bytes() is None
+
+
+def test_a_written_shape_is_read_again() -> None:
+    facts = TrapezoidFacts.read(DATA)
+    written = json.loads(json.dumps(facts.write()))
+    assert written["counts"] == [*reversed(LADDER)]
+    again = TrapezoidFacts.read(written)
+    assert again.shape == facts.shape and again.peak_bytes() == facts.peak_bytes()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"row_counts": [0, 640]}, {"nodes": 5}, {"window": 0}, {"decay": "other"}, {"full_snapshots": 0}], ids=str
+)
+def test_a_shape_that_does_not_fit_its_rows_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(DataError, match="another version"):
+        TrapezoidFacts.read({**DATA, **wrong})
+
+
+def test_chunks_that_lack_a_number_are_refused() -> None:
+    with pytest.raises(DataError, match="'sizes'"):
+        ChunkFacts.read({name: value for name, value in CHUNKS_DATA.items() if name != "sizes"})
+
+
+def test_events_are_said_in_words() -> None:
+    told = (
+        ("chunks", CHUNKS_DATA),
+        ("chunks", {**CHUNKS_DATA, "note": "METIS is missing."}),
+        ("trapezoid", DATA),
+        ("trapezoid", {"layout": None}),
+        ("chunks", {"layout": None}),
+    )
+    rows = [
+        {"rank": 0, "attempt": 1, "step": 0, "time_ns": at, "kind": kind, "data": data}
+        for at, (kind, data) in enumerate(told)
+    ]
+    texts = [text for *_, text in event_rows(rows)]
+    assert texts[0] == (
+        "128 chunks in each of 2 parts by metis (seed 0), 2 to 4 nodes each, made in 500 ms; 30% of the edges within "
+        "parts join two chunks."
+    )
+    assert texts[1].endswith("NOTE: METIS is missing.")
+    assert texts[2] == (
+        "Windows of 8 snapshots: the newest 2 full, those before in 13, 8, 5, 3, 2, 1 of 128 chunks (ladder, alpha "
+        "0.1). 28.1% of the rows of 8 full ones, 1.8 MiB at a step's peak by prediction."
+    )
+    assert texts[3:] == ["no windows from here on", "no chunks from here on"]

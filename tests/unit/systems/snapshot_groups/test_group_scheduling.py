@@ -1,0 +1,694 @@
+"""Schedules of snapshot groups in a run: made by sizes, made again from times, kept, changed, refused; one process."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from dtdg_lab.core import catalogue
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.core.errors import PlanError
+from dtdg_lab.core.plans import Schedule, SnapshotGroups
+from dtdg_lab.datasets.names import load_for
+from dtdg_lab.distributed.group import SoloGroup, hash_of_host
+from dtdg_lab.engine.backprop.reference import GroupClock
+from dtdg_lab.engine.strategy import Step, StepMarks
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.systems.snapshot_groups import strategy as group_scheduling
+from dtdg_lab.systems.snapshot_groups.schedulers import base, dygnex, heuristics
+from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
+from dtdg_lab.systems.snapshot_groups.strategy import GroupScheduling, shares_cores, snapshot_groups
+from dtdg_lab.testing.training import Trained, train_in_memory
+from dtdg_lab.training.build import RunComponents, build
+from dtdg_lab.training.memory import peak_bytes
+from tests.thinning import thinned
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+# 12 training snapshots: groups of 4 start at 9 of them
+SMALL = {"dataset": "growing", "generated_nodes": 24, "generated_edges": 80, "generated_snapshots": 40, "hidden": 4,
+         "learning_rate": 0.02, "device": "cpu"}  # fmt: skip
+NODES, GROUPS, WINDOW, TRAIN = 24, 9, 4, 12
+PROFILE, EPOCHS = 2, 4
+WINDOWS = {name for name in catalogue.names("systems") if "batching" in catalogue.system(name).parts}
+BY_GROUPS = ("psg", "blad", "dygnex-g", "dygnex-l")
+ONE_OF_EACH_MEMORY = ("tgcn", "evolvegcn-o", "evolvegcn-h", "dcrnn", "graphsage")
+
+
+def config_of(**changes: Any) -> RunConfig:
+    return RunConfig(
+        **{"system": "dygnex-g", "parts": 2, "epochs": EPOCHS, "profile_epochs": PROFILE, **SMALL, **changes}
+    )
+
+
+@cache
+def graph_of(snapshots: int = 40) -> DynamicGraph:
+    return load_for(config_of(generated_snapshots=snapshots))
+
+
+def train(path: Path, config: RunConfig, **how: Any) -> Trained:
+    return train_in_memory(config, graph_of(config["generated_snapshots"]), path / "last.pt", **how)
+
+
+def seconds_of(group: int) -> float:
+    """Pretended seconds of a group, unlike its size."""
+    return 1e-3 * (1 + 5 * group % 7)
+
+
+@pytest.fixture
+def steady(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every group takes the same time whenever it is computed, and exchanges none: two runs have one profile."""
+    drain, observe = GroupClock.drain, GroupScheduling.observe
+
+    def drained(clock: GroupClock) -> list[tuple[int, int, int, float]]:
+        rows = drain(clock)
+        return [
+            (group, start, start + round(seconds_of(group) * 1e9), seconds_of(group)) for group, start, _, _ in rows
+        ]
+
+    monkeypatch.setattr(GroupClock, "drain", drained)
+    monkeypatch.setattr(GroupScheduling, "observe", lambda self, rows, exchange_s=0.0: observe(self, rows))
+
+
+def described(done: Trained) -> list[dict[str, Any]]:
+    return [event["data"] for event in done.recorder.events("schedule")]
+
+
+def seconds_by_epoch(done: Trained, column: str = "wall") -> np.ndarray:
+    """(epochs, K) seconds of each group from table ``groups``."""
+    rows = done.recorder.tables["groups"]
+    found = np.zeros((1 + max(row["epoch"] for row in rows), 1 + max(row["group"] for row in rows)))
+    for row in rows:
+        wall_s = (row["end_ns"] - row["start_ns"]) * 1e-9
+        found[row["epoch"], row["group"]] += wall_s if column == "wall" else row[column]
+    return found
+
+
+def computed_groups(done: Trained, epoch: int) -> list[list[int]]:
+    """The groups of each step of an epoch, sorted, as table ``groups`` has them."""
+    steps: dict[int, list[int]] = {}
+    for row in done.recorder.tables["groups"]:
+        if row["epoch"] == epoch:
+            steps.setdefault(row["step"], []).append(row["group"])
+    return [sorted(steps[step]) for step in sorted(steps)]
+
+
+def wanted_groups(assignment: Sequence[Sequence[Sequence[int]]]) -> list[list[int]]:
+    return [sorted(group for part in row for group in part) for row in assignment]
+
+
+# a profile
+
+
+@pytest.fixture(scope="module")
+def profiled(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    return train(tmp_path_factory.mktemp("profiled"), config_of(epochs=6, profile_epochs=4))
+
+
+def test_the_schedule_changes_when_the_profile_is_complete_and_never_again(profiled: Trained) -> None:
+    by_size, by_profile = profiled.recorder.events("schedule")
+    assert (by_size["step"], by_size["data"]["source"]) == (0, "size")
+    assert (by_profile["epoch"], by_profile["data"]["source"]) == (4, "profile")
+    assert by_profile["step"] == 4 * by_size["data"]["iterations"]
+    for epoch in range(6):
+        now = (by_size if epoch < 4 else by_profile)["data"]
+        assert computed_groups(profiled, epoch) == wanted_groups(now["assignment"])
+
+
+def test_times_are_the_medians_of_the_table_without_the_first_epoch(profiled: Trained) -> None:
+    seconds = seconds_by_epoch(profiled)
+    assert seconds.shape == (6, GROUPS)
+    assert described(profiled)[1]["times_s"] == pytest.approx(np.median(seconds[1:4], axis=0).tolist(), rel=1e-9)
+    assert described(profiled)[0]["times_s"] == pytest.approx(_sizes().tolist())
+
+
+def _sizes() -> np.ndarray:
+    edges = np.asarray(graph_of().num_edges)
+    return np.array([edges[start : start + WINDOW].sum() + WINDOW * NODES for start in range(GROUPS)], float)
+
+
+def test_rows_of_groups_lie_in_their_step_one_after_another(profiled: Trained) -> None:
+    steps = {row["step"]: row for row in profiled.recorder.tables["steps"]}
+    ended_ns = 0
+    for row in profiled.recorder.tables["groups"]:
+        step = steps[row["step"]]
+        assert row["epoch"] == step["epoch"]
+        assert max(ended_ns, step["time_ns"] - step["time_s"] * 1e9 - 1e6) <= row["start_ns"] < row["end_ns"]
+        assert row["end_ns"] <= step["time_ns"]
+        assert row["cpu_s"] > 0
+        ended_ns = row["end_ns"]
+
+
+def test_the_event_tells_all_that_the_views_draw(profiled: Trained) -> None:
+    for data in described(profiled):
+        times = np.array(data["times_s"])
+        schedule = Schedule(data["assignment"], GROUPS)
+        assert (data["scheduler"], data["ranks"], data["parts"], data["per_rank"]) == ("dygnex_greedy", 1, 2, 2)
+        assert data["iterations"] == len(data["assignment"])
+        assert data["makespan_s"] == pytest.approx(schedule.makespan_s(times))
+        assert data["bound_s"] == pytest.approx(lower_bound_s(times, 2, per_rank=2))
+        assert data["gap"] == pytest.approx(data["makespan_s"] / data["bound_s"] - 1, abs=1e-6)
+        in_turn = sum(times[at : at + 2].max() for at in range(0, GROUPS, 2))
+        assert data["psg_makespan_s"] == pytest.approx(in_turn)
+        assert 0 < data["solve_s"] < 10
+        assert data["timed_by"] == "wall"
+    by_size, by_profile = (data["fit"] for data in described(profiled))
+    assert by_size is None
+    assert by_profile["groups"] == GROUPS
+    assert 0 <= by_profile["mean_error"] <= by_profile["max_error"]
+
+
+def test_one_profiled_epoch_is_kept(tmp_path: Path) -> None:
+    done = train(tmp_path, config_of(epochs=2, profile_epochs=1))
+    assert [(event["epoch"], event["data"]["source"]) for event in done.recorder.events("schedule")] == [
+        (0, "size"),
+        (1, "profile"),
+    ]
+    assert described(done)[1]["times_s"] == pytest.approx(seconds_by_epoch(done)[0].tolist(), rel=1e-9)
+
+
+def test_ranks_that_share_cores_are_timed_by_their_processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_scheduling, "shares_cores", lambda *_: True)
+    done = train(tmp_path, config_of())
+    assert [data["timed_by"] for data in described(done)] == ["processor"] * 2
+    medians = np.median(seconds_by_epoch(done, "cpu_s")[1:PROFILE], axis=0)
+    assert described(done)[1]["times_s"] == pytest.approx(medians.tolist(), rel=1e-9)
+
+
+def test_cores_are_shared_where_threads_are_more_than_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    cores = {0: {0, 1, 5, 7}, 1: {0, 1, 5, 7}, 2: {8}}
+    here = hash_of_host()
+
+    def received(threads: int, *ranks: int) -> bool:
+        described = [f"{here} {sum(1 << core for core in cores[rank]):x} {threads}" for rank in ranks]
+        monkeypatch.setattr(group_scheduling, "gather_texts", lambda *_, **__: [*described, f"{here + 1} ff 64"])
+        monkeypatch.setattr(group_scheduling.os, "sched_getaffinity", lambda _: cores[ranks[0]])
+        return shares_cores(SoloGroup(), "cpu")
+
+    assert [received(threads, 0, 1, 2) for threads in (1, 2, 3)] == [False, False, True]
+    assert [received(threads, 2, 0, 1) for threads in (1, 2)] == [False, True], "pinned apart from the others"
+    assert not shares_cores(SoloGroup(), "cuda:0")
+
+
+# what a profile is, without a trainer
+
+
+class _Counting(SoloGroup):
+    """Counts exchanges."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reduced = 0
+
+    def all_reduce(self, flat: Tensor) -> None:
+        self.reduced += 1
+
+
+def _scheduling(group: SoloGroup | None = None, **changes: Any) -> GroupScheduling:
+    config = config_of(**changes)
+    groups = snapshot_groups(range(TRAIN), window=WINDOW, stride=1)
+    return GroupScheduling(config, graph_of(), groups, group or SoloGroup())
+
+
+def _epoch_of(seconds: Mapping[int, float]) -> list[tuple[int, int, int, float]]:
+    return [(group, 10**18, 10**18 + round(took_s * 1e9), 0.5) for group, took_s in seconds.items()]
+
+
+def test_an_epoch_in_which_a_group_was_not_timed_is_left_out() -> None:
+    group = _Counting()
+    scheduling = _scheduling(group, profile_epochs=3)
+    whole = {number: seconds_of(number) for number in range(GROUPS)}
+    part = {number: 50.0 for number in range(1, GROUPS)}
+    ended = []
+    for seconds in (part, {n: 9.0 for n in whole}, part, whole, part, whole, whole):
+        scheduling.observe(_epoch_of(seconds))
+        ended.append(scheduling.end_epoch())
+    assert ended == [False] * 5 + [True, False]
+    assert scheduling.event().write()["times_s"] == pytest.approx(list(whole.values()), rel=1e-6)
+    assert group.reduced == 6  # nothing is exchanged once times are known
+
+
+def test_medians_are_of_each_group_by_itself() -> None:
+    scheduling = _scheduling(profile_epochs=4)
+    epochs = [[8.0] * GROUPS, [1.0, 2.0] + [1.0] * 7, [3.0, 1.0] + [2.0] * 7, [2.0, 9.0] + [9.0] * 7]
+    assert [_ended(scheduling, dict(enumerate(epoch))) for epoch in epochs] == [False, False, False, True]
+    assert scheduling.event().write()["times_s"] == pytest.approx([2.0] * GROUPS)
+
+
+def _ended(scheduling: GroupScheduling, seconds: dict[int, float]) -> bool:
+    scheduling.observe(_epoch_of(seconds))
+    return scheduling.end_epoch()
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_what_an_exchange_takes_is_weighed_where_ranks_have_their_own_cores(
+    monkeypatch: pytest.MonkeyPatch, shared: bool
+) -> None:
+    """Of equal groups the integer programme makes as few iterations as it can where exchanges are dear."""
+    monkeypatch.setattr(group_scheduling, "shares_cores", lambda group, device: shared)
+    group = SoloGroup()
+    group.size = 2  # it hears itself
+    scheduling = _scheduling(
+        group, scheduler="dygnex_ilp", groups_per_rank=2, profile_epochs=2, parts=2, schedule_limit_s=0.3
+    )
+    groups = len(scheduling.groups)
+    for epoch in range(2):
+        scheduling.observe([], exchange_s=3.0 + epoch)
+        scheduling.observe(_epoch_of(dict.fromkeys(range(groups), 0.01)), exchange_s=4.0)
+        ended = scheduling.end_epoch()
+    assert ended
+    described = scheduling.event().write()
+    assert described["allreduce_s"] == (0.0 if shared else 4.0)
+    assert scheduling.state_dict()["allreduce_s"] == described["allreduce_s"]
+    if not shared:
+        assert described["iterations"] == -(-groups // 4)
+    # one definition of predicted: an exchange an iteration, in the epoch, in its bound and in PSG's, as in the gap
+    exchange_s, times_s = described["allreduce_s"], np.array(described["times_s"])
+    assert described["makespan_s"] == scheduling.schedule.makespan_s(times_s, allreduce_s=exchange_s)
+    assert described["makespan_s"] >= described["iterations"] * exchange_s
+    assert described["gap"] == pytest.approx(described["makespan_s"] / described["bound_s"] - 1, abs=1e-9)
+    psg = heuristics.schedule_round_robin(times_s, 2, per_rank=1)
+    assert described["psg_makespan_s"] == psg.makespan_s(times_s, allreduce_s=exchange_s)
+    assert described["psg_makespan_s"] >= -(-groups // 2) * exchange_s
+
+
+def test_times_of_other_groups_are_not_taken_over() -> None:
+    scheduling = _scheduling(profile_epochs=1)
+    assert _ended(scheduling, {number: seconds_of(number) for number in range(GROUPS)})
+    state = scheduling.state_dict()
+    config = config_of(profile_epochs=1)
+    same = GroupScheduling(config, graph_of(), scheduling.groups, SoloGroup(), state=state)
+    assert (same.schedule, same.event().write()["source"]) == (scheduling.schedule, "profile")
+    moved = SnapshotGroups(scheduling.groups.start + 1, scheduling.groups.stop + 1)
+    other = GroupScheduling(config, graph_of(), moved, SoloGroup(), state=state)
+    assert other.event().write()["source"] == "size"
+
+
+# the linear model, and sizes
+
+
+@pytest.mark.slow
+def test_the_linear_model_schedules_with_its_own_times_and_tells_its_error(tmp_path: Path) -> None:
+    config = config_of(group_times="linear", generated_snapshots=80, epochs=3)
+    done = train(tmp_path, config)
+    assert [(event["epoch"], event["data"]["source"]) for event in done.recorder.events("schedule")] == [
+        (0, "size"),
+        (2, "linear"),
+    ]
+    data, model = described(done)[1], described(done)[1]["fit"]
+    measured = seconds_by_epoch(done)[1]
+    edges = np.asarray(graph_of(80).num_edges)
+    pulls = np.array([edges[start : start + WINDOW].sum() for start in range(len(measured))])
+    predicted = model["a1"] * WINDOW * NODES + model["a2"] * pulls + model["a3"] * WINDOW
+    assert data["times_s"] == pytest.approx(predicted.tolist(), rel=1e-9)
+    by_size = np.argsort(pulls, kind="stable")
+    fitted = set(by_size[np.linspace(0, len(by_size) - 1, model["groups"]).astype(int)])
+    assert model["groups"] == 8 < len(measured)
+    errors = [abs(predicted[k] - measured[k]) / measured[k] for k in range(len(measured)) if k not in fitted]
+    assert model["mean_error"] == pytest.approx(np.mean(errors), rel=1e-6)
+    assert model["max_error"] == pytest.approx(np.max(errors), rel=1e-6)
+
+
+def test_the_linear_model_finds_times_that_are_linear() -> None:
+    """Groups are timed at 3 us a node and 2 us an edge: no error, and the schedule of the true times."""
+    scheduling = _scheduling(group_times="linear")
+    seconds = 3e-6 * WINDOW * NODES + 2e-6 * (_sizes() - WINDOW * NODES)
+    assert [_ended(scheduling, dict(enumerate(seconds))) for _ in range(2)] == [False, True]
+    described = scheduling.event().write()
+    assert described["times_s"] == pytest.approx(seconds.tolist(), rel=1e-4)
+    assert described["fit"]["max_error"] < 1e-4
+
+
+def test_a_linear_model_of_too_few_groups_is_refused_before_the_first_step(tmp_path: Path) -> None:
+    config = config_of(group_times="linear", group_window=10)
+    with pytest.raises(PlanError, match=r"there are 3 groups.*group_window"):
+        build(config, graph_of(), SoloGroup())
+    done = train(tmp_path, config_of(group_window=10), script={1: {"set": {"group_times": "linear"}}})
+    (refused,) = done.recorder.events("refused")
+    assert "group_times" in refused["data"]["reason"]
+
+
+def test_by_size_nothing_is_timed_or_scheduled_again(tmp_path: Path) -> None:
+    done = train(tmp_path, config_of(group_times="size"))
+    (only,) = described(done)
+    assert (only["source"], only["times_s"], only["fit"]) == ("size", pytest.approx(_sizes().tolist()), None)
+    for epoch in range(EPOCHS):
+        assert computed_groups(done, epoch) == wanted_groups(only["assignment"])
+    group = _Counting()
+    scheduling = _scheduling(group, group_times="size")
+    assert not _ended(scheduling, {number: 1.0 for number in range(GROUPS)})
+    assert group.reduced == 0
+
+
+# checkpoints
+
+
+@pytest.mark.slow
+def test_a_run_scheduled_by_sizes_is_the_same_however_often_it_is_interrupted(tmp_path: Path) -> None:
+    config = config_of(system="blad", group_times="size", epochs=2)
+    whole = train(tmp_path, config)
+    for step in (0, 2, 4):  # of three steps an epoch: within one, with its last step, within the last epoch
+        first = train(tmp_path, config, script={step: {"stop": True}})
+        second = train(tmp_path, config, resume=True, first_step=step + 1)
+        assert first.losses + second.losses == whole.losses
+        assert_same_parameters(second, whole)
+
+
+def assert_same_parameters(one: Trained, other: Trained) -> None:
+    assert one.parameters.keys() == other.parameters.keys()
+    for name, tensor in one.parameters.items():
+        assert torch.equal(tensor, other.parameters[name]), name
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("steady")
+@pytest.mark.parametrize("stops", thinned([[1, 2, 4, 5, 8], []]), ids=str)
+def test_interrupted_and_resumed_keeps_times_and_schedule(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stops: Sequence[int]
+) -> None:
+    """Interrupted between two epochs or once times are known it is the same run; within a profiled epoch, the profile
+    takes one epoch more and ends in the same schedule."""
+    config = config_of()
+    whole = train(tmp_path, config)
+    by_size, by_profile = whole.recorder.events("schedule")
+    steps = by_size["data"]["iterations"]
+    assert by_size["data"]["assignment"] != by_profile["data"]["assignment"]
+    assert by_profile["data"]["times_s"] == pytest.approx([seconds_of(group) for group in range(GROUPS)], rel=1e-6)
+    for step in stops or range(len(whole.losses)):
+        first = train(tmp_path, config, script={step: {"stop": True}})
+        with monkeypatch.context() as patch:
+            if step >= by_profile["step"] - 1:  # all is known: nobody may be asked for a schedule
+                patch.setattr("dtdg_lab.systems.snapshot_groups.strategy.solve", _refuse)
+            second = train(tmp_path, config, resume=True, first_step=step + 1)
+        again = second.recorder.events("schedule")
+        known = step >= by_profile["step"] - 1
+        assert again[-1]["data"]["assignment"] == by_profile["data"]["assignment"]
+        assert again[0]["data"]["assignment"] == (by_profile if known else by_size)["data"]["assignment"]
+        between = (step + 1) % steps == 0
+        if known or between:
+            assert first.losses + second.losses == whole.losses
+            assert_same_parameters(second, whole)
+        else:
+            assert again[-1]["epoch"] == PROFILE + 1
+            kept = by_profile["step"] - step - 1
+            assert second.losses[:kept] == whole.losses[step + 1 : by_profile["step"]]
+
+
+def _refuse(*_: object, **__: object) -> Schedule:
+    raise AssertionError("a schedule was made although one is known")
+
+
+@pytest.mark.usefixtures("steady")
+def test_a_checkpoint_without_a_plan_is_gone_on_from(tmp_path: Path) -> None:
+    """As files written before there were schedules that are kept."""
+    whole = train(tmp_path, config_of(system="psg", epochs=2))
+    train(tmp_path, config_of(system="psg", epochs=2), script={2: {"stop": True}})
+    stored = torch.load(tmp_path / "last.pt", weights_only=True)
+    assert stored.pop("plan")["assignment"]
+    torch.save(stored, tmp_path / "last.pt")
+    rest = train(tmp_path, config_of(system="psg", epochs=2), resume=True, first_step=3)
+    assert rest.losses == whole.losses[3:]
+
+
+# changes while it runs
+
+KNOWN: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({}, {"scheduler": "longest_first"}),
+    ({}, {"scheduler": "fold", "groups_per_rank": 3}),
+    ({}, {"groups_per_rank": 1}),
+    ({}, {"parts": 3}),
+    ({}, {"pipelined": True}),
+    ({"system": "psg"}, {"system": "dygnex-g", "groups_per_rank": 2}),
+    ({}, {"profile_epochs": 5}),
+    ({}, {"profile_epochs": 1}),
+]
+
+
+@pytest.mark.usefixtures("steady")
+@pytest.mark.parametrize(("start", "changes"), thinned(KNOWN, [3]), ids=str)
+def test_a_change_is_scheduled_with_the_known_times_and_is_resuming_with_it(
+    tmp_path: Path, start: dict[str, Any], changes: dict[str, Any]
+) -> None:
+    config = config_of(**start)
+    plain = train(tmp_path, config)
+    asked = sum(row["epoch"] < PROFILE + 1 for row in plain.recorder.tables["steps"]) - 1  # the first epoch that knows
+    live = train(tmp_path, config, script={asked: {"set": changes}})
+    train(tmp_path, config, script={asked: {"stop": True}})
+    resumed = train(tmp_path, config, resume=True, changes=changes, first_step=asked + 1)
+    assert live.losses[asked + 1 :] == resumed.losses
+    assert len(resumed.losses) > 0
+    assert_same_parameters(live, resumed)
+    assert live.recorder.events("refused") == []
+    now = described(live)[2]
+    assert (live.recorder.events("schedule")[2]["step"], now["source"]) == (asked + 1, "profile")
+    assert now["times_s"] == described(live)[1]["times_s"]
+    assert now["assignment"] == described(resumed)[0]["assignment"]
+    assert (now["scheduler"], now["per_rank"], now["parts"]) == (
+        live.config["scheduler"], live.config["groups_per_rank"], live.config.parts
+    )  # fmt: skip
+    assert now["rebuild_s"] > 0
+    made = catalogue.entry("scheduling", now["scheduler"]).load()
+    assert now["assignment"] == made(now["times_s"], now["parts"], per_rank=now["per_rank"]).assignment
+    assert computed_groups(live, PROFILE + 1) == wanted_groups(now["assignment"])
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("steady")
+def test_a_change_within_the_profile_keeps_the_epochs_that_were_timed(tmp_path: Path) -> None:
+    done = train(tmp_path, config_of(), script={0: {"set": {"scheduler": "longest_first"}}})
+    assert [(event["epoch"], event["data"]["source"]) for event in done.recorder.events("schedule")] == [
+        (0, "size"),
+        (1, "size"),
+        (PROFILE, "profile"),
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("steady")
+def test_other_groups_are_profiled_anew(tmp_path: Path) -> None:
+    done = train(tmp_path, config_of(epochs=7, profile_epochs=2), script={6: {"set": {"group_window": 6}}})
+    assert [(event["data"]["source"], len(event["data"]["times_s"])) for event in done.recorder.events("schedule")] == [
+        ("size", GROUPS),
+        ("profile", GROUPS),
+        ("size", 7),
+        ("profile", 7),
+    ]
+
+
+@pytest.mark.slow
+def test_a_run_that_leaves_snapshot_groups_says_so(tmp_path: Path) -> None:
+    done = train(tmp_path, config_of(parts=1), script={0: {"set": {"system": "single"}}})
+    assert described(done)[-1] == {"layout": None, "rebuild_s": described(done)[-1]["rebuild_s"]}
+    assert {row["epoch"] for row in done.recorder.tables["groups"]} == {0}
+
+
+# schedulers that fail
+
+
+def _without_solver(patch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    patch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "ortools" else find(name, *more))
+
+
+def _failing(error: Exception) -> Callable[[pytest.MonkeyPatch], None]:
+    def broken(*_: Any, **__: Any) -> Schedule:
+        raise error
+
+    return lambda patch: patch.setattr(base, "schedule_longest_first", broken)
+
+
+def _forgetful(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(base, "schedule_longest_first", lambda *_, **__: Schedule((((0,), (1,)),), GROUPS))
+
+
+def _for_others(patch: pytest.MonkeyPatch) -> None:
+    """Three parts where there are two."""
+    patch.setattr(base, "schedule_longest_first", lambda *_, **__: Schedule(((tuple(range(8)), (), (8,)),), GROUPS))
+
+
+FAILURES: list[tuple[str, Callable[[pytest.MonkeyPatch], None], str]] = [
+    ("dygnex_ilp", _without_solver, "needs OR-tools.*best_of"),
+    ("longest_first", _failing(PlanError("2 groups of 3 cannot be placed")), "2 groups of 3 cannot be placed"),
+    ("longest_first", _failing(ZeroDivisionError("by nothing")), "ZeroDivisionError: by nothing"),
+    ("longest_first", _forgetful, "each of 9 groups once"),
+    ("longest_first", _for_others, "3 parts.*2"),
+]
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "fail", "said"), thinned(FAILURES, [4]), ids=lambda case: getattr(case, "__name__", str(case))
+)
+def test_a_scheduler_that_fails_leaves_the_run_as_it_was(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    scheduler: str,
+    fail: Callable[[pytest.MonkeyPatch], None],
+    said: str,
+) -> None:
+    config = config_of(group_times="size", epochs=3)
+    untouched = train(tmp_path, config)
+    fail(monkeypatch)
+    done = train(tmp_path, config, script={1: {"set": {"scheduler": scheduler}}})
+    assert done.losses == untouched.losses
+    assert_same_parameters(done, untouched)
+    assert done.config == config
+    (refused,) = done.recorder.events("refused")
+    assert refused["data"]["changes"] == {"scheduler": scheduler}
+    with pytest.raises(
+        PlanError, match=rf"scheduler '{scheduler}': .*{said}"
+    ) as caught:  # a run does not begin with it
+        train(tmp_path, config.replace(scheduler=scheduler))
+    assert refused["data"]["reason"] == str(caught.value)
+    assert len(described(done)) == 1
+
+
+def test_a_scheduler_that_fails_on_the_profile_leaves_the_schedule_of_sizes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    solve = dygnex.schedule
+
+    def only_sizes(times_s: Any, *given: Any, **live_settings: Any) -> Schedule:
+        if max(times_s) < 1:
+            raise PlanError("these times are beyond me")
+        return solve(times_s, *given, **live_settings)
+
+    monkeypatch.setattr(dygnex, "schedule", only_sizes)
+    done = train(tmp_path, config_of())
+    assert done.outcome.state == "finished"
+    (refused,) = done.recorder.events("refused")
+    assert "these times are beyond me" in refused["data"]["reason"]
+    assert (refused["epoch"], len(described(done))) == (PROFILE, 1)
+    for epoch in range(EPOCHS):
+        assert computed_groups(done, epoch) == wanted_groups(described(done)[0]["assignment"])
+
+
+# BLAD
+
+
+def _built(**changes: Any) -> RunComponents:
+    return build(config_of(**{"system": "blad", "dtype": "float64", **changes}), graph_of(), SoloGroup())
+
+
+def _gradients(built: RunComponents, work: Step) -> tuple[float, dict[str, Tensor]]:
+    built.gradients.zero()
+    loss = built.strategy.compute(work, StepMarks()).loss_sum
+    return loss, {name: p.grad.clone() for name, p in built.model.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize("model", ONE_OF_EACH_MEMORY)
+@pytest.mark.parametrize("more", [{}, {"loss_at": "all", "layers": 2}], ids=str)
+def test_pipelined_gradients_are_those_of_the_same_groups_one_by_one(model: str, more: dict[str, Any]) -> None:
+    if model == "dcrnn":
+        more = {**more, "layers": 1}
+    both, one_by_one = (_built(model=model, pipelined=on, **more) for on in (True, False))
+    works = both.strategy.epoch(0)
+    assert works == one_by_one.strategy.epoch(0)
+    assert [work.groups for work in works] == [(0, 1, 2, 3), (4, 5, 6, 7), (8,)]
+    for work in works:
+        loss, found = _gradients(both, work)
+        wanted_loss, wanted = _gradients(one_by_one, work)
+        assert loss == pytest.approx(wanted_loss, rel=1e-10)
+        assert found.keys() == wanted.keys()
+        for name, gradient in wanted.items():
+            assert (found[name] - gradient).abs().max() <= 1e-10 * gradient.abs().max(), name
+
+
+def test_pipelined_bits_do_not_depend_on_threads() -> None:
+    built = _built()
+    work = built.strategy.epoch(0)[0]
+    alone = _gradients(built, work)
+    torch.set_num_threads(2)
+    try:
+        again = _gradients(built, work)
+    finally:
+        torch.set_num_threads(1)
+    assert again[0] == alone[0]
+    assert all(torch.equal(gradient, alone[1][name]) for name, gradient in again[1].items())
+
+
+# At 400 nodes, H = 16 and windows of 8. A step's peak is its activations and what its widest backward needs besides;
+# BLAD doubles the activations. The others keep little: their loss is at the last snapshot, and nothing but weights, or
+# nothing, comes to it from earlier ones.
+TIMES_THE_MEMORY = {"tgcn": 1.8, "dcrnn": 1.8, "evolvegcn-o": 1.3, "evolvegcn-h": 1.5, "graphsage": 1.3}
+
+
+@pytest.mark.parametrize("model", thinned(TIMES_THE_MEMORY, (2, 4)))
+def test_two_pipelined_groups_are_both_in_memory(model: str) -> None:
+    """Against one pipelined group for all memories; and against the same step, group after group, for models that keep
+    every snapshot's activations."""
+    more = {"hidden": 16, "group_window": 8, "generated_snapshots": 60, "generated_nodes": 400, "generated_edges": 1600}
+    graph = load_for(config_of(**more))
+
+    def peaks(pipelined: bool) -> list[int]:
+        config = config_of(system="blad", model=model, pipelined=pipelined, **more)
+        layout = build(config, graph, SoloGroup()).strategy
+        layout.compute(Step(0, (4, 5), 2), StepMarks())  # inputs are made once and kept
+        return [peak_bytes(lambda: layout.compute(Step(0, groups, 2), StepMarks())) for groups in ((4, 5), (4,))]  # noqa: B023
+
+    (both, one), (one_by_one, _) = peaks(True), peaks(False)
+    assert both >= TIMES_THE_MEMORY[model] * one
+    if TIMES_THE_MEMORY[model] >= 1.8:
+        assert both >= 1.8 * one_by_one
+
+
+# every node at every snapshot of every group, once an epoch
+
+
+@pytest.mark.parametrize("system", BY_GROUPS)
+def test_every_group_is_computed_once_an_epoch(tmp_path: Path, system: str) -> None:
+    unsearched = {"schedule_gap": 1.0} if system == "dygnex-l" else {}
+    done = train(tmp_path, config_of(system=system, parts=4, epochs=3, **unsearched))
+    assert len(described(done)) == 2
+    for epoch in range(3):
+        computed = [group for step in computed_groups(done, epoch) for group in step]
+        assert sorted(computed) == list(range(GROUPS))
+        steps = [row for row in done.recorder.tables["steps"] if row["epoch"] == epoch]
+        assert sum(row["vertex_snapshots"] for row in steps) == GROUPS * WINDOW * NODES
+        assert sum(row["groups"] for row in steps) == GROUPS
+
+
+@pytest.mark.parametrize("system", sorted(set(catalogue.names("systems")) - set(BY_GROUPS) - WINDOWS))
+def test_systems_without_groups_compute_every_vertex_at_every_snapshot_once_an_epoch(
+    tmp_path: Path, system: str
+) -> None:
+    parts = 1 if catalogue.system(system).family == "single" else 2
+    partitioner = {"partitioner": "round_robin"} if "partition" in catalogue.system(system).parts else {}
+    partitioner |= {"row_ranks": 1} if system == "esdg-hybrid" else {}  # on one rank nothing is split
+    done = train(tmp_path, RunConfig(system=system, parts=parts, epochs=2, **partitioner, **SMALL))
+    for epoch in range(2):
+        steps = [row for row in done.recorder.tables["steps"] if row["epoch"] == epoch]
+        assert sum(row["vertex_snapshots"] for row in steps) == TRAIN * NODES
+    assert done.recorder.tables["groups"] == []
+    assert described(done) == []
+
+
+# what is learned
+
+
+@pytest.mark.slow
+def test_fewer_larger_updates_learn_as_much_as_psg_s(tmp_path: Path) -> None:
+    """100 epochs on four parts, 200 updates for 300: test error explained, 1 - loss / loss of the mean, within 0.03.
+
+    Measured apart: 0.015, 0.025, 0.006, 0.012 for seeds 0 to 3, always to psg's advantage (0.83 to 0.88 explained).
+    The paper claims 3 % (DyGNeX section 5, test accuracy). It does not hold for every model and rate on data this
+    small, and goes either way: at learning_rate=0.01 tgcn is -0.02 to 0.10 apart, evolvegcn-o -0.08 to 0.12.
+    """
+    found = {}
+    for system in ("psg", "dygnex-g"):
+        config = RunConfig(
+            **{**SMALL, "generated_nodes": 60, "generated_edges": 240, "hidden": 8, "learning_rate": 0.005},
+            system=system, parts=4, epochs=100, evaluate_every=100, group_times="size",
+        )  # fmt: skip
+        done = train_in_memory(config, load_for(config), tmp_path / "last.pt")
+        (tested,) = [row for row in done.recorder.tables["evaluations"] if row["split"] == "test"]
+        found[system] = (1 - tested["loss"] / tested["mean_loss"], len(done.losses))
+    assert [updates for _, updates in found.values()] == [300, 200]
+    assert found["dygnex-g"][0] > 0.75
+    assert abs(found["psg"][0] - found["dygnex-g"][0]) < 0.03

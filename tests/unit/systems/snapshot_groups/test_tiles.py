@@ -1,0 +1,90 @@
+"""Tiles, suggestions and the compared number of runs that schedule snapshot groups."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dtdg_lab.core.catalogue import family
+from dtdg_lab.core.config import RunConfig
+from dtdg_lab.runs.charts import all_rollups
+from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.systems.snapshot_groups.tiles import EPOCH_TIME, schedule_suggestions, schedule_tiles
+from dtdg_lab.visualization.tiles import Tile
+from tests.schedules_synthetic import add_epoch, add_schedule, schedule_data, scheduled_tables
+from tests.tables import run_tables
+
+TIMES = [0.1, 0.2, 0.2, 0.1, 0.4]
+ASSIGNMENT = [[[0, 1], [2]], [[3], [4]]]
+
+
+def tiles(tables: RunTables) -> dict[str, Tile]:
+    return {tile.label: tile for tile in schedule_tiles(tables)}
+
+
+def test_before_the_first_epoch_tiles_have_no_values() -> None:
+    values = [tile.value for tile in schedule_tiles(run_tables({"system": "psg"}, rollups=all_rollups()))]
+    assert values == ["–"] * 5
+
+
+def test_tiles_have_the_numbers_of_the_last_epoch() -> None:
+    found = tiles(scheduled_tables(TIMES, ASSIGNMENT, epochs=3))
+    assert list(found) == ["Validation loss", "Epoch time", "Above the bound", "Waiting", "Imbalance"]
+    assert {label: (tile.value, tile.note) for label, tile in found.items() if label != "Validation loss"} == {
+        "Epoch time": ("704 ms", "predicted: 700 ms"),
+        "Above the bound": ("40%", "groups alone: 500 ms at best"),
+        "Waiting": ("28%", "of the ranks' time"),
+        "Imbalance": ("1.40×", "slowest rank over mean"),
+    }
+    assert found["Epoch time"].spark == pytest.approx([0.704] * 3) and len(found["Imbalance"].spark) == 3
+
+
+def test_the_bound_is_the_scheduler_s_until_an_epoch_was_measured() -> None:
+    tables = scheduled_tables(TIMES, ASSIGNMENT)
+    assert tiles(tables)["Above the bound"].note == "groups alone: 500 ms at best"
+    add_epoch(tables, ASSIGNMENT, [2 * each for each in TIMES])
+    assert tiles(tables)["Above the bound"].note == "groups alone: 1.00 s at best"
+
+
+def test_sizes_have_no_seconds_before_a_group_was_measured() -> None:
+    data = schedule_data([1e6 * each for each in TIMES], ASSIGNMENT, source="size")
+    found = tiles(scheduled_tables(TIMES, ASSIGNMENT, data=data))
+    assert found["Epoch time"].note == "predicted: –"
+    assert (found["Above the bound"].value, found["Above the bound"].note) == ("40%", "no bound is known")
+
+
+def test_groups_that_overlap_have_no_bound() -> None:
+    found = tiles(scheduled_tables(TIMES, ASSIGNMENT, epochs=1, config={"system": "blad"}))
+    assert (found["Above the bound"].value, found["Above the bound"].note) == ("–", "no bound is known")
+
+
+@pytest.mark.parametrize(
+    ("settings", "first"),
+    [
+        ({"system": "dygnex-g", "ranks": 2}, {"scheduler": "round_robin"}),
+        ({"system": "psg", "ranks": 2}, {"scheduler": "dygnex_greedy"}),
+        ({"system": "blad", "ranks": 1}, {"scheduler": "round_robin"}),
+    ],
+)
+def test_suggestions_change_what_is_set_and_can_be_set(settings: dict[str, object], first: dict[str, object]) -> None:
+    config = RunConfig(dataset="sbm", **settings)
+    found = schedule_suggestions(config)
+    assert found[0].changes == first and len(found) == 3 + (config.ranks > 1)
+    for suggestion in found:
+        assert config.replace(**suggestion.changes) != config
+
+
+def test_the_compared_number_is_the_epoch_at_the_pace_of_each_step() -> None:
+    tables = scheduled_tables(TIMES, ASSIGNMENT, epochs=2)
+    add_schedule(tables, schedule_data(TIMES, [[[0, 1, 2, 3], [4]]]), step=4, epoch=2)
+    add_epoch(tables, [[[0, 1, 2, 3], [4]]], TIMES, epoch=2, first_step=4)
+    steps, seconds = EPOCH_TIME.values(tables)
+    assert steps.tolist() == [0, 1, 2, 3, 4]
+    assert seconds == pytest.approx(np.array([0.608, 0.808, 0.608, 0.808, 0.604]), abs=1e-3)
+
+
+def test_the_family_has_one_picture_and_two_supporting_charts_for_its_systems() -> None:
+    groups = family("snapshot_groups")
+    assert [chart.place for chart in groups.charts()] == ["picture", "supporting", "supporting", *["folded"] * 3]
+    assert groups.sentence("blad") == "Groups of snapshots are paired so that ranks finish each iteration together."
+    assert groups.effect("psg") is EPOCH_TIME

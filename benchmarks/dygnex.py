@@ -45,8 +45,8 @@ from contenders import schedule_tables as tables
 from contenders.dygnex_plan import FULL_PLAN, MODELS, QUICK, QUICK_PLAN, WORKLOADS, Plan, Workload
 from contenders.snapshot_groups import WARM_UPS, Contender, in_turn, trained
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.datasets.names import list_datasets
 from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s

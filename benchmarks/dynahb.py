@@ -290,7 +290,7 @@ def config_of(workload: Workload) -> Any:
 
 def stored(plan: Plan) -> Plan:
     """The plan with its generated graphs in the cache, so that no training's seed changes them."""
-    from dtdg_lab.core import catalogue
+    from dtdg_lab.config import catalogue
     from dtdg_lab.datasets.names import load_for
 
     known: dict[str, Workload] = {}

@@ -32,8 +32,8 @@ from contenders.workload import make
 import dtdg_lab
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.runs.run import open_run
 
 CHROMIUM = shutil.which("chromium")

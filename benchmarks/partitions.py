@@ -27,7 +27,7 @@ from typing import Any
 from contenders import results
 from contenders.vertex_parts import WARM_UPS, Contender, in_turn, memory
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.datasets.names import list_datasets, load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.partition.metrics import partition_graph

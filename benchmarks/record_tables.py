@@ -27,7 +27,7 @@ import orjson
 from contenders import results
 
 import dtdg_lab as lab
-from dtdg_lab.core.rows import Rows
+from dtdg_lab.records.rows import Rows
 from dtdg_lab.runs import parquet
 from dtdg_lab.runs.charts import all_rollups, charts_of, drawn_charts
 from dtdg_lab.runs.directory import RunDirectory

@@ -75,7 +75,7 @@ def figure_html(figure: Any) -> str:
 
 def page() -> str:
     """The page."""
-    from dtdg_lab.core import catalogue
+    from dtdg_lab.config import catalogue
 
     text = (
         "Charts of the live page, of `lab.plot(run)` and of a run's report, here of short runs. The sentence under a "

@@ -253,7 +253,7 @@ def by_paper() -> dict[str, list[str]]:
 def papers() -> str:
     """A table of all cards."""
     from dtdg_lab.cards.card import PAPERS
-    from dtdg_lab.core import catalogue
+    from dtdg_lab.config import catalogue
 
     text = (
         "For each system: the idea, the formulas, where its code is, the paper's numbers with their protocol, our "
@@ -279,8 +279,8 @@ def table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
 
 def options() -> str:
     """Every option of a run."""
-    from dtdg_lab.core import catalogue
-    from dtdg_lab.core.options import OPTIONS, TAKES_EFFECT
+    from dtdg_lab.config import catalogue
+    from dtdg_lab.config.options import OPTIONS, TAKES_EFFECT
 
     read = {system: set().union(*catalogue.option_owners(system, "collegemsg", "tgcn").values())
             for system in catalogue.names("systems")}  # fmt: skip
@@ -303,7 +303,7 @@ def events() -> str:
     """Every kind of event with the data it records."""
     from dataclasses import fields, is_dataclass
 
-    from dtdg_lab.core.events import Event
+    from dtdg_lab.records.events import Event
 
     for module in sorted((ROOT / "dtdg_lab" / "systems").glob("*/*.py")):
         if module.stem in ("charts", "strategy"):
@@ -332,7 +332,7 @@ def events() -> str:
 
 def records() -> str:
     """Every record table with its columns."""
-    from dtdg_lab.core.records import MEANINGS, TABLES
+    from dtdg_lab.config.record_tables import MEANINGS, TABLES
 
     text = (
         "What each rank records, one table per kind of record; `run.table(name)` reads one. Every row has `rank` and "

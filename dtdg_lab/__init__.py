@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from dtdg_lab.cards.card import card
     from dtdg_lab.cluster.local import train
     from dtdg_lab.cluster.session import Session
-    from dtdg_lab.core.catalogue import describe
-    from dtdg_lab.core.config import RunConfig
-    from dtdg_lab.core.options import options
-    from dtdg_lab.core.registration import register
+    from dtdg_lab.config.catalogue import describe
+    from dtdg_lab.config.options import options
+    from dtdg_lab.config.registration import register
+    from dtdg_lab.config.run_config import RunConfig
     from dtdg_lab.dashboard.app import Dashboard
     from dtdg_lab.export.export import open_saved as open
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph

@@ -18,7 +18,7 @@ from dtdg_lab.core.errors import ConfigError, DataError, LabError, RunFailedErro
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
-    from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.config.run_config import RunConfig
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _register(given: Sequence[str]) -> None:
     """Register code before a command names it."""
     if given:
-        from dtdg_lab.core.extensions import register_from
+        from dtdg_lab.config.extensions import register_from
 
         for file in given:
             register_from(file)
@@ -207,7 +207,7 @@ def _run(parsed: argparse.Namespace) -> int:
 
 def _config(file: Path | None, texts: Sequence[str]) -> RunConfig:
     """Return the settings of a file, or the defaults, with those of ``NAME=VALUE``."""
-    from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.config.run_config import RunConfig
 
     if file is None and not texts:
         raise ConfigError("no settings are given. Give CONFIG.json, --set NAME=VALUE, or both.")
@@ -220,7 +220,7 @@ def _config(file: Path | None, texts: Sequence[str]) -> RunConfig:
 
 def _setting(text: str) -> tuple[str, Any]:
     """Return name and value of ``NAME=VALUE``; text that is not of the option's type is left to its check."""
-    from dtdg_lab.core.options import OPTIONS
+    from dtdg_lab.config.options import OPTIONS
 
     name, equals, value = text.partition("=")
     if not (name and equals):
@@ -260,7 +260,7 @@ def _run_on_engines(config: RunConfig, runs_dir: Path) -> Run:
 
 def _demo(parsed: argparse.Namespace) -> int:
     from dtdg_lab.cluster.local import train_here
-    from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.config.run_config import RunConfig
     from dtdg_lab.datasets.names import load_dataset
 
     dataset = "collegemsg"

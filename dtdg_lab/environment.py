@@ -23,10 +23,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dtdg_lab.core.catalogue import entry
+from dtdg_lab.config.catalogue import entry
+from dtdg_lab.config.options import option
 from dtdg_lab.core.child_process import environment
 from dtdg_lab.core.errors import NotAvailableError, PartitionError
-from dtdg_lab.core.options import option
 from dtdg_lab.datasets.names import list_datasets
 from dtdg_lab.energy.monitor import readers_for
 from dtdg_lab.energy.nvml import name_gpus, start_nvml, stop_nvml

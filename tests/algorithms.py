@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.catalogue import PROTOCOLS
-from dtdg_lab.core.model_facts import memory
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.catalogue import PROTOCOLS
+from dtdg_lab.config.model_facts import memory
 
 _KINDS = {
     "datasets": "Data sets",
@@ -22,8 +22,8 @@ _KINDS = {
 }
 _HEAD = """# Algorithms
 
-Written by `make algorithms` from the catalogue (`core/catalogue.toml` and each family's `family.toml`, read by
-`dtdg_lab/core/catalogue.py`); a test fails when it is stale, so edit the catalogue.
+Written by `make algorithms` from the catalogue (`config/catalogue.toml` and each family's `family.toml`, read by
+`dtdg_lab/config/catalogue.py`); a test fails when it is stale, so edit the catalogue.
 Each algorithm is one file. CONTRIBUTING.md shows how to add one.
 """
 _PROTOCOLS = (

@@ -11,10 +11,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from dtdg_lab.core import catalogue
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.model_facts import ModelFacts, source_hash
+from dtdg_lab.config.options import option
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.core.model_facts import ModelFacts, source_hash
-from dtdg_lab.core.options import option
 from dtdg_lab.models.dry_run import facts_of_class
 
 FILE = Path(catalogue.__file__).parent.parent / "models" / "facts.json"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.network.patterns import parse_links
 from tests import pretend_session
 from tests.features_synthetic import (

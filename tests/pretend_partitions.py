@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.options import OPTIONS
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import LabError
-from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.partition.metrics import MeasuredPartition, partition_graph
 from dtdg_lab.training.live_settings import check_changes

@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.options import OPTIONS
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, ControlError
-from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.runs.charts import all_rollups
 from dtdg_lab.runs.tables import RunTables
 from tests.synthetic_lines import START_NS, energy_row, evaluation_row, knob_row, line, phase_rows, step_row

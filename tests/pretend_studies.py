@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dtdg_lab.cluster.local import Done, Evaluated, Verdict
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.studies import runner as trial_runner
 

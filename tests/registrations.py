@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.options import OPTIONS
-from dtdg_lab.core.records import TABLES
-from dtdg_lab.core.registration import ADDED
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.options import OPTIONS
+from dtdg_lab.config.record_tables import TABLES
+from dtdg_lab.config.registration import ADDED
 
 
 @contextmanager

@@ -18,8 +18,8 @@ import psutil
 import pytest
 from numpy.typing import NDArray
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.datasets.user_data import from_static
 from dtdg_lab.distributed.group import Group, SoloGroup

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.records import PHASES, TABLES
+from dtdg_lab.config.record_tables import PHASES, TABLES
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.records import RecordWriter
 

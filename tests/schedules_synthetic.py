@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.runs.charts import all_rollups
 from dtdg_lab.runs.tables import RunTables

@@ -28,9 +28,9 @@ import psutil
 from dtdg_lab.cluster import run as followed
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.record_tables import rows_of
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError
-from dtdg_lab.core.records import rows_of
 from dtdg_lab.dashboard.app import PERIOD_MS, Dashboard
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.liveness import read_notes

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dtdg_lab.cluster.local import train
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.runs.run import StoredRun

@@ -1,11 +1,11 @@
-"""Record lines of made-up runs, in the format of core/records.py, for tests of views and dashboard."""
+"""Record lines of made-up runs, in the format of config/record_tables.py, for tests of views and dashboard."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dtdg_lab.core.records import PHASES, SCHEMA, TABLES
+from dtdg_lab.config.record_tables import PHASES, SCHEMA, TABLES
 
 START_NS = 1_700_000_000_000_000_000
 

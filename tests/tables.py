@@ -8,9 +8,9 @@ from itertools import groupby
 from types import SimpleNamespace
 from typing import Any
 
-from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.records import TABLES
-from dtdg_lab.core.rollups import Rollup
+from dtdg_lab.config.record_tables import TABLES
+from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.runs.tables import RunTables
 
 START_NS = 1_700_000_000_000_000_000

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dtdg_lab.core.catalogue import family
-from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.rollups import Rollup
+from dtdg_lab.config.catalogue import family
+from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.systems.decayed_windows.window import HybridBatch, Trapezoid, epoch_batches
 from dtdg_lab.visualization.common_charts import common_charts

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from dtdg_lab.core import catalogue
+from dtdg_lab.config import catalogue
 from dtdg_lab.models.base import DynamicModel, make_model
 
 HIDDEN, FEATURES, RATE = 32, 2, 0.01

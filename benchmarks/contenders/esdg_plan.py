@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from contenders.transfers import SMOOTHING
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 
 MODELS = tuple(SMOOTHING)
 HIDDEN, LAYERS, THETA = 6, 2, 0.1  # sections 6.1 and 6.4

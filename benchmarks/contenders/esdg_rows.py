@@ -10,7 +10,7 @@ from contenders import esdg_paper as paper
 from contenders.esdg_plan import HIDDEN, LAYERS, PROTOCOL, Plan, Workload, config
 from contenders.esdg_steps import Contender, in_turn, joined, trained
 from contenders.transfers import SMOOTHING
-from dtdg_lab.core.catalogue import PROTOCOLS
+from dtdg_lab.config.catalogue import PROTOCOLS
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.delta import operator_bytes
 from dtdg_lab.graphs.split import split

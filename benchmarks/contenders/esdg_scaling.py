@@ -19,7 +19,7 @@ import numpy as np
 from contenders.esdg_plan import DENSITY, HIDDEN, LAYERS, Plan, Scaling, Workload, config, generated
 from contenders.esdg_steps import Contender, in_turn, medians
 from contenders.transfers import SMOOTHING
-from dtdg_lab.core.catalogue import PROTOCOLS
+from dtdg_lab.config.catalogue import PROTOCOLS
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.delta import SequenceChanges, scaled, sequence_changes
 from dtdg_lab.graphs.split import split

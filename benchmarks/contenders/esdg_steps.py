@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from contenders.snapshot_groups import pinned
 
 if TYPE_CHECKING:
-    from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.config.run_config import RunConfig
     from dtdg_lab.distributed.group import Group
     from dtdg_lab.training.build import RunComponents
 

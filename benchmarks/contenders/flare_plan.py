@@ -9,9 +9,9 @@ from types import MappingProxyType
 from typing import Any
 
 from contenders.esdg_plan import Workload, generated
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.model_facts import memory
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.model_facts import memory
+from dtdg_lab.config.run_config import RunConfig
 
 MODELS = ("tgcn", "mpnn-lstm", "evolvegcn-o")  # section 4.1
 HIDDEN = 32

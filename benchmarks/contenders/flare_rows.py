@@ -10,7 +10,7 @@ from contenders import flare_paper as paper
 from contenders.esdg_plan import Workload
 from contenders.flare_plan import HYBRID, RIVALS, SYSTEMS, Plan, built, config, missing
 from contenders.flare_steps import Contender, cell, in_turn, joined, peaks, trained
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.testing.processes import RanksError, run_ranks
 

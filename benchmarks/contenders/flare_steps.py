@@ -20,7 +20,7 @@ from contenders.snapshot_groups import pinned, share
 
 if TYPE_CHECKING:
     from contenders.flare_plan import Limits
-    from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.config.run_config import RunConfig
     from dtdg_lab.distributed.group import Group
     from dtdg_lab.engine.strategy import Step
     from dtdg_lab.training.build import RunComponents

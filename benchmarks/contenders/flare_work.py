@@ -15,8 +15,8 @@ from contenders.esdg_plan import Workload
 from contenders.flare_plan import Plan, config
 from contenders.flare_rows import TIMEOUT_S, attempted, over, spread
 from contenders.flare_steps import Contender, Row, epoch_of, in_turn, joined, peaks, placed
-from dtdg_lab.core.catalogue import PROTOCOLS
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.catalogue import PROTOCOLS
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.split import split
 from dtdg_lab.testing.processes import run_ranks

@@ -30,7 +30,7 @@ from dtdg_lab.systems.feature_cache.policy_inputs import RunFacts, run_costs, ti
 from dtdg_lab.systems.feature_cache.store import FeatureCache
 
 if TYPE_CHECKING:
-    from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.config.run_config import RunConfig
     from dtdg_lab.training.build import RunComponents
 
 Row = dict[str, Any]

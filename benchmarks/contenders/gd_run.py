@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 import dtdg_lab as lab
+from dtdg_lab.config.record_tables import BETWEEN_STEPS
 from dtdg_lab.core.errors import LabError, RunFailedError
-from dtdg_lab.core.records import BETWEEN_STEPS
 from dtdg_lab.energy.phases import STALLED
 from dtdg_lab.energy.total import GPU, PROCESSOR, total_of
 from dtdg_lab.runs.run import StoredRun

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from contenders.esdg_plan import Workload, generated
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 
 MODELS = ("tgcn", "dcrnn", "evolvegcn-o")  # section 6.1
 SYSTEMS = ("pygt-dist", "adgnn-t", "dbov", "dbos", "bvr", "dynahb")

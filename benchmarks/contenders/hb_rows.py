@@ -24,8 +24,8 @@ from contenders.hb_plan import (
     wall_ranks,
 )
 from contenders.hb_training import LAST_LINE, trained
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.systems.hybrid_batches.policies import LANDSCAPES, TARGET, compared
 from dtdg_lab.testing.processes import RanksError, run_ranks

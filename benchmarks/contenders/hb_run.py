@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Self
 
 from contenders.esdg_steps import BothClocks
-from dtdg_lab.core.records import TABLES
+from dtdg_lab.config.record_tables import TABLES
 
 if TYPE_CHECKING:
-    from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.config.run_config import RunConfig
     from dtdg_lab.distributed.group import Group
     from dtdg_lab.distributed.model_averaging import ControlState
     from dtdg_lab.engine.strategy import Step

@@ -16,7 +16,7 @@ from contenders.flare_steps import placed
 from contenders.hb_run import RankRun
 
 if TYPE_CHECKING:
-    from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.config.run_config import RunConfig
     from dtdg_lab.systems.hybrid_batches.workers import Generators
 
 WARM_UPS = 1

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from contenders.hb_plan import Limits
-    from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.config.run_config import RunConfig
 
 MEETINGS = (1 / 8, 1 / 4, 1 / 2, 1.0)  # of the seconds: when ranks come together, and what was copied is evaluated
 LAST_LINE = 160  # characters of a failure that a row tells

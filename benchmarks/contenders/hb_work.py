@@ -17,7 +17,7 @@ from contenders.hb_run import RankRun
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.config.run_config import RunConfig
     from dtdg_lab.core.plans import TargetBatch
     from dtdg_lab.engine.target_batches import TargetRun
 

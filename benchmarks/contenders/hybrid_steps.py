@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from contenders.case import HIDDEN, RATE, Case, Epoch
 from contenders.lab import as_graph
 from contenders.workload import Workload
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.engine.strategy import StepMarks
 

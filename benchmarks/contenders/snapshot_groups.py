@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from contenders.vertex_parts import Phases
 
 if TYPE_CHECKING:
-    from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.config.run_config import RunConfig
     from dtdg_lab.distributed.group import Group
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
     from dtdg_lab.training.build import RunComponents

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.advisor.rates import QUANTITIES, FoundRuns, MeasuredRun, Predicted, Rates, find_runs, fit_rates, kind_of
 from dtdg_lab.cluster.local import run_config
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.options import OPTIONS
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, PlanError, RunStoreError, UnknownNameError, shortened
-from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.units import as_path, format_bytes, format_seconds, percent
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph

@@ -13,10 +13,10 @@ import numpy as np
 
 from dtdg_lab.advisor.advise import Runs, found_runs, learn_errors, summed
 from dtdg_lab.advisor.rates import MeasuredRun, Rates, fit_rates
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.options import OPTIONS
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, UnknownNameError, shortened
-from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.units import format_bytes, percent
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.cluster.local import run_config
-from dtdg_lab.core.catalogue import family, system
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.catalogue import family, system
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunFailedError
 from dtdg_lab.runs.run import StoredRun
 from dtdg_lab.runs.summary import WARM_UPS, power_rows, step_seconds

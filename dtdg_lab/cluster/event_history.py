@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.options import OPTIONS
+from dtdg_lab.config.record_tables import TABLES
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, ControlError, RunStoreError
-from dtdg_lab.core.events import ControlReceived, Event, Kernel, OverlapChosen, Refused, Resumed
-from dtdg_lab.core.options import OPTIONS
-from dtdg_lab.core.records import TABLES
+from dtdg_lab.records.events import ControlReceived, Event, Kernel, OverlapChosen, Refused, Resumed
 from dtdg_lab.runs.directory import ENDED, RunDirectory
 from dtdg_lab.runs.frames import RunFrames
 

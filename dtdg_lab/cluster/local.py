@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from dtdg_lab.cluster.run import LocalRun
 from dtdg_lab.cluster.stop_signals import OVERDUE_S, StopSignals
 from dtdg_lab.cluster.worker import Preparation, RunStart, begin_training, end_stopped
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.record_tables import TABLES, rows_of
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import (
     ConfigError,
     ControlError,
@@ -24,7 +25,6 @@ from dtdg_lab.core.errors import (
 )
 from dtdg_lab.core.files import writable_folder
 from dtdg_lab.core.preparation import preparation
-from dtdg_lab.core.records import TABLES, rows_of
 from dtdg_lab.core.system_errors import error_text, is_explained
 from dtdg_lab.core.units import NETEM, state_root
 from dtdg_lab.network.netem import undo_left_over

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.catalogue import REGISTERED
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.catalogue import REGISTERED
+from dtdg_lab.config.extensions import extension_of, names_used, target_of, title_of
+from dtdg_lab.config.options import Option
+from dtdg_lab.config.registration import Registration
 from dtdg_lab.core.errors import ClusterError, ConfigError, NotAvailableError
-from dtdg_lab.core.extensions import extension_of, names_used, target_of, title_of
-from dtdg_lab.core.options import Option
-from dtdg_lab.core.registration import Registration
 from dtdg_lab.core.units import format_bytes
 
 if TYPE_CHECKING:
-    from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.config.run_config import RunConfig
 
 MOST_BYTES = 4 << 20  # of code by value; it is sent to each rank of each attempt
 _DIGESTS: dict[str, bytes] = {}  # module -> digest of its file when this engine imported it

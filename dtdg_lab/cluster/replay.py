@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.cluster.event_history import EventHistory
 from dtdg_lab.cluster.local import train_here
 from dtdg_lab.cluster.worker import FORKED, REPLAYS, repeated_by
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.extensions import code_changes
+from dtdg_lab.config.options import OPTIONS
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.core.events import Ended
-from dtdg_lab.core.extensions import code_changes
-from dtdg_lab.core.options import OPTIONS
+from dtdg_lab.records.events import Ended
 from dtdg_lab.runs.directory import LAST, Kept, RunDirectory, describe_environment, read_kept
 from dtdg_lab.runs.run import StoredRun, open_run
 

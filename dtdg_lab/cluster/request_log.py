@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.events import Event, Refused, Requested
+from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.records.events import Event, Refused, Requested
 
 if TYPE_CHECKING:
     from dtdg_lab.training.interfaces import Recorder

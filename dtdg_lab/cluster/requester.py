@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.core.events import NOTEBOOK
+from dtdg_lab.records.events import NOTEBOOK
 
 LONGEST = 80
 

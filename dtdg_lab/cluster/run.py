@@ -14,7 +14,9 @@ from dtdg_lab.cluster.liveness import death_reason
 from dtdg_lab.cluster.messaging import Subscriber, ask
 from dtdg_lab.cluster.requester import requester
 from dtdg_lab.cluster.worker import place_of
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.extensions import extensions_of
+from dtdg_lab.config.record_tables import TABLES, rows_of
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import (
     ConfigError,
     ControlError,
@@ -23,7 +25,7 @@ from dtdg_lab.core.errors import (
     RunInterruptedError,
     UnknownNameError,
 )
-from dtdg_lab.core.events import (
+from dtdg_lab.records.events import (
     AttemptStarted,
     CheckpointWritten,
     Paused,
@@ -34,8 +36,6 @@ from dtdg_lab.core.events import (
     Stopping,
     Unpaused,
 )
-from dtdg_lab.core.extensions import extensions_of
-from dtdg_lab.core.records import TABLES, rows_of
 from dtdg_lab.runs.charts import all_rollups, captions_of, figures_of
 from dtdg_lab.runs.directory import ENDED, RunDirectory, add_extensions
 from dtdg_lab.runs.figures import save_figures

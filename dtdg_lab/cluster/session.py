@@ -20,9 +20,9 @@ from dtdg_lab.cluster.registrations import SentRegistration, pack_registrations
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session_files import SessionFiles
 from dtdg_lab.cluster.worker import RankTask, check_resumable, rehearse, run_rank, warm_up
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.extensions import check_registered
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, LabError, RunStoreError
-from dtdg_lab.core.extensions import check_registered
 from dtdg_lab.core.files import writable_folder
 from dtdg_lab.core.units import NETEM, STATE, as_path, state_root
 from dtdg_lab.network.netem import undo_left_over

@@ -21,12 +21,12 @@ from dtdg_lab.cluster.messaging import ControlServer, Publisher, StoredControl, 
 from dtdg_lab.cluster.registrations import SentRegistration, apply_registrations
 from dtdg_lab.cluster.request_log import RequestLog
 from dtdg_lab.cluster.stop_signals import OVERDUE_S, StopSignals
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, LabError, RunFailedError, StoppedError
-from dtdg_lab.core.events import AttemptStarted, Preparing, RegisteredCode
 from dtdg_lab.core.preparation import preparation
 from dtdg_lab.core.system_errors import error_text
 from dtdg_lab.distributed.heartbeat import OtherRankError
+from dtdg_lab.records.events import AttemptStarted, Preparing, RegisteredCode
 from dtdg_lab.runs import parquet
 from dtdg_lab.runs.directory import ENDED, RunDirectory
 from dtdg_lab.runs.finish import finish

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import panel as pn
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ControlError, LabError
 from dtdg_lab.dashboard.actions import Actions, SessionWatch, unless_over
 from dtdg_lab.dashboard.live_page import LivePage

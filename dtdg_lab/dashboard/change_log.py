@@ -7,7 +7,7 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import Any
 
-from dtdg_lab.core.events import PAGE
+from dtdg_lab.records.events import PAGE
 from dtdg_lab.visualization.changes import RequestedChange
 from dtdg_lab.visualization.numbers import clock_text
 from dtdg_lab.visualization.run_names import setting_label, value_text

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from dtdg_lab.core import catalogue
+from dtdg_lab.config import catalogue
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.datasets.names import list_datasets
 from dtdg_lab.graphs.storage import FOLLOWING, LABEL_ARRAYS, graph_folder, read_meta

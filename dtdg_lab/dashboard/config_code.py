@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 
 _ALWAYS = ("system", "dataset", "model", "ranks", "epochs", "seed", "learning_rate")
 

@@ -10,9 +10,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.options import OPTIONS
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.options import OPTIONS
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.runs.charts import all_rollups, charts_of, draw, held
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.chart import Chart, ChartOptions, Question, card

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import panel as pn
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.dashboard.change_log import HEADS, entries_of, listed, rows_of, undo_of
 from dtdg_lab.dashboard.live_charts import LiveCharts
 from dtdg_lab.runs.tables import RunTables

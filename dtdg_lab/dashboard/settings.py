@@ -15,10 +15,10 @@ import panel as pn
 
 from dtdg_lab.cards.card import MAIN as MAIN_SYSTEMS
 from dtdg_lab.cards.card import PAPERS
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.options import CHOSEN_BY, OPTIONS, Option, default, option
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import LabError
-from dtdg_lab.core.options import CHOSEN_BY, OPTIONS, Option, default, option
 from dtdg_lab.dashboard.choices import (
     OWN,
     about,

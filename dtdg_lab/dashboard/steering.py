@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.core.events import PAGE
 from dtdg_lab.core.units import join_words
 from dtdg_lab.dashboard.actions import Actions, unless_over
+from dtdg_lab.records.events import PAGE
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dtdg_lab.config.options import Option
 from dtdg_lab.core.errors import ConfigError, DataError, shortened
-from dtdg_lab.core.options import Option
 from dtdg_lab.core.units import as_path
 from dtdg_lab.datasets.archives import ArchiveMembers, unpacked
 from dtdg_lab.datasets.formats import text as txt

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dtdg_lab.config.options import option
 from dtdg_lab.core.errors import ConfigError, DataError, shortened
-from dtdg_lab.core.options import option
 from dtdg_lab.core.time_length import LENGTHS, is_offset, parse_length
 from dtdg_lab.graphs.calendar import Calendar
 

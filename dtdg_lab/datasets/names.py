@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.catalogue import PROTOCOLS, Entry
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.catalogue import PROTOCOLS, Entry
+from dtdg_lab.config.options import OPTIONS, option
+from dtdg_lab.config.registration import code_digest
 from dtdg_lab.core.errors import ConfigError, DataError, UnknownNameError, UnsupportedError, shortened
-from dtdg_lab.core.options import OPTIONS, option
-from dtdg_lab.core.registration import code_digest
 from dtdg_lab.datasets.download import fetch, find, given_folder, remember, verified
 from dtdg_lab.datasets.interval_length import check_one_way
 from dtdg_lab.datasets.registry import PARSER_VERSION, PUBLISHED, Published
@@ -24,7 +24,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.storage import graph_folder, holds_graph, read_meta
 
 if TYPE_CHECKING:
-    from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.config.run_config import RunConfig
 
 
 # Data sets by their definition: found or downloaded, checked, cut, built once and mapped from the cache.

@@ -11,8 +11,8 @@ from typing import Any, Never
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dtdg_lab.config.options import Option, option
 from dtdg_lab.core.errors import ConfigError, DataError, UnknownNameError, shortened
-from dtdg_lab.core.options import Option, option
 from dtdg_lab.core.units import as_path
 from dtdg_lab.datasets.interval_length import IntervalLength, check_one_way, read_interval
 from dtdg_lab.datasets.node_values import class_labels, never_change, parts_of_labelled, vertex_features

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from dtdg_lab.config.record_tables import MAX_CONTROL_VERSION
 from dtdg_lab.core.errors import ControlError
-from dtdg_lab.core.records import MAX_CONTROL_VERSION
 from dtdg_lab.distributed.group import Group
 
 _CLOCK_PERIOD_NS = 64_000_000_000  # arrival times are sent as float32 seconds modulo 64, exact to 4 microseconds

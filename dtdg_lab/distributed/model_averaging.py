@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, NoReturn, Self
 import torch
 import torch.distributed as dist
 
+from dtdg_lab.config.record_tables import MAX_CONTROL_VERSION
 from dtdg_lab.core.errors import ConfigError, ControlError
-from dtdg_lab.core.records import MAX_CONTROL_VERSION
 from dtdg_lab.distributed.group import Group, ProcessGroup
 from dtdg_lab.distributed.heartbeat import Heartbeat, OtherRankError
 

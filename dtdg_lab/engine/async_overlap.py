@@ -15,13 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from dtdg_lab.core.errors import PlanError
-from dtdg_lab.core.events import OverlapChosen
 from dtdg_lab.core.rng import generator
 from dtdg_lab.distributed.group import Group, gather_texts
 from dtdg_lab.engine.halo_exchange import PendingExchange
 from dtdg_lab.engine.strategy import Gradients
 from dtdg_lab.engine.turns import PausableFunction, Worker
 from dtdg_lab.models.base import DynamicModel
+from dtdg_lab.records.events import OverlapChosen
 
 # When the stretches and exchanges of interleaved tasks begin and end: the clock that orders of turns are judged by.
 

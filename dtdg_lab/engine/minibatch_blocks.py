@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dtdg_lab.config.model_facts import ModelFacts
 from dtdg_lab.core.errors import DataError, PlanError
-from dtdg_lab.core.model_facts import ModelFacts
 from dtdg_lab.core.plans import TargetBatch
 from dtdg_lab.engine.replicated_part import STATIC_MEMORIES, CachedPart
 

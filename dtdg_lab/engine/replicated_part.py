@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dtdg_lab.config.model_facts import DIRECTIONS
 from dtdg_lab.core.errors import DataError, PlanError, UnsupportedError
-from dtdg_lab.core.model_facts import DIRECTIONS
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.system_errors import is_refusal
 from dtdg_lab.core.units import format_bytes

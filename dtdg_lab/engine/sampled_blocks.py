@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dtdg_lab.core import catalogue
+from dtdg_lab.config import catalogue
 from dtdg_lab.core.errors import PlanError, UnsupportedError
 from dtdg_lab.core.rng import key
 from dtdg_lab.engine.minibatch_blocks import BlockShape, GatheredTargets, TargetBlocks, TargetGrowth, target_blocks

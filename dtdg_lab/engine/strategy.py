@@ -17,13 +17,13 @@ from dtdg_lab.models.base import DynamicModel, State
 from dtdg_lab.tasks.base import Rows, Task
 
 if TYPE_CHECKING:
-    from dtdg_lab.core.config import RunConfig
-    from dtdg_lab.core.events import Event
+    from dtdg_lab.config.run_config import RunConfig
     from dtdg_lab.core.plans import Partition
     from dtdg_lab.distributed.gradients import FlatGradients
     from dtdg_lab.distributed.group import Group
     from dtdg_lab.engine.graph_view import DeviceSequence, SnapshotSequence, SnapshotView
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+    from dtdg_lab.records.events import Event
 
 # The interface of a strategy.
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.extensions import Extension, register_statements
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import RunStoreError
-from dtdg_lab.core.extensions import Extension, register_statements
 from dtdg_lab.core.files import draft_path, writable_folder
 from dtdg_lab.core.system_errors import is_refusal
 from dtdg_lab.core.units import as_path, format_bytes

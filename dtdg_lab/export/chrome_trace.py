@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.core.records import BETWEEN_STEPS
+from dtdg_lab.config.record_tables import BETWEEN_STEPS
 from dtdg_lab.runs.directory import dumps, finite
 from dtdg_lab.runs.exports import MADE_BY
 from dtdg_lab.runs.run import StoredRun

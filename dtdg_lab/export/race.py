@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from dtdg_lab.config.extensions import FILE as EXTENSIONS
+from dtdg_lab.config.extensions import register_statements
+from dtdg_lab.config.record_tables import SCHEMA as RECORDS_SCHEMA
 from dtdg_lab.core.errors import ConfigError, DataError, RunStoreError
-from dtdg_lab.core.extensions import FILE as EXTENSIONS
-from dtdg_lab.core.extensions import register_statements
-from dtdg_lab.core.records import SCHEMA as RECORDS_SCHEMA
 from dtdg_lab.core.units import as_path, format_bytes
 from dtdg_lab.export.artifacts import MOST_BYTES, PLACE, docstring, notebook_of, settings_code, tables_section
 from dtdg_lab.export.chrome_trace import chrome_trace, written

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dtdg_lab.config.record_tables import OWN_PHASES, PHASES
 from dtdg_lab.core.errors import NotAvailableError
-from dtdg_lab.core.records import OWN_PHASES, PHASES
 from dtdg_lab.export.chrome_trace import is_known
 from dtdg_lab.runs.directory import dumps
 from dtdg_lab.runs.exports import ABOUT, SCHEMA

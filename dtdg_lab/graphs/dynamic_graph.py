@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core import catalogue
+from dtdg_lab.config import catalogue
 from dtdg_lab.core.errors import DataError, shortened
 from dtdg_lab.core.units import as_path
 from dtdg_lab.graphs.intervals import IntervalStream

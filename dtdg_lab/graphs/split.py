@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dtdg_lab.core.catalogue import Protocol
+from dtdg_lab.config.catalogue import Protocol
 from dtdg_lab.core.errors import DataError
 
 LEAST_TRAINED = 2  # with fewer there is no step from one snapshot to the next

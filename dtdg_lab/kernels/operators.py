@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from dtdg_lab.config.model_facts import DIRECTIONS
 from dtdg_lab.core.errors import UnsupportedError
-from dtdg_lab.core.model_facts import DIRECTIONS
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels import spmm
 from dtdg_lab.kernels.device_snapshot import DeviceSnapshot

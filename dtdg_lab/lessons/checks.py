@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, PredictionError, UnknownNameError
 from dtdg_lab.studies.race_plan import same_losses
 from dtdg_lab.studies.race_result import best, spread

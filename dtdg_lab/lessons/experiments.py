@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.core.events import SettingsChanged
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.records.events import SettingsChanged
 from dtdg_lab.runs.tables import Progress
 
 

@@ -7,8 +7,8 @@ import time
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds, join_words
 from dtdg_lab.lessons.checks import Shown
 from dtdg_lab.studies.race_result import UNDER_WAY, Race

@@ -11,8 +11,8 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from dtdg_lab.config.model_facts import ModelFacts
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.core.model_facts import ModelFacts
 from dtdg_lab.core.rng import torch_seed
 from dtdg_lab.kernels.torch_defaults import torch_defaults
 from dtdg_lab.models.dry_run import facts_of
@@ -111,7 +111,7 @@ class DynamicModel(nn.Module):
 
     @property
     def memory(self) -> str:
-        """What the model carries between snapshots, one of :data:`dtdg_lab.core.model_facts.MEMORIES`."""
+        """What the model carries between snapshots, one of :data:`dtdg_lab.config.model_facts.MEMORIES`."""
         return self.facts.memory
 
     def width(self, layer: int) -> int:

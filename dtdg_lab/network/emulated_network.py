@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, NotAvailableError, PlanError, shortened
 from dtdg_lab.core.units import NETEM, state_root
 from dtdg_lab.distributed.all_to_all import Arrived, PendingRows

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core import catalogue
+from dtdg_lab.config import catalogue
 from dtdg_lab.core.errors import ConfigError, DataError, PlanError, shortened
 from dtdg_lab.core.files import replacing
 from dtdg_lab.core.rng import generator

@@ -16,12 +16,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core import catalogue
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.options import OPTIONS
+from dtdg_lab.config.registration import code_digest
 from dtdg_lab.core.errors import DataError, PartitionError, PlanError, UnknownNameError, shortened
 from dtdg_lab.core.files import read_arrays, write_arrays
-from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.plans import Partition
-from dtdg_lab.core.registration import code_digest
 from dtdg_lab.core.system_errors import explain, reading
 from dtdg_lab.core.units import as_path
 from dtdg_lab.datasets.download import one_at_a_time

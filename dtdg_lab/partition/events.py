@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dtdg_lab.config.model_facts import PASSES
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.core.events import Event, reading_event
-from dtdg_lab.core.model_facts import PASSES
 from dtdg_lab.core.units import format_seconds, join_words, share
+from dtdg_lab.records.events import Event, reading_event
 
 if TYPE_CHECKING:
     from dtdg_lab.core.plans import SnapshotBlocks

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from dtdg_lab.config.model_facts import DIRECTIONS
 from dtdg_lab.core.errors import PlanError
-from dtdg_lab.core.model_facts import DIRECTIONS
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.graphs.snapshot import Snapshot, edge_keys, give_up, keys_of, snapshot_of_rows, stable_order, targets
 from dtdg_lab.graphs.snapshot import distinct as first_of_equal

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.catalogue import PROTOCOLS
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.catalogue import PROTOCOLS
+from dtdg_lab.config.model_facts import PASSES, ModelFacts, Pull, model_facts
+from dtdg_lab.config.options import OPTIONS
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError, shortened
 from dtdg_lab.core.files import read_arrays, write_arrays
-from dtdg_lab.core.model_facts import PASSES, ModelFacts, Pull, model_facts
-from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.system_errors import DAMAGE
 from dtdg_lab.core.units import format_bytes, format_seconds
@@ -346,7 +346,7 @@ def predicted_bytes(
     Args:
         measures: of the partition and the training snapshots. If ranks run several parts each, measure
             ``partition.on_ranks(R)``.
-        pulls: of the model, see :class:`dtdg_lab.core.model_facts.ModelFacts`.
+        pulls: of the model, see :class:`dtdg_lab.config.model_facts.ModelFacts`.
         itemsize: bytes per number: 4 for float32, 8 for float64.
         reuse: whether halo rows of input features are cached (option ``halo_reuse``).
 
@@ -361,7 +361,7 @@ def predicted_bytes(
     if unknown:
         raise PlanError(
             f"the model aggregates over {', '.join(sorted(unknown))}, but directions={measures.directions} were "
-            "measured. Measure the partition with the directions of dtdg_lab.core.model_facts.model_facts."
+            "measured. Measure the partition with the directions of dtdg_lab.config.model_facts.model_facts."
         )
     layers = 1 + max((pull.layer for pull in along), default=0)
     forward, backward = np.zeros((2, layers, measures.parts, measures.parts), np.int64)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dtdg_lab.core.model_facts import PASSES, Pull, SpatialOutput, check_memory, model_facts
+from dtdg_lab.config.model_facts import PASSES, Pull, SpatialOutput, check_memory, model_facts
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.partition.metrics import Counts, Volume, empty_counts, pulled_volume

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.core import catalogue
+from dtdg_lab.config import catalogue
 from dtdg_lab.core.errors import UnknownNameError
-from dtdg_lab.core.rollups import Rollup
+from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.visualization.chart import (
     APPEARS,
     FIRST_EPOCH,

@@ -26,10 +26,11 @@ from typing import Any
 
 import psutil
 
-from dtdg_lab.core import extensions, files, system_errors
-from dtdg_lab.core.config import SCHEMA, RunConfig
+from dtdg_lab.config import extensions
+from dtdg_lab.config.extensions import Extension
+from dtdg_lab.config.run_config import SCHEMA, RunConfig
+from dtdg_lab.core import files, system_errors
 from dtdg_lab.core.errors import ConfigError, LabError, NotAvailableError, RunStoreError, shortened
-from dtdg_lab.core.extensions import Extension
 from dtdg_lab.core.system_errors import explain
 from dtdg_lab.core.units import as_path
 from dtdg_lab.energy.nvml import ask, name_gpus, start_nvml, stop_nvml

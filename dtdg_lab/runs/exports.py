@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dtdg_lab.config.extensions import FILE as EXTENSIONS
+from dtdg_lab.config.extensions import Extension, add_absent
+from dtdg_lab.config.record_tables import SCHEMA as RECORDS_SCHEMA
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core import system_errors
-from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import ConfigError, DataError, RunStoreError, UnknownNameError
-from dtdg_lab.core.extensions import FILE as EXTENSIONS
-from dtdg_lab.core.extensions import Extension, add_absent
-from dtdg_lab.core.records import SCHEMA as RECORDS_SCHEMA
 from dtdg_lab.core.units import as_path, format_bytes
 from dtdg_lab.runs.directory import RunDirectory, dumps, read_object, reading, store_error
 from dtdg_lab.runs.frames import LINE_NUMBER, to_frame

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dtdg_lab.config.record_tables import TABLES, rows_of
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.core.records import TABLES, rows_of
 from dtdg_lab.runs import directory, parquet
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.record_lines import RecordFile, parse_line, read_lines

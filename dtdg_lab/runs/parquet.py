@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dtdg_lab.config.record_tables import SCHEMA
 from dtdg_lab.core.errors import DataError, LabError
-from dtdg_lab.core.records import SCHEMA
 from dtdg_lab.runs.directory import RESTORE, RunDirectory, read_object, store_error, write_json
 from dtdg_lab.runs.record_lines import Line, RecordFile, parse_line, to_json, whole_bytes
 

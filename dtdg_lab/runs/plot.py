@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.core.catalogue import PROTOCOLS
+from dtdg_lab.config.catalogue import PROTOCOLS
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph

@@ -15,8 +15,8 @@ from typing import Any
 
 import orjson
 
+from dtdg_lab.config.record_tables import SCHEMA, rows_of
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.core.records import SCHEMA, rows_of
 from dtdg_lab.runs.directory import store_error
 
 Line = dict[str, Any]

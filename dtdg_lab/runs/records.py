@@ -13,8 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from dtdg_lab.config.record_tables import SCHEMA, TABLES
 from dtdg_lab.core.errors import ConfigError, DataError, RunStoreError, UnknownNameError
-from dtdg_lab.core.records import SCHEMA, TABLES
 from dtdg_lab.runs import directory
 from dtdg_lab.runs.record_lines import Line, last_newline, last_step
 
@@ -25,7 +25,7 @@ class RecordWriter:
     """Appends rows of the record tables to one rank's file, off the training thread.
 
     ``row`` only queues. Every ``flush_s`` seconds a daemon thread writes one JSON line per table (format in
-    ``core/records.py``) with a single append: what was flushed survives ``kill -9``. Line
+    ``config/record_tables.py``) with a single append: what was flushed survives ``kill -9``. Line
     numbers (``seq``) continue where the file ended, and a line truncated by a kill is removed first. JSON has no NaN:
     such a value is written as null, and an event ``not_finite`` keeps the fact.
 
@@ -36,7 +36,7 @@ class RecordWriter:
         flush_s: seconds between two writes.
         sink: receives the bytes of each write (whole lines), for the live channel; it must not block. If it raises,
             it is not called again and an event ``sink_lost`` keeps the reason; writing the file continues.
-        tables: columns of each table; more may be added to those of ``core/records.py``.
+        tables: columns of each table; more may be added to those of ``config/record_tables.py``.
 
     Raises:
         RunStoreError: the file cannot be opened.

@@ -8,13 +8,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.events import RegisteredCode
-from dtdg_lab.core.extensions import Extension, register_statements
-from dtdg_lab.core.options import OPTIONS
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.extensions import Extension, register_statements
+from dtdg_lab.config.options import OPTIONS
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
 from dtdg_lab.partition.events import PartitionFacts
+from dtdg_lab.records.events import RegisteredCode
 from dtdg_lab.runs.charts import drawn_charts
 from dtdg_lab.runs.directory import RunDirectory, write_text
 from dtdg_lab.runs.html import plotly_js, render

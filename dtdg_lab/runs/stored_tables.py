@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.records import TABLES
-from dtdg_lab.core.rollups import Rollup
-from dtdg_lab.core.rows import Array, Rows, as_objects, is_known
+from dtdg_lab.config.record_tables import TABLES
+from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.records.rollups import Rollup
+from dtdg_lab.records.rows import Array, Rows, as_objects, is_known
 from dtdg_lab.runs import parquet
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.frames import to_frame

@@ -17,9 +17,10 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.record_tables import TABLES, rows_of
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import DataError, LabError
-from dtdg_lab.core.events import (
+from dtdg_lab.records.events import (
     AttemptStarted,
     ControlReceived,
     Event,
@@ -31,9 +32,8 @@ from dtdg_lab.core.events import (
     Resumed,
     SettingsChanged,
 )
-from dtdg_lab.core.records import TABLES, rows_of
-from dtdg_lab.core.rollups import Rollup, Sums
-from dtdg_lab.core.rows import Array, Rows, Table, as_column
+from dtdg_lab.records.rollups import Rollup, Sums
+from dtdg_lab.records.rows import Array, Rows, Table, as_column
 from dtdg_lab.runs.record_lines import Line, RecordFile, attempt_spans, clocks_of, from_json, parse_line, to_json
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.cluster.worker import rehearse
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunStoreError, shortened
 from dtdg_lab.core.files import writable_folder
 from dtdg_lab.runs.directory import RunDirectory

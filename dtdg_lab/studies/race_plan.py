@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.cluster.local import Evaluated, Verdict
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.extensions import check_registered
+from dtdg_lab.config.model_facts import kept_memory
+from dtdg_lab.config.options import OPTIONS, option
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunStoreError, shortened
-from dtdg_lab.core.extensions import check_registered
-from dtdg_lab.core.model_facts import kept_memory
-from dtdg_lab.core.options import OPTIONS, option
 from dtdg_lab.core.units import as_path, format_seconds, join_words
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.runs.directory import (

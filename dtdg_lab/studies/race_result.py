@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.options import OPTIONS, default
+from dtdg_lab.config.record_tables import OWN_PHASES
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import RunStoreError
-from dtdg_lab.core.options import OPTIONS, default
-from dtdg_lab.core.records import OWN_PHASES
 from dtdg_lab.core.units import as_path, format_bytes, format_joules, format_seconds, join_words
 from dtdg_lab.runs.charts import held, lock_of
 from dtdg_lab.runs.directory import RunDirectory

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from dtdg_lab.cluster.local import Evaluated, Judge, Verdict, end_run, run_config
 from dtdg_lab.cluster.run import Run
-from dtdg_lab.core.catalogue import PROTOCOLS
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.catalogue import PROTOCOLS
+from dtdg_lab.config.extensions import check_registered
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import (
     ClusterError,
     ConfigError,
@@ -31,7 +32,6 @@ from dtdg_lab.core.errors import (
     RunInterruptedError,
     RunStoreError,
 )
-from dtdg_lab.core.extensions import check_registered
 from dtdg_lab.core.files import writable_folder
 from dtdg_lab.core.system_errors import error_text, is_refusal
 from dtdg_lab.core.units import format_seconds

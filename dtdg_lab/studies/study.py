@@ -10,9 +10,9 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.options import OPTIONS
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
-from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.units import as_path, format_seconds, join_words
 from dtdg_lab.runs.directory import learn_extensions
 from dtdg_lab.runs.run import StoredRun, open_run

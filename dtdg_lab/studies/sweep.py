@@ -14,10 +14,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.options import OPTIONS, option
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, UnknownNameError, shortened
-from dtdg_lab.core.options import OPTIONS, option
 from dtdg_lab.core.system_errors import explain
 from dtdg_lab.core.units import as_path
 from dtdg_lab.runs.run import StoredRun

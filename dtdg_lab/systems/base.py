@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.core import catalogue
+from dtdg_lab.config import catalogue
 from dtdg_lab.core.errors import ConfigError, UnsupportedError
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from dtdg_lab.advisor.rates import Rates
-    from dtdg_lab.core.catalogue import Entry, System
-    from dtdg_lab.core.config import RunConfig
-    from dtdg_lab.core.options import Option
+    from dtdg_lab.config.catalogue import Entry, System
+    from dtdg_lab.config.options import Option
+    from dtdg_lab.config.run_config import RunConfig
     from dtdg_lab.engine.strategy import BuildContext, Strategy
     from dtdg_lab.graphs.delta import SequenceChanges
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.catalogue import PROTOCOLS
-from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.model_facts import ModelFacts, Pull, model_facts
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.catalogue import PROTOCOLS
+from dtdg_lab.config.model_facts import ModelFacts, Pull, model_facts
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from dtdg_lab.config.record_tables import HIGH, LOW, PAIRS, RANKED
 from dtdg_lab.core.errors import DataError, UnsupportedError
-from dtdg_lab.core.records import HIGH, LOW, PAIRS, RANKED
 from dtdg_lab.core.rng import generator
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import for_a_hash
@@ -278,8 +278,8 @@ class LinkPrediction(Task):
     are. Of the test split each metric has a 95 % percentile interval over 1,000 bootstrap resamples of the pairs of
     every snapshot (:mod:`dtdg_lab.tasks.metrics`), under ``<name>_low`` and ``<name>_high``; none of fewer than ten
     positives. ``pairs`` are all that were scored, ``ranked`` the positives that MRR is of; see
-    :mod:`dtdg_lab.core.records`. Persistence is :class:`EdgeBank`: the edges that the label before counted are those of
-    today.
+    :mod:`dtdg_lab.config.record_tables`. Persistence is :class:`EdgeBank`: the edges that the label before counted are
+    those of today.
 
     Args:
         graph: T labelled snapshots of N nodes, with the snapshots that follow them.

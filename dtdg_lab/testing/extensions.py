@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dtdg_lab.cluster.registrations import SentRegistration, apply_registrations, pack_registrations
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.catalogue import SINGULAR, System
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.catalogue import SINGULAR, System
+from dtdg_lab.config.options import Option
+from dtdg_lab.config.registration import FAMILY, Registration
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, NotAvailableError, UnknownNameError
-from dtdg_lab.core.options import Option
-from dtdg_lab.core.registration import FAMILY, Registration
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.models.base import DynamicModel

@@ -10,9 +10,9 @@ from typing import Any
 
 from torch import Tensor
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.record_tables import TABLES
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ControlError
-from dtdg_lab.core.records import TABLES
 from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.training.recording import ResourceMonitor

@@ -12,7 +12,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import DataError, StepFailedError
 from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.distributed.group import Group, SoloGroup, gather_texts

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.catalogue import PROTOCOLS
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.catalogue import PROTOCOLS
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.distributed.gradients import FlatGradients

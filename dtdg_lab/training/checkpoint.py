@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn import Module
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import NotFiniteError, RunStoreError
 from dtdg_lab.core.files import replacing
 from dtdg_lab.core.system_errors import explain, reading

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from dtdg_lab.core.catalogue import Protocol
+from dtdg_lab.config.catalogue import Protocol
 from dtdg_lab.core.errors import TestPartError
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.graph_view import DeviceSequence

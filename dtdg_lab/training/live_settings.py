@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from dtdg_lab.core.catalogue import check_loss, option_owners
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.catalogue import check_loss, option_owners
+from dtdg_lab.config.options import OPTIONS
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, UnknownNameError
-from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.datasets.names import load_dataset
 from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.engine.strategy import StepMarks

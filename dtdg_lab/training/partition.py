@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.model_facts import ModelFacts, model_facts
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import PartitionError
-from dtdg_lab.core.model_facts import ModelFacts, model_facts
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
 from dtdg_lab.core.system_errors import error_text
 from dtdg_lab.core.units import format_bytes

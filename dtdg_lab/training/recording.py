@@ -11,9 +11,8 @@ from typing import Any
 import psutil
 import torch
 
-from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.events import CheckpointKept, CheckpointWritten, RanksGathered, SettingsChanged
-from dtdg_lab.core.records import PHASES, TABLES
+from dtdg_lab.config.record_tables import PHASES, TABLES
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.units import peak_rss_bytes
 from dtdg_lab.distributed.group import hash_of_host
 from dtdg_lab.distributed.model_averaging import Round
@@ -22,6 +21,7 @@ from dtdg_lab.energy.phases import Interval, PhaseEnergy, Row
 from dtdg_lab.energy.readers import BusySeconds, ChildSeconds, ModelledReader, PowerModel
 from dtdg_lab.energy.total import GPU, PROCESSOR
 from dtdg_lab.engine.strategy import Step, StepMarks, StepResult, Strategy
+from dtdg_lab.records.events import CheckpointKept, CheckpointWritten, RanksGathered, SettingsChanged
 from dtdg_lab.tasks.base import Scores
 from dtdg_lab.training.checkpoint import Position
 from dtdg_lab.training.interfaces import Recorder

@@ -14,9 +14,14 @@ from typing import Any
 
 import torch
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.record_tables import TABLES
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, PlanError
-from dtdg_lab.core.events import (
+from dtdg_lab.distributed.group import Group
+from dtdg_lab.distributed.model_averaging import ControlState
+from dtdg_lab.engine.strategy import RECORDED_PLAN, Step, StepOutcome
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.records.events import (
     ControlReceived,
     Ended,
     EpochEnded,
@@ -29,11 +34,6 @@ from dtdg_lab.core.events import (
     Stopping,
     Unpaused,
 )
-from dtdg_lab.core.records import TABLES
-from dtdg_lab.distributed.group import Group
-from dtdg_lab.distributed.model_averaging import ControlState
-from dtdg_lab.engine.strategy import RECORDED_PLAN, Step, StepOutcome
-from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.training.build import RunComponents, build
 from dtdg_lab.training.checkpoint import Checkpoint, CheckpointManager, Position, not_finite
 from dtdg_lab.training.collective import any_rank, as_rank_0, joined, share_moments, shared_reason

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from dtdg_lab.core.events import (
+from dtdg_lab.config.options import OPTIONS
+from dtdg_lab.records.events import (
     TUNER,
     AttemptStarted,
     ControlReceived,
@@ -16,7 +17,6 @@ from dtdg_lab.core.events import (
     Resumed,
     SettingsChanged,
 )
-from dtdg_lab.core.options import OPTIONS
 
 if TYPE_CHECKING:
     import pandas as pd

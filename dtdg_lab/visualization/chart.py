@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
-from dtdg_lab.core.rollups import Rollup
+from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.palette import GRID_COLOUR, TEXT_COLOUR
 

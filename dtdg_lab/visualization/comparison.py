@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.events import TUNER, EpochEnded
-from dtdg_lab.core.options import OPTIONS, default
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.options import OPTIONS, default
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.units import join_words
+from dtdg_lab.records.events import TUNER, EpochEnded
 from dtdg_lab.visualization.changes import has_ended, requested_changes
 from dtdg_lab.visualization.curves import (
     Evaluation,

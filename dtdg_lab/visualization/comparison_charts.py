@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from dtdg_lab.core.catalogue import loss_name
-from dtdg_lab.core.rows import Array
+from dtdg_lab.config.catalogue import loss_name
 from dtdg_lab.core.units import join_words
 from dtdg_lab.energy.phases import STALL, STALLED
 from dtdg_lab.energy.total import MEASURED
+from dtdg_lab.records.rows import Array
 from dtdg_lab.visualization.chart import NOTHING_YET, SECONDS_TITLE, STEPS_TITLE, Key, card
 from dtdg_lab.visualization.charts import NAMES, Drawn, byte_unit, label, level_bars, line, log_axis, points, rule
 from dtdg_lab.visualization.comparison import ComparedRun, ComparedRuns, Spending, target_text

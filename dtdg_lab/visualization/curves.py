@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dtdg_lab.core.events import RanksGathered
-from dtdg_lab.core.rollups import Rollup
-from dtdg_lab.core.rows import Array, Rows
+from dtdg_lab.records.events import RanksGathered
+from dtdg_lab.records.rollups import Rollup
+from dtdg_lab.records.rows import Array, Rows
 from dtdg_lab.visualization.energy_chart import FINE_READINGS, FINE_STEP_JOULES, readings_of
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dtdg_lab.core.records import BETWEEN_STEPS, PHASES
-from dtdg_lab.core.rollups import Rollup
-from dtdg_lab.core.rows import Array, Rows, known
+from dtdg_lab.config.record_tables import BETWEEN_STEPS, PHASES
 from dtdg_lab.core.units import join_words
 from dtdg_lab.energy.phases import IDLE, STALL, STALLED
 from dtdg_lab.energy.total import MEASURED, STEPS, EnergyTotal, Stream, stream_of
+from dtdg_lab.records.rollups import Rollup
+from dtdg_lab.records.rows import Array, Rows, known
 from dtdg_lab.visualization.change_marks import with_changes
 from dtdg_lab.visualization.chart import (
     FIRST_SECOND,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.catalogue import PROTOCOLS
+from dtdg_lab.config.catalogue import PROTOCOLS
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.units import percent
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph

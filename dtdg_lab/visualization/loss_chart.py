@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dtdg_lab.core.catalogue import loss_name, metrics_of
-from dtdg_lab.core.rollups import Rollup
-from dtdg_lab.core.rows import Array, Rows, known
+from dtdg_lab.config.catalogue import loss_name, metrics_of
+from dtdg_lab.records.rollups import Rollup
+from dtdg_lab.records.rows import Array, Rows, known
 from dtdg_lab.visualization.change_marks import CHIPS, with_changes
 from dtdg_lab.visualization.chart import (
     FIRST_EPOCH,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dtdg_lab.core.rows import Array, Rows
+from dtdg_lab.records.rows import Array, Rows
 
 
 def newest_rows(rows: Rows, count: int, is_enough: Callable[[Rows], bool]) -> Rows:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dtdg_lab.core.rows import Array
 from dtdg_lab.partition.events import PartitionFacts
+from dtdg_lab.records.rows import Array
 from dtdg_lab.visualization.chart import Key, card
 from dtdg_lab.visualization.charts import FROM_ZERO, SYMBOLS, Drawn, bars, byte_unit, heat, points, rule
 from dtdg_lab.visualization.layout import Figure

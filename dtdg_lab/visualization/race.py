@@ -9,7 +9,7 @@ from statistics import median
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.core.catalogue import loss_name
+from dtdg_lab.config.catalogue import loss_name
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds, join_words
 from dtdg_lab.visualization import charts
 from dtdg_lab.visualization.charts import Drawn, Panel

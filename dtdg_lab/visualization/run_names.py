@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.options import OPTIONS
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.graphs.storage import graph_folder, read_meta
 
 MOST = 2  # settings in a name; the number of others follows

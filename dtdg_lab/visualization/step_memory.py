@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.events import MemoryFacts
-from dtdg_lab.core.model_facts import PASSES
+from dtdg_lab.config.model_facts import PASSES
+from dtdg_lab.records.events import MemoryFacts
 from dtdg_lab.visualization.change_marks import HALF_WIDTH
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, card
 from dtdg_lab.visualization.charts import Drawn, byte_unit, line

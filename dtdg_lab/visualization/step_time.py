@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dtdg_lab.core.records import OWN_PHASES, PHASES
-from dtdg_lab.core.rollups import Rollup
+from dtdg_lab.config.record_tables import OWN_PHASES, PHASES
+from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, always, card
 from dtdg_lab.visualization.charts import NAMES, Drawn, level_bars
 from dtdg_lab.visualization.layout import Figure

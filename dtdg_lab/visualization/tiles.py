@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dtdg_lab.core.rows import Array
+from dtdg_lab.records.rows import Array
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dtdg_lab.core.events import Ended
-from dtdg_lab.core.records import BETWEEN_STEPS, PHASES
-from dtdg_lab.core.rows import Array, Rows
+from dtdg_lab.config.record_tables import BETWEEN_STEPS, PHASES
+from dtdg_lab.records.events import Ended
+from dtdg_lab.records.rows import Array, Rows
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, always, card
 from dtdg_lab.visualization.charts import Drawn, heat, level_bars
 from dtdg_lab.visualization.layout import Figure

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dtdg_lab.core.model_facts import PASSES
-from dtdg_lab.core.rows import Rows, known
+from dtdg_lab.config.model_facts import PASSES
 from dtdg_lab.partition.events import BlockFacts, Matrix, PartitionFacts
+from dtdg_lab.records.rows import Rows, known
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, Place, always, card
 from dtdg_lab.visualization.charts import Drawn, byte_unit, heat
 from dtdg_lab.visualization.layout import Figure

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dtdg_lab.core.rollups import Rollup
-from dtdg_lab.core.rows import Array, Rows, known
+from dtdg_lab.records.rollups import Rollup
+from dtdg_lab.records.rows import Array, Rows, known
 from dtdg_lab.visualization.change_marks import HALF_WIDTH, with_changes
 from dtdg_lab.visualization.chart import NOTHING_YET, STEPS_TITLE, Chart, ChartOptions, Key, Place, always, card
 from dtdg_lab.visualization.charts import Drawn, line

@@ -11,7 +11,7 @@ from typing import Any
 import panel as pn
 from bokeh.models import CustomJSTickFormatter
 
-from dtdg_lab.core.options import Option
+from dtdg_lab.config.options import Option
 from dtdg_lab.visualization.style import coloured
 from dtdg_lab.widgets.labels import labelled, tipped
 

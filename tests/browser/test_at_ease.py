@@ -12,7 +12,7 @@ from typing import Any
 import panel as pn
 import pytest
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.studies.runner import run_study
 from dtdg_lab.studies.sweep import Sweep

@@ -10,7 +10,7 @@ from typing import Any
 import panel as pn
 import pytest
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ClusterError
 from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.widgets.header import Header

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dtdg_lab.cluster.session import Session
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from dtdg_lab.advisor.rates import fit_rates, measured_run
 from dtdg_lab.cluster.local import run_config
 from dtdg_lab.cluster.session import Session
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.datasets.names import load_for
 from tests.thinning import thinned
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dtdg_lab.cluster.session import Session
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ClusterError, UnknownNameError
 from tests.following import until, until_step
 

@@ -15,7 +15,7 @@ import psutil
 from dtdg_lab.cluster.liveness import read_notes
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.runs.run import open_run
 from tests.cluster import stranger
 from tests.following import until_step

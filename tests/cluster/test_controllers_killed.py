@@ -8,7 +8,7 @@ import pytest
 
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.cluster.session_files import left_after
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ControlError
 from dtdg_lab.dashboard.app import Dashboard
 from tests.dashboards import buttons, head, look, notice

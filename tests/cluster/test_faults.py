@@ -19,7 +19,7 @@ from dtdg_lab.cluster import worker
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.cluster.worker import RankTask
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ClusterError, RunFailedError, RunStoreError
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.liveness import is_dead, read_notes
@@ -222,7 +222,7 @@ KERNEL = """
 import sys, time
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.cluster.worker import RankTask
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 if __name__ == "__main__":
     session = Session(ranks=2, name="killed", runs_dir=sys.argv[1], idle_s=float(sys.argv[2]))
     run = session.train(RunConfig.load(sys.argv[3]))

@@ -12,10 +12,10 @@ import pytest
 from dtdg_lab.cluster.replay import fork, replay, verify_replay
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, ControlError
-from dtdg_lab.core.events import Event, OverlapChosen
 from dtdg_lab.engine.async_overlap import TRIED
+from dtdg_lab.records.events import Event, OverlapChosen
 from dtdg_lab.runs.run import StoredRun, open_run
 from tests.following import until, until_step
 

@@ -128,7 +128,7 @@ def test_a_file_and_an_entry_are_all_that_the_package_needs(tmp_path: Path) -> N
     shutil.copytree(ROOT / "dtdg_lab", package, ignore=shutil.ignore_patterns("__pycache__"))
     for kind, (path, *_) in PLACES.items():
         (package / path).write_text(HOW_TOS[kind].definition, encoding="utf-8")
-        table = "systems/snapshot_groups/family.toml" if kind == "scheduler" else "core/catalogue.toml"
+        table = "systems/snapshot_groups/family.toml" if kind == "scheduler" else "config/catalogue.toml"
         with (package / table).open("a", encoding="utf-8") as file:
             file.write(f"\n{entry_of(HOW_TOS[kind])}")
     runs = [

@@ -11,7 +11,7 @@ import pytest
 
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import RunFailedError
 from dtdg_lab.runs.liveness import read_notes
 from dtdg_lab.runs.run import open_run

@@ -16,7 +16,7 @@ import pytest
 
 from dtdg_lab.cluster import session_files
 from dtdg_lab.cluster.session import Session
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ControlError
 from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.runs.directory import RunDirectory

@@ -14,7 +14,7 @@ import pytest
 
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunFailedError
 from dtdg_lab.runs.liveness import read_notes
 from dtdg_lab.runs.run import open_run

@@ -6,7 +6,7 @@ import pytest
 
 from dtdg_lab.cluster.local import Evaluated, Verdict, run_config
 from dtdg_lab.cluster.session import Session
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError
 from tests.following import until_step
 

@@ -21,8 +21,8 @@ from dtdg_lab.cluster.messaging import new_key, pack
 from dtdg_lab.cluster.run import RunHandle
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.cluster.session_files import SessionFiles
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, RunFailedError
 from dtdg_lab.datasets.download import one_at_a_time
 from dtdg_lab.datasets.names import load_for

@@ -16,7 +16,7 @@ from dtdg_lab.cluster import worker
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.cluster.session_files import IdleClock, new_session_files
 from dtdg_lab.cluster.worker import RankTask
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.liveness import Silence, note_file, own_note, read_notes, silent_beyond, write_note

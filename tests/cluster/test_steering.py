@@ -11,7 +11,7 @@ import pytest
 
 from dtdg_lab.cluster.replay import replay
 from dtdg_lab.cluster.session import Session
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.visualization.changes import ENDED_FIRST

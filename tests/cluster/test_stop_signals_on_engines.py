@@ -14,8 +14,8 @@ import pytest
 
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.child_process import is_running
-from dtdg_lab.core.config import RunConfig
 from dtdg_lab.core.errors import RunInterruptedError
 from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.runs.liveness import RankNote, read_notes

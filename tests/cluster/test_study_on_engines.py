@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dtdg_lab.cluster.session import Session
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.liveness import read_notes

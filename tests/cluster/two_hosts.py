@@ -119,7 +119,7 @@ def _trained(session: Any, config: Any) -> dict[str, Any]:
 
 def _kernel(folder: Path) -> dict[str, Any]:
     """What a person's kernel does on the first host."""
-    from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.config.run_config import RunConfig
     from dtdg_lab.core.errors import RunFailedError
 
     config = RunConfig(

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.options import OPTIONS
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.options import OPTIONS
 from dtdg_lab.models.base import State
 from dtdg_lab.models.evolvegcn import EvolveGCNH, EvolveGCNO
 from dtdg_lab.models.tgcn import TGCN

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtdg_lab.core import catalogue
+from dtdg_lab.config import catalogue
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.partition.base import Assigned, make_partition, save_partition
 from dtdg_lab.testing.contracts import ContractError, PartitionerContract, check_partitioner

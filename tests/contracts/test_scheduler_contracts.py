@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtdg_lab.core.catalogue import entries
+from dtdg_lab.config.catalogue import entries
 from dtdg_lab.core.errors import ConfigError, PlanError
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.testing.contracts import ContractError, SchedulerContract, check_plan, check_scheduler

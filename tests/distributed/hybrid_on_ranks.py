@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import RunFailedError, RunStoreError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group

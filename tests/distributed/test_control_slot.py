@@ -13,8 +13,8 @@ import pytest
 import torch
 from torch import nn
 
+from dtdg_lab.config.record_tables import MAX_CONTROL_VERSION
 from dtdg_lab.core.errors import ControlError
-from dtdg_lab.core.records import MAX_CONTROL_VERSION
 from dtdg_lab.distributed.gradients import FlatGradients
 from dtdg_lab.testing.processes import join_group, run_ranks
 

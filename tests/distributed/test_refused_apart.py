@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dtdg_lab.core.catalogue import family
+from dtdg_lab.config.catalogue import family
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.model_averaging import Averager, averager_for
 from dtdg_lab.testing.processes import join_group, run_ranks

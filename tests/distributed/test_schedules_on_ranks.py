@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.datasets.names import load_for

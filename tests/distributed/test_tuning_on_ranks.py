@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.testing.processes import join_group, run_ranks

@@ -17,8 +17,8 @@ from types import ModuleType
 from typing import Any
 
 import dtdg_lab as lab
-from dtdg_lab.core.catalogue import names
-from dtdg_lab.core.options import OPTIONS
+from dtdg_lab.config.catalogue import names
+from dtdg_lab.config.options import OPTIONS
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.runs.charts import all_rollups, drawn_charts
 from dtdg_lab.runs.tables import RunTables

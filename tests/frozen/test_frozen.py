@@ -36,7 +36,7 @@ from typing import Any
 
 import pytest
 
-from dtdg_lab.core.catalogue import CHOSEN_BY
+from dtdg_lab.config.catalogue import CHOSEN_BY
 from tests.frozen.short_runs import (
     CASES,
     NO_LOSSES,

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from dtdg_lab.core import catalogue, events
-from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.model_facts import memory
-from dtdg_lab.core.options import OPTIONS
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.model_facts import memory
+from dtdg_lab.config.options import OPTIONS
+from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.records import events
 from tests.algorithms import render
 
 ROOT = Path(__file__).resolve().parents[2]

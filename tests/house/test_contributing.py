@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtdg_lab.core import catalogue
+from dtdg_lab.config import catalogue
 from tests.how_tos import TEXT, how_tos
 
 

@@ -40,7 +40,7 @@ TORCH_FILES = (
 )
 HEAVY = ("torch", "dgl", "panel", "plotly", "pandas", "pyarrow", "ipyparallel", "zmq")
 
-LIGHT = ("dtdg_lab", "dtdg_lab.core.config", "dtdg_lab.__main__", "dtdg_lab.visualization.graph")
+LIGHT = ("dtdg_lab", "dtdg_lab.config.run_config", "dtdg_lab.__main__", "dtdg_lab.visualization.graph")
 
 # An import hook rather than sys.modules[name] = None, so that importlib.util.find_spec refuses too.
 BLOCK = """
@@ -87,8 +87,8 @@ try:
 except ModuleNotFoundError as error:
     blocked = error.name
 import dtdg_lab as lab
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.options import OPTIONS
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.options import OPTIONS
 config = lab.RunConfig(system="psg", dataset="growing", model="evolvegcn-o", ranks=2, group_window=8)
 assert lab.RunConfig.from_json(config.to_json()) == config
 for name in catalogue.names("systems"):

@@ -31,9 +31,9 @@ import dtdg_lab as lab
 from dtdg_lab.__main__ import _parser
 from dtdg_lab.cards.card import Card
 from dtdg_lab.cluster.run import Run
-from dtdg_lab.core import catalogue
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.options import OPTIONS
 from dtdg_lab.core.errors import LabError, UnknownNameError
-from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.export.export import KINDS
 from dtdg_lab.models.base import GraphView
 from dtdg_lab.partition.metrics import MeasuredPartition

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from outside_family.all_kinds import RUNS
 
-from dtdg_lab.core import catalogue
+from dtdg_lab.config import catalogue
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = ("models", "tasks", "scheduling", "partition")

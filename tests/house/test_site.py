@@ -20,12 +20,12 @@ from markdown.extensions.toc import slugify
 import dtdg_lab as lab
 from dtdg_lab.__main__ import main
 from dtdg_lab.cards.card import TEXTS, card_markdown
-from dtdg_lab.core import catalogue
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.options import OPTIONS
+from dtdg_lab.config.record_tables import TABLES
 from dtdg_lab.core import errors as errors_module
 from dtdg_lab.core.errors import LabError
-from dtdg_lab.core.events import SettingsChanged
-from dtdg_lab.core.options import OPTIONS
-from dtdg_lab.core.records import TABLES
+from dtdg_lab.records.events import SettingsChanged
 
 ROOT = Path(__file__).resolve().parents[2]
 LESSONS = sorted((ROOT / "notebooks").glob("*.ipynb"))

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 import dtdg_lab as lab
-from dtdg_lab.core.options import Option
+from dtdg_lab.config.options import Option
 
 SMALL: Mapping[str, Any] = MappingProxyType(
     {
@@ -57,7 +57,7 @@ def register_all() -> None:
 
 
 def _load(target: str) -> Option:
-    from dtdg_lab.core.catalogue import load
+    from dtdg_lab.config.catalogue import load
 
     loaded = load(f"outside_family.{target}")
     assert isinstance(loaded, Option)

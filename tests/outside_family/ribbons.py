@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dtdg_lab.core.options import Option
+from dtdg_lab.config.options import Option
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.partition.base import Assigned, without_empty_parts
 

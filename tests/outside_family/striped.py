@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from dtdg_lab.core.catalogue import Entry, System
-from dtdg_lab.core.events import Event
-from dtdg_lab.core.options import Option
+from dtdg_lab.config.catalogue import Entry, System
+from dtdg_lab.config.options import Option
+from dtdg_lab.records.events import Event
 from dtdg_lab.systems.base import SystemFamily
 from dtdg_lab.visualization.chart import Chart, ChartOptions, card
 from dtdg_lab.visualization.layout import Figure
 
 if TYPE_CHECKING:
-    from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.config.run_config import RunConfig
     from dtdg_lab.engine.strategy import BuildContext, Strategy
     from dtdg_lab.runs.tables import RunTables
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtdg_lab.core.catalogue import Entry, entries
+from dtdg_lab.config.catalogue import Entry, entries
 from dtdg_lab.systems.snapshot_groups.schedulers import base, dygnex, dygnex_ilp, heuristics
 from dtdg_lab.testing.contracts import check_plan
 

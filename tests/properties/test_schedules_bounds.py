@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtdg_lab.core.catalogue import entries
+from dtdg_lab.config.catalogue import entries
 from dtdg_lab.core.rng import generator
 from dtdg_lab.systems.snapshot_groups.schedulers import base, dygnex, dygnex_ilp, heuristics
 from dtdg_lab.systems.snapshot_groups.schedulers.base import Problem, lower_bound_s

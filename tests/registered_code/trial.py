@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 import dtdg_lab as lab
+from dtdg_lab.config.options import Option
 from dtdg_lab.core.errors import ClusterError, ConfigError
-from dtdg_lab.core.options import Option
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.datasets.generators.synthetic import Growing
 from dtdg_lab.models.tgcn import TGCN

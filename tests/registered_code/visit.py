@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import dtdg_lab as lab
-from dtdg_lab.core import catalogue
+from dtdg_lab.config import catalogue
 from dtdg_lab.core.errors import LabError
 
 

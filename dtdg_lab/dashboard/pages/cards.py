@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import panel as pn
 
 from dtdg_lab.cards.card import MOST, PAPERS, TEXTS, Card, run_cards
-from dtdg_lab.core import catalogue
+from dtdg_lab.config import catalogue
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.visualization.chart import Chart
 from dtdg_lab.visualization.charts import Panel

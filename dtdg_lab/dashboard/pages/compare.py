@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import panel as pn
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.dashboard.actions import Actions
 from dtdg_lab.dashboard.figure_cards import FigureCards

@@ -9,8 +9,8 @@ from typing import Any
 
 import panel as pn
 
-from dtdg_lab.core.catalogue import ABSENT
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.catalogue import ABSENT
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.dashboard.choices import is_generated, is_stored
 from dtdg_lab.dashboard.settings import NARROW, Settings

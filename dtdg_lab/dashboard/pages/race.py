@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import panel as pn
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, RunFailedError
 from dtdg_lab.core.units import join_words
 from dtdg_lab.dashboard.actions import Actions

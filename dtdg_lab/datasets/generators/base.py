@@ -10,8 +10,8 @@ from typing import ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dtdg_lab.config.options import OPTIONS
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.rng import generator
 from dtdg_lab.datasets.tables import SPLIT_TEST, SPLIT_TRAIN, SPLIT_VALIDATION
 from dtdg_lab.graphs.snapshot import Snapshot, distinct, keys_of, places_of, snapshot_of_rows, targets

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from dtdg_lab.core.model_facts import SpatialOutput
+from dtdg_lab.config.model_facts import SpatialOutput
 from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.engine import strategy
 from dtdg_lab.engine.graph_view import DeviceSequence, SnapshotView

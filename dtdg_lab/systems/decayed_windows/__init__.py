@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.core.catalogue import ABSENT, entry
+from dtdg_lab.config.catalogue import ABSENT, entry
+from dtdg_lab.config.model_facts import memory
 from dtdg_lab.core.errors import ConfigError, UnsupportedError
-from dtdg_lab.core.model_facts import memory
 from dtdg_lab.systems.base import SystemFamily
 
 if TYPE_CHECKING:
-    from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.config.run_config import RunConfig
     from dtdg_lab.runs.tables import RunTables
     from dtdg_lab.visualization.chart import Chart
     from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile

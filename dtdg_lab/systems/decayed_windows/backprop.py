@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dtdg_lab.core.model_facts import SpatialOutput
+from dtdg_lab.config.model_facts import SpatialOutput
 from dtdg_lab.engine.async_overlap import Pace, SpatialTask
 from dtdg_lab.engine.backprop.time_blocks import BoundaryState, Layer, Tensors
 from dtdg_lab.engine.graph_view import OneVertex, SnapshotView

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import DataError, NotAvailableError, PartitionError, PlanError, UnknownNameError
-from dtdg_lab.core.events import Event
 from dtdg_lab.core.files import read_arrays, write_arrays
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.rng import key
@@ -28,6 +27,7 @@ from dtdg_lab.partition.base import without_empty_parts
 from dtdg_lab.partition.child_process import needs_library
 from dtdg_lab.partition.libraries import UnionGraph, cut_union, restricted, union_graph, vertex_weights
 from dtdg_lab.partition.simple import dealt, mixed, vertex_loads
+from dtdg_lab.records.events import Event
 from dtdg_lab.systems.decayed_windows.events import ChunkFacts
 from dtdg_lab.systems.decayed_windows.window import WHOLE_CHUNKS, Chunking
 from dtdg_lab.training.partition import made_by_first

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.core.events import Event
 from dtdg_lab.core.units import format_bytes, format_seconds
+from dtdg_lab.records.events import Event
 from dtdg_lab.systems.decayed_windows.window import RULES, RowMemory, Trapezoid, decayed_counts
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dtdg_lab.core.catalogue import System
-from dtdg_lab.core.options import OPTIONS
+from dtdg_lab.config.catalogue import System
+from dtdg_lab.config.options import OPTIONS
 from dtdg_lab.engine.minibatches import sampled_edges, sampling_key
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.decayed_windows.events import Shape, TrapezoidFacts

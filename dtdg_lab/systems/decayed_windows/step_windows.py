@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.rows import Rows
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.records.rows import Rows
 from dtdg_lab.systems.decayed_windows.events import Shape, TrapezoidFacts
 from dtdg_lab.systems.decayed_windows.window import RULES
 

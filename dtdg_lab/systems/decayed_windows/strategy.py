@@ -16,10 +16,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.options import OPTIONS
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import DataError, UnsupportedError
-from dtdg_lab.core.events import Event
-from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.preparation import each
 from dtdg_lab.distributed.group import Group
@@ -31,6 +30,7 @@ from dtdg_lab.engine.strategy import BuildContext, SequenceSegment, Step, StepMa
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.kernels.operators import Operators, OperatorSettings
 from dtdg_lab.models.base import DynamicModel, State
+from dtdg_lab.records.events import Event
 from dtdg_lab.systems.decayed_windows import backprop
 from dtdg_lab.systems.decayed_windows.chunks import chunking_event, shared_chunks
 from dtdg_lab.systems.decayed_windows.events import Shape, TrapezoidFacts

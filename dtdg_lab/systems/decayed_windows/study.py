@@ -9,8 +9,8 @@ from statistics import fmean, median, stdev
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.catalogue import loss_name
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.catalogue import loss_name
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.systems.decayed_windows import captions
@@ -24,7 +24,7 @@ from dtdg_lab.visualization.study import MEANINGS as PROVENANCE
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.config.run_config import RunConfig
     from dtdg_lab.studies.study import Study
     from dtdg_lab.studies.trials import Trial
 

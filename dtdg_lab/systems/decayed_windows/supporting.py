@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dtdg_lab.core.records import PHASES
-from dtdg_lab.core.rollups import Rollup
-from dtdg_lab.core.rows import Array
+from dtdg_lab.config.record_tables import PHASES
+from dtdg_lab.records.rollups import Rollup
+from dtdg_lab.records.rows import Array
 from dtdg_lab.systems.decayed_windows import captions
 from dtdg_lab.systems.decayed_windows.picture import DECAYED, FULL
 from dtdg_lab.systems.decayed_windows.step_windows import (

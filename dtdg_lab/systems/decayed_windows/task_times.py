@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dtdg_lab.core.rows import Array, Rows
+from dtdg_lab.records.rows import Array, Rows
 from dtdg_lab.systems.decayed_windows import captions
 from dtdg_lab.systems.decayed_windows.step_windows import has_halo
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, card

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.rows import Array
+from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.records.rows import Array
 from dtdg_lab.systems.decayed_windows.step_windows import (
     RECENT,
     facts_now,

@@ -14,10 +14,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.model_facts import DIRECTIONS
+from dtdg_lab.config.options import OPTIONS
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, PlanError, shortened
-from dtdg_lab.core.model_facts import DIRECTIONS
-from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.rng import generator
 from dtdg_lab.graphs.snapshot import Snapshot
 

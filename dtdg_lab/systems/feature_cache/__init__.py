@@ -11,7 +11,7 @@ from dtdg_lab.systems.base import SystemFamily
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.config.run_config import RunConfig
     from dtdg_lab.runs.run import StoredRun
     from dtdg_lab.runs.tables import RunTables
     from dtdg_lab.systems.feature_cache.calibration_study import CalibrationPlan

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
 
 if TYPE_CHECKING:
-    from dtdg_lab.core.config import RunConfig  # not in the process that serves: pydantic takes half of its start
+    from dtdg_lab.config.run_config import RunConfig  # not in the process that serves: pydantic takes half of its start
     from dtdg_lab.network.emulated_network import EmulatedNetwork
     from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts
 

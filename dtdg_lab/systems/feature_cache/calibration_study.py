@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, PlanError
 from dtdg_lab.core.rng import generator
 from dtdg_lab.network.patterns import LinkState, parse_links

@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.core.events import Event
 from dtdg_lab.core.units import format_bytes
+from dtdg_lab.records.events import Event
 
 CACHELESS = ("on_demand", "prefetch")
 POLICIES: Mapping[str, str] = MappingProxyType(

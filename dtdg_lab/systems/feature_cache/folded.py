@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dtdg_lab.core.rows import Array, Rows
+from dtdg_lab.records.rows import Array, Rows
 from dtdg_lab.systems.feature_cache import captions
 from dtdg_lab.systems.feature_cache.actions import WINDOWS
 from dtdg_lab.systems.feature_cache.events import Congestion, FeatureFacts

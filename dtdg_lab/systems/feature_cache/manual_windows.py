@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.core.rows import as_objects
 from dtdg_lab.core.units import join_words
 from dtdg_lab.network.patterns import BITS
+from dtdg_lab.records.rows import as_objects
 from dtdg_lab.systems.feature_cache.folded import decision_points, windows_axis
 from dtdg_lab.systems.feature_cache.measures import LinkHistory
 from dtdg_lab.systems.feature_cache.policies.simulator import CacheEpisode

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.rollups import Rollup
-from dtdg_lab.core.rows import Array, Rows, as_objects
+from dtdg_lab.config import catalogue
+from dtdg_lab.records.rollups import Rollup
+from dtdg_lab.records.rows import Array, Rows, as_objects
 from dtdg_lab.systems.feature_cache.events import CACHELESS, Congestion, FeatureFacts
 
 if TYPE_CHECKING:

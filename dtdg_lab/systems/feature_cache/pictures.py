@@ -8,7 +8,7 @@ from statistics import fmean
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dtdg_lab.core.catalogue import System
+from dtdg_lab.config.catalogue import System
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
 from dtdg_lab.systems.feature_cache.policies.base import learned_policy

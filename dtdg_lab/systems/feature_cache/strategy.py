@@ -15,10 +15,9 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ClusterError, LabError, NotAvailableError, UnsupportedError
-from dtdg_lab.core.events import Event
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.distributed.gradients import FlatGradients
 from dtdg_lab.distributed.group import Group
@@ -34,6 +33,7 @@ from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.network.emulated_network import KernelLinks, Slowed
 from dtdg_lab.network.patterns import LinkState
+from dtdg_lab.records.events import Event
 from dtdg_lab.systems.feature_cache import rpc
 from dtdg_lab.systems.feature_cache.actions import (
     WINDOWS,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dtdg_lab.core.rows import Array
+from dtdg_lab.records.rows import Array
 from dtdg_lab.systems.feature_cache import captions
 from dtdg_lab.systems.feature_cache.captions import ms_text
 from dtdg_lab.systems.feature_cache.measures import (

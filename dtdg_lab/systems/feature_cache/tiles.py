@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dtdg_lab.core.rows import Array
 from dtdg_lab.energy.total import MEASURED
 from dtdg_lab.network.patterns import with_link
+from dtdg_lab.records.rows import Array
 from dtdg_lab.systems.feature_cache.captions import CHOSEN_BY, ms_text
 from dtdg_lab.systems.feature_cache.events import CACHELESS, FeatureFacts
 from dtdg_lab.systems.feature_cache.measures import (
@@ -29,7 +29,7 @@ from dtdg_lab.visualization.numbers import UNKNOWN, joules_text, percent_text
 from dtdg_lab.visualization.tiles import SPARK_POINTS, Effect, Suggestion, Tile, spark_of
 
 if TYPE_CHECKING:
-    from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.config.run_config import RunConfig
     from dtdg_lab.runs.tables import RunTables
 
 _STEP_TIMES = 50  # steps of the mean time of a step

@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.core.events import Event
 from dtdg_lab.core.units import format_bytes
+from dtdg_lab.records.events import Event
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.rollups import Rollup
-from dtdg_lab.core.rows import Array, Rows, known
+from dtdg_lab.config import catalogue
+from dtdg_lab.records.rollups import Rollup
+from dtdg_lab.records.rows import Array, Rows, known
 from dtdg_lab.systems.hybrid_batches.events import HybridFacts
 from dtdg_lab.visualization.timeline import is_over
 

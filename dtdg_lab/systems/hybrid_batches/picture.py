@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.core.rows import Array, Rows
+from dtdg_lab.records.rows import Array, Rows
 from dtdg_lab.systems.hybrid_batches import captions
 from dtdg_lab.systems.hybrid_batches.batches import FEW, SHARES, batch_size, grid, nearest
 from dtdg_lab.systems.hybrid_batches.events import HybridFacts, SizeFacts, amount_text, span_text

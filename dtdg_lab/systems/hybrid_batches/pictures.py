@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dtdg_lab.core.catalogue import System
-from dtdg_lab.core.options import OPTIONS
+from dtdg_lab.config.catalogue import System
+from dtdg_lab.config.options import OPTIONS
 from dtdg_lab.core.plans import BatchSize
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.partition.base import make_partition

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core import catalogue, rng
+from dtdg_lab.config import catalogue
+from dtdg_lab.core import rng
 from dtdg_lab.core.errors import ConfigError, NotFiniteError, PlanError, shortened
 from dtdg_lab.rl import DQN, Agent, Bandit, Choice, Fixed, UniformAgent, checked_action, checked_choices
 

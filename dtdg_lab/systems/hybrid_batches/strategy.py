@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError
-from dtdg_lab.core.events import Event
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.distributed.gradients import FlatGradients
 from dtdg_lab.engine.backprop.reference import bring
@@ -24,6 +23,7 @@ from dtdg_lab.engine.replicated_part import part_folder
 from dtdg_lab.engine.strategy import BuildContext, Step, StepMarks, StepResult, Strategy, check_per_vertex
 from dtdg_lab.engine.target_batches import StateCache, TargetRun, add_gradients
 from dtdg_lab.partition.simple import vertex_loads
+from dtdg_lab.records.events import Event
 from dtdg_lab.systems.hybrid_batches import part_batches
 from dtdg_lab.systems.hybrid_batches.batches import TargetSampler, capacity, load_groups
 from dtdg_lab.systems.hybrid_batches.events import EmptyReservoir, HybridFacts, SizeFacts

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dtdg_lab.core.rows import Array
+from dtdg_lab.records.rows import Array
 from dtdg_lab.systems.hybrid_batches.events import HybridFacts, SizeFacts, span_text
 from dtdg_lab.systems.hybrid_batches.observations import (
     action_now,
@@ -22,7 +22,7 @@ from dtdg_lab.visualization.numbers import UNKNOWN, percent_text, three_digits
 from dtdg_lab.visualization.tiles import SPARK_POINTS, Effect, Suggestion, Tile, spark_of
 
 if TYPE_CHECKING:
-    from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.config.run_config import RunConfig
     from dtdg_lab.runs.tables import RunTables
 
 _NAMED = 3  # ranks that a second line has room for

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dtdg_lab.core.rows import Array
+from dtdg_lab.records.rows import Array
 from dtdg_lab.systems.hybrid_batches.events import SizeFacts, amount_text
 from dtdg_lab.systems.hybrid_batches.observations import Decision
 from dtdg_lab.visualization.change_marks import HALF_WIDTH, with_changes

@@ -8,7 +8,7 @@ from statistics import median
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from dtdg_lab.core import catalogue
+from dtdg_lab.config import catalogue
 from dtdg_lab.systems.hybrid_batches import captions
 from dtdg_lab.systems.hybrid_batches.events import HybridFacts
 from dtdg_lab.visualization.numbers import three_digits

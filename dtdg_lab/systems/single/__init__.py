@@ -9,8 +9,8 @@ from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.systems.base import SystemFamily
 
 if TYPE_CHECKING:
-    from dtdg_lab.core.catalogue import System
-    from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.config.catalogue import System
+    from dtdg_lab.config.run_config import RunConfig
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
     from dtdg_lab.runs.tables import RunTables
     from dtdg_lab.systems.workload import EpochWork, Facts

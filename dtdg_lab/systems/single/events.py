@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.core.events import Event
 from dtdg_lab.core.units import format_percent, format_seconds
+from dtdg_lab.records.events import Event
 
 
 @dataclass(frozen=True, slots=True)

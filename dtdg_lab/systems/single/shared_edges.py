@@ -10,14 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dtdg_lab.config.model_facts import ModelFacts
 from dtdg_lab.core.errors import UnsupportedError
-from dtdg_lab.core.events import Event
-from dtdg_lab.core.model_facts import ModelFacts
 from dtdg_lab.core.rng import torch_seed
 from dtdg_lab.engine.graph_view import SPACES_BYTES, DeviceSequence, SnapshotView
 from dtdg_lab.engine.strategy import BuildContext
 from dtdg_lab.kernels.operators import Operators, SharedOperators, SnapshotSource
 from dtdg_lab.kernels.spmm import SharedOperator
+from dtdg_lab.records.events import Event
 from dtdg_lab.systems.single.events import OverlapProfile
 from dtdg_lab.systems.single.snapshot_times import wait_for
 from dtdg_lab.systems.single.strategy import SingleStrategy

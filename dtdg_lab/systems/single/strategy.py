@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dtdg_lab.core.events import Event
 from dtdg_lab.core.plans import SnapshotGroups
 from dtdg_lab.engine.backprop.reference import GroupRunner
 from dtdg_lab.engine.graph_view import DeviceSequence
 from dtdg_lab.engine.strategy import BuildContext, Step, StepMarks, StepResult, Strategy
 from dtdg_lab.models.base import DynamicModel
+from dtdg_lab.records.events import Event
 from dtdg_lab.systems.single.events import SnapshotTimes
 from dtdg_lab.systems.single.snapshot_times import time_snapshots
 from dtdg_lab.tasks.base import Task

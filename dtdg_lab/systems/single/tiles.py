@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.rows import Array
+from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.records.rows import Array
 from dtdg_lab.systems.single.events import OverlapProfile
 from dtdg_lab.systems.single.picture import is_shared
 from dtdg_lab.visualization.common_charts import common_tiles

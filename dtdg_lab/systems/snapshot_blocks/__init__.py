@@ -13,7 +13,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.base import SystemFamily
 
 if TYPE_CHECKING:
-    from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.config.run_config import RunConfig
     from dtdg_lab.runs.tables import RunTables
     from dtdg_lab.visualization.chart import Chart
     from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile

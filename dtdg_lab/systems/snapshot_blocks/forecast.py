@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.catalogue import PROTOCOLS
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.catalogue import PROTOCOLS
+from dtdg_lab.config.model_facts import ModelFacts, memory, model_facts
+from dtdg_lab.config.options import OPTIONS
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, UnknownNameError, shortened
-from dtdg_lab.core.events import MemoryFacts
-from dtdg_lab.core.model_facts import ModelFacts, memory, model_facts
-from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs import delta
@@ -37,6 +36,7 @@ from dtdg_lab.partition.volume import (
     redistributed,
     sent,
 )
+from dtdg_lab.records.events import MemoryFacts
 from dtdg_lab.systems.snapshot_blocks import forecast_charts, is_streamed
 from dtdg_lab.systems.snapshot_blocks.block_costs import StepCost, draw_block_costs, least_memory_caption
 from dtdg_lab.systems.step_time import STEP_SECONDS, MeasuredStep, measured_from

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dtdg_lab.core.events import MemoryFacts
-from dtdg_lab.core.rows import Array
 from dtdg_lab.partition.events import BlockFacts
+from dtdg_lab.records.events import MemoryFacts
+from dtdg_lab.records.rows import Array
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.events import MemoryFacts
-from dtdg_lab.core.rollups import Rollup
+from dtdg_lab.config import catalogue
 from dtdg_lab.partition.events import BlockFacts
+from dtdg_lab.records.events import MemoryFacts
+from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.systems.snapshot_blocks import captions
 from dtdg_lab.systems.snapshot_blocks.ownership import (
     Numbers,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dtdg_lab.core.catalogue import System
-from dtdg_lab.core.model_facts import model_facts
+from dtdg_lab.config.catalogue import System
+from dtdg_lab.config.model_facts import model_facts
 from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.core.units import format_bytes
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph

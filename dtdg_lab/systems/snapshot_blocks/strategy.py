@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dtdg_lab.core.events import Event, OverlapChosen
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
 from dtdg_lab.core.units import format_bytes
 from dtdg_lab.distributed.group import Group
@@ -23,6 +22,7 @@ from dtdg_lab.engine.halo_exchange import Exchanger, HaloSequence
 from dtdg_lab.engine.strategy import BuildContext, SequenceSegment, Step, StepMarks, StepOutcome, StepResult, Strategy
 from dtdg_lab.graphs.delta import kept_bytes
 from dtdg_lab.models.base import DynamicModel
+from dtdg_lab.records.events import Event, OverlapChosen
 from dtdg_lab.systems.snapshot_blocks import is_streamed
 from dtdg_lab.systems.snapshot_blocks.redistribution import Redistribution
 from dtdg_lab.tasks.base import Task

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dtdg_lab.core.rollups import Rollup
-from dtdg_lab.core.rows import Array, Rows, known
+from dtdg_lab.records.rollups import Rollup
+from dtdg_lab.records.rows import Array, Rows, known
 from dtdg_lab.systems.snapshot_blocks import captions
 from dtdg_lab.systems.snapshot_blocks.block_costs import TITLE as BLOCK_MEMORY
 from dtdg_lab.systems.snapshot_blocks.block_costs import StepCost, cost_caption, draw_block_costs

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dtdg_lab.core.rows import Array
+from dtdg_lab.records.rows import Array
 from dtdg_lab.systems.snapshot_blocks.periods import peaks_by_step
 from dtdg_lab.systems.snapshot_blocks.picture import SENT, blocks_of, memory_limit, probed_memory
 from dtdg_lab.visualization.common_charts import common_tiles
@@ -17,7 +17,7 @@ from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile, spark_of
 from dtdg_lab.visualization.transfers import EQUAL, measured_traffic, predicted_traffic
 
 if TYPE_CHECKING:
-    from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.config.run_config import RunConfig
     from dtdg_lab.runs.tables import RunTables
 
 PEAK_MEMORY = Effect("Peak memory", bytes_text, peaks_by_step)

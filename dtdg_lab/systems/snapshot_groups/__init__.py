@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.core.catalogue import ABSENT
+from dtdg_lab.config.catalogue import ABSENT
 from dtdg_lab.systems.base import SystemFamily
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.config.run_config import RunConfig
     from dtdg_lab.runs.run import StoredRun
     from dtdg_lab.runs.tables import RunTables
     from dtdg_lab.visualization.chart import Chart

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dtdg_lab.core.records import OWN_PHASES
-from dtdg_lab.core.rollups import Rollup
-from dtdg_lab.core.rows import Rows
+from dtdg_lab.config.record_tables import OWN_PHASES
+from dtdg_lab.records.rollups import Rollup
+from dtdg_lab.records.rows import Rows
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables

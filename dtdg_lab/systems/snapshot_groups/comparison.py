@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.systems.snapshot_groups import captions
 from dtdg_lab.systems.snapshot_groups.balance import balance_of

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dtdg_lab.core.plans import Schedule
-from dtdg_lab.core.rows import Array, Rows, as_column
+from dtdg_lab.records.rows import Array, Rows, as_column
 from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
 from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
 

@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.events import Event
 from dtdg_lab.core.units import format_percent, format_seconds
+from dtdg_lab.records.events import Event
 
 _EQUAL = 5e-4  # difference of two makespans below which they are called equal
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dtdg_lab.core.plans import Schedule
-from dtdg_lab.core.rows import Rows
+from dtdg_lab.records.rows import Rows
 from dtdg_lab.systems.snapshot_groups.epoch_blocks import EpochBlocks, lengths_ns, planned_epoch
 from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
 from dtdg_lab.visualization.chart import Key

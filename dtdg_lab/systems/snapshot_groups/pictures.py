@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.catalogue import System, entry
+from dtdg_lab.config.catalogue import System, entry
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.core.units import format_seconds, percent
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph

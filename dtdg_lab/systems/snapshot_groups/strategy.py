@@ -14,9 +14,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import DataError, PlanError
-from dtdg_lab.core.events import Event
 from dtdg_lab.core.plans import Schedule, SnapshotGroups
 from dtdg_lab.core.system_errors import error_text
 from dtdg_lab.distributed.group import Group, gather_texts, hash_of_host
@@ -25,6 +24,7 @@ from dtdg_lab.engine.graph_view import DeviceSequence
 from dtdg_lab.engine.strategy import RECORDED_PLAN, BuildContext, Step, StepMarks, StepOutcome, StepResult, Strategy
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.models.base import DynamicModel
+from dtdg_lab.records.events import Event
 from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
 from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s, solve
 from dtdg_lab.systems.snapshot_groups.schedulers.heuristics import schedule_round_robin as round_robin

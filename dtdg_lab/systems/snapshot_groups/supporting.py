@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dtdg_lab.core.rows import Array, Rows, known
+from dtdg_lab.records.rows import Array, Rows, known
 from dtdg_lab.systems.snapshot_groups import captions
 from dtdg_lab.systems.snapshot_groups.balance import BALANCE, balance_by_epoch, last_balance
 from dtdg_lab.systems.snapshot_groups.group_times import group_times

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.rows import Array
+from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.records.rows import Array
 from dtdg_lab.systems.snapshot_groups.balance import balance_by_epoch, iterations, last_balance
 from dtdg_lab.systems.snapshot_groups.epoch_blocks import measured_bound, schedule_of, shown_epoch
 from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.rollups import Rollup
-from dtdg_lab.core.rows import Array
+from dtdg_lab.config import catalogue
 from dtdg_lab.partition.events import PartitionFacts
+from dtdg_lab.records.rollups import Rollup
+from dtdg_lab.records.rows import Array
 from dtdg_lab.systems.vertex_parts import captions
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, card
 from dtdg_lab.visualization.charts import Drawn, bars, heat, level_bars

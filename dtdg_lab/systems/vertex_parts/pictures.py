@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dtdg_lab.core.catalogue import System
+from dtdg_lab.config.catalogue import System
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.partition.events import PartitionFacts
 from dtdg_lab.partition.metrics import partition_graph

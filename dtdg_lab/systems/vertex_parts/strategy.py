@@ -7,7 +7,6 @@ from typing import Any
 
 from torch import Tensor
 
-from dtdg_lab.core.events import Event
 from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.engine.backprop.reference import HOW, bring
 from dtdg_lab.engine.backprop.time_blocks import BlockTimeline, add_gradients_blocks, add_gradients_stepwise
@@ -24,6 +23,7 @@ from dtdg_lab.engine.strategy import (
     check_per_vertex,
 )
 from dtdg_lab.models.base import DynamicModel
+from dtdg_lab.records.events import Event
 from dtdg_lab.tasks.base import Task
 from dtdg_lab.training.block_memory import BlockMemory, planned_blocks
 from dtdg_lab.training.partition import blocks_event, partition_event

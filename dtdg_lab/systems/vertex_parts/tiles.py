@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dtdg_lab.core.rows import Array
 from dtdg_lab.partition.events import PartitionFacts
+from dtdg_lab.records.rows import Array
 from dtdg_lab.systems.vertex_parts.picture import STEPS, exchanges_rows
 from dtdg_lab.visualization.common_charts import common_tiles
 from dtdg_lab.visualization.numbers import bytes_text, percent_text
@@ -16,7 +16,7 @@ from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile, spark_of
 from dtdg_lab.visualization.waiting import waiting_share
 
 if TYPE_CHECKING:
-    from dtdg_lab.core.config import RunConfig
+    from dtdg_lab.config.run_config import RunConfig
     from dtdg_lab.runs.tables import RunTables
 
 RECENT = 50  # steps that bytes are a mean of

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from dtdg_lab.advisor.advise import Advice, advise, learn_errors, summed
 from dtdg_lab.advisor.rates import MeasuredRun, find_runs, fit_rates, measured_run
 from dtdg_lab.cluster.local import run_config
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
 from dtdg_lab.datasets.names import load_dataset
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph

@@ -10,7 +10,7 @@ import pytest
 
 from dtdg_lab.advisor.what_if import RANKS, GrowthCurve, WhatIf, expected_halo, scaling_forecast
 from dtdg_lab.cluster.local import run_config
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.datasets.names import load_dataset
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph

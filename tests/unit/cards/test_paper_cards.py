@@ -25,7 +25,7 @@ from dtdg_lab.cards.card import (
     drawn_pictures,
     run_cell,
 )
-from dtdg_lab.core import catalogue
+from dtdg_lab.config import catalogue
 from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
 from dtdg_lab.runs.run import open_run
 from tests.runs_synthetic import finished_run

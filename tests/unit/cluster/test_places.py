@@ -11,7 +11,7 @@ from dtdg_lab.__main__ import main
 from dtdg_lab.cluster import local
 from dtdg_lab.cluster.local import train
 from dtdg_lab.cluster.session import Session
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, DataError, LabError, RunStoreError
 from dtdg_lab.core.files import writable_file, writable_folder
 from dtdg_lab.core.units import as_path, state_root
@@ -25,7 +25,7 @@ __all__ = ["open_folder"]  # a fixture
 
 CONFIG = RunConfig(system="single", dataset="growing", epochs=1)
 TRAIN = (
-    "from dtdg_lab.cluster.local import train\nfrom dtdg_lab.core.config import RunConfig\n"
+    "from dtdg_lab.cluster.local import train\nfrom dtdg_lab.config.run_config import RunConfig\n"
     "config = RunConfig(system='single', dataset='growing', epochs=1)\n"
 )
 SESSION = "from dtdg_lab.cluster.session import Session\n"

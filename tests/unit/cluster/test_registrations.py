@@ -16,10 +16,10 @@ from outside_family.smoothed import SmoothedGCN
 
 from dtdg_lab.cluster import registrations
 from dtdg_lab.cluster.registrations import MOST_BYTES, SentRegistration, apply_registrations, pack_registrations
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.registration import register
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError
-from dtdg_lab.core.registration import register
 from tests.registrations import registered_apart
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dtdg_lab.cluster.local import Bench, Evaluated, Verdict, run_config
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 
 CONFIG = RunConfig(

@@ -19,7 +19,7 @@ import pytest
 
 import dtdg_lab as lab
 from dtdg_lab.cluster.stop_signals import StopSignals
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ControlError, RunInterruptedError
 from dtdg_lab.runs.liveness import mark_interrupted
 from dtdg_lab.runs.run import StoredRun, newest_interrupted, open_run

@@ -16,7 +16,7 @@ import torch
 
 from dtdg_lab.cluster import local
 from dtdg_lab.cluster.local import train
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import DataError, RunFailedError, RunStoreError
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.system_errors import error_text, explain, is_refusal, reading, system_errno

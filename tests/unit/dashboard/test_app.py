@@ -11,10 +11,10 @@ import time
 import panel as pn
 import pytest
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.options import OPTIONS
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ControlError
-from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.dashboard.config_code import as_cell, as_json
 from tests.dashboards import (

@@ -12,7 +12,7 @@ import param
 import pytest
 
 from dtdg_lab.cluster.local import train_here
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.dashboard.actions import Actions
 from dtdg_lab.dashboard.pages.checkpoints import NONE, Branch
 from dtdg_lab.dashboard.settings import Settings

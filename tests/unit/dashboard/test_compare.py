@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.dashboard.pages import compare
 from dtdg_lab.dashboard.run_list import MOST, ListedRun, RunChoice, ended_text, started_text

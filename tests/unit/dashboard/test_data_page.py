@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import dtdg_lab as lab
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.catalogue import PROTOCOLS
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.catalogue import PROTOCOLS
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.dashboard import choices
 from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.dashboard.pages import data as graph_loader

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import PartitionError
 from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.dashboard.pages import partition as partition_measurer

@@ -11,7 +11,7 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.dashboard.actions import Actions
 from dtdg_lab.dashboard.pages import race as race_page
 from dtdg_lab.dashboard.pages.race import HERE, MOST, RacePage

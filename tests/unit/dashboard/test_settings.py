@@ -7,8 +7,8 @@ from dataclasses import replace
 import param
 import pytest
 
-from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.options import OPTIONS
+from dtdg_lab.config.options import OPTIONS
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.dashboard.settings import FIXED, HEADINGS, NEXT, NEXT_RUN, Settings
 from dtdg_lab.widgets.controls import make_control
 

@@ -19,10 +19,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.options import option
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ChecksumError, ConfigError, DataError, UnknownNameError, UnsupportedError
-from dtdg_lab.core.options import option
 from dtdg_lab.datasets import download
 from dtdg_lab.datasets.download import FoundForm, find
 from dtdg_lab.datasets.names import default_dataset, list_datasets, load_dataset, load_for, load_published

@@ -24,7 +24,7 @@ from types import SimpleNamespace
 import pooch
 import pytest
 
-from dtdg_lab.core import catalogue
+from dtdg_lab.config import catalogue
 from dtdg_lab.core.errors import ChecksumError, DataError
 from dtdg_lab.datasets import download
 from dtdg_lab.datasets.archives import Together, content

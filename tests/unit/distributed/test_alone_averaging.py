@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from dtdg_lab.config.record_tables import MAX_CONTROL_VERSION
 from dtdg_lab.core.errors import ConfigError, ControlError
-from dtdg_lab.core.records import MAX_CONTROL_VERSION
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.distributed.model_averaging import MAX_CHOICE, ControlState, Round, SingleProcessAverager, averager_for
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtdg_lab.core.records import PHASES, TABLES
+from dtdg_lab.config.record_tables import PHASES, TABLES
 from dtdg_lab.energy.monitor import EnergyMeter, shared_out
 from dtdg_lab.energy.phases import IDLE, STALL, PhaseEnergy, Row
 from dtdg_lab.energy.readers import BusySeconds, EnergyReader, ModelledGpuReader, ModelledReader, PowerModel

@@ -16,9 +16,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dtdg_lab.core import catalogue
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.model_facts import memory
 from dtdg_lab.core.errors import DataError, PlanError, UnsupportedError
-from dtdg_lab.core.model_facts import memory
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.engine import replicated_part as cached_files
 from dtdg_lab.engine.graph_view import DeviceSequence

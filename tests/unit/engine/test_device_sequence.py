@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from dtdg_lab.core import catalogue
+from dtdg_lab.config import catalogue
 from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.engine import graph_view as space_store
 from dtdg_lab.engine.graph_view import DeviceSequence, SnapshotView

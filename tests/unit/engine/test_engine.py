@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.model_facts import memory
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.model_facts import memory
 from dtdg_lab.core.plans import SnapshotGroups
 from dtdg_lab.engine import graph_view as space_store
 from dtdg_lab.engine.backprop import reference as plain

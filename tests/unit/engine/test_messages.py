@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.model_facts import model_facts
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import UnsupportedError
-from dtdg_lab.core.model_facts import model_facts
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.engine.graph_view import DeviceSequence, SnapshotView

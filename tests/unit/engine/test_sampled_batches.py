@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.model_facts import memory
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, DataError, PlanError, UnsupportedError
-from dtdg_lab.core.model_facts import memory
 from dtdg_lab.engine.backprop import reference as grouped
 from dtdg_lab.engine.graph_view import DeviceSequence
 from dtdg_lab.engine.minibatch_blocks import BlockShape, block_shape

@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from dtdg_lab.core import catalogue
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.model_facts import memory
 from dtdg_lab.core.errors import DataError, PlanError, UnsupportedError
-from dtdg_lab.core.model_facts import memory
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.engine.graph_view import DeviceSequence
 from dtdg_lab.engine.minibatches import sampled_edges, sampling_key

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from dtdg_lab.core import catalogue
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.model_facts import memory
 from dtdg_lab.core.errors import DataError, PlanError, UnsupportedError
-from dtdg_lab.core.model_facts import memory
 from dtdg_lab.core.plans import TargetBatch
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.engine import graph_view as space_store

@@ -23,7 +23,7 @@ import torch
 
 import dtdg_lab as lab
 from dtdg_lab.cards.card import TEXTS
-from dtdg_lab.core.catalogue import PROTOCOLS
+from dtdg_lab.config.catalogue import PROTOCOLS
 from dtdg_lab.core.errors import RunStoreError, TestPartError, UnknownNameError
 from dtdg_lab.datasets.names import load_dataset
 from dtdg_lab.export.artifacts import script

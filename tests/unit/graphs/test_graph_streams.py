@@ -25,7 +25,10 @@ from dtdg_lab.graphs.storage import ArrayFile, Draft, read
 PEAK = "from dtdg_lab.core.units import peak_rss_bytes; print(peak_rss_bytes() // 2**20)"  # MiB
 
 # children import this module for make_stream
-CHILD = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[3])!r}); from tests.unit.graphs.test_graph_streams import *\n"
+CHILD = (
+    f"import sys; sys.path.insert(0, {str(Path(__file__).parents[3])!r}); "
+    "from tests.unit.graphs.test_graph_streams import *\n"
+)
 
 
 def make_stream(intervals, nodes, edges, *, pause_at=None):

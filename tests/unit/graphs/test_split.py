@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtdg_lab.core.catalogue import PROTOCOLS, Protocol
+from dtdg_lab.config.catalogue import PROTOCOLS, Protocol
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.graphs import split
 from dtdg_lab.graphs.split import Split

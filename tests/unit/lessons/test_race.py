@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.lessons import checks as race_checks
 from dtdg_lab.studies.race_plan import contestants
 from tests.lesson_solutions import answers

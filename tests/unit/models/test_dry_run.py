@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from dtdg_lab.config.model_facts import Pull, SpatialOutput
 from dtdg_lab.core.errors import ConfigError, UnsupportedError
-from dtdg_lab.core.model_facts import Pull, SpatialOutput
 from dtdg_lab.models.base import DynamicModel, State, StepModel, make_model
 from dtdg_lab.models.dry_run import facts_of, facts_of_class
 from dtdg_lab.models.tgcn import TGCN

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtdg_lab.core import catalogue
+from dtdg_lab.config import catalogue
 from dtdg_lab.core.errors import ConfigError, DataError, PlanError, UnknownNameError
 from dtdg_lab.network.patterns import (
     LEVELS,

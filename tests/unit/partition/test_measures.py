@@ -9,8 +9,8 @@ import pickle
 import numpy as np
 import pytest
 
+from dtdg_lab.config.model_facts import Pull, model_facts
 from dtdg_lab.core.errors import ConfigError, PartitionError, PlanError, UnknownNameError
-from dtdg_lab.core.model_facts import Pull, model_facts
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.graphs.build import build_graph
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph

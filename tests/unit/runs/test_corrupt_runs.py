@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dtdg_lab.config.record_tables import SCHEMA, TABLES
 from dtdg_lab.core.errors import DataError, LabError, RunStoreError
-from dtdg_lab.core.records import SCHEMA, TABLES
 from dtdg_lab.runs.exports import ABOUT, read_about
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.run import compare, open_run, provenance

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from dtdg_lab.cluster.replay import causes_of
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.registration import register
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunStoreError
-from dtdg_lab.core.registration import register
 from dtdg_lab.core.source_code import source_hash
 from dtdg_lab.models.tgcn import TGCN
 from dtdg_lab.runs.directory import RunDirectory, add_extensions, check_same_code

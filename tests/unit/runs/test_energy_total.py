@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.energy.total import total_of
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.finish import finish

@@ -19,10 +19,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.record_tables import OWN_PHASES, PHASES, TABLES
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, DataError, RunStoreError, UnknownNameError
-from dtdg_lab.core.records import OWN_PHASES, PHASES, TABLES
 from dtdg_lab.runs import report as repeat
 from dtdg_lab.runs import report as report_module
 from dtdg_lab.runs import summary

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dtdg_lab.core.catalogue import PROTOCOLS
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.catalogue import PROTOCOLS
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.graphs.split import split
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.finish import finish

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.record_tables import SCHEMA, TABLES
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.core.records import SCHEMA, TABLES
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.frames import RunFrames
 from dtdg_lab.runs.parquet import current_note, files_of, is_current, write_rank

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.record_tables import TABLES
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.core.records import TABLES
-from dtdg_lab.core.rollups import Rollup, Sums
-from dtdg_lab.core.rows import Rows, Table, as_column
+from dtdg_lab.records.rollups import Rollup, Sums
+from dtdg_lab.records.rows import Rows, Table, as_column
 from dtdg_lab.runs import parquet
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.frames import RunFrames

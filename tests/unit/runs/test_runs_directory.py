@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunStoreError
 from dtdg_lab.runs import directory as directory_module
 from dtdg_lab.runs.directory import RunDirectory, describe_environment, read_json, write_json

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.rollups import Rollup
-from dtdg_lab.core.rows import Rows
+from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.records.rollups import Rollup
+from dtdg_lab.records.rows import Rows
 from dtdg_lab.runs import parquet, stored_tables
 from dtdg_lab.runs import tables as run_tables
 from dtdg_lab.runs.directory import RunDirectory

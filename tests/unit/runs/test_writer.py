@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dtdg_lab.config.record_tables import SCHEMA, TABLES
 from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
-from dtdg_lab.core.records import SCHEMA, TABLES
 from dtdg_lab.runs.record_lines import read_lines
 from dtdg_lab.runs.records import RecordWriter
 from tests.runs_synthetic import row, write_steps

@@ -15,7 +15,7 @@ import plotly.graph_objects as go
 import pytest
 
 from dtdg_lab.cluster import local as running
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, NotFiniteError, RunFailedError, RunStoreError
 from dtdg_lab.studies import runner as race_runner
 from dtdg_lab.studies.race import prepare, race

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtdg_lab.cluster.local import Bench, Evaluated
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.runs.charts import all_rollups
 from dtdg_lab.runs.tables import RunTables

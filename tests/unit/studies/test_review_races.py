@@ -15,9 +15,9 @@ import pytest
 from dtdg_lab.advisor.rates import _refuse
 from dtdg_lab.cluster.local import Done, Evaluated, Verdict, run_config
 from dtdg_lab.cluster.session import Session
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.record_tables import TABLES
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, DataError, RunFailedError, RunStoreError
-from dtdg_lab.core.records import TABLES
 from dtdg_lab.dashboard.pages import race as race_page
 from dtdg_lab.dashboard.pages.race import RacePage
 from dtdg_lab.runs.directory import RunDirectory

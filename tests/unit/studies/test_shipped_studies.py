@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.studies.presets import preset, presets, seconds_to_near_best, sweep_of
 from dtdg_lab.studies.runner import run_study

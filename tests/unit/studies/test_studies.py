@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, NotFiniteError, RunFailedError, RunStoreError, UnknownNameError
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.studies.runner import Above, Halving, Median, one_writer, run_study, time_left

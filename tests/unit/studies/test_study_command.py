@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import pytest
 
 from dtdg_lab.__main__ import main
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.studies.presets import analysis_of, preset, presets, study_decay, sweep_of
 from dtdg_lab.studies.runner import run_study

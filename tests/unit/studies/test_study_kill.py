@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import RunStoreError
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.studies.runner import run_study

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
 from dtdg_lab.studies.sweep import Sweep, choice, integer, log_uniform, uniform
 

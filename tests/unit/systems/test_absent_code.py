@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from outside_family.smoothed import SmoothedGCN
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.extensions import add_absent, extension_of
+from dtdg_lab.config.options import Option
+from dtdg_lab.config.registration import register
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import UnsupportedError
-from dtdg_lab.core.extensions import add_absent, extension_of
-from dtdg_lab.core.options import Option
 from dtdg_lab.core.plans import Schedule
-from dtdg_lab.core.registration import register
 from dtdg_lab.dashboard.choices import is_generated
 from dtdg_lab.dashboard.pages.data import is_here, why_not
 from dtdg_lab.datasets.generators.synthetic import Growing

@@ -10,7 +10,7 @@ import torch
 from outside_family.smoothed import SmoothedGCN
 from torch import nn
 
-from dtdg_lab.core.registration import register
+from dtdg_lab.config.registration import register
 from dtdg_lab.systems.workload import parameters
 from tests.registrations import registered_apart
 

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from dtdg_lab.cluster.local import train
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.record_tables import FEW_PAIRS, few_pairs
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.core.records import FEW_PAIRS, few_pairs
 from dtdg_lab.datasets.names import load_dataset
 from dtdg_lab.graphs.intervals import cut_edges
 from dtdg_lab.runs.run import StoredRun, compare

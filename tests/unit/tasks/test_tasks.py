@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from dtdg_lab.config.record_tables import is_score
 from dtdg_lab.core.errors import DataError, UnsupportedError
-from dtdg_lab.core.records import is_score
 from dtdg_lab.graphs.build import build_graph
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.intervals import cut_edges

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 import dtdg_lab as lab
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.options import OPTIONS
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import UnknownNameError
-from dtdg_lab.core.options import OPTIONS
 
 
 @pytest.mark.parametrize("system", catalogue.names("systems"))

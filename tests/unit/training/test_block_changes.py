@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph

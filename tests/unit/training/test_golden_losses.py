@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.testing.training import train_in_memory
 

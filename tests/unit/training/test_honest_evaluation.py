@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.catalogue import PROTOCOLS
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.catalogue import PROTOCOLS
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import TestPartError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup

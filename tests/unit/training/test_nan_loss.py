@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import NotFiniteError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.engine.strategy import StepResult

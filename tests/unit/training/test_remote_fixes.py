@@ -18,7 +18,7 @@ import psutil
 import pytest
 import zmq
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, NotAvailableError, RunFailedError, RunStoreError
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.network import emulated_network as kernel_links

@@ -7,12 +7,12 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.catalogue import PROTOCOLS
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.catalogue import PROTOCOLS
+from dtdg_lab.config.model_facts import PASSES as WAYS
+from dtdg_lab.config.model_facts import model_facts
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import UnsupportedError
-from dtdg_lab.core.model_facts import PASSES as WAYS
-from dtdg_lab.core.model_facts import model_facts
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
 from dtdg_lab.core.rng import generator
 from dtdg_lab.datasets.names import load_for

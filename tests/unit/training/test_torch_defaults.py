@@ -17,8 +17,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import dtdg_lab as lab
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.kernels.torch_defaults import share_cores, torch_defaults

@@ -21,7 +21,8 @@ import pytest
 import torch
 
 from dtdg_lab.cluster.worker import rehearse
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.record_tables import PHASES, rows_of
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import (
     ConfigError,
     DataError,
@@ -31,7 +32,6 @@ from dtdg_lab.core.errors import (
     UnknownNameError,
     UnsupportedError,
 )
-from dtdg_lab.core.records import PHASES, rows_of
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.engine.graph_view import DeviceSequence, SnapshotView

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtdg_lab.core.rows import Rows
+from dtdg_lab.records.rows import Rows
 from dtdg_lab.visualization.chart import ChartOptions
 from dtdg_lab.visualization.communication import communication_chart, communication_time
 from dtdg_lab.visualization.newest_rows import least_by_rank, newest_rows

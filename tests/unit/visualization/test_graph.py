@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 import pytest
 
 import dtdg_lab as lab
-from dtdg_lab.core.catalogue import PROTOCOLS
+from dtdg_lab.config.catalogue import PROTOCOLS
 from dtdg_lab.graphs import statistics as kept_statistics
 from dtdg_lab.graphs.statistics import statistics_of
 from dtdg_lab.visualization import graph as graph_words

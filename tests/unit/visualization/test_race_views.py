@@ -8,8 +8,8 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.records import TABLES
+from dtdg_lab.config.record_tables import TABLES
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.runs.charts import all_rollups
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.curves import FETCHED, FINE, bytes_at

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.visualization.run_names import differing_names, run_title, setting_text, system_title
 
 FLARE = RunConfig(system="flaredtdg", dataset="growing", ranks=2)

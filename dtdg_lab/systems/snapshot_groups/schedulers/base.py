@@ -16,9 +16,9 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dtdg_lab.core import catalogue
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.options import OPTIONS
 from dtdg_lab.core.errors import ConfigError, NotAvailableError, PlanError, shortened
-from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.core.plans import Schedule
 
 # The input of a scheduler, validated once for all of them.

@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 import pytest
 
 from dtdg_lab.cluster.local import Done
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, NotFiniteError, RunFailedError, RunStoreError
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.studies import presets as module

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.runs.report import event_rows
 from dtdg_lab.systems.decayed_windows.events import ChunkFacts, Shape, TrapezoidFacts

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.systems.decayed_windows.strategy import Tuner, TuningDecision
 from dtdg_lab.systems.decayed_windows.window import Setting, candidates, neighbours, next_setting

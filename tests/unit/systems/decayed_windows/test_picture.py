@@ -8,7 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.systems.decayed_windows.picture import SHARE_TITLE, window_chart
 from dtdg_lab.visualization.chart import ChartOptions
 from tests.tables import run_tables

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dtdg_lab.core.catalogue import family
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.catalogue import family
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.visualization.tiles import SPARK_POINTS, Tile
 from tests.tables import run_tables
 from tests.window_tables import window_rollups, window_tables

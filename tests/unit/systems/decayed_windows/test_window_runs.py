@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, DataError, LabError, PartitionError, UnsupportedError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup

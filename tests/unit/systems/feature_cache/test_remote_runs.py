@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 import torch
 
-from dtdg_lab.core import catalogue
+from dtdg_lab.config import catalogue
 from dtdg_lab.core.errors import ConfigError, LabError, RunFailedError, RunStoreError, UnsupportedError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.systems.feature_cache import FAMILY

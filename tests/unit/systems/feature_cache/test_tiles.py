@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dtdg_lab.core.catalogue import SYSTEMS
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.catalogue import SYSTEMS
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.systems.feature_cache import FAMILY, captions
 from dtdg_lab.systems.feature_cache.picture import PICTURE
 from dtdg_lab.systems.feature_cache.tiles import cache_tiles

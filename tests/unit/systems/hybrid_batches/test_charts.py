@@ -8,7 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
-from dtdg_lab.core import catalogue
+from dtdg_lab.config import catalogue
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.systems.hybrid_batches.controller_charts import REGRET, REWARDS, VALUES
 from dtdg_lab.systems.hybrid_batches.picture import PICTURE

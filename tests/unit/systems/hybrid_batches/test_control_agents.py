@@ -14,7 +14,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtdg_lab.core.catalogue import names
+from dtdg_lab.config.catalogue import names
 from dtdg_lab.core.errors import ConfigError, NotFiniteError, PlanError, UnknownNameError
 from dtdg_lab.rl import DQN, Agent, Bandit, Fixed, UniformAgent
 from dtdg_lab.systems.hybrid_batches.policies import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
-from dtdg_lab.core import catalogue
+from dtdg_lab.config import catalogue
 from dtdg_lab.datasets.names import load_dataset
 from dtdg_lab.systems.hybrid_batches.events import HybridFacts
 from dtdg_lab.systems.hybrid_batches.observations import PartBatch

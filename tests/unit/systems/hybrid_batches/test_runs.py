@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, UnsupportedError
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.systems.hybrid_batches import strategy

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.options import OPTIONS
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.options import OPTIONS
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.systems.hybrid_batches import captions
 from dtdg_lab.systems.hybrid_batches.tiles import (

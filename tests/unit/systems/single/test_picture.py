@@ -8,8 +8,8 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
-from dtdg_lab.core.catalogue import family
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.catalogue import family
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.runs.charts import all_rollups
 from dtdg_lab.runs.tables import RunTables

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from dtdg_lab.core.catalogue import PROTOCOLS
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.catalogue import PROTOCOLS
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.core.events import MemoryFacts
 from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.datasets.names import load_dataset
 from dtdg_lab.graphs.split import split
 from dtdg_lab.partition.events import BlockFacts
+from dtdg_lab.records.events import MemoryFacts
 from dtdg_lab.runs.report import event_rows
 from dtdg_lab.systems.snapshot_blocks.picture import PICTURE
 from dtdg_lab.training.build import make_task

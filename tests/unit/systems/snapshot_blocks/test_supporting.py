@@ -9,8 +9,8 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.events import SettingsChanged
+from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.records.events import SettingsChanged
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.systems.snapshot_blocks import FAMILY
 from dtdg_lab.systems.snapshot_blocks.periods import plan_periods

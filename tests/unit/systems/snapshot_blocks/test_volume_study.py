@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import dtdg_lab as lab
-from dtdg_lab.core.catalogue import PROTOCOLS
+from dtdg_lab.config.catalogue import PROTOCOLS
+from dtdg_lab.config.model_facts import model_facts
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError, UnsupportedError
-from dtdg_lab.core.model_facts import model_facts
 from dtdg_lab.graphs.split import split
 from dtdg_lab.partition import base as make
 from dtdg_lab.partition.base import Assigned

@@ -13,8 +13,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.plans import Schedule, SnapshotGroups
 from dtdg_lab.datasets.names import load_for

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 import pytest
 
 import dtdg_lab as lab
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.records import RecordWriter

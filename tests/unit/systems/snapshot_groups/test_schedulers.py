@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.systems.snapshot_groups.schedulers import base, heuristics
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dtdg_lab.core.catalogue import family
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.catalogue import family
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.runs.charts import all_rollups
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.systems.snapshot_groups.tiles import EPOCH_TIME, schedule_suggestions, schedule_tiles

@@ -9,7 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.systems.vertex_parts import FAMILY, captions
 from dtdg_lab.systems.vertex_parts.supporting import part_charts

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.catalogue import MEMORY_ON_LAYOUT
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.catalogue import MEMORY_ON_LAYOUT
+from dtdg_lab.config.model_facts import memory
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, UnknownNameError, UnsupportedError
-from dtdg_lab.core.model_facts import memory
 
 SYSTEMS, MODELS, DATASETS = map(catalogue.names, ("systems", "models", "datasets"))
 

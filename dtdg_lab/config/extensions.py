@@ -14,16 +14,16 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.catalogue import ABSENT, ABSENT_OPTIONS, CHOSEN_BY, SINGULAR, Entry, System
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.catalogue import ABSENT, ABSENT_OPTIONS, CHOSEN_BY, SINGULAR, Entry, System
+from dtdg_lab.config.options import OPTIONS, Option
+from dtdg_lab.config.registration import FAMILY, register
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.core.options import OPTIONS, Option
-from dtdg_lab.core.registration import FAMILY, register
 from dtdg_lab.core.source_code import defining_code, source_hash, variable_of
 
 if TYPE_CHECKING:
-    from dtdg_lab.core.config import RunConfig
-    from dtdg_lab.core.registration import Registration
+    from dtdg_lab.config.registration import Registration
+    from dtdg_lab.config.run_config import RunConfig
 
 FILE = "extensions.json"  # in the folder of a run, race or study
 SCHEMA = 1
@@ -363,5 +363,5 @@ def _is_here(kind: str, name: str) -> bool:
 def register_statements(extensions: Sequence[Extension]) -> str:
     """Return statements that define and register all of them, and an empty line; empty for none."""
     text = "\n\n".join(extension.statements for extension in extensions)
-    options = "from dtdg_lab.core.options import Option\n\n" if "Option(" in text else ""
+    options = "from dtdg_lab.config.options import Option\n\n" if "Option(" in text else ""
     return f"{options}{text}\n\n" if text else ""

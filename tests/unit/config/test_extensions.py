@@ -10,11 +10,9 @@ from typing import Any
 
 import pytest
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.catalogue import System
-from dtdg_lab.core.config import RunConfig
-from dtdg_lab.core.errors import ConfigError, UnknownNameError
-from dtdg_lab.core.extensions import (
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.catalogue import System
+from dtdg_lab.config.extensions import (
     Extension,
     add_absent,
     check_registered,
@@ -24,8 +22,10 @@ from dtdg_lab.core.extensions import (
     register_statements,
     target_of,
 )
-from dtdg_lab.core.options import OPTIONS, Option, option
-from dtdg_lab.core.registration import register
+from dtdg_lab.config.options import OPTIONS, Option, option
+from dtdg_lab.config.registration import register
+from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.core.errors import ConfigError, UnknownNameError
 from dtdg_lab.models.tgcn import TGCN
 from dtdg_lab.systems.base import SystemFamily
 from dtdg_lab.systems.snapshot_groups.schedulers.base import scheduler
@@ -174,7 +174,7 @@ def test_code_of_main_has_no_target(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_statements_register_again() -> None:
     register(Paced, "model", "paced", options=[PACE])
     text = register_statements(extensions_of(RunConfig(model="paced")))
-    assert text.startswith("from dtdg_lab.core.options import Option\n\n# ") and text.endswith("\n\n")
+    assert text.startswith("from dtdg_lab.config.options import Option\n\n# ") and text.endswith("\n\n")
     with registered_apart():
         catalogue.REGISTERED[-1].remove()
         import dtdg_lab as lab

@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-import dtdg_lab.core.model_facts as module
-from dtdg_lab.core import catalogue
+import dtdg_lab.config.model_facts as module
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.model_facts import Pull, SpatialOutput, memory, model_facts
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
-from dtdg_lab.core.model_facts import Pull, SpatialOutput, memory, model_facts
 from dtdg_lab.models.dry_run import facts_of_class
 from tests.model_facts import FILE, stored_facts, text
 
@@ -83,8 +83,8 @@ def test_what_is_not_allowed() -> None:
 def test_stored_facts_need_no_torch() -> None:
     code = (
         "import sys, json; sys.modules['torch'] = None\n"
-        "from dtdg_lab.core import catalogue\n"
-        "from dtdg_lab.core.model_facts import model_facts\n"
+        "from dtdg_lab.config import catalogue\n"
+        "from dtdg_lab.config.model_facts import model_facts\n"
         "print(json.dumps([model_facts(name, 3, 4, 2).memory for name in catalogue.names('models')]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)

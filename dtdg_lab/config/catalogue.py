@@ -1,7 +1,7 @@
 """The catalogue: one entry per algorithm and data set, and systems as compositions of entries.
 
-What it holds is data beside the code: ``core/catalogue.toml`` and ``core/datasets.toml`` have the shared entries, and
-``family.toml`` in the folder of each family of systems has the family's own, with its options and record tables.
+What it holds is data beside the code: ``config/catalogue.toml`` and ``config/datasets.toml`` have the shared entries,
+and ``family.toml`` in the folder of each family of systems has the family's own, with its options and record tables.
 ALGORITHMS.md is generated from it. Targets are strings, so that listing entries imports no algorithm.
 """
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.core.errors import UnknownNameError, UnsupportedError
 
 if TYPE_CHECKING:
-    from dtdg_lab.core.registration import Registration
+    from dtdg_lab.config.registration import Registration
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -128,7 +128,7 @@ class Protocol:
 
 # What the files declare.
 
-_CORE = Path(__file__).parent
+_CONFIG = Path(__file__).parent
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -152,12 +152,12 @@ FAMILIES: dict[str, Any] = {
 
 # Family, "" for what is shared -> what its files declare: entries, systems, options, record tables and their meanings.
 DECLARED: dict[str, dict[str, Any]] = {
-    "": _read(_CORE / "catalogue.toml") | _read(_CORE / "options.toml") | _read(_CORE / "records.toml"),
-    **{name: _read(_CORE.parent / "systems" / name / "family.toml") for name in FAMILIES},
+    "": _read(_CONFIG / "catalogue.toml") | _read(_CONFIG / "options.toml") | _read(_CONFIG / "record_tables.toml"),
+    **{name: _read(_CONFIG.parent / "systems" / name / "family.toml") for name in FAMILIES},
 }
 _PUBLISHED = {
     name: {"target": f"dtdg_lab.datasets.registry:{name.upper().replace('-', '_')}", **about}
-    for name, about in _read(_CORE / "datasets.toml").items()
+    for name, about in _read(_CONFIG / "datasets.toml").items()
 }
 DECLARED[""]["entries"]["datasets"] = _PUBLISHED | DECLARED[""]["entries"]["datasets"]
 # Settings that every run has, by kind.
@@ -399,7 +399,7 @@ def describe(name: str) -> str:
     Raises:
         UnknownNameError: nothing has that name.
     """
-    from dtdg_lab.core.options import OPTIONS
+    from dtdg_lab.config.options import OPTIONS
 
     lines = []
     for chosen in SYSTEMS:
@@ -424,7 +424,7 @@ def describe(name: str) -> str:
 
 
 def _option_lines(name: str) -> list[str]:
-    from dtdg_lab.core.options import CHOSEN_BY, TAKES_EFFECT, option
+    from dtdg_lab.config.options import CHOSEN_BY, TAKES_EFFECT, option
 
     of = option(name)
     kind = next((kind for kind, chooser in CHOSEN_BY.items() if chooser == name), "")

@@ -9,11 +9,11 @@ from typing import Any, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.catalogue import PROTOCOLS
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.catalogue import PROTOCOLS
+from dtdg_lab.config.model_facts import check_memory
+from dtdg_lab.config.options import OPTIONS, default, option
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
-from dtdg_lab.core.model_facts import check_memory
-from dtdg_lab.core.options import OPTIONS, default, option
 from dtdg_lab.core.system_errors import explain
 from dtdg_lab.core.units import as_path
 
@@ -37,7 +37,7 @@ class RunConfig(BaseModel):
     """The settings of one run: fields common to all runs, and the options of the system's parts by kind.
 
     Options are given flat, ``RunConfig(system="psg", group_window=8)``, and kept by kind in ``options``; the
-    glossary (``dtdg_lab.core.options``) lists every name with its bounds. ``parts`` (P) is the number of parts that
+    glossary (``dtdg_lab.config.options``) lists every name with its bounds. ``parts`` (P) is the number of parts that
     plans are made for, ``ranks`` (R) the number of processes that share them; R divides P.
 
     Raises:

@@ -17,9 +17,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from dtdg_lab.core import catalogue
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.options import option
 from dtdg_lab.core.errors import ConfigError, UnsupportedError
-from dtdg_lab.core.options import option
 
 _MODELS = Path(__file__).parent.parent / "models"
 DIRECTIONS = ("in", "out")  # of edges: a node aggregates over in-neighbours or out-neighbours

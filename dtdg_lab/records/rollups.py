@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dtdg_lab.core.rows import Array, Rows, as_column, as_numbers, as_objects, is_known, known
+from dtdg_lab.records.rows import Array, Rows, as_column, as_numbers, as_objects, is_known, known
 
 Key = tuple[Any, ...]
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from dtdg_lab.core import catalogue, records
-from dtdg_lab.core.catalogue import PROTOCOLS, Protocol
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config import catalogue
+from dtdg_lab.config import record_tables as records
+from dtdg_lab.config.catalogue import PROTOCOLS, Protocol
+from dtdg_lab.config.model_facts import check_memory, memory
+from dtdg_lab.config.options import OPTIONS
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, UnknownNameError, UnsupportedError
-from dtdg_lab.core.model_facts import check_memory, memory
-from dtdg_lab.core.options import OPTIONS
 from dtdg_lab.graphs.split import split
 
 KINDS = sorted({entry.kind for entry in catalogue.ENTRIES})

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from outside_family.smoothed import SmoothedGCN
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.catalogue import Entry, System
-from dtdg_lab.core.config import RunConfig
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.catalogue import Entry, System
+from dtdg_lab.config.options import OPTIONS, Option, option, options
+from dtdg_lab.config.registration import Registration, code_digest, register
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, UnknownNameError, UnsupportedError
-from dtdg_lab.core.options import OPTIONS, Option, option, options
 from dtdg_lab.core.plans import Schedule
-from dtdg_lab.core.registration import Registration, code_digest, register
 from dtdg_lab.datasets.generators.base import Generated, snapshot_of_rising
 from dtdg_lab.datasets.names import load_dataset
 from dtdg_lab.graphs.intervals import IntervalStream

@@ -3,7 +3,7 @@
 A rank writes lines of JSON, each ``{"v", "rank", "attempt", "seq", "table", "columns", "rows"}``: rows of one table
 with the names of their columns, so that readers keep unknown columns. Rank and attempt (how many times the
 run was started, from 1) hold for all rows of a line. Times ending in ``_ns`` are nanoseconds since 1970-01-01.
-``core/records.toml`` has the shared tables, and ``family.toml`` of a family of systems its own.
+``config/record_tables.toml`` has the shared tables, and ``family.toml`` of a family of systems its own.
 
 The names that link metrics have in an evaluation's row, with their sample sizes and intervals, come last.
 """
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_h
 
 import numpy as np
 
-from dtdg_lab.core.catalogue import DECLARED
+from dtdg_lab.config.catalogue import DECLARED
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

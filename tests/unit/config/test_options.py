@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtdg_lab.core import catalogue
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.options import OPTIONS, Option, option
+from dtdg_lab.config.registration import register
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
-from dtdg_lab.core.options import OPTIONS, Option, option
-from dtdg_lab.core.registration import register
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
 from dtdg_lab.systems.base import SystemFamily
 from tests.registrations import registered_apart

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtdg_lab.core.rollups import Rollup, Sums
-from dtdg_lab.core.rows import Rows, as_column
+from dtdg_lab.records.rollups import Rollup, Sums
+from dtdg_lab.records.rows import Rows, as_column
 
 PHASES = st.sampled_from(["compute", "wait", None])
 PARTS = st.sampled_from([0, 3, 10**9])  # far apart: no slot for each number between them

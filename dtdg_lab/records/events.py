@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dtdg_lab.config.record_tables import read_fields
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.core.records import read_fields
 from dtdg_lab.core.units import format_bytes, format_seconds
 
 

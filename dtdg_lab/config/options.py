@@ -3,7 +3,7 @@
 ``live`` says when a change requested during a run takes effect: ``"step"`` before the next step on all ranks,
 ``"epoch"`` at the next epoch boundary (in-memory checkpoint, rebuild, restore), ``"no"`` only in a new run.
 
-``core/options.toml`` has the shared options, and ``family.toml`` of a family of systems those that it alone reads. An
+``config/options.toml`` has the shared options, and ``family.toml`` of a family of systems those that it alone reads. An
 option is a table ``options.OWNER.NAME``; its type is that of its default, and ``choices`` may name a kind of entries.
 """
 
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.catalogue import CHOSEN_BY, PROTOCOLS, names
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.catalogue import CHOSEN_BY, PROTOCOLS, names
 from dtdg_lab.core.errors import ConfigError, UnknownNameError, shortened
 from dtdg_lab.core.time_length import seconds_of
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from dtdg_lab.core import catalogue
-from dtdg_lab.core.catalogue import LABELS, REGISTERED, SINGULAR, Entry, System
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.catalogue import LABELS, REGISTERED, SINGULAR, Entry, System
+from dtdg_lab.config.model_facts import memory
+from dtdg_lab.config.options import OPTIONS, Option
+from dtdg_lab.config.record_tables import TABLES
 from dtdg_lab.core.code_digest import digest_of
 from dtdg_lab.core.errors import ConfigError, UnknownNameError, shortened
-from dtdg_lab.core.model_facts import memory
-from dtdg_lab.core.options import OPTIONS, Option
-from dtdg_lab.core.records import TABLES
 
 FAMILY = "family"
 # Kinds that families of systems read -> ``form`` and ``needs`` of what is registered, from their ``family.toml``.
@@ -145,7 +145,7 @@ def register(
         name: in the catalogue; its attribute ``name``, or that of the class or function in lower case, by default.
         summary: one sentence; the first line of its docstring by default.
         source: paper and section.
-        options: names of options that it reads beside those of its kind; an :class:`~dtdg_lab.core.options.Option`
+        options: names of options that it reads beside those of its kind; an :class:`~dtdg_lab.config.options.Option`
             is added, with the kind as its owner.
         tasks: of a data set, those that it has labels for; by default those that need no classes.
 

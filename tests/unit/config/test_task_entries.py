@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dtdg_lab.core import catalogue
+from dtdg_lab.config import catalogue
 
 
 @pytest.mark.parametrize("task", catalogue.names("tasks"))

@@ -46,7 +46,7 @@ def module_of(file: str, modules: Iterable[str]) -> str:
 
 
 def imported(file: Path, modules: set[str]) -> set[str]:
-    """Modules of the package that a test file imports, and other test files beside it by their path."""
+    """Modules of the package that a test file imports, and other test files by their path."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -56,7 +56,8 @@ def imported(file: Path, modules: set[str]) -> set[str]:
         else:
             continue
         found |= names & modules
-        found |= {str(one.relative_to(ROOT)) for name in names if (one := file.parent / f"{name}.py").is_file()}
+        paths = [Path(*name.split(".")).with_suffix(".py") for name in names if name.startswith("tests.")]
+        found |= {str(path) for path in paths if (ROOT / path).is_file()}
     return found
 
 
@@ -73,7 +74,7 @@ def nearest_tests(changes: Iterable[str]) -> dict[str, int]:
         front = sorted(importers)
     distance |= {file: 0 for file in changes if file.startswith("tests/")}
     near = {}
-    for test in sorted((ROOT / "tests").glob("*/test_*.py")):
+    for test in sorted((ROOT / "tests").glob("*/**/test_*.py")):
         name = str(test.relative_to(ROOT))
         steps = [distance[one] + 1 for one in imported(test, modules) if one in distance]
         if name in changes or steps:

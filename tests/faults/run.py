@@ -118,7 +118,7 @@ def importers(changed: Sequence[str]) -> list[str]:
     """Files of tests that import one of the changed modules; those that start processes come last."""
     modules = {name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in changed}
     folders = ("house", "unit", "properties", "contracts", "*")  # the fast ones first
-    files = dict.fromkeys(file for name in folders for file in sorted((ROOT / "tests").glob(f"{name}/test_*.py")))
+    files = dict.fromkeys(file for name in folders for file in sorted((ROOT / "tests").glob(f"{name}/**/test_*.py")))
     return [str(file.relative_to(ROOT)) for file in files if modules & set(_imported(file.read_text()))]
 
 

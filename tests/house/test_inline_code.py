@@ -531,7 +531,7 @@ def test_files_in_text_exist(page: str) -> None:
 
 def test_a_file_that_does_not_exist_is_reported() -> None:
     wrong = ["views/theme.js", "tests/unit/none.py", "core/none/"]
-    spans = ["widgets/theme.js", "core/*.toml", "runs/<id>/", *wrong]
+    spans = ["widgets/theme.js", "config/*.toml", "runs/<id>/", *wrong]
     assert [file for span in spans for file in missing_files(span)] == wrong
 
 

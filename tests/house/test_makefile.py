@@ -61,7 +61,7 @@ def _touch_stamps(plan: str, folder: Path) -> None:
 
 def test_every_folder_of_tests_is_run_once() -> None:
     calls = [line.split() for line in _make("-n", "test").stdout.splitlines() if "-m pytest" in line]
-    folders = {f"tests/{file.parent.name}" for file in (ROOT / "tests").glob("*/test_*.py")}
+    folders = {f"tests/{file.relative_to(ROOT).parts[1]}" for file in (ROOT / "tests").glob("*/**/test_*.py")}
     assert sorted(word for call in calls for word in call if word.startswith("tests/")) == sorted(folders)
     (chosen,) = (line for line in _make("-n", "test", "ARGS=-k energy").stdout.splitlines() if "-m pytest" in line)
     assert chosen.endswith("-k energy") and "tests/" not in chosen

@@ -24,7 +24,6 @@ from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.partition.base import make_partition
 from dtdg_lab.partition.metrics import PartitionMeasures
 from dtdg_lab.runs.html import template
-from dtdg_lab.systems.base import GRADIENTS
 from dtdg_lab.systems.step_time import NetworkCosts
 from dtdg_lab.systems.workload import Facts, GroupWork, Row, count_work, curve_row
 from dtdg_lab.visualization.layout import Figure
@@ -39,6 +38,7 @@ from dtdg_lab.visualization.study import StudyResult, explained, paragraphs
 
 
 PARTITIONERS = ("hash", "metis")
+GRADIENTS = "gradients, every system"
 LEAST_POINTS = 3  # counted points needed to fit growth
 LEAST_VERTICES = 8  # of a partition that is computed
 

@@ -13,11 +13,11 @@ from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
 from dtdg_lab.core.files import writable_folder
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.datasets.names import load_for
+from dtdg_lab.studies.preset import StudyPreset, declared_presets
 from dtdg_lab.studies.runner import FOLDER, run_in
 from dtdg_lab.studies.study import Panel, Study
 from dtdg_lab.studies.sweep import Sweep
 from dtdg_lab.studies.trials import FINISHED, Trial, TrialLog
-from dtdg_lab.systems.base import StudyPreset, declared_studies
 from dtdg_lab.visualization.curves import NEAR, finite_losses
 from dtdg_lab.visualization.study import SpreadBar, order_words, spread_bars
 
@@ -29,9 +29,11 @@ if TYPE_CHECKING:
 
 
 def presets() -> dict[str, StudyPreset]:
-    """All shipped studies by name."""
-    found = [each for family in catalogue.families() for each in family.studies()]
-    return {each.name: each for each in (*found, *declared_studies(""))}
+    """Return all shipped studies by name."""
+    of_families = [
+        preset for family in catalogue.families() for preset in (*family.studies(), *declared_presets(family.name))
+    ]
+    return {preset.name: preset for preset in (*of_families, *declared_presets(""))}
 
 
 def preset(name: str) -> StudyPreset:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -22,128 +21,13 @@ if TYPE_CHECKING:
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
     from dtdg_lab.runs.run import StoredRun
     from dtdg_lab.runs.tables import RunTables
-    from dtdg_lab.studies.study import Study
+    from dtdg_lab.studies.preset import StudyPreset
     from dtdg_lab.systems.step_time import MeasuredStep, StepForecast
     from dtdg_lab.systems.workload import EpochWork, Facts, Row
     from dtdg_lab.visualization.chart import Chart
     from dtdg_lab.visualization.charts import Panel
     from dtdg_lab.visualization.comparison import ComparedRun
-    from dtdg_lab.visualization.layout import Figure
-    from dtdg_lab.visualization.scaling import Efficiency
     from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
-
-GRADIENTS = "gradients, every system"  # a curve of ``lab.estimate.scaling_forecast``
-
-
-QUICK_DATA: Mapping[str, Any] = MappingProxyType(  # of the short forms of shipped studies
-    {
-        "dataset": "growing",
-        "generated_nodes": 200,
-        "generated_edges": 800,
-        "generated_snapshots": 30,
-        "hidden": 8,
-        "threads": 1,
-    }
-)
-
-
-def _as_given(config: RunConfig, over: dict[str, Any], quick: bool) -> tuple[dict[str, Any], Any]:
-    return over, ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StudyPreset:
-    """A shipped study as data: its question, its runs, and how they are shown.
-
-    Attributes:
-        name: in lower case.
-        question: that it answers.
-        source: paper and figure or table, or ``ours``.
-        base: settings of all runs; a given config replaces them.
-        full, quick: further settings of the whole and of the short form, of about a minute.
-        over, quick_over: axes of the grid.
-        seeds, quick_seeds: of every combination.
-        fixed: settings that replace those of a given config, too.
-        needs: option that a config must have, and what is said of its system otherwise.
-        objective: number of a run by which trials are compared.
-        refine: ``refine(config, axes, quick)``: the axes and the combinations to skip for a config.
-        maps: figure -> number of the runs that its map of the first two axes shows.
-        bars: title of bars of the time to near the best loss, over the one axis; none where empty.
-        paper: value of that axis -> seconds that the paper reports.
-        analysis: from the study, finished or not, to further figures, each with a caption.
-        result: from the study to a result of its own type.
-    """
-
-    name: str
-    question: str
-    source: str
-    base: Mapping[str, Any]
-    full: Mapping[str, Any]
-    quick: Mapping[str, Any]
-    over: Mapping[str, Any]
-    quick_over: Mapping[str, Any]
-    seeds: tuple[int, ...] = (0, 1, 2)
-    quick_seeds: tuple[int, ...] = (0, 1)
-    fixed: Mapping[str, Any] = field(default_factory=dict)
-    needs: tuple[str, str] = ("", "")
-    objective: str = "validation_loss"
-    refine: Callable[[RunConfig, dict[str, Any], bool], tuple[dict[str, Any], Any]] = _as_given
-    maps: Mapping[str, str] = field(default_factory=dict)
-    bars: str = ""
-    paper: Mapping[str, float] = field(default_factory=dict)
-    analysis: Callable[[Study], Mapping[str, tuple[Figure, str]]] | None = None
-    result: Callable[..., Any] = lambda study: study
-
-    def check(self, config: RunConfig) -> None:
-        """Refuse a config that cannot be studied.
-
-        Raises:
-            ConfigError: its system lacks what is studied.
-        """
-        option, lacks = self.needs
-        if option and option not in config.flat:
-            able = self.base["system"]
-            raise ConfigError(f"system={config.system!r} {lacks}: study config.replace(system={able!r}).")
-
-
-def declared_studies(family: str) -> list[StudyPreset]:
-    """The shipped studies of the table ``studies`` of a family's file, or with ``""`` of the shared one."""
-    return [_declared(*each) for each in catalogue.DECLARED.get(family, {}).get("studies", {}).items()]
-
-
-def _declared(name: str, about: Mapping[str, Any]) -> StudyPreset:
-    """A study of a file: functions are texts there, and the short form has small data."""
-    functions = {key: catalogue.load(about[key]) for key in ("refine", "analysis", "result") if key in about}
-    return StudyPreset(
-        **catalogue.frozen({**about, **functions}) | {"name": name, "quick": QUICK_DATA | about["quick"]}
-    )
-
-
-# The shared study of scaling: parallel efficiency of systems over numbers of ranks.
-
-
-def refine_scaling(config: RunConfig, over: dict[str, Any], quick: bool) -> tuple[dict[str, Any], str]:
-    """Up to the ranks of a config, without what a system refuses."""
-    return over if quick else {**over, "ranks": tuple(sorted({1, 2, config.ranks}))}, "refused"
-
-
-def efficiencies(study: Study) -> list[Efficiency]:
-    """For each system, epoch seconds by ranks; medians over seeds."""
-    from dtdg_lab.visualization.scaling import Efficiency
-
-    found: dict[str, dict[int, float]] = {}
-    for each in study.combinations:
-        if each.middle is not None:
-            found.setdefault(str(each.settings["system"]), {})[int(each.settings["ranks"])] = each.middle
-    return [Efficiency(system, seconds) for system, seconds in found.items()]
-
-
-def efficiency_panel(study: Study) -> dict[str, tuple[Figure, str]]:
-    """Parallel efficiency over ranks, by system."""
-    from dtdg_lab.visualization.scaling import efficiency_figure, efficiency_words
-
-    known = efficiencies(study)
-    return {"scaling": (efficiency_figure(known), efficiency_words(known))}
 
 
 class SystemFamily:
@@ -278,8 +162,8 @@ class SystemFamily:
         return self._call("comparison", runs, target, otherwise="")
 
     def studies(self) -> Sequence[StudyPreset]:
-        """Its shipped studies."""
-        return declared_studies(self.name)
+        """Return the shipped studies that its file does not declare."""
+        return ()
 
     def has_clock(self, config: RunConfig) -> bool:
         """Whether measured times affect the losses of a run, so that no other run has the same."""

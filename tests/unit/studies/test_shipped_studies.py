@@ -10,7 +10,7 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.studies.presets import preset, presets, seconds_to_near_best, sweep_of
 from dtdg_lab.studies.runner import run_study
-from dtdg_lab.systems.base import efficiencies
+from dtdg_lab.studies.scaling import efficiencies
 from dtdg_lab.visualization.curves import NEAR, finite_losses
 from dtdg_lab.visualization.scaling import Efficiency, efficiency_figure, efficiency_words
 from dtdg_lab.visualization.study import SpreadBar, apart, order_words, spread_bars

@@ -8,7 +8,7 @@ from typing import Any
 from dtdg_lab.config.record_tables import PHASES, TABLES
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.runs.records import RecordWriter
+from dtdg_lab.runs.record_writer import RecordWriter
 
 START_NS = 1_700_000_000_000_000_000
 STEP_NS = 20_000_000

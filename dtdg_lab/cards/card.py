@@ -22,8 +22,8 @@ from dtdg_lab.core.lazy import parsed
 from dtdg_lab.datasets.names import load_dataset
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.runs.charts import drawn_charts
-from dtdg_lab.runs.directory import write_text
 from dtdg_lab.runs.html import plotly_js, render, templates
+from dtdg_lab.runs.json_files import write_text
 from dtdg_lab.runs.plot import plot
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.visualization.chart import Chart, ChartOptions

@@ -10,14 +10,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from dtdg_lab.core.child_process import is_running
 from dtdg_lab.core.errors import ClusterError, LabError
 from dtdg_lab.distributed.heartbeat import Heartbeat
 from dtdg_lab.runs.liveness import (
     RankNote,
     Silence,
     dead_ranks,
-    host_id,
+    is_alive,
     read_notes,
     silent_beyond,
     touch_note,
@@ -161,7 +160,7 @@ class Beacon:
     def _exists(self, rank: int) -> bool:
         """Whether a rank is a process of this machine that exists."""
         note = read_notes(self._live, self._attempt).get(rank)
-        return note is not None and note.host == host_id() and is_running(note.pid, note.started_s)
+        return note is not None and is_alive(note)
 
     def _leave(self, lost: tuple[int, str] | None) -> None:
         if self._stop.wait(GRACE_S):

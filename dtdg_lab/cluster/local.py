@@ -30,9 +30,9 @@ from dtdg_lab.core.units import NETEM, state_root
 from dtdg_lab.network.netem import undo_left_over
 from dtdg_lab.runs.directory import ENDED, RunDirectory
 from dtdg_lab.runs.finish import finish
-from dtdg_lab.runs.liveness import Pulse, mark_interrupted
+from dtdg_lab.runs.liveness import Pulse
 from dtdg_lab.runs.record_lines import RecordFile, parse_line
-from dtdg_lab.runs.records import RecordWriter
+from dtdg_lab.runs.record_writer import RecordWriter
 from dtdg_lab.runs.run import PreparationLine, StoredRun, open_run
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def train_here(
     undo_left_over(state_root() / NETEM)  # left by a run that was killed
     directory = (make or partial(RunDirectory.create, config))(root=runs_dir)
     cause: BaseException | None = None
-    with StopSignals(partial(mark_interrupted, directory, 1, rank=0, overdue_s=OVERDUE_S), deliver=deliver) as signals:
+    with StopSignals(partial(directory.mark_interrupted, 1, rank=0, overdue_s=OVERDUE_S), deliver=deliver) as signals:
         try:
             with ExitStack() as stack:
                 if on_start is not None:
@@ -197,7 +197,7 @@ def train_here(
                 if isinstance(error, LabError) or not is_explained(error):
                     raise
                 raise RunFailedError(f"{reason} The run's folder is {directory.path}.") from error
-            mark_interrupted(directory, 1, signals.received.name, rank=0)  # it may have ended what the run needs, too
+            directory.mark_interrupted(1, signals.received.name, rank=0)  # it may have ended what the run needs, too
             state, cause = "interrupted", error
         status = directory.recorded_status()
         finish(directory, state, *((status["reason"], 0) if state == "interrupted" else ()), attempt=1)

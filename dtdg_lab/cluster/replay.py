@@ -17,7 +17,9 @@ from dtdg_lab.config.options import OPTIONS
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.records.events import Ended
-from dtdg_lab.runs.directory import LAST, Kept, RunDirectory, describe_environment, read_kept
+from dtdg_lab.runs.checkpoints import LAST, Kept, read_kept
+from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.runs.environment import describe_environment
 from dtdg_lab.runs.run import StoredRun, open_run
 
 if TYPE_CHECKING:

@@ -37,11 +37,12 @@ from dtdg_lab.records.events import (
     Unpaused,
 )
 from dtdg_lab.runs.charts import all_rollups, captions_of, figures_of
-from dtdg_lab.runs.directory import ENDED, RunDirectory, add_extensions
+from dtdg_lab.runs.directory import ENDED, RunDirectory
 from dtdg_lab.runs.figures import save_figures
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.liveness import Silence, dead_ranks, is_dead, read_notes, silent_beyond
 from dtdg_lab.runs.record_lines import Line, RecordFile, parse_line
+from dtdg_lab.runs.registered_code import add_extensions
 from dtdg_lab.runs.run import PreparationLine, open_run
 from dtdg_lab.runs.tables import UPDATE_BYTES, RunTables
 from dtdg_lab.visualization.changes import changes_frame, requested_changes

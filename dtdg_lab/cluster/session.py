@@ -26,16 +26,12 @@ from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, LabErr
 from dtdg_lab.core.files import writable_folder
 from dtdg_lab.core.units import NETEM, STATE, as_path, state_root
 from dtdg_lab.network.netem import undo_left_over
-from dtdg_lab.runs.directory import (
-    ENDED,
-    RunDirectory,
-    add_extensions,
-    check_same_code,
-    gpu_count,
-    read_kept,
-    write_json,
-)
+from dtdg_lab.runs.checkpoints import read_kept
+from dtdg_lab.runs.directory import ENDED, RunDirectory
+from dtdg_lab.runs.environment import gpu_count
+from dtdg_lab.runs.json_files import write_json
 from dtdg_lab.runs.liveness import SILENT_S, host_id, is_dead, read_notes
+from dtdg_lab.runs.registered_code import add_extensions, check_same_code
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.run import StoredRun

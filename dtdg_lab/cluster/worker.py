@@ -30,8 +30,8 @@ from dtdg_lab.records.events import AttemptStarted, Preparing, RegisteredCode
 from dtdg_lab.runs import parquet
 from dtdg_lab.runs.directory import ENDED, RunDirectory
 from dtdg_lab.runs.finish import finish
-from dtdg_lab.runs.liveness import SILENT_S, host_id, mark_interrupted, own_note, remove_note, write_note
-from dtdg_lab.runs.records import RecordWriter
+from dtdg_lab.runs.liveness import SILENT_S, host_id, own_note, remove_note, write_note
+from dtdg_lab.runs.record_writer import RecordWriter
 
 if TYPE_CHECKING:
     from dtdg_lab.distributed.store import SignedStore
@@ -253,7 +253,7 @@ def run_rank(task: RankTask) -> str:
         LabError: the reason why the run ended; its status has it as well.
     """
     directory = RunDirectory.open(task.run_dir)
-    overdue = partial(mark_interrupted, directory, task.attempt, rank=task.rank, overdue_s=OVERDUE_S)
+    overdue = partial(directory.mark_interrupted, task.attempt, rank=task.rank, overdue_s=OVERDUE_S)
     with StopSignals(overdue, leaves=True) as signals:
         try:
             return _run_rank(task, directory, signals)
@@ -408,7 +408,7 @@ def end_stopped(
     if "signal" not in request:
         return "stopped"
     if rank == 0:
-        mark_interrupted(directory, attempt, request["signal"], rank=request["rank"])
+        directory.mark_interrupted(attempt, request["signal"], rank=request["rank"])
     return "interrupted"
 
 
@@ -601,7 +601,7 @@ def _mark_failed(directory: RunDirectory, task: RankTask, error: BaseException, 
         return
     file = _write_error(directory, task, error)
     if signals.received is not None:  # which may have ended what this rank needs as well
-        mark_interrupted(directory, task.attempt, signals.received.name, rank=task.rank)
+        directory.mark_interrupted(task.attempt, signals.received.name, rank=task.rank)
         return
     reason = str(error)
     if not isinstance(error, LabError):

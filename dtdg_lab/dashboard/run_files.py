@@ -9,7 +9,8 @@ from pathlib import Path
 
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.dashboard.actions import Actions
-from dtdg_lab.runs.directory import RunDirectory, read_kept
+from dtdg_lab.runs.checkpoints import read_kept
+from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.widgets.run_page import BackgroundWorker
 
 _STARTED = re.compile(r"^\d{8}-(\d\d)(\d\d)\d\d-")

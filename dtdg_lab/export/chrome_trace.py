@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.config.record_tables import BETWEEN_STEPS
-from dtdg_lab.runs.directory import dumps, finite
 from dtdg_lab.runs.exports import MADE_BY
+from dtdg_lab.runs.json_files import dumps, finite
 from dtdg_lab.runs.run import StoredRun
 from dtdg_lab.visualization.curves import joules_until
 

@@ -18,8 +18,10 @@ from dtdg_lab.export.artifacts import MOST_BYTES, PLACE, docstring, notebook_of,
 from dtdg_lab.export.chrome_trace import chrome_trace, written
 from dtdg_lab.export.tensorboard import write_events
 from dtdg_lab.runs import exports
-from dtdg_lab.runs.directory import RunDirectory, dumps, read_extensions, reading, store_error
+from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.html import plotly_js, render, template
+from dtdg_lab.runs.json_files import dumps, reading, store_error
+from dtdg_lab.runs.registered_code import read_extensions
 from dtdg_lab.runs.report import changed_settings
 from dtdg_lab.runs.run import provenance
 from dtdg_lab.studies import race_result

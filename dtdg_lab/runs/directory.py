@@ -1,406 +1,37 @@
-"""RunDirectory: the folder of all files of one run, and the metadata of its checkpoints."""
+"""RunDirectory: the folder of all files of one run."""
 
 from __future__ import annotations
 
-import collections
 import errno
-import io
 import json
-import math
 import os
-import pickle
-import platform
 import shutil
-import subprocess
 import time
 import uuid
-import zipfile
-from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from importlib import metadata
 from pathlib import Path
-from types import ModuleType
 from typing import Any
-
-import psutil
 
 from dtdg_lab.config import extensions
 from dtdg_lab.config.extensions import Extension
 from dtdg_lab.config.run_config import SCHEMA, RunConfig
-from dtdg_lab.core import files, system_errors
-from dtdg_lab.core.errors import ConfigError, LabError, NotAvailableError, RunStoreError, shortened
-from dtdg_lab.core.system_errors import explain
+from dtdg_lab.core import system_errors
+from dtdg_lab.core.errors import ConfigError, RunStoreError
 from dtdg_lab.core.units import as_path
-from dtdg_lab.energy.nvml import ask, name_gpus, start_nvml, stop_nvml
-
-# The checkpoints of a run's folder and their metadata: read without torch and without executing code.
-
-
-LAST = "last"
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """A checkpoint as the source of a fork.
-
-    Attributes:
-        name: ``last``; ``epoch-00012``, after 12 epochs; ``step-00345``, after 345 steps; ``begun``, from another
-            run, from which a fork started.
-        path: of the file.
-        epoch: next epoch.
-        iteration: next iteration of that epoch; 0 between two epochs.
-        step: next step.
-        config: the settings in force.
-        waiting: settings that change with the next epoch.
-        data_hash: of the graph; empty where the file names none.
-    """
-
-    name: str
-    path: Path
-    epoch: int
-    iteration: int
-    step: int
-    config: RunConfig
-    waiting: dict[str, Any]
-    data_hash: str
-
-    def __repr__(self) -> str:
-        where = f", iteration {self.iteration}" if self.iteration else ""
-        return f"Kept({self.name!r}, epoch {self.epoch}{where}, step {self.step})"
-
-
-def kept_checkpoints(folder: Path) -> tuple[Kept, ...]:
-    """Return the checkpoints of a folder, in order of steps; damaged files are left out.
-
-    Args:
-        folder: of the checkpoints.
-
-    Raises:
-        RunStoreError: the system refuses to read one.
-    """
-    found = []
-    for path in sorted(folder.glob("*.pt")):
-        try:
-            found.append(read_kept(path))
-        except LabError as error:
-            if system_errors.is_refusal(error):
-                raise
-            continue  # opening it by name reports the reason
-    return tuple(sorted(found, key=lambda kept: (kept.step, kept.name == LAST)))
-
-
-def read_kept(path: Path) -> Kept:
-    """The metadata of a checkpoint.
-
-    Raises:
-        RunStoreError: there is none, or it cannot be read.
-    """
-    with system_errors.reading(
-        path,
-        remedy="Take another one of the run.",
-        damaged="is not a readable checkpoint",
-        raises=RunStoreError,
-        damage=(pickle.UnpicklingError,),
-    ):
-        try:
-            with zipfile.ZipFile(path) as file:
-                (inside,) = (name for name in file.namelist() if name.endswith("/data.pkl"))
-                described = _Plain(io.BytesIO(file.read(inside))).load()
-        except FileNotFoundError as error:
-            raise RunStoreError(f"there is no checkpoint at {path}.") from error
-        learn_extensions(path.parent.parent)
-        at, config = described["position"], RunConfig.from_json(described["config_json"])
-        place = (int(at["epoch"]), int(at["iteration"]), int(at["step"]))
-        waiting = described["waiting"]
-        requests = waiting if isinstance(waiting, list) else [waiting]  # one until schema 1
-        waiting = {name: value for changes in requests for name, value in changes.items()}
-        return Kept(path.stem, path, *place, config, waiting, described.get("data_hash", ""))
-
-
-class _Plain(pickle.Unpickler):
-    """Reads the plain values of a torch file: tensors are left out, and no other objects are created."""
-
-    def persistent_load(self, pid: Any) -> None:
-        """A placeholder for the bytes of a tensor."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        """Allows only the names in torch's files: ordered dicts, and tensor rebuilding."""
-        if (module, name) == ("collections", "OrderedDict"):
-            return collections.OrderedDict
-        if module == "torch" or (module == "torch._utils" and name.startswith("_rebuild")):
-            return _nothing
-        raise pickle.UnpicklingError(f"it names {module}.{name}")
-
-
-_nothing: Callable[..., None] = lambda *_: None  # noqa: E731
-
-
-# Environment of a run: versions, processors, memory, GPUs and commit; nothing that identifies a person or machine.
-
-
-_OF_DATA = ("numpy", "pandas", "pyarrow", "pydantic", "psutil")
-_OF_TRAINING = ("torch", "dgl", "ipyparallel", "pyzmq")
-_OF_PAGES = ("panel", "bokeh", "plotly", "jupyterlab")
-PACKAGES = ("dtdg-lab", *_OF_DATA, *_OF_TRAINING, *_OF_PAGES, "nvidia-ml-py")
-ENVIRONMENT_SCHEMA = 1
-
-
-def describe_environment(
-    config: RunConfig | None = None, *, graph_source: str | None = None, data_hash: str | None = None
-) -> dict[str, Any]:
-    """The environment of this process, without importing torch.
-
-    Args:
-        config: names the data set and its protocol.
-        graph_source: description of the data's origin, if already known.
-        data_hash: SHA-256 of the data set's arrays, if already known.
-
-    Returns:
-        A JSON-compatible dict; values that are not installed, present or known are None.
-    """
-    facts: dict[str, Any] = {
-        "schema": ENVIRONMENT_SCHEMA,
-        "python": platform.python_version(),
-        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "versions": {name: _version(name) for name in PACKAGES},
-        "cpu": _cpu(),
-        "memory_bytes": psutil.virtual_memory().total,
-        **_gpus(),
-        "git": _git(Path(__file__).resolve().parents[2]),
-    }
-    if config is not None:
-        facts["data"] = {"dataset": config.dataset, "source": graph_source, "sha256": data_hash}
-    return facts
-
-
-def _version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def _cpu() -> dict[str, Any]:
-    model = platform.processor() or None
-    listing = Path("/proc/cpuinfo")
-    if listing.is_file():
-        named = [
-            line.partition(":")[2].strip() for line in listing.read_text().splitlines() if line[:10] == "model name"
-        ]
-        model = named[0] if named else model
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return {"model": model, "cores": psutil.cpu_count(logical=False), "threads": os.cpu_count(), "usable": usable}
-
-
-def gpu_count() -> int:
-    """Number of GPUs that NVML reports; 0 without a driver."""
-    return len(_gpus()["gpus"] or [])
-
-
-def _gpus() -> dict[str, Any]:
-    """Names and memory of the GPUs through NVML, or the reason why there are none."""
-    try:
-        nvml = start_nvml()
-    except NotAvailableError as error:
-        return {"gpus": [], "gpus_note": str(error)}
-    try:
-        gpus = [
-            {"name": name, "memory_bytes": _memory_bytes(nvml, index)} for index, name in enumerate(name_gpus(nvml))
-        ]
-        return {"gpus": gpus, "gpus_note": f"driver {ask(nvml, 'nvmlSystemGetDriverVersion')}"}
-    except NotAvailableError as error:
-        return {"gpus": None, "gpus_note": f"NVML does not answer. {error}"}
-    finally:
-        stop_nvml(nvml)
-
-
-def _memory_bytes(nvml: ModuleType, index: int) -> int | None:
-    """A GPU's memory; None where it does not tell, such as one that shares the machine's."""
-    try:
-        return int(ask(nvml, "nvmlDeviceGetMemoryInfo", ask(nvml, "nvmlDeviceGetHandleByIndex", index)).total)
-    except NotAvailableError:
-        return None
-
-
-def _git(checkout: Path) -> dict[str, Any] | None:
-    """Commit of the project's own checkout and whether it is clean; None without a checkout or without git."""
-    if not (checkout / ".git").exists():
-        return None
-    commit = _git_answer(checkout, "rev-parse", "HEAD")
-    changed = _git_answer(checkout, "status", "--porcelain", "--untracked-files=no")
-    if commit is None or changed is None:
-        return None
-    return {"commit": commit, "dirty": bool(changed)}
-
-
-def _git_answer(checkout: Path, *arguments: str) -> str | None:
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(checkout), *arguments], capture_output=True, text=True, timeout=10, check=True
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()
-
-
-# JSON files that are written atomically, and errors with remedies for disk problems.
-
-
-def store_error(action: str, path: str | Path, error: OSError, *, setting: str = "") -> RunStoreError:
-    """Return a RunStoreError that names the action, the path, the cause and a remedy."""
-    return RunStoreError(f"cannot {action} {path}: {explain(error, path, setting=setting)}")
-
-
-def finite(value: Any) -> Any:
-    """A JSON-compatible copy: numpy scalars and arrays become Python's, NaN and infinities become None."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {str(name): finite(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
-    if hasattr(value, "tolist"):
-        return finite(value.tolist())
-    return value
-
-
-def dumps(value: Any, *, indent: int | None = None) -> str:
-    """JSON text without NaN literals; see :func:`finite`."""
-    return json.dumps(finite(value), indent=indent, allow_nan=False)
-
-
-def write_text(path: str | Path, text: str) -> Path:
-    """Write a text file so that readers see the old one or the new one, never a partial one (temporary file, rename).
-
-    Raises:
-        RunStoreError: the file cannot be written; no partial file remains.
-    """
-    path = Path(path)
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-    return path
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A temporary file to write beside ``path``, which it replaces at the end of the block.
-
-    Raises:
-        RunStoreError: the file cannot be written; no partial file remains.
-    """
-    try:
-        with files.replacing(path) as temporary:
-            yield temporary
-    except OSError as error:
-        raise error if isinstance(error, RunStoreError) else store_error("write", path, error) from error
-
-
-def write_json(path: str | Path, value: Any) -> Path:
-    """Write indented JSON atomically (see :func:`write_text`); NaN and infinities become null.
-
-    Raises:
-        RunStoreError: the file cannot be written; no partial file remains.
-    """
-    return write_text(path, dumps(value, indent=2) + "\n")
-
-
-def read_json(path: str | Path) -> Any:
-    """Read a JSON file.
-
-    Raises:
-        RunStoreError: the file cannot be read or is not JSON.
-    """
-    try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise store_error("read", path, error) from error
-    except ValueError as error:
-        raise RunStoreError(
-            f"{path} is not valid JSON ({error}). It was not written by this program; restore it."
-        ) from error
-
-
-# Registered code that the settings in a folder name: of a run, a race or a study.
-
-
-def read_extensions(folder: Path) -> tuple[Extension, ...]:
-    """Return the descriptions of registered code in a folder; none where it has no such file.
-
-    Raises:
-        RunStoreError: the file cannot be read, is damaged, or of a newer version.
-    """
-    file = folder / extensions.FILE
-    if not file.is_file():
-        return ()
-    described = read_object(file, newest=extensions.SCHEMA, needs=("extensions",))["extensions"]
-    try:
-        return tuple(map(Extension.from_dict, described))
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise RunStoreError(f"{file} is damaged ({error!r}). {RESTORE}") from error
-
-
-def learn_extensions(folder: Path) -> None:
-    """Let configs of this process name the registered code that a folder describes.
-
-    Raises:
-        RunStoreError: the description cannot be read, is damaged, or of a newer version.
-    """
-    try:
-        extensions.add_absent(read_extensions(folder))
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        if isinstance(error, RunStoreError):
-            raise
-        raise RunStoreError(f"{folder / extensions.FILE} is damaged ({error!r}). {RESTORE}") from error
-
-
-def check_same_code(what: str, folder: Path, *configs: RunConfig, texts: Collection[str] = (), remedy: str) -> None:
-    """Refuse to continue with registered code that has changed since a folder described it.
-
-    Args:
-        what: is continued, such as ``study 'rates'``.
-        folder: of the run, race or study.
-        configs: settings to continue with.
-        texts: values of settings; some may name registered code.
-        remedy: what to do instead of registering the former code, as an infinitive without ``to``.
-
-    Raises:
-        ConfigError: some code that the settings use has changed.
-        RunStoreError: the description cannot be read, is damaged, or of a newer version.
-    """
-    now = extensions.extensions_of(*configs, texts=texts)
-    if changes := extensions.code_changes(read_extensions(folder), now):
-        raise ConfigError(
-            f"{what} cannot be continued: {'; '.join(changes)}. Register the code as it was (where it is of a notebook "
-            f"cell, its source is in {extensions.FILE} in the folder {folder.name}), or {remedy}."
-        )
-
-
-def add_extensions(folder: Path, *configs: RunConfig, texts: Collection[str] = (), begin: Path | None = None) -> None:
-    """Describe in a folder the registered code that runs of these settings use, in place of older descriptions.
-
-    Args:
-        folder: of a run, race or study; without registered code, nothing is written.
-        configs: the settings.
-        texts: values of settings; some may name registered code.
-        begin: folder of another run, whose descriptions are kept too.
-
-    Raises:
-        RunStoreError: the file cannot be written, or an older one cannot be read.
-    """
-    described = {(one.kind, one.name): one for place in (begin, folder) if place for one in read_extensions(place)}
-    before = dict(described)
-    described |= {(one.kind, one.name): one for one in extensions.extensions_of(*configs, texts=texts)}
-    if described != before or (begin is not None and described):
-        listed = [one.to_dict() for one in described.values()]
-        write_json(folder / extensions.FILE, {"schema": extensions.SCHEMA, "extensions": listed})
-
-
-# interrupted: recorded if a signal asked its processes to leave, else derived: they are gone, see runs/liveness.py
+from dtdg_lab.runs.checkpoints import Kept, kept_checkpoints, read_kept
+from dtdg_lab.runs.environment import ENVIRONMENT_SCHEMA, describe_environment
+from dtdg_lab.runs.json_files import read_object, reading, store_error, write_json, write_text
+from dtdg_lab.runs.liveness import host_id, is_alive, read_notes
+from dtdg_lab.runs.record_lines import last_step
+from dtdg_lab.runs.registered_code import add_extensions, learn_extensions, read_extensions
+
+# interrupted: recorded if a signal asked its processes to leave, else derived: they are gone
 ENDED = ("finished", "stopped", "failed", "interrupted")
 STATES = ("starting", "running", "paused", "stopping", *ENDED)
 _FOLDERS = ("records", "checkpoints", "live")
+OLD_S = 90.0  # above the 60 s that engines have to start, and that a network file system may show an old time
 _MOST_RUNS_A_SECOND = 1000
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 
@@ -612,12 +243,90 @@ class RunDirectory:
         return read_object(self.status_file, needs=("state", "reason"))
 
     def status(self) -> dict[str, Any]:
-        """As :meth:`recorded_status`; the state is ``interrupted`` if no process continues an attempt without end."""
-        from dtdg_lab.runs.liveness import interruption  # imported here because that module imports this one
-
+        """Return the status; the state is ``interrupted`` if no process continues an attempt without end."""
         status = self.recorded_status()
-        reason = "" if status["state"] in ENDED else interruption(self, int(status.get("attempt", 1)))
-        return status if not reason else {**status, "state": "interrupted", "reason": reason}
+        reason = "" if status["state"] in ENDED else self._interruption(int(status.get("attempt", 1)))
+        return {**status, "state": "interrupted", "reason": reason} if reason else status
+
+    def _interruption(self, attempt: int) -> str:
+        """Return why an attempt that has not ended is interrupted; empty if it may be alive.
+
+        Processes of this machine are looked up by number and start time. For others, and before there are any, the last
+        sign of life decides: the newest time of a note, a record file or the status.
+        """
+        notes, this_host = read_notes(self.live, attempt).values(), host_id()
+        if any(is_alive(note) for note in notes):
+            return ""
+        if notes and all(note.host == this_host for note in notes):
+            count = "its process is" if len(notes) == 1 else f"all its {len(notes)} processes are"
+            cause = f"{count} gone (killed, or out of memory)"
+        else:
+            sign_s = self._last_sign_s()
+            age_s = time.time() - sign_s
+            if age_s < OLD_S:
+                return ""
+            suspicion = (
+                "its processes ran on another machine, or before a restart of this one"
+                if notes
+                else "no process trains it"
+            )
+            sign_time = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(sign_s))
+            cause = f"{suspicion}; the last sign of life was at {sign_time}, {age_s:.0f} s ago (limit {OLD_S:g} s)"
+        step = self._last_step()
+        position = "before its first step" if step is None else f"at step {step}"
+        remedy = (
+            f"Its records and last checkpoint are kept: {self._resume_call()} continues it."
+            if self.checkpoint_file.is_file()
+            else "It has no checkpoint yet: start it again with session.train(run.config)."
+        )
+        return f"interrupted {position}: {cause}. {remedy}"
+
+    def _last_sign_s(self) -> float:
+        times = []
+        for path in (*self.live.glob("rank*.json"), *self.record_files().values(), self.status_file):
+            with suppress(FileNotFoundError):  # a rank exited meanwhile
+                times.append(path.stat().st_mtime)
+        return max(times)
+
+    def _last_step(self) -> int | None:
+        """Return the newest step in the records of any rank; None without one."""
+        steps = [last_step(path) for path in self.record_files().values()]
+        return max((step for step in steps if step is not None), default=None)
+
+    def _resume_call(self) -> str:
+        """Return the call that continues the run, in any session of as many engines."""
+        return f"lab.Session(ranks={self.config().ranks}).resume({str(self.path)!r})"
+
+    def mark_interrupted(self, attempt: int, signal_name: str, *, rank: int, overdue_s: float | None = None) -> None:
+        """Record that a signal ended an attempt, unless its end is recorded already.
+
+        Args:
+            attempt: its number.
+            signal_name: such as ``SIGTERM``.
+            rank: which got it.
+            overdue_s: seconds after which the rank leaves without a checkpoint of its last step; None if it wrote one.
+
+        Raises:
+            RunStoreError: the status cannot be written.
+        """
+        status = self.recorded_status()
+        if status["attempt"] != attempt or status["state"] in ENDED:
+            return
+        saved = [read_kept(path).step for path in (self.checkpoint_file, self.begin_file) if path.is_file()]
+        step = max(saved, default=0)
+        process = "its process" if self.config().ranks == 1 else f"rank {rank}"
+        cause = f"{process} was asked to leave"
+        if overdue_s is not None:
+            newest = self._last_step()
+            step = max(step, 0 if newest is None else newest + 1)
+            cause += f", and left after {overdue_s:g} s without waiting for a step or preparation that took longer"
+        remedy = (
+            f"Its records and its checkpoint after {saved[0]} steps are kept: {self._resume_call()} continues it."
+            if saved
+            else f"It has no checkpoint yet: {self._resume_call()} starts it from the beginning."
+        )
+        reason = f"interrupted by {signal_name} at step {step}: {cause}. {remedy}"
+        self.write_status("interrupted", reason=reason, rank=rank, attempt=attempt)
 
     def summary(self) -> dict[str, Any]:
         """The content of summary.json; empty before the end."""
@@ -645,53 +354,6 @@ def _clear(hidden: Path, made_root: Path | None) -> None:
         shutil.rmtree(hidden)
     if made_root is not None and made_root.is_dir() and not any(made_root.iterdir()):
         made_root.rmdir()
-
-
-# Files of a stored run that may be damaged or of a newer version: read completely, or refused with a clear error.
-
-
-RESTORE = "Restore it from a copy; nothing in the run's folder was changed."
-
-
-def reading(path: str | Path, remedy: str = RESTORE) -> AbstractContextManager[None]:
-    """Tell damage of a run's files from a refusal of the system; see :func:`system_errors.reading`.
-
-    Raises:
-        DataError: the content does not have this version's format, or cannot be read.
-    """
-    return system_errors.reading(path, remedy=remedy)
-
-
-def read_object(path: Path, *, newest: int | None = None, needs: Collection[str] = ()) -> dict[str, Any]:
-    """A JSON file that holds an object.
-
-    Args:
-        path: the file.
-        newest: the schema of this version; files without a number have the oldest.
-        needs: required names.
-
-    Raises:
-        RunStoreError: it cannot be read, is damaged, or its schema is newer.
-    """
-    try:
-        found = read_json(path)
-    except RecursionError as error:
-        raise RunStoreError(f"{path} is damaged (it is nested too deeply to be read). {RESTORE}") from error
-    if not isinstance(found, dict):
-        raise RunStoreError(f"{path} is damaged: it holds a JSON {type(found).__name__}, not an object. {RESTORE}")
-    if newest is not None:  # names may have other meanings in a newer version
-        schema = found.get("schema", newest)
-        if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
-            raise RunStoreError(f"{path} is damaged: its schema is {shortened(schema)}, not a number from 1. {RESTORE}")
-        if schema > newest:
-            raise RunStoreError(
-                f"{path} was written by a newer version of DTDG Lab: it has schema {schema}, and this version reads up "
-                f"to {newest}. Update dtdg_lab, or open the run where it was made; nothing in its folder was changed."
-            )
-    missing = [name for name in needs if name not in found]
-    if missing:
-        raise RunStoreError(f"{path} is damaged: it lacks {', '.join(missing)}. {RESTORE}")
-    return found
 
 
 def read_config(path: Path) -> RunConfig:

@@ -23,8 +23,9 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core import system_errors
 from dtdg_lab.core.errors import ConfigError, DataError, RunStoreError, UnknownNameError
 from dtdg_lab.core.units import as_path, format_bytes
-from dtdg_lab.runs.directory import RunDirectory, dumps, read_object, reading, store_error
+from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.frames import LINE_NUMBER, to_frame
+from dtdg_lab.runs.json_files import dumps, read_object, reading, store_error
 from dtdg_lab.runs.run import StoredRun
 from dtdg_lab.runs.run import open_run as open_run_folder
 

@@ -13,7 +13,7 @@ from typing import Any
 from dtdg_lab.core.errors import NotAvailableError, RunStoreError
 from dtdg_lab.core.files import draft_path
 from dtdg_lab.core.units import as_path
-from dtdg_lab.runs.directory import store_error
+from dtdg_lab.runs.json_files import store_error
 from dtdg_lab.visualization.layout import Figure
 
 WIDTH, HEIGHT = 1000, 500  # pixels of a chart that has no height of its own

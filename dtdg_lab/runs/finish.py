@@ -7,8 +7,9 @@ from typing import Any
 
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.runs import parquet
-from dtdg_lab.runs.directory import ENDED, RunDirectory, write_json
+from dtdg_lab.runs.directory import ENDED, RunDirectory
 from dtdg_lab.runs.frames import RunFrames
+from dtdg_lab.runs.json_files import write_json
 from dtdg_lab.runs.summary import summary_of
 
 _LOOKS = 3

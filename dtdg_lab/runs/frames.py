@@ -12,8 +12,9 @@ import numpy as np
 
 from dtdg_lab.config.record_tables import TABLES, rows_of
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.runs import directory, parquet
+from dtdg_lab.runs import parquet
 from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.runs.json_files import RESTORE, reading
 from dtdg_lab.runs.record_lines import RecordFile, parse_line, read_lines
 from dtdg_lab.runs.tables import BEFORE_STEP
 
@@ -59,7 +60,7 @@ class RunFrames:
         import pandas as pd
 
         wanted = {*only, "steps"} if only else None  # steps show where attempts begin
-        with directory.reading(self.run.records):
+        with reading(self.run.records):
             frames: dict[str, pd.DataFrame] = {}
             notes = self._notes()
             for names in _portions(notes, wanted):
@@ -123,7 +124,7 @@ class RunFrames:
         import pyarrow as pa
         import pyarrow.compute
 
-        with directory.reading(self.run.records):
+        with reading(self.run.records):
             table = self.tables({"events"}).get("events")
             if table is None:
                 return []
@@ -168,7 +169,7 @@ class RunFrames:
             if column in numbers and len(frame) and not is_numeric_dtype(frame[column]):
                 raise DataError(
                     f"{self.run.records} is damaged: {column} of table {table} holds a value that is not a number. "
-                    f"{directory.RESTORE}"
+                    f"{RESTORE}"
                 )
 
 

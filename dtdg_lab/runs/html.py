@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds, join_words, percent
-from dtdg_lab.runs.directory import dumps
+from dtdg_lab.runs.json_files import dumps
 from dtdg_lab.visualization.style import BASELINE, theme_script, variables, words
 
 if TYPE_CHECKING:

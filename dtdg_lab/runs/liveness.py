@@ -15,8 +15,7 @@ from typing import Any
 import psutil
 
 from dtdg_lab.core.child_process import is_running
-from dtdg_lab.runs.directory import ENDED, RunDirectory, read_kept, write_json
-from dtdg_lab.runs.record_lines import last_step
+from dtdg_lab.runs.json_files import write_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +88,13 @@ def read_notes(live: Path, attempt: int) -> dict[int, RankNote]:
     return notes
 
 
+def is_alive(note: RankNote) -> bool:
+    """Return whether the process of a note exists on this machine."""
+    return note.host == host_id() and is_running(note.pid, note.started_s)
+
+
 def is_dead(note: RankNote) -> bool:
-    """Whether the process of a note is gone, for notes of this machine; others are never considered dead here."""
+    """Return whether the process of a note of this machine is gone; others are never considered dead here."""
     return note.host == host_id() and not is_running(note.pid, note.started_s)
 
 
@@ -143,7 +147,7 @@ def silent_beyond(silent: Mapping[int, float], notes: Mapping[int, RankNote], li
     """
     for rank, silent_s in sorted(silent.items()):
         note = notes[rank]
-        if silent_s > limit_s and note.host == host_id() and is_running(note.pid, note.started_s):
+        if silent_s > limit_s and is_alive(note):
             return rank, (
                 f"rank {rank} gave no sign of life for {silent_s:.0f} s although its process {note.pid} exists: it is "
                 f"stopped or blocked (limit: Session(silent_s={limit_s:g})). The last checkpoint and every record "
@@ -174,89 +178,3 @@ class Pulse:
         self._stop.set()
         self._thread.join()
         remove_note(self._live, 0)
-
-
-# Runs that no process continues, although their last recorded state is not an end.
-
-
-OLD_S = 90.0  # above the 60 s that engines have to start, and that a network file system may show an old time
-
-
-def interruption(run: RunDirectory, attempt: int) -> str:
-    """Why an attempt that has not ended is interrupted: its processes are gone; empty if it may be alive.
-
-    Processes of this machine are looked up by number and start time. For others, and before there are any, the last
-    sign of life decides: the newest time of a note, a record file or the status.
-    """
-    notes, here = read_notes(run.live, attempt).values(), host_id()
-    if any(note.host == here and is_running(note.pid, note.started_s) for note in notes):
-        return ""
-    if notes and all(note.host == here for note in notes):
-        count = "its process is" if len(notes) == 1 else f"all its {len(notes)} processes are"
-        cause = f"{count} gone (killed, or out of memory)"
-    else:
-        seen_s = _last_sign_s(run)
-        age_s = time.time() - seen_s
-        if age_s < OLD_S:
-            return ""
-        elsewhere = (
-            "its processes ran on another machine, or before a restart of this one" if notes else "no process trains it"
-        )
-        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seen_s))
-        cause = f"{elsewhere}; the last sign of life was at {at}, {age_s:.0f} s ago (limit {OLD_S:g} s)"
-    steps = [last_step(path) for path in run.record_files().values()]
-    step = max((step for step in steps if step is not None), default=None)
-    where = "before its first step" if step is None else f"at step {step}"
-    kept = (
-        f"Its records and last checkpoint are kept: {_resume(run)} continues it."
-        if run.checkpoint_file.is_file()
-        else "It has no checkpoint yet: start it again with session.train(run.config)."
-    )
-    return f"interrupted {where}: {cause}. {kept}"
-
-
-def _resume(run: RunDirectory) -> str:
-    """Return the call that continues a run, in any session of as many engines."""
-    return f"lab.Session(ranks={run.config().ranks}).resume({str(run.path)!r})"
-
-
-def mark_interrupted(run: RunDirectory, attempt: int, name: str, *, rank: int, overdue_s: float | None = None) -> None:
-    """Record that a signal ended an attempt, unless its end is recorded already.
-
-    Args:
-        run: the run.
-        attempt: its number.
-        name: of the signal.
-        rank: which got it.
-        overdue_s: seconds after which the rank leaves without a checkpoint of its last step; None if it wrote one.
-
-    Raises:
-        RunStoreError: the status cannot be written.
-    """
-    status = run.recorded_status()
-    if status["attempt"] != attempt or status["state"] in ENDED:
-        return
-    kept = [read_kept(path).step for path in (run.checkpoint_file, run.begin_file) if path.is_file()]
-    recorded = [step for path in run.record_files().values() if (step := last_step(path)) is not None]
-    step = max(kept, default=0)
-    who = "its process" if run.config().ranks == 1 else f"rank {rank}"
-    cause = f"{who} was asked to leave"
-    if overdue_s is not None:
-        step = max([step, *(1 + step for step in recorded)])
-        cause += f", and left after {overdue_s:g} s without waiting for a step or preparation that took longer"
-    remedy = (
-        f"It has no checkpoint yet: {_resume(run)} starts it from the beginning."
-        if not kept
-        else f"Its records and its checkpoint after {kept[0]} steps are kept: {_resume(run)} continues it."
-    )
-    run.write_status(
-        "interrupted", reason=f"interrupted by {name} at step {step}: {cause}. {remedy}", rank=rank, attempt=attempt
-    )
-
-
-def _last_sign_s(run: RunDirectory) -> float:
-    times = []
-    for path in (*run.live.glob("rank*.json"), *run.record_files().values(), run.status_file):
-        with suppress(FileNotFoundError):  # a rank exited meanwhile
-            times.append(path.stat().st_mtime)
-    return max(times)

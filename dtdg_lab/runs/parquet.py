@@ -17,7 +17,8 @@ import numpy as np
 
 from dtdg_lab.config.record_tables import SCHEMA
 from dtdg_lab.core.errors import DataError, LabError
-from dtdg_lab.runs.directory import RESTORE, RunDirectory, read_object, store_error, write_json
+from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.runs.json_files import RESTORE, read_object, store_error, write_json
 from dtdg_lab.runs.record_lines import Line, RecordFile, parse_line, to_json, whole_bytes
 
 if TYPE_CHECKING:

@@ -16,8 +16,9 @@ from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
 from dtdg_lab.partition.events import PartitionFacts
 from dtdg_lab.records.events import RegisteredCode
 from dtdg_lab.runs.charts import drawn_charts
-from dtdg_lab.runs.directory import RunDirectory, write_text
+from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.html import plotly_js, render
+from dtdg_lab.runs.json_files import write_text
 from dtdg_lab.runs.run import StoredRun, ground
 from dtdg_lab.runs.summary import SUMMARY_MEANINGS
 from dtdg_lab.visualization.chart import Chart, ChartOptions

@@ -16,9 +16,11 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError, RunStoreError, UnknownNameError
 from dtdg_lab.runs import html as page
 from dtdg_lab.runs.charts import all_rollups, captions_of, figures_of
-from dtdg_lab.runs.directory import ENDED, RESTORE, Kept, RunDirectory, read_config, read_object, reading
+from dtdg_lab.runs.checkpoints import Kept
+from dtdg_lab.runs.directory import ENDED, RunDirectory, read_config
 from dtdg_lab.runs.figures import save_figures
 from dtdg_lab.runs.frames import RunFrames
+from dtdg_lab.runs.json_files import RESTORE, read_object, reading
 from dtdg_lab.runs.stored_tables import open_tables
 from dtdg_lab.runs.summary import COMPARED, SCHEMA
 from dtdg_lab.runs.tables import RunTables

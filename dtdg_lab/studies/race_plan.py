@@ -22,14 +22,8 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunStoreError, shortened
 from dtdg_lab.core.units import as_path, format_seconds, join_words
 from dtdg_lab.datasets.names import load_for
-from dtdg_lab.runs.directory import (
-    add_extensions,
-    check_same_code,
-    learn_extensions,
-    read_json,
-    store_error,
-    write_json,
-)
+from dtdg_lab.runs.json_files import read_json, store_error, write_json
+from dtdg_lab.runs.registered_code import add_extensions, check_same_code, learn_extensions
 from dtdg_lab.studies.sweep import Cell
 from dtdg_lab.visualization.curves import evaluations_of, first_loss
 

@@ -35,18 +35,11 @@ from dtdg_lab.core.errors import (
 from dtdg_lab.core.files import writable_folder
 from dtdg_lab.core.system_errors import error_text, is_refusal
 from dtdg_lab.core.units import format_seconds
-from dtdg_lab.runs.directory import (
-    ENDED,
-    RunDirectory,
-    add_extensions,
-    check_same_code,
-    learn_extensions,
-    read_json,
-    store_error,
-    write_json,
-)
+from dtdg_lab.runs.directory import ENDED, RunDirectory
 from dtdg_lab.runs.finish import finish
+from dtdg_lab.runs.json_files import read_json, store_error, write_json
 from dtdg_lab.runs.liveness import is_dead, read_notes
+from dtdg_lab.runs.registered_code import add_extensions, check_same_code, learn_extensions
 from dtdg_lab.runs.run import StoredRun, open_run, provenance
 from dtdg_lab.studies import trials as log
 from dtdg_lab.studies.study import SWEEP_FILE, Study, study_of

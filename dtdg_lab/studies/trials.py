@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from dtdg_lab.core.errors import RunStoreError
 from dtdg_lab.core.rng import key
-from dtdg_lab.runs.directory import dumps, store_error
+from dtdg_lab.runs.json_files import dumps, store_error
 from dtdg_lab.studies.sweep import Cell, ChoiceAxis, Drawn, Sweep
 
 FILE = "trials.jsonl"

@@ -15,7 +15,7 @@ from dtdg_lab.core.errors import LabError
 from dtdg_lab.core.units import join_words
 from dtdg_lab.dashboard.actions import Actions
 from dtdg_lab.dashboard.settings import Settings
-from dtdg_lab.runs.directory import Kept, kept_checkpoints
+from dtdg_lab.runs.checkpoints import Kept, kept_checkpoints
 from dtdg_lab.widgets.controls import folded
 from dtdg_lab.widgets.labels import tipped
 from dtdg_lab.widgets.run_page import ACTIVE, Page

@@ -12,7 +12,7 @@ import torch
 from dtdg_lab.cluster.replay import fork
 from dtdg_lab.core.errors import ConfigError, RunStoreError
 from dtdg_lab.runs import directory as directories
-from dtdg_lab.runs.directory import read_kept
+from dtdg_lab.runs.checkpoints import read_kept
 from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.training.checkpoint import Checkpoint
 from tests.steered_here import events, losses, scores, small, steered, trained

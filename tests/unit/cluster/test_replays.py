@@ -14,7 +14,7 @@ from dtdg_lab.cluster.local import train
 from dtdg_lab.cluster.replay import replay, verify_replay
 from dtdg_lab.core.errors import ConfigError, ControlError, NotFiniteError, RunStoreError
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.runs.records import RecordWriter
+from dtdg_lab.runs.record_writer import RecordWriter
 from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.systems.snapshot_groups.strategy import GroupScheduling
 from tests.runs_synthetic import START_NS, write_steps

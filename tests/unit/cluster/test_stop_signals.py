@@ -21,7 +21,6 @@ import dtdg_lab as lab
 from dtdg_lab.cluster.stop_signals import StopSignals
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ControlError, RunInterruptedError
-from dtdg_lab.runs.liveness import mark_interrupted
 from dtdg_lab.runs.run import StoredRun, newest_interrupted, open_run
 from tests.following import until
 from tests.thinning import thinned
@@ -274,12 +273,12 @@ def test_an_ignored_signal_stays_ignored_and_other_threads_take_none() -> None:
 
 def test_a_run_in_another_process_s_hands_is_not_marked_twice(tmp_path: Path) -> None:
     run = lab.train(CONFIG.replace(epochs=1), runs_dir=tmp_path, progress=False)
-    mark_interrupted(run.directory, 1, "SIGTERM", rank=0)
+    run.directory.mark_interrupted(1, "SIGTERM", rank=0)
     assert run.status == "finished"
     run.directory.write_status("running", attempt=2)
-    mark_interrupted(run.directory, 1, "SIGTERM", rank=0)
+    run.directory.mark_interrupted(1, "SIGTERM", rank=0)
     assert run.directory.recorded_status()["state"] == "running"
-    mark_interrupted(run.directory, 2, "SIGTERM", rank=0, overdue_s=8.5)
+    run.directory.mark_interrupted(2, "SIGTERM", rank=0, overdue_s=8.5)
     assert run.reason.startswith(f"interrupted by SIGTERM at step {steps_of(run)}: its process was asked to leave, and")
 
 

@@ -24,7 +24,7 @@ from dtdg_lab.datasets.names import load_dataset
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.storage import META, read
 from dtdg_lab.partition.base import load_partition, save_partition
-from dtdg_lab.runs.directory import kept_checkpoints
+from dtdg_lab.runs.checkpoints import kept_checkpoints
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.training.checkpoint import Checkpoint
 from tests.restricted import AS_NOBODY, limit, needs_root, open_folder, said

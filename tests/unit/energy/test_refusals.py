@@ -21,7 +21,7 @@ import pytest
 from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.energy.monitor import EnergyMeter, readers_for
 from dtdg_lab.energy.readers import BusySeconds, EnergyReader, NvmlReader, RaplReader
-from dtdg_lab.runs.directory import describe_environment
+from dtdg_lab.runs.environment import describe_environment
 from tests.doubles import ReplayClock
 
 NOBODY = 65534

@@ -31,7 +31,7 @@ from dtdg_lab.export.chrome_trace import chrome_trace
 from dtdg_lab.export.export import KINDS, export
 from dtdg_lab.runs.exports import ABOUT, PARQUET_KEY, SCHEMA, ExportedRun, PartialRun, open_run, pack, zip_of
 from dtdg_lab.runs.finish import finish
-from dtdg_lab.runs.records import RecordWriter
+from dtdg_lab.runs.record_writer import RecordWriter
 from dtdg_lab.runs.run import StoredRun
 from tests.runs_synthetic import START_NS, evaluate, finished_run, write_steps
 from tests.thinning import thinned

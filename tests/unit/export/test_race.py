@@ -20,7 +20,7 @@ from dtdg_lab.export.race import SPARE, ExportedRace, open_race, pack_race, race
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.exports import open_run
 from dtdg_lab.runs.finish import finish
-from dtdg_lab.runs.records import RecordWriter
+from dtdg_lab.runs.record_writer import RecordWriter
 from dtdg_lab.runs.run import provenance
 from dtdg_lab.studies.race_plan import RacePlan, StopRule, new_race
 from dtdg_lab.studies.race_result import Race

@@ -15,7 +15,8 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunStoreError
 from dtdg_lab.core.source_code import source_hash
 from dtdg_lab.models.tgcn import TGCN
-from dtdg_lab.runs.directory import RunDirectory, add_extensions, check_same_code
+from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.runs.registered_code import add_extensions, check_same_code
 from dtdg_lab.runs.run import differences, open_run
 from tests.registrations import registered_apart
 

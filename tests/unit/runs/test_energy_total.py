@@ -12,7 +12,7 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.energy.total import total_of
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.finish import finish
-from dtdg_lab.runs.records import RecordWriter
+from dtdg_lab.runs.record_writer import RecordWriter
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.studies.race_result import joules_of
 from dtdg_lab.studies.sweep import values_of

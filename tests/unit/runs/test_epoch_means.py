@@ -11,7 +11,7 @@ import pytest
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.finish import finish
-from dtdg_lab.runs.records import RecordWriter
+from dtdg_lab.runs.record_writer import RecordWriter
 from dtdg_lab.runs.run import StoredRun, compare, open_run
 from dtdg_lab.studies import race_result
 from dtdg_lab.studies.race_result import race_words

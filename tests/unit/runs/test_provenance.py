@@ -12,7 +12,7 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.graphs.split import split
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.finish import finish
-from dtdg_lab.runs.records import RecordWriter
+from dtdg_lab.runs.record_writer import RecordWriter
 from dtdg_lab.runs.run import StoredRun, compare, differences, ground, open_run, provenance
 from dtdg_lab.training.partition import split_event
 from dtdg_lab.visualization.study import COLUMNS, MEANINGS

@@ -22,7 +22,7 @@ from dtdg_lab.runs import parquet
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.frames import RunFrames
 from dtdg_lab.runs.record_lines import BLOCK_BYTES
-from dtdg_lab.runs.records import RecordWriter
+from dtdg_lab.runs.record_writer import RecordWriter
 from dtdg_lab.runs.stored_tables import open_tables
 from dtdg_lab.runs.tables import FEW_ROWS, RunTables
 from tests.tables import START_NS, record_lines, run_tables

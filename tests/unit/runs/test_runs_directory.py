@@ -17,7 +17,9 @@ import pytest
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunStoreError
 from dtdg_lab.runs import directory as directory_module
-from dtdg_lab.runs.directory import RunDirectory, describe_environment, read_json, write_json
+from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.runs.environment import describe_environment
+from dtdg_lab.runs.json_files import read_json, write_json
 
 CONFIG = RunConfig(system="psg", dataset="growing", ranks=2)
 

@@ -15,7 +15,7 @@ from dtdg_lab.runs import parquet, stored_tables
 from dtdg_lab.runs import tables as run_tables
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.frames import RunFrames
-from dtdg_lab.runs.records import RecordWriter
+from dtdg_lab.runs.record_writer import RecordWriter
 from dtdg_lab.runs.stored_tables import open_tables
 from dtdg_lab.runs.tables import RunTables
 from tests.runs_synthetic import START_NS, STEP_NS, evaluate, finished_run, write_steps

@@ -39,7 +39,7 @@ from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import seal_of
 from dtdg_lab.runs.record_lines import read_lines
-from dtdg_lab.runs.records import RecordWriter
+from dtdg_lab.runs.record_writer import RecordWriter
 from dtdg_lab.systems.single.events import OverlapProfile, SnapshotTimes
 from dtdg_lab.systems.single.shared_edges import measured
 from dtdg_lab.testing.contracts import DenseView, run_model

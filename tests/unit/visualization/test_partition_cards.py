@@ -14,7 +14,7 @@ from dtdg_lab.core.errors import ConfigError, DataError
 from dtdg_lab.partition.events import PartitionFacts
 from dtdg_lab.partition.metrics import MeasuredPartition, partition_graph
 from dtdg_lab.runs.finish import finish
-from dtdg_lab.runs.records import RecordWriter
+from dtdg_lab.runs.record_writer import RecordWriter
 from dtdg_lab.runs.report import event_rows
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.visualization.partition_cards import (

@@ -15,7 +15,8 @@ from typing import Any
 
 from dtdg_lab.config.record_tables import SCHEMA, TABLES
 from dtdg_lab.core.errors import ConfigError, DataError, RunStoreError, UnknownNameError
-from dtdg_lab.runs import directory
+from dtdg_lab.runs.directory import record_file
+from dtdg_lab.runs.json_files import finite, store_error
 from dtdg_lab.runs.record_lines import Line, last_newline, last_step
 
 Row = tuple[Any, ...]
@@ -66,7 +67,7 @@ class RecordWriter:
         try:
             self._file, self._seq = _open_at_end(self.path)
         except OSError as error:
-            raise directory.store_error("record to", self.path, error) from error
+            raise store_error("record to", self.path, error) from error
         except (ValueError, KeyError) as error:
             raise RunStoreError(
                 f"{self.path} ends with a damaged line ({error!r}). Move it away to continue."
@@ -110,13 +111,13 @@ class RecordWriter:
             RunStoreError: a file cannot be read.
         """
         for rank in ranks:
-            file = directory.record_file(self.path.parent, rank)
+            file = record_file(self.path.parent, rank)
             try:
                 newest = last_step(file, attempt=self.attempt)
             except (FileNotFoundError, DataError):  # a damaged line is an error where the run is read
                 return False
             except OSError as error:
-                raise directory.store_error("read", file, error) from error
+                raise store_error("read", file, error) from error
             if newest is None or newest < step:
                 return False
         return True
@@ -163,7 +164,7 @@ class RecordWriter:
                 while rest:  # the operating system may accept only a part at a time
                     rest = rest[os.write(self._file, rest) :]
             except OSError as error:
-                self._failure = directory.store_error("record to", self.path, error)
+                self._failure = store_error("record to", self.path, error)
                 self._failure.__cause__ = error
                 return
             except Exception as error:  # kept for check(): a dead thread would leave the run unrecorded
@@ -193,7 +194,7 @@ class RecordWriter:
                 text = _encode(values)
             except ValueError:  # a NaN or an infinity; located only then, since it is rare
                 lost.update(_not_finite(table, self._tables[table], values))
-                text = _encode(directory.finite(values))
+                text = _encode(finite(values))
             lines.append(self._line(table, text))
         if lost:
             lines.append(self._line("events", _encode([self._event("not_finite", fact) for fact in lost.values()])))

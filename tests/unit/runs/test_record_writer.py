@@ -16,7 +16,7 @@ import pytest
 from dtdg_lab.config.record_tables import SCHEMA, TABLES
 from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
 from dtdg_lab.runs.record_lines import read_lines
-from dtdg_lab.runs.records import RecordWriter
+from dtdg_lab.runs.record_writer import RecordWriter
 from tests.runs_synthetic import row, write_steps
 
 EVENT = (0, 0, 1, "checkpoint", {})
@@ -196,7 +196,7 @@ def test_rows_of_many_threads_are_all_there_once(tmp_path: Path) -> None:
 def test_kill_leaves_every_flushed_line(tmp_path: Path) -> None:
     path = tmp_path / "rank0.jsonl"
     program = (
-        "import sys, time\nfrom dtdg_lab.runs.records import RecordWriter\n"
+        "import sys, time\nfrom dtdg_lab.runs.record_writer import RecordWriter\n"
         "writer = RecordWriter(sys.argv[1], 0, 0, flush_s=0.002)\nstep = 0\n"
         "while True:\n    writer.row('events', (step, 0, 1, 'checkpoint', {}))\n    step += 1\n"
         "    if step % 50 == 0:\n        writer.flush()\n        print(step, flush=True)\n"

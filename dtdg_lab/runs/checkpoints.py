@@ -1,0 +1,115 @@
+"""The checkpoints of a run's folder: their metadata, read without torch and without executing code."""
+
+from __future__ import annotations
+
+import collections
+import io
+import pickle
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.core import system_errors
+from dtdg_lab.core.errors import LabError, RunStoreError
+from dtdg_lab.runs.registered_code import learn_extensions
+
+LAST = "last"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A checkpoint as the source of a fork.
+
+    Attributes:
+        name: ``last``; ``epoch-00012``, after 12 epochs; ``step-00345``, after 345 steps; ``begun``, from another
+            run, from which a fork started.
+        path: of the file.
+        epoch: next epoch.
+        iteration: next iteration of that epoch; 0 between two epochs.
+        step: next step.
+        config: the settings in force.
+        waiting: settings that change with the next epoch.
+        data_hash: of the graph; empty where the file names none.
+    """
+
+    name: str
+    path: Path
+    epoch: int
+    iteration: int
+    step: int
+    config: RunConfig
+    waiting: dict[str, Any]
+    data_hash: str
+
+    def __repr__(self) -> str:
+        where = f", iteration {self.iteration}" if self.iteration else ""
+        return f"Kept({self.name!r}, epoch {self.epoch}{where}, step {self.step})"
+
+
+def kept_checkpoints(folder: Path) -> tuple[Kept, ...]:
+    """Return the checkpoints of a folder, in order of steps; damaged files are left out.
+
+    Args:
+        folder: of the checkpoints.
+
+    Raises:
+        RunStoreError: the system refuses to read one.
+    """
+    found = []
+    for path in sorted(folder.glob("*.pt")):
+        try:
+            found.append(read_kept(path))
+        except LabError as error:
+            if system_errors.is_refusal(error):
+                raise
+            continue  # opening it by name reports the reason
+    return tuple(sorted(found, key=lambda kept: (kept.step, kept.name == LAST)))
+
+
+def read_kept(path: Path) -> Kept:
+    """The metadata of a checkpoint.
+
+    Raises:
+        RunStoreError: there is none, or it cannot be read.
+    """
+    with system_errors.reading(
+        path,
+        remedy="Take another one of the run.",
+        damaged="is not a readable checkpoint",
+        raises=RunStoreError,
+        damage=(pickle.UnpicklingError,),
+    ):
+        try:
+            with zipfile.ZipFile(path) as file:
+                (inside,) = (name for name in file.namelist() if name.endswith("/data.pkl"))
+                described = _Plain(io.BytesIO(file.read(inside))).load()
+        except FileNotFoundError as error:
+            raise RunStoreError(f"there is no checkpoint at {path}.") from error
+        learn_extensions(path.parent.parent)
+        at, config = described["position"], RunConfig.from_json(described["config_json"])
+        place = (int(at["epoch"]), int(at["iteration"]), int(at["step"]))
+        waiting = described["waiting"]
+        requests = waiting if isinstance(waiting, list) else [waiting]  # one until schema 1
+        waiting = {name: value for changes in requests for name, value in changes.items()}
+        return Kept(path.stem, path, *place, config, waiting, described.get("data_hash", ""))
+
+
+class _Plain(pickle.Unpickler):
+    """Reads the plain values of a torch file: tensors are left out, and no other objects are created."""
+
+    def persistent_load(self, pid: Any) -> None:
+        """A placeholder for the bytes of a tensor."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Allows only the names in torch's files: ordered dicts, and tensor rebuilding."""
+        if (module, name) == ("collections", "OrderedDict"):
+            return collections.OrderedDict
+        if module == "torch" or (module == "torch._utils" and name.startswith("_rebuild")):
+            return _nothing
+        raise pickle.UnpicklingError(f"it names {module}.{name}")
+
+
+_nothing: Callable[..., None] = lambda *_: None  # noqa: E731

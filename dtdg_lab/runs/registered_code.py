@@ -1,0 +1,84 @@
+"""Descriptions of registered code in the folder of a run, a race or a study."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+from dtdg_lab.config import extensions
+from dtdg_lab.config.extensions import Extension
+from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.core.errors import ConfigError, RunStoreError
+from dtdg_lab.runs.json_files import RESTORE, read_object, write_json
+
+
+def read_extensions(folder: Path) -> tuple[Extension, ...]:
+    """Return the descriptions of registered code in a folder; none where it has no such file.
+
+    Raises:
+        RunStoreError: the file cannot be read, is damaged, or of a newer version.
+    """
+    file = folder / extensions.FILE
+    if not file.is_file():
+        return ()
+    described = read_object(file, newest=extensions.SCHEMA, needs=("extensions",))["extensions"]
+    try:
+        return tuple(map(Extension.from_dict, described))
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise RunStoreError(f"{file} is damaged ({error!r}). {RESTORE}") from error
+
+
+def learn_extensions(folder: Path) -> None:
+    """Let configs of this process name the registered code that a folder describes.
+
+    Raises:
+        RunStoreError: the description cannot be read, is damaged, or of a newer version.
+    """
+    try:
+        extensions.add_absent(read_extensions(folder))
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, RunStoreError):
+            raise
+        raise RunStoreError(f"{folder / extensions.FILE} is damaged ({error!r}). {RESTORE}") from error
+
+
+def check_same_code(what: str, folder: Path, *configs: RunConfig, texts: Collection[str] = (), remedy: str) -> None:
+    """Refuse to continue with registered code that has changed since a folder described it.
+
+    Args:
+        what: is continued, such as ``study 'rates'``.
+        folder: of the run, race or study.
+        configs: settings to continue with.
+        texts: values of settings; some may name registered code.
+        remedy: what to do instead of registering the former code, as an infinitive without ``to``.
+
+    Raises:
+        ConfigError: some code that the settings use has changed.
+        RunStoreError: the description cannot be read, is damaged, or of a newer version.
+    """
+    now = extensions.extensions_of(*configs, texts=texts)
+    if changes := extensions.code_changes(read_extensions(folder), now):
+        raise ConfigError(
+            f"{what} cannot be continued: {'; '.join(changes)}. Register the code as it was (where it is of a notebook "
+            f"cell, its source is in {extensions.FILE} in the folder {folder.name}), or {remedy}."
+        )
+
+
+def add_extensions(folder: Path, *configs: RunConfig, texts: Collection[str] = (), begin: Path | None = None) -> None:
+    """Describe in a folder the registered code that runs of these settings use, in place of older descriptions.
+
+    Args:
+        folder: of a run, race or study; without registered code, nothing is written.
+        configs: the settings.
+        texts: values of settings; some may name registered code.
+        begin: folder of another run, whose descriptions are kept too.
+
+    Raises:
+        RunStoreError: the file cannot be written, or an older one cannot be read.
+    """
+    described = {(one.kind, one.name): one for place in (begin, folder) if place for one in read_extensions(place)}
+    before = dict(described)
+    described |= {(one.kind, one.name): one for one in extensions.extensions_of(*configs, texts=texts)}
+    if described != before or (begin is not None and described):
+        listed = [one.to_dict() for one in described.values()]
+        write_json(folder / extensions.FILE, {"schema": extensions.SCHEMA, "extensions": listed})

@@ -1,4 +1,4 @@
-"""What shared code may ask of a family of systems: the one interface between the two."""
+"""Interface between shared code and a family of systems."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 
 class SystemFamily:
-    """A family of systems: their strategies, views, page and workload. The base class is the null behaviour.
+    """A family of systems: their strategies, charts, page and workload. The base class offers none of them.
 
     Methods import what they return inside their bodies: listing families imports neither torch nor panel.
 
-    A built-in family declares its systems, entries, options, memories and tables in ``family.toml`` of its folder,
-    which the catalogue reads without importing it; the table ``family`` of that file sets the attributes below. One
-    from outside the package does so by attributes of the same names, and is added by :func:`dtdg_lab.register`.
+    A built-in family declares its systems, entries, options, memories and tables in ``family.toml`` of its folder. The
+    catalogue reads that file without importing the family. Its table ``family`` sets the attributes below. A family
+    from outside the package sets attributes of the same names in its class, and is added by :func:`dtdg_lab.register`.
 
     Args:
         name: of a family without a class of its own.
@@ -46,29 +46,27 @@ class SystemFamily:
         name: of its folder.
         least_parts: parts of a config that gives none, where there are fewer ranks.
         systems: its systems.
-        entries: the algorithms that they are composed of; at least one of kind ``parallel``.
+        entries: the algorithms that its systems consist of; at least one of kind ``parallel``.
         options: its own settings, live ones included, with an entry's kind as their owner.
         memories: (memory of a model, name of its ``parallel`` entry) -> ``exact``, or how it approximates.
         events: ``module:class`` of its events; ``words`` of one are its sentence, ``ended`` that of a plan that ends.
         tables: record tables that it adds -> columns, beginning with ``step`` and ``epoch``.
         calibrated: system -> settings of short runs that ``lab.estimate.advise`` calibrates rates with.
-        predicted: systems whose epochs ``lab.estimate.scaling_forecast`` predicts -> whether without making partitions,
-            so on any ranks.
+        predicted: systems whose epochs ``lab.estimate.scaling_forecast`` predicts -> whether that needs no partitions,
+            so that it works for any number of ranks.
         curves_of: system -> curves of ``lab.estimate.scaling_forecast`` beside which its measured runs are drawn.
         full_batch: its ``parallel`` entries that train on the whole training split in one step, as all others do.
         same_plan: why runs of equal plans have the same losses.
         summary_meanings: number that it adds to the summary of every run -> its meaning.
         summary_tables: record tables that these numbers need, beside those of every run.
-        card: title of its card on the dashboard; families of equal titles share one. Made from the name where empty.
+        card: title of its card on the dashboard, derived from the name where empty; equal titles share a card.
         idea: the sentence on that card; the summary of its first system where empty.
         sketch: picture on that card, a row for each node, a character for each snapshot: the rank that computes it,
             ``c`` or ``d`` where rank 0 or 1 reads it from the other, ``.`` where none does, a blank for a gap.
         first_visit: its system that a first visit to the dashboard shows; one family names one.
         setting_rows: rows of its settings among the main ones of the dashboard.
-        pictures_note: the source of what ``pictures`` draws.
-        memory_options: options that lower a rank's memory, each with the factor by which it is changed again and again.
-        targets: method -> ``module:attribute`` of the function that does its work, with the same arguments; for
-            ``build``, ``workload`` and ``pictures`` one text, or one for each ``parallel`` entry.
+        pictures_note: the source of the charts of :meth:`pictures`.
+        memory_options: options that lower a rank's memory -> the factor of each repeated change.
     """
 
     name = ""
@@ -93,106 +91,96 @@ class SystemFamily:
     setting_rows: tuple[tuple[str, ...], ...] = ()
     pictures_note = "Computed now by this lab's planners, from a synthetic graph of 240 nodes and 24 snapshots."
     memory_options: Mapping[str, float] = MappingProxyType({})
-    targets: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, name: str = "") -> None:
         self.name = name or self.name
         for attribute, value in catalogue.frozen(catalogue.DECLARED.get(self.name, {}).get("family", {})).items():
             setattr(self, attribute, value)
 
-    def _call(self, method: str, *given: Any, layout: str = "", otherwise: Any = None, **named: Any) -> Any:
-        """The result of a method's target; ``otherwise`` where the family has none."""
-        if method not in self.targets:
-            return otherwise
-        target = self.targets[method]
-        return catalogue.load(target if isinstance(target, str) else target[layout])(*given, **named)
-
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Refuse settings of a config, by flat name, that do not work together.
+        """Raise if settings of a config, by flat name, do not work together.
 
         Raises:
             ConfigError: they do not; the message says what to set instead.
         """
 
     def build(self, context: BuildContext) -> Strategy:
-        """The strategy that trains a run on this rank.
+        """Return the strategy that trains a run on this rank.
 
         Raises:
             LabError: the config cannot be built on this graph and machine.
         """
-        if "build" not in self.targets:
-            raise NotImplementedError(f"the family {self.name!r} builds no strategy.")
-        return self._call("build", context, layout=catalogue.system(context.config.system).parts["parallel"])
+        raise NotImplementedError(f"the family {self.name!r} builds no strategy.")
 
     def charts(self) -> Sequence[Chart]:
-        """The charts of its systems: pictures, then supporting ones, then those that are folded."""
+        """Return the charts of its systems: pictures, then supporting ones, then folded ones."""
         return ()
 
     def tiles(self, tables: RunTables) -> Sequence[Tile]:
-        """Up to five tiles of a run, from its tables; those of every run where it has none of its own."""
+        """Return up to five tiles of a run; without any, the page shows those of every run."""
         return ()
 
     def suggestions(self, config: RunConfig) -> Sequence[Suggestion]:
-        """Changes of settings to try on a run with these settings, at most four."""
+        """Return changes of settings to try on a run with these settings, at most four."""
         return ()
 
     def effect(self, system: str) -> Effect | None:
-        """The number that is compared before and after each change of a run of one of its systems."""
+        """Return the number that is compared before and after each change of a run of one of its systems."""
         return None
 
     def sentence(self, system: str) -> str:
-        """What one of its systems does, in a sentence for its card and the page's head."""
+        """Return a sentence on what one of its systems does, for its card and the page's head."""
         return self.idea or catalogue.system(system).summary
 
     def event_texts(self) -> Mapping[str, Callable[[dict[str, Any]], str]]:
-        """Kind of event -> a sentence about its data, for lists of events."""
+        """Return kind of event -> function that describes its data in a sentence."""
         return {event.kind: event.text for event in map(catalogue.load, self.events)}
 
     def summary(self, tables: Mapping[str, pd.DataFrame], everything: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
-        """Return its numbers of a run; None if the run has none of it.
+        """Return its numbers of a run; None for those that the run lacks.
 
         Args:
             tables: record tables without rows that a resume replaced.
-            everything: record tables of all attempts, for what was spent, such as bytes.
+            everything: record tables of all attempts, for totals such as bytes.
         """
         return {}
 
     def comparison(self, runs: Sequence[ComparedRun], target: float) -> str:
-        """What it says of runs that are compared by their time to a target loss; empty where it has nothing to say."""
-        return self._call("comparison", runs, target, otherwise="")
+        """Return a sentence on runs that are compared by their time to a target loss; may be empty."""
+        return ""
 
     def studies(self) -> Sequence[StudyPreset]:
         """Return the shipped studies that its file does not declare."""
         return ()
 
     def has_clock(self, config: RunConfig) -> bool:
-        """Whether measured times affect the losses of a run, so that no other run has the same."""
+        """Return whether measured times affect the losses of a run, so that no other run has the same."""
         return False
 
     def epoch_bounds(self, run: StoredRun, newest: int) -> pd.Series[float] | None:
-        """By epoch, seconds that no schedule of the run's measured tasks can beat; None where nothing is scheduled.
+        """Return seconds that no schedule of the run's measured tasks can beat, by epoch; None without a schedule.
 
         Args:
-            run: that has finished.
-            newest: epochs that count.
+            run: a finished run.
+            newest: number of epochs that count.
         """
         return None
 
     def energy_bound(self, run: StoredRun, raced: Sequence[StoredRun]) -> tuple[float, str, bool] | None:
-        """Joules of an epoch that a run cannot be below, the bound's name, and whether it is of a run in the race.
+        """Return a lower bound of an epoch's joules, its name, and whether it comes from a run in the race.
 
         Args:
-            run: that has finished, whose joules are known.
+            run: a finished run whose joules are known.
             raced: all finished runs of the race.
         """
         return None
 
     def calibration(self, config: RunConfig, **sizes: Any) -> Any:
-        """The plan of ``lab.control.calibrate_here``: ``first`` and ``configs`` of its runs, and a ``study`` of these.
+        """Return the plan of ``lab.control.calibrate_here``: ``first`` and ``configs`` of its runs, and a ``study``.
 
         Args:
             config: the settings with which runs begin.
-            sizes: what is measured, as it is given there.
+            sizes: what is measured, passed on unchanged.
 
         Raises:
             ConfigError: no policy of the system decides by costs, or too little is to be measured.
@@ -200,28 +188,26 @@ class SystemFamily:
         raise ConfigError(f"system={config.system!r} fetches no features: choose a system with a feature cache.")
 
     def pictures(self, system: System, graph: DynamicGraph) -> list[Panel]:
-        """One to four charts on the card of one of its systems, each with a sentence, drawn from a small graph."""
-        return self._call("pictures", system, graph, layout=system.parts["parallel"], otherwise=[])
+        """Return one to four charts for the card of one of its systems, drawn from a small graph, with captions."""
+        return []
 
     def workload(self, facts: Facts) -> EpochWork:
-        """What each rank does in an epoch of the facts' config.
+        """Return what each rank does in an epoch of the facts' config.
 
         Raises:
             LabError: the graph does not serve the config, or the family counts no work.
         """
-        if "workload" not in self.targets:
-            raise UnsupportedError(
-                f"the family {self.name!r} counts no work, so its systems cannot be predicted. Define its method "
-                "workload(facts), or leave its systems out."
-            )
-        return self._call("workload", facts, layout=facts.layout)
+        raise UnsupportedError(
+            f"the family {self.name!r} counts no work, so its systems cannot be predicted. Define its method "
+            "workload(facts), or leave its systems out."
+        )
 
     def memory_changes(self, config: RunConfig) -> Sequence[tuple[str, float]]:
-        """Options that lower a rank's memory, each with the factor by which it is changed again and again."""
+        """Return options that lower a rank's memory, each with the factor of a repeated change."""
         return [(name, factor) for name, factor in self.memory_options.items() if name in config.flat]
 
     def curves(self, facts: Facts, ranks: Sequence[int], rates: Rates, *, quick: bool) -> list[Row]:
-        """Curves of ``lab.estimate.scaling_forecast`` beside the predicted epochs: formulas and simulations of its own.
+        """Return curves of ``lab.estimate.scaling_forecast``, such as formulas and simulations of its own.
 
         Args:
             facts: of the config, with the options of snapshot groups.
@@ -229,23 +215,21 @@ class SystemFamily:
             rates: of the machine.
             quick: whether to take seconds rather than minutes.
         """
-        return self._call("curves", facts, ranks, rates, quick=quick, otherwise=[])
+        return []
 
     def measured_step(
         self, run: StoredRun, graph: DynamicGraph | None = None, *, cores: int | None = None
     ) -> tuple[MeasuredStep, StepForecast, SequenceChanges]:
-        """The median step of a run, what it computes, and its graph: what ``lab.estimate.extrapolate`` continues.
+        """Return the median step of a run, what it computes, and its graph, for ``lab.estimate.extrapolate``.
 
         Args:
             run: of a system of the family.
-            graph: its data; loaded where not given.
-            cores: of the machine it ran on; those of this process where not given.
+            graph: its data; loaded by default.
+            cores: of the machine it ran on; those of this process by default.
 
         Raises:
             ConfigError: steps of the run cannot be continued to other numbers of ranks.
         """
-        if "measured_step" in self.targets:
-            return self._call("measured_step", run, graph, cores=cores)
         raise ConfigError(
             f"run {run.id} is of system {run.config.system!r}; steps of a system whose ranks have whole snapshots are "
             "needed. Record one with snapshot parallelism."
@@ -253,7 +237,7 @@ class SystemFamily:
 
 
 class AbsentFamily(SystemFamily):
-    """A family that is not registered in this process: its runs have the charts of every run, and cannot be trained.
+    """A family that is not registered in this process; its runs can be shown, but not trained.
 
     Args:
         name: of the family.
@@ -265,17 +249,17 @@ class AbsentFamily(SystemFamily):
         self.remedy = remedy
 
     def build(self, context: BuildContext) -> Strategy:
-        """Refuse.
+        """Raise an error that says what to register.
 
         Raises:
-            ConfigError: always; it says what to register.
+            ConfigError: always.
         """
         raise ConfigError(self.remedy)
 
     def workload(self, facts: Facts) -> EpochWork:
-        """Refuse.
+        """Raise an error that says what to register.
 
         Raises:
-            ConfigError: always; it says what to register.
+            ConfigError: always.
         """
         raise ConfigError(self.remedy)

@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dtdg_lab.config import catalogue
 from dtdg_lab.config.catalogue import ABSENT, entry
 from dtdg_lab.config.model_facts import memory
 from dtdg_lab.core.errors import ConfigError, UnsupportedError
 from dtdg_lab.systems.base import SystemFamily
 
 if TYPE_CHECKING:
+    from dtdg_lab.config.catalogue import System
     from dtdg_lab.config.run_config import RunConfig
+    from dtdg_lab.engine.strategy import BuildContext, Strategy
+    from dtdg_lab.graphs.dynamic_graph import DynamicGraph
     from dtdg_lab.runs.tables import RunTables
+    from dtdg_lab.systems.workload import EpochWork, Facts
     from dtdg_lab.visualization.chart import Chart
+    from dtdg_lab.visualization.charts import Panel
     from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
 
 
@@ -95,6 +101,26 @@ class DecayedWindowsFamily(SystemFamily):
     def has_clock(self, config: RunConfig) -> bool:
         """Whether K and alpha are tuned by measured costs."""
         return bool(config.flat.get("tune"))
+
+    def build(self, context: BuildContext) -> Strategy:
+        """Return the strategy that trains a run on this rank."""
+        from dtdg_lab.systems.decayed_windows import sampled, strategy
+
+        is_sampled = catalogue.system(context.config.system).parts["parallel"] == "sampled_window"
+        return sampled.build(context) if is_sampled else strategy.build(context)
+
+    def pictures(self, system: System, graph: DynamicGraph) -> list[Panel]:
+        """Return the charts on the card of one of its systems."""
+        from dtdg_lab.systems.decayed_windows.pictures import sampled_pictures, window_pictures
+
+        is_sampled = system.parts["parallel"] == "sampled_window"
+        return sampled_pictures(system, graph) if is_sampled else window_pictures(system, graph)
+
+    def workload(self, facts: Facts) -> EpochWork:
+        """Return what each rank does in an epoch."""
+        from dtdg_lab.systems.decayed_windows.workload import sampled_window_work, window_work
+
+        return sampled_window_work(facts) if facts.layout == "sampled_window" else window_work(facts)
 
 
 def _memory_of(settings: Mapping[str, Any]) -> str:

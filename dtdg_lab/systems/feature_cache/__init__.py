@@ -11,11 +11,17 @@ from dtdg_lab.systems.base import SystemFamily
 if TYPE_CHECKING:
     import pandas as pd
 
+    from dtdg_lab.advisor.rates import Rates
+    from dtdg_lab.config.catalogue import System
     from dtdg_lab.config.run_config import RunConfig
+    from dtdg_lab.engine.strategy import BuildContext, Strategy
+    from dtdg_lab.graphs.dynamic_graph import DynamicGraph
     from dtdg_lab.runs.run import StoredRun
     from dtdg_lab.runs.tables import RunTables
     from dtdg_lab.systems.feature_cache.calibration_study import CalibrationPlan
+    from dtdg_lab.systems.workload import EpochWork, Facts, Row
     from dtdg_lab.visualization.chart import Chart
+    from dtdg_lab.visualization.charts import Panel
     from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
 
 
@@ -111,6 +117,30 @@ class FeatureCacheFamily(SystemFamily):
         from dtdg_lab.systems.feature_cache.calibration_study import CalibrationPlan
 
         return CalibrationPlan(config, **sizes)
+
+    def build(self, context: BuildContext) -> Strategy:
+        """Return the strategy that trains a run on this rank."""
+        from dtdg_lab.systems.feature_cache.strategy import build
+
+        return build(context)
+
+    def pictures(self, system: System, graph: DynamicGraph) -> list[Panel]:
+        """Return the charts on the card of one of its systems."""
+        from dtdg_lab.systems.feature_cache.pictures import cache_pictures
+
+        return cache_pictures(system, graph)
+
+    def workload(self, facts: Facts) -> EpochWork:
+        """Return what each rank does in an epoch."""
+        from dtdg_lab.systems.feature_cache.workload import remote_work
+
+        return remote_work(facts)
+
+    def curves(self, facts: Facts, ranks: Sequence[int], rates: Rates, *, quick: bool) -> list[Row]:
+        """Return curves over numbers of ranks beside the predicted epochs."""
+        from dtdg_lab.systems.feature_cache.workload import fetch_rows
+
+        return fetch_rows(facts, ranks)
 
 
 FAMILY = FeatureCacheFamily()

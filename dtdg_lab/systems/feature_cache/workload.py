@@ -143,7 +143,7 @@ WINDOWS = (1, 16, 64)
 DELAY_S = 0.02  # of the link that is late
 
 
-def fetch_rows(facts: Facts, ranks: Sequence[int], *_: object, **__: object) -> list[Row]:
+def fetch_rows(facts: Facts, ranks: Sequence[int]) -> list[Row]:
     """Seconds of a step that fetches features, by window of the cache: quiet links, and one that is late.
 
     Args:

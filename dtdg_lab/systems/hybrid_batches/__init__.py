@@ -11,9 +11,15 @@ from dtdg_lab.systems.base import SystemFamily
 if TYPE_CHECKING:
     import pandas as pd
 
+    from dtdg_lab.config.catalogue import System
     from dtdg_lab.config.run_config import RunConfig
+    from dtdg_lab.engine.strategy import BuildContext, Strategy
+    from dtdg_lab.graphs.dynamic_graph import DynamicGraph
     from dtdg_lab.runs.tables import RunTables
+    from dtdg_lab.systems.workload import EpochWork, Facts
     from dtdg_lab.visualization.chart import Chart
+    from dtdg_lab.visualization.charts import Panel
+    from dtdg_lab.visualization.comparison import ComparedRun
     from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
 
 
@@ -80,6 +86,30 @@ class HybridBatchesFamily(SystemFamily):
     def has_clock(self, config: RunConfig) -> bool:
         """Whether a controller chooses sizes by a time-based reward, or batches wait in a reservoir."""
         return config.flat.get("batch_policy", "none") != "none" or bool(config.flat.get("reservoir"))
+
+    def build(self, context: BuildContext) -> Strategy:
+        """Return the strategy that trains a run on this rank."""
+        from dtdg_lab.systems.hybrid_batches.strategy import build
+
+        return build(context)
+
+    def pictures(self, system: System, graph: DynamicGraph) -> list[Panel]:
+        """Return the charts on the card of one of its systems."""
+        from dtdg_lab.systems.hybrid_batches.pictures import batch_pictures
+
+        return batch_pictures(system, graph)
+
+    def workload(self, facts: Facts) -> EpochWork:
+        """Return what each rank does in an epoch."""
+        from dtdg_lab.systems.hybrid_batches.workload import hybrid_work
+
+        return hybrid_work(facts)
+
+    def comparison(self, runs: Sequence[ComparedRun], target: float) -> str:
+        """Return whether a controller reached the target before the best fixed size."""
+        from dtdg_lab.systems.hybrid_batches.verdict import controller_verdict
+
+        return controller_verdict(runs, target)
 
 
 FAMILY = HybridBatchesFamily()

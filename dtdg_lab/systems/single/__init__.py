@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dtdg_lab.config import catalogue
 from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.systems.base import SystemFamily
 
 if TYPE_CHECKING:
     from dtdg_lab.config.catalogue import System
     from dtdg_lab.config.run_config import RunConfig
+    from dtdg_lab.engine.strategy import BuildContext, Strategy
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
     from dtdg_lab.runs.tables import RunTables
     from dtdg_lab.systems.workload import EpochWork, Facts
@@ -91,6 +93,13 @@ class SingleFamily(SystemFamily):
         edges, many = np.array([facts.edges.sum()], float), len(facts.train)
         rows = np.array([many * facts.graph.num_nodes], float)
         return plain_work(facts, steps=1, edges=edges, rows=rows, snapshots=float(many), exact=frozenset(EXACT))
+
+    def build(self, context: BuildContext) -> Strategy:
+        """Return the strategy that trains a run on this rank."""
+        from dtdg_lab.systems.single import shared_edges, strategy
+
+        is_shared = catalogue.system(context.config.system).parts["parallel"] == "shared_edges"
+        return shared_edges.build(context) if is_shared else strategy.build(context)
 
 
 FAMILY = SingleFamily()

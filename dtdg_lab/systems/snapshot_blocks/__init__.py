@@ -13,9 +13,17 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.base import SystemFamily
 
 if TYPE_CHECKING:
+    from dtdg_lab.advisor.rates import Rates
+    from dtdg_lab.config.catalogue import System
     from dtdg_lab.config.run_config import RunConfig
+    from dtdg_lab.engine.strategy import BuildContext, Strategy
+    from dtdg_lab.graphs.delta import SequenceChanges
+    from dtdg_lab.runs.run import StoredRun
     from dtdg_lab.runs.tables import RunTables
+    from dtdg_lab.systems.step_time import MeasuredStep, StepForecast
+    from dtdg_lab.systems.workload import EpochWork, Facts, Row
     from dtdg_lab.visualization.chart import Chart
+    from dtdg_lab.visualization.charts import Panel
     from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
 
 
@@ -47,6 +55,38 @@ class SnapshotBlocksFamily(SystemFamily):
         from dtdg_lab.systems.snapshot_blocks.tiles import PEAK_MEMORY
 
         return PEAK_MEMORY
+
+    def build(self, context: BuildContext) -> Strategy:
+        """Return the strategy that trains a run on this rank."""
+        from dtdg_lab.systems.snapshot_blocks.strategy import build
+
+        return build(context)
+
+    def pictures(self, system: System, graph: DynamicGraph) -> list[Panel]:
+        """Return the charts on the card of one of its systems."""
+        from dtdg_lab.systems.snapshot_blocks.pictures import snapshot_pictures
+
+        return snapshot_pictures(system, graph)
+
+    def workload(self, facts: Facts) -> EpochWork:
+        """Return what each rank does in an epoch."""
+        from dtdg_lab.systems.snapshot_blocks.forecast import snapshot_work
+
+        return snapshot_work(facts)
+
+    def curves(self, facts: Facts, ranks: Sequence[int], rates: Rates, *, quick: bool) -> list[Row]:
+        """Return curves over numbers of ranks beside the predicted epochs."""
+        from dtdg_lab.systems.snapshot_blocks.forecast import snapshot_rows
+
+        return snapshot_rows(facts, ranks)
+
+    def measured_step(
+        self, run: StoredRun, graph: DynamicGraph | None = None, *, cores: int | None = None
+    ) -> tuple[MeasuredStep, StepForecast, SequenceChanges]:
+        """Return the median step of a run, what it computes, and its graph."""
+        from dtdg_lab.systems.snapshot_blocks.forecast import measured_step
+
+        return measured_step(run, graph, cores=cores)
 
 
 FAMILY = SnapshotBlocksFamily()

@@ -786,7 +786,7 @@ def _settings(run: StoredRun, described: dict[str, Any], features: int) -> StepS
 # Curves of ``lab.estimate.scaling_forecast``.
 
 
-def snapshot_rows(facts: Facts, ranks: Sequence[int], *_: object, **__: object) -> list[Row]:
+def snapshot_rows(facts: Facts, ranks: Sequence[int]) -> list[Row]:
     """Bytes that the busiest rank sends in a step of ESDG: exact, as far as there are nodes for the ranks.
 
     References: ESDG section 6.4: S N (R - 1) / R rows a collective, whatever the graph.

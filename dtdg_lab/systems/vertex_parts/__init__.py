@@ -9,9 +9,14 @@ from dtdg_lab.config import catalogue
 from dtdg_lab.systems.base import SystemFamily
 
 if TYPE_CHECKING:
+    from dtdg_lab.config.catalogue import System
     from dtdg_lab.config.run_config import RunConfig
+    from dtdg_lab.engine.strategy import BuildContext, Strategy
+    from dtdg_lab.graphs.dynamic_graph import DynamicGraph
     from dtdg_lab.runs.tables import RunTables
+    from dtdg_lab.systems.workload import EpochWork, Facts
     from dtdg_lab.visualization.chart import Chart
+    from dtdg_lab.visualization.charts import Panel
     from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
 
 
@@ -49,6 +54,25 @@ class VertexPartsFamily(SystemFamily):
         copies = catalogue.system(system).parts["parallel"] == "cached_vertex"
         how = "keeps copies of the neighbours" if copies else "receives the rows of neighbours"
         return f"Each part owns some nodes in all snapshots and {how} it doesn't own."
+
+    def build(self, context: BuildContext) -> Strategy:
+        """Return the strategy that trains a run on this rank."""
+        from dtdg_lab.systems.vertex_parts.strategy import build_halo, build_replicated
+
+        copies = catalogue.system(context.config.system).parts["parallel"] == "cached_vertex"
+        return build_replicated(context) if copies else build_halo(context)
+
+    def pictures(self, system: System, graph: DynamicGraph) -> list[Panel]:
+        """Return the charts on the card of one of its systems."""
+        from dtdg_lab.systems.vertex_parts.pictures import vertex_pictures
+
+        return vertex_pictures(system, graph)
+
+    def workload(self, facts: Facts) -> EpochWork:
+        """Return what each rank does in an epoch."""
+        from dtdg_lab.systems.vertex_parts.workload import cached_work, halo_work
+
+        return cached_work(facts) if facts.layout == "cached_vertex" else halo_work(facts)
 
 
 FAMILY = VertexPartsFamily()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dtdg_lab.cards.card import card
     from dtdg_lab.cluster.local import train
     from dtdg_lab.cluster.session import Session
-    from dtdg_lab.config.catalogue import describe
+    from dtdg_lab.config.description import describe
     from dtdg_lab.config.options import options
     from dtdg_lab.config.registration import register
     from dtdg_lab.config.run_config import RunConfig

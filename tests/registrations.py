@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.options import OPTIONS
 from dtdg_lab.config.record_tables import TABLES
-from dtdg_lab.config.registration import ADDED
+from dtdg_lab.config.registration import ADDED, REGISTERED
 
 
 @contextmanager
 def registered_apart() -> Iterator[None]:
     """Undo at the end all registrations that are made meanwhile."""
-    lists = (catalogue.ENTRIES, catalogue.SYSTEMS, catalogue.REGISTERED)
+    lists = (catalogue.ENTRIES, catalogue.SYSTEMS, REGISTERED)
     tables = (catalogue.FAMILIES, catalogue.MEMORY_ON_LAYOUT, catalogue.ABSENT, OPTIONS, TABLES, ADDED)
     absent = set(catalogue.ABSENT_OPTIONS)
     before = [list(items) for items in lists], [dict(items) for items in tables]

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.config import catalogue
-from dtdg_lab.config.catalogue import REGISTERED
 from dtdg_lab.config.extensions import extension_of, names_used, target_of, title_of
 from dtdg_lab.config.options import Option
-from dtdg_lab.config.registration import Registration
+from dtdg_lab.config.registration import REGISTERED, Registration
 from dtdg_lab.core.errors import ClusterError, ConfigError, NotAvailableError
 from dtdg_lab.core.units import format_bytes
 

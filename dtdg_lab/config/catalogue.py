@@ -13,12 +13,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dtdg_lab.core.errors import UnknownNameError, UnsupportedError
-
-if TYPE_CHECKING:
-    from dtdg_lab.config.registration import Registration
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -295,9 +292,6 @@ def families() -> list[Any]:
     return [family(name) for name in FAMILIES]
 
 
-REGISTERED: list[Registration] = []  # what ``lab.register`` has added, in order
-
-
 def check_links(text: str, parts: int) -> None:
     """Check the option ``links`` for P parts.
 
@@ -391,57 +385,3 @@ def _with_chosen(kind: str, options: tuple[str, ...], settings: Mapping[str, Any
     absent = [candidate for (of_kind, _), candidate in ABSENT.items() if of_kind == kind]
     more = [candidate.options for candidate in (*entries(kind), *absent) if candidate.name == chosen]
     return tuple(dict.fromkeys((*options, *(name for names in more for name in names))))
-
-
-def describe(name: str) -> str:
-    """What is known about a system, algorithm, data set, protocol or option, as a few lines of text.
-
-    Raises:
-        UnknownNameError: nothing has that name.
-    """
-    from dtdg_lab.config.options import OPTIONS
-
-    lines = []
-    for chosen in SYSTEMS:
-        if chosen.name == name:
-            made_of = ", ".join(f"{kind}: {part}" for kind, part in chosen.parts.items())
-            lines += [f"system {name}: {chosen.summary}", f"  made of {made_of}", f"  source: {chosen.source}"]
-    for candidate in ENTRIES:
-        if candidate.name == name:
-            lines += [f"{candidate.kind} {name}: {candidate.summary}", f"  source: {candidate.source}"]
-            lines += [f"  options: {', '.join(candidate.options)}"] if candidate.options else []
-    if name in PROTOCOLS:
-        protocol = PROTOCOLS[name]
-        lines += [f"protocol {name}: {protocol.meaning}", f"  source: {protocol.source}"]
-        brings = ", ".join(f"{key}={value}" for key, value in protocol.settings.items())
-        lines += [f"  brings: {brings}"] if brings else []
-    if name in OPTIONS:
-        lines += _option_lines(name)
-    if not lines:
-        known = {*names("systems"), *PROTOCOLS, *OPTIONS, *(candidate.name for candidate in ENTRIES)}
-        raise UnknownNameError("name", name, known)
-    return "\n".join(lines)
-
-
-def _option_lines(name: str) -> list[str]:
-    from dtdg_lab.config.options import CHOSEN_BY, TAKES_EFFECT, option
-
-    of = option(name)
-    kind = next((kind for kind, chooser in CHOSEN_BY.items() if chooser == name), "")
-    own = {chosen.name: chosen.defaults.get(name, chosen.parts.get(kind, of.default)) for chosen in SYSTEMS}
-    others = "".join(f"; {value!r} for {chosen}" for chosen, value in own.items() if value != of.default)
-    systems = [
-        chosen.name
-        for chosen in SYSTEMS
-        if any(name in entry(kind, part).options for kind, part in chosen.parts.items())
-    ]
-    given = [each for each in ENTRIES if (each.kind in ("models", "datasets") or not systems) and name in each.options]
-    readers = [*systems, *(f"{SINGULAR[each.kind]} {each.name}" for each in given)]
-    return [
-        f"option {name}: {of.meaning}",
-        f"  allowed: {of.allowed}",
-        *([f"  unit: {of.unit}"] if of.unit else []),
-        f"  default: {of.default!r}{others}",
-        f"  a change takes effect: {TAKES_EFFECT[of.live]}",
-        f"  read by: {', '.join(readers) or 'every system'}",
-    ]

@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.catalogue import ABSENT, ABSENT_OPTIONS, CHOSEN_BY, SINGULAR, Entry, System
 from dtdg_lab.config.options import OPTIONS, Option
-from dtdg_lab.config.registration import FAMILY, register
+from dtdg_lab.config.registration import FAMILY, REGISTERED, Registration, register
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.source_code import defining_code, source_hash, variable_of
 
 if TYPE_CHECKING:
-    from dtdg_lab.config.registration import Registration
     from dtdg_lab.config.run_config import RunConfig
 
 FILE = "extensions.json"  # in the folder of a run, race or study
@@ -240,7 +239,7 @@ def register_from(given: str) -> None:
         raise ConfigError(f"--register {given}: there is no such file. Give a Python file that calls lab.register.")
     if str(file.parent) not in sys.path:
         sys.path.append(str(file.parent))
-    before = list(catalogue.REGISTERED)
+    before = list(REGISTERED)
     try:
         module = importlib.import_module(file.stem)
     except Exception as error:  # whatever the user's file raises
@@ -250,7 +249,7 @@ def register_from(given: str) -> None:
         raise ConfigError(
             f"--register {given}: a module {file.stem!r} is already imported from {imported}. Rename the file."
         )
-    if before == catalogue.REGISTERED:
+    if before == REGISTERED:
         raise ConfigError(
             f'--register {given}: the file registers nothing. Let it call lab.register(CLASS, "model") for each of its '
             "models, or another kind."
@@ -276,8 +275,8 @@ def extensions_of(*configs: RunConfig, texts: Collection[str] = ()) -> tuple[Ext
         configs: settings of the runs.
         texts: values of settings; some may name a registration.
     """
-    used = {name for config in configs for name in names_used(config)} if catalogue.REGISTERED else set()
-    described = [extension_of(registration) for registration in catalogue.REGISTERED]
+    used = {name for config in configs for name in names_used(config)} if REGISTERED else set()
+    described = [extension_of(registration) for registration in REGISTERED]
     return tuple(
         extension
         for extension in described

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dtdg_lab.config import catalogue
-from dtdg_lab.config.catalogue import LABELS, REGISTERED, SINGULAR, Entry, System
+from dtdg_lab.config.catalogue import LABELS, SINGULAR, Entry, System
 from dtdg_lab.config.model_facts import memory
 from dtdg_lab.config.options import OPTIONS, Option
 from dtdg_lab.config.record_tables import TABLES
@@ -120,6 +120,9 @@ class Registration:
         """
         REGISTERED[:] = [record for record in REGISTERED if record.key != self.key]
         ADDED.pop(self.key).remove(kept=_brought_options(besides=self.key))
+
+
+REGISTERED: list[Registration] = []  # what :func:`register` has added, in order
 
 
 def register(

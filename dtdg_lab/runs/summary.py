@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dtdg_lab.config import catalogue
-from dtdg_lab.config.record_tables import OWN_PHASES, PAIRS, PHASES, RANKED, few_pairs, interval_of, is_score
+from dtdg_lab.config.record_tables import OWN_PHASES, PHASES
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import DataError, RunFailedError
 from dtdg_lab.core.units import as_path
@@ -23,6 +23,7 @@ from dtdg_lab.energy.total import GPU, PROCESSOR, EnergyTotal, total_of
 from dtdg_lab.network.patterns import save_trace
 from dtdg_lab.partition.events import PartitionFacts
 from dtdg_lab.records.events import EpochEnded, RanksGathered, SettingsChanged, reading_event
+from dtdg_lab.records.link_metrics import PAIRS, RANKED, few_pairs, interval_of, is_score
 from dtdg_lab.runs.frames import RunFrames, without_replaced
 
 if TYPE_CHECKING:

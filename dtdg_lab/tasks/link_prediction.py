@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from dtdg_lab.config.record_tables import HIGH, LOW, PAIRS, RANKED
 from dtdg_lab.core.errors import DataError, UnsupportedError
 from dtdg_lab.core.rng import generator
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import for_a_hash
 from dtdg_lab.graphs.snapshot import EdgeSet, Ints, Snapshot
 from dtdg_lab.graphs.split import Split
+from dtdg_lab.records.link_metrics import HIGH, LOW, PAIRS, RANKED
 from dtdg_lab.tasks.base import Rows, Scores, Task, mean_or_none
 from dtdg_lab.tasks.metrics import (
     LEAST_POSITIVES,
@@ -278,7 +278,7 @@ class LinkPrediction(Task):
     are. Of the test split each metric has a 95 % percentile interval over 1,000 bootstrap resamples of the pairs of
     every snapshot (:mod:`dtdg_lab.tasks.metrics`), under ``<name>_low`` and ``<name>_high``; none of fewer than ten
     positives. ``pairs`` are all that were scored, ``ranked`` the positives that MRR is of; see
-    :mod:`dtdg_lab.config.record_tables`. Persistence is :class:`EdgeBank`: the edges that the label before counted are
+    :mod:`dtdg_lab.records.link_metrics`. Persistence is :class:`EdgeBank`: the edges that the label before counted are
     those of today.
 
     Args:

@@ -21,7 +21,7 @@ from dtdg_lab.cluster.registrations import SentRegistration, apply_registrations
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.catalogue import SINGULAR, System
 from dtdg_lab.config.options import Option
-from dtdg_lab.config.registration import FAMILY, Registration
+from dtdg_lab.config.registration import FAMILY, REGISTERED, Registration
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, NotAvailableError, UnknownNameError
 from dtdg_lab.datasets.names import load_for
@@ -303,7 +303,7 @@ def _readers(name: str, kind: str) -> list[System]:
 @contextmanager
 def _registered(what: Any, kind: str, options: Sequence[str | Option]) -> Iterator[str]:
     """Register a class for a while, and yield its name; one that is registered already keeps its own."""
-    own = next((record.name for record in catalogue.REGISTERED if record.kind == kind and record.what is what), "")
+    own = next((record.name for record in REGISTERED if record.kind == kind and record.what is what), "")
     if own:
         _require_no_options(own, options)
         yield own

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.config.catalogue import metrics_of
-from dtdg_lab.config.record_tables import is_score
+from dtdg_lab.records.link_metrics import is_score
 from dtdg_lab.visualization.palette import DARK_COLOURS, PAGE_COLOURS
 
 # Vertical marks: changes of settings and resumes, at the step they were applied, checked over all ranks.

@@ -7,6 +7,7 @@ import pytest
 from dtdg_lab.config import catalogue
 from dtdg_lab.config import record_tables as records
 from dtdg_lab.config.catalogue import PROTOCOLS, Protocol
+from dtdg_lab.config.description import describe
 from dtdg_lab.config.model_facts import check_memory, memory
 from dtdg_lab.config.options import OPTIONS
 from dtdg_lab.config.run_config import RunConfig
@@ -96,17 +97,17 @@ def test_refusals_of_the_table_are_errors_of_the_config(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("name", [*catalogue.names("systems"), *(entry.name for entry in catalogue.ENTRIES)])
 def test_describe_says_where_a_thing_comes_from(name: str) -> None:
-    text = catalogue.describe(name)
+    text = describe(name)
     assert name in text
     assert "source: " in text
 
 
 def test_describe_of_a_system_names_its_parts() -> None:
-    text = catalogue.describe("psg")
+    text = describe("psg")
     assert "parallel: snapshot_group" in text
     assert "scheduling: round_robin" in text
     with pytest.raises(UnknownNameError, match="Did you mean 'tgcn'"):
-        catalogue.describe("tgcm")
+        describe("tgcm")
 
 
 def test_a_table_is_declared_once() -> None:
@@ -186,7 +187,7 @@ def test_the_papers_protocols_are_what_is_known_of_them(name: str) -> None:
     assert protocol.source != "ours"
     config = RunConfig(protocol=name)
     assert {option: config[option] for option in PRESETS[name][4]} == PRESETS[name][4]
-    assert protocol.meaning in catalogue.describe(name)
+    assert protocol.meaning in describe(name)
 
 
 @pytest.mark.parametrize(("name", "train", "validation", "test"), [

@@ -23,7 +23,7 @@ from dtdg_lab.config.extensions import (
     target_of,
 )
 from dtdg_lab.config.options import OPTIONS, Option, option
-from dtdg_lab.config.registration import register
+from dtdg_lab.config.registration import REGISTERED, register
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
 from dtdg_lab.models.tgcn import TGCN
@@ -77,7 +77,7 @@ def described_elsewhere() -> list[Extension]:
         register(Paced, "model", "paced", options=[PACE])
         register(backwards, "scheduler")
         register(SPARE)
-        return [Extension.from_dict(extension_of(one).to_dict()) for one in catalogue.REGISTERED]
+        return [Extension.from_dict(extension_of(one).to_dict()) for one in REGISTERED]
 
 
 def test_a_config_names_what_a_folder_describes() -> None:
@@ -145,7 +145,7 @@ def test_a_lambda_on_a_line_of_a_call_has_no_defining_code(monkeypatch: pytest.M
         cell = tmp_path / f"cell{number}.py"
         cell.write_text(text)
         exec(compile(text, str(cell), "exec"), {"__name__": "__main__", "register": register})
-        extension = extension_of(catalogue.REGISTERED[-1])
+        extension = extension_of(REGISTERED[-1])
         assert extension.code == extension.qualname == "" and "raise NotImplementedError" in extension.statements
 
 
@@ -176,7 +176,7 @@ def test_statements_register_again() -> None:
     text = register_statements(extensions_of(RunConfig(model="paced")))
     assert text.startswith("from dtdg_lab.config.options import Option\n\n# ") and text.endswith("\n\n")
     with registered_apart():
-        catalogue.REGISTERED[-1].remove()
+        REGISTERED[-1].remove()
         import dtdg_lab as lab
 
         exec(text, {"lab": lab})

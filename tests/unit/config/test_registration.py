@@ -15,8 +15,9 @@ from outside_family.smoothed import SmoothedGCN
 
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.catalogue import Entry, System
+from dtdg_lab.config.description import describe
 from dtdg_lab.config.options import OPTIONS, Option, option, options
-from dtdg_lab.config.registration import Registration, code_digest, register
+from dtdg_lab.config.registration import REGISTERED, Registration, code_digest, register
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from dtdg_lab.core.plans import Schedule
@@ -87,7 +88,7 @@ def test_a_registered_scheduler_is_a_choice_of_its_option() -> None:
     assert RunConfig(system="psg", scheduler="backwards")["scheduler"] == "backwards"
     assert catalogue.entry("scheduling", "backwards").load() is backwards
     assert catalogue.entry("scheduling", "backwards").summary == "Schedule the last group first."
-    assert "backwards" in str(options("psg")) and "scheduling backwards" in catalogue.describe("backwards")
+    assert "backwards" in str(options("psg")) and "scheduling backwards" in describe("backwards")
 
 
 @pytest.mark.parametrize(
@@ -182,13 +183,13 @@ def test_what_cannot_be_registered_changes_nothing(what: Any, kind: str, given: 
     before = list(catalogue.ENTRIES), dict(OPTIONS)
     with pytest.raises(ConfigError, match=why):
         register(what, kind, **given)
-    assert (*before, []) == (catalogue.ENTRIES, OPTIONS, catalogue.REGISTERED)
+    assert (*before, []) == (catalogue.ENTRIES, OPTIONS, REGISTERED)
 
 
 def test_a_second_call_changes_nothing() -> None:
     for what in (backwards, f"{__name__}:backwards"):
         register(what, "scheduler", "twice")
-    assert [one.name for one in catalogue.REGISTERED] == ["twice"]
+    assert [one.name for one in REGISTERED] == ["twice"]
     assert catalogue.names("scheduling").count("twice") == 1
 
 
@@ -210,7 +211,7 @@ def test_a_cell_that_runs_again_replaces_what_it_registered() -> None:
         register(version, "partitioner", "of_cell")
     assert catalogue.entry("partition", "of_cell").load() is second
     assert option("partitioner").choices.count("of_cell") == 1
-    assert [one.what for one in catalogue.REGISTERED] == [second]
+    assert [one.what for one in REGISTERED] == [second]
 
 
 def test_a_cell_that_runs_again_replaces_a_family_with_its_options() -> None:
@@ -228,10 +229,10 @@ def test_a_cell_that_runs_again_replaces_a_family_with_its_options() -> None:
 
 def test_a_rank_repeats_a_registration() -> None:
     register(f"{__name__}:backwards", "scheduler", options=["groups_per_rank"])
-    sent = pickle.dumps(catalogue.REGISTERED)
+    sent = pickle.dumps(REGISTERED)
     with registered_apart():
         catalogue.ENTRIES[:] = [entry for entry in catalogue.ENTRIES if entry.name != "backwards"]
-        catalogue.REGISTERED.clear()
+        REGISTERED.clear()
         for registration in pickle.loads(sent):
             assert isinstance(registration, Registration)
             assert registration.apply() is sys.modules[__name__].backwards  # type: ignore[attr-defined]
@@ -325,20 +326,20 @@ def test_a_mistake_in_a_model_changes_nothing() -> None:
                 with pytest.raises(Exception, match="gnc"):
                     register(model(pull), "model", "mine")
     assert catalogue.entry("models", "mine").load() is good
-    assert [record.what for record in catalogue.REGISTERED] == [good]
+    assert [record.what for record in REGISTERED] == [good]
 
 
 def test_a_registration_that_names_the_option_of_another_brings_it_too() -> None:
     register(of_cell("a"), "partitioner", options=[STRENGTH])
     register(of_cell("b"), "partitioner", options=["strength"])
     register(of_cell("c"), "partitioner", options=[dataclasses.replace(STRENGTH)])
-    assert all(record.options == (STRENGTH,) for record in catalogue.REGISTERED)
+    assert all(record.options == (STRENGTH,) for record in REGISTERED)
     register(of_cell("a"), "partitioner")
-    assert [record.name for record in catalogue.REGISTERED] == ["a", "b", "c"], "a cell keeps its position"
+    assert [record.name for record in REGISTERED] == ["a", "b", "c"], "a cell keeps its position"
     assert option("strength") == STRENGTH
-    for record in catalogue.REGISTERED[:]:
+    for record in REGISTERED[:]:
         record.remove()
-    assert "strength" not in OPTIONS and not catalogue.REGISTERED
+    assert "strength" not in OPTIONS and not REGISTERED
 
 
 def test_a_cell_that_runs_again_changes_its_option_for_all_that_read_it() -> None:
@@ -348,7 +349,7 @@ def test_a_cell_that_runs_again_changes_its_option_for_all_that_read_it() -> Non
     with pytest.raises(ConfigError, match=r"there is another option 'strength' .*Give options=\['strength'\]"):
         register(of_cell("c"), "partitioner", options=[larger])
     register(of_cell("a"), "partitioner", options=[larger])
-    assert [record.options for record in catalogue.REGISTERED] == [(larger,), (larger,)]
+    assert [record.options for record in REGISTERED] == [(larger,), (larger,)]
     assert option("strength").default == 5
 
 
@@ -399,7 +400,7 @@ def test_a_model_that_no_system_could_train_is_not_registered(make: Any, said: s
     with pytest.raises(ConfigError, match=said):
         register(make, "model", "wrong")
     assert "wrong" not in catalogue.names("models")
-    assert not catalogue.REGISTERED
+    assert not REGISTERED
 
 
 def test_a_class_is_no_scheduler() -> None:

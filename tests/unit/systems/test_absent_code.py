@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from outside_family.smoothed import SmoothedGCN
 
-from dtdg_lab.config import catalogue
 from dtdg_lab.config.extensions import add_absent, extension_of
 from dtdg_lab.config.options import Option
-from dtdg_lab.config.registration import register
+from dtdg_lab.config.registration import REGISTERED, register
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.core.plans import Schedule
@@ -58,7 +57,7 @@ def add_described(*what: Any, **more: Any) -> None:
     """Register something elsewhere, and let this process know its description."""
     with registered_apart():
         register(*what, **more)
-        described = [extension_of(record) for record in catalogue.REGISTERED]
+        described = [extension_of(record) for record in REGISTERED]
     add_absent(described)
 
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from dtdg_lab.cluster.local import train
-from dtdg_lab.config.record_tables import FEW_PAIRS, few_pairs
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.datasets.names import load_dataset
 from dtdg_lab.graphs.intervals import cut_edges
+from dtdg_lab.records.link_metrics import FEW_PAIRS, few_pairs
 from dtdg_lab.runs.run import StoredRun, compare
 from dtdg_lab.studies import race_result
 from dtdg_lab.studies.race_result import race_words

@@ -11,13 +11,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from dtdg_lab.config.record_tables import is_score
 from dtdg_lab.core.errors import DataError, UnsupportedError
 from dtdg_lab.graphs.build import build_graph
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.intervals import cut_edges
 from dtdg_lab.graphs.snapshot import EdgeSet, Snapshot
 from dtdg_lab.graphs.split import Split
+from dtdg_lab.records.link_metrics import is_score
 from dtdg_lab.tasks.base import Scores, Task
 from dtdg_lab.tasks.classification import Classification
 from dtdg_lab.tasks.link_prediction import (

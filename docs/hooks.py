@@ -15,6 +15,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import ModuleType
 from typing import Any
 
 from griffe import Extension
@@ -368,7 +369,6 @@ def commands() -> str:
 def api() -> str:
     """Every public name, in its group."""
     import dtdg_lab
-    from dtdg_lab.core.lazy import _imported_for_types
 
     groups = ["dtdg_lab"]
     groups += [f"dtdg_lab.{name}" for name in dtdg_lab.__all__ if hasattr(getattr(dtdg_lab, name), "__path__")
@@ -376,13 +376,13 @@ def api() -> str:
     sections = ["# Public names\n\n`import dtdg_lab as lab`; names are loaded when first used.\n"]
     for group in groups:
         module = import_module(group)
-        where = _imported_for_types(Path(str(module.__file__)).read_text())
         short = group.replace("dtdg_lab", "lab", 1)
         sections.append(f"## {short}\n\n{(module.__doc__ or '').strip()}\n")
-        for name, (home, original) in sorted(where.items()):
-            if name in module.__all__ and home != "dtdg_lab":
+        for name in module.__all__:
+            value = getattr(module, name)
+            if not isinstance(value, ModuleType):
                 options = f"    options:\n      heading: {short}.{name}\n      toc_label: {short}.{name}\n"
-                sections.append(f"::: {home}.{original}\n{options}")
+                sections.append(f"::: {value.__module__}.{value.__qualname__}\n{options}")
     return "\n".join(sections)
 
 

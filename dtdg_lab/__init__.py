@@ -6,12 +6,11 @@ here; the rest is in groups: ``lab.datasets.load``, ``lab.runs.compare``, ``lab.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from dtdg_lab.core.lazy import lazy_namespace
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dtdg_lab import congestion, control, datasets, estimate, inspect, partition, races, runs, studies, testing
+    from dtdg_lab import calibration, congestion, datasets, estimate, inspect, partition, races, runs, studies, testing
     from dtdg_lab.cards.card import card
     from dtdg_lab.cluster.local import train
     from dtdg_lab.cluster.session import Session
@@ -37,9 +36,9 @@ __all__ = [
     "Session",
     "StopRule",
     "Sweep",
+    "calibration",
     "card",
     "congestion",
-    "control",
     "datasets",
     "describe",
     "estimate",
@@ -58,4 +57,40 @@ __all__ = [
     "train",
 ]
 
-__getattr__, __dir__ = lazy_namespace(__name__)
+_HOMES = {
+    "Dashboard": "dtdg_lab.dashboard.app:Dashboard",
+    "DynamicGraph": "dtdg_lab.graphs.dynamic_graph:DynamicGraph",
+    "RunConfig": "dtdg_lab.config.run_config:RunConfig",
+    "Session": "dtdg_lab.cluster.session:Session",
+    "StopRule": "dtdg_lab.studies.race_plan:StopRule",
+    "Sweep": "dtdg_lab.studies.sweep:Sweep",
+    "calibration": "dtdg_lab.calibration",
+    "card": "dtdg_lab.cards.card:card",
+    "congestion": "dtdg_lab.congestion",
+    "datasets": "dtdg_lab.datasets",
+    "describe": "dtdg_lab.config.description:describe",
+    "estimate": "dtdg_lab.estimate",
+    "inspect": "dtdg_lab.inspect",
+    "open": "dtdg_lab.export.export:open_saved",
+    "options": "dtdg_lab.config.options:options",
+    "partition": "dtdg_lab.partition",
+    "plot": "dtdg_lab.runs.plot:plot",
+    "race": "dtdg_lab.studies.race:race",
+    "races": "dtdg_lab.races",
+    "register": "dtdg_lab.config.registration:register",
+    "run_study": "dtdg_lab.studies.runner:run_study",
+    "runs": "dtdg_lab.runs",
+    "studies": "dtdg_lab.studies",
+    "testing": "dtdg_lab.testing",
+    "train": "dtdg_lab.cluster.local:train",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"{__name__} has no {name!r}; it has {', '.join(sorted(_HOMES))}", name=name)
+    return resolve_name(_HOMES[name])
+
+
+def __dir__() -> list[str]:
+    return sorted(_HOMES)

@@ -1,20 +1,11 @@
 """Costs without training: of systems, schedules, transfers, communication and memory, and on many ranks."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from dtdg_lab.core.lazy import lazy_namespace
-
-if TYPE_CHECKING:
-    from dtdg_lab.advisor.advise import advise
-    from dtdg_lab.advisor.what_if import scaling_forecast
-    from dtdg_lab.runs.scaling_study import extrapolate
-    from dtdg_lab.systems.snapshot_blocks.forecast import estimate_block_memory as block_memory
-    from dtdg_lab.systems.snapshot_blocks.forecast import estimate_transfers as transfers
-    from dtdg_lab.systems.snapshot_blocks.forecast import estimate_volumes as volumes
-    from dtdg_lab.systems.snapshot_groups.forecast import simulate_schedules as schedules
+from dtdg_lab.advisor.advise import advise
+from dtdg_lab.advisor.what_if import scaling_forecast
+from dtdg_lab.runs.scaling_study import extrapolate
+from dtdg_lab.systems.snapshot_blocks.forecast import estimate_block_memory as block_memory
+from dtdg_lab.systems.snapshot_blocks.forecast import estimate_transfers as transfers
+from dtdg_lab.systems.snapshot_blocks.forecast import estimate_volumes as volumes
+from dtdg_lab.systems.snapshot_groups.forecast import simulate_schedules as schedules
 
 __all__ = ["advise", "block_memory", "extrapolate", "scaling_forecast", "schedules", "transfers", "volumes"]
-
-__getattr__, __dir__ = lazy_namespace(__name__)

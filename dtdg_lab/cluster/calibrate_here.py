@@ -1,4 +1,4 @@
-"""``lab.control.calibrate_here``: measures the costs of steps and fetches on this machine, in a few minutes."""
+"""``lab.calibration.calibrate_here``: measures the costs of steps and fetches on this machine, in a few minutes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def calibrate_here(
 
     With clean links every window has a run, under the other conditions one window. A run is long enough for two
     windows and their rebuilds; its first steps do not count. Measurements are stored in ``folder``, in the format of
-    :func:`dtdg_lab.control.calibrate`.
+    :func:`dtdg_lab.calibration.calibrate`.
 
     Args:
         config: of a system that fetches features; its policy, window, links and epochs are replaced.
@@ -71,8 +71,8 @@ def calibrate_here(
     plan = family(system(config.system).family).calibration(config, name=name or config.dataset, **sizes)
     if session is None and config.ranks != 1:
         raise ConfigError(
-            f"ranks={config.ranks} need engines: lab.control.calibrate_here(config, folder, session=lab.Session(ranks="
-            f"{config.ranks})), or config.replace(ranks=1), which keeps the same plan."
+            f"ranks={config.ranks} need engines: lab.calibration.calibrate_here(config, folder, "
+            f"session=lab.Session(ranks={config.ranks})), or config.replace(ranks=1), which keeps the same plan."
         )
     from tqdm.auto import tqdm
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from dtdg_lab.core.lazy import lazy_namespace
+from collections.abc import Collection
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dtdg_lab.datasets.csv_file import from_csv
@@ -30,4 +30,26 @@ __all__ = [
     "load",
 ]
 
-__getattr__, __dir__ = lazy_namespace(__name__)
+_HOMES = {
+    "compare": "dtdg_lab.runs.inspect_model:compare_graphs",
+    "default": "dtdg_lab.datasets.names:default_dataset",
+    "from_csv": "dtdg_lab.datasets.csv_file:from_csv",
+    "from_dgl": "dtdg_lab.datasets.snapshot_lists:from_dgl",
+    "from_edges": "dtdg_lab.datasets.user_data:from_edges",
+    "from_pandas": "dtdg_lab.datasets.data_frame:from_pandas",
+    "from_parquet": "dtdg_lab.datasets.data_frame:from_parquet",
+    "from_snapshots": "dtdg_lab.datasets.snapshot_lists:from_snapshots",
+    "from_static": "dtdg_lab.datasets.user_data:from_static",
+    "list": "dtdg_lab.datasets.names:list_datasets",
+    "load": "dtdg_lab.datasets.names:load_dataset",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"{__name__} has no {name!r}; it has {', '.join(sorted(_HOMES))}", name=name)
+    return resolve_name(_HOMES[name])
+
+
+def __dir__() -> Collection[str]:
+    return sorted(_HOMES)

@@ -1,42 +1,35 @@
 """What the notebooks use beside ``lab``: questions, checks of exercises, widgets, figures and parts shown on paper."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from dtdg_lab.core.lazy import lazy_namespace
-
-if TYPE_CHECKING:
-    from dtdg_lab.core.errors import ConfigError, RunFailedError
-    from dtdg_lab.core.plans import BatchSize, Partition, Schedule, SnapshotBlocks
-    from dtdg_lab.core.rng import generator
-    from dtdg_lab.graphs.delta import decode, encode
-    from dtdg_lab.lessons import checks, exercises
-    from dtdg_lab.lessons.checks import Estimate, Prediction, points, predicted
-    from dtdg_lab.lessons.experiments import change, exactness, rows_read
-    from dtdg_lab.lessons.figures import bar_chart, forecast_panels, panels, side_by_side
-    from dtdg_lab.lessons.race_screen import RaceScreen
-    from dtdg_lab.lessons.seeds import near_by_seed_words
-    from dtdg_lab.lessons.widgets import BatchBench, CacheBench, ScheduleBench
-    from dtdg_lab.network.patterns import make_pattern, parse_links
-    from dtdg_lab.partition.simple import vertex_loads
-    from dtdg_lab.partition.volume import collective_rows, collectives
-    from dtdg_lab.runs.liveness import read_notes
-    from dtdg_lab.studies.race_result import MEASURES
-    from dtdg_lab.studies.study import importance_of
-    from dtdg_lab.systems.decayed_windows.window import Chunking, Shrinker, decayed_counts, kept_share, survival_order
-    from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
-    from dtdg_lab.systems.feature_cache.calibration_study import measure as measure_calls
-    from dtdg_lab.systems.feature_cache.policies.base import RuleWindows, learned_policy
-    from dtdg_lab.systems.feature_cache.policies.calibration import SHIPPED, reddit
-    from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
-    from dtdg_lab.systems.feature_cache.policies.simulator import CacheCase, comparison_cases, draw_episode
-    from dtdg_lab.systems.feature_cache.policies.training import compare as compare_policies
-    from dtdg_lab.systems.hybrid_batches.batches import LoadGroups, TargetSampler, load_groups
-    from dtdg_lab.systems.hybrid_batches.policies import LANDSCAPES, BatchSimulator, over_best_fixed
-    from dtdg_lab.systems.snapshot_groups.gantt import planned_figure
-    from dtdg_lab.systems.snapshot_groups.schedulers.base import replay
-    from dtdg_lab.systems.snapshot_groups.time_model import predict_epochs
+from dtdg_lab.core.errors import ConfigError, RunFailedError
+from dtdg_lab.core.plans import BatchSize, Partition, Schedule, SnapshotBlocks
+from dtdg_lab.core.rng import generator
+from dtdg_lab.graphs.delta import decode, encode
+from dtdg_lab.lessons import checks, exercises
+from dtdg_lab.lessons.checks import Estimate, Prediction, points, predicted
+from dtdg_lab.lessons.experiments import change, exactness, rows_read
+from dtdg_lab.lessons.figures import bar_chart, forecast_panels, panels, side_by_side
+from dtdg_lab.lessons.race_screen import RaceScreen
+from dtdg_lab.lessons.seeds import near_by_seed_words
+from dtdg_lab.lessons.widgets import BatchBench, CacheBench, ScheduleBench
+from dtdg_lab.network.patterns import make_pattern, parse_links
+from dtdg_lab.partition.simple import vertex_loads
+from dtdg_lab.partition.volume import collective_rows, collectives
+from dtdg_lab.runs.liveness import read_notes
+from dtdg_lab.studies.race_result import MEASURES
+from dtdg_lab.studies.study import importance_of
+from dtdg_lab.systems.decayed_windows.window import Chunking, Shrinker, decayed_counts, kept_share, survival_order
+from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
+from dtdg_lab.systems.feature_cache.calibration_study import measure as measure_calls
+from dtdg_lab.systems.feature_cache.policies.base import RuleWindows, learned_policy
+from dtdg_lab.systems.feature_cache.policies.calibration import SHIPPED, reddit
+from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
+from dtdg_lab.systems.feature_cache.policies.simulator import CacheCase, comparison_cases, draw_episode
+from dtdg_lab.systems.feature_cache.policies.training import compare as compare_policies
+from dtdg_lab.systems.hybrid_batches.batches import LoadGroups, TargetSampler, load_groups
+from dtdg_lab.systems.hybrid_batches.policies import LANDSCAPES, BatchSimulator, over_best_fixed
+from dtdg_lab.systems.snapshot_groups.gantt import planned_figure
+from dtdg_lab.systems.snapshot_groups.schedulers.base import replay
+from dtdg_lab.systems.snapshot_groups.time_model import predict_epochs
 
 __all__ = [
     "LANDSCAPES",
@@ -101,5 +94,3 @@ __all__ = [
     "survival_order",
     "vertex_loads",
 ]
-
-__getattr__, __dir__ = lazy_namespace(__name__)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from dtdg_lab.core.lazy import lazy_namespace
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dtdg_lab.partition.base import load_partition as load
@@ -13,4 +12,18 @@ if TYPE_CHECKING:
 
 __all__ = ["compare", "load", "partition"]
 
-__getattr__, __dir__ = lazy_namespace(__name__)
+_HOMES = {
+    "compare": "dtdg_lab.partition.metrics:compare_partitions",
+    "load": "dtdg_lab.partition.base:load_partition",
+    "partition": "dtdg_lab.partition.metrics:partition_graph",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"{__name__} has no {name!r}; it has {', '.join(sorted(_HOMES))}", name=name)
+    return resolve_name(_HOMES[name])
+
+
+def __dir__() -> list[str]:
+    return sorted(_HOMES)

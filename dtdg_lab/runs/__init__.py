@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from dtdg_lab.core.lazy import lazy_namespace
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.replay import fork, replay, verify_replay
@@ -14,4 +13,22 @@ if TYPE_CHECKING:
 
 __all__ = ["compare", "export", "fork", "open", "replay", "show_progress", "verify_replay"]
 
-__getattr__, __dir__ = lazy_namespace(__name__)
+_HOMES = {
+    "compare": "dtdg_lab.runs.run:compare",
+    "export": "dtdg_lab.export.export:export",
+    "fork": "dtdg_lab.cluster.replay:fork",
+    "open": "dtdg_lab.runs.exports:open_run",
+    "replay": "dtdg_lab.cluster.replay:replay",
+    "show_progress": "dtdg_lab.runs.run:show_progress",
+    "verify_replay": "dtdg_lab.cluster.replay:verify_replay",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"{__name__} has no {name!r}; it has {', '.join(sorted(_HOMES))}", name=name)
+    return resolve_name(_HOMES[name])
+
+
+def __dir__() -> list[str]:
+    return sorted(_HOMES)

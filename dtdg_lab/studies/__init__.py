@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from dtdg_lab.core.lazy import lazy_namespace
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dtdg_lab.studies.presets import study_decay as decay
@@ -14,4 +13,24 @@ if TYPE_CHECKING:
 
 __all__ = ["Above", "Halving", "Median", "choice", "decay", "integer", "log_uniform", "open", "uniform"]
 
-__getattr__, __dir__ = lazy_namespace(__name__)
+_HOMES = {
+    "Above": "dtdg_lab.studies.runner:Above",
+    "Halving": "dtdg_lab.studies.runner:Halving",
+    "Median": "dtdg_lab.studies.runner:Median",
+    "choice": "dtdg_lab.studies.sweep:choice",
+    "decay": "dtdg_lab.studies.presets:study_decay",
+    "integer": "dtdg_lab.studies.sweep:integer",
+    "log_uniform": "dtdg_lab.studies.sweep:log_uniform",
+    "open": "dtdg_lab.studies.study:open_study",
+    "uniform": "dtdg_lab.studies.sweep:uniform",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"{__name__} has no {name!r}; it has {', '.join(sorted(_HOMES))}", name=name)
+    return resolve_name(_HOMES[name])
+
+
+def __dir__() -> list[str]:
+    return sorted(_HOMES)

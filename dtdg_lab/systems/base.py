@@ -176,7 +176,7 @@ class SystemFamily:
         return None
 
     def calibration(self, config: RunConfig, **sizes: Any) -> Any:
-        """Return the plan of ``lab.control.calibrate_here``: ``first`` and ``configs`` of its runs, and a ``study``.
+        """Return the plan of ``lab.calibration.calibrate_here``: ``first``, ``configs`` and ``study`` of its runs.
 
         Args:
             config: the settings with which runs begin.

@@ -6,13 +6,26 @@ else is registered.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from dtdg_lab.core.lazy import lazy_namespace
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dtdg_lab.testing.extensions import ExtensionCheck, check_extension, check_model
 
 __all__ = ["ExtensionCheck", "check_extension", "check_model"]
 
-__getattr__, __dir__ = lazy_namespace(__name__)
+_HOMES = {
+    "ExtensionCheck": "dtdg_lab.testing.extensions:ExtensionCheck",
+    "check_extension": "dtdg_lab.testing.extensions:check_extension",
+    "check_model": "dtdg_lab.testing.extensions:check_model",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"{__name__} has no {name!r}; it has {', '.join(sorted(_HOMES))}", name=name)
+    return resolve_name(_HOMES[name])
+
+
+def __dir__() -> list[str]:
+    return sorted(_HOMES)

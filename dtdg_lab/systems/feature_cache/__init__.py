@@ -113,7 +113,7 @@ class FeatureCacheFamily(SystemFamily):
         return run.summary["epoch_j"] * (1 - stall / whole), "no waiting for features", False
 
     def calibration(self, config: RunConfig, **sizes: Any) -> CalibrationPlan:
-        """The plan of ``lab.control.calibrate_here``."""
+        """The plan of ``lab.calibration.calibrate_here``."""
         from dtdg_lab.systems.feature_cache.calibration_study import CalibrationPlan
 
         return CalibrationPlan(config, **sizes)

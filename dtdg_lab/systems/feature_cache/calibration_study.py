@@ -49,7 +49,7 @@ class CalibrationStudy:
 
     Attributes:
         calibration: fitted to them.
-        folder: with the files of :func:`dtdg_lab.control.calibrate`.
+        folder: with the files of :func:`dtdg_lab.calibration.calibrate`.
         described: what was measured, in words.
         parts: P of the runs.
     """
@@ -104,7 +104,7 @@ MIDDLE = 16  # the window under conditions that are not clean
 
 
 class CalibrationPlan:
-    """The runs and fetches of a study; see :func:`dtdg_lab.control.calibrate_here` for the arguments.
+    """The runs and fetches of a study; see :func:`dtdg_lab.calibration.calibrate_here` for the arguments.
 
     Attributes:
         cells: that have a run each.

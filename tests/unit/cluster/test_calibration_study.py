@@ -1,4 +1,4 @@
-"""``lab.control.calibrate_here`` measures the cells that were asked for, and its files hold the times of runs."""
+"""``lab.calibration.calibrate_here`` measures the cells that were asked for, and its files hold the times of runs."""
 
 from __future__ import annotations
 

@@ -744,7 +744,7 @@ def _plain(percent: float, sign: str = "") -> str:
     return "-" if np.isnan(percent) else f"{percent:{sign}.1f} %"
 
 
-# Constants that :func:`dtdg_lab.control.calibrate` fitted to the measurements of a real cluster, for use without them.
+# Constants that :func:`dtdg_lab.calibration.calibrate` fitted to the measurements of a real cluster.
 #
 # Source: measurements of GreenDyGNN's authors' public artifact, campaign of July 2026: four nodes that request
 # features from each other, METIS in 4 parts, GraphSAGE, batches of 2000, ogbn-products (100 features) and Reddit
@@ -1116,7 +1116,7 @@ def fetches_of(rows: Iterable[Mapping[str, Any]], dataset: str) -> dict[str, pd.
 
 
 def cells_of(steps: Iterable[tuple[int, float]], dataset: str, *, condition: str = "clean") -> list[dict[str, Any]]:
-    """Cells of a run, as :func:`dtdg_lab.control.calibrate` takes them: the mean time of a step by window.
+    """Cells of a run, as :func:`dtdg_lab.calibration.calibrate` takes them: the mean time of a step by window.
 
     Args:
         steps: window and seconds of every step to include.

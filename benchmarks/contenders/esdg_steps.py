@@ -122,14 +122,16 @@ def in_turn(
 
 def _chosen(built: RunComponents, group: Group) -> None:
     """Epochs in which a strategy tries ways of its own, as a run makes them; none where it tries nothing."""
-    from dtdg_lab.engine.strategy import StepOutcome
+    from dtdg_lab.engine.capabilities import ObservesSteps, Replannable, StepOutcome
 
-    chosen = not built.strategy.epoch_changes
+    strategy = built.strategy
+    chosen = not (isinstance(strategy, Replannable) and strategy.epoch_changes)
     while not chosen:
         group.barrier()
         step = one_step(built, 0)
-        built.strategy.on_step_end(StepOutcome(step["seconds"], step["communicate"], None, {}))
-        chosen = bool(built.strategy.on_epoch_end())
+        assert isinstance(strategy, Replannable) and isinstance(strategy, ObservesSteps)
+        strategy.on_step_end(StepOutcome(step["seconds"], step["communicate"], None, {}))
+        chosen = bool(strategy.on_epoch_end())
 
 
 def trained(

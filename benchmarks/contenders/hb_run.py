@@ -56,10 +56,12 @@ class RankRun:
 
     def __init__(self, config: RunConfig, group: Group, *, slowed: int = -1, slow_s: float = 0.0) -> None:
         from dtdg_lab.datasets.names import load_for
+        from dtdg_lab.engine.capabilities import Adaptive
         from dtdg_lab.training.build import build
 
         self.graph = load_for(config)
         self.built, self.group = build(config, self.graph, group), group
+        self._adaptive = self.built.strategy if isinstance(self.built.strategy, Adaptive) else None
         self.seconds, self.steps, self.bytes_sent = 0.0, 0, 0
         self.evaluate_steps, self.decided_s = 0, list[float]()
         self.spent: Counter[str] = Counter()
@@ -80,7 +82,10 @@ class RankRun:
 
     def open(self) -> None:
         """Let generators of batches begin, where the run has any."""
-        self.built.strategy.open()
+        from dtdg_lab.engine.capabilities import RunsInBackground
+
+        if isinstance(self.built.strategy, RunsInBackground):
+            self.built.strategy.open()
 
     def close(self) -> None:
         """Let them end."""
@@ -134,11 +139,12 @@ class RankRun:
     def _asked(self) -> ControlState:
         from dtdg_lab.distributed.model_averaging import ControlState
 
-        return ControlState(self._wanted, self.built.strategy.requested_choice)
+        return ControlState(self._wanted, 0 if self._adaptive is None else self._adaptive.requested_choice)
 
     def _follow(self, word: ControlState) -> None:
         self._heard = word.version
-        self.built.strategy.receive_choice(word.choice)
+        if self._adaptive is not None:
+            self._adaptive.receive_choice(word.choice)
 
     def _next(self) -> Step:
         work = next(self._works, None)
@@ -150,7 +156,8 @@ class RankRun:
     def _step(self) -> Row:
         built, sent = self.built, self.group.bytes_sent
         choice = getattr(built.strategy, "choice", 0)
-        built.strategy.on_step_start(self.steps)
+        if self._adaptive is not None:
+            self._adaptive.on_step_start(self.steps)
         work, began_s, cpu_s = self._next(), time.perf_counter(), time.process_time()
         clocks = BothClocks()  # read after the step's own, so that phases sum to no more than the step
         built.gradients.zero()
@@ -165,7 +172,9 @@ class RankRun:
         word = self._updates.follow()
         clocks("communicate")
         loss = agreed.loss_sum / max(agreed.groups, 1)
-        decided = built.strategy.decide_after_step(loss, time.perf_counter() - began_s)
+        decided = None
+        if self._adaptive is not None:
+            decided = self._adaptive.decide_after_step(loss, time.perf_counter() - began_s)
         if self.evaluate_steps and (self.steps + 1) % self.evaluate_steps == 0:
             decided = self._evaluated() or decided
         self._follow(word)
@@ -187,13 +196,13 @@ class RankRun:
         if evaluator is None or not (self._updates.together or self.group.rank == 0):
             return None
         (scores,) = evaluator.evaluate(built.model, ("validation",))
-        return built.strategy.decide_after_evaluation(scores.loss)
+        return None if self._adaptive is None else self._adaptive.decide_after_evaluation(scores.loss)
 
     def _take_down(self, clocks: BothClocks, seconds: float) -> None:
         self.seconds, self.steps = self.seconds + seconds, self.steps + 1
         for name, phases in NAMED.items():
             self.spent[name] += sum(clocks.wall[phase] for phase in phases)
-        if self.built.strategy.decides:
+        if self._adaptive is not None and self._adaptive.decides:
             self.spent["rl"] += clocks.wall["rl"]
         rows = self.built.strategy.rows()
         source = TABLES["targets"].index("source") - 2  # step and epoch are the loop's

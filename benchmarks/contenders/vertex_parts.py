@@ -59,14 +59,13 @@ def epoch_of(config: RunConfig, group: Group) -> tuple[Callable[[], dict[str, An
     """One full-batch epoch as a call, and what is known before the first: seconds of building, predicted bytes."""
     from dtdg_lab.datasets.names import load_for
     from dtdg_lab.training.build import build
-    from dtdg_lab.training.partition import partition_event
 
     graph = load_for(config)
     began = time.perf_counter()
     built = build(config, graph, group)
     facts: dict[str, Any] = {"build_s": time.perf_counter() - began, "predicted_bytes": 0}
     if built.partition is not None:
-        predicted = partition_event(built.strategy.context).write()["predicted"]
+        (predicted,) = (of.write()["predicted"] for of in built.strategy.plan_events() if of.kind == "partition")
         facts["predicted_bytes"] = sum(_total(predicted[way]) for way in ("forward", "backward"))
 
     def epoch() -> dict[str, Any]:

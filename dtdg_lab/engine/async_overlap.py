@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,8 +17,8 @@ from torch import Tensor
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.rng import generator
 from dtdg_lab.distributed.group import Group, gather_texts
+from dtdg_lab.engine.backprop.gradients import Gradients
 from dtdg_lab.engine.halo_exchange import PendingExchange
-from dtdg_lab.engine.strategy import Gradients
 from dtdg_lab.engine.turns import PausableFunction, Worker
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.records.events import OverlapChosen
@@ -558,7 +558,14 @@ class OverlapTrial:
 # In which order a step's snapshots go on, on all ranks: by what stretches and exchanges are predicted to take.
 
 
-TaskRow = tuple[int, int, str, float, float]
+class TaskRow(NamedTuple):
+    """Predicted and measured seconds of a task, of the table ``tasks``, without the columns step and epoch."""
+
+    layer: int
+    snapshot: int
+    kind: str
+    predicted_s: float
+    duration_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -639,7 +646,7 @@ class Pace:
                 continue
             kinds = ["compute"] * len(task.compute_s) + ["communicate"] * len(task.communicate_s)
             self._rows += [
-                (layer, size.snapshot, kind, float(thought), float(was))
+                TaskRow(layer, size.snapshot, kind, float(thought), float(was))
                 for kind, thought, was in zip(kinds, predicted, spent, strict=True)
             ]
             seen.append(features)
@@ -653,7 +660,7 @@ class Pace:
         self._rows = []
 
     def drain(self) -> list[TaskRow]:
-        """(layer, snapshot, kind, predicted_s, duration_s) since this was last asked."""
+        """Return and forget the tasks' times."""
         rows, self._rows = self._rows, []
         return rows
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dtdg_lab.core.errors import UnsupportedError
+from dtdg_lab.engine.record_rows import TransferRow
 from dtdg_lab.graphs.delta import CSR32, Contents, Payload, decode, encode, operator_bytes
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot, give_up, repeats
@@ -459,11 +460,11 @@ class SnapshotFeed:
         self._count(payload.contents, payload.nbytes)
         return decode(payload)
 
-    def drain(self) -> list[tuple[int, int, int]]:
-        """(snapshots, bytes, bytes in full) transferred since the last call; empty if there were none."""
-        row = (self._snapshots, self._bytes, self._whole_bytes)
+    def drain(self) -> list[TransferRow]:
+        """Return and forget what was transferred; empty if there was nothing."""
+        row = TransferRow(self._snapshots, self._bytes, self._whole_bytes)
         self._snapshots = self._bytes = self._whole_bytes = 0
-        return [row] if row[0] else []
+        return [row] if row.snapshots else []
 
     def _to_device(self, snapshots: range) -> list[DeviceSnapshot]:
         if snapshots not in self._pages:

@@ -18,6 +18,7 @@ from dtdg_lab.distributed.all_to_all import Arrived, PendingRows
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine import graph_view
 from dtdg_lab.engine.graph_view import DeviceSequence, NeighbourRows, SnapshotView, StoredSequence
+from dtdg_lab.engine.record_rows import ExchangeRow, LinkRow
 from dtdg_lab.engine.strategy import BuildContext, StepMarks
 from dtdg_lab.engine.turns import pause
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
@@ -27,9 +28,6 @@ from dtdg_lab.kernels.spmm import Adjacency
 from dtdg_lab.partition.halo import distinct_rows, pulls_of
 
 # Seconds in which rows travelled, and how much of them the rank stood still for, by layer, pass and collective.
-
-
-CollectiveRow = tuple[int, str, str, int, float, float]
 
 
 class CollectiveTimes:
@@ -43,10 +41,13 @@ class CollectiveTimes:
         flight = (found.started_s, found.started_s + found.in_flight_s, found.exposed_s)
         self._flights.setdefault((layer, pass_name, collective), []).append(flight)
 
-    def drain(self) -> list[CollectiveRow]:
-        """(layer, pass_name, collective, exchanges, in_flight_s, exposed_s); forgets them."""
-        flights, self._flights = self._flights, {}
-        return [(*key, len(of), covered_s(of), sum(exposed_s for *_, exposed_s in of)) for key, of in flights.items()]
+    def drain(self) -> list[ExchangeRow]:
+        """Return and forget the times, by layer, pass and collective."""
+        times, self._flights = self._flights, {}
+        return [
+            ExchangeRow(*key, len(flights), covered_s(flights), sum(exposed_s for *_, exposed_s in flights))
+            for key, flights in times.items()
+        ]
 
 
 def covered_s(flights: list[tuple[float, float, float]]) -> float:
@@ -200,11 +201,11 @@ class Exchanger:
         lower, higher = rows.split([sum(theirs[:rank]), sum(theirs[rank:])])
         return torch.cat([lower, x, higher])
 
-    def drain(self) -> list[tuple[int, str, int, int, int]]:
-        """(layer, way, to, rows, bytes) of every link that carried rows since the last call, which it forgets."""
+    def drain(self) -> list[LinkRow]:
+        """Return and forget what each link carried; links without rows are left out."""
         links, self.links = self.links, {}
         return [
-            (layer, pass_name, to, int(rows), int(moved))
+            LinkRow(layer, pass_name, to, int(rows), int(moved))
             for (layer, pass_name), sent in links.items()
             for to, (rows, moved) in zip(self._ranks, sent.T, strict=True)
             if rows

@@ -21,7 +21,8 @@ from dtdg_lab.engine.halo_exchange import LocalSource, PartEdges
 from dtdg_lab.engine.minibatch_blocks import TargetBlocks
 from dtdg_lab.engine.replicated import OwnBest
 from dtdg_lab.engine.replicated_part import STATIC_MEMORIES, CachedPart
-from dtdg_lab.engine.strategy import SequenceSegment, check_per_vertex
+from dtdg_lab.engine.segment import SequenceSegment
+from dtdg_lab.engine.strategy import check_per_vertex
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, keep_freed_memory
 from dtdg_lab.models.base import DynamicModel, State
 from dtdg_lab.tasks.base import Rows

@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -105,9 +106,8 @@ def _measured(
         wanted = [half // 2, half]
     lengths = sorted({max(1, min(half, each)) for each in wanted})
     device = str(next(model.parameters()).device)
-    peaks = [_peak(make(plan(train[-2 * length :], min(2, len(train)))), device) for length in lengths]
-    for parameter in model.parameters():
-        parameter.grad = None
+    with _without_gradients(model):
+        peaks = [_peak(make(plan(train[-2 * length :], min(2, len(train)))), device) for length in lengths]
     described = gather_texts(group, " ".join(str(peak) for peak in peaks), device=device)
     most = [max(int(text.split()[place]) for text in described) for place in range(len(lengths))]
     state = model.initial_state(len(whole.chunk(0)))
@@ -115,6 +115,19 @@ def _measured(
     slope = (most[-1] - most[0]) / (lengths[-1] - lengths[0]) if len(lengths) > 1 else most[0] / lengths[0]
     fixed = max(0.0, most[0] - slope * lengths[0] - state_bytes)
     return BlockMemory(fixed, slope, state_bytes, len(train))
+
+
+@contextmanager
+def _without_gradients(model: DynamicModel) -> Iterator[None]:
+    """Take the parameters' gradients away, and give them back unchanged."""
+    gradients = [parameter.grad for parameter in model.parameters()]
+    try:
+        for parameter in model.parameters():
+            parameter.grad = None
+        yield
+    finally:
+        for parameter, gradient in zip(model.parameters(), gradients, strict=True):
+            parameter.grad = gradient
 
 
 def _peak(layout: Strategy, device: str) -> int:

@@ -19,6 +19,7 @@ from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.distributed.gradients import FlatGradients
 from dtdg_lab.distributed.group import Group, SoloGroup
+from dtdg_lab.engine.capabilities import ServesFeatures
 from dtdg_lab.engine.graph_view import DeviceSequence
 from dtdg_lab.engine.strategy import BuildContext, Strategy
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
@@ -26,7 +27,7 @@ from dtdg_lab.graphs.sealed import begin_training, sealed, unsealed
 from dtdg_lab.graphs.split import Split, split
 from dtdg_lab.kernels.optimizers import OPTIMIZERS
 from dtdg_lab.models.base import DynamicModel, make_model
-from dtdg_lab.network.emulated_network import EmulatedNetwork, LinkedGroup, RankLinks
+from dtdg_lab.network.emulated_network import EmulatedNetwork, LinkedGroup, RankLinks, Slowed
 from dtdg_lab.tasks.base import Task
 from dtdg_lab.training.collective import together
 from dtdg_lab.training.evaluation import Evaluator
@@ -108,17 +109,31 @@ def build(
         sequence = _sequence(config, graph, device=device)
     exchanged = "congestion" in system.parts and "features" not in system.parts  # what is slow are the ranks' exchanges
     linked = LinkedGroup(group) if exchanged else None
+    gradients = FlatGradients(model.parameters(), group)
     context = BuildContext(
-        config, whole, model, sequence, task, splits.train, splits.validation, linked or group, device, partition, plan
+        config,
+        whole,
+        model,
+        sequence,
+        task,
+        splits.train,
+        splits.validation,
+        linked or group,
+        device,
+        partition,
+        plan,
+        gradients,
     )
     strategy = _strategy(context, group)
     with ExitStack() as undone:  # ends what runs already where the rest fails
         undone.callback(strategy.close)
-        gradients = FlatGradients(model.parameters(), group)
-        strategy.setup(gradients)
         network = None
         if "congestion" in system.parts:
-            slowed = RankLinks(linked) if linked is not None and group.size > 1 else strategy.slowable_links(group)
+            slowed: Slowed | None = None
+            if linked is not None and group.size > 1:
+                slowed = RankLinks(linked)
+            elif isinstance(strategy, ServesFeatures):
+                slowed = strategy.slowable_links(group)
             if slowed is not None:
                 undone.callback(slowed.close)
             network = EmulatedNetwork(config, slowed)
@@ -140,7 +155,6 @@ def _strategy(of: BuildContext, group: Group) -> Strategy:
         if strategy is not None:
             strategy.close()
         raise
-    strategy.context = of
     return strategy
 
 

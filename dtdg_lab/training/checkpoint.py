@@ -18,6 +18,8 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import NotFiniteError, RunStoreError
 from dtdg_lab.core.files import replacing
 from dtdg_lab.core.system_errors import explain, reading
+from dtdg_lab.engine.capabilities import Carries
+from dtdg_lab.engine.strategy import Strategy
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 
 if TYPE_CHECKING:
@@ -247,6 +249,11 @@ def not_finite(loss: float, position: Position, rate: float) -> NotFiniteError:
     )
 
 
+def carried_state(strategy: Strategy) -> dict[str, Any]:
+    """Return the state that a strategy carries to the next step; collective."""
+    return strategy.carried_state() if isinstance(strategy, Carries) else {}
+
+
 # When a run's state is written to its checkpoint, and what of it: on rank 0.
 
 
@@ -281,7 +288,7 @@ class CheckpointManager:
             epoch: that the writing belongs to.
             meets: whether all ranks call this now. It is collective then, and where a system carries anything.
         """
-        carried, started_ns = built.strategy.carried_state(), time.time_ns()
+        carried, started_ns = carried_state(built.strategy), time.time_ns()
         self._step_recorder.flush()
         if meets:
             self._group.barrier()
@@ -302,7 +309,7 @@ class CheckpointManager:
             RunStoreError: it cannot be written; the run ends as by one that :meth:`forced` cannot write.
             NotFiniteError: a parameter is not finite.
         """
-        carried, started_ns = built.strategy.carried_state(), time.time_ns()
+        carried, started_ns = carried_state(built.strategy), time.time_ns()
         if self._group.rank == 0:
             written = self._take(carried)
             written.save(self._path.with_name(f"{name}.pt"))
@@ -320,7 +327,8 @@ class CheckpointManager:
         if self._group.rank != 0:
             return
         started_ns = time.time_ns()
-        due_s = every_s if built.strategy.at_rest else float("inf")
+        at_rest = not isinstance(built.strategy, Carries) or built.strategy.at_rest
+        due_s = every_s if at_rest else float("inf")
         written = self._last_good.after_step(loss, due_s, lambda: self._take({}))
         if written is not None:
             self._step_recorder.checkpoint(written.position, epoch, started_ns)

@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import torch
 
-from dtdg_lab.config.record_tables import PHASES, TABLES
+from dtdg_lab.config.record_tables import PHASES
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.units import peak_rss_bytes
 from dtdg_lab.distributed.group import hash_of_host
@@ -20,7 +20,8 @@ from dtdg_lab.energy.monitor import SHARE, EnergyMeter, readers_for
 from dtdg_lab.energy.phases import Interval, PhaseEnergy, Row
 from dtdg_lab.energy.readers import BusySeconds, ChildSeconds, ModelledReader, PowerModel
 from dtdg_lab.energy.total import GPU, PROCESSOR
-from dtdg_lab.engine.strategy import Step, StepMarks, StepResult, Strategy
+from dtdg_lab.engine.capabilities import Decision, Fetched, ServesFeatures
+from dtdg_lab.engine.strategy import RecordRows, Step, StepMarks, StepResult, Strategy
 from dtdg_lab.records.events import CheckpointKept, CheckpointWritten, RanksGathered, SettingsChanged
 from dtdg_lab.tasks.base import Scores
 from dtdg_lab.training.checkpoint import Position
@@ -243,10 +244,6 @@ def _power(config: RunConfig) -> PowerModel:
 
 
 Moved = tuple[int, int]  # bytes sent and received
-FETCHED_BYTES = TABLES["fetches"].index("bytes") - 2  # place in a row that is still without step and epoch
-PURPOSE = TABLES["fetches"].index("purpose") - 2
-WAITED_S = TABLES["resolved"].index("wait_s") - 2
-EXPOSED_S = TABLES["windows"].index("exposed_s") - 2
 
 
 class StepRecorder:
@@ -264,7 +261,7 @@ class StepRecorder:
 
     def __init__(self, recorder: Recorder, clock: PhaseClock, resource_monitor: ResourceMonitor, rank: int) -> None:
         self._recorder, self._clock, self._resource_monitor, self._rank = recorder, clock, resource_monitor, rank
-        self.last_rows: dict[str, list[tuple[Any, ...]]] = {}
+        self.last_rows: RecordRows = {}
 
     def step(
         self,
@@ -295,8 +292,8 @@ class StepRecorder:
         own = computed.loss_sum / computed.groups if computed.groups else None
         start_ns, end_ns = intervals[0][1], intervals[-1][2]
         self.last_rows = strategy.rows()
-        fetches = (row for row in self.last_rows.get("fetches", ()) if row[PURPOSE] != "probe")  # training's own
-        moved = moved[0], moved[1] + sum(row[FETCHED_BYTES] for row in fetches)
+        fetched = strategy.fetched(self.last_rows) if isinstance(strategy, ServesFeatures) else Fetched(0, 0.0)
+        moved = moved[0], moved[1] + fetched.received_bytes
         self._recorder.row(
             "steps",
             (
@@ -317,9 +314,7 @@ class StepRecorder:
                 version,
             ),
         )
-        still_s = sum(row[WAITED_S] for row in self.last_rows.get("resolved", ()))
-        still_s += sum(row[EXPOSED_S] for row in self.last_rows.get("windows", ()))
-        self._resource_monitor.phases(at.step, at.epoch, intervals, self._clock.cpu_s, still_s=still_s)
+        self._resource_monitor.phases(at.step, at.epoch, intervals, self._clock.cpu_s, still_s=fetched.wait_s)
         for phase, begin_ns, finish_ns in intervals:
             self._recorder.row("phases", (at.step, at.epoch, phase, begin_ns, finish_ns))
         for table, rows in self.last_rows.items():
@@ -380,7 +375,7 @@ class StepRecorder:
         """What happened on this rank."""
         self._recorder.row("events", (at.step if step is None else step, at.epoch, time.time_ns(), kind, data))
 
-    def decision(self, at: Position, row: tuple[Any, ...]) -> None:
+    def decision(self, at: Position, row: Decision) -> None:
         """What was decided, on rank 0."""
         if self._rank == 0:
             self._recorder.row("decisions", (at.step, at.epoch, *row))

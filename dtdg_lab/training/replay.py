@@ -9,6 +9,7 @@ from typing import Any
 
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.distributed.model_averaging import Round
+from dtdg_lab.engine.capabilities import Decision
 
 STEP, PAUSE, GATHER, END = HEARD = ("step", "pause", "gather", "end")  # where a request is received, in this order
 
@@ -137,9 +138,10 @@ class RunReplay:
         reasons = self.refused.get((step, changes_key(changes)))
         return reasons.pop(0) if reasons else ""
 
-    def decided(self, step: int) -> list[tuple[Any, ...]]:
-        """What a batch policy decided after a step; each decision is given once."""
-        return [] if self.decisions is None else [self.decisions[step].pop(0)] if self.decisions.get(step) else []
+    def decided(self, step: int) -> Decision | None:
+        """Return the next decision of a batch-size controller after a step; each is returned once."""
+        recorded = {} if self.decisions is None else self.decisions
+        return Decision(*recorded[step].pop(0)) if recorded.get(step) else None
 
 
 def changes_key(changes: Mapping[str, Any]) -> str:

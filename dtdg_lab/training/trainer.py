@@ -14,12 +14,24 @@ from typing import Any
 
 import torch
 
-from dtdg_lab.config.record_tables import TABLES
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, PlanError
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.distributed.model_averaging import ControlState
-from dtdg_lab.engine.strategy import RECORDED_PLAN, Step, StepOutcome
+from dtdg_lab.engine.capabilities import (
+    RECORDED_PLAN,
+    Adaptive,
+    Decision,
+    DescribesMemory,
+    ObservesSteps,
+    Reconfigurable,
+    Replannable,
+    RunsInBackground,
+    ServesFeatures,
+    StepOutcome,
+    Tunable,
+)
+from dtdg_lab.engine.strategy import Step
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.records.events import (
     ControlReceived,
@@ -58,7 +70,6 @@ from dtdg_lab.training.recording import PhaseClock, ResourceMonitor, StepRecorde
 from dtdg_lab.training.replay import END, GATHER, PAUSE, STEP, RunReplay
 from dtdg_lab.training.updates import AveragedUpdates, Updates, updates_for
 
-ACTION = TABLES["decisions"].index("action") - 2  # in a row that is without step and epoch
 ENDING = "The run has completed its last step and accepts no more changes. Start a new run or call run.resume(...)."
 
 
@@ -131,7 +142,6 @@ class Trainer:
             if stored is not None:
                 stored.restore(self._built.model, self._built.optimizer if stored.has_moments_for(config) else None)
                 self._apply_settings()
-                self._built.strategy.load_carried(plan)
             self._updates = self._made_updates()
         except BaseException:
             self._built.close()
@@ -141,7 +151,7 @@ class Trainer:
         )
         self._loss = 0.0
         self._probe_due = True  # after the first epoch of every attempt
-        resource_monitor.children = lambda: self._built.strategy.children
+        resource_monitor.children = self._children
 
     def run(self) -> TrainingOutcome:
         """Train until the last epoch or a stop request.
@@ -168,7 +178,7 @@ class Trainer:
         threads = torch.get_num_threads()  # sums depend on them
         self._write(Kernel(self._built.sequence.backend, self._device, threads))
         self._report_plans()
-        self._built.strategy.open()
+        self._open()
         from tqdm.auto import tqdm
 
         with tqdm(total=self.live_settings.config.epochs, unit="epoch", disable=not self._show_progress) as bar:
@@ -254,7 +264,8 @@ class Trainer:
 
     def _end_profiled_epoch(self) -> None:
         """Adopt another plan where the epoch asks for one; keep the old one where it cannot be made, on every rank."""
-        changes, reason = self._built.strategy.epoch_changes, ""
+        strategy, reason = self._built.strategy, ""
+        changes = strategy.epoch_changes if isinstance(strategy, Replannable) else {}
         if not changes:
             return
         try:
@@ -267,12 +278,15 @@ class Trainer:
 
     def _tune(self, epoch: int) -> None:
         started_ns = time.time_ns()
-        decision = self._built.strategy.tune(epoch, self.live_settings.config, self._built)
-        if decision is None:
+        if not isinstance(self._built.strategy, Tunable):
             return
+        tuned = self._built.strategy.tune(epoch, self.live_settings.config, self._built)
+        if tuned is None:
+            return
+        decision, changes = tuned
         self._step_recorder.between(self._position.step, epoch, "evaluate", started_ns)  # what its trials took
-        self._step_recorder.decision(Position(epoch, 0, self._position.step), decision.row)
-        if changed := self.live_settings.apply({"set": decision.changes}):
+        self._step_recorder.decision(Position(epoch, 0, self._position.step), decision)
+        if changed := self.live_settings.apply({"set": changes}):
             self._apply_settings()
             self._record_change(changed, "step", self._position.step, by=decision.policy)
 
@@ -323,7 +337,8 @@ class Trainer:
     def _step(self, work: Step) -> None:
         clock, built, cpu_s = self._clock, self._built, time.process_time()
         sent, received = self._group.bytes_sent, self._group.bytes_received
-        built.strategy.on_step_start(self._position.step)
+        if isinstance(built.strategy, Adaptive):
+            built.strategy.on_step_start(self._position.step)
         self._follow_links(work)
         clock.start()
         built.gradients.zero()
@@ -358,8 +373,9 @@ class Trainer:
             strategy=built.strategy,
         )
         rows = self._step_recorder.last_rows
-        outcome = StepOutcome(sum(clock.seconds().values()), agreed.communicate_s, energy_j, rows)
-        built.strategy.on_step_end(outcome)
+        if isinstance(built.strategy, ObservesSteps):
+            outcome = StepOutcome(sum(clock.seconds().values()), agreed.communicate_s, energy_j, rows)
+            built.strategy.on_step_end(outcome)
 
     def _follow_links(self, work: Step) -> None:
         """Make links as slow as they are to be in this step."""
@@ -370,20 +386,22 @@ class Trainer:
 
     def _decide(self, loss: float | None) -> None:
         seconds = sum(self._clock.seconds().values())
-        if not self._repeats_decisions():
+        if not self._repeats_decisions() and isinstance(self._built.strategy, Adaptive):
             self._record_decision(self._built.strategy.decide_after_step(loss, seconds))
 
     def _repeats_decisions(self) -> bool:
         """Whether decisions are those of the run that is replayed; those of this step are taken."""
         if self._replay is None or self._replay.decisions is None:
             return False
-        if self._built.strategy.decides:
-            for row in self._replay.decided(self._position.step):
-                self._built.strategy.repeat_decision(row[ACTION])
-                self._record_decision(row)
+        strategy = self._built.strategy
+        if isinstance(strategy, Adaptive) and strategy.decides:
+            decision = self._replay.decided(self._position.step)
+            if decision is not None:
+                strategy.repeat_decision(decision.action)
+            self._record_decision(decision)
         return True
 
-    def _record_decision(self, row: tuple[Any, ...] | None) -> None:
+    def _record_decision(self, row: Decision | None) -> None:
         if row is not None:
             self._step_recorder.decision(self._position, row)
 
@@ -413,7 +431,7 @@ class Trainer:
             return
         self._step_recorder.evaluations(self._position, results)
         self._step_recorder.between(self._position.step, self._current_epoch, "evaluate", started_ns)
-        if not final and not self._repeats_decisions():
+        if not final and not self._repeats_decisions() and isinstance(self._built.strategy, Adaptive):
             losses = [of.loss for of in results if of.split == "validation"]
             self._record_decision(self._built.strategy.decide_after_evaluation(losses[0] if losses else None))
 
@@ -429,7 +447,20 @@ class Trainer:
             version = (
                 len(self._replay.requests) + 1 if stopped else self._replay.version(self._next_step(received), received)
             )
-        return ControlState(version, self._built.strategy.requested_choice)
+        return ControlState(version, self._requested_choice)
+
+    @property
+    def _requested_choice(self) -> int:
+        strategy = self._built.strategy
+        return strategy.requested_choice if isinstance(strategy, Adaptive) else 0
+
+    def _children(self) -> tuple[int, ...]:
+        strategy = self._built.strategy
+        return strategy.children if isinstance(strategy, ServesFeatures) else ()
+
+    def _open(self) -> None:
+        if isinstance(self._built.strategy, RunsInBackground):
+            self._built.strategy.open()
 
     def _knows_stop(self) -> bool:
         """Return whether this rank knows of a request to stop that rank 0 may not have reported yet."""
@@ -443,10 +474,11 @@ class Trainer:
         """Those of a stretch that begins now; collective."""
         self._updates_made += 1
         self._began = self._position
-        start = ControlState(self.live_settings.version, self._built.strategy.requested_choice)
+        start = ControlState(self.live_settings.version, self._requested_choice)
         rounds = None
         if self._replay is not None:
-            self._built.strategy.replay_draws(self._replay.drawn)
+            if isinstance(self._built.strategy, Adaptive):
+                self._built.strategy.replay_draws(self._replay.drawn)
             if self._built.config["exchange"] == "models":
                 self._averaged_stretches += 1
                 rounds = self._replay.stretch(self._averaged_stretches)
@@ -487,7 +519,8 @@ class Trainer:
 
     def _apply_control(self, word: ControlState, received: str) -> None:
         """Follow a word: the size of batches first, since changes may make other sizes."""
-        self._built.strategy.receive_choice(word.choice)
+        if isinstance(self._built.strategy, Adaptive):
+            self._built.strategy.receive_choice(word.choice)
         self._apply_up_to(word.version, received)
         self._step_recorder.rounds(self._position, self._updates.rounds())
 
@@ -539,9 +572,10 @@ class Trainer:
         reason = self._refused_before(changes)
         if built.network is not None:
             reason = reason or built.network.validate_settings(config)
-        reason = reason or built.strategy.validate_settings(config)
-        if built.strategy.fails_by_rank:
-            reason = shared_reason(reason, self._group, device=self._device)
+        if isinstance(built.strategy, Reconfigurable):
+            reason = reason or built.strategy.validate_settings(config)
+            if built.strategy.fails_by_rank:
+                reason = shared_reason(reason, self._group, device=self._device)
         if reason:
             self._refused(changes, reason)
         return bool(reason)
@@ -562,7 +596,8 @@ class Trainer:
     def _apply_settings(self) -> None:
         if self._built.network is not None:
             self._built.network.use(self.live_settings.config)
-        self._built.strategy.apply_settings(self.live_settings.config)
+        if isinstance(self._built.strategy, Reconfigurable):
+            self._built.strategy.apply_settings(self.live_settings.config)
         self._resource_monitor.use(self.live_settings.config)
         for options in self._built.optimizer.param_groups:
             options["lr"] = self.live_settings.config.learning_rate
@@ -571,7 +606,8 @@ class Trainer:
         """What changes in place have made of the strategy, and of averaging."""
         if isinstance(self._updates, AveragedUpdates):
             self._updates.every(self.live_settings.config["average_every_s"])
-        for event in self._built.strategy.settings_events(changes):
+        strategy = self._built.strategy
+        for event in strategy.settings_events(changes) if isinstance(strategy, Reconfigurable) else ():
             if event.every_rank:
                 self._step_recorder.own_event(self._position, event.kind, event.write())
             else:
@@ -639,10 +675,12 @@ class Trainer:
 
     def _other_plans(self) -> tuple[str, ...]:
         """The kinds of plans that the epoch which ended has changed: collective, or as in the run that is replayed."""
+        strategy = self._built.strategy
+        assert isinstance(strategy, Replannable)
         if self._replay is None or self._replay.requests is None:
-            return self._built.strategy.on_epoch_end()
+            return strategy.on_epoch_end()
         recorded = self._replay.plan(self._position.step, "epoch")
-        return () if recorded is None else self._built.strategy.adopt_plan(recorded)
+        return () if recorded is None else strategy.adopt_plan(recorded)
 
     def _go_on_with(self, made: Rebuilt, changes: dict[str, Any], started_ns: int) -> None:
         before, self._built = self._built, made.built
@@ -654,9 +692,11 @@ class Trainer:
         self._updates = self._made_updates()
         self._apply_settings()
         self._note_rebuild(changes, made.events, started_ns)
-        self._probe_due = self._probe_due or self._built.strategy.probes_after(before.strategy)
+        strategy = self._built.strategy
+        if isinstance(strategy, DescribesMemory) and strategy.probes_after(before.strategy):
+            self._probe_due = True
         self._probe_memory_if_due()
-        self._built.strategy.open()
+        self._open()
 
     def _note_rebuild(self, changes: dict[str, Any], events: PlanEvents, started_ns: int) -> None:
         step, epoch = self._position.step, self._position.epoch
@@ -714,7 +754,8 @@ class Trainer:
         traced = probe_memory(self._built, device=self._device)
         self._recorder.row("memory", (self._position.step, time.time_ns(), None, None, traced.peak_bytes))
         self._event("memory_trace", traced.to_dict())
-        self._report_plans(self._built.strategy.probed_plans)
+        if isinstance(self._built.strategy, DescribesMemory):
+            self._report_plans(self._built.strategy.probed_plans)
 
     def _report_plans(self, kinds: Collection[str] | None = None) -> None:
         for kind, data in plan_events(self._built, self._group):

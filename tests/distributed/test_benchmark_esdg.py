@@ -10,10 +10,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+
+from dtdg_lab.engine.capabilities import ObservesSteps, Replannable, StepOutcome
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 CORES = tuple(sorted(os.sched_getaffinity(0)))
@@ -112,11 +114,22 @@ def test_overlap_and_blocks_change_times_not_losses(esdg: ModuleType, plan: Any)
 def test_an_automatic_choice_ends(esdg: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     """A strategy asks for its trial as long as it lives; what ends the trial is what it returns from an epoch."""
     steps = importlib.import_module("contenders.esdg_steps")
-    ends, seconds = [(), (), ("overlap",)], []
-    strategy = SimpleNamespace(
-        epoch_changes={"overlap": "auto"}, on_step_end=lambda outcome: seconds.append(outcome.seconds),
-        on_epoch_end=lambda: ends.pop(0),
-    )  # fmt: skip
+    ends: list[tuple[str, ...]] = [(), (), ("overlap",)]
+    seconds: list[float] = []
+
+    class Trial(Replannable, ObservesSteps):
+        epoch_changes: ClassVar = {"overlap": "auto"}
+
+        def on_step_end(self, outcome: StepOutcome) -> None:
+            seconds.append(outcome.seconds)
+
+        def on_epoch_end(self) -> tuple[str, ...]:
+            return ends.pop(0)
+
+        def adopt_plan(self, recorded: Any) -> tuple[str, ...]:
+            raise NotImplementedError
+
+    strategy = Trial()
     monkeypatch.setattr(steps, "one_step", lambda built, epoch: {"seconds": 0.5, "communicate": 0.25})
     steps._chosen(SimpleNamespace(strategy=strategy), SimpleNamespace(barrier=lambda: None))
     assert seconds == [0.5] * 3 and not ends

@@ -45,9 +45,10 @@ def striped_strategy(of: BuildContext) -> Strategy:
     from dtdg_lab.core.plans import SnapshotGroups
     from dtdg_lab.core.rng import generator
     from dtdg_lab.engine.backprop.reference import GroupRunner
+    from dtdg_lab.engine.capabilities import Reconfigurable
     from dtdg_lab.engine.strategy import Step, StepMarks, StepResult, Strategy
 
-    class StripedStrategy(Strategy):
+    class StripedStrategy(Strategy, Reconfigurable):
         plan_kinds = ("stripes",)
 
         def __init__(self) -> None:

@@ -10,9 +10,12 @@ from torch import Tensor
 
 from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.engine.backprop import time_blocks
+from dtdg_lab.engine.backprop.gradients import Gradients, LearnedParameters
+from dtdg_lab.engine.backprop.timeline import TimeBlock, Timeline
 from dtdg_lab.engine.graph_view import OneVertex, SnapshotView
 from dtdg_lab.engine.halo_exchange import Exchanger
-from dtdg_lab.engine.strategy import Gradients, Learned, SequenceSegment, TimeBlock, Timeline, in_order
+from dtdg_lab.engine.parallel_map import parallel_map
+from dtdg_lab.engine.segment import SequenceSegment
 from dtdg_lab.models.base import State, Summarising
 
 # Runs of models that remember weights, or nothing: the weights first, then each snapshot forward and backward.
@@ -34,7 +37,7 @@ def add_gradients_evolved(run: SequenceSegment, timeline: Timeline | None = None
     """
     timeline = Timeline(run, run.at) if timeline is None else timeline
     states: dict[int, State] = {}
-    pieces = _Pieces(run, Learned(run.model), states)
+    pieces = _Pieces(run, LearnedParameters(run.model), states)
     total = torch.zeros((), dtype=torch.float64, device=run.sequence.device)
     for number in range(len(timeline)):
         block = timeline.open(number, "forward")
@@ -50,7 +53,7 @@ def add_gradients_evolved(run: SequenceSegment, timeline: Timeline | None = None
 class _Pieces:
     """Own snapshots of blocks, forward and backward, and the gradients of the states that they used."""
 
-    def __init__(self, run: SequenceSegment, learned: Learned, states: dict[int, State]) -> None:
+    def __init__(self, run: SequenceSegment, learned: LearnedParameters, states: dict[int, State]) -> None:
         self._run, self._learned, self._states = run, learned, states
         self.ends: list[Tensor] = []
         self.seeds: list[Tensor] = []
@@ -67,7 +70,7 @@ class _Pieces:
 
         total = torch.zeros((), dtype=torch.float64, device=run.sequence.device)
         spaces = list(zip(*block.stacks, strict=True))
-        results = in_order(piece, spaces, device=run.sequence.device, alone=run.sequence.collective)
+        results = parallel_map(piece, spaces, device=run.sequence.device, alone=run.sequence.collective)
         for seen, (loss, gradients, state_gradients) in zip(spaces, results, strict=True):
             total += loss
             learned.add(gradients)

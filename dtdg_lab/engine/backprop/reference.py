@@ -12,18 +12,18 @@ import torch
 from torch import Tensor
 
 from dtdg_lab.core.plans import SnapshotGroups
-from dtdg_lab.engine import strategy
 from dtdg_lab.engine.backprop.evolving_weights import add_gradients_evolved
+from dtdg_lab.engine.backprop.gradients import Gradients, LearnedParameters
 from dtdg_lab.engine.backprop.time_blocks import add_gradients_blocks, add_gradients_stepwise
 from dtdg_lab.engine.graph_view import SnapshotSequence
-from dtdg_lab.engine.strategy import Gradients, Learned, SequenceSegment, Step, StepMarks, StepResult
+from dtdg_lab.engine.parallel_map import parallel_map
+from dtdg_lab.engine.record_rows import GroupRow
+from dtdg_lab.engine.segment import SequenceSegment
+from dtdg_lab.engine.strategy import Step, StepMarks, StepResult
 from dtdg_lab.models.base import DynamicModel, State
 from dtdg_lab.tasks.base import Task
 
 # How long each snapshot group took, as the rows of table ``groups``.
-
-
-Row = tuple[int, int, int, float]
 
 
 class GroupClock:
@@ -35,7 +35,7 @@ class GroupClock:
 
     def __init__(self, device: str) -> None:
         self._cuda = device.startswith("cuda")
-        self._rows: list[Row] = []
+        self._rows: list[GroupRow] = []
 
     @contextmanager
     def of(self, groups: Sequence[int]) -> Iterator[None]:
@@ -48,14 +48,14 @@ class GroupClock:
         share_ns = (end_ns - start_ns) // max(len(groups), 1)
         for place, group in enumerate(groups):
             begin_ns = start_ns + place * share_ns
-            self._rows.append((group, begin_ns, begin_ns + share_ns, cpu_s / len(groups)))
+            self._rows.append(GroupRow(group, begin_ns, begin_ns + share_ns, cpu_s / len(groups)))
 
     def _wait(self) -> None:
         if self._cuda:
             torch.cuda.synchronize()
 
-    def drain(self) -> list[Row]:
-        """(group, start_ns, end_ns, cpu_s) of every group since this was last asked, which it forgets."""
+    def drain(self) -> list[GroupRow]:
+        """Return and forget the times of groups."""
         rows, self._rows = self._rows, []
         return rows
 
@@ -132,7 +132,7 @@ def add_gradients_pipelined(runs: Sequence[SequenceSegment]) -> Tensor:
     """
     if not runs:
         return torch.zeros((), dtype=torch.float64)
-    device, learned = runs[0].sequence.device, Learned(runs[0].model)
+    device, learned = runs[0].sequence.device, LearnedParameters(runs[0].model)
 
     def forward(run: SequenceSegment) -> Tensor:
         with torch.enable_grad():  # threads begin with the default of their own
@@ -141,8 +141,8 @@ def add_gradients_pipelined(runs: Sequence[SequenceSegment]) -> Tensor:
     def backward(loss: Tensor) -> Gradients:
         return learned.gradients([loss], [None], [])[0]
 
-    losses = strategy.in_order(forward, runs, device=device)
-    for gradients in strategy.in_order(backward, losses, device=device):
+    losses = parallel_map(forward, runs, device=device)
+    for gradients in parallel_map(backward, losses, device=device):
         learned.add(gradients)
     return torch.stack([loss.detach() for loss in losses]).sum()
 

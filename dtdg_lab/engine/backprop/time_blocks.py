@@ -11,9 +11,13 @@ from torch import Tensor
 
 from dtdg_lab.config.model_facts import SpatialOutput
 from dtdg_lab.core.plans import SnapshotBlocks
-from dtdg_lab.engine import strategy
+from dtdg_lab.engine.backprop.gradients import Gradients, LearnedParameters
+from dtdg_lab.engine.backprop.timeline import TimeBlock, Timeline
+from dtdg_lab.engine.exchange.redistribution import AllToAllPhase, BlockRows
 from dtdg_lab.engine.graph_view import DeviceSequence, SnapshotView
-from dtdg_lab.engine.strategy import BlockRows, Gradients, Learned, SequenceSegment, StepMarks, TimeBlock, Timeline
+from dtdg_lab.engine.parallel_map import parallel_map
+from dtdg_lab.engine.segment import SequenceSegment
+from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.models.base import State
 
 if TYPE_CHECKING:
@@ -95,7 +99,7 @@ class Layer:
     ) -> None:
         self._run, self._number, self._block, self._crossing = run, number, block, crossing
         self._rows = block.vertices[number]
-        self._device, self._learned, self._width = run.sequence.device, Learned(run.model), seam.width
+        self._device, self._learned, self._width = run.sequence.device, LearnedParameters(run.model), seam.width
         self._spaces, self._learns = block.stacks[number], seam.learned and learning
         self._inputs = inputs if number == 0 else [x.detach().requires_grad_(learning) for x in inputs]
         self._mixed = [run.model.zeros(0)] * len(self._spaces)
@@ -114,7 +118,7 @@ class Layer:
                 self._mixed[place] = mixed
             return mixed.detach(), None
 
-        return self._block.seam.to_vertices(mix, strategy.AllToAllPhase(number, False, self._width))[0]
+        return self._block.seam.to_vertices(mix, AllToAllPhase(number, False, self._width))[0]
 
     def hidden(self) -> list[Tensor]:
         """The layer's output for each own stack, (S' m, H), without history; the end of the crossing is known then."""
@@ -126,7 +130,7 @@ class Layer:
             self._write(end, after.layers[self._number] if end else (), rows)
             return h, None
 
-        phase = strategy.AllToAllPhase(self._number, False, self._run.model.hidden)
+        phase = AllToAllPhase(self._number, False, self._run.model.hidden)
         found, _ = self._block.seam.to_snapshots(through, self._pieces(), phase, like=self._parts[0], height=self._rows)
         self._crossing.end = end
         return found
@@ -140,7 +144,7 @@ class Layer:
             _, after = self._through_time(self._piece(rows), self._crossing.slice(rows), rows)
             self._write(end, after.layers[self._number], rows)
 
-        strategy.in_order(through, self._pieces(), device=self._device, alone=self.alone)
+        parallel_map(through, self._pieces(), device=self._device, alone=self.alone)
         self._crossing.end = end
 
     def losses(self) -> Tensor:
@@ -172,7 +176,7 @@ class Layer:
             h, _ = self._through_time(self._piece(rows), self._crossing.slice(rows), rows)
             return run.model.readout(h), None
 
-        phase = strategy.AllToAllPhase(self._number, False, run.model.outputs)
+        phase = AllToAllPhase(self._number, False, run.model.outputs)
         found, _ = seam.to_snapshots(read, self._pieces(), phase, like=self._parts[0], height=self._rows)
         z = [rows.requires_grad_() for rows in found]
         loss, dz = self._joint(z)
@@ -180,7 +184,7 @@ class Layer:
         def of_readout(place: int) -> tuple[Tensor, None]:
             return dz[place], None
 
-        parts, _ = seam.to_vertices(of_readout, strategy.AllToAllPhase(self._number, True, run.model.outputs))
+        parts, _ = seam.to_vertices(of_readout, AllToAllPhase(self._number, True, run.model.outputs))
 
         def work(rows: slice) -> tuple[Tensor | None, Gradients]:
             piece = self._started(rows)
@@ -231,9 +235,9 @@ class Layer:
         if self._number == 0:
             places, alone = range(len(self._spaces)), self.alone or self._run.sequence.collective
             parts: list[Tensor] = []
-            found = [rest for _, rest in strategy.in_order(work, places, device=self._device, alone=alone)]
+            found = [rest for _, rest in parallel_map(work, places, device=self._device, alone=alone)]
         else:
-            phase = strategy.AllToAllPhase(self._number, True, self._run.model.width(self._number))
+            phase = AllToAllPhase(self._number, True, self._run.model.width(self._number))
             parts, found = self._block.seam.to_vertices(work, phase)
         for gradients in found:
             self._learned.add(gradients)
@@ -271,7 +275,7 @@ class Layer:
         if crossing.carries:
             crossing.before = tuple(torch.zeros_like(x) for x in crossing.begin.layers[self._number])
         if not self._learns:
-            return [rest for _, rest in strategy.in_order(work, self._pieces(), device=self._device, alone=self.alone)]
+            return [rest for _, rest in parallel_map(work, self._pieces(), device=self._device, alone=self.alone)]
 
         def of_rows(rows: slice) -> tuple[Tensor, T]:
             gradient, rest = work(rows)
@@ -279,7 +283,7 @@ class Layer:
             return gradient, rest
 
         height = self._spaces[0].num_rows // len(self._spaces[0].snapshots) if self._spaces else self._rows
-        phase = strategy.AllToAllPhase(self._number, True, self._width)
+        phase = AllToAllPhase(self._number, True, self._width)
         self._gradients, found = self._block.seam.to_snapshots(
             of_rows, self._pieces(), phase, like=self._parts[0], height=height
         )
@@ -416,7 +420,7 @@ class _Passes:
 
 
 class BlockTimeline(Timeline):
-    """The own snapshots of one block after another (see :class:`dtdg_lab.engine.strategy.Timeline`).
+    """The own snapshots of one block after another (see :class:`dtdg_lab.engine.backprop.timeline.Timeline`).
 
     Args:
         plan: the assignment of snapshots and nodes to ranks.

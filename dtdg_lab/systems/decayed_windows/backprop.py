@@ -17,18 +17,12 @@ from torch import Tensor
 from dtdg_lab.config.model_facts import SpatialOutput
 from dtdg_lab.engine.async_overlap import Pace, SpatialTask
 from dtdg_lab.engine.backprop.time_blocks import BoundaryState, Layer, Tensors
+from dtdg_lab.engine.backprop.timeline import TimeBlock
+from dtdg_lab.engine.exchange.redistribution import AllToAllPhase, BlockRows, Moved, OfRows, OfStack
 from dtdg_lab.engine.graph_view import OneVertex, SnapshotView
-from dtdg_lab.engine.strategy import (
-    AllToAllPhase,
-    BlockRows,
-    Moved,
-    OfRows,
-    OfStack,
-    SequenceSegment,
-    Step,
-    TimeBlock,
-    in_order,
-)
+from dtdg_lab.engine.parallel_map import parallel_map
+from dtdg_lab.engine.segment import SequenceSegment
+from dtdg_lab.engine.strategy import Step
 from dtdg_lab.kernels.recurrence import at_rest, by_snapshot, newest
 from dtdg_lab.models.base import DynamicModel, State
 from dtdg_lab.systems.decayed_windows.window import SurvivalOrder
@@ -171,7 +165,7 @@ def held_by(heights: Sequence[int], rows: slice) -> list[int]:
 
 
 class WindowRedistribution(BlockRows):
-    """The redistribution (see :class:`dtdg_lab.engine.strategy.BlockRows`) of a window, one snapshot a view.
+    """The redistribution of a window, one snapshot a view.
 
     Nodes run through time in the order of survival. Decayed snapshots have this order already; rows of full ones are
     permuted into it, and back.
@@ -196,7 +190,7 @@ class WindowRedistribution(BlockRows):
             rows, rest = work(position)
             return rows if position < self._decayed else rows.index_select(0, self._rows.own), rest
 
-        found = in_order(ordered, range(len(self._heights)), device=self._device, alone=True)
+        found = parallel_map(ordered, range(len(self._heights)), device=self._device, alone=True)
         return [rows for rows, _ in found], [rest for _, rest in found]
 
     def to_snapshots(
@@ -212,7 +206,7 @@ class WindowRedistribution(BlockRows):
                 part[rows] = here
             return rest
 
-        found = in_order(write, pieces, device=self._device, alone=True)
+        found = parallel_map(write, pieces, device=self._device, alone=True)
         whole = [rows.index_select(0, self._rows.place) for rows in out[self._decayed :]]
         return [*out[: self._decayed], *whole], found
 

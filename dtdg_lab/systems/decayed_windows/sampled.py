@@ -17,11 +17,15 @@ from torch import Tensor
 from dtdg_lab.core.errors import DataError, PlanError, UnsupportedError
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.rng import generator
-from dtdg_lab.engine import strategy
 from dtdg_lab.engine.backprop import evolving_weights, time_blocks
+from dtdg_lab.engine.backprop.timeline import TimeBlock, Timeline
+from dtdg_lab.engine.exchange.redistribution import AllToAllPhase, BlockRows, Moved, OfRows
 from dtdg_lab.engine.graph_view import NeighbourRows, SnapshotSequence, SnapshotView
 from dtdg_lab.engine.halo_exchange import LocalSource, PartEdges
+from dtdg_lab.engine.parallel_map import parallel_map
 from dtdg_lab.engine.sampled_blocks import Drawing, SampledPart, SampledSnapshot, check_in_edges
+from dtdg_lab.engine.segment import SequenceSegment
+from dtdg_lab.engine.strategy import BuildContext, RecordRows, Step, StepMarks, StepResult, Strategy, check_per_vertex
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, keep_freed_memory
 from dtdg_lab.models.base import DynamicModel
@@ -129,24 +133,22 @@ class SampledSequence(SnapshotSequence):
 T = TypeVar("T")
 
 
-class WindowTimeline(strategy.Timeline):
-    """A window as one block of time without redistribution (see :class:`dtdg_lab.engine.strategy.Timeline`).
+class WindowTimeline(Timeline):
+    """A window as one block of time without redistribution (see :class:`dtdg_lab.engine.backprop.timeline.Timeline`).
 
     Args:
         run: the window's segment, on a :class:`SampledSequence`.
     """
 
-    def open(self, number: int, pass_name: str) -> strategy.TimeBlock:
+    def open(self, number: int, pass_name: str) -> TimeBlock:
         """The whole window."""
         run = self._run
         stacks = [run.sequence.stacks(run.snapshots, layer) for layer in range(run.model.layers)]
         read = [spaces[0].num_rows for spaces in stacks[1:]]
-        return strategy.TimeBlock(
-            run.snapshots, stacks, [*read, run.own], _Uneven(stacks[0], device=run.sequence.device)
-        )
+        return TimeBlock(run.snapshots, stacks, [*read, run.own], _Uneven(stacks[0], device=run.sequence.device))
 
 
-class _Uneven(strategy.BlockRows):
+class _Uneven(BlockRows):
     """No redistribution; the first layer's snapshots have different numbers of rows.
 
     Args:
@@ -160,13 +162,13 @@ class _Uneven(strategy.BlockRows):
 
     def to_snapshots(
         self,
-        work: strategy.OfRows[T],
+        work: OfRows[T],
         pieces: Sequence[slice],
-        phase: strategy.AllToAllPhase,
+        phase: AllToAllPhase,
         *,
         like: Tensor,
         height: int,
-    ) -> strategy.Moved[T]:
+    ) -> Moved[T]:
         """Gradients of the first layer's rows, written per snapshot; otherwise as in the base class."""
         if phase.layer > 0 or not phase.backward:
             return super().to_snapshots(work, pieces, phase, like=like, height=height)
@@ -178,14 +180,14 @@ class _Uneven(strategy.BlockRows):
                 whole[rows] = here
             return rest
 
-        return out, strategy.in_order(write, pieces, device=self._device)
+        return out, parallel_map(write, pieces, device=self._device)
 
 
 # Sliding windows over the training split with sampled neighbours, on parts that are assigned again in every epoch.
 
 
 # memory of a model -> function that differentiates a window of it
-_HOW: Mapping[str, Callable[[strategy.SequenceSegment], Tensor]] = MappingProxyType(
+_HOW: Mapping[str, Callable[[SequenceSegment], Tensor]] = MappingProxyType(
     {
         "per_vertex": lambda run: time_blocks.add_gradients_blocks(run, WindowTimeline(run)),
         "weights": evolving_weights.add_gradients_evolved,
@@ -238,7 +240,7 @@ class SampledWindows:
         return Partition(self.partition.owner[order], self.partition.parts, data_hash=self.partition.data_hash)
 
 
-class SampledWindowStrategy(strategy.Strategy):
+class SampledWindowStrategy(Strategy):
     """One step per labelled snapshot: a window ends there, starts from a zero state, and has its loss there alone.
 
     Each part trains all of its own nodes in every step, with copies of their sampled neighbours
@@ -277,7 +279,7 @@ class SampledWindowStrategy(strategy.Strategy):
         counts_group: bool,
     ) -> None:
         where, why = "on layout sampled_window", ", and each part computes only its own"
-        strategy.check_per_vertex(task, where, why, "system='full-history' (halo_window)")
+        check_per_vertex(task, where, why, "system='full-history' (halo_window)")
         if model.memory not in _HOW:
             raise UnsupportedError(
                 f"a model with memory={model.memory!r} on layout sampled_window, which supports {', '.join(_HOW)}: "
@@ -289,14 +291,14 @@ class SampledWindowStrategy(strategy.Strategy):
         self._sequences: list[SampledSequence] = []
         self._rows: list[tuple[Any, ...]] = []
 
-    def epoch(self, epoch: int) -> Sequence[strategy.Step]:
+    def epoch(self, epoch: int) -> Sequence[Step]:
         """A step per labelled snapshot, in order of time; later computations use the parts of this epoch."""
         self._epoch = epoch
         group = (0,) if self._counts_group else ()
         steps = range(len(self._windows.train))
-        return tuple(strategy.Step(number, group, 1, len(self._windows.of(number))) for number in steps)
+        return tuple(Step(number, group, 1, len(self._windows.of(number))) for number in steps)
 
-    def compute(self, work: strategy.Step, marks: strategy.StepMarks) -> strategy.StepResult:
+    def compute(self, work: Step, marks: StepMarks) -> StepResult:
         """Gradients of this rank's parts, one part after another, in a window of the last started epoch."""
         started_s = time.perf_counter()
         if self._dealt != self._epoch:
@@ -308,9 +310,7 @@ class SampledWindowStrategy(strategy.Strategy):
         sampled = [0] * (len(window) - len(needed)) + [sum(of_parts) for of_parts in zip(*edges, strict=True)]
         duration_s = time.perf_counter() - started_s
         marks("batch")
-        runs = [
-            strategy.SequenceSegment(self._model, sequence, self._task, window, "last") for sequence in self._sequences
-        ]
+        runs = [SequenceSegment(self._model, sequence, self._task, window, "last") for sequence in self._sequences]
         self._task.prepare(window[-1:])
         for sequence in self._sequences:
             sequence.bring(needed)
@@ -319,9 +319,9 @@ class SampledWindowStrategy(strategy.Strategy):
         whole: list[None] = [None] * len(window)
         counts = (sum(rows), sum(sampled), duration_s, sampled)
         self._rows.append((window[-1], window.start, len(window), whole, *counts))
-        return strategy.StepResult(loss_sum, len(work.groups), sum(run.own * len(window) for run in runs))
+        return StepResult(loss_sum, len(work.groups), sum(run.own * len(window) for run in runs))
 
-    def rows(self) -> dict[str, list[tuple[Any, ...]]]:
+    def rows(self) -> RecordRows:
         """``batches``: the windows computed since the last call.
 
         Rows include copies of neighbours, edges are those of all layers, and seconds are for assigning and sampling.
@@ -348,7 +348,7 @@ class SampledWindowStrategy(strategy.Strategy):
         self._dealt = epoch
 
 
-def build(of: strategy.BuildContext) -> SampledWindowStrategy:
+def build(of: BuildContext) -> SampledWindowStrategy:
     """Sampled windows, whose partition is made again in each epoch.
 
     Raises:

@@ -9,7 +9,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -24,9 +24,11 @@ from dtdg_lab.core.preparation import each
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.async_overlap import Pace, TaskSize
 from dtdg_lab.engine.backprop.time_blocks import STEP_NUMBERS
+from dtdg_lab.engine.capabilities import Carries, Decision, DescribesMemory, Reconfigurable, Tunable
 from dtdg_lab.engine.graph_view import DeviceSequence, NeighbourRows, NumberedSequence, SnapshotView
 from dtdg_lab.engine.halo_exchange import Exchanger, HaloRows, HaloSequence, LocalSource, PartEdges, Route, own_nodes
-from dtdg_lab.engine.strategy import BuildContext, SequenceSegment, Step, StepMarks, StepResult, Strategy
+from dtdg_lab.engine.segment import SequenceSegment
+from dtdg_lab.engine.strategy import BuildContext, RecordRows, Step, StepMarks, StepResult, Strategy
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.kernels.operators import Operators, OperatorSettings
 from dtdg_lab.models.base import DynamicModel, State
@@ -51,7 +53,6 @@ from dtdg_lab.systems.decayed_windows.window import (
     segments,
     survival_order,
 )
-from dtdg_lab.tasks.base import Task
 from dtdg_lab.training.memory import peak_bytes
 from dtdg_lab.training.partition import partition_event
 
@@ -261,7 +262,17 @@ class ShrunkenViews:
 # Node parts that train on windows of snapshots: the newest whole, with exchanges, the older ones ever smaller.
 
 
-BatchRow = tuple[int, int, int, list[int | None], int, int, float, None]
+class BatchRow(NamedTuple):
+    """A row of the table ``batches``, without step and epoch."""
+
+    target: int
+    first: int
+    full: int
+    chunks: list[int | None]
+    rows: int
+    edges: int
+    shrink_s: float
+    sampled: list[int] | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -283,7 +294,7 @@ class Cuts:
     directions: tuple[str, ...]
 
 
-class DecayedWindowStrategy(Strategy):
+class DecayedWindowStrategy(Strategy, Reconfigurable, Tunable, Carries, DescribesMemory):
     """One step for each labelled snapshot of the training split: forward through the window that it ends.
 
     Full snapshots exchange rows of remote neighbours; decayed ones have no edge between parts. State passes from step
@@ -292,12 +303,9 @@ class DecayedWindowStrategy(Strategy):
     from zero in any case.
 
     Args:
-        model: any model.
+        context: what it is built from.
         sequence: full snapshots of the own nodes of this rank; of all where there is one.
-        task: what is predicted.
-        train: the labelled snapshots of the training split.
         exchanger: what the sequence exchanges rows by.
-        group: the ranks.
         shape: of the windows; can be changed between two steps.
         cuts: what they are cut by.
         pace: orders exchanges where there are several ranks.
@@ -314,21 +322,19 @@ class DecayedWindowStrategy(Strategy):
 
     def __init__(
         self,
-        model: DynamicModel,
+        context: BuildContext,
         sequence: DeviceSequence | HaloSequence,
-        task: Task,
-        train: range,
         exchanger: Exchanger,
         *,
-        group: Group,
         shape: Trapezoid,
         cuts: Cuts,
         pace: Pace,
         loss_at: str = "last",
         inherits: bool = True,
     ) -> None:
-        self.shape = shape
-        self._model, self._sequence, self._task, self._train = model, sequence, task, train
+        self.context, self.shape, self.chunking = context, shape, cuts.chunking
+        model, group, train = context.model, context.group, context.train
+        self._model, self._sequence, self._task, self._train = model, sequence, context.task, train
         self._exchanger, self._group, self._cuts, self.pace = exchanger, group, cuts, pace
         self._loss_at, self._inherits = loss_at, inherits
         self._shrunken = ShrunkenViews(sequence.graph, sequence.settings, exchanger, group, cuts.directions)
@@ -339,6 +345,7 @@ class DecayedWindowStrategy(Strategy):
         self._shares: dict[tuple[int, int], float] = {}
         self._batches: list[BatchRow] = []
         self.carried = Carried(model)
+        self._load_carried(context.state)
         for t in each(
             train, "snapshots are laid out"
         ):  # operators and the indices of exchanges are part of what making the layout costs
@@ -408,8 +415,8 @@ class DecayedWindowStrategy(Strategy):
         self.pace.forget()
         self.rows()
 
-    def rows(self) -> dict[str, list[tuple[Any, ...]]]:
-        """What was taken down since this was last asked."""
+    def rows(self) -> RecordRows:
+        """Return and forget the recorded rows, by table."""
         batches, self._batches = self._batches, []
         return {
             "links": [*self._exchanger.drain()],
@@ -449,9 +456,8 @@ class DecayedWindowStrategy(Strategy):
         spaces += [self._sequence.view(t) for t in batch.snapshots[len(spaces) :]]
         kept = [*batch.counts, *[None] * batch.full]
         rows = sum(space.num_rows for space in spaces)
-        self._batches.append(
-            (batch.target, batch.snapshots.start, batch.full, kept, rows, self._shrunken.edges, shrink_s, None)
-        )
+        first, edges = batch.snapshots.start, self._shrunken.edges
+        self._batches.append(BatchRow(batch.target, first, batch.full, kept, rows, edges, shrink_s, None))
         return spaces
 
     def _rows_everywhere(self, count: int) -> int:
@@ -516,7 +522,6 @@ class DecayedWindowStrategy(Strategy):
 
     plan_kinds = ("partition", "chunks", "trapezoid")
     probed_plans = ("trapezoid",)
-    chunking: Chunking
     row_memory: RowMemory | None = None  # of a step, once memory has been probed
 
     def probe_steps(self) -> Iterator[Callable[[StepMarks], Any]]:
@@ -566,7 +571,7 @@ class DecayedWindowStrategy(Strategy):
         """Give windows the shape that a config asks for."""
         self.shape = Trapezoid.of(config, chunks=self.shape.chunks)
 
-    def tune(self, epoch: int, config: RunConfig, components: Any) -> Any:
+    def tune(self, epoch: int, config: RunConfig, components: Any) -> tuple[Decision, dict[str, Any]] | None:
         """Look at the neighbours of K and alpha where it is due; collective."""
         if "tune" not in config.options["batching"]:
             return None
@@ -575,7 +580,8 @@ class DecayedWindowStrategy(Strategy):
             assert self.row_memory is not None  # probed at the end of the first epoch, before
             return self.row_memory.peak_bytes(self.shaped(full_snapshots, alpha))
 
-        return Tuner(config).end_epoch(epoch, partial(_trial_loss, self, components, epoch + 1), predicted)
+        decision = Tuner(config).end_epoch(epoch, partial(_trial_loss, self, components, epoch + 1), predicted)
+        return None if decision is None else (decision.row, decision.changes)
 
     @property
     def at_rest(self) -> bool:
@@ -599,8 +605,8 @@ class DecayedWindowStrategy(Strategy):
         held = {"after": after.cpu(), "vertices": vertices.cpu(), "tensors": tensors, "per_vertex": state.per_vertex}
         return {CARRIED: held}
 
-    def load_carried(self, state: Mapping[str, Any]) -> None:
-        """Restore the state that a checkpoint carried."""
+    def _load_carried(self, state: Mapping[str, Any]) -> None:
+        """Restore the state that a checkpoint carried, where it has any."""
         if CARRIED not in state:
             return
         held, device = state[CARRIED], self.context.device
@@ -640,21 +646,16 @@ def build(of: BuildContext) -> DecayedWindowStrategy:
         seed=config.seed,
         itemsize=np.dtype(config["dtype"]).itemsize,
     )
-    made = DecayedWindowStrategy(
-        of.model,
+    return DecayedWindowStrategy(
+        of,
         own_nodes(of, exchanger, awaited=True),
-        of.task,
-        of.train,
         exchanger,
-        group=of.group,
         shape=shape,
         cuts=Cuts(of.partition.owner, chunking, of.parts, config.seed, of.model.facts.directions),
         pace=pace,
         loss_at=config["loss_at"],
         inherits=config["late_state"] == "inherit",
     )
-    made.chunking = chunking
-    return made
 
 
 GIB = 1 << 30
@@ -688,9 +689,9 @@ class TuningDecision:
         return {name: value for name, value in self.action.items() if value != self.state[name]}
 
     @property
-    def row(self) -> tuple[Any, ...]:
-        """The columns of the record table ``decisions`` after step and epoch."""
-        return (self.policy, self.state, self.values, self.action, self.reward)
+    def row(self) -> Decision:
+        """Its row of the record table ``decisions``."""
+        return Decision(self.policy, self.state, self.values, self.action, self.reward)
 
 
 @dataclass(frozen=True, slots=True)

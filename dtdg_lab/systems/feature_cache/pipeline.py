@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,7 +131,52 @@ def resolve(
 # Observations of the pipeline's stages: rows for the records, and measurements for policies.
 
 
-Row = tuple[Any, ...]
+class ResolvedRow(NamedTuple):
+    """A batch delivered to training, of the table ``resolved``, without the columns step and epoch."""
+
+    part: int
+    window: int
+    remote: int
+    hits: list[int]
+    misses: list[int]
+    rpcs: int
+    bytes: int
+    resolve_s: float
+    wait_s: float
+
+
+class FetchRow(NamedTuple):
+    """A fetch from an owner, of the table ``fetches``, without the columns step and epoch."""
+
+    part: int
+    owner: int
+    purpose: str
+    rows: int
+    bytes: int
+    rtt_s: float
+
+
+class CacheWindowRow(NamedTuple):
+    """A cache that came into use, of the table ``windows``, without the columns step and epoch."""
+
+    part: int
+    number: int
+    first: int
+    length: int
+    late_steps: int
+    policy: str
+    action: int
+    biased: int
+    capacity: int
+    held: int
+    copied: int
+    fetched: int
+    by_owner: list[int]
+    rebuild_s: float
+    exposed_s: float
+
+
+Rows = dict[str, list[tuple[Any, ...]]]  # table -> its rows
 MOST = 4096  # measurements that are kept if no policy reads them
 
 
@@ -145,7 +190,7 @@ class FeatureNotes:
 
     def __init__(self, part: int, parts: int) -> None:
         self._part, self._parts, self._lock = part, parts, threading.Lock()
-        self._rows: dict[str, list[Row]] = {"resolved": [], "fetches": [], "windows": []}
+        self._rows: Rows = {"resolved": [], "fetches": [], "windows": []}
         self._fetches: deque[FetchTime] = deque(maxlen=MOST)
         self._stepped: deque[StepTime] = deque(maxlen=MOST)
         self._clear()
@@ -155,7 +200,9 @@ class FeatureNotes:
         with self._lock:
             for reply in replies:
                 rows = len(reply.rows)
-                self._rows["fetches"].append((self._part, reply.owner, purpose, rows, reply.nbytes, reply.rtt_s))
+                self._rows["fetches"].append(
+                    FetchRow(self._part, reply.owner, purpose, rows, reply.nbytes, reply.rtt_s)
+                )
                 self._fetches.append(FetchTime(reply.owner, purpose, rows, reply.nbytes, reply.rtt_s, step))
 
     def resolved(self, facts: ResolveFacts) -> None:
@@ -170,7 +217,7 @@ class FeatureNotes:
         """Record that a batch was delivered to training."""
         of = facts
         counts = of.window, of.remote, of.hits.tolist(), of.misses.tolist(), of.rpcs, of.nbytes
-        row = self._part, *counts, of.resolve_s, of.wait_s
+        row = ResolvedRow(self._part, *counts, of.resolve_s, of.wait_s)
         with self._lock:
             self._rows["resolved"].append(row)
 
@@ -180,7 +227,7 @@ class FeatureNotes:
         when = plan.number, swap.due, plan.length, swap.late_steps
         what = plan.policy, plan.action, plan.biased, plan.capacity
         rows = len(built.cache), built.copied, built.fetched, built.by_owner.tolist()
-        row = self._part, *when, *what, *rows, built.rebuild_s, exposed_s
+        row = CacheWindowRow(self._part, *when, *what, *rows, built.rebuild_s, exposed_s)
         with self._lock:
             self._rows["windows"].append(row)
 
@@ -205,7 +252,7 @@ class FeatureNotes:
             self._clear()
         return seen
 
-    def taken(self) -> dict[str, list[Row]]:
+    def taken(self) -> Rows:
         """New rows of each table, without the columns step and epoch."""
         with self._lock:
             rows, self._rows = self._rows, {table: [] for table in self._rows}
@@ -818,7 +865,7 @@ class FeaturePipeline:
         """Report the end of a training step, for policies."""
         self._notes.stepped(StepTime(seconds, joules))
 
-    def taken(self) -> dict[str, list[Row]]:
+    def taken(self) -> Rows:
         """New rows of the tables ``resolved``, ``fetches`` and ``windows``, without the columns step and epoch."""
         return self._notes.taken()
 

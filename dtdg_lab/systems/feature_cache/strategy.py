@@ -7,6 +7,7 @@ import resource
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
@@ -19,18 +20,16 @@ from dtdg_lab.config import catalogue
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ClusterError, LabError, NotAvailableError, UnsupportedError
 from dtdg_lab.core.plans import Partition
-from dtdg_lab.distributed.gradients import FlatGradients
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.backprop.reference import bring
+from dtdg_lab.engine.capabilities import Fetched, ObservesSteps, Reconfigurable, ServesFeatures, StepOutcome
 from dtdg_lab.engine.minibatch_blocks import BlockShape, TargetBlocks, block_shape
 from dtdg_lab.engine.minibatches import SeedBatches, fanouts_of, rounds_of, sampled_edges, stretches_of
 from dtdg_lab.engine.sampled_blocks import BatchSampler, DglSampler, NeighbourSampler, SampledBatch, check_in_edges
-from dtdg_lab.engine.strategy import BuildContext, Step, StepMarks, StepOutcome, StepResult, Strategy, check_per_vertex
+from dtdg_lab.engine.strategy import BuildContext, RecordRows, Step, StepMarks, StepResult, Strategy, check_per_vertex
 from dtdg_lab.engine.target_batches import TargetRun, TargetSequence, add_gradients
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import stored_once
-from dtdg_lab.kernels.operators import OperatorSettings
-from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.network.emulated_network import KernelLinks, Slowed
 from dtdg_lab.network.patterns import LinkState
 from dtdg_lab.records.events import Event
@@ -44,12 +43,11 @@ from dtdg_lab.systems.feature_cache.actions import (
     PathSettings,
 )
 from dtdg_lab.systems.feature_cache.events import FeatureFacts
-from dtdg_lab.systems.feature_cache.pipeline import FeaturePipeline, Resolved
+from dtdg_lab.systems.feature_cache.pipeline import FeaturePipeline, FetchRow, Resolved
 from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts, RpcModel
 from dtdg_lab.systems.feature_cache.policies.delay_estimator import DelayEstimator
 from dtdg_lab.systems.feature_cache.policy_inputs import CacheControl, RunFacts, run_costs, timed_fetches
 from dtdg_lab.systems.feature_cache.store import KeySpace, OwnRows, check_cache_memory
-from dtdg_lab.tasks.base import Task
 from dtdg_lab.training.collective import together
 from dtdg_lab.training.partition import partition_event
 
@@ -213,7 +211,7 @@ class RemotePart:
         self.number, self.sampler = sampler.batches.part, sampler
         self._due = -1
         self._ready: SampledBatch | None = None
-        self._probes: list[tuple[Any, ...]] = []
+        self._probes: list[FetchRow] = []
         steps, parts = sampler.batches.per_epoch, service.space.parts
         self.control = CacheControl(
             self.number, parts, epoch_steps=steps, row_bytes=service.row_bytes, estimator=DelayEstimator(parts - 1)
@@ -250,7 +248,8 @@ class RemotePart:
 
     def probed(self, reply: OwnerReply) -> None:
         """Note a fetch that was made to see how long one takes."""
-        self._probes.append((self.number, reply.owner, "probe", len(reply.rows), reply.nbytes, reply.rtt_s))
+        row = FetchRow(self.number, reply.owner, "probe", len(reply.rows), reply.nbytes, reply.rtt_s)
+        self._probes.append(row)
 
     def apply_settings(self, path: FeaturePath, policy: CachePolicy | None) -> None:
         """Have features come so from the next step on."""
@@ -276,7 +275,7 @@ class RemotePart:
 MEMORIES = ("per_vertex", "weights", "none")
 
 
-class RemoteFeatureStrategy(Strategy):
+class RemoteFeatureStrategy(Strategy, Reconfigurable, ObservesSteps, ServesFeatures):
     """Each step, each part trains one mini-batch: B of its nodes at L snapshots, with sampled neighbours.
 
     A batch is a pure function of seed, part and step, and features arrive unchanged whatever way they take: losses and
@@ -284,15 +283,9 @@ class RemoteFeatureStrategy(Strategy):
     labels. Every batch begins from state zero.
 
     Args:
-        model: any whose memory is ``per_vertex``, ``weights`` or ``none``.
+        context: what it is built from; the memory of its model is ``per_vertex``, ``weights`` or ``none``.
         parts: those of this rank.
-        task: what is predicted.
-        graph: trial batches read its features.
-        service: of features.
-        settings: of the operators.
-
-    Raises:
-        UnsupportedError: the task needs all nodes at once, or the model remembers what a batch does not hold.
+        service: of features, connected to the others.
 
     References: GreenDyGNN sections II and V; DistDGL (Zheng et al. 2020).
 
@@ -302,28 +295,25 @@ class RemoteFeatureStrategy(Strategy):
 
     def __init__(
         self,
-        model: DynamicModel,
+        context: BuildContext,
         parts: Sequence[RemotePart],
-        task: Task,
-        graph: DynamicGraph,
-        *,
         service: FeatureService,
-        settings: OperatorSettings,
     ) -> None:
-        check_per_vertex(task, "with mini-batches")
-        if model.memory not in MEMORIES:
-            raise UnsupportedError(
-                f"a model that remembers {model.memory} with mini-batches, which carry {', '.join(MEMORIES)}. Choose "
-                "system='adgnn-t' (halo_vertex), or another model."
-            )
-        self._model, self.parts, self._task, self._graph = model, tuple(parts), task, graph
-        self.service, self._settings, self._total = service, settings, service.space.parts
+        self.context, self.parts, self.service = context, tuple(parts), service
+        self._model, self._task, self._graph = context.model, context.task, context.sequence.graph
+        self._settings, self._total = context.sequence.settings, service.space.parts
         self.epoch_steps = self.parts[0].sampler.batches.per_epoch
         self._epoch = 0
         self._costs: dict[tuple[int, int], CacheCosts] = {}
         self._asked: tuple[Any, ...] | None = None  # what features come by
         self._link_policies: set[str] = set()  # that have asked for the links
         self._made: tuple[tuple[Any, ...], list[PathAndPolicy]] | None = None  # ways, and what they were made of
+        held = context.state.get(REMOTE, {})
+        if held.get("parts") == self._total:
+            for part in self.parts:
+                if str(part.number) in held["control"]:
+                    part.control.load_state_dict(held["control"][str(part.number)])
+        self.apply_settings(context.config)
 
     def epoch(self, epoch: int) -> Sequence[Step]:
         """As many steps in every epoch; what is computed next is of this one."""
@@ -367,10 +357,16 @@ class RemoteFeatureStrategy(Strategy):
         labelled = sum(run.num_labelled > 0 for run in runs)
         return StepResult(loss_sum, labelled, sum(run.own * len(run.snapshots) for run in runs))
 
-    def rows(self) -> dict[str, list[tuple[Any, ...]]]:
-        """``resolved``, ``fetches``, ``windows``, ``cache_decisions``: what was noted since this was last asked."""
+    def rows(self) -> RecordRows:
+        """Return and forget rows of ``resolved``, ``fetches``, ``windows`` and ``cache_decisions``."""
         every = [part.rows() for part in self.parts]
         return {table: [row for rows in every for row in rows[table]] for table in every[0]}
+
+    def fetched(self, rows: RecordRows) -> Fetched:
+        """Return the bytes fetched for training, and the seconds that it waited for batches and first caches."""
+        received = sum(row.bytes for row in rows["fetches"] if row.purpose != "probe")  # type: ignore[attr-defined]
+        wait_s = sum(row.wait_s for row in rows["resolved"])  # type: ignore[attr-defined]
+        return Fetched(received, wait_s + sum(row.exposed_s for row in rows["windows"]))  # type: ignore[attr-defined]
 
     def close(self) -> None:
         """End all pipelines and what serves; a second call does nothing."""
@@ -382,19 +378,6 @@ class RemoteFeatureStrategy(Strategy):
 
     plan_kinds = ("partition", "features")
     fails_by_rank = True  # memory and fetches differ
-
-    def setup(self, gradients: FlatGradients) -> None:
-        """Connect the ranks' servers and have features come as the config says; collective."""
-        of = self.context
-        self.service.connect(of.group, device=of.device)
-        with together(of.group, device=of.device):
-            self._clear_gradients = gradients.zero  # of a step that was tried
-            held = of.state.get(REMOTE, {})
-            if held.get("parts") == self._total:
-                for part in self.parts:
-                    if str(part.number) in held["control"]:
-                        part.control.load_state_dict(held["control"][str(part.number)])
-            self.apply_settings(of.config)
 
     def slowable_links(self, group: Group) -> Slowed:
         """The links over which features are fetched, slowed by their servers or by the kernel; collective."""
@@ -521,7 +504,7 @@ class RemoteFeatureStrategy(Strategy):
             began_s = time.perf_counter()
             self.tried(StepMarks())
         duration_s = time.perf_counter() - began_s
-        self._clear_gradients()
+        self.context.gradients.zero()
         return duration_s
 
     def _rpc(self, part: RemotePart) -> RpcModel:
@@ -551,25 +534,44 @@ def build(of: BuildContext) -> RemoteFeatureStrategy:
         LabError: the features or caches do not fit, or no server could be started.
     """
     assert of.partition is not None
-    token = rpc.agree_token(of.group)
-    config, graph, samplers = of.config, of.sequence.graph, _samplers(of, of.partition)
-    service = FeatureService(
-        graph,
-        of.partition,
-        of.parts,
-        last=of.train.stop,
-        token=token,
-        timeout_s=config["fetch_timeout_s"],
-        host=host_towards(of.group),
-    )
-    try:
-        rows = min(config["cache_rows"], service.space.size)
-        check_cache_memory(rows, service.row_bytes, caches=len(of.parts))
-        parts = [RemotePart(each, service, config.epochs * each.batches.per_epoch) for each in samplers]
-        return RemoteFeatureStrategy(of.model, parts, of.task, graph, service=service, settings=of.sequence.settings)
-    except BaseException:
-        service.close()
-        raise
+    token, config = rpc.agree_token(of.group), of.config
+    with ExitStack() as undone:  # ends what runs already where the rest fails
+        with together(of.group, device=of.device):
+            _check_model(of)
+            samplers = _samplers(of, of.partition)
+            service = FeatureService(
+                of.sequence.graph,
+                of.partition,
+                of.parts,
+                last=of.train.stop,
+                token=token,
+                timeout_s=config["fetch_timeout_s"],
+                host=host_towards(of.group),
+            )
+            undone.callback(service.close)
+            rows = min(config["cache_rows"], service.space.size)
+            check_cache_memory(rows, service.row_bytes, caches=len(of.parts))
+            parts = [RemotePart(each, service, config.epochs * each.batches.per_epoch) for each in samplers]
+            for part in parts:
+                undone.callback(part.close)
+        service.connect(of.group, device=of.device)
+        strategy = RemoteFeatureStrategy(of, parts, service)
+        undone.pop_all()
+    return strategy
+
+
+def _check_model(of: BuildContext) -> None:
+    """Refuse tasks and models that mini-batches cannot train.
+
+    Raises:
+        UnsupportedError: the task needs all nodes at once, or the model remembers what a batch does not hold.
+    """
+    check_per_vertex(of.task, "with mini-batches")
+    if of.model.memory not in MEMORIES:
+        raise UnsupportedError(
+            f"a model that remembers {of.model.memory} with mini-batches, which carry {', '.join(MEMORIES)}. Choose "
+            "system='adgnn-t' (halo_vertex), or another model."
+        )
 
 
 def _samplers(of: BuildContext, partition: Partition) -> list[BatchSampler]:

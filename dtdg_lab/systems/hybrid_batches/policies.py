@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dtdg_lab.config import catalogue
 from dtdg_lab.core import rng
 from dtdg_lab.core.errors import ConfigError, NotFiniteError, PlanError, shortened
+from dtdg_lab.engine.capabilities import Decision
 from dtdg_lab.rl import DQN, Agent, Bandit, Choice, Fixed, UniformAgent, checked_action, checked_choices
 
 # A model of progress and time as functions of batch size: the size with the most progress per second is chosen.
@@ -267,9 +268,9 @@ class BatchDecision:
     reward: float | None
 
     @property
-    def row(self) -> tuple[Any, ...]:
-        """The columns of the record table ``decisions`` after step and epoch."""
-        return (self.policy, self.state, self.values, self.action, self.reward)
+    def row(self) -> Decision:
+        """Its row of the record table ``decisions``."""
+        return Decision(self.policy, self.state, self.values, self.action, self.reward)
 
 
 class BatchPolicy:

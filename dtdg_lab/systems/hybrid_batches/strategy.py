@@ -15,12 +15,19 @@ import torch
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError
 from dtdg_lab.core.plans import Partition
-from dtdg_lab.distributed.gradients import FlatGradients
 from dtdg_lab.engine.backprop.reference import bring
+from dtdg_lab.engine.capabilities import (
+    Adaptive,
+    Carries,
+    Decision,
+    DescribesMemory,
+    Reconfigurable,
+    RunsInBackground,
+)
 from dtdg_lab.engine.minibatch_blocks import block_shape
 from dtdg_lab.engine.replicated import cached_sequences
 from dtdg_lab.engine.replicated_part import part_folder
-from dtdg_lab.engine.strategy import BuildContext, Step, StepMarks, StepResult, Strategy, check_per_vertex
+from dtdg_lab.engine.strategy import BuildContext, RecordRows, Step, StepMarks, StepResult, Strategy, check_per_vertex
 from dtdg_lab.engine.target_batches import StateCache, TargetRun, add_gradients
 from dtdg_lab.partition.simple import vertex_loads
 from dtdg_lab.records.events import Event
@@ -47,7 +54,7 @@ HYBRID, STATES = "hybrid", "hybrid_states"  # in the plan of a checkpoint
 GENERATIONS = CHOICES = part_batches.MOST_CHOICES
 
 
-class HybridBatchStrategy(Strategy):
+class HybridBatchStrategy(Strategy, Reconfigurable, Adaptive, Carries, DescribesMemory, RunsInBackground):
     """Each step, each part trains one batch: N_S consecutive snapshots of N_V target nodes.
 
     A batch starts from state zero, or from the states that earlier batches computed for its nodes (truncated BPTT).
@@ -61,6 +68,7 @@ class HybridBatchStrategy(Strategy):
     snapshots, which need no building (where ``stands_in``), else a new batch.
 
     Args:
+        context: what it is built from.
         parts: those of this rank.
         sizing: sizes that batches may have.
         keeping: what is kept.
@@ -77,13 +85,14 @@ class HybridBatchStrategy(Strategy):
 
     def __init__(
         self,
+        context: BuildContext,
         parts: Sequence[part_batches.PartBatches],
         *,
         sizing: part_batches.Sizing,
         keeping: part_batches.BatchKeeping,
         epoch_batches: int,
     ) -> None:
-        self.parts, self.epoch_batches = tuple(parts), epoch_batches
+        self.context, self.parts, self.epoch_batches = context, tuple(parts), epoch_batches
         self.step, self.choice, self.stands_in = 0, sizing.initial, False
         self.replay: Mapping[tuple[int, int], tuple[str, int, int]] | None = None
         self.sizing, self.keeping = sizing, keeping
@@ -93,6 +102,19 @@ class HybridBatchStrategy(Strategy):
         self._mapped_s = self._levelled_s = 0.0
         self._use()
         self.check_fits()
+        assert context.partition is not None
+        self._config, self._candidates = context.config, tuple(candidates(context.partition, context.task))
+        self._generation = 0
+        self._deviation: float | None = None
+        self.batch_policy: BatchPolicy | None = self._made_batch_policy()  # on the rank that decides
+        self._check_reward(context.config)
+        self._put_back(context.state.get(HYBRID, {}))
+        states = context.state.get(STATES, {})
+        for part in self.parts:
+            if part.states is not None and part.number in states:
+                part.states.load_state_dict(states[part.number])
+        if self._is_quick:
+            self._measure()
 
     # steps
 
@@ -209,7 +231,7 @@ class HybridBatchStrategy(Strategy):
         if shows:
             self._mapped_s = now_s
 
-    def rows(self) -> dict[str, list[tuple[Any, ...]]]:
+    def rows(self) -> RecordRows:
         """``targets``: batches trained since this was last asked; ``reservoir``: what is held, twice a second."""
         taken, self._rows = self._rows, []
         found = {"targets": taken}
@@ -241,21 +263,6 @@ class HybridBatchStrategy(Strategy):
 
     plan_kinds = ("partition", "hybrid")
     probed_plans = ("hybrid",)
-    batch_policy: BatchPolicy | None = None  # what chooses sizes, on the rank that decides; None where they are set
-
-    def setup(self, gradients: FlatGradients) -> None:
-        """Measure what all nodes take, and make what chooses sizes; a checkpoint's is continued as far as it fits."""
-        of = self.context
-        assert of.partition is not None
-        self._config, self._candidates, self._generation = of.config, tuple(candidates(of.partition, of.task)), 0
-        self.batch_policy = self._made_batch_policy()
-        self._check_reward(of.config)
-        self._put_back(of.state.get(HYBRID, {}))
-        for part in self.parts:
-            if part.states is not None and part.number in of.state.get(STATES, {}):
-                part.states.load_state_dict(of.state[STATES][part.number])
-        if self._is_quick:
-            self._measure()
 
     def on_step_start(self, step: int) -> None:
         """The next batches are those of this step of the run."""
@@ -326,7 +333,7 @@ class HybridBatchStrategy(Strategy):
         """
         return self.batch_policy is not None and (self._config["exchange"] == "models" or self._config.ranks == 1)
 
-    def _decided(self, decision: BatchDecision) -> tuple[Any, ...]:
+    def _decided(self, decision: BatchDecision) -> Decision:
         if self._applies_own:
             self.choice = decision.action
         return decision.row
@@ -343,7 +350,7 @@ class HybridBatchStrategy(Strategy):
         """Whether this rank chooses sizes."""
         return self.batch_policy is not None
 
-    def decide_after_step(self, loss: float | None, seconds: float) -> tuple[Any, ...] | None:
+    def decide_after_step(self, loss: float | None, seconds: float) -> Decision | None:
         """Tell the batch policy of a step, and have it decide by the losses of batches where it is due.
 
         Args:
@@ -358,7 +365,7 @@ class HybridBatchStrategy(Strategy):
             return None
         return self._decided(self.batch_policy.decide())
 
-    def decide_after_evaluation(self, validation_loss: float | None) -> tuple[Any, ...] | None:
+    def decide_after_evaluation(self, validation_loss: float | None) -> Decision | None:
         """Have the batch policy decide by the validation split, where it is to."""
         if self.batch_policy is None or validation_loss is None or self._config["reward_loss"] != "validation":
             return None
@@ -506,8 +513,6 @@ class HybridBatchStrategy(Strategy):
             cache_bytes=sum(part.sequence.part.nbytes for part in self.parts),
         )
 
-    _deviation: float | None = None
-
     def _measured_deviation(self) -> float | None:
         """How far the loss of a batch is from that of the same targets in the whole graph.
 
@@ -565,7 +570,7 @@ def build(of: BuildContext) -> HybridBatchStrategy:
         made = part_batches.PartBatches(sequence, sampler, folder, shape=shape, settings=settings, run=run, states=held)
         parts.append(made)
     sizing = part_batches.Sizing.of(config, snapshots=len(of.train), candidates=candidates(of.partition, of.task))
-    return HybridBatchStrategy(parts, sizing=sizing, keeping=keeping(config), epoch_batches=config["epoch_batches"])
+    return HybridBatchStrategy(of, parts, sizing=sizing, keeping=keeping(config), epoch_batches=config["epoch_batches"])
 
 
 def candidates(partition: Partition, task: Task) -> list[int]:

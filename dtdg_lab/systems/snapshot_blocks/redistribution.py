@@ -16,9 +16,10 @@ from torch import Tensor
 
 from dtdg_lab.core.plans import SnapshotBlocks, share
 from dtdg_lab.distributed.group import Group
+from dtdg_lab.engine.exchange.redistribution import AllToAllPhase, BlockRows, Moved, OfRows, OfStack
 from dtdg_lab.engine.graph_view import stack_ranges
 from dtdg_lab.engine.halo_exchange import Exchanger, Started
-from dtdg_lab.engine.strategy import AllToAllPhase, BlockRows, Moved, OfRows, OfStack, in_turn
+from dtdg_lab.engine.parallel_map import parallel_imap
 from dtdg_lab.graphs.delta import Payload, TransferFormat, decode, decode_pairs, encode
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.device_snapshot import unpack, unpack_pairs
@@ -125,7 +126,7 @@ class RankRedistribution(BlockRows):
         out = of.empty(len(self._block), len(self._chunks[self._me]), phase.width)
         rests: list[T] = []
         in_progress: list[tuple[Started, list[range]]] = []
-        with closing(in_turn(work, range(len(mine)), device=of.device, alone=of.alone)) as found:
+        with closing(parallel_imap(work, range(len(mine)), device=of.device, alone=of.alone)) as found:
             for slots in self._sends(len(self._slots[self._me])):
                 stacks: list[Tensor] = []
                 for slot in slots:
@@ -154,7 +155,7 @@ class RankRedistribution(BlockRows):
         out = of.empty(len(own), len(self._rows), phase.width)
         rests: list[T] = []
         in_progress: list[tuple[Started, list[range]]] = []
-        with closing(in_turn(work, pieces, device=of.device)) as found:
+        with closing(parallel_imap(work, pieces, device=of.device)) as found:
             for numbers in self._sends(len(pieces)):
                 here = []
                 for rows, rest in islice(found, len(numbers)):

@@ -12,54 +12,52 @@ from torch import Tensor
 
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
 from dtdg_lab.core.units import format_bytes
-from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.async_overlap import OverlapTrial
 from dtdg_lab.engine.backprop import evolving_weights as evolved
 from dtdg_lab.engine.backprop import time_blocks as blocks
 from dtdg_lab.engine.backprop.evolving_weights import SnapshotSummaries, StateRelay
+from dtdg_lab.engine.capabilities import DescribesMemory, ObservesSteps, Replannable, StepOutcome
 from dtdg_lab.engine.graph_view import DeviceSequence, NumberedSequence, SnapshotSequence
 from dtdg_lab.engine.halo_exchange import Exchanger, HaloSequence
-from dtdg_lab.engine.strategy import BuildContext, SequenceSegment, Step, StepMarks, StepOutcome, StepResult, Strategy
+from dtdg_lab.engine.segment import SequenceSegment
+from dtdg_lab.engine.strategy import BuildContext, RecordRows, Step, StepMarks, StepResult, Strategy
 from dtdg_lab.graphs.delta import kept_bytes
-from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.records.events import Event, OverlapChosen
 from dtdg_lab.systems.snapshot_blocks import is_streamed
 from dtdg_lab.systems.snapshot_blocks.redistribution import Redistribution
-from dtdg_lab.tasks.base import Task
 from dtdg_lab.training.block_memory import BlockMemory, planned_blocks
 from dtdg_lab.training.partition import blocks_event
 
 
-class SnapshotBlockStrategy(Strategy):
+class SnapshotBlockStrategy(Strategy, Replannable, ObservesSteps, DescribesMemory):
     """One step an epoch: the whole training split in blocks of time, loss at every snapshot. Collective.
 
     Losses and gradients are those of :class:`dtdg_lab.systems.single.SingleStrategy`, whatever the blocks and ranks.
 
     Args:
-        model: any but of ``neighbourhood`` memory, whose spatial part reads what the snapshot before left.
+        context: what it is built from. Its model is any but of ``neighbourhood`` memory, whose spatial part reads what
+            the snapshot before left. Option ``overlap`` says whether rows travel piece by piece while more are
+            computed, ``halo_reuse`` whether rows that depend on no parameter are moved once and kept.
         plan: the snapshots and nodes of each rank; its snapshots are the labelled ones of the training split.
         snapshots: this rank's rows of the graph: all of them, or a share where ranks split snapshots by rows.
-        task: what is predicted.
-        group: the run's ranks.
         halo: what ranks that split snapshots exchange rows by; None where none do.
-        overlap: whether rows travel piece by piece while more are computed: ``on``, ``off``, or ``auto``, which tries.
-        reuse: whether rows that depend on no parameter are moved once and kept.
+        block_memory: memory of a step by the number of blocks, where that was measured.
 
     References: ESDG sections 3 and 4; section 6.5 for what it leaves open: overlap, and snapshots split by rows.
     """
 
     def __init__(
         self,
-        model: DynamicModel,
+        context: BuildContext,
         plan: SnapshotBlocks,
         snapshots: DeviceSequence | HaloSequence,
-        task: Task,
-        group: Group,
         *,
         halo: Exchanger | None,
-        overlap: str,
-        reuse: bool,
+        block_memory: BlockMemory | None = None,
     ) -> None:
+        self.context, self._block_memory = context, block_memory
+        model, group = context.model, context.group
+        overlap, reuse = context.config["overlap"], context.config["halo_reuse"]
         self._plan, self._rank, self._snapshots, self._halo = plan, group.rank, snapshots, halo
         _, column = group.split(plan.row_ranks)
         ranks = plan.column(group.rank)
@@ -88,7 +86,7 @@ class SnapshotBlockStrategy(Strategy):
         if moves is not None and through_time:  # the loss is taken over the nodes that run through time here
             chunk = plan.chunk(group.rank)
             of_run = NumberedSequence(snapshots, torch.arange(chunk.start, chunk.stop, device=snapshots.device))
-        self._run = SequenceSegment(model, of_run, task, plan.snapshots, "all")
+        self._run = SequenceSegment(model, of_run, context.task, plan.snapshots, "all")
         self._gather = SnapshotSummaries(plan, ranks, self._summaries)
         self._relay = StateRelay(plan, ranks, group.rank, self._summaries)
         self._timeline = blocks.BlockTimeline(
@@ -119,8 +117,8 @@ class SnapshotBlockStrategy(Strategy):
         own = sum(len(self._plan.own(block, self._rank)) for block in range(self._plan.blocks))
         return StepResult(loss, len(work.groups), own * self._snapshots.own)
 
-    def rows(self) -> dict[str, list[tuple[Any, ...]]]:
-        """Rows and bytes sent to each rank, seconds of exchanges and graphs brought, since this was last asked."""
+    def rows(self) -> RecordRows:
+        """Return and forget the rows sent to each rank, seconds of exchanges and graphs brought."""
         exchangers = [self._moved, self._summaries, *([] if self._halo is None else [self._halo])]
         links = [link for of in exchangers for link in of.drain()]
         exchanges = [row for of in exchangers for row in of.times.drain()]
@@ -146,7 +144,6 @@ class SnapshotBlockStrategy(Strategy):
     # plans
 
     plan_kinds = ("blocks",)
-    block_memory: BlockMemory | None = None
 
     @property
     def plan(self) -> SnapshotBlocks:
@@ -155,7 +152,7 @@ class SnapshotBlockStrategy(Strategy):
 
     def plan_events(self) -> list[Event]:
         """The blocks of time."""
-        of, memory = self.context, self.block_memory
+        of, memory = self.context, self._block_memory
         peak = None if memory is None else memory.peak_bytes(self._plan.blocks)
         note = ""
         if of.config["graph_storage"] == "auto" and self._plan.blocks > 1 and self._plan.row_ranks == 1:
@@ -197,8 +194,11 @@ class SnapshotBlockStrategy(Strategy):
 
     def probes_after(self, before: Strategy) -> bool:
         """Where the blocks of time are others than before."""
-        same = isinstance(before, SnapshotBlockStrategy) and before.plan == self._plan
-        return not (same and before.context.config.system == self.context.config.system)
+        return not (
+            isinstance(before, SnapshotBlockStrategy)
+            and before.plan == self._plan
+            and before.context.config.system == self.context.config.system
+        )
 
 
 def build(of: BuildContext) -> SnapshotBlockStrategy:
@@ -211,12 +211,12 @@ def build(of: BuildContext) -> SnapshotBlockStrategy:
     measured = partial(_of_plan, of, streamed=config["graph_storage"] != "resident")
     plan, memory = planned_blocks(of, by_rows=config["row_ranks"], make=measured)
     peak = 0.0 if memory is None else memory.peak_bytes(plan.blocks)
-    made = _of_plan(of, plan, streamed=is_streamed(config, of.graph, plan, peak_bytes=peak))
-    made.block_memory = memory
-    return made
+    return _of_plan(of, plan, memory, streamed=is_streamed(config, of.graph, plan, peak_bytes=peak))
 
 
-def _of_plan(of: BuildContext, plan: SnapshotBlocks, *, streamed: bool) -> SnapshotBlockStrategy:
+def _of_plan(
+    of: BuildContext, plan: SnapshotBlocks, block_memory: BlockMemory | None = None, *, streamed: bool
+) -> SnapshotBlockStrategy:
     config = of.config
     snapshots: DeviceSequence | HaloSequence = of.sequence
     halo = None
@@ -239,6 +239,4 @@ def _of_plan(of: BuildContext, plan: SnapshotBlocks, *, streamed: bool) -> Snaps
         snapshots = of.sequence.fed(difference=config["delta_transfer"])
     elif plan.blocks > 1:
         of.sequence.keep_spaces(int(config["memory_gib"] * 2**30))
-    return SnapshotBlockStrategy(
-        of.model, plan, snapshots, of.task, of.group, halo=halo, overlap=config["overlap"], reuse=config["halo_reuse"]
-    )
+    return SnapshotBlockStrategy(of, plan, snapshots, halo=halo, block_memory=block_memory)

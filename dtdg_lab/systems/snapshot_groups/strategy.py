@@ -20,16 +20,14 @@ from dtdg_lab.core.plans import Schedule, SnapshotGroups
 from dtdg_lab.core.system_errors import error_text
 from dtdg_lab.distributed.group import Group, gather_texts, hash_of_host
 from dtdg_lab.engine.backprop.reference import GroupRunner
-from dtdg_lab.engine.graph_view import DeviceSequence
-from dtdg_lab.engine.strategy import RECORDED_PLAN, BuildContext, Step, StepMarks, StepOutcome, StepResult, Strategy
+from dtdg_lab.engine.capabilities import RECORDED_PLAN, ObservesSteps, Replannable, StepOutcome
+from dtdg_lab.engine.strategy import BuildContext, RecordRows, Step, StepMarks, StepResult, Strategy
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.records.events import Event
 from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
 from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s, solve
 from dtdg_lab.systems.snapshot_groups.schedulers.heuristics import schedule_round_robin as round_robin
 from dtdg_lab.systems.snapshot_groups.time_model import fit
-from dtdg_lab.tasks.base import Task
 
 LEAST_GROUPS = 2  # one group is the whole part: nothing to deal out
 
@@ -53,35 +51,24 @@ def snapshot_groups(train: range, *, window: int, stride: int) -> SnapshotGroups
     return SnapshotGroups(start, start + window)
 
 
-class SnapshotGroupStrategy(Strategy):
+class SnapshotGroupStrategy(Strategy, Replannable, ObservesSteps):
     """Each part computes its scheduled groups from state zero; the gradients of all groups of a step are averaged.
 
     Args:
-        model: any model; group layouts carry every kind of memory exactly.
-        sequence: the graph on this rank's device, all nodes.
-        task: what is predicted.
-        groups: K snapshot groups.
-        schedule: which part computes which group when, for P parts.
-        parts: the parts this rank executes, of P.
-        loss_at: ``last`` or ``all`` snapshots of a group.
-        pipelined: whether the groups of a step are in work together, all their activations alive (BLAD).
+        context: what it is built from; group layouts carry every kind of memory exactly. With option ``pipelined`` the
+            groups of a step are in work together, all their activations alive (BLAD).
+        scheduling: which part computes which group when, for P parts.
     """
 
-    def __init__(
-        self,
-        model: DynamicModel,
-        sequence: DeviceSequence,
-        task: Task,
-        groups: SnapshotGroups,
-        schedule: Schedule,
-        *,
-        parts: range,
-        loss_at: str = "last",
-        pipelined: bool = False,
-    ) -> None:
-        self._runner = GroupRunner(model, sequence, task, groups, loss_at, pipelined)
-        self._parts = parts
-        self.use(schedule)
+    plan_kinds = ("schedule",)
+
+    def __init__(self, context: BuildContext, scheduling: GroupScheduling) -> None:
+        config, self.scheduling, self._parts = context.config, scheduling, context.parts
+        self._runner = GroupRunner(
+            context.model, context.sequence, context.task, scheduling.groups, config["loss_at"], config["pipelined"]
+        )
+        self._group_times = config["group_times"]
+        self.use(scheduling.schedule)
 
     def use(self, schedule: Schedule) -> None:
         """Compute by another schedule from the next epoch on; for the same groups and parts."""
@@ -98,19 +85,16 @@ class SnapshotGroupStrategy(Strategy):
         """Gradients of this rank's groups of one step."""
         return self._runner.compute(work, marks)
 
-    def rows(self) -> dict[str, list[tuple[Any, ...]]]:
-        """When each group was computed, since this was last asked."""
+    def rows(self) -> RecordRows:
+        """Return and forget when each group was computed."""
         return {"groups": [*self._runner.clock.drain()]}
 
     # the schedule, which follows from measured times
 
-    plan_kinds = ("schedule",)
-    scheduling: GroupScheduling
-
     @property
     def epoch_changes(self) -> dict[str, Any]:
         """The setting that asks for measured times."""
-        return {"group_times": self.context.config["group_times"]}
+        return {"group_times": self._group_times}
 
     def on_step_end(self, outcome: StepOutcome) -> None:
         """Add the times of the step's groups and of its exchange."""
@@ -148,18 +132,7 @@ def build(of: BuildContext) -> SnapshotGroupStrategy:
     config = of.config
     groups = snapshot_groups(of.train, window=config["group_window"], stride=config["group_stride"])
     scheduling = GroupScheduling(config, of.graph, groups, of.group, device=of.device, state=of.state)
-    made = SnapshotGroupStrategy(
-        of.model,
-        of.sequence,
-        of.task,
-        groups,
-        scheduling.schedule,
-        parts=of.parts,
-        loss_at=config["loss_at"],
-        pipelined=config["pipelined"],
-    )
-    made.scheduling = scheduling
-    return made
+    return SnapshotGroupStrategy(of, scheduling)
 
 
 # The schedule: by sizes of groups first, and again once the groups have been timed.

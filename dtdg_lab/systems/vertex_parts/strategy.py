@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from torch import Tensor
 
 from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.engine.backprop.reference import HOW, bring
 from dtdg_lab.engine.backprop.time_blocks import BlockTimeline, add_gradients_blocks, add_gradients_stepwise
+from dtdg_lab.engine.capabilities import DescribesMemory
 from dtdg_lab.engine.graph_view import DeviceSequence
 from dtdg_lab.engine.halo_exchange import Exchanger, HaloSequence, own_nodes
 from dtdg_lab.engine.replicated import CachedSequence, cached_sequences
-from dtdg_lab.engine.strategy import (
-    BuildContext,
-    SequenceSegment,
-    Step,
-    StepMarks,
-    StepResult,
-    Strategy,
-    check_per_vertex,
-)
+from dtdg_lab.engine.segment import SequenceSegment
+from dtdg_lab.engine.strategy import BuildContext, RecordRows, Step, StepMarks, StepResult, Strategy, check_per_vertex
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.records.events import Event
 from dtdg_lab.tasks.base import Task
@@ -31,44 +25,41 @@ from dtdg_lab.training.partition import blocks_event, partition_event
 # Node partitioning with a halo exchange for every aggregation: full batch, no redundant computation.
 
 
-class HaloStrategy(Strategy):
+class HaloStrategy(Strategy, DescribesMemory):
     """One step per epoch: each rank computes its own nodes in the training split, with the loss at every snapshot.
 
     The parts of a rank are merged, and only rows of other ranks are exchanged. Losses and gradients equal those of
     :class:`dtdg_lab.systems.single.strategy.SingleStrategy` for every partition and every kind of memory.
 
     Args:
-        model: any model.
+        context: what it is built from.
         sequence: the own nodes of this rank (``HaloSequence``), or all of them where there is one rank.
-        task: what is predicted.
-        train: the labelled snapshots of the training split.
         exchanger: what the sequence exchanges rows by.
         plan: time blocks for gradient checkpointing; every rank has all snapshots of a block.
-        counts_group: whether this rank counts the one group that all ranks compute together: true on one of them.
+        block_memory: memory of a step by the number of blocks, where that was measured.
 
     References: ADGNN-T as DynaHB section 7.1 describes it (node parts, communication, no redundant computation).
     """
 
     def __init__(
         self,
-        model: DynamicModel,
+        context: BuildContext,
         sequence: DeviceSequence | HaloSequence,
-        task: Task,
-        train: range,
         exchanger: Exchanger,
         *,
         plan: SnapshotBlocks,
-        counts_group: bool,
+        block_memory: BlockMemory | None = None,
     ) -> None:
-        self._run = SequenceSegment(model, sequence, task, train, "all")
+        self.context, self._block_memory = context, block_memory
+        self._run = SequenceSegment(context.model, sequence, context.task, plan.snapshots, "all")
         self._marks: StepMarks = StepMarks()
         self._plan, self._sequence = plan, sequence
-        self._exchanger, self._counts_group = exchanger, counts_group
+        self._exchanger = exchanger
         self._bring()  # the indices of exchanges are part of what making the layout costs
 
     def epoch(self, epoch: int) -> Sequence[Step]:
         """The one step, the same every epoch."""
-        return (Step(0, (0,) if self._counts_group else (), 1),)
+        return (Step(0, (0,) if self.context.group.rank == 0 else (), 1),)
 
     def compute(self, work: Step, marks: StepMarks) -> StepResult:
         """This rank's share of the loss and of the gradients of the whole sequence."""
@@ -79,8 +70,8 @@ class HaloStrategy(Strategy):
         loss = float(self._add_gradients())
         return StepResult(loss, len(work.groups), run.own * len(run.snapshots))
 
-    def rows(self) -> dict[str, list[tuple[Any, ...]]]:
-        """Rows and bytes sent to each rank since this was last asked."""
+    def rows(self) -> RecordRows:
+        """Return and forget the rows and bytes sent to each rank."""
         return {"links": [*self._exchanger.drain()], "exchanges": [*self._exchanger.times.drain()]}
 
     def _bring(self) -> None:
@@ -114,8 +105,6 @@ class HaloStrategy(Strategy):
 
     # plans
 
-    block_memory: BlockMemory | None = None
-
     @property
     def plan_kinds(self) -> tuple[str, ...]:  # type: ignore[override]
         """Blocks are described where there are several, or their number was left to the memory."""
@@ -132,7 +121,7 @@ class HaloStrategy(Strategy):
 
     def plan_events(self) -> list[Event]:
         """The partition, and the blocks of time."""
-        of, memory = self.context, self.block_memory
+        of, memory = self.context, self._block_memory
         events: list[Event] = [partition_event(of, blocks=self._plan)]
         if self._names_blocks:
             peak = None if memory is None else memory.peak_bytes(self._plan.blocks)
@@ -143,8 +132,13 @@ class HaloStrategy(Strategy):
 
     def probes_after(self, before: Strategy) -> bool:
         """Where the blocks of time are others than before."""
-        same = isinstance(before, HaloStrategy) and before.plan == self._plan
-        return self._names_blocks and not (same and before.context.config.system == self.context.config.system)
+        if not self._names_blocks:
+            return False
+        return not (
+            isinstance(before, HaloStrategy)
+            and before.plan == self._plan
+            and before.context.config.system == self.context.config.system
+        )
 
 
 # Node parts that hold copies of what their layers reach: each trains alone, and gradients alone are exchanged.
@@ -163,6 +157,7 @@ class ReplicatedStrategy(Strategy):
         task: what is predicted.
         train: the labelled snapshots of the training split.
         counts_group: whether this rank counts the one group that all ranks compute together: true on one of them.
+        describe: returns the event of the partition.
 
     Raises:
         UnsupportedError: the task needs all nodes at once.
@@ -171,10 +166,17 @@ class ReplicatedStrategy(Strategy):
     """
 
     def __init__(
-        self, model: DynamicModel, sequences: Sequence[CachedSequence], task: Task, train: range, *, counts_group: bool
+        self,
+        model: DynamicModel,
+        sequences: Sequence[CachedSequence],
+        task: Task,
+        train: range,
+        *,
+        counts_group: bool,
+        describe: Callable[[], Event] | None = None,
     ) -> None:
         check_per_vertex(task, "on layout cached_vertex", ", and each part computes its own alone")
-        self._model, self._counts_group = model, counts_group
+        self._model, self._counts_group, self._describe = model, counts_group, describe
         self._runs = [SequenceSegment(model, sequence, task, train, "all") for sequence in sequences]
 
     def epoch(self, epoch: int) -> Sequence[Step]:
@@ -194,7 +196,7 @@ class ReplicatedStrategy(Strategy):
 
     def plan_events(self) -> list[Event]:
         """The partition."""
-        return [partition_event(self.context)]
+        return [] if self._describe is None else [self._describe()]
 
 
 def build_halo(of: BuildContext) -> HaloStrategy:
@@ -204,16 +206,11 @@ def build_halo(of: BuildContext) -> HaloStrategy:
         LabError: blocks of time do not fit the snapshots or the memory.
     """
 
-    def make(plan: SnapshotBlocks) -> HaloStrategy:
+    def make(plan: SnapshotBlocks, block_memory: BlockMemory | None = None) -> HaloStrategy:
         exchanger = Exchanger(of.group)
-        counts = of.group.rank == 0
-        sequence = own_nodes(of, exchanger)
-        return HaloStrategy(of.model, sequence, of.task, plan.snapshots, exchanger, plan=plan, counts_group=counts)
+        return HaloStrategy(of, own_nodes(of, exchanger), exchanger, plan=plan, block_memory=block_memory)
 
-    plan, memory = planned_blocks(of, by_rows=of.group.size, make=make)
-    made = make(plan)
-    made.block_memory = memory
-    return made
+    return make(*planned_blocks(of, by_rows=of.group.size, make=make))
 
 
 def build_replicated(of: BuildContext) -> ReplicatedStrategy:
@@ -232,4 +229,5 @@ def build_replicated(of: BuildContext) -> ReplicatedStrategy:
         cache_gib=of.config["cache_gib"],
         settings=of.sequence.settings,
     )
-    return ReplicatedStrategy(of.model, sequences, of.task, of.train, counts_group=of.group.rank == 0)
+    describe, counts_group = partial(partition_event, of), of.group.rank == 0
+    return ReplicatedStrategy(of.model, sequences, of.task, of.train, counts_group=counts_group, describe=describe)

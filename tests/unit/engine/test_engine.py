@@ -18,9 +18,13 @@ from dtdg_lab.engine import graph_view as space_store
 from dtdg_lab.engine.backprop import reference as plain
 from dtdg_lab.engine.backprop import time_blocks as layer
 from dtdg_lab.engine.backprop import time_blocks as stepwise
+from dtdg_lab.engine.backprop.gradients import LearnedParameters
 from dtdg_lab.engine.backprop.reference import HOW, GroupRunner, plain_loss
+from dtdg_lab.engine.backprop.timeline import Timeline
 from dtdg_lab.engine.graph_view import DeviceSequence
-from dtdg_lab.engine.strategy import Learned, SequenceSegment, Step, StepMarks, Timeline, in_order
+from dtdg_lab.engine.parallel_map import parallel_map
+from dtdg_lab.engine.segment import SequenceSegment
+from dtdg_lab.engine.strategy import Step, StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
@@ -262,7 +266,7 @@ def test_pieces_run_at_once_with_one_thread_each_and_come_in_order() -> None:
         return item, torch.get_num_threads(), torch.is_grad_enabled()
 
     with torch.no_grad():
-        assert in_order(work, [5, 3, 4], device="cpu") == [(5, 1, True), (3, 1, True), (4, 1, True)]
+        assert parallel_map(work, [5, 3, 4], device="cpu") == [(5, 1, True), (3, 1, True), (4, 1, True)]
 
 
 @pytest.mark.usefixtures("threads")
@@ -273,7 +277,7 @@ def test_a_piece_that_fails_is_told_and_threads_are_given_back() -> None:
         return item
 
     with pytest.raises(ValueError, match="no"):
-        in_order(work, range(6), device="cpu")
+        parallel_map(work, range(6), device="cpu")
 
 
 @pytest.mark.usefixtures("threads")
@@ -287,7 +291,7 @@ def test_the_probe_of_peak_memory_sees_the_blocks(monkeypatch: pytest.MonkeyPatc
 
 def test_a_parameter_that_nothing_reaches_keeps_no_gradient() -> None:
     one, other = torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.ones(2))
-    learned = Learned(torch.nn.ParameterList([one, other]))
+    learned = LearnedParameters(torch.nn.ParameterList([one, other]))
     x = torch.ones(2, requires_grad=True)
     for _ in range(2):
         gradients, (of_x, of_nothing) = learned.gradients([(3 * one * x).sum()], [None], [x, torch.ones(2)])

@@ -30,7 +30,7 @@ from dtdg_lab.engine.graph_view import DeviceSequence
 from dtdg_lab.engine.minibatch_blocks import BlockShape, TargetBlocks, block_shape, target_blocks
 from dtdg_lab.engine.replicated import CachedSequence
 from dtdg_lab.engine.replicated_part import CachedPart, pieces, reach_of
-from dtdg_lab.engine.strategy import SequenceSegment
+from dtdg_lab.engine.segment import SequenceSegment
 from dtdg_lab.engine.target_batches import StateCache, TargetRun, TargetSequence, add_gradients, target_edges
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot

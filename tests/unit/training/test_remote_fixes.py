@@ -26,7 +26,7 @@ from dtdg_lab.network.emulated_network import EmulatedNetwork
 from dtdg_lab.network.patterns import LinkState, parse_links
 from dtdg_lab.systems.feature_cache import strategy as feature_strategy
 from dtdg_lab.systems.feature_cache.rpc import FeatureClient
-from dtdg_lab.systems.feature_cache.strategy import RemoteFeatureStrategy, host_towards
+from dtdg_lab.systems.feature_cache.strategy import FeatureService, RemoteFeatureStrategy, host_towards
 from dtdg_lab.training import build as building
 from dtdg_lab.training.live_settings import check_changes, rebuilt
 from tests.remote_training import (
@@ -226,7 +226,7 @@ def test_a_part_that_does_not_exist_is_not_preferred() -> None:
 
 @pytest.mark.parametrize(
     ("where", "what"),
-    thinned([(building, "FlatGradients"), (building, "_evaluators"), (RemoteFeatureStrategy, "setup"),
+    thinned([(FeatureService, "connect"), (building, "_evaluators"), (RemoteFeatureStrategy, "apply_settings"),
              (RemoteFeatureStrategy, "slowable_links")], keep=2),
 )  # fmt: skip
 def test_nothing_is_left_of_what_fails_once_features_are_served(

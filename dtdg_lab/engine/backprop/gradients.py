@@ -1,0 +1,51 @@
+"""Gradients of a model's parameters from pieces of work, added up in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+Gradients = tuple[Tensor | None, ...]
+
+
+class LearnedParameters:
+    """The parameters of a model that learn.
+
+    Args:
+        model: whose parameters they are.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._parameters = tuple(parameter for parameter in model.parameters() if parameter.requires_grad)
+
+    def gradients(
+        self, ends: Sequence[Tensor], seeds: Sequence[Tensor | None], inputs: Sequence[Tensor]
+    ) -> tuple[Gradients, Gradients]:
+        """Gradients of the parameters and of some inputs, from a piece's ends and their gradients.
+
+        Args:
+            ends: those without a history count for nothing.
+            seeds: the gradient of each; None is 1 for a scalar.
+            inputs: those that need no gradient get None.
+        """
+        learning = [(end, seed) for end, seed in zip(ends, seeds, strict=True) if end.requires_grad]
+        given = [x for x in inputs if x.requires_grad]
+        if not learning:
+            return (None,) * len(self._parameters), (None,) * len(inputs)
+        wanted = [*self._parameters, *given]
+        seeded = [seed for _, seed in learning]
+        found = iter(torch.autograd.grad([end for end, _ in learning], wanted, seeded, allow_unused=True))
+        of_parameters = tuple(next(found) for _ in self._parameters)
+        return of_parameters, tuple(next(found) if x.requires_grad else None for x in inputs)
+
+    def add(self, gradients: Gradients) -> None:
+        """Add a piece's gradients to the parameters', which stay where they are."""
+        for parameter, gradient in zip(self._parameters, gradients, strict=True):
+            if gradient is None:
+                continue
+            if parameter.grad is None:
+                parameter.grad = gradient.detach().clone()
+            else:
+                parameter.grad.add_(gradient)

@@ -46,7 +46,7 @@ from dtdg_lab.datasets.names import list_datasets, load_dataset
 from dtdg_lab.partition.volume import PAPER_SPEEDUPS as SPEEDUPS
 from dtdg_lab.runs.scaling_study import ScalingStudy
 from dtdg_lab.systems.snapshot_blocks.forecast import estimate_transfers
-from dtdg_lab.visualization.scaling import scaling_words
+from dtdg_lab.visualization.studies.scaling import scaling_words
 
 REAL_DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "real"
 PARTS = ("transfers", "blocks", "overlap", "volumes", "strong", "weak", "links")

@@ -10,7 +10,7 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.systems.decayed_windows.window import HybridBatch, Trapezoid, epoch_batches
-from dtdg_lab.visualization.common_charts import common_charts
+from dtdg_lab.visualization.runs.overview import common_charts
 from tests.tables import run_tables
 
 NODES, CHUNKS = 640, 128

@@ -27,8 +27,8 @@ from dtdg_lab.runs.html import template
 from dtdg_lab.systems.step_time import NetworkCosts
 from dtdg_lab.systems.workload import Facts, GroupWork, Row, count_work, curve_row
 from dtdg_lab.visualization.layout import Figure
-from dtdg_lab.visualization.scaling import what_if_ranks_figure
-from dtdg_lab.visualization.study import StudyResult, explained, paragraphs
+from dtdg_lab.visualization.studies.result import StudyResult, explained, paragraphs
+from dtdg_lab.visualization.studies.scaling import what_if_ranks_figure
 
 # Curves of the forecast over ranks: counted as far as possible, then extrapolated and marked as such.
 #

@@ -27,8 +27,8 @@ from dtdg_lab.runs.json_files import write_text
 from dtdg_lab.runs.plot import plot
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.visualization.chart import Chart, ChartOptions
-from dtdg_lab.visualization.charts import Panel
-from dtdg_lab.visualization.layout import Figure, grid
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.panels import Panel, grid
 from dtdg_lab.visualization.sheet import as_figure
 
 if TYPE_CHECKING:

@@ -45,7 +45,7 @@ from dtdg_lab.runs.record_lines import Line, RecordFile, parse_line
 from dtdg_lab.runs.registered_code import add_extensions
 from dtdg_lab.runs.run import PreparationLine, open_run
 from dtdg_lab.runs.tables import UPDATE_BYTES, RunTables
-from dtdg_lab.visualization.changes import changes_frame, requested_changes
+from dtdg_lab.visualization.changes.log import changes_frame, requested_changes
 from dtdg_lab.visualization.chart import XAxis
 from dtdg_lab.visualization.layout import Figure
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dtdg_lab.records.events import PAGE
-from dtdg_lab.visualization.changes import RequestedChange
+from dtdg_lab.visualization.changes.log import RequestedChange
 from dtdg_lab.visualization.numbers import clock_text
 from dtdg_lab.visualization.run_names import setting_label, value_text
 from dtdg_lab.widgets.changes import ChangeEntry, EffectRow

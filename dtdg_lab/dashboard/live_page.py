@@ -12,9 +12,9 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.dashboard.change_log import HEADS, entries_of, listed, rows_of, undo_of
 from dtdg_lab.dashboard.live_charts import LiveCharts
 from dtdg_lab.runs.tables import RunTables
-from dtdg_lab.visualization.changes import RequestedChange, requested_changes
-from dtdg_lab.visualization.common_charts import common_tiles
-from dtdg_lab.visualization.effects import STEP_TIME, MeasuredEffect, effect_of
+from dtdg_lab.visualization.changes.effects import STEP_TIME, MeasuredEffect, effect_of
+from dtdg_lab.visualization.changes.log import RequestedChange, requested_changes
+from dtdg_lab.visualization.runs.overview import common_tiles
 from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
 from dtdg_lab.widgets.changes import ChangeLog, EffectsTable
 from dtdg_lab.widgets.component import Defer

@@ -11,8 +11,8 @@ from pathlib import Path
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.runs.run import open_run
-from dtdg_lab.visualization.comparison import difference_of_data
 from dtdg_lab.visualization.palette import series_colour
+from dtdg_lab.visualization.studies.comparison import difference_of_data
 
 MOST = 8  # runs that are compared: as many as there are colours
 _STARTED = re.compile(r"^(\d{8})-(\d{6})-")

@@ -12,7 +12,7 @@ from dtdg_lab.config.record_tables import BETWEEN_STEPS
 from dtdg_lab.runs.exports import MADE_BY
 from dtdg_lab.runs.json_files import dumps, finite
 from dtdg_lab.runs.run import StoredRun
-from dtdg_lab.visualization.curves import joules_until
+from dtdg_lab.visualization.runs.curves import joules_until
 
 if TYPE_CHECKING:
     import pandas as pd

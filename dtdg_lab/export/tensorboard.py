@@ -13,7 +13,7 @@ from dtdg_lab.runs.exports import ABOUT, SCHEMA
 from dtdg_lab.runs.json_files import dumps
 from dtdg_lab.runs.report import changed_settings
 from dtdg_lab.runs.run import StoredRun
-from dtdg_lab.visualization.curves import joules_until
+from dtdg_lab.visualization.runs.curves import joules_until
 
 if TYPE_CHECKING:
     import pandas as pd

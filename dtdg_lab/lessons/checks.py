@@ -22,8 +22,8 @@ from dtdg_lab.core.errors import ConfigError, PredictionError, UnknownNameError
 from dtdg_lab.studies.race_plan import same_losses
 from dtdg_lab.studies.race_result import best, spread
 from dtdg_lab.studies.runner import Curve, Median
-from dtdg_lab.visualization.curves import NEAR
 from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.runs.curves import NEAR
 
 # A number of a lesson, to be estimated before it is revealed.
 

@@ -11,11 +11,13 @@ from typing import Any
 from dtdg_lab.advisor.what_if import WhatIf
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
 from dtdg_lab.runs.charts import chart_of, draw, lock_of
+from dtdg_lab.visualization.axes import CATEGORIES
 from dtdg_lab.visualization.chart import ChartOptions
-from dtdg_lab.visualization.charts import CATEGORIES, bars, chart, level_bars, rule, whiskers
-from dtdg_lab.visualization.layout import Figure, grid
+from dtdg_lab.visualization.layout import Figure, chart
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, series_colour
+from dtdg_lab.visualization.panels import grid
 from dtdg_lab.visualization.sheet import run_sheet
+from dtdg_lab.visualization.traces import bars, level_bars, rule, whiskers
 
 MOST = 4  # panels of a figure in a lesson
 _WRITTEN = 22  # bars that have room for their values

@@ -13,11 +13,11 @@ from dtdg_lab.core.units import format_bytes, format_joules, format_seconds, joi
 from dtdg_lab.lessons.checks import Shown
 from dtdg_lab.studies.race_result import UNDER_WAY, Race
 from dtdg_lab.studies.trials import FAILED, FINISHED
-from dtdg_lab.visualization.charts import label, rule
-from dtdg_lab.visualization.curves import judged_evaluations
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, series_colour
-from dtdg_lab.visualization.race import COSTS, Curve, race_figure, race_panels
+from dtdg_lab.visualization.runs.curves import judged_evaluations
+from dtdg_lab.visualization.studies.race import COSTS, Curve, race_figure, race_panels
+from dtdg_lab.visualization.traces import label, rule
 
 _EVERY_S = 0.7  # least time between two drawings, which take time from the runs
 _HEIGHT = 520  # of four charts, so that they and the cards fit one screen

@@ -8,7 +8,7 @@ from statistics import median_high
 
 from dtdg_lab.core.units import format_seconds
 from dtdg_lab.runs.tables import RunTables
-from dtdg_lab.visualization.curves import NEAR, finite_losses
+from dtdg_lab.visualization.runs.curves import NEAR, finite_losses
 
 
 def near_by_seed_words(runs: Mapping[str, Sequence[RunTables]]) -> str:

@@ -21,11 +21,11 @@ from dtdg_lab.visualization.chart import (
     ChartOptions,
     XAxis,
 )
-from dtdg_lab.visualization.common_charts import common_charts
-from dtdg_lab.visualization.curves import CURVE_ROLLUPS
 from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.runs.curves import CURVE_ROLLUPS
+from dtdg_lab.visualization.runs.overview import common_charts
+from dtdg_lab.visualization.runs.timeline import is_over
 from dtdg_lab.visualization.sheet import PICTURE_HEIGHT, Card, as_figure
-from dtdg_lab.visualization.timeline import is_over
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables

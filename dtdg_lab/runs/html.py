@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds, join_words, percent
 from dtdg_lab.runs.json_files import dumps
-from dtdg_lab.visualization.style import BASELINE, theme_script, variables, words
+from dtdg_lab.visualization.metrics import BASELINE, metric_name
+from dtdg_lab.visualization.theme import theme_script, variables
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
@@ -37,7 +38,7 @@ def templates() -> Environment:
         "joules": format_joules,
         "number": lambda value: None if value is None else f"{value:.4g}",
         "share": lambda value: None if value is None else f"{100 * value:.1f}%",
-        "metric": words,
+        "metric": metric_name,
         "words": join_words,
         "percent": percent,
     }

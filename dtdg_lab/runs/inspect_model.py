@@ -15,7 +15,8 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.statistics import statistics_of
 from dtdg_lab.runs.run import StoredRun
-from dtdg_lab.visualization.graph import COLUMNS, compare_graphs_figure, graph_row, vertex_figure
+from dtdg_lab.visualization.graphs.node import vertex_figure
+from dtdg_lab.visualization.graphs.statistics import COLUMNS, compare_graphs_figure, graph_row
 from dtdg_lab.visualization.layout import Figure
 
 if TYPE_CHECKING:

@@ -24,12 +24,17 @@ from dtdg_lab.runs.json_files import RESTORE, read_object, reading
 from dtdg_lab.runs.stored_tables import open_tables
 from dtdg_lab.runs.summary import COMPARED, SCHEMA
 from dtdg_lab.runs.tables import RunTables
-from dtdg_lab.visualization.changes import changes_frame, requested_changes
+from dtdg_lab.visualization.changes.log import changes_frame, requested_changes
 from dtdg_lab.visualization.chart import XAxis
-from dtdg_lab.visualization.comparison import ComparedRuns, compare_runs, headline, verdicts
-from dtdg_lab.visualization.comparison_charts import (
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.metrics import BASELINE
+from dtdg_lab.visualization.run_names import differing_names
+from dtdg_lab.visualization.runs.loss import step_losses
+from dtdg_lab.visualization.runs.step_time import imbalance, step_times
+from dtdg_lab.visualization.sheet import as_figure, sheet
+from dtdg_lab.visualization.studies.comparison import ComparedRuns, Spending, compare_runs, headline, verdicts
+from dtdg_lab.visualization.studies.comparison_charts import (
     OVER,
-    Over,
     energy_caption,
     energy_card,
     loss_caption,
@@ -37,13 +42,7 @@ from dtdg_lab.visualization.comparison_charts import (
     trade_caption,
     trade_card,
 )
-from dtdg_lab.visualization.layout import Figure
-from dtdg_lab.visualization.loss_chart import step_losses
-from dtdg_lab.visualization.run_names import differing_names
-from dtdg_lab.visualization.sheet import as_figure, sheet
-from dtdg_lab.visualization.step_time import imbalance, step_times
-from dtdg_lab.visualization.study import COLUMNS
-from dtdg_lab.visualization.style import BASELINE
+from dtdg_lab.visualization.studies.result import COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,7 +59,7 @@ _PARTS = ("train", "validation", "test")
 
 
 def provenance(run: StoredRun) -> dict[str, Any]:
-    """The facts that decide whether two results are comparable; see ``visualization.study.MEANINGS``.
+    """The facts that decide whether two results are comparable; see ``visualization.studies.result.MEANINGS``.
 
     Unknown ones are None.
 
@@ -379,7 +378,7 @@ class Comparison:
         return f"{notes}{differ}{stands}{self.table.to_html(na_rep='unknown', escape=True)}"
 
 
-def compare(runs: Sequence[str | Path | StoredRun], *others: object, x: Over = "steps") -> Comparison:
+def compare(runs: Sequence[str | Path | StoredRun], *others: object, x: Spending = "steps") -> Comparison:
     """Return summaries of several runs, with the settings in which they differ, and charts of losses and energy.
 
     The target of the chart is 20% below persistence. Runs of other data, protocols or tasks than the first one's are
@@ -429,7 +428,7 @@ def _readable(run: str | Path | StoredRun, which: str) -> StoredRun:
     return opened
 
 
-def _figure(compared: ComparedRuns, x: Over) -> Figure:
+def _figure(compared: ComparedRuns, x: Spending) -> Figure:
     cards = [
         (loss_card(compared, x), loss_caption(compared)),
         (energy_card(compared), energy_caption(compared)),

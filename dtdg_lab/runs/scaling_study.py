@@ -17,8 +17,8 @@ from dtdg_lab.systems import step_time
 from dtdg_lab.systems.step_time import MeasuredStep, NetworkCosts, PredictedStepTime, ScalingModel, StepForecast
 from dtdg_lab.systems.workload import StepWork
 from dtdg_lab.visualization.layout import Figure
-from dtdg_lab.visualization.scaling import scaling_figure, scaling_words
-from dtdg_lab.visualization.study import StudyResult
+from dtdg_lab.visualization.studies.result import StudyResult
+from dtdg_lab.visualization.studies.scaling import scaling_figure, scaling_words
 
 RANKS = (1, 2, 4, 8, 16, 32, 64, 128)
 SAME_SIZE = 0.05  # by which a measured graph's edges may differ from those predicted for, to stand beside them

@@ -18,8 +18,8 @@ from dtdg_lab.studies.runner import FOLDER, run_in
 from dtdg_lab.studies.study import Panel, Study
 from dtdg_lab.studies.sweep import Sweep
 from dtdg_lab.studies.trials import FINISHED, Trial, TrialLog
-from dtdg_lab.visualization.curves import NEAR, finite_losses
-from dtdg_lab.visualization.study import SpreadBar, order_words, spread_bars
+from dtdg_lab.visualization.runs.curves import NEAR, finite_losses
+from dtdg_lab.visualization.studies.spread import SpreadBar, order_words, spread_bars
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.session import Session

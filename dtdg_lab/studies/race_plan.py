@@ -25,7 +25,7 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.runs.json_files import read_json, store_error, write_json
 from dtdg_lab.runs.registered_code import add_extensions, check_same_code, learn_extensions
 from dtdg_lab.studies.sweep import Cell
-from dtdg_lab.visualization.curves import evaluations_of, first_loss
+from dtdg_lab.visualization.runs.curves import evaluations_of, first_loss
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables

@@ -28,11 +28,20 @@ from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.runs.summary import SUMMARY_MEANINGS
 from dtdg_lab.studies.race_plan import FILE, Check, RacePlan, checks
 from dtdg_lab.studies.trials import FAILED, FINISHED, INTERRUPTED, RUNNING, Trial, TrialLog
-from dtdg_lab.visualization import race as charts
-from dtdg_lab.visualization.curves import evaluations_of
 from dtdg_lab.visualization.layout import Figure
-from dtdg_lab.visualization.race import Bound, Curve, Panel, RaceLevel
-from dtdg_lab.visualization.style import coloured
+from dtdg_lab.visualization.runs.curves import evaluations_of
+from dtdg_lab.visualization.studies.race import (
+    Curve,
+    Panel,
+    RaceLevel,
+    curve_of,
+    near_losses,
+    race_figure,
+    race_panels,
+    reached,
+)
+from dtdg_lab.visualization.studies.race_bounds import Bound, bounds_figure, bounds_panels
+from dtdg_lab.visualization.theme import coloured
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -618,7 +627,7 @@ class Race:
                 trial, handle = trials[place], self._live.get(trials[place].key)
                 key = (trial.status, trial.run, None if handle is None else handle.version)
                 if self._curves.get(place, (None, None))[0] != key:
-                    self._curves[place] = key, charts.curve_of(*place, of_run, over=trial.status == FINISHED)
+                    self._curves[place] = key, curve_of(*place, of_run, over=trial.status == FINISHED)
             return [self._curves[place][1] for place in tables]
 
     @property
@@ -641,7 +650,7 @@ class Race:
         """The rows of the table."""
         finished, curves, verdicts = self.finished(), self.curves(), self._verdicts()
         grounds = [(of, trial.provenance) for (of, _), trial in self._started().items() if trial.status == FINISHED]
-        near = charts.near_losses(curves, tuple(self.configs), self._lost())
+        near = near_losses(curves, tuple(self.configs), self._lost())
         by_place = {(curve.label, curve.seed): curve for curve in curves}
         names = differing(self.configs)
         found = []
@@ -681,8 +690,8 @@ class Race:
     def panels(self) -> dict[str, Panel]:
         """Loss against ``seconds``, ``joules``, ``bytes`` and ``peak`` memory, and the bounds: figure and caption."""
         bounds, labels = self.bounds, tuple(self.configs)
-        drawn = charts.race_panels(self.curves(), self._levels(bounds), labels, self._lost())
-        return {**drawn, **{f"bound-{name}": panel for name, panel in charts.bounds_panels(bounds, labels).items()}}
+        drawn = race_panels(self.curves(), self._levels(bounds), labels, self._lost())
+        return {**drawn, **{f"bound-{name}": panel for name, panel in bounds_panels(bounds, labels).items()}}
 
     def _levels(self, bounds: list[Bound]) -> list[RaceLevel]:
         """Bounds of a whole race as vertical lines: seconds and joules of the epochs that were trained.
@@ -714,14 +723,14 @@ class Race:
         single = self.panels()
         return {
             **{name: figure for name, (figure, _) in single.items()},
-            "race": charts.race_figure(single, title=f"Race {self.name}"),
-            "bounds": charts.bounds_figure(self.bounds, tuple(self.configs)),
+            "race": race_figure(single, title=f"Race {self.name}"),
+            "bounds": bounds_figure(self.bounds, tuple(self.configs)),
         }
 
     @property
     def figure(self) -> Figure:
         """Loss against wall time, joules, bytes and memory on shared axes."""
-        return charts.race_figure(self.panels(), title=f"Race {self.name}")
+        return race_figure(self.panels(), title=f"Race {self.name}")
 
     def captions(self) -> dict[str, str]:
         """The caption of each panel."""
@@ -747,7 +756,7 @@ def _near_s(curve: Curve | None, near: Mapping[int, float]) -> float | None:
     """Seconds to a loss close to the best: infinite if the run never reached it, None if unknown."""
     if curve is None or curve.seed not in near:
         return None
-    seconds = charts.reached(curve, near, "seconds")
+    seconds = reached(curve, near, "seconds")
     return math.inf if seconds is None else seconds
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.visualization.scaling import Efficiency, efficiency_figure, efficiency_words
+from dtdg_lab.visualization.studies.scaling import Efficiency, efficiency_figure, efficiency_words
 
 if TYPE_CHECKING:
     from dtdg_lab.config.run_config import RunConfig

@@ -19,9 +19,19 @@ from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.studies import trials as log
 from dtdg_lab.studies.sweep import BASELINES, Sweep, decides_the_loss, number, settings_text
 from dtdg_lab.studies.trials import Trial, TrialLog
-from dtdg_lab.visualization import study as charts
-from dtdg_lab.visualization.charts import Panel
 from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.panels import Panel
+from dtdg_lab.visualization.studies.result import COLUMNS
+from dtdg_lab.visualization.studies.search import (
+    MapNames,
+    StudyCell,
+    Way,
+    study_course,
+    study_line,
+    study_map,
+    study_parallel,
+    writer,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,10 +104,10 @@ def axis_name(name: str) -> str:
     return f"{name} ({unit})" if unit else name
 
 
-def _cell(place: tuple[Any, Any], combinations: Sequence[Combination], measure: str) -> charts.StudyCell:
+def _cell(place: tuple[Any, Any], combinations: Sequence[Combination], measure: str) -> StudyCell:
     trials = [trial for each in combinations for trial in each.trials]
     states = {state: sum(trial.status == state for trial in trials) for state in (log.FAILED, log.PRUNED, log.RUNNING)}
-    return charts.StudyCell(
+    return StudyCell(
         *place,
         values=tuple(value for each in combinations for value in each.values),
         asked=len(trials),
@@ -110,7 +120,7 @@ def _cell(place: tuple[Any, Any], combinations: Sequence[Combination], measure: 
 def _to_dict(trial: Trial, measure: str) -> str:
     value = number(trial.values.get(measure)) if trial.status == log.FINISHED else None
     if value is not None:
-        return f"seed {trial.seed}: {charts.writer(measure)(value)}"
+        return f"seed {trial.seed}: {writer(measure)(value)}"
     reason = f": {trial.reason[:90]}" if trial.reason else ""
     return f"seed {trial.seed}: {trial.status}{reason}"
 
@@ -270,7 +280,7 @@ class Study:
             "status": trial.status,
             "objective": number(values.get(self.sweep.objective)) if trial.status == log.FINISHED else None,
             **{name: values.get(name) for name in _LOSSES},
-            **{name: trial.provenance.get(name) for name in charts.COLUMNS},
+            **{name: trial.provenance.get(name) for name in COLUMNS},
             "seconds": trial.seconds,
             "run": None if trial.run is None else str(trial.run),
             "reason": trial.reason,
@@ -319,8 +329,8 @@ class Study:
         least = self._least if measure == self.sweep.objective else measure not in ("skill", "hit_rate")
         pooled = tuple(name for name in names if name not in (x, y))
         title = f"{self.name}: {measure}"
-        shown = charts.MapNames(title, axis_name(x), axis_name(y), measure, least_is_best=least, pooled=pooled)
-        return charts.study_map([_cell(place, each, measure) for place, each in found.items()], shown)
+        shown = MapNames(title, axis_name(x), axis_name(y), measure, least_is_best=least, pooled=pooled)
+        return study_map([_cell(place, each, measure) for place, each in found.items()], shown)
 
     @property
     def _least(self) -> bool:
@@ -332,12 +342,12 @@ class Study:
         first = axis_name(sweep.names[0])
         if sweep.is_search:
             cells = [_cell((each.number, ""), [each], objective) for each in combinations]
-            names = charts.MapNames(self.name, "trial", "", objective, least_is_best=self._least)
-            found["history"] = charts.study_course(cells, names)
+            names = MapNames(self.name, "trial", "", objective, least_is_best=self._least)
+            found["history"] = study_course(cells, names)
         if len(sweep.names) == 1:
             cells = [_cell((each.settings[sweep.names[0]], ""), [each], objective) for each in combinations]
-            names = charts.MapNames(self.name, first, "", objective, least_is_best=self._least)
-            found["line"] = charts.study_line(cells, names, joined=not sweep.is_search)
+            names = MapNames(self.name, first, "", objective, least_is_best=self._least)
+            found["line"] = study_line(cells, names, joined=not sweep.is_search)
         elif len(sweep.names) == 2 and not sweep.is_search:
             found["map"] = self.map_panel()
         else:
@@ -346,9 +356,9 @@ class Study:
                 described = "<br>".join([each.described, *(_to_dict(trial, objective) for trial in each.trials[:8])])
                 settings = tuple(each.settings[name] for name in sweep.names)
                 if each.middle is not None:
-                    ways.append(charts.Way(settings, each.middle, described, _shown(each.trials)))
+                    ways.append(Way(settings, each.middle, described, _shown(each.trials)))
             heads = [axis_name(name) for name in sweep.names]
-            found["parallel"] = charts.study_parallel(ways, heads, objective, title=self.name, least=self._least)
+            found["parallel"] = study_parallel(ways, heads, objective, title=self.name, least=self._least)
         return found
 
     def analysis(self) -> dict[str, Panel]:

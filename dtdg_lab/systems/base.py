@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from dtdg_lab.systems.step_time import MeasuredStep, StepForecast
     from dtdg_lab.systems.workload import EpochWork, Facts, Row
     from dtdg_lab.visualization.chart import Chart
-    from dtdg_lab.visualization.charts import Panel
-    from dtdg_lab.visualization.comparison import ComparedRun
+    from dtdg_lab.visualization.panels import Panel
+    from dtdg_lab.visualization.studies.comparison import ComparedRun
     from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
 
 

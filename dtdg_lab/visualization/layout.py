@@ -1,19 +1,19 @@
-"""The common frame of all charts: title, axes with units, legend, margins; and several charts as panels of a figure."""
+"""The frame of a chart: title, axes with units, legend, margins, and a note where it is empty."""
 
 from __future__ import annotations
 
 import html
-import textwrap
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from dtdg_lab.visualization.palette import GRID_COLOUR, TEXT_COLOUR
+from dtdg_lab.visualization.traces import Drawn
 
 Figure = dict[str, Any]
 
 WAITING = "waiting for the first step"
 LEGEND = {"font": {"size": 10}, "bgcolor": "rgba(0,0,0,0)"}
-_SHEET = {"paper_bgcolor": "white", "plot_bgcolor": "white", "hovermode": "closest"}
+SHEET = {"paper_bgcolor": "white", "plot_bgcolor": "white", "hovermode": "closest"}
 
 
 def frame(title: str, x_title: str, y_title: str, **changes: Any) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def frame(title: str, x_title: str, y_title: str, **changes: Any) -> dict[str, A
         "yaxis": y_axis,
         "legend": {**LEGEND, "orientation": "h", "traceorder": "normal", **bottom},
         "margin": {"l": 56, "r": 14, "t": 34, "b": 78},  # two rows of legend under the axis title
-        **_SHEET,
+        **SHEET,
         "uirevision": "dtdg-lab",  # constant: zoom and hidden traces survive updates
         "shapes": [],
         **changes,
@@ -43,7 +43,7 @@ def axis_words(text: str, y: float = 1.0, *, is_right: bool = False) -> dict[str
     """Return the title of a y axis as level words over it, at a height of the paper."""
     side, shift = ("right", 12) if is_right else ("left", -34)
     at = {"x": float(is_right), "xanchor": side, "xshift": shift, "y": y, "yanchor": "bottom", "yshift": 1}
-    return _text({"text": text, **at, "name": "axis"}, 11)
+    return text_at({"text": text, **at, "name": "axis"}, 11)
 
 
 def with_note(layout: dict[str, Any], note: str = WAITING) -> dict[str, Any]:
@@ -61,141 +61,23 @@ def as_drawn(text: str) -> str:
     return html.escape(text, quote=False)
 
 
-# Several charts as the panels of one figure, each with its title, its legend and a sentence under it.
-
-
-PANEL_HEIGHT = 362  # pixels; the space under the axis includes:
-_TITLE, _LEGEND, _SENTENCE, _FOOT = 42, 38, 60, 124
-_TOP_MARGIN, _BOTTOM_MARGIN = 30, 4
-_GAP = 0.12  # between columns, share of the width: room for the axes of both sides
-_LINE = 136  # characters of a sentence on a line as wide as the figure
-_NO_TRACE: dict[str, Any] = {"type": "scatter", "x": [None], "y": [None], "showlegend": False}
-_BAR = 0.075  # share of the width that a legend of colours takes from its panel
-_AXES = 0.72  # share of a panel's width that its axes take where the legend is beside them
-
-
-def grid(
-    panels: Sequence[tuple[Figure, str]],
-    *,
-    title: str,
-    columns: int = 2,
-    wide: Collection[int] = (),
-    beside: bool = False,
-) -> Figure:
-    """One figure out of several: ``columns`` panels a row, from left to right.
-
-    Args:
-        panels: figures, each with a sentence to stand under it.
-        title: of the whole.
-        columns: panels a row.
-        wide: places in ``panels`` of those that have a row to themselves.
-        beside: whether legends stand at the right of their panels, which many names need, not under them.
-    """
-    places = _places(len(panels), columns, wide)
-    rows = 1 + max(row for row, _, _ in places)
-    first = panels[0][0]["layout"]
-    margin = {"l": 58, "r": 24, "t": _TOP_MARGIN, "b": _BOTTOM_MARGIN}
-    layout: dict[str, Any] = {
-        "title": {**first["title"], "text": title, "y": 0.995, "font": {"size": 15}},
-        "font": first["font"],
-        **_SHEET,
-        "height": PANEL_HEIGHT * rows + _TOP_MARGIN + _BOTTOM_MARGIN,
-        "margin": margin,
-        "shapes": [],
-        "annotations": [],
-    }
-    modes = {figure["layout"]["barmode"] for figure, _ in panels if "barmode" in figure["layout"]}
-    if modes:  # one for the whole figure; bars with a base of their own, as in a timeline, are never stacked
-        layout |= {"barmode": "stack" if "stack" in modes else modes.pop(), "bargap": 0.35}
-    data: list[dict[str, Any]] = []
-    axes = 0
-    for index, (figure, caption) in enumerate(panels):
-        row, column, across = places[index]
-        width, pixel = (1 - _GAP * (across - 1)) / across, 1 / (PANEL_HEIGHT * rows)
-        left, top = column * (width + _GAP), 1 - row / rows
-        bottom = top - (PANEL_HEIGHT - _FOOT) * pixel
-        bar = any("colorbar" in trace for trace in figure["data"])
-        right = left + (_AXES * width if beside else width - _BAR * bar)
-        room = _Room(index, axes, (left, right), (bottom, top - _TITLE * pixel), pixel, beside=beside)
-        data += room.traces(figure["data"])
-        room.place(figure["layout"], layout, textwrap.wrap(caption, _LINE // across))
-        axes += room.used
-    return {"data": data, "layout": layout}
-
-
-def _places(panels: int, columns: int, wide: Collection[int]) -> list[tuple[int, int, int]]:
-    """Row, column and panels in that row, for each panel; a wide one begins a new row and ends it."""
-    found: list[tuple[int, int, int]] = []
-    row, column = 0, 0
-    for index in range(panels):
-        if column and (column == columns or index in wide):
-            row, column = row + 1, 0
-        found.append((row, column, 1 if index in wide else columns))
-        column = columns if index in wide else column + 1
-    return found
-
-
-class _Room:
-    """The place of one panel: its part of the paper, and the numbers its axes and legend get."""
-
-    def __init__(
-        self, index: int, axes: int, x: tuple[float, float], y: tuple[float, float], pixel: float, *, beside: bool
-    ) -> None:
-        self._legend, self._beside_axes = "legend" + _number(index), beside
-        self._axes, self._x, self._y, self._pixel = axes, x, y, pixel
-        self.used = 2  # a panel may have two y axes, so numbers go up by two
-
-    def _axis(self, name: str) -> str:
-        """The axis of the whole figure that stands for an axis of the panel: ``x``, ``y`` or ``y2``."""
-        return name[0] + _number(self._axes + name.endswith("2"))
-
-    def traces(self, traces: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The panel's traces on its own axes, named in its own legend; a panel without any still shows its axes."""
-        found = []
-        for trace in traces or (_NO_TRACE,):
-            legend = {"colorbar": self._beside(trace["colorbar"])} if "colorbar" in trace else {"legend": self._legend}
-            axes = {"xaxis": self._axis("x"), "yaxis": self._axis(trace.get("yaxis", "y"))}
-            found.append({**trace, **axes, **legend})
-        return found
-
-    def _beside(self, bar: dict[str, Any]) -> dict[str, Any]:
-        """A legend of colours at the right of the panel, as high as it."""
-        (_, right), (bottom, top) = self._x, self._y
-        place = {"x": right, "xanchor": "left", "xpad": 6, "y": (bottom + top) / 2, "yanchor": "middle", "ypad": 0}
-        return {**bar, **place, "len": top - bottom, "lenmode": "fraction"}
-
-    def place(self, own: dict[str, Any], layout: dict[str, Any], caption: list[str]) -> None:
-        """Add the panel's axes, title, legend, marks and sentence to the layout of the whole."""
-        (left, right), (bottom, top) = self._x, self._y
-        x, y = self._axis("x"), self._axis("y")
-        layout[f"xaxis{x[1:]}"] = {**own["xaxis"], "domain": [left, right], "anchor": y}
-        layout[f"yaxis{y[1:]}"] = {**own["yaxis"], "domain": [bottom, top], "anchor": x}
-        if "yaxis2" in own:
-            layout[f"yaxis{self._axis('y2')[1:]}"] = {**own["yaxis2"], "anchor": x, "overlaying": y}
-        at = {"x": left, "y": bottom - _LEGEND * self._pixel, "orientation": "h", "traceorder": "normal"}
-        at = {"x": right + 0.015, "y": top} if self._beside_axes else at
-        layout[self._legend] = {**LEGEND, "xanchor": "left", "yanchor": "top", **at}
-        layout["shapes"] += [self._moved(shape) for shape in own["shapes"]]
-        layout["annotations"] += [self._moved(note) for note in own["annotations"]]
-        title = {"text": f"<b>{own['title']['text']}</b>", "x": left, "y": top, "yanchor": "bottom", "yshift": 15}
-        said = {"text": "<br>".join(caption), "x": left, "y": bottom, "yanchor": "top"}
-        layout["annotations"] += [_text(title, 13), _text({**said, "yshift": -_SENTENCE}, 11)]
-
-    def _moved(self, mark: dict[str, Any]) -> dict[str, Any]:
-        """A shape or annotation of the panel, which knows its axes as x and y and its area as paper."""
-        moved = dict(mark)
-        for letter in "xy":
-            reference = mark.get(f"{letter}ref", "paper")
-            axis = self._axis(letter)
-            moved[f"{letter}ref"] = f"{axis} domain" if reference == "paper" else self._axis(reference)
-        return moved
-
-
-def _number(index: int) -> str:
-    """What plotly appends to the name of axis or legend number ``index``."""
-    return "" if index == 0 else str(index + 1)
-
-
-def _text(placed: dict[str, Any], size: int) -> dict[str, Any]:
+def text_at(placed: dict[str, Any], size: int) -> dict[str, Any]:
+    """Return words at a place of the paper."""
     left = {"xref": "paper", "yref": "paper", "xanchor": "left", "align": "left", "showarrow": False}
     return {**left, "font": {"size": size, "color": TEXT_COLOUR}, **placed}
+
+
+def chart(
+    title: str, x_title: str, y_title: str, data: Sequence[Drawn], *, empty: str = WAITING, **changes: Any
+) -> Figure:
+    """A chart of traces; its axes and the note ``empty`` where there are none. For ``changes`` see :func:`frame`."""
+    layout = frame(title, x_title, y_title, **changes)
+    return {"data": list(data), "layout": layout if data else with_note(layout, empty)}
+
+
+def right_axis(layout: dict[str, Any], title: str, margin: int, **changes: Any) -> None:
+    """Add a second y axis on the right, for traces with ``yaxis="y2"``."""
+    bare = {"overlaying": "y", "side": "right", "showgrid": False, "zeroline": False, "automargin": True}
+    layout["yaxis2"] = {**bare, **changes}
+    layout["annotations"] = [*layout["annotations"], axis_words(title, is_right=True)]
+    layout["margin"] = {**layout["margin"], "r": margin}

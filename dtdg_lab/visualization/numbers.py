@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import floor, isfinite, log10
+from typing import Any
 
 UNKNOWN = "–"
 MINUS = "\N{MINUS SIGN}"
@@ -77,3 +78,8 @@ def clock_text(seconds: float) -> str:
     whole = int(seconds)
     hours, minutes = divmod(whole // 60, 60)
     return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
+
+
+def short(value: Any) -> str:
+    """A setting's value as marks have it."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

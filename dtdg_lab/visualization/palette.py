@@ -62,3 +62,4 @@ DARK_COLOURS: Mapping[str, str] = MappingProxyType(
 )
 
 PAGE_COLOURS: Mapping[str, Mapping[str, str]] = MappingProxyType(_READ["page"])
+PASS_COLOURS: Mapping[str, str] = MappingProxyType({"forward": "#0072B2", "rerun": "#E69F00", "backward": "#4B2A7B"})

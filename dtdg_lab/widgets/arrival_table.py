@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import ClassVar
 
-from dtdg_lab.visualization.comparison import COLUMNS, Arrival
+from dtdg_lab.visualization.studies.comparison import COLUMNS, Arrival
 from dtdg_lab.widgets.component import TextComponent
 from dtdg_lab.widgets.scripts import component_script
 

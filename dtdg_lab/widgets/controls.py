@@ -12,7 +12,7 @@ import panel as pn
 from bokeh.models import CustomJSTickFormatter
 
 from dtdg_lab.config.options import Option
-from dtdg_lab.visualization.style import coloured
+from dtdg_lab.visualization.theme import coloured
 from dtdg_lab.widgets.labels import labelled, tipped
 
 _STYLE = (

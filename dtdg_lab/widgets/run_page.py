@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import panel as pn
 
 from dtdg_lab.core.errors import LabError
-from dtdg_lab.visualization.style import coloured
+from dtdg_lab.visualization.theme import coloured
 from dtdg_lab.widgets.panel_charts import PanelCharts
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
-from dtdg_lab.visualization.style import theme_script
+from dtdg_lab.visualization.theme import theme_script
 
 _HERE = Path(__file__).parent
 COMPONENTS: Mapping[str, tuple[str, ...]] = MappingProxyType(  # name -> scripts that its code needs

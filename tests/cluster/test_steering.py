@@ -14,7 +14,7 @@ from dtdg_lab.cluster.session import Session
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
 from dtdg_lab.runs.run import open_run
-from dtdg_lab.visualization.changes import ENDED_FIRST
+from dtdg_lab.visualization.changes.log import ENDED_FIRST
 from tests.following import until, until_step
 
 PAGE = (Path(__file__).parents[2] / "docs" / "steering.md").read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ import panel as pn
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.dashboard.config_code import as_cell, as_json
 from dtdg_lab.dashboard.settings import Settings
-from dtdg_lab.visualization.style import coloured
+from dtdg_lab.visualization.theme import coloured
 from dtdg_lab.widgets.run_page import Page
 
 

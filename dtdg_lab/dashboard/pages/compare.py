@@ -21,8 +21,11 @@ from dtdg_lab.runs.charts import held
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.runs.tables import RunTables
-from dtdg_lab.visualization.comparison import (
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.run_names import differing_names
+from dtdg_lab.visualization.studies.comparison import (
     ComparedRuns,
+    Spending,
     arrivals,
     compare_runs,
     count_changes,
@@ -33,8 +36,7 @@ from dtdg_lab.visualization.comparison import (
     target_text,
     verdicts,
 )
-from dtdg_lab.visualization.comparison_charts import (
-    Over,
+from dtdg_lab.visualization.studies.comparison_charts import (
     energy_caption,
     energy_card,
     loss_caption,
@@ -43,8 +45,6 @@ from dtdg_lab.visualization.comparison_charts import (
     trade_caption,
     trade_card,
 )
-from dtdg_lab.visualization.layout import Figure
-from dtdg_lab.visualization.run_names import differing_names
 from dtdg_lab.widgets.arrival_table import ArrivalTable
 from dtdg_lab.widgets.chart_cards import CardActions, CardSpec
 from dtdg_lab.widgets.comparison_head import ComparisonHead
@@ -135,7 +135,7 @@ class RunsPage(Page):
         self._actions, self._runs_dir = actions, runs_dir
         self._choice, self._read = RunChoice(), _Read()
         self._session: dict[str, Run] = {}
-        self._over: Over = "seconds"
+        self._over: Spending = "seconds"
         self._is_smooth = True
         self._target: float | None = None
         self._target_before: float | None = None  # while it is dragged

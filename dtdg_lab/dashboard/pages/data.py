@@ -16,7 +16,8 @@ from dtdg_lab.dashboard.choices import is_generated, is_stored
 from dtdg_lab.dashboard.settings import NARROW, Settings
 from dtdg_lab.datasets.names import DatasetInfo, list_datasets, load_for
 from dtdg_lab.graphs.statistics import GraphStatistics, statistics_of
-from dtdg_lab.visualization import graph
+from dtdg_lab.visualization.graphs.statistics import GRAPH_CHARTS, GraphCharts, mean_of
+from dtdg_lab.visualization.graphs.thumbnail import message_html, thumbnail_html, thumbnail_svg, thumbnail_words
 from dtdg_lab.visualization.layout import Figure, frame, with_note
 from dtdg_lab.widgets.panel_charts import PanelCharts
 from dtdg_lab.widgets.run_page import STRETCH, BackgroundWorker, Page, describe
@@ -120,11 +121,11 @@ class GraphPage(Page):
         super().__init__()
         self._settings = settings
         self._key: tuple[Any, ...] | None = None
-        self._view: graph.GraphCharts | None = None
+        self._view: GraphCharts | None = None
         self._note = READING
         self._loader = GraphLoader(lambda described: defer(lambda: self._show(described)))
         self._workers.append(self._loader)
-        self.picture = pn.widgets.StaticText(value=graph.message_html(READING), margin=(0, 8, 4, 9), width=NARROW)
+        self.picture = pn.widgets.StaticText(value=message_html(READING), margin=(0, 8, 4, 9), width=NARROW)
         self.charts = PanelCharts("", defer=defer, chart_height=330, **STRETCH)
         self.panel = self.place(self.charts)
         self._draw()
@@ -138,11 +139,11 @@ class GraphPage(Page):
             return self._view.figures()
         note = "<br>".join(textwrap.wrap(self._note, 44))
         empty: Figure = {"data": [], "layout": with_note(frame("", "", ""), note)}
-        return dict.fromkeys(graph.GRAPH_CHARTS, empty)
+        return dict.fromkeys(GRAPH_CHARTS, empty)
 
     def captions(self) -> dict[str, str]:
         """The captions of the charts; none where there are none."""
-        return dict.fromkeys(graph.GRAPH_CHARTS, "") if self._view is None else self._view.captions()
+        return dict.fromkeys(GRAPH_CHARTS, "") if self._view is None else self._view.captions()
 
     def _draw(self) -> None:
         captions = self.captions()
@@ -170,10 +171,10 @@ class GraphPage(Page):
             return  # another one has been chosen since
         if found is None:
             self._view, self._note = None, described.why_not
-            self.picture.value = graph.message_html(f"No chart: {described.why_not}.")
+            self.picture.value = message_html(f"No chart: {described.why_not}.")
         else:
-            self._view = graph.GraphCharts(found, config.protocol)
-            words = graph.thumbnail_words(len(found.edges), found.V, int(found.edges.max()), graph.mean_of(found.kept))
-            drawing = graph.thumbnail_svg(found.edges, found.kept, self._view.spans)
-            self.picture.value = graph.thumbnail_html(drawing, words)
+            self._view = GraphCharts(found, config.protocol)
+            words = thumbnail_words(len(found.edges), found.V, int(found.edges.max()), mean_of(found.kept))
+            drawing = thumbnail_svg(found.edges, found.kept, self._view.spans)
+            self.picture.value = thumbnail_html(drawing, words)
         self._draw()

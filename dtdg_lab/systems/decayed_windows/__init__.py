@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
     from dtdg_lab.systems.workload import EpochWork, Facts
     from dtdg_lab.visualization.chart import Chart
-    from dtdg_lab.visualization.charts import Panel
+    from dtdg_lab.visualization.panels import Panel
     from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
 
 
@@ -59,7 +59,7 @@ class DecayedWindowsFamily(SystemFamily):
     def charts(self) -> Sequence[Chart]:
         """Return the window of a step, rows, communication or sampling, and the folded charts."""
         from dtdg_lab.systems.decayed_windows import picture, step_windows, supporting, task_times, tuning
-        from dtdg_lab.visualization.communication import communication_chart
+        from dtdg_lab.visualization.runs.communication import communication_chart
 
         return (
             picture.window_chart(),
@@ -76,7 +76,7 @@ class DecayedWindowsFamily(SystemFamily):
     def tiles(self, tables: RunTables) -> Sequence[Tile]:
         """Return loss, step time, rows, memory, and communication or sampled edges."""
         from dtdg_lab.systems.decayed_windows.tiles import window_tiles
-        from dtdg_lab.visualization.common_charts import common_tiles
+        from dtdg_lab.visualization.runs.overview import common_tiles
 
         return (*common_tiles(tables), *window_tiles(tables))
 

@@ -16,10 +16,12 @@ from typing import Any
 from dtdg_lab.core.units import join_words
 from dtdg_lab.systems.decayed_windows import captions
 from dtdg_lab.visualization import palette
+from dtdg_lab.visualization.axes import byte_unit, named_axis
 from dtdg_lab.visualization.chart import NOTHING_YET
-from dtdg_lab.visualization.charts import Drawn, Panel, box, byte_unit, chart, colour_bar, heat, label, line, named_axis
-from dtdg_lab.visualization.layout import Figure, grid
+from dtdg_lab.visualization.layout import Figure, chart
 from dtdg_lab.visualization.numbers import bytes_text, percent_text, seconds_text, three_digits
+from dtdg_lab.visualization.panels import Panel, grid
+from dtdg_lab.visualization.traces import Drawn, box, colour_bar, heat, label, line
 
 Row = Mapping[str, Any]
 Setting = tuple[int, float]  # full_snapshots, alpha

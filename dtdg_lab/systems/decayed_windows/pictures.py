@@ -12,8 +12,10 @@ from dtdg_lab.systems.decayed_windows.events import Shape, TrapezoidFacts
 from dtdg_lab.systems.decayed_windows.picture import DECAYED, FULL, LEFT_OUT
 from dtdg_lab.systems.decayed_windows.step_windows import shares_of
 from dtdg_lab.systems.decayed_windows.window import RULES
-from dtdg_lab.visualization.charts import Drawn, Panel, bars, chart, compared_panel, stacked_panel
+from dtdg_lab.visualization.layout import chart
 from dtdg_lab.visualization.numbers import percent_text
+from dtdg_lab.visualization.panels import Panel, compared_panel, stacked_panel
+from dtdg_lab.visualization.traces import Drawn, bars
 
 CHUNKS, PAPER_WINDOW = 128, 8
 FANOUT = 5

@@ -10,9 +10,9 @@ import numpy as np
 from dtdg_lab.core.units import join_words
 from dtdg_lab.systems.decayed_windows.events import TrapezoidFacts
 from dtdg_lab.systems.decayed_windows.step_windows import StepWindow, shares_of
-from dtdg_lab.visualization.charts import Drawn, line
 from dtdg_lab.visualization.numbers import bytes_text, percent_text
 from dtdg_lab.visualization.palette import MARK_COLOUR
+from dtdg_lab.visualization.traces import Drawn, line
 
 PROPOSED = {
     "full_snapshots": "{} full snapshots",

@@ -18,8 +18,8 @@ from dtdg_lab.systems.decayed_windows.decay_map import DecayMap, decay_map_figur
 from dtdg_lab.visualization.chart import NOTHING_YET
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import percent_text, three_digits
-from dtdg_lab.visualization.study import COLUMNS, StudyResult
-from dtdg_lab.visualization.study import MEANINGS as PROVENANCE
+from dtdg_lab.visualization.studies.result import COLUMNS, StudyResult
+from dtdg_lab.visualization.studies.result import MEANINGS as PROVENANCE
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -22,13 +22,14 @@ from dtdg_lab.systems.decayed_windows.step_windows import (
     mean_rows,
     step_windows,
 )
-from dtdg_lab.visualization.change_marks import HALF_WIDTH, with_changes
+from dtdg_lab.visualization.axes import FROM_ZERO
+from dtdg_lab.visualization.changes.marks import HALF_WIDTH, with_changes
 from dtdg_lab.visualization.chart import NOTHING_YET, STEPS_TITLE, Chart, ChartOptions, Key, card
-from dtdg_lab.visualization.charts import FROM_ZERO, Drawn, bars, line
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import percent_text, seconds_text
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, PHASE_COLOURS, series_colour
-from dtdg_lab.visualization.step_time import OTHER, PHASE_NAMES, merge_small, step_times
+from dtdg_lab.visualization.runs.step_time import OTHER, PHASE_NAMES, merge_small, step_times
+from dtdg_lab.visualization.traces import Drawn, bars, line
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables

@@ -10,10 +10,10 @@ from dtdg_lab.records.rows import Array, Rows
 from dtdg_lab.systems.decayed_windows import captions
 from dtdg_lab.systems.decayed_windows.step_windows import has_halo
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, card
-from dtdg_lab.visualization.charts import Drawn, line, points
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import percent_text
 from dtdg_lab.visualization.palette import series_colour
+from dtdg_lab.visualization.traces import Drawn, line, points
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables

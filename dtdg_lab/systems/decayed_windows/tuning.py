@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.systems.decayed_windows import captions
 from dtdg_lab.systems.decayed_windows.decay_map import Setting, path_traces
 from dtdg_lab.systems.decayed_windows.step_windows import has_decay
+from dtdg_lab.visualization.axes import named_axis
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, card
-from dtdg_lab.visualization.charts import Drawn, box, heat, label, line, named_axis, points
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import three_digits
 from dtdg_lab.visualization.palette import (
@@ -22,6 +22,7 @@ from dtdg_lab.visualization.palette import (
     TEXT_COLOUR,
     series_colour,
 )
+from dtdg_lab.visualization.traces import Drawn, box, heat, label, line, points
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables

@@ -21,19 +21,8 @@ from dtdg_lab.systems.feature_cache.measures import (
     recent_rows,
 )
 from dtdg_lab.systems.feature_cache.supporting import over_steps
+from dtdg_lab.visualization.axes import FROM_ZERO, byte_unit, named_axis
 from dtdg_lab.visualization.chart import FIRST_STEP, NOTHING_YET, Chart, ChartOptions, Key, card
-from dtdg_lab.visualization.charts import (
-    FROM_ZERO,
-    Drawn,
-    bars,
-    box,
-    byte_unit,
-    colour_bar,
-    heat,
-    label,
-    named_axis,
-    points,
-)
 from dtdg_lab.visualization.numbers import MINUS, bytes_text, percent_text, three_digits
 from dtdg_lab.visualization.palette import (
     HEAT_SCALES,
@@ -44,6 +33,7 @@ from dtdg_lab.visualization.palette import (
     WARNING_COLOUR,
     series_colour,
 )
+from dtdg_lab.visualization.traces import Drawn, bars, box, colour_bar, heat, label, points
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables

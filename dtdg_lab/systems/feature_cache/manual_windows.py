@@ -18,10 +18,12 @@ from dtdg_lab.systems.feature_cache.folded import decision_points, windows_axis
 from dtdg_lab.systems.feature_cache.measures import LinkHistory
 from dtdg_lab.systems.feature_cache.policies.simulator import CacheEpisode
 from dtdg_lab.systems.feature_cache.supporting import slow_shades
-from dtdg_lab.visualization.charts import FROM_ZERO, STEPS, Drawn, Panel, chart, line
-from dtdg_lab.visualization.layout import Figure, grid
+from dtdg_lab.visualization.axes import FROM_ZERO
+from dtdg_lab.visualization.layout import Figure, chart
 from dtdg_lab.visualization.numbers import joules_text
 from dtdg_lab.visualization.palette import series_colour
+from dtdg_lab.visualization.panels import STEPS, Panel, grid
+from dtdg_lab.visualization.traces import Drawn, line
 
 CLAIRVOYANT, FIXED, BEST = "clairvoyant", "fixed", "best fixed"
 BY_HAND = "manual"

@@ -8,20 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
-from dtdg_lab.visualization.charts import (
-    Drawn,
-    Panel,
-    chart,
-    colour_bar,
-    heat,
-    label,
-    line,
-    named_axis,
-    points,
-)
-from dtdg_lab.visualization.layout import Figure, grid
+from dtdg_lab.visualization.axes import named_axis
+from dtdg_lab.visualization.layout import Figure, chart
 from dtdg_lab.visualization.numbers import percent_text
 from dtdg_lab.visualization.palette import TEXT_COLOUR, series_colour
+from dtdg_lab.visualization.panels import Panel, grid
+from dtdg_lab.visualization.traces import Drawn, colour_bar, heat, label, line, points
 
 if TYPE_CHECKING:
     from dtdg_lab.systems.feature_cache.policies.calibration import CellError

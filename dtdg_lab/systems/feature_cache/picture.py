@@ -32,9 +32,8 @@ from dtdg_lab.systems.feature_cache.measures import (
     waits,
     windows_now,
 )
-from dtdg_lab.visualization.change_marks import PAGE_WIDTH, with_changes
+from dtdg_lab.visualization.changes.marks import PAGE_WIDTH, with_changes
 from dtdg_lab.visualization.chart import NOTHING_YET, STEPS_TITLE, Chart, ChartOptions, Key, card
-from dtdg_lab.visualization.charts import Drawn, bars, heat, line
 from dtdg_lab.visualization.numbers import percent_text
 from dtdg_lab.visualization.palette import (
     BASELINE_COLOUR,
@@ -44,6 +43,7 @@ from dtdg_lab.visualization.palette import (
     WARNING_COLOUR,
     series_colour,
 )
+from dtdg_lab.visualization.traces import Drawn, bars, heat, line
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables

@@ -18,9 +18,12 @@ from dtdg_lab.systems.feature_cache.policies.costs import cache_choices
 from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
 from dtdg_lab.systems.feature_cache.policies.simulator import CacheCase, CacheEpisode, CacheSimulator, draw_episode
 from dtdg_lab.systems.feature_cache.policies.training import always_compared, run_policy
-from dtdg_lab.visualization.charts import STEPS, Drawn, Panel, box, chart, compared_panel, counts_axis, level_bars, line
+from dtdg_lab.visualization.axes import counts_axis
+from dtdg_lab.visualization.layout import chart
 from dtdg_lab.visualization.numbers import percent_text, seconds_text
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, EDGE_COLOUR, VERTEX_COLOUR, WARNING_COLOUR
+from dtdg_lab.visualization.panels import STEPS, Panel, compared_panel
+from dtdg_lab.visualization.traces import Drawn, box, level_bars, line
 
 PARTS, EPOCHS, EPOCH_STEPS = 4, 12, 25
 Span = tuple[float, float]

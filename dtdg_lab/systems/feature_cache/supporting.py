@@ -26,11 +26,12 @@ from dtdg_lab.systems.feature_cache.measures import (
     part_count,
     reply_times,
 )
-from dtdg_lab.visualization.change_marks import change_marks, with_changes
+from dtdg_lab.visualization.axes import FROM_ZERO
+from dtdg_lab.visualization.changes.marks import change_marks, with_changes
 from dtdg_lab.visualization.chart import FIRST_STEP, NOTHING_YET, STEPS_TITLE, Chart, ChartOptions, Key, card
-from dtdg_lab.visualization.charts import FROM_ZERO, Drawn, box, line
 from dtdg_lab.visualization.numbers import percent_text
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, STEP_COLOUR, series_colour
+from dtdg_lab.visualization.traces import Drawn, box, line
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables

@@ -23,9 +23,9 @@ from dtdg_lab.systems.feature_cache.measures import (
     waits,
 )
 from dtdg_lab.systems.feature_cache.picture import window_text
-from dtdg_lab.visualization.common_charts import loss_tile
-from dtdg_lab.visualization.energy_chart import energy_total, joules_so_far
 from dtdg_lab.visualization.numbers import UNKNOWN, joules_text, percent_text
+from dtdg_lab.visualization.runs.energy import energy_total, joules_so_far
+from dtdg_lab.visualization.runs.overview import loss_tile
 from dtdg_lab.visualization.tiles import SPARK_POINTS, Effect, Suggestion, Tile, spark_of
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
     from dtdg_lab.systems.workload import EpochWork, Facts
     from dtdg_lab.visualization.chart import Chart
-    from dtdg_lab.visualization.charts import Panel
-    from dtdg_lab.visualization.comparison import ComparedRun
+    from dtdg_lab.visualization.panels import Panel
+    from dtdg_lab.visualization.studies.comparison import ComparedRun
     from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
 
 
@@ -61,7 +61,7 @@ class HybridBatchesFamily(SystemFamily):
     def tiles(self, tables: RunTables) -> Sequence[Tile]:
         """Loss, batch size, steps a second, the reservoir and staleness."""
         from dtdg_lab.systems.hybrid_batches import tiles
-        from dtdg_lab.visualization.common_charts import common_tiles
+        from dtdg_lab.visualization.runs.overview import common_tiles
 
         loss, step_time = common_tiles(tables)
         rate = tiles.rate_tile(tables) if tables.own_steps else step_time

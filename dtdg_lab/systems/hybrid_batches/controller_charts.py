@@ -25,10 +25,10 @@ from dtdg_lab.systems.hybrid_batches.observations import (
 )
 from dtdg_lab.systems.hybrid_batches.time_cards import begin_of, size_keys, size_line, time_axis, time_card, time_of
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, XAxis
-from dtdg_lab.visualization.charts import Drawn, line, points
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import three_digits
 from dtdg_lab.visualization.palette import STEP_COLOUR, series_colour
+from dtdg_lab.visualization.traces import Drawn, line, points
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables

@@ -13,7 +13,7 @@ from dtdg_lab.config import catalogue
 from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.records.rows import Array, Rows, known
 from dtdg_lab.systems.hybrid_batches.events import HybridFacts
-from dtdg_lab.visualization.timeline import is_over
+from dtdg_lab.visualization.runs.timeline import is_over
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables

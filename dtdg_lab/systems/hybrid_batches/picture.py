@@ -22,9 +22,9 @@ from dtdg_lab.systems.hybrid_batches.observations import (
 )
 from dtdg_lab.systems.hybrid_batches.size_panel import ABOVE, CURRENT_COLOUR, SMALL, size_panel
 from dtdg_lab.visualization.chart import Chart, ChartOptions, Key, card
-from dtdg_lab.visualization.charts import Drawn, box, heat, label, line
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.palette import MARK_COLOUR
+from dtdg_lab.visualization.traces import Drawn, box, heat, label, line
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables

@@ -15,8 +15,9 @@ from dtdg_lab.partition.simple import vertex_loads
 from dtdg_lab.systems.hybrid_batches.batches import SHARES, LoadGroups, TargetSampler, load_groups
 from dtdg_lab.systems.hybrid_batches.events import HybridFacts, SizeFacts
 from dtdg_lab.systems.hybrid_batches.observations import PartBatch
-from dtdg_lab.visualization.charts import Drawn, Panel, box, chart, colour_bar, compared_panel, heat
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.layout import Figure, chart
+from dtdg_lab.visualization.panels import Panel, compared_panel
+from dtdg_lab.visualization.traces import Drawn, box, colour_bar, heat
 
 PARTS = 2
 GROUPS = 10

@@ -15,9 +15,9 @@ from dtdg_lab.systems.hybrid_batches.events import HybridFacts, SizeFacts
 from dtdg_lab.systems.hybrid_batches.observations import CLOCK, action_now, is_hybrid, seconds_at
 from dtdg_lab.systems.hybrid_batches.time_cards import begin_of, size_keys, size_line, stretches, time_axis, time_card
 from dtdg_lab.visualization.chart import FIRST_SECOND, NOTHING_YET, Chart, ChartOptions, Key, XAxis
-from dtdg_lab.visualization.charts import Drawn, bars, line
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import percent_text
+from dtdg_lab.visualization.traces import Drawn, bars, line
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables

@@ -16,9 +16,9 @@ from dtdg_lab.systems.hybrid_batches.observations import (
     recent_decisions,
     values_now,
 )
-from dtdg_lab.visualization.charts import Drawn, box, heat, label
 from dtdg_lab.visualization.numbers import three_digits
 from dtdg_lab.visualization.palette import TEXT_COLOUR, series_colour
+from dtdg_lab.visualization.traces import Drawn, box, heat, label
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables

@@ -22,10 +22,11 @@ from dtdg_lab.systems.hybrid_batches.observations import (
     staleness_text,
 )
 from dtdg_lab.systems.hybrid_batches.time_cards import begin_of, end_of, stretches, time_axis, time_card, time_of
+from dtdg_lab.visualization.axes import FROM_ZERO
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, Mark, XAxis
-from dtdg_lab.visualization.charts import FROM_ZERO, Drawn, line, points
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, series_colour
+from dtdg_lab.visualization.traces import Drawn, line, points
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables

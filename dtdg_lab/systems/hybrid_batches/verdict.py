@@ -15,7 +15,7 @@ from dtdg_lab.visualization.numbers import three_digits
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
-    from dtdg_lab.visualization.comparison import ComparedRun
+    from dtdg_lab.visualization.studies.comparison import ComparedRun
 
 _CONTROLLERS: Mapping[str, str] = MappingProxyType(
     {"dqn": "the DQN", "bandit": "the bandit", "law": "the scaling law", "random": "the random controller"}

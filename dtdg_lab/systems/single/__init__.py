@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
     from dtdg_lab.systems.workload import EpochWork, Facts
     from dtdg_lab.visualization.chart import Chart
-    from dtdg_lab.visualization.charts import Panel
+    from dtdg_lab.visualization.panels import Panel
     from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
 
 
@@ -69,7 +69,7 @@ class SingleFamily(SystemFamily):
 
     def pictures(self, system: System, graph: DynamicGraph) -> list[Panel]:
         """The edges of the one batch."""
-        from dtdg_lab.visualization.charts import stacked_panel
+        from dtdg_lab.visualization.panels import stacked_panel
 
         edges = [snapshot.num_edges for snapshot in graph.snapshots]
         return [

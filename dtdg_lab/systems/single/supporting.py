@@ -9,11 +9,11 @@ from dtdg_lab.systems.single import captions
 from dtdg_lab.systems.single.events import OverlapProfile
 from dtdg_lab.systems.single.picture import is_plain, is_shared
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, card
-from dtdg_lab.visualization.charts import Drawn, bars
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import percent_text
 from dtdg_lab.visualization.palette import EDGE_COLOUR
-from dtdg_lab.visualization.step_memory import step_memory_chart
+from dtdg_lab.visualization.runs.step_memory import step_memory_chart
+from dtdg_lab.visualization.traces import Drawn, bars
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from dtdg_lab.systems.snapshot_blocks import captions
+from dtdg_lab.visualization.axes import byte_unit
 from dtdg_lab.visualization.chart import Key, card
-from dtdg_lab.visualization.charts import Drawn, bars, byte_unit, line, points
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import bytes_text, percent_text, seconds_text, three_digits
 from dtdg_lab.visualization.palette import TEXT_COLOUR, series_colour
-from dtdg_lab.visualization.step_memory import NOT_PROBED
+from dtdg_lab.visualization.runs.step_memory import NOT_PROBED
+from dtdg_lab.visualization.traces import Drawn, bars, line, points
 
 TITLE = "Memory against blocks"
 

@@ -42,9 +42,9 @@ from dtdg_lab.systems.snapshot_blocks.block_costs import StepCost, draw_block_co
 from dtdg_lab.systems.step_time import STEP_SECONDS, MeasuredStep, measured_from
 from dtdg_lab.systems.workload import EXACT, FRONT_BYTES, EpochWork, Facts, Numbers, Row, StepWork, curve_row
 from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.runs.step_memory import memory_figure
 from dtdg_lab.visualization.sheet import sheet
-from dtdg_lab.visualization.step_memory import memory_figure
-from dtdg_lab.visualization.study import StudyResult
+from dtdg_lab.visualization.studies.result import StudyResult
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.run import StoredRun

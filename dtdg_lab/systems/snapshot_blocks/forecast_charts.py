@@ -8,20 +8,11 @@ from math import exp, log
 from typing import Any
 
 from dtdg_lab.core.units import format_bytes, format_seconds, join_words, percent
-from dtdg_lab.visualization.charts import (
-    SYMBOLS,
-    Drawn,
-    Panel,
-    bars,
-    byte_unit,
-    chart,
-    counts_axis,
-    line,
-    rule,
-    time_unit,
-)
-from dtdg_lab.visualization.layout import Figure, grid
+from dtdg_lab.visualization.axes import byte_unit, counts_axis, time_unit
+from dtdg_lab.visualization.layout import Figure, chart
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, WARNING_COLOUR, series_colour
+from dtdg_lab.visualization.panels import Panel, grid
+from dtdg_lab.visualization.traces import SYMBOLS, Drawn, bars, line, rule
 
 # What the graphs of a block cost to bring: bytes and times, whole and as differences, and how many can benefit.
 

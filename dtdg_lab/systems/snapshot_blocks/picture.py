@@ -22,14 +22,22 @@ from dtdg_lab.systems.snapshot_blocks.ownership import (
     swaps_rows,
 )
 from dtdg_lab.systems.snapshot_blocks.periods import is_probed
-from dtdg_lab.visualization.change_marks import PAGE_WIDTH
+from dtdg_lab.visualization.axes import ticks_above_zero
+from dtdg_lab.visualization.changes.marks import PAGE_WIDTH
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, card
-from dtdg_lab.visualization.charts import Drawn, heat, label, ticks_above_zero
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import bytes_text
 from dtdg_lab.visualization.palette import TEXT_COLOUR, WARNING_COLOUR, series_colour
-from dtdg_lab.visualization.step_memory import NOT_PROBED, RECOMPUTE, memory_keys, memory_lines, memory_unit, pass_names
-from dtdg_lab.visualization.transfers import EQUAL
+from dtdg_lab.visualization.runs.step_memory import (
+    NOT_PROBED,
+    RECOMPUTE,
+    memory_keys,
+    memory_lines,
+    memory_unit,
+    pass_names,
+)
+from dtdg_lab.visualization.runs.transfers import EQUAL
+from dtdg_lab.visualization.traces import Drawn, heat, label
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables

@@ -14,9 +14,10 @@ from dtdg_lab.partition.metrics import Volume
 from dtdg_lab.partition.volume import collectives, pulled_by_groups, redistributed, sent
 from dtdg_lab.systems.snapshot_blocks.ownership import OwnerMap, owner_maps
 from dtdg_lab.systems.snapshot_blocks.picture import block_marks, map_trace
-from dtdg_lab.visualization.charts import Drawn, Panel, chart
-from dtdg_lab.visualization.layout import Figure
-from dtdg_lab.visualization.partition import SNAPSHOT, matrix_figure
+from dtdg_lab.visualization.graphs.partition_maps import SNAPSHOT, matrix_figure
+from dtdg_lab.visualization.layout import Figure, chart
+from dtdg_lab.visualization.panels import Panel
+from dtdg_lab.visualization.traces import Drawn
 
 RANKS, BLOCKS = 4, 2
 MODEL, LAYERS, HIDDEN = "cdgcn", 2, 6  # ESDG section 6.1

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
     from dtdg_lab.systems.workload import EpochWork, Facts, Row
     from dtdg_lab.visualization.chart import Chart
-    from dtdg_lab.visualization.charts import Panel
+    from dtdg_lab.visualization.panels import Panel
     from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
 
 

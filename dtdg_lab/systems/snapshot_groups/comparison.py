@@ -20,11 +20,12 @@ from dtdg_lab.systems.snapshot_groups.group_times import EPOCHS, group_times
 from dtdg_lab.systems.snapshot_groups.picture import is_scheduled
 from dtdg_lab.systems.snapshot_groups.schedulers.base import PSG, ScheduleOutcome, replay
 from dtdg_lab.systems.snapshot_groups.time_model import EpochTime, predict_epochs
+from dtdg_lab.visualization.axes import NAMES, time_unit
 from dtdg_lab.visualization.chart import FIRST_STEP, NOTHING_YET, Chart, ChartOptions, Key, Question, card
-from dtdg_lab.visualization.charts import NAMES, Drawn, bars, label, level_bars, points, rule, time_unit
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import percent_text, seconds_text
 from dtdg_lab.visualization.palette import TEXT_COLOUR, WARNING_COLOUR
+from dtdg_lab.visualization.traces import Drawn, bars, label, level_bars, points, rule
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables

@@ -16,7 +16,7 @@ from dtdg_lab.systems.snapshot_groups.simulation import simulation_figure
 from dtdg_lab.systems.snapshot_groups.time_model import CURVES, group_times, growth, snapshot_times
 from dtdg_lab.systems.workload import ASSUMED_COMPUTE, EpochWork, Facts, GroupWork, Numbers, Row, curve_row, plain_work
 from dtdg_lab.visualization.layout import Figure
-from dtdg_lab.visualization.study import StudyResult
+from dtdg_lab.visualization.studies.result import StudyResult
 
 if TYPE_CHECKING:
     from dtdg_lab.advisor.rates import Rates

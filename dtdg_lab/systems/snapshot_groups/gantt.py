@@ -12,11 +12,12 @@ from dtdg_lab.core.plans import Schedule
 from dtdg_lab.records.rows import Rows
 from dtdg_lab.systems.snapshot_groups.epoch_blocks import EpochBlocks, lengths_ns, planned_epoch
 from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
+from dtdg_lab.visualization.axes import time_unit
 from dtdg_lab.visualization.chart import Key
-from dtdg_lab.visualization.charts import Drawn, chart, label, level_bars, line, rule, time_unit
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.layout import Figure, chart
 from dtdg_lab.visualization.numbers import seconds_text
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, PHASE_COLOURS, PURGE_COLOUR, TEXT_COLOUR, WARNING_COLOUR
+from dtdg_lab.visualization.traces import Drawn, label, level_bars, line, rule
 
 GROUP, PACE, WAITING, EXCHANGE = "group", "group that the others wait for", "waiting", "exchange"
 TONES = {GROUP: ("#8CC1E4", "#0072B2"), PACE: ("#F0A878", "#D55E00")}  # by turns: an iteration is seen as one

@@ -15,7 +15,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.snapshot_groups.epoch_blocks import EpochBlocks, planned_epoch
 from dtdg_lab.systems.snapshot_groups.gantt import planned_figure
 from dtdg_lab.systems.snapshot_groups.schedulers.base import PSG, lower_bound_s, solve
-from dtdg_lab.visualization.charts import Panel, compared_panel
+from dtdg_lab.visualization.panels import Panel, compared_panel
 
 RANKS, WINDOW = 4, 4
 EDGE_S, GROUP_S = 1e-6, 2e-4  # seconds per edge and fixed seconds per group: assumed, not measured

@@ -10,8 +10,10 @@ from typing import Any
 from dtdg_lab.core.units import format_seconds, share
 from dtdg_lab.systems.snapshot_groups.schedulers.base import PAPER_THROUGHPUT
 from dtdg_lab.visualization import palette
-from dtdg_lab.visualization.charts import SYMBOLS, Drawn, Panel, chart, counts_axis, line, points
-from dtdg_lab.visualization.layout import Figure, grid
+from dtdg_lab.visualization.axes import counts_axis
+from dtdg_lab.visualization.layout import Figure, chart
+from dtdg_lab.visualization.panels import Panel, grid
+from dtdg_lab.visualization.traces import SYMBOLS, Drawn, line, points
 
 Row = Mapping[str, Any]
 _GOOD = 0.85  # throughput the paper reaches at its largest cluster

@@ -12,8 +12,8 @@ from dtdg_lab.systems.snapshot_groups.balance import balance_by_epoch, iteration
 from dtdg_lab.systems.snapshot_groups.epoch_blocks import measured_bound, schedule_of, shown_epoch
 from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
 from dtdg_lab.systems.snapshot_groups.group_times import group_times, planned_seconds, predicted_seconds
-from dtdg_lab.visualization.common_charts import loss_tile
 from dtdg_lab.visualization.numbers import UNKNOWN, percent_text, seconds_text, three_digits
+from dtdg_lab.visualization.runs.overview import loss_tile
 from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile, spark_of
 
 if TYPE_CHECKING:

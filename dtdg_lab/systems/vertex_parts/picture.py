@@ -12,11 +12,11 @@ from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.records.rows import Array
 from dtdg_lab.systems.vertex_parts import captions
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, card
-from dtdg_lab.visualization.charts import Drawn, bars, heat, level_bars
+from dtdg_lab.visualization.graphs.partition import EVEN, darkest_key, over_mean
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import percent_text, three_digits
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, HEAT_SCALES, series_colour
-from dtdg_lab.visualization.partition_cards import EVEN, darkest_key, over_mean
+from dtdg_lab.visualization.traces import Drawn, bars, heat, level_bars
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables

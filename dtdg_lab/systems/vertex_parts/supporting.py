@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from dtdg_lab.partition.events import PartitionFacts
 from dtdg_lab.systems.vertex_parts.picture import PICTURE, copies_rows, exchanges_rows, has_parts
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Place, card
-from dtdg_lab.visualization.communication import communication_chart
+from dtdg_lab.visualization.graphs.partition import load_caption as part_load_caption
+from dtdg_lab.visualization.graphs.partition import part_load
 from dtdg_lab.visualization.layout import Figure
-from dtdg_lab.visualization.partition_cards import load_caption as part_load_caption
-from dtdg_lab.visualization.partition_cards import part_load
-from dtdg_lab.visualization.step_memory import step_memory_chart
-from dtdg_lab.visualization.transfers import transfers_chart
-from dtdg_lab.visualization.waiting import waiting_chart
+from dtdg_lab.visualization.runs.communication import communication_chart
+from dtdg_lab.visualization.runs.step_memory import step_memory_chart
+from dtdg_lab.visualization.runs.transfers import transfers_chart
+from dtdg_lab.visualization.runs.waiting import waiting_chart
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dtdg_lab.dashboard.change_log import HEADS, entries_of, listed, rows_of, undo_of
-from dtdg_lab.visualization.changes import RequestedChange
+from dtdg_lab.visualization.changes.log import RequestedChange
 from dtdg_lab.widgets.changes import ChangeLog
 
 

@@ -41,7 +41,8 @@ from dtdg_lab.studies.race_plan import RacePlan, new_race
 from dtdg_lab.studies.race_result import Race
 from dtdg_lab.studies.trials import TrialLog, planned
 from dtdg_lab.training.checkpoint import Checkpoint, Position
-from dtdg_lab.visualization.race import Bound, Curve, RaceLevel, bounds_panels, race_panels
+from dtdg_lab.visualization.studies.race import Curve, RaceLevel, race_panels
+from dtdg_lab.visualization.studies.race_bounds import Bound, bounds_panels
 from tests.runs_synthetic import finished_run
 
 

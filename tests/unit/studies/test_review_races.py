@@ -33,7 +33,7 @@ from dtdg_lab.studies.race_result import Race, Row, spread, spreads_of, winners
 from dtdg_lab.studies.runner import run_study
 from dtdg_lab.studies.sweep import Sweep
 from dtdg_lab.studies.trials import FAILED, FILE, FINISHED, Trial, TrialLog, planned
-from dtdg_lab.visualization.race import Curve, near_losses
+from dtdg_lab.visualization.studies.race import Curve, near_losses
 from tests.pretend_studies import BASE, pretend_training
 from tests.runs_synthetic import finished_run
 from tests.synthetic_lines import START_NS, evaluation_row, line, step_row

@@ -11,9 +11,9 @@ from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.studies.presets import preset, presets, seconds_to_near_best, sweep_of
 from dtdg_lab.studies.runner import run_study
 from dtdg_lab.studies.scaling import efficiencies
-from dtdg_lab.visualization.curves import NEAR, finite_losses
-from dtdg_lab.visualization.scaling import Efficiency, efficiency_figure, efficiency_words
-from dtdg_lab.visualization.study import SpreadBar, apart, order_words, spread_bars
+from dtdg_lab.visualization.runs.curves import NEAR, finite_losses
+from dtdg_lab.visualization.studies.scaling import Efficiency, efficiency_figure, efficiency_words
+from dtdg_lab.visualization.studies.spread import SpreadBar, apart, order_words, spread_bars
 
 TINY = {
     "dataset": "growing", "generated_nodes": 40, "generated_edges": 160, "generated_snapshots": 20, "hidden": 4,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dtdg_lab.visualization.changes import (
+from dtdg_lab.visualization.changes.log import (
     ENDED_FIRST,
     LATER_REQUEST,
     OTHER_SYSTEM,

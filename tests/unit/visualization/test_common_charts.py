@@ -9,10 +9,10 @@ import pytest
 
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.chart import Chart, ChartOptions
-from dtdg_lab.visualization.common_charts import common_charts, common_tiles
 from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.runs.overview import common_charts, common_tiles
+from dtdg_lab.visualization.runs.timeline import ORDER
 from dtdg_lab.visualization.sheet import run_sheet
-from dtdg_lab.visualization.timeline import ORDER
 from tests.tables import START_NS, run_tables
 
 OPTIONS = ChartOptions()

@@ -9,10 +9,10 @@ import pytest
 
 from dtdg_lab.records.rows import Rows
 from dtdg_lab.visualization.chart import ChartOptions
-from dtdg_lab.visualization.communication import communication_chart, communication_time
-from dtdg_lab.visualization.newest_rows import least_by_rank, newest_rows
-from dtdg_lab.visualization.transfers import measured_traffic, predicted_traffic, transfers_chart
-from dtdg_lab.visualization.waiting import waiting_chart, waiting_share
+from dtdg_lab.visualization.runs.communication import communication_chart, communication_time
+from dtdg_lab.visualization.runs.newest_rows import least_by_rank, newest_rows
+from dtdg_lab.visualization.runs.transfers import measured_traffic, predicted_traffic, transfers_chart
+from dtdg_lab.visualization.runs.waiting import waiting_chart, waiting_share
 from tests.tables import run_tables
 
 OPTIONS = ChartOptions()

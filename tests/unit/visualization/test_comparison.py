@@ -13,9 +13,11 @@ import pytest
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.runs.charts import all_rollups
 from dtdg_lab.runs.tables import RunTables
-from dtdg_lab.visualization import comparison, comparison_charts
-from dtdg_lab.visualization.comparison import (
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.studies import comparison, comparison_charts
+from dtdg_lab.visualization.studies.comparison import (
     ComparedRuns,
+    Spending,
     arrivals,
     compare_runs,
     difference_of_data,
@@ -25,9 +27,8 @@ from dtdg_lab.visualization.comparison import (
     notice,
     settings_table,
 )
-from dtdg_lab.visualization.comparison_charts import (
+from dtdg_lab.visualization.studies.comparison_charts import (
     OVER,
-    Over,
     apart,
     energy_caption,
     energy_card,
@@ -37,7 +38,6 @@ from dtdg_lab.visualization.comparison_charts import (
     trade_caption,
     trade_card,
 )
-from dtdg_lab.visualization.layout import Figure
 from tests.tables import START_NS, record_lines, run_tables
 
 PERSISTENCE = 0.05
@@ -147,7 +147,7 @@ def test_the_headline_says_who_was_first() -> None:
         ("steps", "run 0 reached a loss of 0.0400 with the fewest steps: 10; run 1 needed 3 times as many."),
     ],
 )
-def test_the_headline_says_what_the_axis_counts(over: Over, words: str) -> None:
+def test_the_headline_says_what_the_axis_counts(over: Spending, words: str) -> None:
     quick, slow = [LOW] * 4, [HIGH, HIGH, LOW, LOW, LOW]
     assert headline(compared(slow, quick), over) == words.replace("run 0", "run 2").replace("run 1", "run 0").replace(
         "run 2", "run 1"
@@ -313,7 +313,7 @@ def test_what_is_not_recorded_is_a_dash() -> None:
         ("steps", 30.0, "step"),
     ],
 )
-def test_a_line_has_a_star_where_its_run_reached_the_target(over: Over, star: float, x_title: str) -> None:
+def test_a_line_has_a_star_where_its_run_reached_the_target(over: Spending, star: float, x_title: str) -> None:
     figure = check(loss_card(compared([HIGH, HIGH, LOW, LOW, LOW], [HIGH] * 5), over, is_smooth=False))
     *lines, drawn = figure["data"]
     assert [line["name"] for line in lines] == ["run 0", "run 1"] and lines[0]["y"] == [HIGH, HIGH, LOW, LOW, LOW]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dtdg_lab.runs.tables import RunTables
-from dtdg_lab.visualization.changes import requested_changes
-from dtdg_lab.visualization.effects import FORGOTTEN, TOO_FEW, UNCLEAR, MeasuredEffect, effect_of, step_times
+from dtdg_lab.visualization.changes.effects import FORGOTTEN, TOO_FEW, UNCLEAR, MeasuredEffect, effect_of, step_times
+from dtdg_lab.visualization.changes.log import requested_changes
 from dtdg_lab.visualization.tiles import Effect
 from tests.tables import run_tables
 

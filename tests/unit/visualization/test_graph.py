@@ -13,17 +13,10 @@ import dtdg_lab as lab
 from dtdg_lab.config.catalogue import PROTOCOLS
 from dtdg_lab.graphs import statistics as kept_statistics
 from dtdg_lab.graphs.statistics import statistics_of
-from dtdg_lab.visualization import graph as graph_words
-from dtdg_lab.visualization.graph import (
-    GRAPH_CHARTS,
-    GraphCharts,
-    spans_of,
-    thumbnail_html,
-    thumbnail_svg,
-    thumbnail_words,
-)
-from dtdg_lab.visualization.layout import grid
-from dtdg_lab.visualization.style import runs_of, shown_indices
+from dtdg_lab.visualization.graphs.statistics import GRAPH_CHARTS, GraphCharts, baselines, overlap, spans_of
+from dtdg_lab.visualization.graphs.thumbnail import thumbnail_html, thumbnail_svg, thumbnail_words
+from dtdg_lab.visualization.panels import grid
+from dtdg_lab.visualization.thinning import runs_of, shown_indices
 
 
 @pytest.fixture(autouse=True)
@@ -100,10 +93,10 @@ def test_a_graph_too_short_for_the_protocol_is_drawn_and_says_so() -> None:
 
 def test_sentences_follow_the_numbers() -> None:
     wide, narrow = (graph(edge_life=life).describe() for life in (6, 1))
-    assert "edges live 6 base intervals" in graph_words.overlap(wide)
-    assert "hard to beat" in graph_words.overlap(wide) and "hard to beat" not in graph_words.overlap(narrow)
-    assert f"{wide.persistence_mse:.3g}" in graph_words.baselines(wide)
-    assert ("only below persistence" in graph_words.baselines(wide)) == (wide.persistence_mse < wide.mean_mse)
+    assert "edges live 6 base intervals" in overlap(wide)
+    assert "hard to beat" in overlap(wide) and "hard to beat" not in overlap(narrow)
+    assert f"{wide.persistence_mse:.3g}" in baselines(wide)
+    assert ("only below persistence" in baselines(wide)) == (wide.persistence_mse < wide.mean_mse)
 
 
 def test_statistics_are_computed_once_for_a_data_hash(monkeypatch: pytest.MonkeyPatch) -> None:

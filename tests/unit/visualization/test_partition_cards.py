@@ -17,7 +17,7 @@ from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.record_writer import RecordWriter
 from dtdg_lab.runs.report import event_rows
 from dtdg_lab.runs.run import open_run
-from dtdg_lab.visualization.partition_cards import (
+from dtdg_lab.visualization.graphs.partition import (
     comparison_cards,
     load_caption,
     map_caption,

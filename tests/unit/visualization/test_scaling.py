@@ -6,7 +6,7 @@ import json
 
 import plotly.graph_objects as go
 
-from dtdg_lab.visualization.scaling import scaling_figure, scaling_words
+from dtdg_lab.visualization.studies.scaling import scaling_figure, scaling_words
 
 
 def row(ranks, source, compute, communicate, transfer, speedup, fitted=False):

@@ -8,9 +8,9 @@ import plotly.graph_objects as go
 import pytest
 
 from dtdg_lab.visualization.chart import card
-from dtdg_lab.visualization.charts import label, level_bars, line, rule
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.sheet import as_figure, sheet
+from dtdg_lab.visualization.traces import label, level_bars, line, rule
 
 
 def curve(title: str = "Loss", **changes: Any) -> Figure:

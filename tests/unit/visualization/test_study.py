@@ -5,7 +5,7 @@ from __future__ import annotations
 import plotly.graph_objects as go
 import pytest
 
-from dtdg_lab.visualization.study import (
+from dtdg_lab.visualization.studies.search import (
     MOST_LINES,
     MapNames,
     StudyCell,

@@ -19,7 +19,6 @@ from dtdg_lab.core.system_errors import reading
 from dtdg_lab.core.units import as_path
 from dtdg_lab.network.patterns import BITS
 from dtdg_lab.systems.feature_cache.policies.costs import PAPER, CacheCosts, RpcModel, joined_misses
-from dtdg_lab.visualization.style import text_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -707,7 +706,7 @@ def _cells(errors: Sequence[CellError]) -> str:
     if known:
         over = f"the same, over the {known} cells that the last column knows"
         lines.append([over, "", "", "", "", *map(_plain, (cell_out, condition_out, guess))])
-    return text_table(lines, markdown=True)
+    return _markdown_table(lines)
 
 
 def _regrets(errors: Sequence[CellError]) -> str:
@@ -719,7 +718,7 @@ def _regrets(errors: Sequence[CellError]) -> str:
         by = (each.cell_out, each.cell_out_percent), (each.condition_out, each.condition_out_percent)
         chosen = ["-" if window is None else f"W = {window}: {_plain(percent)}" for window, percent in by]
         lines.append([each.condition, str(each.windows), f"W = {each.best}", *chosen, _plain(each.middle_percent)])
-    return text_table(lines, markdown=True)
+    return _markdown_table(lines)
 
 
 def _fetches_calibration_table(fit: RpcFit) -> str:
@@ -737,7 +736,7 @@ def _fetches_calibration_table(fit: RpcFit) -> str:
     for error in fit.errors:
         percents = [f"{each:.0f} %" for each in (error.median, error.mean, error.paper_median, error.paper_mean)]
         table.append([error.condition, "at once" if error.concurrent else "in turn", str(error.fetches), *percents])
-    return "\n".join(f"- {line}" for line in lines) + "\n\n" + text_table(table, words=2, markdown=True)
+    return "\n".join(f"- {line}" for line in lines) + "\n\n" + _markdown_table(table, text_columns=2)
 
 
 def _plain(percent: float, sign: str = "") -> str:
@@ -1173,3 +1172,10 @@ def shipped_costs(name: str, parts: int = PARTS) -> CacheCosts:
     costs = model.costs(name, parts=parts, row_bytes=ROW_BYTES[name], watts=WATTS, rpc=RPC[name], noise=NOISE)
     costs = replace(costs, trips=trips, rebuild_trips=1.0, miss_trips=0.0, hit_half=half)
     return replace(costs, norm=1.5, wait_rows=1.0, overlapped=False)
+
+
+def _markdown_table(lines: Sequence[Sequence[str]], *, text_columns: int = 1) -> str:
+    """Return a table whose first line is its head; columns after the first ``text_columns`` hold numbers."""
+    head, *body = lines
+    rule = ["---"] * text_columns + ["---:"] * (len(head) - text_columns)
+    return "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *body))

@@ -22,7 +22,7 @@ from dtdg_lab.systems.feature_cache import FAMILY
 from dtdg_lab.systems.feature_cache import store as cache_memory
 from dtdg_lab.systems.feature_cache.strategy import RemoteFeatureStrategy
 from dtdg_lab.testing.training import RecordingRecorder, Trained
-from dtdg_lab.visualization.curves import FETCHED, SENT, bytes_at
+from dtdg_lab.visualization.runs.curves import FETCHED, SENT, bytes_at
 from tests.hybrid_training import train
 from tests.remote_training import (
     CHANGES,

@@ -21,8 +21,8 @@ from dtdg_lab.systems.hybrid_batches.tiles import (
     staleness_tile,
 )
 from dtdg_lab.systems.hybrid_batches.verdict import controller_verdict
-from dtdg_lab.visualization.comparison import ComparedRun
-from dtdg_lab.visualization.curves import Evaluation
+from dtdg_lab.visualization.runs.curves import Evaluation
+from dtdg_lab.visualization.studies.comparison import ComparedRun
 from tests.hybrid_tables import (
     GRID,
     averaged,

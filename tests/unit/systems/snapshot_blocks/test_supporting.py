@@ -16,7 +16,7 @@ from dtdg_lab.systems.snapshot_blocks import FAMILY
 from dtdg_lab.systems.snapshot_blocks.periods import plan_periods
 from dtdg_lab.systems.snapshot_blocks.supporting import esdg_charts
 from dtdg_lab.visualization.chart import NOTHING_YET, ChartOptions
-from dtdg_lab.visualization.common_charts import common_charts
+from dtdg_lab.visualization.runs.overview import common_charts
 from tests.blocks_synthetic import blocks_data, memory_data, plan
 from tests.tables import run_tables
 

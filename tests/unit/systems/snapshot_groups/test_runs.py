@@ -20,7 +20,8 @@ from dtdg_lab.systems.snapshot_groups.forecast import ScheduleStudy
 from dtdg_lab.systems.snapshot_groups.schedulers.base import outcome
 from dtdg_lab.systems.snapshot_groups.schedulers.heuristics import schedule_round_robin as round_robin
 from dtdg_lab.systems.snapshot_groups.simulation import simulation_figure
-from dtdg_lab.visualization.layout import frame, grid
+from dtdg_lab.visualization.layout import frame
+from dtdg_lab.visualization.panels import grid
 from tests.runs_synthetic import finished_run
 from tests.schedules_synthetic import epoch_lines, event, schedule_data
 from tests.synthetic_lines import START_NS

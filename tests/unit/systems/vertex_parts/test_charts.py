@@ -14,7 +14,7 @@ from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.systems.vertex_parts import FAMILY, captions
 from dtdg_lab.systems.vertex_parts.supporting import part_charts
 from dtdg_lab.visualization.chart import NOTHING_YET, ChartOptions
-from dtdg_lab.visualization.common_charts import common_charts
+from dtdg_lab.visualization.runs.overview import common_charts
 from tests.blocks_synthetic import memory_data
 from tests.tables import run_tables
 

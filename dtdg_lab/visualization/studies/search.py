@@ -1,99 +1,24 @@
-"""Charts of studies: lines, heat maps, parallel coordinates, progress and spread; the base class of their results."""
+"""Charts of studies: a heat map, a line, a search as it went, and parallel coordinates."""
 
 from __future__ import annotations
 
-import html
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from statistics import median
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds, join_words
-from dtdg_lab.visualization import charts, palette
-from dtdg_lab.visualization.charts import Drawn, Panel
-from dtdg_lab.visualization.layout import Figure
-from dtdg_lab.visualization.style import short
+from dtdg_lab.visualization import layout, palette, traces
+from dtdg_lab.visualization.axes import named_axis
+from dtdg_lab.visualization.numbers import short
+from dtdg_lab.visualization.panels import Panel
+from dtdg_lab.visualization.traces import Drawn
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-# Bars of medians over seeds, with every seed as a point: what a table of a paper becomes when it is run here.
-
-
-TELLING = "two bars differ where their seeds do not overlap"
-
-
-@dataclass(frozen=True, slots=True)
-class SpreadBar:
-    """One bar.
-
-    Attributes:
-        label: of it.
-        values: one for each seed.
-        missed: seeds that came to no value.
-        paper: what a paper reports of it, in the paper's own unit; None where it does not.
-    """
-
-    label: str
-    values: tuple[float, ...]
-    missed: int = 0
-    paper: float | None = None
-
-    @property
-    def middle(self) -> float | None:
-        """The median over seeds; None without any."""
-        return median(self.values) if self.values else None
-
-
-def spread_bars(bars: Sequence[SpreadBar], title: str, unit: str) -> Figure:
-    """Horizontal bars in the order given, the first on top; points are seeds.
-
-    Args:
-        bars: of any length; those without a value keep their row.
-        title: of the figure.
-        unit: title of the x axis, with its unit.
-    """
-    y_axis = {"autorange": "reversed", "type": "category"}
-    if not any(bar.values for bar in bars):
-        return charts.chart(title, unit, "", [], empty="no run has ended yet", yaxis=y_axis, showlegend=False)
-    labels = [bar.label + f" ({bar.missed} did not get there)" * bool(bar.missed) for bar in bars]
-    colours = [palette.series_colour(0) if bar.values else palette.BASELINE_COLOUR for bar in bars]
-    faint: Drawn = {"marker": {"color": colours, "opacity": 0.55}}
-    seeds = [(value, name) for name, bar in zip(labels, bars, strict=True) for value in bar.values]
-    x, y = [value for value, _ in seeds], [name for _, name in seeds]
-    hover, middle = "%{y}: %{x:.4~g}", [bar.middle for bar in bars]
-    data = [
-        charts.level_bars("median", labels, middle, None, f"{hover} (median)<extra></extra>", **faint),
-        charts.points("each seed", x, y, palette.TEXT_COLOUR, f"{hover}<extra></extra>", size=6),
-    ]
-    margin = {"l": 56, "r": 14, "t": 34, "b": 54}
-    return charts.chart(title, unit, "", data, yaxis=y_axis, showlegend=False, margin=margin)
-
-
-def apart(first: SpreadBar, second: SpreadBar) -> bool:
-    """Whether the seeds of two bars do not overlap, at least two of each."""
-    if min(len(first.values), len(second.values)) < 2:
-        return False
-    return max(first.values) < min(second.values) or max(second.values) < min(first.values)
-
-
-def order_words(bars: Sequence[SpreadBar], what: str) -> str:
-    """Which bar is shortest, and which others are indistinguishable from it."""
-    known = sorted((bar for bar in bars if bar.values), key=lambda bar: (bar.missed, bar.middle or 0.0))
-    if not known:
-        return f"No run has a {what} yet."
-    first, *others = known
-    whole = [bar for bar in others if not bar.missed]
-    like, missed = [bar.label for bar in whole if not apart(first, bar)], [bar.label for bar in bars if bar.missed]
-    described = f"{first.label} has the least {what} (median {first.middle:.4g})"
-    if like:
-        described += f"; indistinguishable from it: {join_words(like)}"
-    if missed:
-        described += f"; not with every seed: {join_words(missed)}"
-    return f"{described}. Look whether points overlap: {TELLING}."
+    pass
 
 
 # Heat map of a study over two of its settings: medians over seeds, filled in as runs end; a click opens a run.
@@ -165,7 +90,7 @@ def study_map(cells: Sequence[StudyCell], names: MapNames) -> Panel:
     titles = (names.title, names.x, names.y)
     looks: Drawn = {"margin": {"l": 70, "r": 14, "t": 34, "b": 92}, **_CLICKS}
     if not cells:
-        return charts.chart(*titles, [], empty=NOTHING_YET, **looks), "Nothing is studied yet."
+        return layout.chart(*titles, [], empty=NOTHING_YET, **looks), "Nothing is studied yet."
     grid = {(across.index(cell.x), up.index(cell.y)): cell for cell in cells}
     say = writer(names.measure)
     written = len(across) <= _COLUMNS and len(across) * len(up) <= _WRITTEN
@@ -173,27 +98,27 @@ def study_map(cells: Sequence[StudyCell], names: MapNames) -> Panel:
     low, high = (min(middle.values()), max(middle.values())) if middle else (0.0, 1.0)
     span = (high - low) or abs(low) or 1.0
     least, most = low - _PALE * span, low + span
-    bar: Drawn = {} if written else {"colorbar": charts.colour_bar(names.measure, tickformat=".3~g")}
+    bar: Drawn = {} if written else {"colorbar": traces.colour_bar(names.measure, tickformat=".3~g")}
     columns, rows = range(len(across)), range(len(up))
     gaps: Drawn = {"xgap": 2, "ygap": 2, "showscale": not written, "hoverongaps": False}
     z = [[middle.get((x, y)) for x in columns] for y in rows]
     shown = [[_hover(grid.get((x, y)), names, say) for x in columns] for y in rows]
     said: Drawn = {"customdata": shown, "hover": "%{customdata[0]}<extra></extra>", **gaps, **bar}
-    map_ = charts.heat(names.measure, z, columns, rows, palette.HEAT_SCALES["owned"], span=(least, most), **said)
+    map_ = traces.heat(names.measure, z, columns, rows, palette.HEAT_SCALES["owned"], span=(least, most), **said)
     notes, dark = [], least + _DARK * (most - least)
     for (x, y), value in middle.items() if written else ():
         cell = grid[x, y]
         part = "" if len(cell.values) >= cell.asked else f"<br>{len(cell.values)} of {cell.asked}"
-        notes.append(charts.label(say(value) + part, x, y, "white" if value > dark else palette.TEXT_COLOUR))
+        notes.append(traces.label(say(value) + part, x, y, "white" if value > dark else palette.TEXT_COLOUR))
     best, shapes = best_cell(cells, least=names.least_is_best), []
     if best is not None:
         x, y = across.index(best.x), up.index(best.y)
         edge: Drawn = {"line": {"color": palette.TEXT_COLOUR, "width": 2.5}, "fillcolor": "rgba(0,0,0,0)"}
-        shapes.append(charts.box((x - 0.48, x + 0.48), (y - 0.48, y + 0.48), **edge))
+        shapes.append(traces.box((x - 0.48, x + 0.48), (y - 0.48, y + 0.48), **edge))
     looks |= {"xaxis": _axis(across), "yaxis": _axis(up), "annotations": notes, "shapes": shapes}
     data = [map_, *(trace for state in STATES if (trace := _marks(grid, state)) is not None)]
     # behind cells that are not done
-    return charts.chart(*titles, data, plot_bgcolor=palette.GRID_COLOUR, **looks), _words(cells, names, best)
+    return layout.chart(*titles, data, plot_bgcolor=palette.GRID_COLOUR, **looks), _words(cells, names, best)
 
 
 def _clickable(cells: Sequence[StudyCell], heads: Sequence[str] = ()) -> Drawn:
@@ -210,7 +135,7 @@ def _unfinished(cells: Sequence[StudyCell], x_of: Callable[[StudyCell], Any], y:
         mine = [cell for cell in cells if cell.states.get(state) and not cell.values]
         looks: Drawn = {"size": 10, "marker": {"symbol": symbol}, **_clickable(mine)}
         if mine:
-            found.append(charts.points(words, [x_of(cell) for cell in mine], [y] * len(mine), colour, **looks))
+            found.append(traces.points(words, [x_of(cell) for cell in mine], [y] * len(mine), colour, **looks))
     return found
 
 
@@ -251,7 +176,7 @@ def best_cell(cells: Sequence[StudyCell], *, least: bool) -> StudyCell | None:
 
 
 def _axis(values: Sequence[Any]) -> Drawn:
-    return {**charts.named_axis(short(value) for value in values), "ticks": ""}
+    return {**named_axis(short(value) for value in values), "ticks": ""}
 
 
 def _hover(cell: StudyCell | None, names: MapNames, say: Callable[[float], str]) -> list[str]:
@@ -279,7 +204,7 @@ def _marks(grid: Mapping[tuple[int, int], StudyCell], state: str) -> Drawn | Non
     y = [y if centred else y + up for (_, y), centred in zip(mine, alone, strict=True)]
     marker = {"symbol": symbol, "line": {"color": "white", "width": 1}}
     said = _clickable([*mine.values()], [f"{cell.states[state]} {words}" for cell in mine.values()])
-    return charts.points(words, x, y, colour, size=11, marker=marker, **said)
+    return traces.points(words, x, y, colour, size=11, marker=marker, **said)
 
 
 def _words(cells: Sequence[StudyCell], names: MapNames, best: StudyCell | None) -> str:
@@ -315,20 +240,20 @@ def study_course(cells: Sequence[StudyCell], names: MapNames) -> Panel:
     titles = (names.title, "trial", names.measure)
     done = sorted((cell for cell in cells if cell.values), key=lambda cell: cell.x)
     if not done:
-        return charts.chart(*titles, [], empty=NOTHING_YET, **_CLICKS), f"{_NOTHING_SAID}."
+        return layout.chart(*titles, [], empty=NOTHING_YET, **_CLICKS), f"{_NOTHING_SAID}."
     middle = [median(cell.values) for cell in done]
     best = list(accumulate(middle, min if names.least_is_best else max))
     places = [cell.x for cell in done]
     step = {"color": palette.series_colour(1), "width": 2, "shape": "hv"}
     data = [
-        charts.points("trial", places, middle, palette.series_colour(0), size=8, **_clickable(done)),
-        charts.line("best so far", places, best, line=step, mode="lines", hoverinfo="skip"),
+        traces.points("trial", places, middle, palette.series_colour(0), size=8, **_clickable(done)),
+        traces.line("best so far", places, best, line=step, mode="lines", hoverinfo="skip"),
         *_unfinished(cells, lambda cell: cell.x, max(middle)),
     ]
     say, last = writer(names.measure), max(place for place, value in enumerate(middle) if value == best[-1])
     since = len(done) - 1 - last
     text = f"Best so far {say(best[-1])}, found by trial {done[last].x}; {since} have ended since without a better one."
-    return charts.chart(*titles, data, **_CLICKS), text
+    return layout.chart(*titles, data, **_CLICKS), text
 
 
 # A study over one setting: the median over seeds, with the spread from least to most.
@@ -350,7 +275,7 @@ def study_line(cells: Sequence[StudyCell], names: MapNames, *, joined: bool = Tr
     titles = (names.title, names.x, names.measure)
     best = best_cell(cells, least=names.least_is_best)
     if best is None:
-        return charts.chart(*titles, [], empty=NOTHING_YET, **_CLICKS), f"{_NOTHING_SAID}."
+        return layout.chart(*titles, [], empty=NOTHING_YET, **_CLICKS), f"{_NOTHING_SAID}."
     numeric = is_numeric(values)
     ticks = {} if numeric else {"tickvals": list(range(len(values))), "ticktext": [short(value) for value in values]}
 
@@ -361,16 +286,16 @@ def study_line(cells: Sequence[StudyCell], names: MapNames, *, joined: bool = Tr
     heads = [f"{names.x} {short(cell.x)}: median {say(at)}" for cell, at in zip(done, middle, strict=True)]
     least, most = [min(cell.values) for cell in done], [max(cell.values) for cell in done]
     looks: Drawn = {"mode": "lines+markers" if joined and numeric else "markers", "marker": {"size": 8}}
-    looks["error_y"] = charts.whiskers(least, middle, most, palette.series_colour(0), width=4)
+    looks["error_y"] = traces.whiskers(least, middle, most, palette.series_colour(0), width=4)
     place, circle = ([x_of(best)], [median(best.values)]), {"symbol": "circle-open", "line": {"width": 2}}
     x, said = [x_of(cell) for cell in done], _clickable(done, heads)
     data = [
-        charts.line("median over seeds", x, middle, palette.series_colour(0), **said, **looks),
+        traces.line("median over seeds", x, middle, palette.series_colour(0), **said, **looks),
         *_unfinished(cells, x_of, max(middle)),
-        charts.points("best", *place, palette.TEXT_COLOUR, size=15, marker=circle, hoverinfo="skip"),
+        traces.points("best", *place, palette.TEXT_COLOUR, size=15, marker=circle, hoverinfo="skip"),
     ]
     x_axis = {"type": "log"} if _is_wide(values) else ticks
-    return charts.chart(*titles, data, xaxis=x_axis, **_CLICKS), _words_study_line(done, best, names)
+    return layout.chart(*titles, data, xaxis=x_axis, **_CLICKS), _words_study_line(done, best, names)
 
 
 def _words_study_line(done: Sequence[StudyCell], best: StudyCell, names: MapNames) -> str:
@@ -422,21 +347,21 @@ def study_parallel(ways: Sequence[Way], names: Sequence[str], measure: str, *, t
     """
     looks: Drawn = {"margin": {"l": 40, "r": 60, "t": 54, "b": 40}, **_CLICKS}
     if not ways:
-        return charts.chart(title, "", "", [], empty=NOTHING_YET, **looks), f"{_NOTHING_SAID}."
+        return layout.chart(title, "", "", [], empty=NOTHING_YET, **looks), f"{_NOTHING_SAID}."
     best_last = sorted(ways, key=lambda way: way.value, reverse=least)[-MOST_LINES:]
     axes = [_Scale([way.settings[place] for way in ways]) for place in range(len(names))]
     axes.append(_Scale([way.value for way in best_last]))
     heads = [*names, measure]
     ends = {"range": [-0.25, len(heads) - 0.65], "side": "top", "showline": False}
-    x_axis = {**charts.named_axis(heads), **ends, "showgrid": True, "gridcolor": "#B8BEC6"}
+    x_axis = {**named_axis(heads), **ends, "showgrid": True, "gridcolor": "#B8BEC6"}
     beside: Drawn = {"size": 10, "xanchor": "left", "xshift": 4, "bgcolor": "rgba(255,255,255,0.7)"}
-    notes = [charts.label(text, place, at, **beside) for place, axis in enumerate(axes) for at, text in axis.ticks]
+    notes = [traces.label(text, place, at, **beside) for place, axis in enumerate(axes) for at, text in axis.ticks]
     data = []
     for place, way in enumerate(best_last):
         y = [axis.place(value) for axis, value in zip(axes, (*way.settings, way.value), strict=True)]
         said: Drawn = {"customdata": [[way.described, way.key]] * len(heads), "showlegend": False}
         said |= {"hover": "%{customdata[0]}<extra></extra>", "width": 3 if place == len(best_last) - 1 else 1.4}
-        data.append(charts.line("", range(len(heads)), y, _colour(place, len(best_last)), mode="lines", **said))
+        data.append(traces.line("", range(len(heads)), y, _colour(place, len(best_last)), mode="lines", **said))
     best = best_last[-1]
     at = ", ".join(f"{name} {short(value)}" for name, value in zip(names, best.settings, strict=True))
     left = f" The best {MOST_LINES} of {len(ways)} are drawn." if len(ways) > MOST_LINES else ""
@@ -445,7 +370,7 @@ def study_parallel(ways: Sequence[Way], names: Sequence[str], measure: str, *, t
         f"Where dark lines run together on an axis, its value matters.{left}"
     )
     y_axis = {"visible": False, "range": [-0.06, 1.06]}
-    return charts.chart(title, "", "", data, xaxis=x_axis, yaxis=y_axis, annotations=notes, **looks), words
+    return layout.chart(title, "", "", data, xaxis=x_axis, yaxis=y_axis, annotations=notes, **looks), words
 
 
 class _Scale:
@@ -477,115 +402,3 @@ def _colour(place: int, count: int) -> str:
     share = 1.0 if count == 1 else place / (count - 1)
     mixed = [round(worst + (best - worst) * share) for worst, best in zip(_WORST, _BEST, strict=True)]
     return "#" + "".join(f"{part:02X}" for part in mixed)
-
-
-# What a study found, as a table, in words and as HTML: the base of the results of studies and forecasts.
-
-
-COLUMNS = ("protocol", "leaky", "purge", "data")  # what decides whether two results are comparable
-MEANINGS: Mapping[str, str] = MappingProxyType(
-    {
-        "protocol": "name of the evaluation protocol",
-        "leaky": "whether splits share edges: there is no gap, and edges live longer than an interval",
-        "purge": "snapshots left out at each boundary between splits",
-        "data": "first digits of the SHA-256 of the data set's arrays",
-        "data_hash": "the SHA-256 of the data set's arrays",
-    }
-)
-
-
-class StudyResult:
-    """Rows as a table, and words; a notebook shows it as HTML.
-
-    A subclass is a dataclass with ``rows``, one mapping for each line, and ``described``: what was done, in words.
-
-    Attributes:
-        meanings: column -> what it holds.
-        text_columns: of the table in ``summary()``; all where empty.
-        html_columns: of the table in a notebook; all where empty.
-        missing: what stands for an unknown value.
-        digits: of numbers.
-    """
-
-    __slots__ = ()
-    meanings: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    text_columns: ClassVar[tuple[str, ...]] = ()
-    html_columns: ClassVar[tuple[str, ...]] = ()
-    missing: ClassVar[str] = ""
-    digits: ClassVar[int] = 4
-
-    if TYPE_CHECKING:
-
-        @property
-        def rows(self) -> Sequence[dict[str, Any]]:
-            """One mapping for each line."""
-
-        @property
-        def described(self) -> str:
-            """What was done, in words."""
-
-    @property
-    def table(self) -> pd.DataFrame:
-        """The rows as a frame."""
-        import pandas as pd
-
-        return pd.DataFrame(list(self.rows))
-
-    def to_pandas(self) -> pd.DataFrame:
-        """The rows as a frame."""
-        return self.table
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values: what was done, and the rows."""
-        return {"described": self.described, "rows": [dict(row) for row in self.rows]}
-
-    def conclusion(self) -> str:
-        """What follows from the rows, in words."""
-        return ""
-
-    def summary(self) -> str:
-        """What was done, the table, and what follows from it."""
-        table = self.readable(self.text_columns).to_string(index=False)
-        return "\n".join(part for part in (self.described, table, self.conclusion()) if part)
-
-    def readable(self, columns: Iterable[str] = ()) -> pd.DataFrame:
-        """The table as text: bytes and seconds with their units, numbers of few digits.
-
-        Args:
-            columns: in their order; all where empty.
-        """
-        frame = self.to_pandas()
-        frame = frame[list(columns) or list(frame)].astype(object)
-        return frame.apply(lambda column: column.map(lambda value: self._readable(str(column.name), value)))
-
-    def _readable(self, name: str, value: Any) -> str:
-        if value is None or (isinstance(value, float) and math.isnan(value)):
-            return self.missing
-        if isinstance(value, str | bool):
-            return str(value)
-        if name.endswith("bytes"):
-            return format_bytes(value)
-        if name.endswith("_s"):
-            return format_seconds(value)
-        return f"{value:,}" if isinstance(value, int) else f"{value:.{self.digits}g}"
-
-    def __repr__(self) -> str:
-        return self.summary()
-
-    def _repr_html_(self) -> str:
-        """The table with what its columns mean; ``lab.plot`` draws the figure."""
-        table = self.readable(self.html_columns)
-        kept = {name: meaning for name, meaning in self.meanings.items() if name in table or not self.html_columns}
-        words = paragraphs(self.conclusion())
-        return f"<p>{html.escape(self.described)}</p>{table.to_html(index=False)}{words}{explained(kept)}"
-
-
-def paragraphs(words: str) -> str:
-    """Lines as paragraphs of a page."""
-    return "".join(f"<p>{html.escape(line)}</p>" for line in words.split("\n") if line)
-
-
-def explained(meanings: Mapping[str, str]) -> str:
-    """Names with what they mean, as a list of a page."""
-    items = "".join(f"<li><b>{html.escape(name)}</b>: {html.escape(words)}</li>" for name, words in meanings.items())
-    return f"<ul style='font-size:90%'>{items}</ul>"

@@ -11,12 +11,12 @@ from dtdg_lab.config.record_tables import BETWEEN_STEPS, PHASES
 from dtdg_lab.records.events import Ended
 from dtdg_lab.records.rows import Array, Rows
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, always, card
-from dtdg_lab.visualization.charts import Drawn, heat, level_bars
 from dtdg_lab.visualization.layout import Figure
-from dtdg_lab.visualization.newest_rows import least_by_rank, newest_rows
 from dtdg_lab.visualization.numbers import MINUS, percent_text
 from dtdg_lab.visualization.palette import PHASE_COLOURS
-from dtdg_lab.visualization.step_time import PHASE_NAMES, step_times
+from dtdg_lab.visualization.runs.newest_rows import least_by_rank, newest_rows
+from dtdg_lab.visualization.runs.step_time import PHASE_NAMES, step_times
+from dtdg_lab.visualization.traces import Drawn, heat, level_bars
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dtdg_lab.records.rows import Array
-from dtdg_lab.visualization.changes import RequestedChange, requested_changes
+from dtdg_lab.visualization.changes.log import RequestedChange, requested_changes
 from dtdg_lab.visualization.numbers import seconds_text
 from dtdg_lab.visualization.tiles import Effect
 

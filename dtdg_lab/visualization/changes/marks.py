@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.visualization.changes import RequestedChange, log_state, requested_changes
+from dtdg_lab.visualization.changes.log import RequestedChange, log_state, requested_changes
 from dtdg_lab.visualization.chart import XAxis
 from dtdg_lab.visualization.palette import MARK_COLOUR
 from dtdg_lab.visualization.run_names import setting_label, value_text

@@ -18,11 +18,13 @@ from dtdg_lab.core.units import join_words
 from dtdg_lab.energy.phases import STALL, STALLED
 from dtdg_lab.energy.total import MEASURED
 from dtdg_lab.records.rows import Array
+from dtdg_lab.visualization.axes import NAMES, byte_unit, log_axis
 from dtdg_lab.visualization.chart import NOTHING_YET, SECONDS_TITLE, STEPS_TITLE, Key, card
-from dtdg_lab.visualization.charts import NAMES, Drawn, byte_unit, label, level_bars, line, log_axis, points, rule
-from dtdg_lab.visualization.comparison import ComparedRun, ComparedRuns, Spending, target_text
-from dtdg_lab.visualization.curves import bytes_at, joules_at, judged_split
-from dtdg_lab.visualization.energy_chart import (
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.numbers import joules_text, percent_text, three_digits
+from dtdg_lab.visualization.palette import BASELINE_COLOUR, INK_COLOUR, MARK_COLOUR
+from dtdg_lab.visualization.runs.curves import bytes_at, joules_at, judged_split
+from dtdg_lab.visualization.runs.energy import (
     ENERGY_COLOURS,
     ENERGY_NAMES,
     KILO,
@@ -31,14 +33,12 @@ from dtdg_lab.visualization.energy_chart import (
     joules_by_phase,
     phases_in_order,
 )
-from dtdg_lab.visualization.layout import Figure
-from dtdg_lab.visualization.numbers import joules_text, percent_text, three_digits
-from dtdg_lab.visualization.palette import BASELINE_COLOUR, INK_COLOUR, MARK_COLOUR
-from dtdg_lab.visualization.step_time import TEXT_COLOURS, merge_small
-from dtdg_lab.visualization.style import shown_indices
+from dtdg_lab.visualization.runs.step_time import TEXT_COLOURS, merge_small
+from dtdg_lab.visualization.studies.comparison import ComparedRun, ComparedRuns, Spending, target_text
+from dtdg_lab.visualization.thinning import shown_indices
+from dtdg_lab.visualization.traces import Drawn, label, level_bars, line, points, rule
 
-Over = Spending  # what the x axis shows
-OVER: Mapping[Over, str] = MappingProxyType(
+OVER: Mapping[Spending, str] = MappingProxyType(
     {"seconds": "time", "joules": "energy", "bytes": "bytes sent", "steps": "steps"}
 )
 LOSSES = {"validation": "Validation loss", "train": "Training loss"}
@@ -87,7 +87,7 @@ class _Line:
 # Losses, and the target.
 
 
-def loss_card(comparison: ComparedRuns, over: Over = "seconds", *, is_smooth: bool = True) -> Figure:
+def loss_card(comparison: ComparedRuns, over: Spending = "seconds", *, is_smooth: bool = True) -> Figure:
     """Return the losses of the runs, with the target as a line that can be dragged, and stars where runs reached it.
 
     Args:
@@ -134,7 +134,7 @@ def loss_caption(comparison: ComparedRuns) -> str:
     return REACHED.format(arrived=arrived, count=count, target=target)
 
 
-def _line(run: ComparedRun, over: Over, *, is_smooth: bool) -> _Line | None:
+def _line(run: ComparedRun, over: Spending, *, is_smooth: bool) -> _Line | None:
     """Return the line of a run; None where it has none."""
     x = spent_at(run, over)
     if x is None or not len(x):
@@ -147,7 +147,7 @@ def _line(run: ComparedRun, over: Over, *, is_smooth: bool) -> _Line | None:
     return _Line(run, x[shown], losses[shown])
 
 
-def spent_at(run: ComparedRun, over: Over) -> Array | None:
+def spent_at(run: ComparedRun, over: Spending) -> Array | None:
     """Return what a run had spent at each evaluation; None where it is unknown."""
     seconds = np.array([each.seconds for each in run.evaluations], np.float64)
     steps = np.array([each.step for each in run.evaluations], np.float64)
@@ -158,7 +158,7 @@ def spent_at(run: ComparedRun, over: Over) -> Array | None:
     return seconds if over == "seconds" else steps
 
 
-def _scale(over: Over, end: float) -> tuple[float, str]:
+def _scale(over: Spending, end: float) -> tuple[float, str]:
     """Return the unit of the x axis as a factor, and the axis's title."""
     if over == "joules":
         return (1e3, "kJ of all ranks") if end >= KILO else (1.0, "J of all ranks")
@@ -192,7 +192,7 @@ def _trace(drawn: _Line, factor: float, x_title: str) -> Drawn:
     return line(name, x, drawn.y.tolist(), drawn.run.colour, hover, **looks)
 
 
-def _star(comparison: ComparedRuns, run: ComparedRun, over: Over, factor: float) -> Drawn | None:
+def _star(comparison: ComparedRuns, run: ComparedRun, over: Spending, factor: float) -> Drawn | None:
     """Return the star where a run reached the target; None where its place is unknown."""
     spent = run.spent(over)
     if spent is None:

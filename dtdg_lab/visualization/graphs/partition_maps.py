@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.units import format_bytes, share
 from dtdg_lab.partition.events import Matrix, PartitionFacts
-from dtdg_lab.visualization import charts
-from dtdg_lab.visualization.charts import Drawn
+from dtdg_lab.visualization import layout, traces
+from dtdg_lab.visualization.axes import byte_unit
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.palette import HEAT_SCALES, TEXT_COLOUR
+from dtdg_lab.visualization.traces import Drawn
 
 # Heat maps of a partition: parts down, snapshots across; edges into own nodes, halo rows, replicated rows.
 
@@ -57,10 +58,10 @@ def map_figure(name: str, values: NDArray[np.float64], bounds: NDArray[np.int64]
     hover = "part %{y}, snapshot %{x:.0f}: %{z:,.4~g} " + shown.unit + "<extra></extra>"
     cells, x, y = np.round(values, 2).tolist(), (bounds - 0.5).tolist(), range(len(values))
     span = (0, float(values.max(initial=0.0)) or 1.0)
-    looks: Drawn = {"span": span, "hover": hover, "colorbar": charts.colour_bar(shown.unit)}
-    trace = charts.heat(shown.title, cells, x, y, HEAT_SCALES[shown.scale], **looks)
+    looks: Drawn = {"span": span, "hover": hover, "colorbar": traces.colour_bar(shown.unit)}
+    trace = traces.heat(shown.title, cells, x, y, HEAT_SCALES[shown.scale], **looks)
     axes: Drawn = {"xaxis": _snapshot_axis(int(bounds[0]), int(bounds[-1])), "yaxis": part_axis(len(values))}
-    return charts.chart(shown.title, SNAPSHOT, "part", [trace], **axes)
+    return layout.chart(shown.title, SNAPSHOT, "part", [trace], **axes)
 
 
 def _snapshot_axis(first: int, end: int) -> dict[str, Any]:
@@ -93,22 +94,22 @@ def matrix_figure(title: str, sent: Mapping[str, Matrix], *, who: str, top: floa
     whole = np.sum(list(sent.values()), axis=0)
     count = len(whole)
     # plotly's prefixes for bytes would be decimal: the largest value's binary unit is chosen instead
-    unit, factor = charts.byte_unit(top)
+    unit, factor = byte_unit(top)
     cells = np.round(whole / factor, 4).tolist()
     looks: Drawn = {
         "span": (0, top / factor or 1.0),
-        "colorbar": charts.colour_bar(f"{unit} a step", tickformat=",.3~g"),
+        "colorbar": traces.colour_bar(f"{unit} a step", tickformat=",.3~g"),
         "customdata": [[_to_dict(sent, q, p) for p in range(count)] for q in range(count)],
         "hover": f"{who} %{{y}} to {who} %{{x}}: %{{customdata}}<extra></extra>",
     }
-    trace = charts.heat(title, cells, range(count), range(count), HEAT_SCALES["bytes"], **looks)
+    trace = traces.heat(title, cells, range(count), range(count), HEAT_SCALES["bytes"], **looks)
     size = 10 if count <= _WRITTEN // 2 else 8
     notes = []
     for q, p in zip(*(at.tolist() for at in whole.nonzero()), strict=True) if count <= _WRITTEN else ():
         colour = "white" if whole[q, p] > _DARK * top else TEXT_COLOUR
-        notes.append(charts.label(format_bytes(float(whole[q, p])), p, q, colour, size))
+        notes.append(traces.label(format_bytes(float(whole[q, p])), p, q, colour, size))
     axes: Drawn = {"xaxis": {**part_axis(count), "range": [-0.5, count - 0.5]}, "yaxis": part_axis(count)}
-    return charts.chart(title, f"to {who} (number)", f"from {who}", [trace], annotations=notes, **axes)
+    return layout.chart(title, f"to {who} (number)", f"from {who}", [trace], annotations=notes, **axes)
 
 
 def _to_dict(sent: Mapping[str, Matrix], q: int, p: int) -> str:

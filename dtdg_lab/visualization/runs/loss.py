@@ -13,7 +13,8 @@ import numpy as np
 from dtdg_lab.config.catalogue import loss_name, metrics_of
 from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.records.rows import Array, Rows, known
-from dtdg_lab.visualization.change_marks import CHIPS, with_changes
+from dtdg_lab.visualization.axes import log_axis
+from dtdg_lab.visualization.changes.marks import CHIPS, with_changes
 from dtdg_lab.visualization.chart import (
     FIRST_EPOCH,
     NOTHING_YET,
@@ -26,11 +27,11 @@ from dtdg_lab.visualization.chart import (
     always,
     card,
 )
-from dtdg_lab.visualization.charts import Drawn, label, line, log_axis
 from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.metrics import BASELINE, finite_scores, main_metric, metric_name
 from dtdg_lab.visualization.numbers import percent_text, three_digits
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, SPLIT_COLOURS, STEP_COLOUR
-from dtdg_lab.visualization.style import BASELINE, finite, main_metric, words
+from dtdg_lab.visualization.traces import Drawn, label, line
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
@@ -118,8 +119,8 @@ def metrics_of_evaluations(tables: RunTables) -> dict[str, str]:
     """Return what the chart can draw: the loss, and metrics that have been recorded beside those of persistence."""
     splits = evaluations(tables)
     newest = splits[judged_split(tables)][-1]["metrics"] or {} if judged_split(tables) in splits else {}
-    names = [name for name in finite(newest) if BASELINE + name in newest]
-    return {"": TITLE} | {name: _capitalised(words(name)) for name in names}
+    names = [name for name in finite_scores(newest) if BASELINE + name in newest]
+    return {"": TITLE} | {name: _capitalised(metric_name(name)) for name in names}
 
 
 def _capitalised(text: str) -> str:
@@ -182,17 +183,19 @@ def _persistence_line(persistence: float, begin: float, end: float) -> Drawn:
 
 def _metric_figure(tables: RunTables, metric: str, x: XAxis) -> Figure:
     """Return a metric of the evaluations, and what persistence reaches, on a linear axis."""
-    x_title, title = STEPS_TITLE if x == "steps" else SECONDS_TITLE, _capitalised(words(metric))
+    x_title, title = STEPS_TITLE if x == "steps" else SECONDS_TITLE, _capitalised(metric_name(metric))
     splits, judged, place = evaluations(tables), judged_split(tables), "step" if x == "steps" else "seconds"
     values = {
-        split: [finite(row["metrics"]).get(metric) for row in splits[split]] for split in SPLIT_NAMES if split in splits
+        split: [finite_scores(row["metrics"]).get(metric) for row in splits[split]]
+        for split in SPLIT_NAMES
+        if split in splits
     }
     if not values:
         return card([], title, x_title=x_title, empty=FIRST_EPOCH)
     unit = "larger is better" if metric in metrics_of(tables.setting("task")) else "smaller is better"
     end = max(float(splits[split][-1][place]) for split in values)
     begin, (data, keys) = -0.02 * end, _split_lines(splits, values, place)
-    persistence = finite(splits[judged][-1]["metrics"]).get(BASELINE + metric) if judged in splits else None
+    persistence = finite_scores(splits[judged][-1]["metrics"]).get(BASELINE + metric) if judged in splits else None
     if persistence is not None:
         data.append(_persistence_line(persistence, begin, end))
         keys.append((f"persistence {three_digits(persistence)}", BASELINE_COLOUR, "dash"))
@@ -204,10 +207,13 @@ def _metric_figure(tables: RunTables, metric: str, x: XAxis) -> Figure:
 
 def _metric_caption(tables: RunTables, metric: str) -> str:
     splits, judged = evaluations(tables), judged_split(tables)
-    scores = finite(splits[judged][-1]["metrics"]) if judged in splits else {}
+    scores = finite_scores(splits[judged][-1]["metrics"]) if judged in splits else {}
     if metric not in scores:
         return NOTHING_YET
-    text, persistence = f"{_capitalised(SPLIT_NAMES[judged])} {words(metric)} is {three_digits(scores[metric])}", ""
+    text, persistence = (
+        f"{_capitalised(SPLIT_NAMES[judged])} {metric_name(metric)} is {three_digits(scores[metric])}",
+        "",
+    )
     if BASELINE + metric in scores:
         persistence = f", against {three_digits(scores[BASELINE + metric])} for persistence"
     return f"{text}{persistence}."
@@ -230,10 +236,10 @@ def _loss_caption(tables: RunTables) -> str:
     loss = three_digits(newest["loss"])
     if judged == "train":
         return f"Training loss is {loss}; this protocol has no validation split."
-    metrics = finite(newest["metrics"])
+    metrics = finite_scores(newest["metrics"])
     metric = main_metric(tables.setting("task"), metrics)
     if metric is not None:
-        text = f"Validation loss is {loss} and {words(metric)} {three_digits(metrics[metric])}"
+        text = f"Validation loss is {loss} and {metric_name(metric)} {three_digits(metrics[metric])}"
         beside = metrics.get(BASELINE + metric)
         return text + ("." if beside is None else f", against {three_digits(beside)} for persistence.")
     if not newest["persistence_loss"]:

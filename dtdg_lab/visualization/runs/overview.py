@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dtdg_lab.visualization.chart import Chart
-from dtdg_lab.visualization.energy_chart import energy_by_phase_chart, energy_chart
-from dtdg_lab.visualization.loss_chart import SPLIT_NAMES, against_persistence, evaluations, judged_split, loss_chart
 from dtdg_lab.visualization.numbers import UNKNOWN, seconds_text, three_digits
-from dtdg_lab.visualization.step_time import STEP_SECONDS, step_time_chart, step_times
+from dtdg_lab.visualization.runs.energy import energy_by_phase_chart, energy_chart
+from dtdg_lab.visualization.runs.loss import SPLIT_NAMES, against_persistence, evaluations, judged_split, loss_chart
+from dtdg_lab.visualization.runs.step_time import STEP_SECONDS, step_time_chart, step_times
+from dtdg_lab.visualization.runs.timeline import timeline_chart
 from dtdg_lab.visualization.tiles import Tile, spark_of
-from dtdg_lab.visualization.timeline import timeline_chart
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables

@@ -10,13 +10,13 @@ import numpy as np
 
 from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.records.rows import Rows
-from dtdg_lab.visualization.change_marks import HALF_WIDTH, with_changes
+from dtdg_lab.visualization.changes.marks import HALF_WIDTH, with_changes
 from dtdg_lab.visualization.chart import NOTHING_YET, STEPS_TITLE, Chart, ChartOptions, Key, Place, always, card
-from dtdg_lab.visualization.charts import Drawn, bars
 from dtdg_lab.visualization.layout import Figure
-from dtdg_lab.visualization.newest_rows import least_by_rank, newest_rows
 from dtdg_lab.visualization.numbers import three_digits
 from dtdg_lab.visualization.palette import STEP_COLOUR, WARNING_COLOUR
+from dtdg_lab.visualization.runs.newest_rows import least_by_rank, newest_rows
+from dtdg_lab.visualization.traces import Drawn, bars
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables

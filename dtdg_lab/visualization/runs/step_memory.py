@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from dtdg_lab.config.model_facts import PASSES
 from dtdg_lab.records.events import MemoryFacts
-from dtdg_lab.visualization.change_marks import HALF_WIDTH
+from dtdg_lab.visualization.axes import byte_unit
+from dtdg_lab.visualization.changes.marks import HALF_WIDTH
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, card
-from dtdg_lab.visualization.charts import Drawn, byte_unit, line
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import bytes_text
-from dtdg_lab.visualization.palette import BASELINE_COLOUR, TEXT_COLOUR
-from dtdg_lab.visualization.style import PASS_COLOURS
+from dtdg_lab.visualization.palette import BASELINE_COLOUR, PASS_COLOURS, TEXT_COLOUR
+from dtdg_lab.visualization.traces import Drawn, line
 
 if TYPE_CHECKING:
     from collections.abc import Callable

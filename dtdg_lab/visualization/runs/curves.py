@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from dtdg_lab.records.events import RanksGathered
 from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.records.rows import Array, Rows
-from dtdg_lab.visualization.energy_chart import FINE_READINGS, FINE_STEP_JOULES, readings_of
+from dtdg_lab.visualization.runs.energy import FINE_READINGS, FINE_STEP_JOULES, readings_of
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables

@@ -11,14 +11,15 @@ import numpy as np
 
 from dtdg_lab.partition.events import PartitionFacts
 from dtdg_lab.records.rows import Array
+from dtdg_lab.visualization.axes import FROM_ZERO, byte_unit
 from dtdg_lab.visualization.chart import Key, card
-from dtdg_lab.visualization.charts import FROM_ZERO, SYMBOLS, Drawn, bars, byte_unit, heat, points, rule
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import bytes_text, percent_text, seconds_text, three_digits
 from dtdg_lab.visualization.palette import HEAT_SCALES, series_colour
+from dtdg_lab.visualization.runs.transfers import Traffic, traffic_card
 from dtdg_lab.visualization.sheet import Card
 from dtdg_lab.visualization.tiles import Tile
-from dtdg_lab.visualization.transfers import Traffic, traffic_card
+from dtdg_lab.visualization.traces import SYMBOLS, Drawn, bars, heat, points, rule
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables

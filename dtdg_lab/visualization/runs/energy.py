@@ -16,7 +16,8 @@ from dtdg_lab.energy.phases import IDLE, STALL, STALLED
 from dtdg_lab.energy.total import MEASURED, STEPS, EnergyTotal, Stream, stream_of
 from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.records.rows import Array, Rows, known
-from dtdg_lab.visualization.change_marks import with_changes
+from dtdg_lab.visualization.axes import NAMES
+from dtdg_lab.visualization.changes.marks import with_changes
 from dtdg_lab.visualization.chart import (
     FIRST_SECOND,
     NOTHING_YET,
@@ -27,12 +28,12 @@ from dtdg_lab.visualization.chart import (
     always,
     card,
 )
-from dtdg_lab.visualization.charts import NAMES, Drawn, label, level_bars, line
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import joules_text, percent_text, three_digits
 from dtdg_lab.visualization.palette import PHASE_COLOURS, STEP_COLOUR, WARNING_COLOUR, series_colour
-from dtdg_lab.visualization.step_time import PHASE_NAMES, merge_small
-from dtdg_lab.visualization.timeline import is_over
+from dtdg_lab.visualization.runs.step_time import PHASE_NAMES, merge_small
+from dtdg_lab.visualization.runs.timeline import is_over
+from dtdg_lab.visualization.traces import Drawn, label, level_bars, line
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -17,9 +16,10 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import split
 from dtdg_lab.graphs.statistics import GraphStatistics, statistics_of
 from dtdg_lab.visualization import palette
-from dtdg_lab.visualization.charts import FROM_ZERO, Drawn, bars, box, chart, label, line, points, right_axis
-from dtdg_lab.visualization.layout import Figure, axis_words
-from dtdg_lab.visualization.style import coloured, runs_of, shown_indices
+from dtdg_lab.visualization.axes import FROM_ZERO
+from dtdg_lab.visualization.layout import Figure, chart, right_axis
+from dtdg_lab.visualization.thinning import runs_of, shown_indices
+from dtdg_lab.visualization.traces import Drawn, bars, box, label, line, points
 
 Floats = NDArray[np.floating]
 
@@ -65,14 +65,15 @@ def span_marks(spans: list[Span]) -> Drawn:
     shapes, names = [], []
     for name, first, last in spans:
         looks: Drawn = {"opacity": 0.25 if name == PURGE else 0.08, "line": {"width": 0}, "layer": "below"}
-        shapes.append(box((first - 0.5, last + 0.5), (0, 1), yref="paper", fillcolor=_colour(name), **looks))
+        shapes.append(box((first - 0.5, last + 0.5), (0, 1), yref="paper", fillcolor=split_colour(name), **looks))
         if last + 1 - first >= _NARROW * whole:
             middle = (first + last) / 2
-            names.append(label(name, middle, 1, _colour(name), 10, yref="paper", yanchor="top"))
+            names.append(label(name, middle, 1, split_colour(name), 10, yref="paper", yanchor="top"))
     return {"shapes": shapes, "annotations": names}
 
 
-def _colour(name: str) -> str:
+def split_colour(name: str) -> str:
+    """Return the colour of a part of a split."""
     return palette.SPLIT_COLOURS.get(name, palette.PURGE_COLOUR)
 
 
@@ -313,149 +314,3 @@ def compare_graphs_figure(rows: Mapping[str, Mapping[str, float]]) -> Figure:
     figure = chart(*titles, data, xaxis={"type": "category"}, yaxis=FROM_ZERO, **looks)
     right_axis(figure["layout"], "share of edges kept", 56, range=[0, 1.02], tickformat=".0%")
     return figure
-
-
-# A small picture of a graph over time, as SVG: edges of each snapshot as an area, overlap of neighbours as a line.
-
-
-WIDTH, HEIGHT = 262, 74  # pixels
-_BOX = (
-    f"background:{coloured('back')};border:1px solid {coloured('line')};border-radius:4px;box-sizing:border-box;"
-    "max-width:100%;height:auto"
-)
-_TOP, _BOTTOM = 4, 70  # of the drawing
-_AREA, _LINE = "#56B4E9", "#D55E00"
-_STROKE = f'fill="none" stroke="{_LINE}"'
-
-
-def thumbnail_svg(edges: NDArray[np.integer], kept: Floats, spans: list[tuple[str, int, int]]) -> str:
-    """A picture of T snapshots.
-
-    Args:
-        edges: shape (T,): edges of each snapshot; empty ones are marked in red.
-        kept: shape (T - 1,): share of a snapshot's edges that the next one still has; NaN where there are none.
-        spans: name, first and last snapshot of each part of a split, drawn as strips under the picture.
-    """
-    count, most = len(edges), max(int(edges.max(initial=0)), 1)
-    step = WIDTH / count
-
-    def place(t: float, share: float) -> str:
-        return f"{t * step:.1f},{_BOTTOM - share * (_BOTTOM - _TOP):.1f}"
-
-    drawn = shown_indices(edges.astype(np.float64), 2 * WIDTH)
-    heights = edges[drawn] / most
-    middles = [place(t + 0.5, height) for t, height in zip(drawn, heights, strict=True)]
-    area = [place(0, 0), place(0, heights[0]), *middles, place(count, heights[-1]), place(count, 0)]
-    shown = shown_indices(kept, 2 * WIDTH)
-    shared = [shown[first : last + 1] for first, last in runs_of(np.isfinite(kept[shown]))]
-    empty = np.flatnonzero(edges == 0)[: 2 * WIDTH]
-    parts = [
-        f'<polygon points="{" ".join(area)}" fill="{_AREA}" opacity="0.55"/>',
-        *(f'<polyline points="{" ".join(place(t + 1, kept[t]) for t in line)}" {_STROKE}/>' for line in shared),
-        *(_strip(t * step, max(step, 1), palette.WARNING_COLOUR) for t in empty),
-        *(_strip(first * step, (last + 1 - first) * step, _colour(name)) for name, first, last in spans),
-    ]
-    return (
-        f'<svg width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-        f'aria-label="Edges of {count:,} snapshots, {most:,} at most, and what neighbours share" '
-        f'style="{_BOX}">{"".join(parts)}</svg>'
-    )
-
-
-def thumbnail_html(svg: str, words: str) -> str:
-    """The picture with its legend and a line of words under it."""
-    style = f"font-size:11px;line-height:1.3;color:{coloured('text')}"
-    legend = (
-        f'<span aria-hidden="true" style="color:{_AREA}">■</span> edges by snapshot &nbsp;'
-        f'<span aria-hidden="true" style="color:{_LINE}">━</span> share kept by the next'
-    )
-    return f'{svg}<div style="{style}">{legend}<br>{html.escape(words, quote=False)}</div>'
-
-
-def message_html(words: str) -> str:
-    """A line in place of a picture."""
-    style = f"font-size:11px;line-height:1.3;color:{coloured('soft')}"
-    return f'<div style="{style}">{html.escape(words, quote=False)}</div>'
-
-
-def thumbnail_words(snapshots: int, nodes: int, edges: int, kept: float) -> str:
-    """What the picture is of, in a line."""
-    shared = "" if np.isnan(kept) else f", {percent(kept)} shared by neighbours"
-    return f"{snapshots:,} snapshots, {nodes:,} nodes, {edges:,} edges at most{shared}"
-
-
-def _strip(left: float, width: float, colour: str) -> str:
-    return f'<rect x="{left:.1f}" y="{_BOTTOM}" width="{width:.1f}" height="4" fill="{colour}"/>'
-
-
-# One node seen by several models, and how a change of it travels: figures of activations and perturbations.
-
-
-_COLOURS = 8  # of the palette; from there on lines are dotted
-
-
-def vertex_figure(
-    vertex: int, label: Floats, predictions: Mapping[str, Floats], neighbours: NDArray[np.integer]
-) -> Figure:
-    """A node's label and every model's prediction of it, over its in-neighbours.
-
-    Args:
-        vertex: its number.
-        label: shape (T,).
-        predictions: model -> shape (T,).
-        neighbours: shape (T,): in-neighbours of every snapshot.
-    """
-    data = [
-        bars("in-neighbours (right axis)", range(len(label)), neighbours.tolist(), "#D7DCE2", yaxis="y2"),
-        _line("label", label, {"color": palette.TEXT_COLOUR, "width": 3}),
-        *(_line(name, values, _style(index)) for index, (name, values) in enumerate(predictions.items())),
-    ]
-    title = f"Node {vertex}: its label, and what each model predicts"
-    looks: Drawn = {"yaxis": {"overlaying": "y2"}, "height": 420, "margin": {"l": 56, "t": 34, "b": 96}}
-    figure = chart(title, SNAPSHOT, "label", data, showlegend=True, **looks)
-    right_axis(figure["layout"], "in-neighbours", 56, overlaying=None, **FROM_ZERO)
-    return figure
-
-
-def perturbation_figure(affected: Mapping[str, NDArray[np.integer]], largest: Mapping[str, Floats]) -> Figure:
-    """The number of nodes that a change affects, and the largest difference, by snapshots since the change.
-
-    Args:
-        affected: model -> shape (T',): number of affected nodes.
-        largest: model -> shape (T',): the largest difference of a hidden value.
-    """
-    data = []
-    points: Drawn = {"mode": "lines+markers", "marker": {"size": 4}}  # a change may last one snapshot
-    for index, name in enumerate(affected):
-        data.append(_line(name, _gaps(affected[name]), _style(index), **points))
-        data.append(_line(name, _gaps(largest[name]), _style(index), **points, yaxis="y2", showlegend=False))
-    titles = ("Nodes that a change of one node affects, and how strongly", "snapshots since the change (number)")
-    looks: Drawn = {"showlegend": True, "height": 520, "margin": {"l": 64, "r": 14, "t": 34, "b": 96}}
-    figure = chart(*titles, "affected nodes", data, yaxis={"type": "log", "dtick": 1}, **looks)
-    below: Drawn = {"exponentformat": "power", "dtick": 2}
-    _add_panel(figure["layout"], "largest difference of a hidden value", **below)
-    return figure
-
-
-def _add_panel(layout: dict[str, Any], title: str, **changes: Any) -> None:
-    """Make room for a second panel under the first, over the same x axis."""
-    below = {**layout["yaxis"], "domain": [0.0, 0.45]}
-    layout["annotations"] = [*layout["annotations"], axis_words(title, 0.45)]
-    layout["yaxis"] = {**layout["yaxis"], "domain": [0.55, 1.0]}
-    layout["yaxis2"] = {**below, "anchor": "x", **changes}
-    layout["xaxis"] = {**layout["xaxis"], "anchor": "y2"}
-
-
-def _gaps(values: NDArray[Any]) -> NDArray[np.float64]:
-    """0 has no place on a logarithmic axis: the line ends there."""
-    return np.where(values > 0, values, np.nan).astype(np.float64)
-
-
-def _style(index: int) -> dict[str, Any]:
-    return {"color": palette.series_colour(index), "width": 1.6, "dash": "solid" if index < _COLOURS else "dot"}
-
-
-def _line(name: str, values: Floats, stroke: Drawn, **more: Any) -> Drawn:
-    ys = [None if np.isnan(value) else value for value in values.tolist()]
-    looks: Drawn = {"mode": "lines", "line": stroke, "hovertemplate": "snapshot %{x}: %{y:.4~g}", "connectgaps": False}
-    return {"type": "scatter", "name": name, "x": list(range(len(ys))), "y": ys, **looks, **more}

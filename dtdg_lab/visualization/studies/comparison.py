@@ -15,8 +15,11 @@ from dtdg_lab.config.options import OPTIONS, default
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.units import join_words
 from dtdg_lab.records.events import TUNER, EpochEnded
-from dtdg_lab.visualization.changes import has_ended, requested_changes
-from dtdg_lab.visualization.curves import (
+from dtdg_lab.visualization.changes.log import has_ended, requested_changes
+from dtdg_lab.visualization.numbers import bytes_text, joules_text, percent_text, seconds_text, three_digits
+from dtdg_lab.visualization.palette import PURGE_COLOUR, series_colour
+from dtdg_lab.visualization.run_names import setting_label, value_text
+from dtdg_lab.visualization.runs.curves import (
     Evaluation,
     bytes_at,
     evaluations_of,
@@ -24,10 +27,7 @@ from dtdg_lab.visualization.curves import (
     judged_evaluations,
     steps_sent,
 )
-from dtdg_lab.visualization.energy_chart import joules_so_far
-from dtdg_lab.visualization.numbers import bytes_text, joules_text, percent_text, seconds_text, three_digits
-from dtdg_lab.visualization.palette import PURGE_COLOUR, series_colour
-from dtdg_lab.visualization.run_names import setting_label, value_text
+from dtdg_lab.visualization.runs.energy import joules_so_far
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables

@@ -10,10 +10,12 @@ from types import MappingProxyType
 from typing import Any
 
 from dtdg_lab.core.units import format_bytes, format_seconds, percent
-from dtdg_lab.visualization import charts
-from dtdg_lab.visualization.charts import Drawn, Panel
-from dtdg_lab.visualization.layout import Figure, grid, with_note
+from dtdg_lab.visualization import layout, traces
+from dtdg_lab.visualization.axes import CATEGORIES, FROM_ZERO, counts_axis, time_unit
+from dtdg_lab.visualization.layout import Figure, with_note
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, MARK_COLOUR, PHASE_COLOURS, TEXT_COLOUR, series_colour
+from dtdg_lab.visualization.panels import Panel, grid
+from dtdg_lab.visualization.traces import Drawn
 
 # Efficiency over ranks: what of each further rank's time becomes a shorter epoch.
 
@@ -46,13 +48,13 @@ def efficiency_figure(systems: Sequence[Efficiency]) -> Figure:
         if known:
             looks: Drawn = {"mode": "lines+markers", "text": [format_seconds(each.seconds[count]) for count in known]}
             x, y = list(known), list(known.values())
-            data.append(charts.line(each.system, x, y, series_colour(index), hover, marker={"size": 7}, **looks))
+            data.append(traces.line(each.system, x, y, series_colour(index), hover, marker={"size": 7}, **looks))
     if data:
         ends = [counts[0], counts[-1]]
-        data.insert(0, charts.line("ideal", ends, [1, 1], width=1, dash="dot", mode="lines", hoverinfo="skip"))
+        data.insert(0, traces.line("ideal", ends, [1, 1], width=1, dash="dot", mode="lines", hoverinfo="skip"))
     titles = ("Efficiency over ranks", "ranks", "speed-up over ranks (1 is ideal)")
-    axes: Drawn = {"xaxis": {"type": "log", "tickvals": counts}, "yaxis": charts.FROM_ZERO, "showlegend": True}
-    return charts.chart(*titles, data, empty="no system has run on one rank yet", **axes)
+    axes: Drawn = {"xaxis": {"type": "log", "tickvals": counts}, "yaxis": FROM_ZERO, "showlegend": True}
+    return layout.chart(*titles, data, empty="no system has run on one rank yet", **axes)
 
 
 def efficiency_words(systems: Sequence[Efficiency]) -> str:
@@ -137,22 +139,22 @@ def _predicted(rows: Sequence[Row]) -> list[Row]:
 
 def _parts(rows: Sequence[Row], *, weak: bool) -> Panel:
     described = _predicted(rows)
-    unit, factor = charts.time_unit(max((row["step_s"] for row in rows), default=1.0))
+    unit, factor = time_unit(max((row["step_s"] for row in rows), default=1.0))
     names = [str(row["ranks"]) for row in described]
     data = []
     for part in PARTS:
         y, said = [round(row[f"{part}_s"] * factor, 6) for row in described], "%{x} ranks: %{customdata}"
         told = [format_seconds(row[f"{part}_s"]) for row in described]
-        data.append(charts.bars(part, names, y, PHASE_COLOURS[part], said, customdata=told))
+        data.append(traces.bars(part, names, y, PHASE_COLOURS[part], said, customdata=told))
     for source, symbol in (("measured", "diamond"), ("own time", "diamond-open")):
         found = [row for row in rows if row["source"] == source]
         if found:
             name = "measured, no exchanges" if source == "own time" else source
             x, y = [str(row["ranks"]) for row in found], [round(row["step_s"] * factor, 6) for row in found]
             hover = f"%{{x}} ranks: %{{y:.4~g}} {unit}"
-            data.append(charts.points(name, x, y, TEXT_COLOUR, hover, size=9, marker={"symbol": symbol}))
-    x_axis = {**charts.CATEGORIES, "categoryorder": "array", "categoryarray": names}
-    looks: Drawn = {"barmode": "stack", "bargap": 0.35, "xaxis": x_axis, "yaxis": charts.FROM_ZERO}
+            data.append(traces.points(name, x, y, TEXT_COLOUR, hover, size=9, marker={"symbol": symbol}))
+    x_axis = {**CATEGORIES, "categoryorder": "array", "categoryarray": names}
+    looks: Drawn = {"barmode": "stack", "bargap": 0.35, "xaxis": x_axis, "yaxis": FROM_ZERO}
     figure = _over_ranks("Time of a step by its parts", f"time ({unit})", data, described, **looks)
     if not described:
         return figure, ""
@@ -167,7 +169,7 @@ def _parts(rows: Sequence[Row], *, weak: bool) -> Panel:
 
 def _over_ranks(title: str, y_title: str, data: Sequence[Drawn], described: Sequence[Row], **looks: Any) -> Figure:
     """A chart over ranks that says where nothing was predicted."""
-    figure = charts.chart(title, "ranks", y_title, data, **looks)
+    figure = layout.chart(title, "ranks", y_title, data, **looks)
     return figure if described else {**figure, "layout": with_note(figure["layout"], "nothing was predicted")}
 
 
@@ -176,8 +178,8 @@ def _speedup(rows: Sequence[Row], *, weak: bool, paper: float | None) -> Panel:
     counts, speedups = [row["ranks"] for row in described], [round(row["speedup"], 6) for row in described]
     hover = "%{x} ranks: %{y:.3~g}"
     data = [
-        charts.line("ideal", counts, counts, hover=hover, dash="dash", mode="lines"),
-        charts.line("predicted", counts, speedups, _FITTED, hover, mode="lines"),
+        traces.line("ideal", counts, counts, hover=hover, dash="dash", mode="lines"),
+        traces.line("predicted", counts, speedups, _FITTED, hover, mode="lines"),
     ]
     measured = [row for row in rows if row["source"] == "measured" and row["speedup"]]
     known = [(row["ranks"], round(row["speedup"], 6)) for row in measured]
@@ -186,8 +188,8 @@ def _speedup(rows: Sequence[Row], *, weak: bool, paper: float | None) -> Panel:
     for name, found, symbol, colour in kinds:
         x, y = [ranks for ranks, _ in found], [speedup for _, speedup in found]
         if found:
-            data.append(charts.points(name, x, y, colour, hover, size=10, marker={"symbol": symbol}))
-    axis = charts.counts_axis([*counts, *((128,) if paper is not None else ())])
+            data.append(traces.points(name, x, y, colour, hover, size=10, marker={"symbol": symbol}))
+    axis = counts_axis([*counts, *((128,) if paper is not None else ())])
     titles = ("Speed-up over one rank", "times the edges a second")
     figure = _over_ranks(*titles, data, described, xaxis=axis, yaxis=axis)
     if not described:
@@ -205,10 +207,10 @@ def _against(errors: Sequence[Row]) -> Panel:
     known = [row for row in errors if row["part"] in PARTS and row["measured_s"] > 0 and row["predicted_s"] > 0]
     titles, log = ("Predicted against measured", "measured (ms)", "predicted (ms)"), {"type": "log", "dtick": "D2"}
     if not known:
-        return charts.chart(*titles, [], empty="nothing measured", xaxis=log, yaxis=log), ""
+        return layout.chart(*titles, [], empty="nothing measured", xaxis=log, yaxis=log), ""
     seconds = [row[name] for row in known for name in ("measured_s", "predicted_s")]
     ends = [1e3 * min(seconds), 1e3 * max(seconds)]
-    data = [charts.line("equal", ends, ends, dash="dash", mode="lines", hoverinfo="skip")]
+    data = [traces.line("equal", ends, ends, dash="dash", mode="lines", hoverinfo="skip")]
     shown: set[str] = set()
     for fitted, colour, kind in ((True, _FITTED, "fitted"), (False, _HELD, "held out")):
         for part, symbol in zip(PARTS, ("circle", "diamond", "square"), strict=True):
@@ -217,10 +219,10 @@ def _against(errors: Sequence[Row]) -> Panel:
                 x, y = ([round(1e3 * row[name], 6) for row in found] for name in ("measured_s", "predicted_s"))
                 told = [f"{row['name']}, {row['ranks']} ranks: {row['error']:+.0%}" for row in found]
                 looks: Drawn = {"size": 9, "marker": {"symbol": symbol}, "showlegend": kind not in shown}
-                data.append(charts.points(kind, x, y, colour, f"{part}: %{{customdata}}", customdata=told, **looks))
+                data.append(traces.points(kind, x, y, colour, f"{part}: %{{customdata}}", customdata=told, **looks))
                 shown.add(kind)
     look = "Circles: compute; diamonds: communicate; squares: transfer. Look how far held-out ones are from the line."
-    return charts.chart(*titles, data, xaxis=log, yaxis=log), f"{_off(errors)} {look}"
+    return layout.chart(*titles, data, xaxis=log, yaxis=log), f"{_off(errors)} {look}"
 
 
 # A graph over numbers of ranks: epoch time, efficiency, bytes, copies, fetches, with the points that were measured.
@@ -265,17 +267,17 @@ def what_if_ranks_figure(
         _panel(name, [row for row in rows if row["quantity"] == name], measured_ranks, curves_of) for name in found
     ]
     if not panels:
-        panels = [(charts.chart("What if", "ranks", "value", [], empty="nothing to show"), "")]
+        panels = [(layout.chart("What if", "ranks", "value", [], empty="nothing to show"), "")]
     return grid(panels, title=title or "What if there were more ranks", columns=1, beside=True)
 
 
 def _panel(name: str, rows: Sequence[Row], measured_ranks: int, curves_of: CurvesOf) -> Panel:
     title, y_title, factor, is_log = PANELS[name]
     ranks = sorted({row["ranks"] for row in rows})
-    y_axis: Drawn = {"type": "log", "exponentformat": "none", "nticks": 6} if is_log else charts.FROM_ZERO
+    y_axis: Drawn = {"type": "log", "exponentformat": "none", "nticks": 6} if is_log else FROM_ZERO
     ends = [log10(ranks[0]) - 0.06, log10(ranks[-1]) + 0.06]
     shown = [count for count in ranks if count & (count - 1) == 0 or len(ranks) < 8]  # powers of 2 among many
-    x_axis = {**charts.counts_axis(shown), "ticktext": [f"{count:,}" for count in shown], "range": ends}
+    x_axis = {**counts_axis(shown), "ticktext": [f"{count:,}" for count in shown], "range": ends}
     data: list[Drawn] = []
     colours: dict[str, str] = {}
     for curve in dict.fromkeys(row["curve"] for row in rows if row["kind"] != "measured"):
@@ -285,8 +287,8 @@ def _panel(name: str, rows: Sequence[Row], measured_ranks: int, curves_of: Curve
     data += _measured(measured, colours, factor, curves_of)
     region: Drawn = {"yref": "paper", "fillcolor": _REGION, "line": {"width": 0}, "layer": "below"}
     covered = (10 ** ends[0], measured_ranks * 1.15)
-    shapes = [charts.box(covered, (0, 1), **region)] if measured_ranks and measured else []
-    figure = charts.chart(title, "ranks", y_title, data, xaxis=x_axis, yaxis=y_axis, shapes=shapes)
+    shapes = [traces.box(covered, (0, 1), **region)] if measured_ranks and measured else []
+    figure = layout.chart(title, "ranks", y_title, data, xaxis=x_axis, yaxis=y_axis, shapes=shapes)
     return figure, _words(name, rows, measured_ranks if measured else 0) + _LOOK[name]
 
 
@@ -302,7 +304,7 @@ def _curve(curve: str, rows: Sequence[Row], factor: float, colour: str) -> list[
         looks: Drawn = {"mode": "lines", "dash": dashes, "customdata": [row["kind"] for row in drawn]}
         looks |= {"showlegend": not known} if dashes == "dot" else {}
         if drawn:
-            found.append(charts.line(name, x, y, colour, "%{x} ranks: %{y:.4g} (%{customdata})", **looks))
+            found.append(traces.line(name, x, y, colour, "%{x} ranks: %{y:.4g} (%{customdata})", **looks))
     return found
 
 
@@ -322,7 +324,7 @@ def _measured(rows: Sequence[Row], colours: Mapping[str, str], factor: float, cu
             looks = {"size": 6, "marker": {"symbol": "circle-open", "line": edge}}
         x, y = [row["ranks"] for row in mine], [_shown(row["value"] * factor) for row in mine]
         hover, told = "%{x} ranks: %{y:.4g}<extra>%{customdata}, measured</extra>", [row["curve"] for row in mine]
-        found.append(charts.points(said, x, y, colours.get(name, BASELINE_COLOUR), hover, customdata=told, **looks))
+        found.append(traces.points(said, x, y, colours.get(name, BASELINE_COLOUR), hover, customdata=told, **looks))
     return found
 
 

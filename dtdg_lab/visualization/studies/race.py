@@ -6,23 +6,21 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.config.catalogue import loss_name
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds, join_words
-from dtdg_lab.visualization import charts
-from dtdg_lab.visualization.charts import Drawn, Panel
-from dtdg_lab.visualization.curves import NEAR, bytes_at, joules_at, judged_evaluations, judged_split, peak_bytes
-from dtdg_lab.visualization.energy_chart import energy_total
-from dtdg_lab.visualization.layout import Figure, as_drawn, grid
+from dtdg_lab.visualization import layout, traces
+from dtdg_lab.visualization.axes import FROM_ZERO, byte_unit
+from dtdg_lab.visualization.layout import Figure, as_drawn
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, TEXT_COLOUR, series_colour
+from dtdg_lab.visualization.panels import Panel, grid
+from dtdg_lab.visualization.runs.curves import NEAR, bytes_at, joules_at, judged_evaluations, judged_split, peak_bytes
+from dtdg_lab.visualization.runs.energy import energy_total
+from dtdg_lab.visualization.traces import Drawn
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
-
-
-# What a race is drawn from: the losses of each of its runs, with what had been spent for them.
 
 
 COSTS = ("seconds", "joules", "bytes", "peak")
@@ -182,16 +180,16 @@ def _panel(cost: str, curves: Curves, levels: Sequence[RaceLevel], labels: Seque
     unit, factor = _unit(cost, largest)
     title, x_title = _TITLES[cost]
     titles = (title, f"{x_title} ({unit})", _loss_name(curves))
-    looks: Drawn = {"showlegend": True, "xaxis": charts.FROM_ZERO, "yaxis": _loss_axis(curves)}
+    looks: Drawn = {"showlegend": True, "xaxis": FROM_ZERO, "yaxis": _loss_axis(curves)}
     unknown = [label for label in labels if _lacks(label, cost, curves)]
     if not shown or (cost == "bytes" and not largest):
         note = f"{_LEAST[cost]} is unknown for {join_words(unknown)}" if unknown else NO_LOSS
         note = "no communication: one process each" if shown else note
-        return charts.chart(*titles, [], empty=as_drawn(note), **looks), _LOOK[cost]
+        return layout.chart(*titles, [], empty=as_drawn(note), **looks), _LOOK[cost]
     data = [_thin(curve, cost, factor, labels) for curve in shown]
     by_label = {label: [curve for curve in shown if curve.label == label] for label in labels}
     data += [_thick(own, cost, factor, labels) for own in by_label.values() if own]
-    figure = charts.chart(*titles, data, **looks)
+    figure = layout.chart(*titles, data, **looks)
     _draw_levels(figure["layout"], levels, factor, labels)
     return figure, _words(cost, curves, labels, unknown, near)
 
@@ -207,7 +205,7 @@ def _unit(cost: str, largest: float) -> tuple[str, float]:
         return ("min", 1 / 60) if largest > 600 else ("s", 1.0)
     if cost == "joules":
         return ("kJ", 1e-3) if largest >= 1e4 else ("J", 1.0)
-    unit, size = charts.byte_unit(largest)
+    unit, size = byte_unit(largest)
     return unit, 1 / size
 
 
@@ -236,8 +234,8 @@ def _thin(curve: Curve, cost: str, factor: float, labels: Sequence[str]) -> Draw
     xs, ys = [value * factor for value in curve.cost(cost)], list(curve.losses)
     looks: Drawn = {"hover": f"{_HOVER}</extra>", "legendgroup": curve.label, "showlegend": False, "opacity": 0.45}
     if cost == "peak":
-        return charts.points(name, xs[:1], [min(ys)], style["colour"], size=6, **looks)
-    return charts.line(name, [round(x, 6) for x in xs], ys, mode="lines", width=1, **style, **looks)
+        return traces.points(name, xs[:1], [min(ys)], style["colour"], size=6, **looks)
+    return traces.line(name, [round(x, 6) for x in xs], ys, mode="lines", width=1, **style, **looks)
 
 
 def _thick(own: Curves, cost: str, factor: float, labels: Sequence[str]) -> Drawn:
@@ -247,7 +245,7 @@ def _thick(own: Curves, cost: str, factor: float, labels: Sequence[str]) -> Draw
     if cost == "peak":
         x, y = median(curve.cost(cost)[0] for curve in own), median(min(curve.losses) for curve in own)
         diamond = {"symbol": "diamond", "line": {"width": 1, "color": TEXT_COLOUR}}
-        return charts.points(as_drawn(name), [x * factor], [y], style["colour"], size=12, marker=diamond, **looks)
+        return traces.points(as_drawn(name), [x * factor], [y], style["colour"], size=12, marker=diamond, **looks)
     lengths = sorted((len(curve.losses) for curve in own), reverse=True)
     reach = lengths[math.ceil(len(lengths) / 2) - 1]
     xs, ys = [], []
@@ -255,7 +253,7 @@ def _thick(own: Curves, cost: str, factor: float, labels: Sequence[str]) -> Draw
         there = [curve for curve in own if len(curve.losses) > place]
         xs.append(round(median(curve.cost(cost)[place] for curve in there) * factor, 6))
         ys.append(median(curve.losses[place] for curve in there))
-    return charts.line(as_drawn(name), xs, ys, mode="lines+markers", width=3, marker={"size": 5}, **style, **looks)
+    return traces.line(as_drawn(name), xs, ys, mode="lines+markers", width=3, marker={"size": 5}, **style, **looks)
 
 
 def _draw_levels(layout: dict[str, Any], levels: Sequence[RaceLevel], factor: float, labels: Sequence[str]) -> None:
@@ -263,10 +261,10 @@ def _draw_levels(layout: dict[str, Any], levels: Sequence[RaceLevel], factor: fl
     for place, level in enumerate(levels):
         colour = _style(level.label, labels)["colour"] if level.label in labels else BASELINE_COLOUR
         x = level.value * factor
-        layout["shapes"].append(charts.rule(x=x, colour=colour, width=1.5, dash="dash") | {"layer": "below"})
+        layout["shapes"].append(traces.rule(x=x, colour=colour, width=1.5, dash="dash") | {"layer": "below"})
         words = as_drawn(f"{level.label}: {level.name}")
         beside: Drawn = {"yref": "paper", "xanchor": "left", "yanchor": "top", "xshift": 3}
-        layout["annotations"].append(charts.label(words, x, 0.98 - 0.09 * place, colour, 10, **beside))
+        layout["annotations"].append(traces.label(words, x, 0.98 - 0.09 * place, colour, 10, **beside))
 
 
 _LOOK: Mapping[str, str] = {
@@ -297,115 +295,3 @@ def _words(cost: str, curves: Curves, labels: Sequence[str], unknown: Sequence[s
     short = f" {join_words(missed)} did not get there with every seed." if missed else ""
     how = f" Joules are {join_words(sorted({of for curve in curves for of in curve.sources}))}." * (cost == "joules")
     return f"{text}.{short}{how}{lost} {_LOOK[cost]}"
-
-
-# What each contestant of a race took, beside what it could not go below.
-
-
-QUANTITIES: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        "epoch": ("Seconds of an epoch, and what no schedule can beat", "epoch, without evaluation (s)"),
-        "moving": ("Seconds standing for exchanges, and copying alone", "exchanges of an epoch (s)"),
-        "energy": ("Joules of an epoch, and without waiting for features", "energy of an epoch (J)"),
-    }
-)
-_RACE_BOUNDS_LOOK: Mapping[str, str] = {
-    "epoch": "A bar that ends at its line is as good as this work on these ranks can be; what is beyond it is "
-    "waiting, exchange and control.",
-    "moving": "The line is a core copying as many bytes in memory, as measured here. A shorter bar hid its "
-    "exchange behind computing; one far beyond pays latency, not bandwidth.",
-    "energy": "The line is the clairvoyant's own joules where it takes part: its plan is the best in the cost "
-    "model, so that a real run may end before it. Otherwise it is the run's joules without those of waiting for "
-    "features, which no cache can beat.",
-}
-_RACE_BOUNDS_LOG_FROM = 50.0
-NO_BOUND = "no run has ended yet, or none has such a bound"
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """A measured quantity of a contestant and what it cannot be below.
-
-    Attributes:
-        label: of the contestant.
-        quantity: of ``QUANTITIES``.
-        measured: median over seeds, seconds or joules.
-        bound: of the same seeds, in the same unit.
-        name: of the bound.
-        raced: whether it was measured, of a contestant.
-    """
-
-    label: str
-    quantity: str
-    measured: float
-    bound: float
-    name: str
-    raced: bool = False
-
-    @property
-    def over(self) -> float | None:
-        """Measured over bound; None where the bound is 0."""
-        return self.measured / self.bound if self.bound > 0 else None
-
-
-def bounds_panels(bounds: Sequence[Bound], labels: Sequence[str]) -> dict[str, Panel]:
-    """A panel for every quantity that has a bound, with ``labels`` in their colours; one empty one where none has."""
-    shown = [name for name in QUANTITIES if any(each.quantity == name for each in bounds)] or ["epoch"]
-    return {
-        name: _panel_race_bounds(name, [each for each in bounds if each.quantity == name], labels) for name in shown
-    }
-
-
-def bounds_figure(bounds: Sequence[Bound], labels: Sequence[str]) -> Figure:
-    """All panels as one figure."""
-    return grid(list(bounds_panels(bounds, labels).values()), title="Measured and bound")
-
-
-def _panel_race_bounds(quantity: str, bounds: Sequence[Bound], labels: Sequence[str]) -> Panel:
-    titles, look = (*QUANTITIES[quantity], ""), _RACE_BOUNDS_LOOK[quantity]
-    looks: Drawn = {"yaxis": charts.NAMES, "bargap": 0.45, "showlegend": True}
-    if not bounds:
-        return charts.chart(*titles, [], empty=NO_BOUND, xaxis=charts.FROM_ZERO, **looks), look
-    names = [as_drawn(each.label) for each in bounds]
-    colours = [series_colour(labels.index(each.label)) for each in bounds]
-    above: Drawn = {"textposition": "outside", "cliponaxis": False, "showlegend": False}
-    above |= {
-        "text": ["" if each.over is None else f"x {_factor(each.over)}" for each in bounds],
-        "marker": {"color": colours, "opacity": 0.75},
-    }
-    measured, limits = [each.measured for each in bounds], [each.bound for each in bounds]
-    of_bounds = join_words(list(dict.fromkeys(each.name for each in bounds)))
-    mark: Drawn = {"size": 22, "marker": {"symbol": "line-ns-open", "line": {"width": 2.5}}}
-    hover = "%{y}: %{x:.4~g}<extra>bound</extra>"
-    data = [
-        charts.level_bars("measured", names, measured, None, "%{y}: %{x:.4~g}", **above),
-        charts.points(of_bounds, limits, names, TEXT_COLOUR, hover, **mark),
-    ]
-    x_axis = {**charts.FROM_ZERO, **_axis([*measured, *limits])}
-    figure = charts.chart(*titles, data, xaxis=x_axis, **looks)
-    return figure, f"{_bound_text(quantity, bounds)} {look}"
-
-
-def _factor(over: float) -> str:
-    return f"{over:,.0f}" if over >= 100 else f"{over:.3g}"
-
-
-def _axis(values: Sequence[float]) -> dict[str, Any]:
-    """Logarithmic where bounds are far below what was measured; with room for the words after a bar."""
-    largest, least = max(values), min(values)
-    if least > 0 and largest / least > _RACE_BOUNDS_LOG_FROM:
-        return {"type": "log", "range": [math.log10(least) - 0.3, math.log10(largest) + 0.7]}
-    return {"range": [0, largest * 1.18 or 1.0]}
-
-
-def _bound_text(quantity: str, bounds: Sequence[Bound]) -> str:
-    """Who is closest to its bound."""
-    known = [each for each in bounds if each.over is not None]
-    if not known:
-        return "No bound is above 0."
-    closest = min(known, key=lambda each: abs((each.over or 0.0) - 1))
-    words = format_joules if quantity == "energy" else format_seconds
-    return (
-        f"{closest.label} is closest to its bound: {words(closest.measured)}, {_factor(closest.over or 0.0)} times "
-        f"{words(closest.bound)} ({closest.name})."
-    )

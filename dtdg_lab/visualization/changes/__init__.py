@@ -1,0 +1,1 @@
+"""Changed settings of a run: their log, their marks in charts, and their effects."""

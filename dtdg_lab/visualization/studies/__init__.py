@@ -1,0 +1,1 @@
+"""Charts of several runs: comparisons, races, studies, scaling and advice."""

@@ -1,0 +1,129 @@
+"""What each contestant of a race took, beside what it could not go below."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from dtdg_lab.core.units import format_joules, format_seconds, join_words
+from dtdg_lab.visualization import layout, traces
+from dtdg_lab.visualization.axes import FROM_ZERO, NAMES
+from dtdg_lab.visualization.layout import Figure, as_drawn
+from dtdg_lab.visualization.palette import TEXT_COLOUR, series_colour
+from dtdg_lab.visualization.panels import Panel, grid
+from dtdg_lab.visualization.traces import Drawn
+
+if TYPE_CHECKING:
+    pass
+
+
+QUANTITIES: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "epoch": ("Seconds of an epoch, and what no schedule can beat", "epoch, without evaluation (s)"),
+        "moving": ("Seconds standing for exchanges, and copying alone", "exchanges of an epoch (s)"),
+        "energy": ("Joules of an epoch, and without waiting for features", "energy of an epoch (J)"),
+    }
+)
+
+_LOOK: Mapping[str, str] = {
+    "epoch": "A bar that ends at its line is as good as this work on these ranks can be; what is beyond it is "
+    "waiting, exchange and control.",
+    "moving": "The line is a core copying as many bytes in memory, as measured here. A shorter bar hid its "
+    "exchange behind computing; one far beyond pays latency, not bandwidth.",
+    "energy": "The line is the clairvoyant's own joules where it takes part: its plan is the best in the cost "
+    "model, so that a real run may end before it. Otherwise it is the run's joules without those of waiting for "
+    "features, which no cache can beat.",
+}
+
+_LOG_FROM = 50.0
+NO_BOUND = "no run has ended yet, or none has such a bound"
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A measured quantity of a contestant and what it cannot be below.
+
+    Attributes:
+        label: of the contestant.
+        quantity: of ``QUANTITIES``.
+        measured: median over seeds, seconds or joules.
+        bound: of the same seeds, in the same unit.
+        name: of the bound.
+        raced: whether it was measured, of a contestant.
+    """
+
+    label: str
+    quantity: str
+    measured: float
+    bound: float
+    name: str
+    raced: bool = False
+
+    @property
+    def over(self) -> float | None:
+        """Measured over bound; None where the bound is 0."""
+        return self.measured / self.bound if self.bound > 0 else None
+
+
+def bounds_panels(bounds: Sequence[Bound], labels: Sequence[str]) -> dict[str, Panel]:
+    """A panel for every quantity that has a bound, with ``labels`` in their colours; one empty one where none has."""
+    shown = [name for name in QUANTITIES if any(each.quantity == name for each in bounds)] or ["epoch"]
+    return {name: _panel(name, [each for each in bounds if each.quantity == name], labels) for name in shown}
+
+
+def bounds_figure(bounds: Sequence[Bound], labels: Sequence[str]) -> Figure:
+    """All panels as one figure."""
+    return grid(list(bounds_panels(bounds, labels).values()), title="Measured and bound")
+
+
+def _panel(quantity: str, bounds: Sequence[Bound], labels: Sequence[str]) -> Panel:
+    titles, look = (*QUANTITIES[quantity], ""), _LOOK[quantity]
+    looks: Drawn = {"yaxis": NAMES, "bargap": 0.45, "showlegend": True}
+    if not bounds:
+        return layout.chart(*titles, [], empty=NO_BOUND, xaxis=FROM_ZERO, **looks), look
+    names = [as_drawn(each.label) for each in bounds]
+    colours = [series_colour(labels.index(each.label)) for each in bounds]
+    above: Drawn = {"textposition": "outside", "cliponaxis": False, "showlegend": False}
+    above |= {
+        "text": ["" if each.over is None else f"x {_factor(each.over)}" for each in bounds],
+        "marker": {"color": colours, "opacity": 0.75},
+    }
+    measured, limits = [each.measured for each in bounds], [each.bound for each in bounds]
+    of_bounds = join_words(list(dict.fromkeys(each.name for each in bounds)))
+    mark: Drawn = {"size": 22, "marker": {"symbol": "line-ns-open", "line": {"width": 2.5}}}
+    hover = "%{y}: %{x:.4~g}<extra>bound</extra>"
+    data = [
+        traces.level_bars("measured", names, measured, None, "%{y}: %{x:.4~g}", **above),
+        traces.points(of_bounds, limits, names, TEXT_COLOUR, hover, **mark),
+    ]
+    x_axis = {**FROM_ZERO, **_axis([*measured, *limits])}
+    figure = layout.chart(*titles, data, xaxis=x_axis, **looks)
+    return figure, f"{_bound_text(quantity, bounds)} {look}"
+
+
+def _factor(over: float) -> str:
+    return f"{over:,.0f}" if over >= 100 else f"{over:.3g}"
+
+
+def _axis(values: Sequence[float]) -> dict[str, Any]:
+    """Logarithmic where bounds are far below what was measured; with room for the words after a bar."""
+    largest, least = max(values), min(values)
+    if least > 0 and largest / least > _LOG_FROM:
+        return {"type": "log", "range": [math.log10(least) - 0.3, math.log10(largest) + 0.7]}
+    return {"range": [0, largest * 1.18 or 1.0]}
+
+
+def _bound_text(quantity: str, bounds: Sequence[Bound]) -> str:
+    """Who is closest to its bound."""
+    known = [each for each in bounds if each.over is not None]
+    if not known:
+        return "No bound is above 0."
+    closest = min(known, key=lambda each: abs((each.over or 0.0) - 1))
+    words = format_joules if quantity == "energy" else format_seconds
+    return (
+        f"{closest.label} is closest to its bound: {words(closest.measured)}, {_factor(closest.over or 0.0)} times "
+        f"{words(closest.bound)} ({closest.name})."
+    )

@@ -1,0 +1,89 @@
+"""Bars of medians over seeds, with every seed as a point: what a table of a paper becomes when it is run here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from dtdg_lab.core.units import join_words
+from dtdg_lab.visualization import layout, palette, traces
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.traces import Drawn
+
+if TYPE_CHECKING:
+    pass
+
+
+TELLING = "two bars differ where their seeds do not overlap"
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadBar:
+    """One bar.
+
+    Attributes:
+        label: of it.
+        values: one for each seed.
+        missed: seeds that came to no value.
+        paper: what a paper reports of it, in the paper's own unit; None where it does not.
+    """
+
+    label: str
+    values: tuple[float, ...]
+    missed: int = 0
+    paper: float | None = None
+
+    @property
+    def middle(self) -> float | None:
+        """The median over seeds; None without any."""
+        return median(self.values) if self.values else None
+
+
+def spread_bars(bars: Sequence[SpreadBar], title: str, unit: str) -> Figure:
+    """Horizontal bars in the order given, the first on top; points are seeds.
+
+    Args:
+        bars: of any length; those without a value keep their row.
+        title: of the figure.
+        unit: title of the x axis, with its unit.
+    """
+    y_axis = {"autorange": "reversed", "type": "category"}
+    if not any(bar.values for bar in bars):
+        return layout.chart(title, unit, "", [], empty="no run has ended yet", yaxis=y_axis, showlegend=False)
+    labels = [bar.label + f" ({bar.missed} did not get there)" * bool(bar.missed) for bar in bars]
+    colours = [palette.series_colour(0) if bar.values else palette.BASELINE_COLOUR for bar in bars]
+    faint: Drawn = {"marker": {"color": colours, "opacity": 0.55}}
+    seeds = [(value, name) for name, bar in zip(labels, bars, strict=True) for value in bar.values]
+    x, y = [value for value, _ in seeds], [name for _, name in seeds]
+    hover, middle = "%{y}: %{x:.4~g}", [bar.middle for bar in bars]
+    data = [
+        traces.level_bars("median", labels, middle, None, f"{hover} (median)<extra></extra>", **faint),
+        traces.points("each seed", x, y, palette.TEXT_COLOUR, f"{hover}<extra></extra>", size=6),
+    ]
+    margin = {"l": 56, "r": 14, "t": 34, "b": 54}
+    return layout.chart(title, unit, "", data, yaxis=y_axis, showlegend=False, margin=margin)
+
+
+def apart(first: SpreadBar, second: SpreadBar) -> bool:
+    """Whether the seeds of two bars do not overlap, at least two of each."""
+    if min(len(first.values), len(second.values)) < 2:
+        return False
+    return max(first.values) < min(second.values) or max(second.values) < min(first.values)
+
+
+def order_words(bars: Sequence[SpreadBar], what: str) -> str:
+    """Which bar is shortest, and which others are indistinguishable from it."""
+    known = sorted((bar for bar in bars if bar.values), key=lambda bar: (bar.missed, bar.middle or 0.0))
+    if not known:
+        return f"No run has a {what} yet."
+    first, *others = known
+    whole = [bar for bar in others if not bar.missed]
+    like, missed = [bar.label for bar in whole if not apart(first, bar)], [bar.label for bar in bars if bar.missed]
+    described = f"{first.label} has the least {what} (median {first.middle:.4g})"
+    if like:
+        described += f"; indistinguishable from it: {join_words(like)}"
+    if missed:
+        described += f"; not with every seed: {join_words(missed)}"
+    return f"{described}. Look whether points overlap: {TELLING}."

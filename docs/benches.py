@@ -36,8 +36,9 @@ def schedule_data() -> dict[str, Any]:
 
 def episodes() -> dict[str, Any]:
     """Simulated runs under congestion, by name."""
-    from dtdg_lab.systems.feature_cache.policies.calibration import SHIPPED
-    from dtdg_lab.systems.feature_cache.policies.simulator import CacheCase, draw_episode
+    from dtdg_lab.systems.feature_cache.calibration.calibration import SHIPPED
+    from dtdg_lab.systems.feature_cache.simulation.cases import CacheCase
+    from dtdg_lab.systems.feature_cache.simulation.episode import draw_episode
 
     cases = {
         "one link slow, 50 Mbit/s": CacheCase("one_slow", "heavy", bytes_per_s=50e6 / 8),
@@ -58,7 +59,7 @@ def cache_data() -> list[dict[str, Any]]:
 
     from dtdg_lab.lessons.widgets import CacheBench
     from dtdg_lab.systems.feature_cache.actions import WINDOWS
-    from dtdg_lab.systems.feature_cache.policies.costs import cache_choices
+    from dtdg_lab.systems.feature_cache.costs.choices import cache_choices
     from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
 
     def rounded(values: Any) -> Any:

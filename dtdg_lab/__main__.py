@@ -317,7 +317,7 @@ def _datasets(parsed: argparse.Namespace) -> int:
 def _train_policy(parsed: argparse.Namespace) -> int:
     from dataclasses import replace
 
-    from dtdg_lab.systems.feature_cache.policies.training import shipped_training, train_policy
+    from dtdg_lab.systems.feature_cache.simulation.training import shipped_training, train_policy
 
     training = replace(shipped_training(parsed.name), seed=parsed.seed, double=not parsed.no_double)
     if parsed.episodes is not None:

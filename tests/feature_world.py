@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.systems.feature_cache.actions import OwnerReply
-from dtdg_lab.systems.feature_cache.store import KeySpace, OwnRows
+from dtdg_lab.systems.feature_cache.pipeline.fetching import OwnerReply
+from dtdg_lab.systems.feature_cache.pipeline.keys import KeySpace, OwnRows
 
 ROW_OVERHEAD = 8  # bytes of a key, in the owners' own count
 

@@ -1,7 +1,6 @@
 """The view of one simulated run, out of those of many."""
 
-from dtdg_lab.systems.feature_cache.actions import CacheView
-from dtdg_lab.systems.feature_cache.policies.env import CacheViews
+from dtdg_lab.systems.feature_cache.policies.interface import CacheView, CacheViews
 
 
 def view_of(views: CacheViews, index: int) -> CacheView:

@@ -24,8 +24,8 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.datasets.user_data import from_static
 from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.systems.feature_cache.policies.base import StoredPolicy, save_policy
-from dtdg_lab.systems.feature_cache.policies.env import state_size
+from dtdg_lab.systems.feature_cache.policies.learned import StoredPolicy, save_policy
+from dtdg_lab.systems.feature_cache.policies.state import state_size
 from dtdg_lab.systems.feature_cache.strategy import FeatureService, RemoteFeatureStrategy, RemotePart
 from dtdg_lab.testing.training import RecordingRecorder, Trained, train_in_memory
 from dtdg_lab.training.build import RunComponents, build
@@ -193,7 +193,7 @@ def servers_left() -> list[psutil.Process]:
     found = []
     for child in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):  # a zombie is one of these
-            if "feature_cache.server_process" in " ".join(child.cmdline()):
+            if "feature_cache.rpc.server_process" in " ".join(child.cmdline()):
                 found.append(child)
     return found
 

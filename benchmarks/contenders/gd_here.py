@@ -16,18 +16,14 @@ from contenders.gd_plan import Plan, config
 from dtdg_lab.cluster.calibrate_here import calibrate_here
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.systems.feature_cache.actions import WINDOWS
-from dtdg_lab.systems.feature_cache.calibration_study import CalibrationStudy, measure
-from dtdg_lab.systems.feature_cache.policies.calibration import (
-    Calibration,
-    against_middle,
-    calibrate,
-    mean_percent,
-    regrets,
-    relative_line,
-)
-from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts, RpcModel
-from dtdg_lab.systems.feature_cache.policy_inputs import RunFacts, run_costs, timed_fetches
-from dtdg_lab.systems.feature_cache.store import FeatureCache
+from dtdg_lab.systems.feature_cache.calibration.calibration import Calibration, calibrate
+from dtdg_lab.systems.feature_cache.calibration.fitting import relative_line
+from dtdg_lab.systems.feature_cache.calibration.report import against_middle, mean_percent, regrets
+from dtdg_lab.systems.feature_cache.calibration.study import CalibrationStudy, measure
+from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts
+from dtdg_lab.systems.feature_cache.costs.rpc_model import RpcModel
+from dtdg_lab.systems.feature_cache.costs.run_costs import RunFacts, run_costs, timed_fetches
+from dtdg_lab.systems.feature_cache.pipeline.cached_rows import FeatureCache
 
 if TYPE_CHECKING:
     from dtdg_lab.config.run_config import RunConfig

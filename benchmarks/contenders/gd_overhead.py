@@ -13,14 +13,18 @@ from contenders.gd_here import built, look_up_row, timed
 from contenders.gd_plan import Plan, config
 from contenders.gd_sim import policies
 from dtdg_lab.core.errors import LabError
-from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions, CacheView
-from dtdg_lab.systems.feature_cache.policies.base import ThresholdWindow
-from dtdg_lab.systems.feature_cache.policies.calibration import shipped_costs
+from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
+from dtdg_lab.systems.feature_cache.calibration.shipped import shipped_costs
+from dtdg_lab.systems.feature_cache.pipeline.cached_rows import FeatureCache
+from dtdg_lab.systems.feature_cache.pipeline.keys import KeySpace
+from dtdg_lab.systems.feature_cache.pipeline.lookahead import Lookahead
+from dtdg_lab.systems.feature_cache.pipeline.observations import Boundary, FetchTime, StepTime
+from dtdg_lab.systems.feature_cache.policies.baselines import ThresholdWindow
+from dtdg_lab.systems.feature_cache.policies.control import WARM_EPOCHS, CacheControl
 from dtdg_lab.systems.feature_cache.policies.delay_estimator import DelayEstimator
-from dtdg_lab.systems.feature_cache.policies.simulator import CacheSimulator, training_cases
-from dtdg_lab.systems.feature_cache.policy_inputs import WARM_EPOCHS, Boundary, CacheControl, FetchTime, StepTime
-from dtdg_lab.systems.feature_cache.store import FeatureCache, KeySpace
-from dtdg_lab.systems.feature_cache.windows import Lookahead
+from dtdg_lab.systems.feature_cache.policies.interface import CacheView
+from dtdg_lab.systems.feature_cache.simulation.cases import training_cases
+from dtdg_lab.systems.feature_cache.simulation.simulator import CacheSimulator
 
 Row = dict[str, Any]
 EPOCH_STEPS = WINDOWS[-1]  # no more batches than an epoch's are sampled ahead

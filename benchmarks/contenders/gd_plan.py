@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dtdg_lab.config.run_config import RunConfig
-from dtdg_lab.systems.feature_cache.policies.base import shipped_path
+from dtdg_lab.systems.feature_cache.policies.learned import shipped_path
 
 HIDDEN = 16  # section VI-A
 PLUS = "double_dqn_plus"  # ours: learned with another reward, and from states that look back

@@ -15,30 +15,25 @@ from contenders.gd_plan import Ground, Plan, config
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.network.patterns import BITS, make_pattern
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
-from dtdg_lab.systems.feature_cache.policies.base import (
+from dtdg_lab.systems.feature_cache.calibration.shipped import shipped_costs
+from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts
+from dtdg_lab.systems.feature_cache.policies.baselines import FixedWindow
+from dtdg_lab.systems.feature_cache.policies.clairvoyant import Clairvoyant, best_plan
+from dtdg_lab.systems.feature_cache.policies.interface import ManyPolicy
+from dtdg_lab.systems.feature_cache.policies.learned import (
     DOUBLE_DQN,
     DOUBLE_DQN_PLUS,
     CacheDQN,
-    FixedWindow,
     learned_policy,
     save_policy,
     shipped_policy,
 )
-from dtdg_lab.systems.feature_cache.policies.calibration import shipped_costs
-from dtdg_lab.systems.feature_cache.policies.clairvoyant import Clairvoyant, best_plan
-from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts, trace_of_pattern
-from dtdg_lab.systems.feature_cache.policies.env import ManyPolicy
 from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
-from dtdg_lab.systems.feature_cache.policies.simulator import (
-    STEADY,
-    CacheCase,
-    CacheEpisode,
-    CacheSimulator,
-    comparison_cases,
-    replayed_episode,
-    training_cases,
-)
-from dtdg_lab.systems.feature_cache.policies.training import ComparedPolicy, always_compared, compare, run_policy
+from dtdg_lab.systems.feature_cache.simulation.cases import STEADY, CacheCase, comparison_cases, training_cases
+from dtdg_lab.systems.feature_cache.simulation.comparison import ComparedPolicy, always_compared, compare, run_policy
+from dtdg_lab.systems.feature_cache.simulation.episode import CacheEpisode, replayed_episode
+from dtdg_lab.systems.feature_cache.simulation.link_trace import trace_of_pattern
+from dtdg_lab.systems.feature_cache.simulation.simulator import CacheSimulator
 
 Row = dict[str, Any]
 LEARNED = (DOUBLE_DQN, DOUBLE_DQN_PLUS)

@@ -19,8 +19,10 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.systems import step_time
-from dtdg_lab.systems.feature_cache.policies.calibration import DEFAULT_RPC, fetches_of, fit_rpc
-from dtdg_lab.systems.feature_cache.policies.costs import RpcModel
+from dtdg_lab.systems.feature_cache.calibration.measurements import fetches_of
+from dtdg_lab.systems.feature_cache.calibration.rpc_fit import fit_rpc
+from dtdg_lab.systems.feature_cache.calibration.shipped import DEFAULT_RPC
+from dtdg_lab.systems.feature_cache.costs.rpc_model import RpcModel
 from dtdg_lab.systems.step_time import MeasuredStep, NetworkCosts, ScalingModel
 from dtdg_lab.systems.workload import ASSUMED_COMPUTE, EpochWork, Facts, Numbers, count_work
 

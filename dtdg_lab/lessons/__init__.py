@@ -19,12 +19,15 @@ from dtdg_lab.studies.race_result import MEASURES
 from dtdg_lab.studies.study import importance_of
 from dtdg_lab.systems.decayed_windows.window import Chunking, Shrinker, decayed_counts, kept_share, survival_order
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
-from dtdg_lab.systems.feature_cache.calibration_study import measure as measure_calls
-from dtdg_lab.systems.feature_cache.policies.base import RuleWindows, learned_policy
-from dtdg_lab.systems.feature_cache.policies.calibration import SHIPPED, reddit
+from dtdg_lab.systems.feature_cache.calibration.calibration import SHIPPED
+from dtdg_lab.systems.feature_cache.calibration.shipped import reddit
+from dtdg_lab.systems.feature_cache.calibration.study import measure as measure_calls
+from dtdg_lab.systems.feature_cache.policies.baselines import RuleWindows
+from dtdg_lab.systems.feature_cache.policies.learned import learned_policy
 from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
-from dtdg_lab.systems.feature_cache.policies.simulator import CacheCase, comparison_cases, draw_episode
-from dtdg_lab.systems.feature_cache.policies.training import compare as compare_policies
+from dtdg_lab.systems.feature_cache.simulation.cases import CacheCase, comparison_cases
+from dtdg_lab.systems.feature_cache.simulation.comparison import compare as compare_policies
+from dtdg_lab.systems.feature_cache.simulation.episode import draw_episode
 from dtdg_lab.systems.hybrid_batches.batches import LoadGroups, TargetSampler, load_groups
 from dtdg_lab.systems.hybrid_batches.policies import LANDSCAPES, BatchSimulator, over_best_fixed
 from dtdg_lab.systems.snapshot_groups.gantt import planned_figure

@@ -19,7 +19,7 @@ from dtdg_lab.lessons.checks import Shown
 from dtdg_lab.lessons.figures import sizes_by_hand_figure
 from dtdg_lab.rl import checked_action
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
-from dtdg_lab.systems.feature_cache.manual_windows import (
+from dtdg_lab.systems.feature_cache.charts.manual_windows import (
     BEST,
     BY_HAND,
     CLAIRVOYANT,
@@ -27,11 +27,12 @@ from dtdg_lab.systems.feature_cache.manual_windows import (
     Move,
     windows_by_hand_figure,
 )
-from dtdg_lab.systems.feature_cache.policies.base import Rule
+from dtdg_lab.systems.feature_cache.policies.baselines import Rule
 from dtdg_lab.systems.feature_cache.policies.clairvoyant import Clairvoyant, best_plan, cost_of
-from dtdg_lab.systems.feature_cache.policies.env import ManyPolicy
-from dtdg_lab.systems.feature_cache.policies.simulator import CacheEpisode, CacheSimulator
-from dtdg_lab.systems.feature_cache.policies.training import always_compared, run_policy
+from dtdg_lab.systems.feature_cache.policies.interface import ManyPolicy
+from dtdg_lab.systems.feature_cache.simulation.comparison import always_compared, run_policy
+from dtdg_lab.systems.feature_cache.simulation.episode import CacheEpisode
+from dtdg_lab.systems.feature_cache.simulation.simulator import CacheSimulator
 from dtdg_lab.systems.hybrid_batches.events import size_name
 from dtdg_lab.systems.hybrid_batches.policies import BatchSimulator, make_batch_policy, planned_s
 from dtdg_lab.systems.snapshot_groups.gantt import planned_figure

@@ -50,7 +50,7 @@ def servers(run: Run) -> dict[int, psutil.Process]:
     for rank, note in read_notes(run.path / "live", run.attempt).items():
         for child in psutil.Process(note.pid).children(recursive=True):
             with suppress(psutil.NoSuchProcess):  # a zombie is one of these
-                if "dtdg_lab.systems.feature_cache.server_process" in child.cmdline():
+                if "dtdg_lab.systems.feature_cache.rpc.server_process" in child.cmdline():
                     assert rank not in found, "one for all parts of a rank"
                     found[rank] = child
     return found

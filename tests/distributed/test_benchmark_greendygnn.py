@@ -159,7 +159,7 @@ def test_without_cost_weights_no_owner_is_preferred(
     green: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from dtdg_lab.rl import QNetwork
-    from dtdg_lab.systems.feature_cache.policies.base import StoredPolicy
+    from dtdg_lab.systems.feature_cache.policies.learned import StoredPolicy
 
     sizes, sim = (23, 8, 32), green.gd_sim
     network = QNetwork.drawn(sizes, 3)
@@ -193,7 +193,7 @@ def test_calibrations_are_told_with_what_they_had_not_seen(
     green: ModuleType, plan: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from dtdg_lab.core.errors import ConfigError
-    from dtdg_lab.systems.feature_cache.policies.calibration import SHIPPED, calibrate
+    from dtdg_lab.systems.feature_cache.calibration.calibration import SHIPPED, calibrate
 
     model = SHIPPED.steps["reddit"]
     cells = [{"dataset": "made", "condition": name, "window": window,

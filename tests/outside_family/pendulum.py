@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dtdg_lab.systems.feature_cache.actions import CacheActions, CacheDecision, CacheView, PathAndPolicy, PathSettings
+from dtdg_lab.systems.feature_cache.actions import CacheActions
+from dtdg_lab.systems.feature_cache.policies.builders import PathAndPolicy, PathSettings
+from dtdg_lab.systems.feature_cache.policies.interface import CacheDecision, CacheView
 
 
 class Pendulum:

@@ -13,8 +13,9 @@ import zmq
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dtdg_lab.systems.feature_cache import rpc as frames
-from dtdg_lab.systems.feature_cache.rpc import FeatureClient, FeatureServer
+from dtdg_lab.systems.feature_cache.rpc import frames
+from dtdg_lab.systems.feature_cache.rpc.client import FeatureClient
+from dtdg_lab.systems.feature_cache.rpc.server import FeatureServer
 
 TOKEN, F = b"t" * 32, 4
 KEYS = np.arange(0, 100, 2, dtype=np.int64)

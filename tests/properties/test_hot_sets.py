@@ -8,9 +8,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtdg_lab.systems.feature_cache.pipeline import resolve
-from dtdg_lab.systems.feature_cache.store import FeatureCache, hot_set, hottest_first, key_counts, quotas
-from dtdg_lab.systems.feature_cache.windows import CacheBuilder, Lookahead, WindowPlan
+from dtdg_lab.systems.feature_cache.pipeline.cache_builder import CacheBuilder
+from dtdg_lab.systems.feature_cache.pipeline.cached_rows import FeatureCache
+from dtdg_lab.systems.feature_cache.pipeline.hot_set import hot_set, hottest_first, key_counts, quotas
+from dtdg_lab.systems.feature_cache.pipeline.lookahead import Lookahead
+from dtdg_lab.systems.feature_cache.pipeline.resolving import resolve
+from dtdg_lab.systems.feature_cache.pipeline.window_plan import WindowPlan
 from tests.feature_world import Batch, Owners, World
 
 PARTS = 4

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
     from dtdg_lab.runs.run import StoredRun
     from dtdg_lab.runs.tables import RunTables
-    from dtdg_lab.systems.feature_cache.calibration_study import CalibrationPlan
+    from dtdg_lab.systems.feature_cache.calibration.study import CalibrationPlan
     from dtdg_lab.systems.workload import EpochWork, Facts, Row
     from dtdg_lab.visualization.chart import Chart
     from dtdg_lab.visualization.panels import Panel
@@ -31,7 +31,7 @@ class FeatureCacheFamily(SystemFamily):
     name = "feature_cache"
 
     def summary(self, tables: Mapping[str, pd.DataFrame], everything: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
-        """Statistics of feature fetching; None if nothing was fetched by remote procedure calls."""
+        """Return statistics of feature fetching, None for each if nothing was fetched by remote procedure calls."""
         resolved, windows, fetches = tables["resolved"], tables["windows"], everything["fetches"]
         if not len(resolved):
             return dict.fromkeys(self.summary_meanings)
@@ -48,7 +48,7 @@ class FeatureCacheFamily(SystemFamily):
         }
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Refuse a prioritised part that does not exist, and a single part."""
+        """Reject a prioritised part that does not exist, and a single part."""
         parts = settings["parts"]
         if settings["cache_bias"] >= parts:
             raise ConfigError(
@@ -62,39 +62,40 @@ class FeatureCacheFamily(SystemFamily):
             )
 
     def charts(self) -> Sequence[Chart]:
-        """The picture of caches under congestion, and what belongs to it."""
-        from dtdg_lab.systems.feature_cache.folded import FOLDED
-        from dtdg_lab.systems.feature_cache.picture import PICTURE
-        from dtdg_lab.systems.feature_cache.supporting import HITS, REPLIES
+        """Return the picture of caches under congestion, the charts beside it and the folded ones."""
+        from dtdg_lab.systems.feature_cache.charts.folded import FOLDED
+        from dtdg_lab.systems.feature_cache.charts.hit_rate import HITS
+        from dtdg_lab.systems.feature_cache.charts.picture import PICTURE
+        from dtdg_lab.systems.feature_cache.charts.reply_time import REPLIES
 
         return (PICTURE, HITS, REPLIES, *FOLDED)
 
     def tiles(self, tables: RunTables) -> Sequence[Tile]:
-        """Validation loss, hits, waiting, window and energy."""
-        from dtdg_lab.systems.feature_cache.tiles import cache_tiles
+        """Return tiles of validation loss, hits, waiting, window and energy."""
+        from dtdg_lab.systems.feature_cache.charts.tiles import cache_tiles
 
         return cache_tiles(tables)
 
     def suggestions(self, config: RunConfig) -> Sequence[Suggestion]:
-        """Slow links, a long window, the paper's policy, and a small cache."""
-        from dtdg_lab.systems.feature_cache.tiles import cache_suggestions
+        """Suggest slow links, a long window, the paper's policy, and a small cache."""
+        from dtdg_lab.systems.feature_cache.charts.tiles import cache_suggestions
 
         return cache_suggestions(config)
 
     def effect(self, system: str) -> Effect | None:
-        """The hit rate."""
-        from dtdg_lab.systems.feature_cache.tiles import HIT_RATE
+        """Return the hit rate."""
+        from dtdg_lab.systems.feature_cache.charts.tiles import HIT_RATE
 
         return HIT_RATE
 
     def sentence(self, system: str) -> str:
-        """How to read the picture."""
-        from dtdg_lab.systems.feature_cache.captions import IDEAS
+        """Return how to read the picture."""
+        from dtdg_lab.systems.feature_cache.charts.captions import IDEAS
 
         return IDEAS.get(system) or super().sentence(system)
 
     def energy_bound(self, run: StoredRun, raced: Sequence[StoredRun]) -> tuple[float, str, bool] | None:
-        """Joules of the clairvoyant if it takes part, else without those of stalls for features."""
+        """Return the joules of the clairvoyant if it takes part, else those without stalls for features."""
         from statistics import median
 
         from dtdg_lab.energy.phases import STALL
@@ -113,8 +114,8 @@ class FeatureCacheFamily(SystemFamily):
         return run.summary["epoch_j"] * (1 - stall / whole), "no waiting for features", False
 
     def calibration(self, config: RunConfig, **sizes: Any) -> CalibrationPlan:
-        """The plan of ``lab.calibration.calibrate_here``."""
-        from dtdg_lab.systems.feature_cache.calibration_study import CalibrationPlan
+        """Return the plan of ``lab.calibration.calibrate_here``."""
+        from dtdg_lab.systems.feature_cache.calibration.study import CalibrationPlan
 
         return CalibrationPlan(config, **sizes)
 
@@ -126,7 +127,7 @@ class FeatureCacheFamily(SystemFamily):
 
     def pictures(self, system: System, graph: DynamicGraph) -> list[Panel]:
         """Return the charts on the card of one of its systems."""
-        from dtdg_lab.systems.feature_cache.pictures import cache_pictures
+        from dtdg_lab.systems.feature_cache.charts.card_pictures import cache_pictures
 
         return cache_pictures(system, graph)
 

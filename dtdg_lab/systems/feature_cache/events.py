@@ -69,14 +69,14 @@ class FeatureFacts(Event):
         return self.policy not in CACHELESS
 
     def write(self) -> dict[str, Any]:
-        """The data as recorded, with the policy and its window under the names of their settings too."""
+        """Return the data as recorded, with the policy and its window under the names of their settings too."""
         data = Event.write(self)
         later = {name: data.pop(name) for name in ("cache_bias", "cache_rows", "batch_size", "batch_length", "fanouts")}
         return {**data, "cache_policy": self.policy, "cache_window": self.window, **later}
 
     @classmethod
     def entries(cls, data: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Fan-outs as words."""
+        """Return the entries with fan-outs as words."""
         fanouts = data["fanouts"]
         return {**data, "fanouts": fanouts if isinstance(fanouts, str) else " ".join(map(str, fanouts))}
 

@@ -33,21 +33,25 @@ from dtdg_lab.graphs.snapshot import stored_once
 from dtdg_lab.network.emulated_network import KernelLinks, Slowed
 from dtdg_lab.network.patterns import LinkState
 from dtdg_lab.records.events import Event
-from dtdg_lab.systems.feature_cache import rpc
-from dtdg_lab.systems.feature_cache.actions import (
-    WINDOWS,
-    CachePolicy,
-    FeaturePath,
-    OwnerReply,
-    PathAndPolicy,
-    PathSettings,
-)
+from dtdg_lab.systems.feature_cache.actions import WINDOWS
+from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts
+from dtdg_lab.systems.feature_cache.costs.rpc_model import RpcModel
+from dtdg_lab.systems.feature_cache.costs.run_costs import RunFacts, run_costs, timed_fetches
 from dtdg_lab.systems.feature_cache.events import FeatureFacts
-from dtdg_lab.systems.feature_cache.pipeline import FeaturePipeline, FetchRow, Resolved
-from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts, RpcModel
+from dtdg_lab.systems.feature_cache.pipeline.cached_rows import check_cache_memory
+from dtdg_lab.systems.feature_cache.pipeline.feature_path import FeaturePath
+from dtdg_lab.systems.feature_cache.pipeline.feature_pipeline import FeaturePipeline
+from dtdg_lab.systems.feature_cache.pipeline.fetching import OwnerReply
+from dtdg_lab.systems.feature_cache.pipeline.keys import KeySpace, OwnRows
+from dtdg_lab.systems.feature_cache.pipeline.observations import FetchRow
+from dtdg_lab.systems.feature_cache.pipeline.resolving import Resolved
+from dtdg_lab.systems.feature_cache.policies.builders import PathAndPolicy, PathSettings
+from dtdg_lab.systems.feature_cache.policies.control import CacheControl
 from dtdg_lab.systems.feature_cache.policies.delay_estimator import DelayEstimator
-from dtdg_lab.systems.feature_cache.policy_inputs import CacheControl, RunFacts, run_costs, timed_fetches
-from dtdg_lab.systems.feature_cache.store import KeySpace, OwnRows, check_cache_memory
+from dtdg_lab.systems.feature_cache.policies.interface import CachePolicy
+from dtdg_lab.systems.feature_cache.rpc.addresses import agree_token, exchange_addresses
+from dtdg_lab.systems.feature_cache.rpc.client import FILES, FILES_EACH, FeatureClient
+from dtdg_lab.systems.feature_cache.rpc.server import FeatureServer
 from dtdg_lab.training.collective import together
 from dtdg_lab.training.partition import partition_event
 
@@ -100,7 +104,7 @@ class FeatureService:
         rows = {part: own.rows for part, own in self.own.items()}
         _room_for_files(len(parts), partition.parts)  # before the process starts, which inherits it
         keys = {part: self.space.of_part(part) for part in parts}
-        self._server = rpc.FeatureServer(rows, keys, token, host=host, orders_s=timeout_s)
+        self._server = FeatureServer(rows, keys, token, host=host, orders_s=timeout_s)
 
     @property
     def row_bytes(self) -> int:
@@ -109,14 +113,14 @@ class FeatureService:
 
     def connect(self, group: Group, *, device: str) -> None:
         """Learn where the others' parts are served; collective."""
-        self.addresses = rpc.exchange_addresses(group, self._server.addresses, parts=self.space.parts, device=device)
+        self.addresses = exchange_addresses(group, self._server.addresses, parts=self.space.parts, device=device)
 
-    def fetcher(self, part: int, *, loopback: bool = False) -> rpc.FeatureClient:
+    def fetcher(self, part: int, *, loopback: bool = False) -> FeatureClient:
         """Asks on behalf of one of this rank's parts; for one thread.
 
         With ``loopback`` it asks for the part's own rows, as a requester of its own whose link nothing slows.
         """
-        return rpc.FeatureClient(
+        return FeatureClient(
             self.space.parts if loopback else part,
             {part: self.addresses[part]} if loopback else self.addresses,
             self._token,
@@ -158,7 +162,7 @@ def _room_for_files(own: int, parts: int) -> None:
         NotAvailableError: the system does not let it.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    each = rpc.FILES + rpc.FILES_EACH * (parts - 1)
+    each = FILES + FILES_EACH * (parts - 1)
     needed = psutil.Process().num_fds() + (CLIENTS * own + 1) * each + SPARE_FILES  # one more measures fetches
     if soft == resource.RLIM_INFINITY or needed <= soft:
         return
@@ -517,7 +521,7 @@ class RemoteFeatureStrategy(Strategy, Reconfigurable, ObservesSteps, ServesFeatu
 
     def _timed(
         self,
-        fetcher: rpc.FeatureClient,
+        fetcher: FeatureClient,
         part: RemotePart,
         *,
         note: Callable[[OwnerReply], None],
@@ -534,7 +538,7 @@ def build(of: BuildContext) -> RemoteFeatureStrategy:
         LabError: the features or caches do not fit, or no server could be started.
     """
     assert of.partition is not None
-    token, config = rpc.agree_token(of.group), of.config
+    token, config = agree_token(of.group), of.config
     with ExitStack() as undone:  # ends what runs already where the rest fails
         with together(of.group, device=of.device):
             _check_model(of)

@@ -17,8 +17,9 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunFailedError
 from dtdg_lab.network.patterns import BITS, parse_links
 from dtdg_lab.runs.summary import WARM_UPS, power_rows, step_seconds
-from dtdg_lab.systems.feature_cache.calibration_study import cells_wanted, links_of
-from dtdg_lab.systems.feature_cache.policies.calibration import SHIPPED, calibrate, condition_named
+from dtdg_lab.systems.feature_cache.calibration.calibration import SHIPPED, calibrate
+from dtdg_lab.systems.feature_cache.calibration.measurements import condition_named
+from dtdg_lab.systems.feature_cache.calibration.study import cells_wanted, links_of
 
 PARTS, EPOCH_STEPS = 4, 12
 MODEL = SHIPPED.steps["ogbn-products"]
@@ -71,7 +72,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[RunConfig]:
         return Done(PretendRun(config))  # type: ignore[arg-type]
 
     monkeypatch.setattr(here, "run_config", run_config)
-    monkeypatch.setattr("dtdg_lab.systems.feature_cache.calibration_study.measure", pretend_fetches)
+    monkeypatch.setattr("dtdg_lab.systems.feature_cache.calibration.study.measure", pretend_fetches)
     return asked
 
 

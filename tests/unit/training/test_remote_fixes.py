@@ -25,7 +25,7 @@ from dtdg_lab.network import emulated_network as kernel_links
 from dtdg_lab.network.emulated_network import EmulatedNetwork
 from dtdg_lab.network.patterns import LinkState, parse_links
 from dtdg_lab.systems.feature_cache import strategy as feature_strategy
-from dtdg_lab.systems.feature_cache.rpc import FeatureClient
+from dtdg_lab.systems.feature_cache.rpc.client import FeatureClient
 from dtdg_lab.systems.feature_cache.strategy import FeatureService, RemoteFeatureStrategy, host_towards
 from dtdg_lab.training import build as building
 from dtdg_lab.training.live_settings import check_changes, rebuilt

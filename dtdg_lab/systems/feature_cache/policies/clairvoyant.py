@@ -6,25 +6,29 @@ Windows may be abandoned before their last step, at the price that policies pay 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import PlanError
-from dtdg_lab.systems.feature_cache.actions import CacheDecision, CacheView
-from dtdg_lab.systems.feature_cache.policies.costs import (
-    CacheChoices,
-    CacheCosts,
-    LinkTrace,
-    cache_choices,
-    cache_tables,
+from dtdg_lab.network.patterns import Pattern
+from dtdg_lab.systems.feature_cache.actions import WINDOWS
+from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts
+from dtdg_lab.systems.feature_cache.costs.choices import CacheChoices, cache_choices, cache_tables
+from dtdg_lab.systems.feature_cache.policies.interface import (
+    CacheDecision,
+    CacheView,
+    CacheViews,
 )
-from dtdg_lab.systems.feature_cache.policies.env import CacheViews
-from dtdg_lab.systems.feature_cache.policies.simulator import REFERENCE, CacheEpisode
+from dtdg_lab.systems.feature_cache.simulation.episode import CacheEpisode
+from dtdg_lab.systems.feature_cache.simulation.link_trace import LinkTrace, trace_of_pattern
+from dtdg_lab.systems.feature_cache.simulation.simulator import REFERENCE
 
 AT_ONCE = 64  # runs that are planned at once: more need gigabytes
+
 Floats = NDArray[np.float64]
+
 Numbers = NDArray[np.int64]
 
 
@@ -60,7 +64,7 @@ class CachePlan:
         return self.lengths[np.arange(len(self.best)), 0, self.to_go[:, 0].argmin(axis=1)]
 
     def windows(self, run: int = 0) -> list[tuple[int, int]]:
-        """(first step, choice) of every window of one run."""
+        """Return (first step, choice) of every window of one run."""
         step, chosen, length, found = 0, int(self.firsts[run]), int(self.first_lengths[run]), []
         while True:
             found.append((step, chosen))
@@ -74,7 +78,7 @@ class CachePlan:
 def best_plan(
     episodes: Sequence[CacheEpisode], *, of_joules: bool = True, change_s: float = 0.0, only_actions: bool = False
 ) -> CachePlan:
-    """The exact optimum of each of B episodes: no policy can do better on the same episodes.
+    """Return the exact optimum of each of B episodes: no policy can do better on the same episodes.
 
     Args:
         episodes: of one length and one number of parts.
@@ -115,7 +119,7 @@ def best_plan(
 def _planned(
     choices: CacheChoices, costs: Floats, references: Floats, change_s: float, rebuilds: Floats | None = None
 ) -> CachePlan:
-    """The plan from costs of every step.
+    """Return the plan from costs of every step.
 
     Args:
         choices: the first ones are used.
@@ -185,7 +189,7 @@ class _EarlyEnds:
             self._where[level, slot, :, first:] = np.where(nearer, where[slot], where[far])
 
     def least(self, step: int, cost: Floats, served: Numbers) -> tuple[Floats, Numbers]:
-        """(B, C) costs from a step on and steps served, with early ends where these are cheaper."""
+        """Return (B, C) costs from a step on and steps served, with early ends where these are cheaper."""
         cost, served = cost.copy(), served.copy()
         last = np.minimum(step + self._windows, self._steps)  # it may end at those from step + 1 to last - 1
         (may,) = np.nonzero(last > step + 1)
@@ -206,7 +210,7 @@ class _EarlyEnds:
 
 
 def _summed(costs: Floats) -> Floats:
-    """(..., S) -> (..., S + 1) sums over the steps before."""
+    """Return sums over the steps before: (..., S) -> (..., S + 1)."""
     summed = np.zeros((*costs.shape[:-1], costs.shape[-1] + 1))
     np.cumsum(costs, axis=-1, out=summed[..., 1:])
     return summed
@@ -215,7 +219,7 @@ def _summed(costs: Floats) -> Floats:
 def cost_of(
     episode: CacheEpisode, windows: Sequence[tuple[int, int]], *, of_joules: bool = True, change_s: float = 0.0
 ) -> float:
-    """Joules (or seconds) of an episode with given first steps and choices of its windows.
+    """Return joules (or seconds) of an episode with given first steps and choices of its windows.
 
     A window lasts until the next one begins, also if that was late in a live run. A window that ended before its last
     step was abandoned, and pays for it.
@@ -268,17 +272,17 @@ class Clairvoyant:
         self.first, self.first_lengths = plan.firsts, plan.first_lengths
 
     def decide(self, view: CacheView) -> CacheDecision:
-        """The optimal action from ``view.step`` on."""
+        """Return the optimal action from ``view.step`` on."""
         allocation = self._plan.choices.allocations[view.previous]
         step = min(view.step, self._plan.best.shape[1] - 1)  # a run that continues after its plan keeps the last
         return CacheDecision(self.name, int(self._plan.best[0, step, allocation]))
 
     def decide_all(self, views: CacheViews) -> Numbers:
-        """(B,) the optimal choice of each run."""
+        """Return (B,) the optimal choice of each run."""
         return self._plan.best[self._indices(views)]
 
     def lengths_all(self, views: CacheViews) -> Numbers:
-        """(B,) steps of each choice."""
+        """Return (B,) the steps of each choice."""
         return self._plan.lengths[self._indices(views)]
 
     def _indices(self, views: CacheViews) -> tuple[Numbers, Numbers, Numbers]:
@@ -288,7 +292,7 @@ class Clairvoyant:
 
 
 def clairvoyant_of(trace: LinkTrace, costs: CacheCosts, *, epoch_steps: int) -> Clairvoyant:
-    """The clairvoyant of a live run with scheduled or recorded congestion: whole windows of actions only.
+    """Plan a live run with scheduled or recorded congestion, by whole windows of actions only.
 
     Args:
         trace: links to the part that owns the cache, step by step to the end of the run.
@@ -300,3 +304,39 @@ def clairvoyant_of(trace: LinkTrace, costs: CacheCosts, *, epoch_steps: int) -> 
     reference = choices.actions.action(REFERENCE)
     references = np.stack([tables.step_j[reference], tables.step_s[reference]])[:, None, trace.which]
     return Clairvoyant(_planned(choices, tables.step_j[None, :-1, trace.which], references, 0.0))
+
+
+STRETCH = 8 * WINDOWS[-1]  # steps of a plan; the first half is used
+
+
+class ForeseenWindows:
+    """The windows and allocations that are optimal in the cost model, for known future congestion.
+
+    The next stretch of steps is planned when half of the previous one is over, in the calling thread: the last windows
+    of a plan are unreliable and not used.
+
+    Args:
+        pattern: state of the links over time.
+        costs: of a step.
+        part: the part that owns the cache.
+        epoch_steps: of an epoch.
+
+    References: ours; see :func:`dtdg_lab.systems.feature_cache.policies.clairvoyant.best_plan`, which is exact over a
+    whole trace.
+    """
+
+    name = "clairvoyant"
+
+    def __init__(self, pattern: Pattern, costs: CacheCosts, *, part: int, epoch_steps: int) -> None:
+        self._pattern, self._costs, self._part, self._epoch_steps = pattern, costs, part, epoch_steps
+        self._first = 0
+        self._plan: Clairvoyant | None = None
+
+    def decide(self, view: CacheView) -> CacheDecision:
+        """Return the planned action."""
+        if self._plan is None or not 0 <= view.step - self._first < STRETCH // 2:
+            self._first = view.step
+            steps = range(view.step, view.step + STRETCH)
+            trace = trace_of_pattern(self._pattern, self._part, steps, epoch_steps=self._epoch_steps)
+            self._plan = clairvoyant_of(trace, self._costs, epoch_steps=self._epoch_steps)
+        return self._plan.decide(replace(view, step=view.step - self._first))

@@ -1,4 +1,4 @@
-"""Estimates the delay of each owner's replies from the times of recent fetches."""
+"""Estimates of the delay of each owner's replies from the times of recent fetches."""
 
 from __future__ import annotations
 
@@ -12,138 +12,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import PlanError
-from dtdg_lab.systems.feature_cache.policies.calibration import relative_line
-from dtdg_lab.systems.feature_cache.policies.costs import RpcModel
-
-# Change-point detection in an owner's fetch times: a windowed likelihood-ratio test on their logarithms.
-
-
-SPANS = (2, 3, 5, 8, 13)  # numbers of latest fetches that are compared with those before them
-THRESHOLD = 4.0  # standard errors between two means that count as a change
-OUTLIER = 5.0  # standard deviations at which a fetch is clipped, so that a single slow one raises no alarm
-LONGEST = 60  # maximum number of fetches in a mean
-LEAST_NOISE = 0.1  # minimum standard deviation of a logarithm
-SAME_CHANGE = 8  # fetches within which several alarms, of any owners, count as one change
-LOOK_AGAIN = 5  # fetches after an alarm at which the decision is reconsidered with more data
-CHUNK = 96  # fetches that are tested at once if all are known
-WITHOUT = 0.3  # standard deviation before there are fetches to estimate it from
-
-
-class ChangePoints:
-    """Change points of one owner's fetches.
-
-    Each new fetch is tested: does the mean of the last 2, 3, 5, 8 or 13 differ from that of those before by more than
-    four standard errors? If so, an alarm is raised and the mean restarts with these fetches. A change of five standard
-    deviations is detected after two fetches, one of two standard deviations after five.
-
-    Args:
-        noise: standard deviation of the logarithm of a fetch time on unchanged links; None to estimate it from
-            successive differences (median absolute deviation).
-
-    Attributes:
-        count: fetches since the last change point, at most 60.
-        alarms: change points so far.
-
-    References: ours, for GreenDyGNN section V-B, which takes the median of 30 fetches; Lai 1995, "Sequential
-    changepoint detection in quality control and dynamical systems" (the window-limited likelihood-ratio test).
-    """
-
-    def __init__(self, noise: float | None = None) -> None:
-        self._given = noise
-        self._values: deque[float] = deque(maxlen=LONGEST)
-        self._steps: deque[float] = deque(maxlen=LONGEST)  # absolute differences of successive fetches
-        self._noise = WITHOUT if noise is None else max(noise, LEAST_NOISE)
-        self.alarms = 0
-
-    @property
-    def count(self) -> int:
-        """Fetches since the last change point."""
-        return len(self._values)
-
-    def add(self, level: float) -> bool:
-        """Add the logarithm of a fetch time relative to a clean link; return whether a change is detected."""
-        values = self._values
-        if self._given is None and values:
-            self._estimate(abs(level - values[-1]))
-        values.append(level)
-        total = len(values)
-        if total < 2 * SPANS[0]:
-            return False
-        newest, whole, recent = list(values)[: -SPANS[-1] - 1 : -1], sum(values), 0.0
-        for span, value in enumerate(newest[: total - SPANS[0]], start=1):
-            recent += value
-            if span not in SPANS:
-                continue
-            rest = total - span
-            middle, apart = (whole - recent) / rest, THRESHOLD * self._noise * math.sqrt(1 / span + 1 / rest)
-            if abs(recent / span - middle) <= apart:
-                continue
-            # a single fetch must not raise an alarm: each is clipped around the previous mean
-            cut = OUTLIER * self._noise
-            if abs(sum(min(max(of - middle, -cut), cut) for of in newest[:span])) > apart * span:
-                self._values = deque(reversed(newest[:span]), maxlen=LONGEST)
-                self.alarms += 1
-                return True
-        return False
-
-    def _estimate(self, difference: float) -> None:
-        self._steps.append(difference)
-        if len(self._steps) >= 8:
-            ranked = sorted(self._steps)
-            self._noise = max(ranked[len(ranked) // 2] / (0.6745 * math.sqrt(2)), LEAST_NOISE)
-
-
-def change_points(levels: NDArray[np.float64], noise: float) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The result of :class:`ChangePoints` for a whole series (S,) at once.
-
-    Args:
-        levels: logarithms of fetch times over those of a clean link.
-        noise: their standard deviation on unchanged links.
-
-    Returns:
-        (S + 1,) index of the first fetch since the last change point, and (S + 1,) whether one is detected, after each
-        number of fetches.
-    """
-    noise, total = max(noise, LEAST_NOISE), len(levels)
-    summed = np.concatenate([[0.0], levels.cumsum()])
-    starts, alarms = np.zeros(total + 1, dtype=np.int64), np.zeros(total + 1, dtype=bool)
-    begin, at, spans = 0, 2 * SPANS[0], np.array(SPANS)[:, None]
-    while at <= total:
-        ends = np.arange(at, min(at + CHUNK, total + 1))
-        first = np.maximum(begin, ends - LONGEST)
-        rest = ends - first - spans
-        fits = rest >= SPANS[0]
-        rest = np.maximum(rest, 1)
-        middle = (summed[np.maximum(ends - spans, 0)] - summed[first]) / rest
-        mean = (summed[ends] - summed[np.maximum(ends - spans, 0)]) / spans
-        apart = THRESHOLD * noise * np.sqrt(1 / spans + 1 / rest)
-        found = None
-        for end_at, of in zip(*np.nonzero((fits & (np.abs(mean - middle) > apart)).T), strict=True):
-            span, end, cut = SPANS[of], int(ends[end_at]), OUTLIER * noise
-            bounded = np.clip(levels[end - span : end] - middle[of, end_at], -cut, cut)
-            if abs(bounded.sum()) > apart[of, end_at] * span:
-                found = end, span
-                break
-        upto = int(ends[-1]) + 1 if found is None else found[0]
-        starts[at:upto] = np.maximum(begin, np.arange(at, upto) - LONGEST)
-        if found is None:
-            at = upto
-            continue
-        begin = found[0] - found[1]
-        starts[upto], alarms[upto] = begin, True
-        starts[upto : min(begin + 2 * SPANS[0], total + 1)] = begin
-        at = max(upto + 1, begin + 2 * SPANS[0])
-    return starts, alarms
-
+from dtdg_lab.systems.feature_cache.calibration.fitting import relative_line
+from dtdg_lab.systems.feature_cache.costs.rpc_model import RpcModel
+from dtdg_lab.systems.feature_cache.policies.change_points import ChangePoints
 
 Vector = NDArray[np.float64]
+
 WARM_EPOCHS = 2
+
 RECENT = 30  # GreenDyGNN section V-B: fetches of an owner that determine its delay; one per step in the simulator
+
 _BASELINE = 15.0  # percentile of the warm-up's fetches
+
 _LEAST = 4  # minimum number of fetches of a warm-up
+
 _MOST = 1000  # maximum number of fetches of an owner in a warm-up
+
 OWNERS_SLACK = 2.0  # an owner whose warm-up took longer than this multiple of the fastest owner's was slow then
+
 PROBE_SLACK = 3.0  # all owners were slow if even the fastest took longer than this multiple of the probe
+
 LEAST_S = 1e-6
 
 
@@ -229,11 +117,11 @@ class DelayEstimator:
         return changed
 
     def known(self, owner: int) -> int:
-        """How many of an owner's latest fetches are from the current state of its link."""
+        """Return the number of an owner's latest fetches that are from the current state of its link."""
         return self._points[owner].count if self._settled[owner] else len(self._recent[owner])
 
     def delays_s(self) -> Vector:
-        """(P - 1,) estimated delay of each owner's replies in seconds; 0 during its warm-up."""
+        """Return (P - 1,) estimated delay of each owner's replies in seconds; 0 during its warm-up."""
         late = np.zeros(len(self._recent))
         for owner in np.flatnonzero(self._settled & (np.array([len(of) for of in self._recent]) > 0)):
             recent = self._recent[owner]
@@ -247,7 +135,7 @@ class DelayEstimator:
         return np.asarray(np.maximum(late, 0.0) / self._trips)
 
     def _reference(self, owner: int, nbytes: float) -> tuple[float, float]:
-        """Reference for an owner's fetches: seconds of a clean fetch without bytes, and seconds per byte.
+        """Return seconds of a clean fetch without bytes, and seconds per byte, to compare an owner with.
 
         They are from the owner's own warm-up, from the fastest owner's, or from the probe; see the class.
 
@@ -267,14 +155,14 @@ class DelayEstimator:
         return float(self._clean[chosen]), float(self._per_byte[chosen])
 
     def baselines_s(self) -> Vector:
-        """(P - 1,) 15th percentile of the fetches of each owner's warm-up; 0 without fetches."""
+        """Return (P - 1,) 15th percentile of the fetches of each owner's warm-up; 0 without fetches."""
         for owner in np.flatnonzero(~self._settled):
             if self._warm[owner]:
                 self._baseline[owner] = np.percentile([time for _, time in self._warm[owner]], _BASELINE)
         return self._baseline.copy()
 
     def state_dict(self) -> dict[str, Any]:
-        """The times of clean links, as plain lists and numbers; recent fetches are not included."""
+        """Return the times of clean links, as plain lists and numbers; recent fetches are not included."""
         described = (self._per_byte, self._clean, self._noise, self._baseline, self._settled)
         return {"first_epoch": self._first_epoch, "owners": [array.tolist() for array in described]}
 

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions, CacheDecision, CacheView
-from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts
-from dtdg_lab.systems.feature_cache.policies.env import CHANGES_WITHIN, CacheViews, RunsMemory
+from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
+from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts
+from dtdg_lab.systems.feature_cache.policies.interface import CHANGES_WITHIN, CacheDecision, CacheView, CacheViews
+from dtdg_lab.systems.feature_cache.policies.lateness_memory import RunsMemory
 
 TURNS = 5.0  # factor of an owner's probability to become late, per unit of the logarithm of its average multiplier
 LATE_S = 15e-3  # assumed delay of an owner that becomes late
@@ -34,13 +35,13 @@ class LinkGuess(NamedTuple):
     s_per_byte: Array
 
     def more(self, owner: int) -> LinkGuess:
-        """The same with one owner slightly later, to allow for noise."""
+        """Return the same with one owner slightly later, to allow for noise."""
         more = np.ones(self.delays_s.shape[1])
         more[owner] += STRAYS
         return LinkGuess(self.delays_s * more, self.s_per_byte * more)
 
     def only(self, owner: int, least: LinkGuess) -> LinkGuess:
-        """One owner as late as the latest one, and no other; at least as late as another guess says."""
+        """Return a guess with one owner as late as the latest one, or another guess, and no other owner late."""
         found = LinkGuess(np.zeros_like(self.delays_s), np.zeros_like(self.delays_s))
         for into, values, lowest in zip(found, self, least, strict=True):
             into[:, owner] = np.maximum(values.max(axis=1), lowest[:, owner])
@@ -94,7 +95,7 @@ class _Account:
         self._share[rows] = 1 - seconds[np.arange(len(rows)), actions] / seconds[:, : len(WINDOWS)].min(axis=1)
 
     def of(self, runs: NDArray[np.int64], now: NDArray[np.int64], first: int) -> _Account:
-        """This account, reset for runs that are new."""
+        """Return this account, reset for runs that are new."""
         if len(runs) != len(self.runs):
             return _Account(runs, now, first)
         fresh = (runs != self.runs) | (now < self.now)
@@ -112,7 +113,7 @@ class CachePlanner:
     with probability 1 - exp(-lambda s) s steps after the observation, to clean links or to one late owner. So long
     windows are chosen if they are cheap in all cases, and a cache biased to one owner is kept for long only if that
     owner will stay late. Lambda is the number of change points in the last 150 steps per step; the memory of the run
-    (:mod:`dtdg_lab.systems.feature_cache.policies.env`) indicates which owner may be the next.
+    (:mod:`dtdg_lab.systems.feature_cache.policies.state`) indicates which owner may be the next.
 
     When a change is detected, the current window is abandoned if that saves twice its cost: the wasted rebuilds. An
     account is kept of the savings of the planner's own choices over equal shares, used or not; after recent losses of
@@ -178,14 +179,14 @@ class CachePlanner:
             self._hits, self._base_s = clean.hits, float(clean.seconds[self.first])
 
     def decide(self, view: CacheView) -> CacheDecision:
-        """The cheapest action for the observations; the current one if no forecast is possible."""
+        """Return the cheapest action for the observations, or the current one if no forecast is possible."""
         if self._costs is None and view.forecast is None:
             return CacheDecision(self.name, view.previous)
         (action,), regret = self._decided(CacheViews.of(view), self._costs if view.forecast is None else None)
         return CacheDecision(self.name, int(action), tuple((-regret[0]).tolist()), 0.0, bool(action == regret.argmin()))
 
     def reconsider(self, view: CacheView) -> CacheDecision | None:
-        """The action to abandon the current window for after a change of links; None to keep it."""
+        """Return the action to abandon the current window for after a change of links; None to keep it."""
         if view.pending < 0 or (view.forecast is None and self._costs is None):
             return None
         views, costs = CacheViews.of(view), self._costs if view.forecast is None else None
@@ -196,11 +197,11 @@ class CachePlanner:
         return CacheDecision(self.name, int(chosen[0])) if ends[0] else None
 
     def decide_all(self, views: CacheViews) -> NDArray[np.int64]:
-        """(B,) the same for every run."""
+        """Return (B,) the cheapest action of every run."""
         return self._decided(views, self._costs)[0]
 
     def _decided(self, views: CacheViews, costs: CacheCosts | None) -> tuple[NDArray[np.int64], Array]:
-        """(B,) actions, and (B, A) expected regret of each."""
+        """Return (B,) actions, and (B, A) the expected regret of each."""
         self._account = self._account.of(views.runs, views.now, self.first)
         seen, rows, now = self._seen(views), np.arange(len(views.runs)), views.now
         account = self._account
@@ -214,14 +215,14 @@ class CachePlanner:
     def reconsider_all(
         self, views: CacheViews, pending: NDArray[np.int64], left: NDArray[np.int64], which: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """(B,) cheapest action after a change of links, and (B,) whether to end the window early for it."""
+        """Return (B,) cheapest actions after a change of links, and (B,) whether to end the window early for them."""
         rows = np.flatnonzero(which)
         chosen, ends = pending.copy(), which.copy()
         chosen[rows], ends[rows] = self._reconsidered(views, self._costs, pending[rows], left[rows], rows)
         return chosen, ends
 
     def _seen(self, views: CacheViews, rows: NDArray[np.int64] | None = None) -> _Seen:
-        """Observations of all runs, or of some, whose memory is then not updated."""
+        """Return the observations of all runs, or of some, whose memory is then not updated."""
         if rows is None:
             states, rows = self._memory.take_in(views.states, views.runs, views.now), np.arange(len(views.runs))
         else:
@@ -230,11 +231,11 @@ class CachePlanner:
         return _Seen(states, views.delays_s[rows], views.previous[rows], views.forecast, views.rebuilds, rate)
 
     def _rate(self, changes: NDArray[np.int64], now: NDArray[np.int64]) -> Array:
-        """(B,) expected changes of the links per step."""
+        """Return (B,) expected changes of the links per step."""
         return np.asarray((CHANGES + changes) / (self._change_steps + np.minimum(now, CHANGES_WITHIN)))
 
     def _waits(self, previous: NDArray[np.int64]) -> Array:
-        """(B,) steps from the observation to the first step of the decision."""
+        """Return (B,) steps from the observation to the first step of the decision."""
         return OBSERVED_AGE + self._windows[previous].astype(np.float64)
 
     def _reconsidered(
@@ -245,7 +246,7 @@ class CachePlanner:
         left: NDArray[np.int64],
         rows: NDArray[np.int64],
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """(R,) cheapest action of some runs, and (R,) whether to end their windows early for it."""
+        """Return (R,) cheapest actions of some runs, and (R,) whether to end their windows early for them."""
         seen, now, account = self._seen(views, rows), views.now[rows], self._account
         links = self._links(seen, costs)[0]
         seconds, rebuilds = self._seconds(seen, costs, links), self._rebuilds(seen, costs, links)
@@ -256,7 +257,7 @@ class CachePlanner:
         def pays(
             serving: NDArray[np.int64], follows: NDArray[np.int64], chosen: NDArray[np.int64]
         ) -> tuple[NDArray[np.bool_], Array]:
-            """Whether to abandon one action, and the pending one, for a third; and the cost of that."""
+            """Return whether to abandon one action, and the pending one, for a third, and the cost of that."""
             at, lasts = np.arange(len(rows)), self._windows[follows]
             best, lead = seconds[at, chosen], np.ceil(rebuilds[at, chosen] / seconds[at, serving])
             stays = np.maximum(np.exp(-seen.rate * lead) - np.exp(-seen.rate * left), 0) / seen.rate
@@ -274,12 +275,12 @@ class CachePlanner:
         return taken, pays(seen.previous, pending, taken)[0]
 
     def _even(self, regret: Array) -> NDArray[np.int64]:
-        """(B,) the best action without a preferred part."""
+        """Return (B,) the best action without a preferred part."""
         even = regret[:, : len(WINDOWS)]
         return np.where(self._windows[: len(WINDOWS)] <= self._longest, even, np.inf).argmin(axis=1)
 
     def _links(self, seen: _Seen, costs: CacheCosts | None) -> tuple[LinkGuess, list[LinkGuess]]:
-        """The assumed current state of the links, and their possible next states."""
+        """Return the assumed current state of the links, and their possible next states."""
         states, delays_s = seen.states, seen.delays_s
         received = np.expm1(states[:, : delays_s.shape[1]]) > LATE_NOISE
         now, least = self._guess(states, np.where(received, delays_s, 0.0), costs)
@@ -287,14 +288,14 @@ class CachePlanner:
         return now, later + [now.only(owner, least) for owner in range(delays_s.shape[1])]
 
     def _seconds(self, seen: _Seen, costs: CacheCosts | None, guess: LinkGuess) -> Array:
-        """(B, A) seconds of a step of every action."""
+        """Return (B, A) seconds of a step of every action."""
         if costs is None:
             assert seen.forecast is not None
             return seen.forecast(guess.delays_s)
         return costs.of_actions(guess.delays_s, 1 / (1 / costs.link_bytes_per_s + guess.s_per_byte)).seconds
 
     def _rebuilds(self, seen: _Seen, costs: CacheCosts | None, guess: LinkGuess) -> Array:
-        """(B, A) seconds of a whole rebuild for every action."""
+        """Return (B, A) seconds of a whole rebuild for every action."""
         if costs is None:
             assert seen.rebuilds is not None
             return seen.rebuilds(guess.delays_s)
@@ -302,7 +303,7 @@ class CachePlanner:
         return costs.of_actions(guess.delays_s, rates).rebuild_s * self._windows
 
     def _regret(self, seen: _Seen, costs: CacheCosts | None, waits: Array) -> Array:
-        """(B, A) expected slowdown of each action relative to the best action's step.
+        """Return (B, A) expected slowdown of each action relative to the best action's step.
 
         Args:
             seen: observations.
@@ -327,7 +328,7 @@ class CachePlanner:
     def _guess(
         self, states: NDArray[np.float32], late_s: Array, costs: CacheCosts | None
     ) -> tuple[LinkGuess, LinkGuess]:
-        """Causes of the observed delays (B, P - 1), and the effect of an owner that becomes late."""
+        """Return causes of the observed delays (B, P - 1), and the effect of an owner that becomes late."""
         others = late_s.shape[1]
         if costs is None:
             nothing = np.zeros_like(late_s)
@@ -352,7 +353,7 @@ class CachePlanner:
         return now, least
 
     def _chosen(self, regret: Array, previous: NDArray[np.int64]) -> NDArray[np.int64]:
-        """(B, A), (B,) -> the action of least regret, (B,); another allocation than the current one only if it pays."""
+        """Return (B,) the actions of least regret (B, A); another allocation than the current one only if it pays."""
         holds = self._allocation == (previous // len(WINDOWS))[:, np.newaxis]
         priced = np.where(holds, regret, regret + self._stay)
         return np.where(self._windows <= self._longest, priced, np.inf).argmin(axis=1)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
-from dtdg_lab.systems.feature_cache.policies.calibration import products, reddit
-from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts
+from dtdg_lab.systems.feature_cache.calibration.shipped import products, reddit
+from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts
 
 EVEN = np.full(2, 0.5)
 FREE = np.full(2, np.inf)

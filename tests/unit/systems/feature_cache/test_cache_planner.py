@@ -9,29 +9,19 @@ import pytest
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.systems.feature_cache.actions import CacheActions, CacheView
-from dtdg_lab.systems.feature_cache.policies.base import FixedWindow
-from dtdg_lab.systems.feature_cache.policies.calibration import products, reddit
+from dtdg_lab.systems.feature_cache.actions import CacheActions
+from dtdg_lab.systems.feature_cache.calibration.shipped import products, reddit
+from dtdg_lab.systems.feature_cache.policies.baselines import FixedWindow
 from dtdg_lab.systems.feature_cache.policies.clairvoyant import best_plan, cost_of
-from dtdg_lab.systems.feature_cache.policies.costs import LinkTrace
-from dtdg_lab.systems.feature_cache.policies.env import (
-    CacheObservation,
-    LatenessMemory,
-    ManyPolicy,
-    RunsMemory,
-    cache_state,
-    memory_size,
-    state_size,
-)
+from dtdg_lab.systems.feature_cache.policies.interface import CacheView, ManyPolicy
+from dtdg_lab.systems.feature_cache.policies.lateness_memory import LatenessMemory, RunsMemory, memory_size
 from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
-from dtdg_lab.systems.feature_cache.policies.simulator import (
-    CacheCase,
-    CacheEpisode,
-    CacheNoise,
-    CacheSimulator,
-    replayed_episode,
-)
-from dtdg_lab.systems.feature_cache.policies.training import PolicyRuns, compare, run_policy
+from dtdg_lab.systems.feature_cache.policies.state import CacheObservation, cache_state, state_size
+from dtdg_lab.systems.feature_cache.simulation.cases import CacheCase
+from dtdg_lab.systems.feature_cache.simulation.comparison import PolicyRuns, compare, run_policy
+from dtdg_lab.systems.feature_cache.simulation.episode import CacheEpisode, CacheNoise, replayed_episode
+from dtdg_lab.systems.feature_cache.simulation.link_trace import LinkTrace
+from dtdg_lab.systems.feature_cache.simulation.simulator import CacheSimulator
 from tests.many_views import view_of
 
 ACTIONS = CacheActions(4)

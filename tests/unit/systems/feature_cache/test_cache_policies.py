@@ -6,25 +6,21 @@ import numpy as np
 import pytest
 
 from dtdg_lab.core.errors import ConfigError, PlanError
-from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions, CacheView
-from dtdg_lab.systems.feature_cache.policies.base import EpochHot, FixedWindow, RandomWindows, ThresholdWindow
-from dtdg_lab.systems.feature_cache.policies.costs import cache_choices
-from dtdg_lab.systems.feature_cache.policies.env import CacheViews
-from dtdg_lab.systems.feature_cache.policies.simulator import (
-    STEADY,
-    CacheCase,
-    CacheSimulator,
-    comparison_cases,
-    draw_episode,
-)
-from dtdg_lab.systems.feature_cache.policies.training import (
+from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
+from dtdg_lab.systems.feature_cache.costs.choices import cache_choices
+from dtdg_lab.systems.feature_cache.policies.baselines import EpochHot, FixedWindow, RandomWindows, ThresholdWindow
+from dtdg_lab.systems.feature_cache.policies.interface import CacheView, CacheViews
+from dtdg_lab.systems.feature_cache.simulation.cases import STEADY, CacheCase, comparison_cases
+from dtdg_lab.systems.feature_cache.simulation.comparison import (
     SEED,
     ComparedPolicy,
     always_compared,
     compare,
     run_policy,
-    training_costs,
 )
+from dtdg_lab.systems.feature_cache.simulation.episode import draw_episode
+from dtdg_lab.systems.feature_cache.simulation.simulator import CacheSimulator
+from dtdg_lab.systems.feature_cache.simulation.training import training_costs
 from tests.many_views import view_of
 
 COSTS = training_costs(4)

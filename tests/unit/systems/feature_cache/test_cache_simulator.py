@@ -11,31 +11,23 @@ import pytest
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
 from dtdg_lab.network.patterns import LinkState
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
-from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts, LinkTrace, trace_of_links, trace_of_pattern
+from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts
 from dtdg_lab.systems.feature_cache.policies.delay_estimator import DelayEstimator
-from dtdg_lab.systems.feature_cache.policies.env import (
-    CacheObservation,
-    cache_state,
-    state_bounds,
-    state_size,
-)
-from dtdg_lab.systems.feature_cache.policies.simulator import (
+from dtdg_lab.systems.feature_cache.policies.state import CacheObservation, cache_state, state_bounds, state_size
+from dtdg_lab.systems.feature_cache.simulation.cases import (
     ALL_STEADY,
     ARCHETYPES,
     COMPARED_SEVERITIES,
-    NO_NOISE,
-    REFERENCE,
     STEADY,
     TRAINED_SEVERITIES,
     CacheCase,
-    CacheEpisode,
-    CacheNoise,
-    CacheSimulator,
     comparison_cases,
-    draw_episode,
     training_cases,
 )
-from dtdg_lab.systems.feature_cache.policies.training import training_costs
+from dtdg_lab.systems.feature_cache.simulation.episode import NO_NOISE, CacheEpisode, CacheNoise, draw_episode
+from dtdg_lab.systems.feature_cache.simulation.link_trace import LinkTrace, trace_of_links, trace_of_pattern
+from dtdg_lab.systems.feature_cache.simulation.simulator import REFERENCE, CacheSimulator
+from dtdg_lab.systems.feature_cache.simulation.training import training_costs
 
 COSTS = training_costs(4)
 ACTIONS = CacheActions(4)
@@ -469,7 +461,7 @@ def test_the_environment_passes_gymnasium_s_checker() -> None:
     gymnasium = pytest.importorskip("gymnasium")
     from gymnasium.utils.env_checker import check_env
 
-    from dtdg_lab.systems.feature_cache.policies.gym_env import ENV_ID, CacheEnv, register_env
+    from dtdg_lab.systems.feature_cache.simulation.gym_env import ENV_ID, CacheEnv, register_env
 
     register_env()
     register_env()

@@ -11,10 +11,11 @@ import pytest
 
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.systems.feature_cache.actions import CacheActions
-from dtdg_lab.systems.feature_cache.policies.base import CacheDQN, learned_policy
-from dtdg_lab.systems.feature_cache.policies.calibration import products, reddit
-from dtdg_lab.systems.feature_cache.policies.simulator import CacheCase, training_cases
-from dtdg_lab.systems.feature_cache.policies.training import PolicyTraining, compare, train_policy, training_costs
+from dtdg_lab.systems.feature_cache.calibration.shipped import products, reddit
+from dtdg_lab.systems.feature_cache.policies.learned import CacheDQN, learned_policy
+from dtdg_lab.systems.feature_cache.simulation.cases import CacheCase, training_cases
+from dtdg_lab.systems.feature_cache.simulation.comparison import compare
+from dtdg_lab.systems.feature_cache.simulation.training import PolicyTraining, train_policy, training_costs
 from tests.many_views import view_of
 from tests.thinning import thinned
 
@@ -47,7 +48,7 @@ def test_a_policy_is_learned_for_any_number_of_parts_and_written_down(parts: int
 
 
 def test_a_policy_that_looks_back_decides_for_many_runs_as_for_one() -> None:
-    from dtdg_lab.systems.feature_cache.policies.simulator import CacheSimulator
+    from dtdg_lab.systems.feature_cache.simulation.simulator import CacheSimulator
 
     policy = train_policy(4, replace(SHORT, remembers=True))
     simulator = CacheSimulator([reddit()], [THROTTLED], episodes=3, epochs=8, seed=5)
@@ -106,7 +107,7 @@ def test_costs_of_other_parts_are_refused() -> None:
 
 
 def test_severities_of_the_comparison_are_none_of_the_training() -> None:
-    from dtdg_lab.systems.feature_cache.policies.simulator import comparison_cases
+    from dtdg_lab.systems.feature_cache.simulation.cases import comparison_cases
 
     def severities(cases: tuple[CacheCase, ...]) -> set[tuple[float, float]]:
         return {(case.delay_s, case.bytes_per_s) for case in cases}

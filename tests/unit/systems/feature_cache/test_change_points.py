@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dtdg_lab.systems.feature_cache.policies.delay_estimator import ChangePoints, change_points
+from dtdg_lab.systems.feature_cache.policies.change_points import ChangePoints, change_points
 
 NOISE = 0.4
 

@@ -11,26 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dtdg_lab.core.errors import PlanError
-from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions, CacheView
-from dtdg_lab.systems.feature_cache.policies.base import FixedWindow
-from dtdg_lab.systems.feature_cache.policies.clairvoyant import (
-    Clairvoyant,
-    best_plan,
-    clairvoyant_of,
-    cost_of,
-)
-from dtdg_lab.systems.feature_cache.policies.costs import LinkTrace
-from dtdg_lab.systems.feature_cache.policies.simulator import (
-    CacheCase,
-    CacheEpisode,
-    CacheNoise,
-    CacheSimulator,
-    comparison_cases,
-    draw_episode,
-    replayed_episode,
-    training_cases,
-)
-from dtdg_lab.systems.feature_cache.policies.training import always_compared, run_policy, training_costs
+from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
+from dtdg_lab.systems.feature_cache.policies.baselines import FixedWindow
+from dtdg_lab.systems.feature_cache.policies.clairvoyant import Clairvoyant, best_plan, clairvoyant_of, cost_of
+from dtdg_lab.systems.feature_cache.policies.interface import CacheView
+from dtdg_lab.systems.feature_cache.simulation.cases import CacheCase, comparison_cases, training_cases
+from dtdg_lab.systems.feature_cache.simulation.comparison import always_compared, run_policy
+from dtdg_lab.systems.feature_cache.simulation.episode import CacheEpisode, CacheNoise, draw_episode, replayed_episode
+from dtdg_lab.systems.feature_cache.simulation.link_trace import LinkTrace
+from dtdg_lab.systems.feature_cache.simulation.simulator import CacheSimulator
+from dtdg_lab.systems.feature_cache.simulation.training import training_costs
 
 PRODUCTS, REDDIT = training_costs(4)
 

@@ -6,27 +6,17 @@ import numpy as np
 import pytest
 
 from dtdg_lab.core.errors import ConfigError, PlanError, RunFailedError, UnknownNameError
-from dtdg_lab.systems.feature_cache.actions import CacheActions, CacheDecision, FeaturePath, OwnerReply
-from dtdg_lab.systems.feature_cache.store import (
-    FeatureCache,
-    KeySpace,
-    OwnRows,
-    check_cache_memory,
-    fetch_into,
-    hot_set,
-    hottest_first,
-    quotas,
-)
-from dtdg_lab.systems.feature_cache.windows import (
-    BuiltCache,
-    CacheBuilder,
-    Epochs,
-    Lookahead,
-    WindowPlan,
-    WindowSchedule,
-    nearest_action,
-    plan_window,
-)
+from dtdg_lab.systems.feature_cache.actions import CacheActions
+from dtdg_lab.systems.feature_cache.pipeline.cache_builder import BuiltCache, CacheBuilder
+from dtdg_lab.systems.feature_cache.pipeline.cached_rows import FeatureCache, check_cache_memory
+from dtdg_lab.systems.feature_cache.pipeline.feature_path import FeaturePath
+from dtdg_lab.systems.feature_cache.pipeline.fetching import OwnerReply, fetch_into
+from dtdg_lab.systems.feature_cache.pipeline.hot_set import hot_set, hottest_first, quotas
+from dtdg_lab.systems.feature_cache.pipeline.keys import KeySpace, OwnRows
+from dtdg_lab.systems.feature_cache.pipeline.lookahead import Lookahead
+from dtdg_lab.systems.feature_cache.pipeline.window_plan import Epochs, WindowPlan, nearest_action, plan_window
+from dtdg_lab.systems.feature_cache.pipeline.window_schedule import WindowSchedule
+from dtdg_lab.systems.feature_cache.policies.interface import CacheDecision
 from tests.feature_world import Owners, World
 
 EPOCHS = Epochs(steps=10)

@@ -13,9 +13,10 @@ import pytest
 
 from dtdg_lab.core.errors import RunFailedError
 from dtdg_lab.network.patterns import LinkState
-from dtdg_lab.systems.feature_cache.actions import FeaturePath
-from dtdg_lab.systems.feature_cache.pipeline import FeaturePipeline
-from dtdg_lab.systems.feature_cache.rpc import FeatureClient, FeatureServer
+from dtdg_lab.systems.feature_cache.pipeline.feature_path import FeaturePath
+from dtdg_lab.systems.feature_cache.pipeline.feature_pipeline import FeaturePipeline
+from dtdg_lab.systems.feature_cache.rpc.client import FeatureClient
+from dtdg_lab.systems.feature_cache.rpc.server import FeatureServer
 from tests.feature_world import World
 from tests.thinning import thinned
 

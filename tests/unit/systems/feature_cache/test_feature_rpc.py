@@ -19,9 +19,11 @@ import pytest
 from dtdg_lab.core.errors import NotAvailableError, PlanError, RunFailedError
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.network.patterns import LinkState
-from dtdg_lab.systems.feature_cache.actions import Fetcher
-from dtdg_lab.systems.feature_cache.calibration_study import measure
-from dtdg_lab.systems.feature_cache.rpc import FeatureClient, FeatureServer, agree_token, exchange_addresses
+from dtdg_lab.systems.feature_cache.calibration.study import measure
+from dtdg_lab.systems.feature_cache.pipeline.fetching import Fetcher
+from dtdg_lab.systems.feature_cache.rpc.addresses import agree_token, exchange_addresses
+from dtdg_lab.systems.feature_cache.rpc.client import FeatureClient
+from dtdg_lab.systems.feature_cache.rpc.server import FeatureServer
 from tests.thinning import thinned
 
 TOKEN, PARTS, K, F = b"t" * 32, 3, 4000, 50
@@ -167,7 +169,7 @@ def test_a_reply_of_240_megabytes_comes_whole_and_others_have_their_turn_meanwhi
 
 
 def test_the_serving_process_needs_neither_torch_nor_dgl() -> None:
-    code = "import sys, dtdg_lab.systems.feature_cache.server_process; print({'torch', 'dgl'} & set(sys.modules))"
+    code = "import sys, dtdg_lab.systems.feature_cache.rpc.server_process; print({'torch', 'dgl'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "set()"
 
@@ -440,7 +442,7 @@ def test_closing_does_not_wait_for_an_order_that_is_not_answered(own: FeatureSer
 PARENT = """
 import json, sys, time
 import numpy as np
-from dtdg_lab.systems.feature_cache.rpc import FeatureServer
+from dtdg_lab.systems.feature_cache.rpc.server import FeatureServer
 server = FeatureServer({0: np.zeros((5, 2), np.float32)}, {0: np.arange(5)}, b"t" * 32)
 print(json.dumps(server.pid), flush=True)
 time.sleep(60)

@@ -8,7 +8,7 @@ import pytest
 
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.systems.feature_cache.actions import WINDOWS
-from dtdg_lab.systems.feature_cache.folded import FOLDED
+from dtdg_lab.systems.feature_cache.charts.folded import FOLDED
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions
 from tests.feature_tables import ROW_BYTES, batch, congestion, decision, feature_tables, features
 

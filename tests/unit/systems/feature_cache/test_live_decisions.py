@@ -8,22 +8,20 @@ import pytest
 import dtdg_lab as lab
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.network.patterns import load_trace, make_pattern
-from dtdg_lab.systems.feature_cache.actions import CacheActions, CacheDecision, CacheView, OwnerReply
-from dtdg_lab.systems.feature_cache.policies.calibration import reddit
-from dtdg_lab.systems.feature_cache.policies.clairvoyant import clairvoyant_of
-from dtdg_lab.systems.feature_cache.policies.costs import trace_of_pattern
-from dtdg_lab.systems.feature_cache.policies.delay_estimator import LOOK_AGAIN, DelayEstimator
+from dtdg_lab.systems.feature_cache.actions import CacheActions
+from dtdg_lab.systems.feature_cache.calibration.shipped import reddit
+from dtdg_lab.systems.feature_cache.pipeline.fetching import OwnerReply
+from dtdg_lab.systems.feature_cache.pipeline.keys import KeySpace
+from dtdg_lab.systems.feature_cache.pipeline.lookahead import Lookahead, Outlook
+from dtdg_lab.systems.feature_cache.pipeline.observations import Boundary, FetchTime
+from dtdg_lab.systems.feature_cache.policies.change_points import LOOK_AGAIN
+from dtdg_lab.systems.feature_cache.policies.clairvoyant import STRETCH, ForeseenWindows, clairvoyant_of
+from dtdg_lab.systems.feature_cache.policies.control import CacheControl
+from dtdg_lab.systems.feature_cache.policies.delay_estimator import DelayEstimator
+from dtdg_lab.systems.feature_cache.policies.interface import CacheDecision, CacheView
+from dtdg_lab.systems.feature_cache.policies.live_forecast import LiveForecast
 from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
-from dtdg_lab.systems.feature_cache.policy_inputs import (
-    STRETCH,
-    Boundary,
-    CacheControl,
-    FetchTime,
-    ForeseenWindows,
-    LiveForecast,
-)
-from dtdg_lab.systems.feature_cache.store import KeySpace
-from dtdg_lab.systems.feature_cache.windows import Lookahead, Outlook
+from dtdg_lab.systems.feature_cache.simulation.link_trace import trace_of_pattern
 
 ROW_BYTES, START_S = 400, 1e-3
 

@@ -9,12 +9,14 @@ import plotly.graph_objects as go
 import pytest
 
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.systems.feature_cache.manual_windows import regret_lines
-from dtdg_lab.systems.feature_cache.model_errors import error_rows, model_figure, model_panels, model_words
-from dtdg_lab.systems.feature_cache.policies.calibration import products
+from dtdg_lab.systems.feature_cache.calibration.shipped import products
+from dtdg_lab.systems.feature_cache.charts.manual_windows import regret_lines
+from dtdg_lab.systems.feature_cache.charts.model_errors import error_rows, model_figure, model_panels, model_words
 from dtdg_lab.systems.feature_cache.policies.clairvoyant import Clairvoyant, best_plan, cost_of
-from dtdg_lab.systems.feature_cache.policies.simulator import CacheNoise, CacheSimulator, comparison_cases, draw_episode
-from dtdg_lab.systems.feature_cache.policies.training import SEED, always_compared, run_policy
+from dtdg_lab.systems.feature_cache.simulation.cases import comparison_cases
+from dtdg_lab.systems.feature_cache.simulation.comparison import SEED, always_compared, run_policy
+from dtdg_lab.systems.feature_cache.simulation.episode import CacheNoise, draw_episode
+from dtdg_lab.systems.feature_cache.simulation.simulator import CacheSimulator
 
 
 def check(figure: dict[str, Any]) -> None:

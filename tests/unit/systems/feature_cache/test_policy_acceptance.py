@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 
 from dtdg_lab.systems.feature_cache.actions import CacheActions
-from dtdg_lab.systems.feature_cache.policies.base import DOUBLE_DQN, DOUBLE_DQN_PLUS, learned_policy
-from dtdg_lab.systems.feature_cache.policies.calibration import products, reddit
-from dtdg_lab.systems.feature_cache.policies.costs import CacheCosts
-from dtdg_lab.systems.feature_cache.policies.env import ManyPolicy
+from dtdg_lab.systems.feature_cache.calibration.shipped import products, reddit
+from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts
+from dtdg_lab.systems.feature_cache.policies.interface import ManyPolicy
+from dtdg_lab.systems.feature_cache.policies.learned import DOUBLE_DQN, DOUBLE_DQN_PLUS, learned_policy
 from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
-from dtdg_lab.systems.feature_cache.policies.simulator import (
+from dtdg_lab.systems.feature_cache.simulation.cases import (
     ARCHETYPES,
     CacheCase,
     cases_of,
     comparison_cases,
     training_cases,
 )
-from dtdg_lab.systems.feature_cache.policies.training import SEED, ComparedPolicy, compare
+from dtdg_lab.systems.feature_cache.simulation.comparison import SEED, ComparedPolicy, compare
 
 EPISODES = {2: 4, 3: 4, 4: 8}  # of each case, by P
 ACCEPTANCE_SEED = 20_000_003  # of no training, and of no choice

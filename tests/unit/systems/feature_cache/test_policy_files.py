@@ -10,9 +10,10 @@ import pytest
 
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
 from dtdg_lab.rl import QNetwork
-from dtdg_lab.systems.feature_cache.actions import CacheActions, CacheView
-from dtdg_lab.systems.feature_cache.policies import base as policy_files
-from dtdg_lab.systems.feature_cache.policies.base import (
+from dtdg_lab.systems.feature_cache.actions import CacheActions
+from dtdg_lab.systems.feature_cache.policies import learned
+from dtdg_lab.systems.feature_cache.policies.interface import CacheView
+from dtdg_lab.systems.feature_cache.policies.learned import (
     CacheDQN,
     StoredPolicy,
     learned_policy,
@@ -21,7 +22,7 @@ from dtdg_lab.systems.feature_cache.policies.base import (
     shipped_path,
     shipped_policy,
 )
-from dtdg_lab.systems.feature_cache.policies.env import state_size
+from dtdg_lab.systems.feature_cache.policies.state import state_size
 
 
 def stored(parts: int = 3, name: str = "double_dqn") -> StoredPolicy:
@@ -92,7 +93,7 @@ def test_a_policy_for_other_parts_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_is_not_shipped_is_named_with_what_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(policy_files, "SHIPPED", tmp_path)
+    monkeypatch.setattr(learned, "SHIPPED", tmp_path)
     save_policy(shipped_path(3, "double_dqn"), stored(3))
     assert shipped_policy(3, "double_dqn").parts == 3
     with pytest.raises(ConfigError, match=r"for 7 parts.* are for 3\. Train one.*--parts 7"):

@@ -19,7 +19,7 @@ from dtdg_lab.config import catalogue
 from dtdg_lab.core.errors import ConfigError, LabError, RunFailedError, RunStoreError, UnsupportedError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.systems.feature_cache import FAMILY
-from dtdg_lab.systems.feature_cache import store as cache_memory
+from dtdg_lab.systems.feature_cache.pipeline import cached_rows
 from dtdg_lab.systems.feature_cache.strategy import RemoteFeatureStrategy
 from dtdg_lab.testing.training import RecordingRecorder, Trained
 from dtdg_lab.visualization.runs.curves import FETCHED, SENT, bytes_at
@@ -277,7 +277,7 @@ REFUSED: dict[int, tuple[dict[str, Any], str]] = {
 
 def _little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten megabytes are available."""
-    monkeypatch.setattr(cache_memory.psutil, "virtual_memory", lambda: SimpleNamespace(available=10_000_000))
+    monkeypatch.setattr(cached_rows.psutil, "virtual_memory", lambda: SimpleNamespace(available=10_000_000))
 
 
 def test_what_cannot_be_is_refused_and_the_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,14 +9,10 @@ import pandas
 import pytest
 
 from dtdg_lab.core.errors import ConfigError, DataError, PlanError
-from dtdg_lab.systems.feature_cache.policies.calibration import (
-    fit_rpc,
-    least_squares,
-    read_fetches,
-    read_power,
-    relative_line,
-)
-from dtdg_lab.systems.feature_cache.policies.costs import PAPER, RpcModel
+from dtdg_lab.systems.feature_cache.calibration.fitting import least_squares, relative_line
+from dtdg_lab.systems.feature_cache.calibration.measurements import read_fetches, read_power
+from dtdg_lab.systems.feature_cache.calibration.rpc_fit import fit_rpc
+from dtdg_lab.systems.feature_cache.costs.rpc_model import PAPER, RpcModel
 from dtdg_lab.systems.feature_cache.policies.delay_estimator import DelayEstimator
 from tests.cluster_figures import cluster_figures
 from tests.thinning import thinned

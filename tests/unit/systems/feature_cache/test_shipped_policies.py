@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
 from dtdg_lab.rl import QNetwork
-from dtdg_lab.systems.feature_cache.policies.base import CacheDQN, learned_policy, shipped_policy
-from dtdg_lab.systems.feature_cache.policies.simulator import CacheSimulator, comparison_cases
-from dtdg_lab.systems.feature_cache.policies.training import (
+from dtdg_lab.systems.feature_cache.policies.learned import CacheDQN, learned_policy, shipped_policy
+from dtdg_lab.systems.feature_cache.simulation.cases import comparison_cases
+from dtdg_lab.systems.feature_cache.simulation.simulator import CacheSimulator
+from dtdg_lab.systems.feature_cache.simulation.training import (
     SHIPPED_TRAININGS,
     shipped_training,
     train_policy,

@@ -9,23 +9,16 @@ import pytest
 
 from dtdg_lab.core.errors import ConfigError, DataError, UnknownNameError
 from dtdg_lab.systems.feature_cache.actions import WINDOWS
-from dtdg_lab.systems.feature_cache.policies.calibration import (
-    FREE,
-    SHIPPED,
+from dtdg_lab.systems.feature_cache.calibration.calibration import SHIPPED, calibrate, predict
+from dtdg_lab.systems.feature_cache.calibration.measurements import (
     StepCell,
-    StepModel,
-    against_middle,
-    calibrate,
     cells_of,
     condition_named,
     fetches_of,
-    fit_steps,
-    mean_percent,
-    predict,
-    predicted_ms,
     read_steps,
-    regrets,
 )
+from dtdg_lab.systems.feature_cache.calibration.report import against_middle, mean_percent, regrets
+from dtdg_lab.systems.feature_cache.calibration.step_model import FREE, StepModel, fit_steps, predicted_ms
 from tests.cluster_figures import cluster_figures
 
 DATASETS = ("ogbn-products", "reddit")

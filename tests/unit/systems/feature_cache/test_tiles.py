@@ -6,9 +6,10 @@ import pytest
 
 from dtdg_lab.config.catalogue import SYSTEMS
 from dtdg_lab.config.run_config import RunConfig
-from dtdg_lab.systems.feature_cache import FAMILY, captions
-from dtdg_lab.systems.feature_cache.picture import PICTURE
-from dtdg_lab.systems.feature_cache.tiles import cache_tiles
+from dtdg_lab.systems.feature_cache import FAMILY
+from dtdg_lab.systems.feature_cache.charts import captions
+from dtdg_lab.systems.feature_cache.charts.picture import PICTURE
+from dtdg_lab.systems.feature_cache.charts.tiles import cache_tiles
 from dtdg_lab.visualization.chart import ChartOptions
 from tests.feature_tables import cache, feature_tables, features
 

@@ -1,0 +1,227 @@
+"""Calibration of the costs of steps and fetches, and predictions of steps that were not measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dtdg_lab.core.errors import ConfigError, UnknownNameError, shortened
+from dtdg_lab.systems.feature_cache.calibration.fitting import Vector
+from dtdg_lab.systems.feature_cache.calibration.measurements import (
+    StepCell,
+    Watts,
+    _checked,
+    condition_named,
+    read_fetches,
+    read_power,
+    read_steps,
+)
+from dtdg_lab.systems.feature_cache.calibration.report import MIDDLE, CellError, dataset_report
+from dtdg_lab.systems.feature_cache.calibration.rpc_fit import RpcFit, fit_rpc
+from dtdg_lab.systems.feature_cache.calibration.shipped import (
+    DEFAULT_ROW_BYTES,
+    DEFAULT_RPC,
+    NOISE,
+    PARTS,
+    ROW_BYTES,
+    RPC,
+    SHIPPED_STEPS_STEPS,
+    WATTS,
+)
+from dtdg_lab.systems.feature_cache.calibration.step_model import StepModel, fit_steps, left_out, predicted_ms
+from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+_SHORT = {"products": "ogbn-products"}
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Models fitted to measurements of one cluster.
+
+    Attributes:
+        steps: dataset -> model of a step.
+        rpc: dataset -> model of a fetch; empty without measured fetches.
+        watts: of a host; None without measured power.
+        cells: dataset -> the fitted cells; empty for the shipped constants.
+        dataset: default dataset of predictions; None for none.
+    """
+
+    steps: Mapping[str, StepModel]
+    rpc: Mapping[str, RpcFit]
+    watts: Watts | None
+    cells: Mapping[str, tuple[StepCell, ...]]
+    dataset: str | None = None
+    _described: dict[str, list[CellError]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def predict(self, condition: str, window: int, *, dataset: str | None = None) -> float:
+        """Return milliseconds of a step under a condition with a window.
+
+        Args:
+            condition: "clean", "c1_<X>mbit" (X Mbit/s left to one owner) or "c4_<Y>ms" (Y ms on one link); the units
+                may be omitted.
+            window: W, a whole number of at least 1, also if no action has it.
+            dataset: one of the calibrated ones; may be omitted if it is unambiguous.
+
+        Raises:
+            ConfigError: condition, window or dataset is invalid.
+        """
+        if isinstance(window, bool) or not isinstance(window, int | np.integer) or window < 1:
+            raise ConfigError(f"window={shortened(window)}: a whole number of steps, at least 1, is needed.")
+        under = condition_named(condition)
+        return float(self.steps[self._meant(dataset)].step_ms(window, under.mbit, under.delay_ms))
+
+    def costs(self, dataset: str | None = None, *, parts: int | None = None) -> CacheCosts:
+        """Return the same model as constants of the simulator and the planner.
+
+        Power and the model of a fetch are the shipped ones if they were not measured.
+
+        Args:
+            dataset: one of the calibrated ones; may be omitted if it is unambiguous.
+            parts: P of the costs; None for the number in the measured fetches, or else four.
+
+        Raises:
+            ConfigError: the dataset is unknown, or there are fewer than two parts.
+        """
+        name = self._meant(dataset)
+        fitted = self.rpc.get(name)
+        measured = PARTS if fitted is None else len(fitted.owners)
+        return self.steps[name].costs(
+            name,
+            parts=measured if parts is None else parts,
+            row_bytes=ROW_BYTES.get(name, DEFAULT_ROW_BYTES) if fitted is None else fitted.row_bytes,
+            watts=self.watts or WATTS,
+            rpc=RPC.get(name, DEFAULT_RPC) if fitted is None else fitted.typical,
+            noise=NOISE if fitted is None else fitted.noise,
+        )
+
+    def errors(self, dataset: str | None = None) -> list[CellError]:
+        """Return every measured cell with its predictions, of one data set or of all.
+
+        The fits take about a second, once.
+        """
+        only = dataset or self.dataset
+        names = list(self.cells) if only is None else [self._meant(only)]
+        for name in names:
+            if name not in self._described:
+                own, under = self.cells[name], lambda cell, other: cell.condition == other.condition
+                without = (
+                    left_out(self.cells, name, lambda cell, other: cell is other),
+                    left_out(self.cells, name, under),
+                )
+                self._described[name] = _cell_errors(own, own, predicted_ms(self.steps[name], own), *without)
+        return [error for name in names for error in self._described[name]]
+
+    def errors_on(self, source: str | Path | Iterable[Mapping[str, Any]]) -> list[CellError]:
+        """Return held-out cells with their predictions, which :func:`regrets` accepts too.
+
+        ``cell_out_ms`` is the prediction itself, and ``condition_out_ms`` that of a fit without the cell's condition.
+
+        Args:
+            source: as in :func:`calibrate`; of calibrated datasets.
+
+        Raises:
+            DataError: there is nothing to read, or a row is invalid.
+            ConfigError: a dataset is not calibrated, or a condition has an unknown form.
+        """
+        found = []
+        for dataset, kept in read_steps(source).items():
+            own = self.cells.get(self._meant(dataset), ())
+            without = left_out(self.cells, dataset, lambda cell, other: cell.condition == other.condition, of=kept)
+            predicted = predicted_ms(self.steps[dataset], kept)
+            found += _cell_errors(kept, own, predicted, predicted, without)
+        return found
+
+    def table(self) -> str:
+        """Return cells, mean errors, the baseline guess, regret, constants and the models of a fetch, as Markdown."""
+        reports = [
+            dataset_report(
+                name, self.steps[name], self.errors(name) if name in self.cells else None, self.rpc.get(name)
+            )
+            for name in ([self.dataset] if self.dataset else self.steps)
+        ]
+        return "\n\n".join(reports) + "\n"
+
+    def _meant(self, dataset: str | None) -> str:
+        meant = dataset or self.dataset or (next(iter(self.steps)) if len(self.steps) == 1 else None)
+        if meant is None:
+            raise ConfigError(f"ambiguous dataset: set dataset to one of {', '.join(self.steps)}.")
+        meant = _SHORT.get(meant, meant)
+        if meant not in self.steps:
+            raise UnknownNameError("calibrated data set", meant, self.steps)
+        return meant
+
+
+SHIPPED = Calibration(SHIPPED_STEPS_STEPS, {}, WATTS, {})
+
+
+def _cell_errors(
+    cells: Sequence[StepCell], known: Sequence[StepCell], predicted: Vector, cell_out: Vector, condition_out: Vector
+) -> list[CellError]:
+    """Return cells with milliseconds predicted by all, without the cell, and without its condition."""
+    rows = zip(cells, predicted.tolist(), cell_out.tolist(), condition_out.tolist(), strict=True)
+    return [
+        CellError(cell.dataset, cell.condition, cell.window, cell.ms, ms, own_ms, out_ms, _middle_ms(cell, known))
+        for cell, ms, own_ms, out_ms in rows
+    ]
+
+
+def _middle_ms(cell: StepCell, known: Sequence[StepCell]) -> float:
+    """Return the measurement under the same condition at the other window nearest to 16, NaN if there is none."""
+    same = condition_named(cell.condition)
+    others = [other for other in known if other is not cell and condition_named(other.condition) == same]
+    return min(others, key=lambda other: abs(np.log2(other.window / MIDDLE))).ms if others else float("nan")
+
+
+def calibrate(
+    source: str | Path | Iterable[Mapping[str, Any]],
+    *,
+    dataset: str | None = None,
+    fetches: Mapping[str, pd.DataFrame] | None = None,
+) -> Calibration:
+    """Fit the models of steps and fetches to measurements of one cluster.
+
+    Five constants of each dataset are free, and two that the datasets of a cluster share: the sequential replies of a
+    step, and the rate of an owner that is not throttled. So all datasets of the source are fitted together,
+    whichever is the default.
+
+    Args:
+        source: a folder with ``step_time.csv`` and, optionally, ``fetch_rtt.csv.gz`` and ``power.csv``; or rows with
+            dataset, condition, window and measured_ms (mappings, or a pandas table).
+        dataset: the default of predictions.
+        fetches: by dataset, instead of the folder's; see :func:`fetches_of`.
+
+    Raises:
+        DataError: there is nothing to read, or a row is invalid.
+        ConfigError: the dataset is unknown, a condition has an unknown form, or ``fetches`` is no mapping to tables.
+
+    References: GreenDyGNN section IV-B, algorithm 1.
+    """
+    cells = {name: tuple(own) for name, own in read_steps(source).items()}
+    folder = Path(source) if isinstance(source, str | Path) and Path(source).is_dir() else None
+    measured = _checked(fetches) if fetches is not None else {} if folder is None else read_fetches(folder)
+    calibration = Calibration(
+        steps=fit_steps(cells),
+        rpc={name: fit_rpc(own) for name, own in measured.items()},
+        watts=None if folder is None else read_power(folder),
+        cells=cells,
+        dataset=_SHORT.get(dataset, dataset) if dataset else None,
+    )
+    if dataset:
+        calibration._meant(dataset)
+    return calibration
+
+
+def predict(condition: str, window: int, *, dataset: str, calibration: Calibration | None = None) -> float:
+    """Return milliseconds of a step, by a calibration or by the shipped constants.
+
+    See :meth:`Calibration.predict`.
+    """
+    return (calibration or SHIPPED).predict(condition, window, dataset=dataset)

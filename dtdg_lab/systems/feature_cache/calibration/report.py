@@ -1,0 +1,214 @@
+"""Errors of a calibration, the regret of windows chosen by it, and both as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from dtdg_lab.network.patterns import BITS
+from dtdg_lab.systems.feature_cache.calibration.rpc_fit import RpcFit
+from dtdg_lab.systems.feature_cache.calibration.step_model import StepModel
+
+MIDDLE = 16  # the window of the baseline guess
+
+ALIKE = 0.01  # relative difference of predictions within which windows are equivalent: the nearest to MIDDLE is taken
+
+
+def dataset_report(dataset: str, model: StepModel, errors: Sequence[CellError] | None, fetches: RpcFit | None) -> str:
+    """Return constants, cells and errors of one data set as Markdown; parts without measurements are left out."""
+    parts = [f"### {dataset}", _constants(model)]
+    if errors is not None:
+        parts += [_cells(errors), _regrets(errors)]
+    if fetches is not None:
+        parts.append(_fetches(fetches))
+    return "\n\n".join(parts)
+
+
+def mean_percent(errors: Sequence[CellError]) -> tuple[float, float, float]:
+    """Return the mean of |predicted / measured - 1| in percent: fitted, a cell left out, a condition left out.
+
+    The last mean omits cells that cannot be predicted without their condition.
+    """
+    means = _percents(errors).abs().mean()
+    return float(means["predicted_ms"]), float(means["cell_out_ms"]), float(means["condition_out_ms"])
+
+
+def against_middle(errors: Sequence[CellError]) -> tuple[float, float, float, int]:
+    """Return mean errors in percent over the cells that the baseline guess covers, and the number of these.
+
+    The guess is the measurement under the same condition at W = 16.
+
+    Returns:
+        For the guess; for fits without the cell; for fits without its condition; cells. NaN if there are none.
+    """
+    known = _percents(errors).abs().dropna(subset=["middle_ms"])
+    means = known.mean()
+    return float(means["middle_ms"]), float(means["cell_out_ms"]), float(means["condition_out_ms"]), len(known)
+
+
+def _percents(errors: Sequence[CellError]) -> pd.DataFrame:
+    """Return each prediction over its measurement, minus 1, in percent; NaN where there is none."""
+    table = pd.DataFrame(errors, columns=[*_PREDICTIONS, "measured_ms"])
+    return 100 * (table[list(_PREDICTIONS)].div(table["measured_ms"], axis=0) - 1)
+
+
+_PREDICTIONS = ("predicted_ms", "cell_out_ms", "condition_out_ms", "middle_ms")
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRegret:
+    """Cost of choosing a window by a model under one condition: measured time relative to the best measured one.
+
+    Attributes:
+        dataset, condition: of the cells.
+        windows: number of measured windows.
+        best: window of the least measured time.
+        cell_out, condition_out: windows chosen by fits without the cell, and without the condition; None if one of
+            its cells could not be predicted.
+        cell_out_percent, condition_out_percent: measured time of these over the best, minus 1, in percent, or NaN.
+        middle_percent: the same for W = 16, or the window nearest to it, without any model.
+    """
+
+    dataset: str
+    condition: str
+    windows: int
+    best: int
+    cell_out: int | None
+    condition_out: int | None
+    cell_out_percent: float
+    condition_out_percent: float
+    middle_percent: float
+
+
+def regrets(errors: Sequence[CellError]) -> list[WindowRegret]:
+    """Return the regret of the chosen window under every condition with at least two measured windows.
+
+    Windows whose predictions are within 1 % of the best are equivalent, and the one nearest to 16 is taken.
+
+    Args:
+        errors: of ``Calibration.errors()``, with those of ``Calibration.errors_on`` for held-out cells.
+    """
+    by_condition: dict[tuple[str, str], list[CellError]] = {}
+    for error in errors:
+        by_condition.setdefault((error.dataset, error.condition), []).append(error)
+    found = []
+    for (dataset, condition), own in by_condition.items():
+        if len({error.window for error in own}) < 2:
+            continue
+        best = min(own, key=lambda error: error.measured_ms)
+        middle = min(own, key=_from_middle)
+        chosen = _chosen(own, "cell_out_ms"), _chosen(own, "condition_out_ms")
+        over = [
+            float("nan") if each is None else 100 * (each.measured_ms / best.measured_ms - 1)
+            for each in (*chosen, middle)
+        ]
+        cell_out, condition_out = (None if each is None else each.window for each in chosen)
+        found.append(WindowRegret(dataset, condition, len(own), best.window, cell_out, condition_out, *over))
+    return found
+
+
+def _chosen(own: Sequence[CellError], name: str) -> CellError | None:
+    """Return the window nearest to the middle among those that the model considers equivalent to its best."""
+    least = np.min([getattr(error, name) for error in own])
+    alike = [error for error in own if getattr(error, name) <= least * (1 + ALIKE)]
+    return min(alike, key=_from_middle, default=None)  # none where a prediction is missing, and the least is NaN
+
+
+def _from_middle(error: CellError) -> float:
+    return float(abs(np.log2(error.window / MIDDLE)))
+
+
+def _constants(model: StepModel) -> str:
+    return (
+        f"base {model.base_ms:.1f} ms, behind which {model.hidden_ms:.1f} ms of fetching hide; the slowest owner sends "
+        f"{model.miss_mbit:.1f} Mbit of misses a step for endless windows, and {model.rebuild_mbit:.0f} Mbit for a "
+        f"rebuild for W = 1, at {model.unhindered_mbit:.0f} Mbit/s if nothing throttles it; up to {model.trips:.1f} "
+        f"waits of a step."
+    )
+
+
+def _cells(errors: Sequence[CellError]) -> str:
+    off = ("error", "cell left out", "condition left out", "same at W = 16")
+    lines = [["condition", "W", "measured ms", "predicted ms", *off]]
+    for error, percents in zip(errors, _percents(errors).to_numpy(), strict=True):
+        milliseconds = [f"{error.measured_ms:.1f}", f"{error.predicted_ms:.1f}"]
+        lines.append([error.condition, str(error.window), *milliseconds, *(_plain(each, "+") for each in percents)])
+    guess, cell_out, condition_out, known = against_middle(errors)
+    lines.append(["mean of sizes", "", "", "", *map(_plain, (*mean_percent(errors), guess))])
+    if known:
+        over = f"the same, over the {known} cells that the last column knows"
+        lines.append([over, "", "", "", "", *map(_plain, (cell_out, condition_out, guess))])
+    return _markdown_table(lines)
+
+
+def _regrets(errors: Sequence[CellError]) -> str:
+    found = regrets(errors)
+    if not found:
+        return "No condition has two measured windows: the regret of a chosen window is unknown."
+    lines = [["regret of the chosen window", "windows", "best", "cell left out", "condition left out", "W = 16"]]
+    for each in found:
+        by = (each.cell_out, each.cell_out_percent), (each.condition_out, each.condition_out_percent)
+        chosen = ["-" if window is None else f"W = {window}: {_plain(percent)}" for window, percent in by]
+        lines.append([each.condition, str(each.windows), f"W = {each.best}", *chosen, _plain(each.middle_percent)])
+    return _markdown_table(lines)
+
+
+def _fetches(fit: RpcFit) -> str:
+    lines = [
+        f"Fetches: {owner}: {model.a_s * 1e3:.2f} ms + {model.s_per_byte * 1e9:.2f} ns a byte"
+        for owner, model in fit.owners.items()
+    ]
+    for name, link in fit.throttled.items():
+        lines.append(
+            f"{name}: owner {link.owner} sends each requester "
+            f"{'endless' if np.isinf(link.bytes_per_s) else f'{link.bytes_per_s * BITS:.1f} Mbit/s'}, "
+            f"{link.wait_s * 1e3:.1f} ms late"
+        )
+    table = [["fetches", "asked", "count", "median error", "mean error", "Eq. 4: median", "mean"]]
+    for error in fit.errors:
+        percents = [f"{each:.0f} %" for each in (error.median, error.mean, error.paper_median, error.paper_mean)]
+        table.append([error.condition, "at once" if error.concurrent else "in turn", str(error.fetches), *percents])
+    return "\n".join(f"- {line}" for line in lines) + "\n\n" + _markdown_table(table, text_columns=2)
+
+
+def _plain(percent: float, sign: str = "") -> str:
+    return "-" if np.isnan(percent) else f"{percent:{sign}.1f} %"
+
+
+@dataclass(frozen=True, slots=True)
+class CellError:
+    """A measured cell and its predictions.
+
+    Attributes:
+        dataset, condition, window: of the cell.
+        measured_ms: mean of its steps.
+        predicted_ms: by the model fitted to all cells; if this cell was not among them, to all others.
+        cell_out_ms: by a model fitted without this cell.
+        condition_out_ms: by a model fitted without all cells of its condition; NaN if too few remain.
+        middle_ms: measurement under the same condition at W = 16, or at the nearest other window: a guess without a
+            model. NaN if the condition has no other cell.
+    """
+
+    dataset: str
+    condition: str
+    window: int
+    measured_ms: float
+    predicted_ms: float
+    cell_out_ms: float
+    condition_out_ms: float
+    middle_ms: float = float("nan")
+
+    @property
+    def percent(self) -> float:
+        """Predicted over measured, minus 1, in percent."""
+        return 100 * (self.predicted_ms / self.measured_ms - 1)
+
+
+def _markdown_table(lines: Sequence[Sequence[str]], *, text_columns: int = 1) -> str:
+    """Return a table whose first line is its head; columns after the first ``text_columns`` hold numbers."""
+    head, *body = lines
+    rule = ["---"] * text_columns + ["---:"] * (len(head) - text_columns)
+    return "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *body))

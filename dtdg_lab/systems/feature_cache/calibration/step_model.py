@@ -1,0 +1,255 @@
+"""The step-time model and its fit: five constants per data set, two per cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dtdg_lab.core.errors import ConfigError, DataError
+from dtdg_lab.network.patterns import BITS
+from dtdg_lab.systems.feature_cache.calibration.fitting import Vector, least_squares, softened
+from dtdg_lab.systems.feature_cache.calibration.measurements import StepCell, Watts, condition_named
+from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts, joined_misses
+from dtdg_lab.systems.feature_cache.costs.rpc_model import RpcModel
+
+if TYPE_CHECKING:
+    pass
+
+
+# Fixed assumptions:
+TRIP_MBIT = 0.35  # transferred by the first round trip: ten packets of 1,460 bytes to each of three requesters
+
+CAPACITY_EXPONENT = 0.8  # for sampled rows of log-normal popularity, at the measured hit rates
+
+
+@dataclass(frozen=True, slots=True)
+class StepModel:
+    """Milliseconds of a step by window, rate and delay of the slowest owner; concurrent stages take their maximum.
+
+    T(W) = base + max(fetch(W) - hidden, 0), with
+
+    - fetch(W) = max(waits(W) delay, S(W) / min(rate, unhindered)): delays hide transfers, or the reverse;
+    - S(W) = (miss^4 + R(W)^4)^(1/4), R(W) = rebuild W^(exponent - 1): the slowest owner's traffic per step is nearly
+      the maximum of both, because a cache that holds all rows of a short window has no misses;
+    - M(W) = S(W) - R(W): the misses in it, none for short windows, ``miss`` for endless ones;
+    - waits(W) = trips max(1 - exp(-M(W) / (0.35 trips)), 1 / W): a step without misses waits for no reply, and a
+      rebuild's replies are concurrent with those of misses.
+
+    Attributes:
+        base_ms: of a step without waiting.
+        hidden_ms: of fetching that hides behind the rest of a step.
+        miss_mbit: megabits of misses per step that one owner sends, to all requesters, for an endless window.
+        rebuild_mbit: megabits that it sends for a rebuild for W = 1: all of its rows in the step.
+        exponent: c of W^c, the growth of a rebuild with the window, below 1.
+        trips: sequential replies of a step with many misses; per cluster.
+        unhindered_mbit: Mbit/s of an owner that is not throttled; per cluster.
+
+    Raises:
+        ConfigError: a constant is negative, or not a number, or the exponent is not between -1 and 1.
+
+    References: GreenDyGNN section IV-A, equations 1 and 2; section V-A for what overlaps.
+
+    Differs from the paper: an owner that is not throttled is a link like any other, at its own rate. So the cost of a
+    window on a clean network determines its traffic, and so does its cost under throttling. Hits follow from the
+    traffic of a rebuild and not from Eq. 2, whose half and slope 16 cells cannot determine. Eq. 1 adds its terms up.
+    """
+
+    base_ms: float
+    hidden_ms: float
+    miss_mbit: float
+    rebuild_mbit: float
+    exponent: float
+    trips: float
+    unhindered_mbit: float
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            low, high = (-1.0, 1.0) if name == "exponent" else (0.0, np.inf)
+            if not low <= getattr(self, name) < high:
+                raise ConfigError(f"{name}={getattr(self, name)}: a number from {low:g} to below {high:g} is needed.")
+
+    def rebuilt_mbit(self, windows: ArrayLike) -> Vector:
+        """Return R(W): megabits per step that the slowest owner sends for rebuilds, by window."""
+        return np.asarray(self.rebuild_mbit * np.asarray(windows, dtype=np.float64) ** (self.exponent - 1))
+
+    def missed_mbit(self, windows: ArrayLike) -> Vector:
+        """Return M(W): megabits per step that it sends for misses, by window."""
+        return joined_misses(self.miss_mbit, self.rebuilt_mbit(windows))
+
+    def waits(self, windows: ArrayLike) -> Vector:
+        """Return sequential replies of the slowest owner in a step, by window."""
+        windows = np.asarray(windows, dtype=np.float64)
+        awaited = -np.expm1(-self.missed_mbit(windows) / (TRIP_MBIT * self.trips)) if self.trips else 0.0
+        return np.asarray(self.trips * np.maximum(awaited, 1 / windows))
+
+    def step_ms(self, windows: ArrayLike, mbit: ArrayLike = np.inf, delay_ms: ArrayLike = 0.0) -> Vector:
+        """Return milliseconds of a step, arguments broadcast: window, and rate and delay of the slowest owner."""
+        sent = self.missed_mbit(windows) + self.rebuilt_mbit(windows)
+        transfer = 1e3 * sent / np.minimum(mbit, self.unhindered_mbit)
+        fetch = np.maximum(self.waits(windows) * np.asarray(delay_ms, dtype=np.float64), transfer)
+        return np.asarray(self.base_ms + np.maximum(fetch - self.hidden_ms, 0.0))
+
+    def costs(
+        self, name: str, *, parts: int, row_bytes: float, watts: Watts, rpc: RpcModel, noise: float
+    ) -> CacheCosts:
+        """Return the same model as constants of step costs, for one requester of P - 1.
+
+        The number of rows per step is that of a rebuild for W = 1: step times cannot distinguish them.
+
+        Args:
+            name: of the dataset.
+            parts: P: an owner's rate is shared by the P - 1 others.
+            row_bytes: of a row's features.
+            watts: of a host.
+            rpc: of a fetch.
+            noise: spread of a fetch's time, as a standard deviation of its logarithm.
+        """
+        rows_of_mbit = 1 / BITS / row_bytes  # an owner sends 1 / (P - 1) to each, and each asks P - 1 owners
+        asked = max(self.rebuild_mbit, self.miss_mbit)
+        return CacheCosts(
+            name=name,
+            parts=parts,
+            base_s=self.base_ms / 1e3,
+            rows=asked * rows_of_mbit,
+            row_bytes=row_bytes,
+            link_bytes_per_s=self.unhindered_mbit / BITS / (parts - 1),
+            trips=0.0,
+            rebuild_trips=self.trips,
+            hit_max=1.0,
+            hit_min=1 - self.miss_mbit / asked,
+            hit_half=1.0,
+            hit_slope=1.0,
+            capacity_exponent=CAPACITY_EXPONENT,
+            rebuild_rows=self.rebuild_mbit * rows_of_mbit,
+            rebuild_exponent=self.exponent,
+            busy_w=watts.busy,
+            stall_w=watts.stall,
+            rpc_s=rpc.a_s,
+            rtt_noise=noise,
+            miss_trips=self.trips,
+            overlapped=True,
+            hidden_s=self.hidden_ms / 1e3,
+            wait_rows=TRIP_MBIT * self.trips * rows_of_mbit / (parts - 1) or 1.0,
+        )
+
+
+CLUSTER = ("trips", "unhindered_mbit")  # the same code has the same number of sequential replies, on the same network
+
+OWN = ("base_ms", "hidden_ms", "miss_mbit", "rebuild_mbit", "exponent")
+
+FREE = (*OWN, *CLUSTER)
+
+STEP_FIT_NOISE = 0.02  # relative error of a typical cell; the influence of much larger errors is limited
+
+# Start of the fit, and the standard deviations of its prior on logarithms, compared with a cell's 0.02. Without the
+# prior, constants that the cells do not determine (some left out, none throttled) would be arbitrary.
+_TRIPS, _UNHINDERED, _EXPONENT = 10.0, 5000.0, 0.2
+
+_HIDDEN = 0.08  # of a step
+
+_REBUILD = 4.0  # times the traffic of the middle window
+
+_HELD = np.array([0.5, 0.5, 0.7, 1.0, 0.2])  # prior of base, hidden, miss, rebuild, exponent (itself)
+
+_HELD_CLUSTER = np.array([0.5, 0.5])
+
+_STEP_FIT_LEAST = 7
+
+
+def fit_steps(cells: Mapping[str, Sequence[StepCell]]) -> dict[str, StepModel]:
+    """Fit a model to all cells of each data set, by robust least squares of the logarithms.
+
+    Raises:
+        DataError: a dataset has fewer than seven cells.
+
+    References: the robust loss is Cauchy's (:func:`dtdg_lab.systems.feature_cache.calibration.fitting.softened`).
+    """
+    for dataset, own in cells.items():
+        if len(own) < _STEP_FIT_LEAST:
+            raise DataError(
+                f"{dataset}: {len(own)} measured steps; at least {_STEP_FIT_LEAST} are needed for "
+                f"{len(FREE)} constants."
+            )
+    conditions = {dataset: _columns(own) for dataset, own in cells.items()}
+    start = np.concatenate([np.log([_TRIPS, _UNHINDERED]), *(_start(*columns) for columns in conditions.values())])
+    held = np.concatenate([_HELD_CLUSTER, *([_HELD] * len(conditions))])
+
+    def residuals(tried: Vector) -> Vector:
+        off = [(tried - start) / held]
+        for index, (windows, mbit, delay_ms, measured) in enumerate(conditions.values()):
+            model = _model(tried, index)
+            off.append(softened(np.log(model.step_ms(windows, mbit, delay_ms) / measured) / STEP_FIT_NOISE))
+        return np.concatenate(off)
+
+    fitted = least_squares(residuals, start)
+    return {dataset: _model(fitted, index) for index, dataset in enumerate(cells)}
+
+
+def left_out(
+    cells: Mapping[str, Sequence[StepCell]],
+    dataset: str,
+    same: Callable[[StepCell, StepCell], bool],
+    *,
+    of: Sequence[StepCell] | None = None,
+) -> Vector:
+    """Predict each cell of a data set, (C,) milliseconds, by a fit without the cells that are the same.
+
+    Args:
+        cells: by dataset; those of other datasets are always included.
+        dataset: the one whose cells are left out in turn.
+        same: whether the second cell must be left out to predict the first.
+        of: cells to predict; None for those of the dataset.
+
+    Returns:
+        NaN where too few cells remain for a fit.
+    """
+    own = cells[dataset]
+    asked = own if of is None else of
+    kept_by_cell = [tuple(not same(cell, other) for other in own) for cell in asked]
+    predicted = np.full(len(asked), np.nan)
+    for kept in dict.fromkeys(kept_by_cell):
+        rest = [cell for cell, stays in zip(own, kept, strict=True) if stays]
+        if len(rest) < _STEP_FIT_LEAST:
+            continue
+        here = np.array([others == kept for others in kept_by_cell])
+        model = fit_steps({**cells, dataset: rest})[dataset]
+        predicted[here] = predicted_ms(model, asked)[here]
+    return predicted
+
+
+def predicted_ms(model: StepModel, cells: Sequence[StepCell]) -> Vector:
+    """Return predicted milliseconds of each cell, (C,)."""
+    windows, mbit, delay_ms, _ = _columns(cells)
+    return model.step_ms(windows, mbit, delay_ms)
+
+
+def _columns(cells: Sequence[StepCell]) -> tuple[Vector, Vector, Vector, Vector]:
+    """Return window, Mbit/s, ms of delay and measured ms, each (C,)."""
+    under = [condition_named(cell.condition) for cell in cells]
+    rows = [(cell.window, on.mbit, on.delay_ms, cell.ms) for cell, on in zip(cells, under, strict=True)]
+    windows, mbit, delay_ms, measured = np.array(rows, dtype=np.float64).T
+    return windows, mbit, delay_ms, measured
+
+
+def _start(windows: Vector, mbit: Vector, delay_ms: Vector, measured: Vector) -> Vector:
+    """Start of the fit: traffic from throttled cells, or else from the slowest step on a clean network."""
+    fastest, throttled = float(measured.min()), np.isfinite(mbit)
+    clean = ~throttled & (delay_ms == 0)
+    if throttled.any():
+        traffic = float(np.median((measured[throttled] - fastest) * mbit[throttled])) / 1e3
+    else:
+        traffic = (float(measured.max()) - fastest) * _UNHINDERED / _REBUILD / 1e3
+    traffic = max(traffic, fastest / 1e3)
+    base = float(np.median(measured[clean])) if clean.any() else fastest
+    return np.array([*np.log([base, _HIDDEN * base, traffic, _REBUILD * traffic]), _EXPONENT])
+
+
+def _model(fitted: Vector, index: int) -> StepModel:
+    """Return the model of a dataset: all constants are fitted as logarithms, except the exponent."""
+    first = len(CLUSTER) + index * len(OWN)
+    named = dict(zip(FREE, map(float, [*fitted[first : first + len(OWN)], *fitted[: len(CLUSTER)]]), strict=True))
+    return StepModel(**{name: value if name == "exponent" else float(np.exp(value)) for name, value in named.items()})

@@ -1,0 +1,290 @@
+"""A calibration of steps and fetches on a machine: which cells are measured, how, and what is kept of them."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.core.errors import ConfigError, PlanError
+from dtdg_lab.core.rng import generator
+from dtdg_lab.network.patterns import LinkState, parse_links
+from dtdg_lab.systems.feature_cache.calibration.calibration import Calibration, calibrate
+from dtdg_lab.systems.feature_cache.calibration.measurements import (
+    FETCHES,
+    FLOAT_BYTES,
+    POWER,
+    STEPS,
+    cells_of,
+    condition_named,
+)
+from dtdg_lab.systems.feature_cache.charts.model_errors import error_rows, model_figure
+from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts
+from dtdg_lab.systems.feature_cache.rpc.addresses import TOKEN_BYTES
+from dtdg_lab.systems.feature_cache.rpc.client import FeatureClient
+from dtdg_lab.systems.feature_cache.rpc.server import FeatureServer
+from dtdg_lab.visualization.layout import Figure
+
+if TYPE_CHECKING:
+    from dtdg_lab.runs.run import StoredRun
+
+Cell = tuple[str, int]  # condition, window
+_FETCHED = ("clean", "c1")  # conditions whose fetches are timed by themselves
+_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    STEPS: ("dataset", "condition", "window", "measured_ms"),
+    FETCHES: ("dataset", "condition", "concurrent", "requester", "owner", "rows", "rtt_s", "feat_dim"),
+    POWER: ("host", "state", "cpu_w", "gpu_w", "samples"),
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class CalibrationStudy:
+    """A calibration of this machine, and where its measurements are.
+
+    Attributes:
+        calibration: fitted to them.
+        folder: with the files of :func:`dtdg_lab.calibration.calibrate`.
+        described: what was measured, in words.
+        parts: P of the runs.
+    """
+
+    calibration: Calibration
+    folder: Path
+    described: str
+    parts: int
+
+    def costs(self) -> CacheCosts:
+        """Return the costs of steps here, for the simulator and the planner."""
+        return self.calibration.costs(parts=self.parts)
+
+    def table(self) -> str:
+        """Return measurements, predictions with and without a cell or its condition, and constants, as Markdown."""
+        return f"{self.described}\n\n{self.calibration.table()}"
+
+    def figure(self) -> Figure:
+        """Return a map of errors, and curves with measurements (Figure 8), as a plotly figure dict."""
+        return model_figure(error_rows(self.calibration.errors()), title=self.described)
+
+    def __repr__(self) -> str:
+        return self.table()
+
+
+def cells_wanted(windows: Sequence[int], conditions: Sequence[str], middle: int) -> tuple[Cell, ...]:
+    """Return clean links at every window, and the other conditions at one, in the order of measurement.
+
+    Args:
+        windows: W.
+        conditions: see :mod:`dtdg_lab.systems.feature_cache.calibration.calibration`; clean need not be among them.
+        middle: the one window of conditions that are not clean.
+
+    Raises:
+        ConfigError: no such condition, a window below 1, or fewer cells than constants.
+    """
+    named = list(dict.fromkeys(condition_named(name).name for name in conditions))
+    if not windows or min(*windows, middle) < 1:
+        raise ConfigError(f"windows={tuple(windows)}, middle={middle}: windows of at least 1 step are needed.")
+    clean = [("clean", window) for window in dict.fromkeys((*windows, middle))]
+    cells = (*clean, *((name, middle) for name in named if name != "clean"))
+    if len(cells) < LEAST:
+        raise ConfigError(
+            f"windows={tuple(windows)} and conditions={tuple(conditions)} are {len(cells)} cells to measure: at least "
+            f"{LEAST} are needed, for a fit of seven constants without one of them."
+        )
+    return cells
+
+
+LEAST = 8  # one more than the constants of a step: each cell is left out in turn
+MIDDLE = 16  # the window under conditions that are not clean
+
+
+class CalibrationPlan:
+    """The runs and fetches of a study; see :func:`dtdg_lab.calibration.calibrate_here` for the arguments.
+
+    Attributes:
+        cells: that have a run each.
+        first: of the run before them, whose steps do not count.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        *,
+        windows: Sequence[int],
+        conditions: Sequence[str],
+        rows: Sequence[int],
+        repeats: int,
+        steps: int,
+        name: str,
+    ) -> None:
+        if steps < 1:
+            raise ConfigError(f"steps={steps}: give at least one step.")
+        self.cells = cells_wanted(windows, conditions, MIDDLE)
+        self.first = cell_config(config, ("clean", MIDDLE), 1)
+        self._config, self._rows, self._repeats, self._steps, self._name = config, rows, repeats, steps, name
+
+    def configs(self, first: StoredRun, warm_ups: int) -> list[RunConfig]:
+        """Return the config of each cell's run, with additional steps to warm it up."""
+        self._facts = next(event["data"] for event in reversed(first.events) if event["kind"] == "features")
+        steps = [warm_ups + max(self._steps, 2 * window) for _, window in self.cells]
+        epochs = [math.ceil(many / self._facts["steps_per_epoch"]) for many in steps]
+        return [cell_config(self._config, *cell) for cell in zip(self.cells, epochs, strict=True)]
+
+    def study(
+        self, folder: Path, seconds: Sequence[Sequence[float]], power: Sequence[Mapping[str, Any]]
+    ) -> CalibrationStudy:
+        """Fetch, and fit the costs to that, to the seconds of the steps of each run, and to the watts of all."""
+        of, name, steps = self._config, self._name, list[dict[str, Any]]()
+        for (condition, window), measured in zip(self.cells, seconds, strict=True):
+            steps += cells_of([(window, each) for each in measured], name, condition=condition)
+        width = self._facts["row_bytes"] // FLOAT_BYTES
+        fetched = measured_fetches(self.cells, self._rows, width, parts=of.parts, repeats=self._repeats, dataset=name)
+        words = f"{name}: {len(self.cells)} cells, {len(fetched):,} fetches, {of.parts} parts on {of.ranks} rank(s)"
+        return stored_study(folder, words, parts=of.parts, steps=steps, fetches=fetched, power=power)
+
+
+def links_of(name: str, parts: int) -> str:
+    """Return the option ``links`` of a condition, applied to the replies of the last part.
+
+    A rate is that of everything that the owner sends, and each of the P - 1 others gets as much of it; a delay is that
+    of one link, to part 0.
+    """
+    of = condition_named(name)
+    if of.delay_ms:
+        return f"{parts - 1}>0 delay={of.delay_ms:g}"
+    return "" if of.is_clean else f"{parts - 1} rate={of.mbit / (parts - 1):.9g}"
+
+
+def cell_config(config: RunConfig, cell: Cell, epochs: int) -> RunConfig:
+    """Return the config of a run with a cache of one window, under one condition from the first step to the last."""
+    condition, window = cell
+    return config.replace(
+        cache_policy="fixed",
+        cache_bias=-1,
+        cache_window=window,
+        congestion="none",
+        epochs=epochs,
+        links=links_of(condition, config.parts),
+        evaluate_every=epochs,
+    )
+
+
+def measured_fetches(
+    cells: Sequence[tuple[str, int]], rows: Sequence[int], features: int, *, parts: int, repeats: int, dataset: str
+) -> list[dict[str, Any]]:
+    """Measure round trips of the feature RPC alone, under each condition of the cells that sets a rate."""
+    fetched = []
+    for condition in dict.fromkeys(condition for condition, _ in cells if condition.startswith(_FETCHED)):
+        links = parse_links(links_of(condition, parts), parts)
+        fetched += measure(
+            rows, features, repeats=repeats, parts=parts, condition=condition, dataset=dataset, links=links
+        )
+    return fetched
+
+
+def stored_study(
+    folder: Path,
+    described: str,
+    *,
+    parts: int,
+    steps: Sequence[Mapping[str, Any]],
+    fetches: Sequence[Mapping[str, Any]],
+    power: Sequence[Mapping[str, Any]],
+) -> CalibrationStudy:
+    """Write what was measured as files, and calibrate from these; ``to_dict`` says what it was."""
+    by = f"{power[0]['host']}, of a rank" if power else "of another cluster, for energy is unknown here"
+    import pandas as pd
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, rows in ((STEPS, steps), (FETCHES, fetches), (POWER, power)):
+        if rows:
+            packed = {"method": "gzip", "mtime": 0} if name.endswith(".gz") else None
+            pd.DataFrame(rows, columns=_COLUMNS[name]).to_csv(folder / name, index=False, compression=packed)
+        else:
+            (folder / name).unlink(missing_ok=True)  # of an earlier study
+    return CalibrationStudy(calibrate(folder), folder, f"{described}; watts {by}", parts)
+
+
+# Round trips of this machine's own feature RPC: initiation against payload.
+
+
+WARM_UP = 3  # discarded round trips: connections, and memory touched for the first time
+
+
+def measure(
+    rows: Sequence[int],
+    features: int,
+    *,
+    repeats: int = 30,
+    parts: int = 4,
+    links: LinkState | None = None,
+    condition: str = "clean",
+    dataset: str = "local",
+    seed: int = 0,
+    timeout_s: float = 30.0,
+) -> list[dict[str, Any]]:
+    """Measure requests of part 0 to the others, one at a time and all at once; each part has a process.
+
+    Args:
+        rows: numbers of rows to request; each owner has twice the largest number, random floats.
+        features: F, floats in a row.
+        repeats: round trips of each number and owner, one at a time and at once.
+        parts: P, at least 2.
+        links: the link of part o's replies to part 0 at ``[o, 0]``; None for no emulation.
+        condition: written to each row.
+        dataset: written to each row.
+        seed: of the floats and the requested rows.
+        timeout_s: seconds of silence that end the measurement.
+
+    Returns:
+        Rows with dataset, condition, concurrent (1: all owners were requested at once), requester, owner, rows, rtt_s
+        and feat_dim (floats in a row): the columns of the campaign that the simulator's constants come from.
+
+    Raises:
+        PlanError: fewer than two parts, or no numbers of rows.
+        RunFailedError: a server exited or did not reply.
+    """
+    if parts < 2 or not rows or min(rows) < 1 or features < 1 or repeats < 1:
+        raise PlanError(
+            f"rows={list(rows)}, features={features}, repeats={repeats}, parts={parts}: positive numbers of rows, at "
+            "least one feature, one repeat and two parts are needed."
+        )
+    token, random = secrets.token_bytes(TOKEN_BYTES), generator(seed, "feature probe")
+    keys = np.arange(2 * max(rows), dtype=np.int64)
+    with ExitStack() as open_:
+        addresses: dict[int, str] = {}
+        for owner in range(1, parts):
+            content = random.random((len(keys), features), dtype=np.float32)
+            server = open_.enter_context(FeatureServer({owner: content}, {owner: keys}, token))
+            if links is not None:
+                server.set_links(links)
+            addresses |= server.addresses
+        client = open_.enter_context(FeatureClient(0, addresses, token, features, timeout_s))
+        asked = [(1, list(addresses)), *((0, [owner]) for owner in addresses)]
+        measured: list[dict[str, Any]] = []
+        for repeat in range(-WARM_UP, repeats):
+            # numbers and owners alternate, so that disturbances by other processes affect all of them
+            for count in rows:
+                for concurrent, owners in asked:
+                    replies = client.fetch({owner: random.choice(keys, count, replace=False) for owner in owners})
+                    measured += [
+                        {
+                            "dataset": dataset,
+                            "condition": condition,
+                            "concurrent": concurrent,
+                            "requester": 0,
+                            "owner": owner,
+                            "rows": count,
+                            "rtt_s": reply.rtt_s,
+                            "feat_dim": features,
+                        }
+                        for owner, reply in replies.items()
+                        if repeat >= 0
+                    ]
+    return measured

@@ -1,0 +1,1 @@
+"""Charts, tiles and captions of systems that fetch features."""

@@ -1,0 +1,181 @@
+"""Batches of a run: hits in a cache, and how long training waited for the other rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dtdg_lab.records.rollups import Rollup
+from dtdg_lab.records.rows import Array, Rows
+from dtdg_lab.systems.feature_cache.charts.run_facts import RECENT, first_step, part_count, recent_rows
+
+if TYPE_CHECKING:
+    from dtdg_lab.runs.tables import RunTables
+
+
+def _with_hits(rows: Rows) -> Rows:
+    """Return rows of ``resolved`` with the hits of all owners together."""
+    names = ("rank", "attempt", "step", "part", "remote", "bytes", "wait_s")
+    hits = np.array([sum(counts or ()) for counts in rows["hits"].tolist()] if len(rows) else [], np.float64)
+    return Rows.of({**{name: rows[name] for name in names}, "hit": hits})
+
+
+RESOLVED = Rollup("resolved", by=("part",), sums=("remote", "hit", "wait_s"), prepare=_with_hits)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BatchSums:
+    """What batches asked for in the whole run, in stretches of steps.
+
+    Attributes:
+        begin: (n,) first step of each stretch.
+        width: steps of a stretch.
+        remote: (n,) rows of other parts that were asked for.
+        hit: (n,) those of them that were in a cache.
+    """
+
+    begin: Array
+    width: float
+    remote: Array
+    hit: Array
+
+    def __len__(self) -> int:
+        return len(self.begin)
+
+    def rates(self, most: int) -> tuple[Array, Array]:
+        """Return the middles of at most so many stretches, and the share of rows that were in a cache in each."""
+        merged = max(1, -(-len(self) // most))
+        starts = np.arange(0, len(self), merged)
+        if not len(starts):
+            return self.begin, self.remote
+        remote, hit = (np.add.reduceat(values, starts) for values in (self.remote, self.hit))
+        ends = np.append(self.begin[starts[1:]], self.begin[-1] + self.width)
+        return ((self.begin[starts] + ends) / 2)[remote > 0], (hit / np.maximum(remote, 1))[remote > 0]
+
+
+def _batches(tables: RunTables) -> Rows:
+    """Return the sums of batches of the present parts."""
+    rows, width = tables.rollup(RESOLVED), tables.width(RESOLVED)
+    return rows.where((rows["bucket"] >= first_step(tables) // width) & (rows["part"] < part_count(tables)))
+
+
+def batch_sums(tables: RunTables) -> BatchSums:
+    """Return the sums of the whole run."""
+
+    def read() -> BatchSums:
+        rows, width = _batches(tables), tables.width(RESOLVED)
+        buckets, place = np.unique(rows["bucket"], return_inverse=True)
+        remote, hit = (np.bincount(place, rows[name], len(buckets)) for name in ("remote", "hit"))
+        return BatchSums(buckets * width, width, remote, hit)
+
+    return tables.once("batch sums", read)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Waits:
+    """How long training waited for rows, in stretches of steps.
+
+    Attributes:
+        begin: (n,) first step of each stretch.
+        width: steps of a stretch.
+        mean_s: (n,) seconds in a step, mean of the parts.
+        worst_s: (n,) likewise of the part that waited most.
+    """
+
+    begin: Array
+    width: float
+    mean_s: Array
+    worst_s: Array
+
+    def __len__(self) -> int:
+        return len(self.begin)
+
+
+def waits(tables: RunTables) -> Waits:
+    """Return how long training waited in the whole run."""
+
+    def read() -> Waits:
+        rows = _batches(tables)
+        return _waits(rows, rows["bucket"].astype(np.int64), rows["wait_s_known"], tables.width(RESOLVED))
+
+    return tables.once("waits", read)
+
+
+def recent_waits(tables: RunTables, steps: int, width: int) -> Waits:
+    """Return how long training waited in the newest steps, in stretches of ``width``."""
+
+    def read() -> Waits:
+        rows = recent_rows(tables, "resolved", steps)
+        return _waits(rows, rows["step"].astype(np.int64) // width, np.ones(len(rows)), width)
+
+    return tables.once(("waits", steps, width), read)
+
+
+def _waits(rows: Rows, buckets: Array, counts: Array, width: float) -> Waits:
+    """Return means in each bucket of rows that are sums of ``counts`` batches each."""
+    if not len(rows):
+        return Waits(np.empty(0), width, np.empty(0), np.empty(0))
+    first, parts = int(buckets.min()), rows["part"].astype(np.int64)
+    shape = (int(parts.max()) + 1, int(buckets.max()) - first + 1)
+    cells, size = parts * shape[1] + buckets - first, shape[0] * shape[1]
+    wait_s, known = (np.bincount(cells, values, size).reshape(shape) for values in (rows["wait_s"], counts))
+    some = np.flatnonzero(np.bincount(cells, minlength=size).reshape(shape).any(axis=0))
+    mean_s = wait_s.sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+    worst_s = (wait_s / np.maximum(known, 1)).max(axis=0)
+    return Waits((some + first) * width, width, mean_s[some], worst_s[some])
+
+
+def hits_by_step(tables: RunTables) -> tuple[Array, Array, Array]:
+    """Return the steps in memory, and of each the remote rows and those that were in a cache."""
+
+    def read() -> tuple[Array, Array, Array]:
+        rows = _with_hits(recent_rows(tables, "resolved"))
+        steps, place = np.unique(rows["step"], return_inverse=True)
+        return steps, np.bincount(place, rows["remote"], len(steps)), np.bincount(place, rows["hit"], len(steps))
+
+    return tables.once("hits by step", read)
+
+
+def hit_rate(tables: RunTables, first: float, last: float) -> float | None:
+    """Return the share of remote rows that were in a cache, of the steps from ``first`` up to before ``last``."""
+    steps, remote, hit = hits_by_step(tables)
+    chosen = (steps >= first) & (steps < last)
+    total = float(remote[chosen].sum())
+    return float(hit[chosen].sum()) / total if total else None
+
+
+def hit_rate_now(tables: RunTables) -> float | None:
+    """Return the hit rate of the last 100 steps."""
+
+    def rate() -> float | None:
+        rows = _with_hits(recent_rows(tables, "resolved", RECENT))
+        total = float(rows["remote"].sum())
+        return float(rows["hit"].sum()) / total if total else None
+
+    return tables.once("hit rate now", rate)
+
+
+def wait_now_s(tables: RunTables) -> float | None:
+    """Return the seconds that training waits in a step, the mean of parts and of the last 100 steps."""
+    rows = recent_rows(tables, "resolved", RECENT)
+    return float(np.nanmean(rows["wait_s"])) if len(rows) else None
+
+
+def late_wait_share(tables: RunTables) -> float:
+    """Return the share of the waiting of the last 100 steps that late caches added, above that of other steps."""
+
+    def share() -> float:
+        rows, caches = recent_rows(tables, "resolved", RECENT), recent_rows(tables, "windows")
+        wait_s = np.nan_to_num(rows["wait_s"].astype(np.float64))
+        if not wait_s.sum():
+            return 0.0
+        late = np.zeros(len(rows), bool)
+        for cache in caches.where(caches["late_steps"] > 0).to_dicts("part", "first", "late_steps"):
+            is_of_part, since_due = rows["part"] == cache["part"], rows["step"] - cache["first"]
+            late |= is_of_part & (since_due >= 0) & (since_due < cache["late_steps"])
+        usual_s = float(wait_s[~late].mean()) if not late.all() else 0.0
+        return float((wait_s[late] - usual_s).sum() / wait_s.sum())
+
+    return tables.once("late wait share", share)

@@ -1,0 +1,1 @@
+"""Models of the cost of a step and of a fetch."""

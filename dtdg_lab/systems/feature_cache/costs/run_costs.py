@@ -1,0 +1,150 @@
+"""Costs of a run's steps, as far as they can be counted and timed before it begins."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.systems.feature_cache.actions import WINDOWS
+from dtdg_lab.systems.feature_cache.calibration.fitting import least_squares
+from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts
+from dtdg_lab.systems.feature_cache.costs.rpc_model import RpcModel
+from dtdg_lab.systems.feature_cache.pipeline.fetching import Fetcher, OwnerReply
+from dtdg_lab.systems.feature_cache.pipeline.keys import KeySpace
+from dtdg_lab.systems.feature_cache.pipeline.lookahead import Lookahead
+
+REPEATS, RUN_COSTS_FEW, MANY = 5, 1, 2000  # repetitions, and the smaller and larger number of rows
+
+LEAST = 1e-3
+
+LOGS = 20.0  # bound of logarithms in the search: exponentials stay finite, and beyond it are effectively 0 or infinity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFacts:
+    """Measurements of a run.
+
+    Attributes:
+        name: of the dataset.
+        part: the part that owns the cache.
+        space: of all keys.
+        capacity: rows of the cache.
+        row_bytes: of a row.
+        base_s: seconds of a step whose features are local.
+        rpc: time of a fetch on clean links.
+        busy_w, stall_w: watts of a part while computing, and while waiting.
+    """
+
+    name: str
+    part: int
+    space: KeySpace
+    capacity: int
+    row_bytes: int
+    base_s: float
+    rpc: RpcModel
+    busy_w: float
+    stall_w: float
+
+
+def timed_fetches(
+    fetcher: Fetcher,
+    part: int,
+    space: KeySpace,
+    *,
+    row_bytes: int,
+    note: Callable[[OwnerReply], None],
+    loopback: bool = False,
+) -> RpcModel:
+    """Return the time model of a fetch, from medians of a few small and large ones of each other part.
+
+    With ``loopback`` the part's own rows are requested instead: the time of a fetch without a slow link.
+    """
+    times: dict[int, list[float]] = {RUN_COSTS_FEW: [], MANY: []}
+    sizes: dict[int, list[int]] = {RUN_COSTS_FEW: [], MANY: []}
+    for owner in range(space.parts):
+        keys = space.of_part(owner)
+        if (owner == part) != loopback or not len(keys):
+            continue
+        for rows in (RUN_COSTS_FEW, MANY):
+            for _ in range(REPEATS):
+                began = time.perf_counter()
+                reply = fetcher.fetch({owner: keys[:rows]})[owner]
+                times[rows].append(time.perf_counter() - began)
+                note(reply)
+                sizes[rows].append(reply.nbytes)
+    few_s, many_s = (float(np.median(times[rows])) for rows in (RUN_COSTS_FEW, MANY))
+    few, many = (float(np.median(sizes[rows])) for rows in (RUN_COSTS_FEW, MANY))
+    per_byte = max((many_s - few_s) / max(many - few, row_bytes), 1e-12)
+    return RpcModel(max(few_s - per_byte * few, 0.0), per_byte)
+
+
+def run_costs(of: RunFacts, asked: Sequence[NDArray[np.int64]]) -> CacheCosts:
+    """Return constants of a part's steps, from the keys of its first batches.
+
+    Hit rates and rows of a rebuild are counted for every window, and the functions of :class:`CacheCosts` are fitted to
+    them. Training, fetching and rebuilding are concurrent: the longest determines the time. A rebuild delays training
+    by the initiation of a fetch, so that of equally good windows the longest is the cheapest.
+
+    Args:
+        of: measurements of the run.
+        asked: remote keys of the batches, distinct within each.
+    """
+    others = of.space.parts - 1
+    ahead = Lookahead(0, asked, of.space, part=of.part, capacity=of.capacity, serving=None)
+    windows = np.array([window for window in WINDOWS if window <= len(asked)] or [1])
+    outlooks = [ahead.outlook(int(window), np.full(others, 1 / others)) for window in windows]
+    rows = np.array([outlook.asked for outlook in outlooks])
+    missed = np.array([outlook.missed.sum() for outlook in outlooks])
+    fetched = np.maximum([outlook.fetched.sum() for outlook in outlooks], 1.0)
+    hits = 1 - missed / np.maximum(rows.sum(axis=1), 1.0)
+    most, least, half, slope = _hit_law(windows, hits)
+    exponent = float(np.polyfit(np.log(windows), np.log(fetched), 1)[0]) if len(windows) > 1 else 0.0
+    shares = np.maximum(rows[-1], LEAST)
+    return CacheCosts(
+        name=of.name,
+        parts=of.space.parts,
+        base_s=of.base_s,
+        rows=float(max(rows[-1].sum(), 1.0)),
+        row_bytes=float(of.row_bytes),
+        link_bytes_per_s=1 / of.rpc.s_per_byte,
+        trips=0.0,
+        rebuild_trips=1.0,
+        miss_trips=1.0,
+        hit_max=most,
+        hit_min=least,
+        hit_half=half,
+        hit_slope=slope,
+        capacity_exponent=0.5,
+        rebuild_rows=float(fetched[0]),
+        rebuild_exponent=float(np.clip(exponent, 0.0, 0.99)),
+        overlap=1.0,
+        rebuild_s=of.rpc.a_s,
+        busy_w=of.busy_w,
+        stall_w=of.stall_w,
+        asked=tuple((shares / shares.sum()).tolist()),
+        rpc_s=of.rpc.a_s,
+    )
+
+
+def _hit_law(windows: NDArray[np.int64], hits: NDArray[np.float64]) -> tuple[float, float, float, float]:
+    """Fit h_max, h_min, W_half and gamma of a logistic decay to counted hit rates."""
+    most, least = (float(np.clip(of, 0.0, 1.0)) for of in (hits[0], hits[-1]))
+    if most - least < LEAST:
+        return most, min(most, least), 16.0, 1.0
+
+    def left(parameters: NDArray[np.float64]) -> NDArray[np.float64]:
+        low, (half, slope) = least * _share(parameters[0]), np.exp(np.clip(parameters[1:], -LOGS, LOGS))
+        power = np.exp(np.clip(slope * np.log(windows / half), -LOGS, LOGS))
+        return np.asarray(low + (most - low) / (1 + power) - hits)
+
+    found = least_squares(left, np.array([3.0, np.log(16.0), 0.0]))
+    half, slope = np.clip(np.exp(np.clip(found[1:], -LOGS, LOGS)), 1e-2, [1e4, 8.0])
+    return most, float(least * _share(found[0])), float(half), float(slope)
+
+
+def _share(of: float) -> float:
+    return float(1 / (1 + np.exp(-np.clip(of, -LOGS, LOGS))))

@@ -1,0 +1,226 @@
+"""Observations of a feature pipeline: records of a run, and measurements for policies."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.systems.feature_cache.pipeline.fetching import OwnerReply
+from dtdg_lab.systems.feature_cache.pipeline.lookahead import Lookahead
+from dtdg_lab.systems.feature_cache.pipeline.resolving import ResolveFacts
+from dtdg_lab.systems.feature_cache.pipeline.window_schedule import Swap
+
+
+@dataclass(frozen=True, slots=True)
+class FetchTime:
+    """One RPC.
+
+    Attributes:
+        owner: the part that replied.
+        purpose: ``miss`` for rows of a batch, ``bulk`` for rows of a cache.
+        rows: number of rows.
+        nbytes: of request and reply.
+        rtt_s: seconds until the last byte.
+        step: of the batch, or the first step of the cache's window.
+    """
+
+    owner: int
+    purpose: str
+    rows: int
+    nbytes: int
+    rtt_s: float
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """One step of training: its seconds, and its joules if known."""
+
+    seconds: float
+    joules: float | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Boundary:
+    """Observations at a swap, counted since the previous swap. P parts; vectors have a 0 for the own part.
+
+    Attributes:
+        part: the part that owns the cache.
+        parts: P.
+        number: of the window to decide.
+        step: its first step, if it is not late.
+        steps_left: steps of the epoch from there on.
+        previous: the action until then; the nearest one if the window is not an action's.
+        served: number of resolved batches.
+        remote: (P,) rows of each part that they needed.
+        hits: (P,) of these, rows that the cache contained.
+        resolve_s: total seconds of resolving them.
+        fetches: RPCs, for batches and for caches.
+        rebuild_s: seconds of building the cache just swapped in.
+        late_steps: delay of its swap in steps.
+        stepped: training steps that ended.
+        lookahead: the sampled batches from ``step`` on.
+        now: the step that is resolved next.
+        early: whether links changed within the current window, which may be abandoned.
+        pending: the action decided for the window after it, or the nearest one; -1 if ``early`` is false.
+        left: remaining steps of the current window.
+    """
+
+    part: int
+    parts: int
+    number: int
+    step: int
+    steps_left: int
+    previous: int
+    served: int
+    remote: NDArray[np.int64]
+    hits: NDArray[np.int64]
+    resolve_s: float
+    fetches: tuple[FetchTime, ...]
+    rebuild_s: float
+    late_steps: int
+    stepped: tuple[StepTime, ...]
+    lookahead: Lookahead
+    now: int = -1
+    early: bool = False
+    pending: int = -1
+    left: int = 0
+
+
+class ResolvedRow(NamedTuple):
+    """A batch delivered to training, of the table ``resolved``, without the columns step and epoch."""
+
+    part: int
+    window: int
+    remote: int
+    hits: list[int]
+    misses: list[int]
+    rpcs: int
+    bytes: int
+    resolve_s: float
+    wait_s: float
+
+
+class FetchRow(NamedTuple):
+    """A fetch from an owner, of the table ``fetches``, without the columns step and epoch."""
+
+    part: int
+    owner: int
+    purpose: str
+    rows: int
+    bytes: int
+    rtt_s: float
+
+
+class CacheWindowRow(NamedTuple):
+    """A cache that came into use, of the table ``windows``, without the columns step and epoch."""
+
+    part: int
+    number: int
+    first: int
+    length: int
+    late_steps: int
+    policy: str
+    action: int
+    biased: int
+    capacity: int
+    held: int
+    copied: int
+    fetched: int
+    by_owner: list[int]
+    rebuild_s: float
+    exposed_s: float
+
+
+Rows = dict[str, list[tuple[Any, ...]]]  # table -> its rows
+
+MOST = 4096  # measurements that are kept if no policy reads them
+
+
+class FeatureNotes:
+    """Records of one part; thread-safe.
+
+    Args:
+        part: its index.
+        parts: P.
+    """
+
+    def __init__(self, part: int, parts: int) -> None:
+        self._part, self._parts, self._lock = part, parts, threading.Lock()
+        self._rows: Rows = {"resolved": [], "fetches": [], "windows": []}
+        self._fetches: deque[FetchTime] = deque(maxlen=MOST)
+        self._stepped: deque[StepTime] = deque(maxlen=MOST)
+        self._clear()
+
+    def fetched(self, replies: Sequence[OwnerReply], purpose: str, step: int) -> None:
+        """Record RPCs; ``purpose`` is miss or bulk."""
+        with self._lock:
+            for reply in replies:
+                rows = len(reply.rows)
+                self._rows["fetches"].append(
+                    FetchRow(self._part, reply.owner, purpose, rows, reply.nbytes, reply.rtt_s)
+                )
+                self._fetches.append(FetchTime(reply.owner, purpose, rows, reply.nbytes, reply.rtt_s, step))
+
+    def resolved(self, facts: ResolveFacts) -> None:
+        """Record that a batch has its features."""
+        with self._lock:
+            self._served += 1
+            self._remote += facts.hits + facts.misses
+            self._hits += facts.hits
+            self._resolve_s += facts.resolve_s
+
+    def handed(self, facts: ResolveFacts) -> None:
+        """Record that a batch was delivered to training."""
+        of = facts
+        counts = of.window, of.remote, of.hits.tolist(), of.misses.tolist(), of.rpcs, of.nbytes
+        row = ResolvedRow(self._part, *counts, of.resolve_s, of.wait_s)
+        with self._lock:
+            self._rows["resolved"].append(row)
+
+    def swapped(self, swap: Swap, exposed_s: float) -> None:
+        """Record that a cache came into use, and the seconds that training waited for it."""
+        built, plan = swap.built, swap.built.plan
+        when = plan.number, swap.due, plan.length, swap.late_steps
+        what = plan.policy, plan.action, plan.biased, plan.capacity
+        rows = len(built.cache), built.copied, built.fetched, built.by_owner.tolist()
+        row = CacheWindowRow(self._part, *when, *what, *rows, built.rebuild_s, exposed_s)
+        with self._lock:
+            self._rows["windows"].append(row)
+
+    def stepped(self, time: StepTime) -> None:
+        """Record that a training step ended."""
+        with self._lock:
+            self._stepped.append(time)
+
+    def observed(self) -> dict[str, Any]:
+        """Return counts since the last call: see :class:`Boundary`."""
+        with self._lock:
+            seen = {
+                "served": self._served,
+                "remote": self._remote,
+                "hits": self._hits,
+                "resolve_s": self._resolve_s,
+                "fetches": tuple(self._fetches),
+                "stepped": tuple(self._stepped),
+            }
+            self._fetches.clear()
+            self._stepped.clear()
+            self._clear()
+        return seen
+
+    def taken(self) -> Rows:
+        """Return new rows of each table, without the columns step and epoch."""
+        with self._lock:
+            rows, self._rows = self._rows, {table: [] for table in self._rows}
+        return rows
+
+    def _clear(self) -> None:
+        self._served, self._resolve_s = 0, 0.0
+        self._remote, self._hits = (np.zeros(self._parts, dtype=np.int64) for _ in range(2))

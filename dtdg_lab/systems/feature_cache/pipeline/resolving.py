@@ -1,0 +1,117 @@
+"""Features of a batch: own rows, cached rows, and the rest from their owners."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.systems.feature_cache.pipeline.cached_rows import FeatureCache
+from dtdg_lab.systems.feature_cache.pipeline.fetching import Fetch, OwnerReply, fetch_into
+from dtdg_lab.systems.feature_cache.pipeline.keys import OwnRows
+
+
+class Sampled(Protocol):
+    """A batch with sampled neighbours and without features."""
+
+    @property
+    def keys(self) -> NDArray[np.int64]:
+        """(K,) distinct keys of the first layer's inputs, in the order of the requested rows."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the batch in bytes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ResolveFacts:
+    """Costs of resolving a batch.
+
+    Attributes:
+        step: of the batch.
+        window: index of the cache's window; -1 without a cache.
+        hits: (P,) rows of each part that the cache contained; 0 for the own part.
+        misses: (P,) rows that each part sent.
+        rpcs: number of requests.
+        nbytes: of requests and replies.
+        resolve_s: seconds of the resolver.
+        wait_s: seconds that training waited for the batch, without those for the first cache.
+        exposed_s: seconds that it waited for the first cache.
+    """
+
+    step: int
+    window: int
+    hits: NDArray[np.int64]
+    misses: NDArray[np.int64]
+    rpcs: int
+    nbytes: int
+    resolve_s: float
+    wait_s: float = 0.0
+    exposed_s: float = 0.0
+
+    @property
+    def remote(self) -> int:
+        """Number of remote rows of the batch."""
+        return int(self.hits.sum() + self.misses.sum())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Resolved:
+    """A batch with its features.
+
+    Attributes:
+        sampled: the batch.
+        rows: (K, F) float32, the rows of ``sampled.keys`` in their order.
+        facts: costs of resolving it.
+    """
+
+    sampled: Sampled
+    rows: NDArray[np.float32]
+    facts: ResolveFacts
+
+
+def resolve(
+    step: int, sampled: Sampled, own: OwnRows, fetch: Fetch, *, cache: FeatureCache | None = None, window: int = -1
+) -> tuple[Resolved, list[OwnerReply]]:
+    """Collect the rows of a batch, bitwise the same for any cache.
+
+    Args:
+        step: of the batch.
+        sampled: the batch.
+        own: rows of its part.
+        fetch: requests rows from other parts.
+        cache: of remote rows, if there is one.
+        window: its index.
+
+    Returns:
+        The batch with its rows, and the reply of each owner.
+
+    Raises:
+        RunFailedError: an owner did not answer, or returned the wrong rows.
+    """
+    began, space = time.perf_counter(), own.space
+    keys = sampled.keys
+    owners = space.owners(keys)
+    rows = np.empty((len(keys), own.features), dtype=np.float32)
+    mine = owners == own.part
+    missed = ~mine
+    hits = np.zeros(space.parts, dtype=np.int64)
+    if cache is not None and len(cache):
+        slots = cache.find(keys)  # own keys are never cached
+        held = np.flatnonzero(slots >= 0)
+        rows[held] = cache.rows[slots[held]]
+        missed[held] = False
+        hits = np.bincount(owners[held], minlength=space.parts)
+    mine = np.flatnonzero(mine)
+    rows[mine] = own.take(keys[mine])
+    indices = np.flatnonzero(missed)
+    replies = fetch_into(rows, indices, keys[indices], owners[indices], fetch)
+    misses = np.bincount(owners[indices], minlength=space.parts)
+    nbytes = sum(reply.nbytes for reply in replies)
+    facts = ResolveFacts(step, window, hits, misses, len(replies), nbytes, time.perf_counter() - began)
+    return Resolved(sampled, rows, facts), replies

@@ -1,0 +1,389 @@
+"""The threads of a pipeline: one samples ahead, one builds caches, one resolves batches."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from dtdg_lab.core.errors import PlanError, RunFailedError
+from dtdg_lab.systems.feature_cache.pipeline.cache_builder import BuiltCache, CacheBuilder
+from dtdg_lab.systems.feature_cache.pipeline.cached_rows import FeatureCache
+from dtdg_lab.systems.feature_cache.pipeline.feature_path import FeaturePath
+from dtdg_lab.systems.feature_cache.pipeline.fetching import Fetcher, OwnerReply
+from dtdg_lab.systems.feature_cache.pipeline.keys import OwnRows
+from dtdg_lab.systems.feature_cache.pipeline.lookahead import Lookahead
+from dtdg_lab.systems.feature_cache.pipeline.observations import Boundary, FeatureNotes
+from dtdg_lab.systems.feature_cache.pipeline.resolving import Resolved, Sampled, resolve
+from dtdg_lab.systems.feature_cache.pipeline.sampled_ahead import Halted, SampledAhead
+from dtdg_lab.systems.feature_cache.pipeline.window_plan import Epochs, nearest_action, plan_window
+from dtdg_lab.systems.feature_cache.pipeline.window_schedule import Order, WindowSchedule
+from dtdg_lab.systems.feature_cache.policies.interface import CacheDecision
+
+Found = TypeVar("Found")
+
+PROMPT_S = 0.1  # that threads have to exit by themselves
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PathJob:
+    """Constants of a pipeline; see :class:`FeaturePipeline`."""
+
+    own: OwnRows
+    sample: Callable[[int], Sampled]
+    fetcher: Callable[[], Fetcher]
+    decide: Callable[[Boundary], CacheDecision | None] | None
+    watch: Callable[[Sequence[OwnerReply], int], bool] | None = None
+
+    @property
+    def part(self) -> int:
+        """The part that trains the batches."""
+        return self.own.part
+
+    @property
+    def parts(self) -> int:
+        """P."""
+        return self.own.space.parts
+
+
+class Stages:
+    """All threads of a pipeline between start and stop, and their shared state.
+
+    Shared state is only accessed under one lock, ``_moved``, for short times; sampling, fetching, copying and deciding
+    happen without it. Caches and batches are immutable, so they may be used after the lock is released.
+
+    Args:
+        job: constants of the pipeline.
+        path: initial settings.
+        first: first step.
+        epochs: lengths of epochs.
+        notes: receives the records.
+    """
+
+    def __init__(self, job: PathJob, path: FeaturePath, first: int, epochs: Epochs, notes: FeatureNotes) -> None:
+        self._job, self._path, self._epochs, self._notes = job, path, epochs, notes
+        self._moved = threading.Condition()
+        self._position = self._wanted = first  # next step to resolve; next step of training
+        self._due: int | None = None  # the step that the resolver waits for
+        self._ready: dict[int, Resolved] = {}
+        self._schedule = WindowSchedule(epochs)
+        self._ahead = SampledAhead(job.sample, job.part, job.own.space, first=first, moved=self._moved)
+        self._built_until = 0  # steps before it are sampled for the cache being built
+        self._late_steps = 0
+        self._waits_for_first = path.caches
+        self._asked_at: float | None = None  # since when training waits
+        self._exposed_s = 0.0
+        self._stopping = False
+        self._failure: RunFailedError | None = None
+        self._threads: list[threading.Thread] = []
+        self._fetchers: list[Fetcher] = []
+        self._own_fetcher: Fetcher | None = None  # of the training thread
+        with self._moved:
+            self._schedule.begin(first, path, first=True)
+            self._run_threads()
+
+    # called by the training thread
+
+    def next(self, step: int) -> Resolved:
+        """Return the batch of a step; see :meth:`FeaturePipeline.next`."""
+        began = time.perf_counter()
+        with self._moved:
+            self._raise_if_over()
+            if step != self._wanted:
+                raise PlanError(f"step {step} was requested, but {self._wanted} is next; call start({step}) before.")
+            if self._epochs.stop is not None and step >= self._epochs.stop:
+                raise PlanError(f"step {step} was requested, but the run stops at {self._epochs.stop}.")
+            self._asked_at = began
+            while step not in self._ready and (self._path.runs_ahead or self._position != step):
+                self._raise_if_over()
+                self._moved.wait()
+            self._raise_if_over()
+            resolved = self._ready.pop(step, None)
+            self._position = max(self._position, step + 1)
+            self._wanted, self._asked_at = step + 1, None
+            exposed_s, self._exposed_s = self._exposed_s, 0.0
+            self._moved.notify_all()
+        if resolved is None:
+            resolved = self._on_demand(step)
+        wait_s = max(time.perf_counter() - began - exposed_s, 0.0)
+        facts = replace(resolved.facts, wait_s=wait_s, exposed_s=exposed_s)
+        self._notes.handed(facts)
+        return replace(resolved, facts=facts)
+
+    def apply_settings(self, path: FeaturePath) -> None:
+        """Change the settings from the next resolved step on."""
+        with self._moved:
+            before, self._path = self._path, path
+            self._waits_for_first &= path.caches
+            if not path.same_windows(before):
+                self._built_until = 0
+                self._schedule.begin(self._position, path, first=self._waits_for_first)
+            self._run_threads()
+            self._moved.notify_all()
+
+    @property
+    def serving(self) -> FeatureCache | None:
+        """The current cache."""
+        serving = self._schedule.serving
+        return None if serving is None else serving.cache
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the sampled batches that wait for their features."""
+        return self._ahead.held_bytes
+
+    def check(self) -> None:
+        """Raise the exception of a failed thread."""
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self, patience_s: float) -> None:
+        """Stop all threads: wait up to this time, then interrupt those that wait for an owner."""
+        with self._moved:
+            self._stopping = True
+            self._ready.clear()
+            self._moved.notify_all()
+        self._join(PROMPT_S)
+        for fetcher in list(self._fetchers):
+            fetcher.close()
+        self._join(patience_s - PROMPT_S)
+
+    def _join(self, patience_s: float) -> None:
+        until = time.perf_counter() + patience_s
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(max(until - time.perf_counter(), 0.0))
+
+    def _on_demand(self, step: int) -> Resolved:
+        sampled = self._ahead.take_now(step)
+        if self._own_fetcher is None:
+            self._own_fetcher = self._job.fetcher()
+            self._fetchers.append(self._own_fetcher)
+        resolved, replies = resolve(step, sampled, self._job.own, self._own_fetcher.fetch)
+        self._notes.fetched(replies, "miss", step)
+        self._notes.resolved(resolved.facts)
+        return resolved
+
+    # the threads
+
+    def _run_threads(self) -> None:
+        if self._threads or not self._path.runs_ahead:
+            return
+        for name, work in (("sampler", self._sampling), ("builder", self._building), ("resolver", self._resolving)):
+            thread = threading.Thread(
+                target=self._guarded, args=(name, work), name=f"features-{name}-{self._job.part}", daemon=True
+            )
+            self._threads.append(thread)
+            thread.start()
+
+    def _guarded(self, name: str, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Halted:
+            return  # stopped
+        except Exception as error:
+            if self._stopping:
+                return  # its connection was closed by stop()
+            failure = RunFailedError(f"the {name} of part {self._job.part}'s features failed: {error!r}")
+            failure.__cause__ = error
+            with self._moved:
+                self._failure = self._failure or failure
+                self._moved.notify_all()
+
+    @contextmanager
+    def _asking(self) -> Iterator[Fetcher]:
+        with closing(self._job.fetcher()) as fetcher:
+            self._fetchers.append(fetcher)
+            yield fetcher
+
+    def _sampling(self) -> None:
+        while True:
+            with self._moved:
+                step = self._when(lambda: self._ahead.job(self._until(), self._near()))
+                limit, near = self._path.ahead_bytes, self._near()
+            self._ahead.sample(step, limit, near)
+
+    def _resolving(self) -> None:
+        with self._asking() as fetcher:
+            while True:
+                with self._moved:
+                    step = self._when(self._claimed)
+                sampled = self._ahead.take(step, self._over)
+                with self._moved:
+                    self._due = None
+                    cache, window = self._turn(step)
+                resolved, replies = resolve(step, sampled, self._job.own, fetcher.fetch, cache=cache, window=window)
+                self._notes.fetched(replies, "miss", step)
+                self._notes.resolved(resolved.facts)
+                changed = self._job.watch is not None and self._job.watch(replies, step)
+                with self._moved:
+                    if changed and self._path.decides:
+                        self._schedule.reconsider(self._position)
+                    self._ready[step] = resolved
+                    self._moved.notify_all()
+
+    def _building(self) -> None:
+        builder = CacheBuilder(self._job.part, self._job.own.space, self._job.own.features)
+        with self._asking() as fetcher:
+            while True:
+                with self._moved:
+                    order = self._when(self._ordered)
+                try:
+                    built, replies = self._build(order, builder, fetcher)
+                except Halted:
+                    continue  # the request has changed, or the run ends before the window
+                self._notes.fetched(replies, "bulk", built.plan.first)
+                del replies  # their rows are copied
+                with self._moved:
+                    self._schedule.offer(order, built)
+                    self._moved.notify_all()
+
+    def _build(self, order: Order, builder: CacheBuilder, fetcher: Fetcher) -> tuple[BuiltCache, list[OwnerReply]]:
+        def unwanted() -> bool:
+            return self._over() or not self._schedule.current(order)
+
+        with self._moved:
+            path, serving = self._path, self._schedule.serving
+            if unwanted():
+                raise Halted
+        decision = None
+        if order.decided and self._job.decide is not None and self._job.parts > 1:
+            if not order.early:
+                self._ahead_of_decision(order, path, serving, unwanted)
+            decision = self._job.decide(self._boundary(order, path, serving))
+            if order.early and decision is None:
+                raise Halted  # the previous decision is kept
+        with self._moved:
+            # a window whose first steps have passed meanwhile counts the following ones
+            plan = plan_window(
+                order.number,
+                max(order.first, self._position),
+                path,
+                part=self._job.part,
+                parts=self._job.parts,
+                epochs=self._epochs,
+                decision=decision,
+            )
+            if unwanted() or plan.length < 1:
+                raise Halted
+            self._built_until = plan.first + plan.length
+            self._moved.notify_all()
+        asked = self._ahead.asked(plan.first, plan.length, unwanted)
+        return builder.build(plan, asked, fetcher.fetch, None if serving is None else serving.cache)
+
+    def _ahead_of_decision(
+        self, order: Order, path: FeaturePath, serving: BuiltCache | None, unwanted: Callable[[], bool]
+    ) -> None:
+        """Wait until enough batches are sampled for a window like the last one; at most until that window ends.
+
+        For windows longer than the lookahead, only the lookahead is sampled before the decision.
+        """
+        if not path.ahead:
+            return
+        wanted = order.first + min(path.window if serving is None else serving.plan.length, path.ahead)
+        if self._epochs.stop is not None:
+            wanted = min(wanted, self._epochs.stop)
+        with self._moved:
+            while self._ahead.until < wanted and self._position < order.first and not unwanted():
+                self._moved.wait()
+            if unwanted():
+                raise Halted
+
+    def _boundary(self, order: Order, path: FeaturePath, serving: BuiltCache | None) -> Boundary:
+        seen, job = self._notes.observed(), self._job
+        if serving is None:
+            previous = nearest_action(path.window, None, job.parts)
+        else:
+            previous = serving.plan.nearest_action(job.part)
+        with self._moved:
+            now, pending, left = self._position, self._schedule.pending, self._schedule.ends - self._position
+        lookahead = Lookahead(
+            order.first,
+            self._ahead.listed(order.first),
+            job.own.space,
+            part=job.part,
+            capacity=path.capacity,
+            serving=None if serving is None else serving.cache,
+        )
+        return Boundary(
+            part=job.part,
+            parts=job.parts,
+            number=order.number,
+            step=order.first,
+            steps_left=self._epochs.left(order.first),
+            previous=previous,
+            **seen,
+            rebuild_s=0.0 if serving is None else serving.rebuild_s,
+            late_steps=self._late_steps,
+            lookahead=lookahead,
+            now=now,
+            early=order.early,
+            left=max(left, 0),
+            pending=previous if pending is None else pending.plan.nearest_action(job.part),
+        )
+
+    # conditions to wait for; the lock is held
+
+    def _when(self, found: Callable[[], Found | None]) -> Found:
+        """Wait until ``found`` returns something other than None, and return it."""
+        while True:
+            if self._over():
+                raise Halted
+            value = found()
+            if value is not None:
+                return value
+            self._moved.wait()
+
+    def _over(self) -> bool:
+        return self._stopping or self._failure is not None
+
+    def _raise_if_over(self) -> None:
+        self.check()
+        if self._stopping:
+            raise RunFailedError(f"the features of part {self._job.part} were requested while their pipeline closed.")
+
+    def _until(self) -> int:
+        """Return the step before which everything should be sampled."""
+        if not self._path.runs_ahead:
+            return 0 if self._due is None else self._due + 1
+        until = self._position + self._path.depth + 1
+        if self._path.caches:
+            until = max(until, self._built_until, self._schedule.ends + self._path.ahead)
+        return until if self._epochs.stop is None else min(until, self._epochs.stop)
+
+    def _near(self) -> int:
+        """Return the number of next steps whose batches themselves should be stored."""
+        if self._path.runs_ahead:
+            return self._path.depth + 1
+        return 0 if self._due is None else 1
+
+    def _claimed(self) -> int | None:
+        """Claim the next step to resolve, which no other thread will resolve."""
+        step = self._position
+        at_end = self._epochs.stop is not None and step >= self._epochs.stop
+        if not self._path.runs_ahead or at_end or step - self._wanted >= self._path.depth:
+            return None
+        if self._waits_for_first and not self._schedule.ready:
+            return None
+        self._position, self._due = step + 1, step
+        return step
+
+    def _ordered(self) -> Order | None:
+        order, self._schedule.order = self._schedule.order, None
+        return order
+
+    def _turn(self, step: int) -> tuple[FeatureCache | None, int]:
+        """Return the cache of a step, and the index of its window."""
+        swap = self._schedule.turn(step, self._path)
+        if swap is not None:
+            exposed_s = 0.0
+            if self._waits_for_first and self._asked_at is not None:
+                exposed_s = self._exposed_s = time.perf_counter() - self._asked_at
+            self._waits_for_first, self._late_steps = False, swap.late_steps
+            self._notes.swapped(swap, exposed_s)
+            self._moved.notify_all()
+        serving = self._schedule.serving
+        return (None, -1) if serving is None else (serving.cache, serving.plan.number)

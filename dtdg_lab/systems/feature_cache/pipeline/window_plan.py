@@ -1,0 +1,126 @@
+"""A window of the cache: its length, and the shares of the other parts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.systems.feature_cache.actions import BIAS, WINDOWS, CacheActions
+from dtdg_lab.systems.feature_cache.pipeline.feature_path import FeaturePath
+from dtdg_lab.systems.feature_cache.policies.interface import CacheDecision
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WindowPlan:
+    """A window and the shares of its cache.
+
+    Attributes:
+        number: of the window, from 0.
+        first: its first step.
+        length: W, number of steps whose batches are counted.
+        shares: (P - 1,) of the cache for each other part, ascending.
+        capacity: rows.
+        policy: name of the policy that decided.
+        action: see :class:`dtdg_lab.systems.feature_cache.actions.CacheActions`; -1 if it is none of them.
+        biased: preferred part; -1 for none.
+    """
+
+    number: int
+    first: int
+    length: int
+    shares: NDArray[np.float64]
+    capacity: int
+    policy: str
+    action: int = -1
+    biased: int = -1
+
+    def nearest_action(self, part: int) -> int:
+        """Return its action, or the nearest one, for the part that owns the cache."""
+        if self.action >= 0:
+            return self.action
+        position = None if self.biased < 0 else self.biased - (self.biased > part)
+        return nearest_action(self.length, position, len(self.shares) + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Epochs:
+    """Boundaries of epochs, and the end of the run.
+
+    Attributes:
+        steps: of an epoch.
+        first: first step of some epoch.
+        stop: first step after the run; None if unknown.
+    """
+
+    steps: int
+    first: int = 0
+    stop: int | None = None
+
+    def left(self, step: int) -> int:
+        """Return the number of steps of the epoch from a step on."""
+        return self.steps - (step - self.first) % self.steps
+
+    def most(self, step: int, length: int) -> int:
+        """Return a length, limited by the end of the run."""
+        return length if self.stop is None else min(length, self.stop - step)
+
+
+def plan_window(
+    number: int, first: int, path: FeaturePath, *, part: int, parts: int, epochs: Epochs, decision: CacheDecision | None
+) -> WindowPlan:
+    """Plan a window by the settings, or by a policy's decision.
+
+    Args:
+        number: of the window.
+        first: its first step.
+        path: settings used without a decision.
+        part: the part that owns the cache.
+        parts: P.
+        epochs: lengths of epochs; in mode ``epoch_hot`` a window lasts to the end of an epoch.
+        decision: of the policy.
+
+    Raises:
+        PlanError: the action does not exist.
+    """
+    others = [other for other in range(parts) if other != part]
+    if decision is not None and others:
+        actions = CacheActions(parts)
+        position = actions.biased(decision.action)
+        return WindowPlan(
+            number=number,
+            first=first,
+            length=epochs.most(first, actions.window(decision.action)),
+            shares=actions.shares(decision.action),
+            capacity=path.capacity,
+            policy=decision.policy,
+            action=decision.action,
+            biased=-1 if position is None else others[position],
+        )
+    length = epochs.left(first) if path.mode == "epoch_hot" else path.window
+    biased = others.index(path.biased) if path.mode == "windows" and path.biased in others else None
+    shares = np.full(len(others), 1 / max(len(others), 1))
+    if biased is not None and len(others) > 1:
+        shares[:] = (1 - BIAS) / (len(others) - 1)
+        shares[biased] = BIAS
+    known = path.mode == "windows" and path.window in WINDOWS and others
+    return WindowPlan(
+        number=number,
+        first=first,
+        length=epochs.most(first, length),
+        shares=shares,
+        capacity=path.capacity,
+        policy=path.policy,
+        action=CacheActions(parts).action(path.window, biased) if known else -1,
+        biased=-1 if biased is None else others[biased],
+    )
+
+
+def nearest_action(window: int, position: int | None, parts: int) -> int:
+    """Return the action of the allocation whose window is nearest by ratio.
+
+    ``position`` is an index among the other parts, as in :class:`CacheActions`.
+    """
+    return CacheActions(parts).action(min(WINDOWS, key=lambda known: abs(math.log(known / window))), position)

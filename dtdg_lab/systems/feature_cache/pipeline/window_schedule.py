@@ -1,0 +1,134 @@
+"""The cache of each step, and the next cache to build."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dtdg_lab.systems.feature_cache.pipeline.cache_builder import BuiltCache
+from dtdg_lab.systems.feature_cache.pipeline.feature_path import FeaturePath
+from dtdg_lab.systems.feature_cache.pipeline.window_plan import Epochs
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A request to build a cache.
+
+    Attributes:
+        number: of its window.
+        first: first step of the window.
+        decided: whether the policy decides; it does not for the first window of a run.
+        plans: version of the settings; requests of an older version are dropped.
+        early: whether links have changed, so that the current window may be abandoned.
+        serving: number of the window that may be abandoned.
+    """
+
+    number: int
+    first: int
+    decided: bool
+    plans: int
+    early: bool = False
+    serving: int = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Swap:
+    """A cache that came into use.
+
+    Attributes:
+        built: the cache and its metadata.
+        due: step at which it should have come into use.
+        late_steps: delay in steps.
+    """
+
+    built: BuiltCache
+    due: int
+    late_steps: int
+
+
+class WindowSchedule:
+    """The windows of one part's cache.
+
+    The cache of the next window is requested when a cache is swapped in, and swapped in at the end of the current
+    window. If it is not ready then, the old one stays in use. A window lasts W steps from its swap; with one cache per
+    epoch, to the epoch's end.
+
+    Args:
+        epochs: lengths of epochs.
+
+    Attributes:
+        serving: the current cache; None without one.
+        pending: the next window's cache, if it is built.
+        order: the request to build; None if there is none, or a builder processes it.
+        ends: step at which the next cache should come into use.
+
+    References: GreenDyGNN section V-A, stage 2, and algorithm 2.
+    Differs from the paper: the thread that reads the cache swaps it, since batches are resolved ahead of training.
+    """
+
+    def __init__(self, epochs: Epochs) -> None:
+        self._epochs, self._plans, self._numbers = epochs, 0, 0
+        self.serving: BuiltCache | None = None
+        self.pending: BuiltCache | None = None
+        self.order: Order | None = None
+        self.ends = 0
+
+    def begin(self, step: int, path: FeaturePath, *, first: bool) -> None:
+        """Plan again from a step on; the current cache stays in use until the new one is ready.
+
+        Args:
+            step: the next one to resolve.
+            path: settings of planning.
+            first: whether a run begins, so that there are no observations to decide by.
+        """
+        self._plans += 1
+        self.pending = self.order = None
+        if not path.caches:
+            self.serving = None
+            return
+        self._ask(step, decided=path.decides and not first)
+
+    def current(self, order: Order) -> bool:
+        """Return whether a request is still valid."""
+        if order.early and (self.serving is None or self.serving.plan.number != order.serving):
+            return False
+        return order.plans == self._plans
+
+    def reconsider(self, step: int) -> None:
+        """Request a cache that replaces the next window's, after a change of links at a step.
+
+        Does nothing if the next window is not decided yet, or begins within two steps. The policy may keep its
+        decision.
+        """
+        if self.serving is None or self.order is not None or self.ends - step < 2:
+            return
+        if self._epochs.stop is None or self.ends < self._epochs.stop:
+            number = self._numbers - 1
+            self.order = Order(number, step, True, self._plans, early=True, serving=self.serving.plan.number)
+
+    def offer(self, order: Order, built: BuiltCache) -> None:
+        """Add a finished cache; it is dropped if its request is no longer valid. An early one is due at once."""
+        if self.current(order):
+            self.pending = built
+            if order.early:
+                self.ends = min(self.ends, built.plan.first)
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is a cache, in use or about to be."""
+        return self.serving is not None or self.pending is not None
+
+    def turn(self, step: int, path: FeaturePath) -> Swap | None:
+        """Swap caches if one is ready and due at the step that is resolved next."""
+        if self.pending is None or step < self.ends:
+            return None
+        built, self.pending = self.pending, None
+        self.serving, due = built, self.ends
+        begins = built.plan.first if path.mode == "epoch_hot" else step
+        self._ask(max(begins + built.plan.length, step + 1), decided=path.decides)
+        return Swap(built, due, step - due)
+
+    def _ask(self, first: int, *, decided: bool) -> None:
+        self.ends = first
+        if self._epochs.stop is None or first < self._epochs.stop:
+            self.order = Order(self._numbers, first, decided, self._plans)
+            self._numbers += 1

@@ -1,0 +1,118 @@
+"""Builders of cache policies by their names in the catalogue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+from dtdg_lab.systems.feature_cache.actions import CacheActions
+from dtdg_lab.systems.feature_cache.pipeline.feature_path import FeaturePath
+from dtdg_lab.systems.feature_cache.policies.interface import CachePolicy
+
+if TYPE_CHECKING:
+    from dtdg_lab.config.run_config import RunConfig  # not in the process that serves: pydantic takes half of its start
+    from dtdg_lab.network.emulated_network import EmulatedNetwork
+    from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts
+
+
+@dataclass(frozen=True)
+class PathSettings:
+    """Arguments of a cache mode, for one part.
+
+    Attributes:
+        config: of the run.
+        part: its index.
+        epoch_steps: steps of an epoch.
+        costs: costs of this run's steps, as far as known; called by policies that use a cost model.
+        actions: what a policy of windows chooses from.
+    """
+
+    config: RunConfig
+    part: int
+    epoch_steps: int
+    costs: Callable[[], CacheCosts]
+    actions: CacheActions = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "actions", CacheActions(self.config.parts))
+
+    @cached_property
+    def links(self) -> EmulatedNetwork:
+        """State of the links over time, for a policy that knows it; it is made again when their settings change."""
+        from dtdg_lab.network.emulated_network import EmulatedNetwork
+
+        return EmulatedNetwork(self.config)
+
+    @property
+    def knows_links(self) -> bool:
+        """Whether the policy has asked for the links."""
+        return "links" in vars(self)
+
+    def path(self, ahead: int = 0) -> FeaturePath:
+        """Return the pipeline settings of the config's policy."""
+        of = self.config
+        sizes = {"capacity": of["cache_rows"], "depth": of["queue_depth"]}
+        window, bias = of["cache_window"], of["cache_bias"]
+        return FeaturePath.of_policy(of["cache_policy"], window=window, bias=bias, ahead=ahead, **sizes)
+
+
+LONGEST = 32  # limit of windows planned live, so that changes are noticed soon
+
+PathAndPolicy = tuple[FeaturePath, CachePolicy | None]
+
+
+class CacheRule(Protocol):
+    """A function that makes a cache policy; one of a user's own is added by ``lab.register(rule, "cache policy")``."""
+
+    def __call__(self, of: PathSettings) -> PathAndPolicy:
+        """Return the settings of the pipeline, ``of.path()``, and the policy; None where nothing is decided.
+
+        Raises:
+            ConfigError: the policy cannot decide in this run.
+        """
+
+
+def no_policy(of: PathSettings) -> PathAndPolicy:
+    """Build a path on demand, ahead without a cache, or with a cache of fixed windows: nothing is decided."""
+    return of.path(), None
+
+
+def threshold(of: PathSettings) -> PathAndPolicy:
+    """Build a threshold rule for W."""
+    from dtdg_lab.systems.feature_cache.policies.baselines import ThresholdWindow
+
+    return of.path(), ThresholdWindow(of.actions, of.config["cache_window"])
+
+
+def random(of: PathSettings) -> PathAndPolicy:
+    """Build a policy of random actions."""
+    from dtdg_lab.systems.feature_cache.policies.baselines import RandomWindows
+
+    return of.path(), RandomWindows(of.actions, seed=of.config.seed, part=of.part)
+
+
+def learned(of: PathSettings) -> PathAndPolicy:
+    """Build a trained network: ``double_dqn``, or ``double_dqn_plus`` with rewards per step.
+
+    Raises:
+        ConfigError: there is no trained policy for this number of parts, or the file is not a policy.
+    """
+    from dtdg_lab.systems.feature_cache.policies.learned import learned_policy
+
+    return of.path(), learned_policy(of.config.parts, of.config["cache_policy"], of.config["policy_file"])
+
+
+def planner(of: PathSettings) -> PathAndPolicy:
+    """Build a planner, which takes the cheapest action by a forecast."""
+    from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
+
+    return of.path(ahead=2 * LONGEST), CachePlanner(of.actions, of.costs(), longest=LONGEST)
+
+
+def clairvoyant(of: PathSettings) -> PathAndPolicy:
+    """Build a policy that is optimal in the cost model for known future congestion."""
+    from dtdg_lab.systems.feature_cache.policies.clairvoyant import ForeseenWindows
+
+    return of.path(), ForeseenWindows(of.links, of.costs(), part=of.part, epoch_steps=of.epoch_steps)

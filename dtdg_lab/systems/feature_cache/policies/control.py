@@ -1,0 +1,239 @@
+"""Live decisions about a part's cache: measurements become the policy's view."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.core.errors import PlanError
+from dtdg_lab.systems.feature_cache.actions import CacheActions
+from dtdg_lab.systems.feature_cache.costs.rpc_model import RpcModel
+from dtdg_lab.systems.feature_cache.pipeline.fetching import OwnerReply
+from dtdg_lab.systems.feature_cache.pipeline.observations import Boundary, FetchTime
+from dtdg_lab.systems.feature_cache.policies.change_points import LOOK_AGAIN, SAME_CHANGE
+from dtdg_lab.systems.feature_cache.policies.delay_estimator import DelayEstimator
+from dtdg_lab.systems.feature_cache.policies.interface import CHANGES_WITHIN, CacheDecision, CachePolicy, CacheView
+from dtdg_lab.systems.feature_cache.policies.live_forecast import LiveForecast
+from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
+from dtdg_lab.systems.feature_cache.policies.state import CacheObservation, cache_state
+
+WARM_EPOCHS = 2  # GreenDyGNN section V-B: their steps and fetches are assumed to be on clean links
+
+CHANGE = 0.05  # lambda: penalty of changing the allocation; the paper's value is unreadable in our copy
+
+CACHE_CONTROL_LEAST_S = 1e-6  # minimum of a fetch or a step, so that ratios stay finite
+
+
+class CacheControl:
+    """Calls a policy at every boundary, and records observations, decisions and rewards.
+
+    The builder's thread calls :meth:`decide`; any thread may change :attr:`policy`.
+
+    Args:
+        part: the part that owns the cache.
+        parts: P, at least 2.
+        epoch_steps: steps of an epoch.
+        row_bytes: of a row of features.
+        estimator: of delays, per owner.
+
+    Attributes:
+        policy: the current policy; None for no decisions.
+
+    References: GreenDyGNN section V-B and algorithm 2.
+    """
+
+    def __init__(self, part: int, parts: int, *, epoch_steps: int, row_bytes: int, estimator: DelayEstimator) -> None:
+        self.policy: CachePolicy | None = None
+        self._part, self._parts, self._epoch_steps = part, parts, epoch_steps
+        self._actions, self._others = CacheActions(parts), [other for other in range(parts) if other != part]
+        self._estimator = estimator
+        self._forecast = LiveForecast(self._actions, row_bytes=row_bytes)
+        self._lock, self._rows = threading.Lock(), list[tuple[Any, ...]]()
+        self._watches, self._look_again, self._changes = False, -1, deque[int](maxlen=CHANGES_WITHIN)
+        self._clean_s: list[float] = []
+        self._clean_j: list[float] = []
+        self._last: CacheDecision | None = None
+        self._was_biased: int | None = None
+
+    @property
+    def probed(self) -> bool:
+        """Whether the time of a fetch on a clean link is known."""
+        return self._estimator.probe is not None
+
+    def probe(self, law: RpcModel) -> None:
+        """Set the time of a fetch on a clean link, to compare fetches with."""
+        with self._lock:
+            self._estimator.probe = law
+
+    def watch(self, replies: Sequence[OwnerReply], step: int) -> bool:
+        """Add the fetches of a step's misses; return whether to reconsider the current window.
+
+        True when a link's change is detected, and again a few steps later, when more fetches have been measured.
+        """
+        with self._lock:
+            self._watches = True
+            found = self._add_fetches([(of, step) for of in replies], step)
+            again = 0 <= self._look_again <= step
+            self._look_again = -1 if again else self._look_again
+            return (found or again) and isinstance(self.policy, CachePlanner)
+
+    def decide(self, boundary: Boundary) -> CacheDecision | None:
+        """Decide the action of the window after the one that begins now.
+
+        At an early boundary, None keeps the previous decision.
+
+        Raises:
+            PlanError: there is no policy.
+        """
+        policy = self.policy
+        if policy is None:
+            raise PlanError("a window is to be decided, but no policy was set.")
+        delays_s = self._delays(boundary)
+        step_s, step_j = self._steps(boundary)
+        view = self._view(boundary, delays_s, step_s, step_j)
+        decision: CacheDecision | None
+        if boundary.early:
+            decision = policy.reconsider(view) if isinstance(policy, CachePlanner) else None
+            if decision is None:
+                return None
+        else:
+            decision = policy.decide(view)
+        thought = [] if view.forecast is None else (view.forecast(delays_s) * 1e3).tolist()
+        covered = 0 if view.forecast is None else boundary.lookahead.steps
+        if self._last is not None and self._last.policy != decision.policy:
+            self._last = None  # the reward of an abandoned decision is not recorded
+        self._note(boundary, view, decision, self._reward(step_s, step_j), thought=thought, covered=covered)
+        self._last, self._was_biased = decision, self._actions.biased(boundary.previous)
+        return decision
+
+    def clean_law(self) -> tuple[float, float] | None:
+        """Return seconds of a fetch on clean links, and seconds per byte, from measured fetches; None if unknown."""
+        return self._forecast.clean_law()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the times of clean links and steps, as plain lists and numbers."""
+        clean = [float(np.median(of)) if of else None for of in (self._clean_s, self._clean_j)]
+        return {"estimator": self._estimator.state_dict(), "clean": clean}
+
+    def load_state_dict(self, data: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned."""
+        self._estimator.load_state_dict(data["estimator"])
+        self._clean_s, self._clean_j = ([] if of is None else [float(of)] for of in data["clean"])
+
+    def taken(self) -> list[tuple[Any, ...]]:
+        """Return new rows of ``cache_decisions``, without the columns step and epoch."""
+        with self._lock:
+            taken, self._rows = self._rows, []
+        return taken
+
+    # measurements
+
+    def _add_fetches(self, fetches: Sequence[tuple[OwnerReply | FetchTime, int]], now: int) -> bool:
+        """Add fetches with the steps that they were for; return whether a change is detected at step ``now``.
+
+        The lock is held. A change is counted, and checked again a few steps later.
+        """
+        found = [
+            self._estimator.add(
+                of.owner - (of.owner > self._part), of.rtt_s, of.nbytes, epoch=step // self._epoch_steps
+            )
+            for of, step in fetches
+        ]
+        if any(found):
+            if not self._changes or now - self._changes[-1] >= SAME_CHANGE:
+                self._changes.append(now)
+            self._look_again = now + LOOK_AGAIN
+        return any(found)
+
+    def _delays(self, boundary: Boundary) -> NDArray[np.float64]:
+        with self._lock:
+            unheard = [(of, of.step) for of in boundary.fetches if of.purpose == "bulk" or not self._watches]
+            self._add_fetches(unheard, boundary.now)
+            known = [self._estimator.known(index) for index in range(len(self._others))]
+            self._forecast.observe(boundary, known)
+            return self._estimator.delays_s()
+
+    def _steps(self, boundary: Boundary) -> tuple[float, float | None]:
+        """Return median seconds and joules of the steps since the last boundary, or of all clean steps."""
+        warm = boundary.step < WARM_EPOCHS * self._epoch_steps
+        seconds = [of.seconds for of in boundary.stepped]
+        joules = [of.joules for of in boundary.stepped if of.joules is not None]
+        if warm or not self._clean_s:
+            self._clean_s += seconds
+            self._clean_j += joules
+        step_s = float(np.median(seconds or self._clean_s or [CACHE_CONTROL_LEAST_S]))
+        return max(step_s, CACHE_CONTROL_LEAST_S), float(np.median(joules)) if joules else None
+
+    def _view(
+        self, boundary: Boundary, delays_s: NDArray[np.float64], step_s: float, step_j: float | None
+    ) -> CacheView:
+        remote, hits = boundary.remote[self._others], boundary.hits[self._others]
+        passed_s = step_s * max(boundary.served, 1)
+        base_j = float(np.median(self._clean_j)) if self._clean_j else None
+        observation = CacheObservation(
+            delays_s=delays_s,
+            fetch_s=np.maximum(self._estimator.baselines_s(), CACHE_CONTROL_LEAST_S),
+            hit_rates=hits / np.maximum(remote, 1),
+            hit_rate=float(hits.sum() / max(remote.sum(), 1)),
+            step_s=step_s,
+            base_step_s=max(float(np.median(self._clean_s or [step_s])), CACHE_CONTROL_LEAST_S),
+            step_j=step_j if base_j else None,
+            base_step_j=base_j if step_j else None,
+            rebuild_share=boundary.rebuild_s / passed_s,
+            miss_share=boundary.resolve_s / passed_s,
+            left_share=boundary.steps_left / self._epoch_steps,
+            previous=boundary.previous,
+        )
+        base_s = max(float(np.median(self._clean_s or [step_s])), CACHE_CONTROL_LEAST_S)
+        forecast = rebuilds = None
+        if isinstance(self.policy, CachePlanner) and boundary.lookahead.steps:
+            if self.policy.base_s is not None:
+                base_s = min(base_s, self.policy.base_s)  # a warm-up over slow links contains waiting as well
+            forecast = self._forecast.of(boundary.lookahead, base_s=base_s, late_s=delays_s)
+            rebuilds = None if forecast is None else forecast.rebuilds
+        state = cache_state(observation, self._actions)
+        due = boundary.step, boundary.steps_left, boundary.previous
+        now = boundary.now, self._changed(boundary.now), boundary.pending, boundary.left
+        return CacheView(state, delays_s, *due, forecast, rebuilds, *now)
+
+    def _changed(self, now: int) -> int:
+        with self._lock:
+            return sum(now - step <= CHANGES_WITHIN for step in self._changes)
+
+    # records
+
+    def _reward(self, step_s: float, step_j: float | None) -> float | None:
+        """Return the reward of the previous decision by equation 5, relative to a step without delays.
+
+        Differs from the paper: its reference is a policy's step under the same congestion, which cannot be measured
+        live.
+        """
+        if self._last is None or not self._clean_s:
+            return None
+        known = step_j is not None and self._clean_j
+        ratio = step_j / np.median(self._clean_j) if known and step_j else step_s / np.median(self._clean_s)
+        changed = self._actions.biased(self._last.action) != self._was_biased
+        return float(-ratio - CHANGE * changed)
+
+    def _note(
+        self,
+        boundary: Boundary,
+        view: CacheView,
+        decision: CacheDecision,
+        reward: float | None,
+        *,
+        thought: list[float],
+        covered: int,
+    ) -> None:
+        index = self._actions.biased(decision.action)
+        biased = -1 if index is None else self._others[index]
+        chosen = decision.action, self._actions.window(decision.action), biased, decision.epsilon, decision.greedy
+        seen = decision.policy, view.state.tolist(), list(decision.values)
+        row = self._part, *seen, *chosen, reward, (view.delays_s * 1e3).tolist(), thought, covered, boundary.early
+        with self._lock:
+            self._rows.append(row)

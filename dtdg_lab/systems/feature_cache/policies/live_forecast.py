@@ -1,0 +1,165 @@
+"""Predicted step time of every action: counted in the batches ahead, timed by recent fetches."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
+from dtdg_lab.systems.feature_cache.calibration.fitting import relative_line
+from dtdg_lab.systems.feature_cache.pipeline.lookahead import Lookahead
+from dtdg_lab.systems.feature_cache.pipeline.observations import Boundary
+
+LEAST_S = 1e-9
+
+RECENT = 60  # fetches of an owner that determine its line
+
+FEW = 8  # minimum number of fetches for a line after a change of links
+
+Seconds = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+
+
+class Forecast:
+    """Seconds of every action, (A,), for delays (P - 1,): of a step, and of a whole rebuild."""
+
+    def __init__(self, steps: Seconds, rebuilds: Seconds) -> None:
+        self._steps, self.rebuilds = steps, rebuilds
+
+    def __call__(self, delays_s: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return seconds of a step of every action."""
+        return self._steps(delays_s)
+
+
+class LiveForecast:
+    """Seconds per step of each action, for one part.
+
+    A step takes the maximum of three concurrent times: training, the fetch of a batch's misses, and the rebuild, which
+    is spread over the window's steps. A rebuild delays training by the initiation of a fetch, so that of equally good
+    windows the longest is the cheapest. Owners are asked at once, so the slowest determines the time.
+
+    The time of a fetch is a linear function of its bytes, fitted to each owner's recent fetches. The excess of its
+    intercept over the fastest fetch so far is the delay; the excess of its slope over the smallest so far is
+    throttling. If a link is assumed less late than now, throttling is reduced in proportion.
+
+    Args:
+        actions: the possible actions.
+        row_bytes: of a row of features.
+
+    References: ours (see :class:`dtdg_lab.systems.feature_cache.policies.planner.CachePlanner`); GreenDyGNN equation
+    1 has the terms.
+    """
+
+    def __init__(self, actions: CacheActions, *, row_bytes: int) -> None:
+        self._actions, self._row_bytes = actions, row_bytes
+        others = actions.parts - 1
+        self._recent: list[deque[tuple[int, float]]] = [deque(maxlen=RECENT) for _ in range(others)]
+        self._before: list[tuple[float, float] | None] = [None] * others  # lines from before links changed
+        self._quickest_s = np.full(others, np.inf)  # each owner's fastest fetch so far
+        self._least = np.full(others, np.inf)  # each owner's fewest seconds per byte so far
+
+    def observe(self, boundary: Boundary, known: Sequence[int] | None = None) -> None:
+        """Add the fetches since the last boundary.
+
+        Args:
+            boundary: contains them.
+            known: per owner, how many of the newest fetches are from the current state of the links; None for all.
+                Below eight, the previous line is scaled to them.
+        """
+        for of in boundary.fetches:
+            index = of.owner - (of.owner > boundary.part)
+            self._recent[index].append((of.nbytes, of.rtt_s))
+            self._quickest_s[index] = min(self._quickest_s[index], of.rtt_s)
+        for index, count in enumerate(known or ()):
+            recent = self._recent[index]
+            if count < min(len(recent), FEW):
+                self._before[index] = self._before[index] or _line(recent)
+            while len(recent) > max(count, 1) and count < RECENT // 2:
+                recent.popleft()
+            if len(recent) >= FEW:
+                self._before[index] = None
+
+    def clean_law(self) -> tuple[float, float] | None:
+        """Return the best seconds of a fetch without bytes, and per byte, over all owners; None before any fetch."""
+        if not np.isfinite(self._quickest_s).all() or not np.isfinite(self._least).all():
+            return None
+        return float(np.median(self._quickest_s)), float(np.median(self._least))
+
+    def of(self, ahead: Lookahead, *, base_s: float, late_s: NDArray[np.float64]) -> Forecast | None:
+        """Return the forecast for the batches ahead; None until every owner has replied.
+
+        Args:
+            ahead: sampled batches.
+            base_s: seconds of a step without waiting.
+            late_s: (P - 1,) estimated current delay of each owner's replies.
+        """
+        if not all(self._recent):
+            return None
+        lines = np.array([_line(recent, before) for recent, before in zip(self._recent, self._before, strict=True)])
+        self._least = np.minimum(self._least, lines[:, 1])
+        more_s, throttled = np.maximum(lines[:, 0] - self._quickest_s, 0.0), lines[:, 1] - self._least
+        counted: list[tuple[NDArray[np.float64], NDArray[np.float64], int]] = []
+
+        def links(delays_s: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+            if not counted:
+                counted.extend(self._count(ahead))
+            now = late_s > 0
+            share = np.clip(np.divide(delays_s, late_s, out=np.ones_like(late_s), where=now), 0.0, 1.0)
+            beyond_s = np.maximum(delays_s - late_s, 0.0)  # more than the current delay
+            starts = self._quickest_s + np.where(now, share * more_s + beyond_s, delays_s)
+            return starts, (self._least + np.where(now, share, 1.0) * throttled) * self._row_bytes
+
+        def seconds(delays_s: NDArray[np.float64]) -> NDArray[np.float64]:
+            starts, per_row = links(delays_s)
+            return np.array([_step_s(of, starts, per_row, base_s) for of in counted])
+
+        def rebuilds(delays_s: NDArray[np.float64]) -> NDArray[np.float64]:
+            starts, per_row = links(delays_s)
+            return np.array([_slowest_s(fetched, starts, per_row) for _, fetched, _ in counted])
+
+        return Forecast(seconds, rebuilds)
+
+    def _count(self, ahead: Lookahead) -> list[tuple[NDArray[np.float64], NDArray[np.float64], int]]:
+        """Count, per action, the rows that a step misses of each owner and that its rebuild fetches, and its window."""
+        found: list[tuple[NDArray[np.float64], NDArray[np.float64], int]] = []
+        for action in range(len(self._actions)):
+            window = self._actions.window(action)
+            if window > ahead.steps and action % len(WINDOWS) and WINDOWS[action % len(WINDOWS) - 1] >= ahead.steps:
+                missed, fetched, _ = found[-1]  # no more batches are known than for the previous window
+            else:
+                outlook = ahead.outlook(window, self._actions.shares(action))
+                missed, fetched = outlook.missed, outlook.fetched
+            found.append((missed, fetched, window))
+        return found
+
+
+def _line(recent: deque[tuple[int, float]], before: tuple[float, float] | None = None) -> tuple[float, float]:
+    """Return seconds of an owner's fetch without bytes, and per byte.
+
+    If there are few fetches, the previous line is scaled to them.
+    """
+    sizes, times = (np.array(of, dtype=np.float64) for of in zip(*recent, strict=True))
+    if before is not None and len(sizes) < FEW:
+        scale = float(np.median(times / np.maximum(before[0] + before[1] * sizes, LEAST_S)))
+        return scale * before[0], scale * before[1]
+    if np.ptp(sizes) == 0:  # a line is not identifiable: all time is the intercept
+        return float(np.median(times)), 0.0
+    return relative_line(sizes, times)
+
+
+def _step_s(
+    counted: tuple[NDArray[np.float64], NDArray[np.float64], int],
+    starts: NDArray[np.float64],
+    per_row: NDArray[np.float64],
+    base_s: float,
+) -> float:
+    missed, fetched, window = counted
+    miss_s, rebuild_s = (_slowest_s(rows, starts, per_row) for rows in (missed, fetched))
+    return max(base_s, miss_s, rebuild_s / window) + float(starts.min()) / window
+
+
+def _slowest_s(rows: NDArray[np.float64], starts: NDArray[np.float64], per_row: NDArray[np.float64]) -> float:
+    """Return the seconds until the slowest owner has sent rows (P - 1,); few rows are a probability of any request."""
+    return float(np.max(starts * -np.expm1(-rows) + per_row * rows))

@@ -1,0 +1,266 @@
+"""A client that requests feature rows from all owners at once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.core.errors import NotAvailableError, PlanError, RunFailedError
+from dtdg_lab.systems.feature_cache.pipeline.fetching import OwnerReply
+from dtdg_lab.systems.feature_cache.rpc.frames import COMING, REFUSED, USER, Reply, read_reply, request_frames
+
+if TYPE_CHECKING:
+    pass
+
+
+POLL_MS = 50  # interval at which a waiting client checks whether it was closed
+
+SOCKETS_EACH = 3  # per owner: its own, and both ends of its monitor
+
+FILES, FILES_EACH = 5, 4  # that a client keeps open, in total and per owner
+
+NEXT = "Resume the run from its last checkpoint; see that rank's log for the cause."
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A pending request to an owner."""
+
+    keys: int
+    begin_s: float
+    last_message_s: float  # time of its last message
+    sent: int
+
+
+class FeatureClient:
+    """One connection to each owner, for one thread at a time; any thread may close it.
+
+    Byte counts are those of requests and replies, without the overhead of TCP and ZeroMQ. Received rows are not copied
+    and are read-only.
+
+    Args:
+        part: the requesting part.
+        addresses: of each part's server; an address of the own part is ignored.
+        token: of the run.
+        features: F, floats in a row.
+        timeout_s: seconds without a message after which an owner is considered failed.
+        parts_per_rank: consecutive parts per rank, for messages.
+
+    Attributes:
+        rpcs: requests that were answered with rows.
+        bytes_sent: of these requests.
+        bytes_received: of these replies.
+
+    Raises:
+        NotAvailableError: pyzmq is not installed, or no more connections can be opened.
+        PlanError: timeout or number of features is not above 0.
+    """
+
+    def __init__(
+        self,
+        part: int,
+        addresses: Mapping[int, str],
+        token: bytes,
+        features: int,
+        timeout_s: float = 10.0,
+        *,
+        parts_per_rank: int = 1,
+    ) -> None:
+        if timeout_s <= 0 or features < 1:
+            raise PlanError(f"timeout_s={timeout_s}, features={features}: both must be above 0.")
+        zmq = import_zmq()
+        self.part, self.rpcs, self.bytes_sent, self.bytes_received = part, 0, 0, 0
+        self._features, self._timeout_s, self._per_rank = features, timeout_s, parts_per_rank
+        self._number = 0
+        self._closed, self._busy = threading.Event(), threading.Lock()
+        self._gone: dict[int, str] = {}  # owners whose connection ended -> how
+        self._context = zmq.Context()
+        self._sockets: dict[int, Any] = {}
+        self._monitors: dict[int, Any] = {}
+        self._poller = zmq.Poller()
+        self._context.max_sockets = max(self._context.max_sockets, SOCKETS_EACH * len(addresses))
+        try:
+            for owner, address in addresses.items():
+                if owner != part:
+                    self._connect(owner, address, token)
+        except zmq.ZMQError as error:
+            self._context.destroy(linger=0)
+            raise NotAvailableError(
+                f"part {part} cannot connect to the servers of {len(addresses)} parts' features: {error}. Raise the "
+                "limit of open files (ulimit -n), or set fewer parts or more ranks."
+            ) from error
+
+    def __enter__(self) -> FeatureClient:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def fetch(self, wanted: Mapping[int, NDArray[np.int64]]) -> dict[int, OwnerReply]:
+        """Request rows from all owners at once, one RPC each, and return when all have replied.
+
+        Args:
+            wanted: owner -> keys of the requested rows (k,), at least one.
+
+        Raises:
+            PlanError: no keys are given, or an owner has no address.
+            RunFailedError: an owner timed out, exited or refused, or this client was closed.
+        """
+        with self._busy:
+            self._check(wanted)
+            asked: dict[int, _Asked] = {}
+            self._number += 1
+            for owner, keys in wanted.items():
+                asked[owner] = self._ask(owner, keys)
+            replies: dict[int, OwnerReply] = {}
+            while asked:
+                events = dict(self._poller.poll(self._patience_ms(asked)))
+                for owner, socket in self._sockets.items():
+                    if socket in events:
+                        self._take(owner, asked, replies)
+                self._note_ended_connections(events)
+                self._give_up_gone(asked)
+                self._give_up_silent(asked)
+            return {owner: replies[owner] for owner in wanted}
+
+    def close(self) -> None:
+        """Close the connections; a thread that waits for a reply gets an error. Further calls do nothing."""
+        self._closed.set()
+        with self._busy:
+            for monitor in self._monitors.values():
+                monitor.close(linger=0)
+            for socket in self._sockets.values():
+                socket.close(linger=0)
+            self._sockets, self._monitors = {}, {}
+            if not self._context.closed:
+                self._context.term()
+
+    def _connect(self, owner: int, address: str, token: bytes) -> None:
+        zmq = import_zmq()
+        socket = self._context.socket(zmq.DEALER)
+        socket.linger = 0
+        socket.plain_username, socket.plain_password = USER, token.hex().encode()
+        socket.reconnect_ivl = -1  # after an owner's death another process may listen there: do not send the token
+        ends = zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+        monitor = socket.get_monitor_socket(ends | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL)
+        socket.connect(address)
+        self._sockets[owner], self._monitors[owner] = socket, monitor
+        self._poller.register(socket, zmq.POLLIN)
+        self._poller.register(monitor, zmq.POLLIN)
+
+    def _check(self, wanted: Mapping[int, NDArray[np.int64]]) -> None:
+        if self._closed.is_set():
+            raise RunFailedError(f"the feature connections of part {self.part} are closed.")
+        for owner, keys in wanted.items():
+            if owner not in self._sockets:
+                raise PlanError(
+                    f"part {self.part} cannot request from part {owner}: known are {sorted(self._sockets)}."
+                )
+            if not len(keys):
+                raise PlanError(f"part {self.part} requests 0 rows from part {owner}: omit owners without keys.")
+
+    def _ask(self, owner: int, keys: NDArray[np.int64]) -> _Asked:
+        zmq = import_zmq()
+        frames = request_frames(self.part, self._number, self._timeout_s, keys)
+        now_s = time.perf_counter()
+        asked = _Asked(len(keys), now_s, now_s, len(frames[0]) + frames[1].nbytes)
+        try:
+            self._sockets[owner].send_multipart(frames, zmq.NOBLOCK)
+        except zmq.Again:
+            self._note_ended_connections(dict(self._poller.poll(0)))
+            how = self._gone.get(owner, "accepts no more requests")
+            raise RunFailedError(f"{self._named(owner)} {how}. {NEXT}") from None
+        return asked
+
+    def _take(self, owner: int, asked: dict[int, _Asked], replies: dict[int, OwnerReply]) -> None:
+        """Receive a message of an owner without copying its frames."""
+        frames = self._sockets[owner].recv_multipart(copy=False)
+        now_s, waited = time.perf_counter(), asked.get(owner)
+        reply = read_reply([frame.buffer for frame in frames])
+        if waited is None or (reply is not None and reply.number != self._number):
+            return  # reply to an earlier request that timed out
+        waited.last_message_s = now_s
+        if reply is None or not self._fits(reply, waited.keys):
+            raise RunFailedError(
+                f"{self._named(owner)} did not send the {waited.keys:,} rows of {self._features} floats that were "
+                f"requested. All ranks must run one version of this package, on the same data. {NEXT}"
+            )
+        if reply.kind == REFUSED:
+            after_s = now_s - waited.begin_s
+            raise RunFailedError(f"{self._named(owner)} refused after {after_s:.3f} s: {reply.described}")
+        if reply.kind == COMING:
+            return
+        del asked[owner]
+        self.rpcs += 1
+        self.bytes_sent += waited.sent
+        self.bytes_received += reply.nbytes
+        replies[owner] = OwnerReply(owner, reply.rows, now_s - waited.begin_s, waited.sent + reply.nbytes)
+
+    def _fits(self, reply: Reply, keys: int) -> bool:
+        return reply.kind in (REFUSED, COMING) or reply.rows.shape == (keys, self._features)
+
+    def _note_ended_connections(self, events: Mapping[Any, int]) -> None:
+        """Find connections that have ended; the network reports this at once in most cases."""
+        from zmq.utils.monitor import parse_monitor_message
+
+        for owner, monitor in self._monitors.items():
+            if monitor in events:
+                described = int(parse_monitor_message(monitor.recv_multipart())["event"])
+                self._gone.setdefault(owner, _ended(described))
+
+    def _give_up_gone(self, asked: dict[int, _Asked]) -> None:
+        for owner, waited in asked.items():
+            # messages sent before the end may still be in the queue
+            if owner in self._gone and not self._sockets[owner].poll(0):
+                after_s = time.perf_counter() - waited.begin_s
+                raise RunFailedError(
+                    f"{self._named(owner)} {self._gone[owner]}, {after_s:.1f} s after the request for "
+                    f"{waited.keys:,} row(s). {NEXT}"
+                )
+
+    def _give_up_silent(self, asked: dict[int, _Asked]) -> None:
+        if self._closed.is_set():
+            raise RunFailedError(f"part {self.part} was closed during requests to part(s) {sorted(asked)}.")
+        now_s = time.perf_counter()
+        for owner, waited in asked.items():
+            if now_s - waited.last_message_s > self._timeout_s and not self._sockets[owner].poll(0):
+                raise RunFailedError(
+                    f"{self._named(owner)} was silent for {now_s - waited.last_message_s:.1f} s after the request for "
+                    f"{waited.keys:,} row(s): its process hangs or is unreachable. {NEXT} A larger fetch_timeout_s "
+                    "waits longer."
+                )
+
+    def _patience_ms(self, asked: dict[int, _Asked]) -> int:
+        left_s = min(waited.last_message_s for waited in asked.values()) + self._timeout_s - time.perf_counter()
+        return max(1, min(POLL_MS, int(1e3 * left_s) + 1))
+
+    def _named(self, owner: int) -> str:
+        return f"the feature server of part {owner} (rank {owner // self._per_rank})"
+
+
+def _ended(event: int) -> str:
+    zmq = import_zmq()
+    if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
+        return "does not accept this run's token"
+    return "has exited: its connection was closed"
+
+
+def import_zmq() -> Any:
+    """Import the module ``zmq``.
+
+    Raises:
+        NotAvailableError: it is not installed.
+    """
+    try:
+        import zmq
+    except ImportError as error:
+        raise NotAvailableError(
+            f"serving features needs pyzmq, which cannot be imported: {error}. Install it: pip install pyzmq."
+        ) from error
+    return zmq

@@ -1,0 +1,209 @@
+"""A server of one rank's features, in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import threading
+import time
+from collections.abc import Mapping
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.core.child_process import ChildProcess
+from dtdg_lab.core.errors import PlanError, RunFailedError
+from dtdg_lab.systems.feature_cache.rpc.client import import_zmq
+from dtdg_lab.systems.feature_cache.rpc.shared_arrays import placed
+
+if TYPE_CHECKING:
+    from dtdg_lab.network.patterns import LinkState
+
+
+GRACE_S = 0.3  # between asking a process to exit and killing it
+
+
+class FeatureServer:
+    """One child process with a socket per part; it exits with the process that started it.
+
+    Features are in files that the child maps: the file of a ``np.memmap``, otherwise a copy in memory, made once. The
+    child makes no further copy.
+
+    Args:
+        rows: part -> its rows (K, F) float32; F is the same for all.
+        keys: part -> the keys of its rows (K,) int64, ascending.
+        token: of the run; connections without it are rejected. See :func:`agree_token`.
+        host: address of this machine to listen on. Except on loopback, features and token cross the network
+            unencrypted, like gradients.
+        timeout_s: seconds the child may take to start.
+        orders_s: seconds it may take to reply to a command; None: the same.
+
+    Attributes:
+        addresses: of each part, for :class:`FeatureClient`.
+        pid: of the process.
+
+    Raises:
+        NotAvailableError: pyzmq is missing, or the process cannot be started.
+        PlanError: rows and keys are inconsistent.
+        RunFailedError: the process could not listen, or did not start in time.
+    """
+
+    def __init__(
+        self,
+        rows: Mapping[int, NDArray[np.float32]],
+        keys: Mapping[int, NDArray[np.int64]],
+        token: bytes,
+        *,
+        host: str = "127.0.0.1",
+        timeout_s: float = 30.0,
+        orders_s: float | None = None,
+    ) -> None:
+        import_zmq()
+        _check(rows, keys)
+        self._parts, self._timeout_s = tuple(rows), timeout_s
+        self._turn, self._closed = threading.Lock(), False
+        self._answered = b""
+        with contextlib.ExitStack() as files:
+            described = {part: {"rows": placed(rows[part], files), "keys": placed(keys[part], files)} for part in rows}
+            self._child = ChildProcess(
+                "dtdg_lab.systems.feature_cache.rpc.server_process",
+                purpose="serves features",
+                advice="Free memory or processes, or run with fewer ranks on this machine.",
+                fds=[array["fd"] for arrays in described.values() for array in arrays.values() if "fd" in array],
+            )
+        try:
+            began = self._order({"host": host, "token": token.hex(), "parts": described})
+        except RunFailedError:
+            self.close()
+            raise
+        self._timeout_s = timeout_s if orders_s is None else orders_s
+        self.addresses: dict[int, str] = {int(part): address for part, address in began["addresses"].items()}
+        self.pid = self._child.pid
+
+    def __enter__(self) -> FeatureServer:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def set_links(self, links: LinkState) -> None:
+        """Delay replies of these parts according to their rows of ``links``; in effect when this returns.
+
+        Raises:
+            PlanError: the links are of fewer parts.
+            RunFailedError: the process has exited or does not respond.
+        """
+        if links.parts <= max(self._parts):
+            raise PlanError(f"links of {links.parts} parts: this server serves part(s) {sorted(self._parts)}.")
+        rows = {
+            part: {
+                "delay_s": links.delay_s[part].tolist(),
+                "bytes_per_s": [None if np.isinf(rate) else rate for rate in links.bytes_per_s[part].tolist()],
+            }
+            for part in self._parts
+        }
+        self._order({"do": "links", "rows": rows})
+
+    def served(self) -> dict[tuple[int, int], tuple[int, int]]:
+        """Return the requests answered with rows so far, and the bytes of both, by (owner, requester).
+
+        Raises:
+            RunFailedError: the process has exited or does not respond.
+        """
+        counts = self._order({"do": "served"})["served"]
+        return {(owner, requester): (rpcs, nbytes) for owner, requester, rpcs, nbytes in counts}
+
+    def dropped(self) -> int:
+        """Return the number of malformed messages and rejected connections so far.
+
+        Raises:
+            RunFailedError: the process has exited or does not respond.
+        """
+        return int(self._order({"do": "served"})["dropped"])
+
+    def check(self) -> None:
+        """Raise if the process has exited; takes microseconds.
+
+        Raises:
+            RunFailedError: it has exited.
+        """
+        if not self._closed and not self._child.is_alive:
+            raise self._ended()
+
+    def close(self) -> None:
+        """End the process, whatever it is doing, within a second; further calls do nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        self._child.wait(GRACE_S)
+        with self._turn:  # a thread that waits for a reply has failed by now
+            self._child.release()
+
+    def _order(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Send a command and wait for its reply."""
+        with self._turn:
+            if self._closed:
+                raise self._ended()
+            deadline_s = time.monotonic() + self._timeout_s
+            try:
+                self._write(json.dumps(order).encode() + b"\n", deadline_s)
+                answer: dict[str, Any] = json.loads(self._line(deadline_s))
+            except (OSError, EOFError, ValueError) as error:  # closed by another thread, or the process ended
+                raise self._ended() from error
+            if "failed" in answer:
+                raise RunFailedError(
+                    f"{self._named}: {answer['failed']}. Correct the cause, then start the run or resume it."
+                )
+            return answer
+
+    def _write(self, content: bytes, deadline_s: float) -> None:
+        while content:  # a ready pipe accepts this number of bytes without blocking
+            self._await(self._child.orders, select.POLLOUT, deadline_s)
+            content = content[self._child.orders.write(content[: select.PIPE_BUF]) or 0 :]
+
+    def _line(self, deadline_s: float) -> bytes:
+        while b"\n" not in self._answered:
+            self._await(self._child.answers, select.POLLIN, deadline_s)
+            if not (content := os.read(self._child.answers, 1 << 16)):
+                raise EOFError("the end of its replies")
+            self._answered += content
+        line, self._answered = self._answered.split(b"\n", 1)
+        return line
+
+    def _await(self, pipe: int | IO[bytes], event: int, deadline_s: float) -> None:
+        poll = select.poll()  # select does not support descriptors from 1024 on
+        poll.register(pipe, event)
+        if not poll.poll(max(0.0, 1e3 * (deadline_s - time.monotonic()))):
+            raise RunFailedError(
+                f"{self._named} (process {self._child.pid}) has not replied for {self._timeout_s:.1f} s: it hangs. "
+                "Resume the run from its last checkpoint. A larger fetch_timeout_s waits longer."
+            )
+
+    def _ended(self) -> RunFailedError:
+        """Return the reason why the process accepts no commands."""
+        if self._closed:
+            return RunFailedError(f"{self._named} was closed.")
+        return RunFailedError(f"{self._named} {self._child.ended()} Resume the run from its last checkpoint.")
+
+    @property
+    def _named(self) -> str:
+        return f"the feature server of part(s) {sorted(self._parts)}"
+
+
+def _check(rows: Mapping[int, NDArray[np.float32]], keys: Mapping[int, NDArray[np.int64]]) -> None:
+    if not rows or set(rows) != set(keys):
+        raise PlanError(f"rows of parts {sorted(rows)} and keys of parts {sorted(keys)}: give both for each part.")
+    for part, given in rows.items():
+        names = keys[part]
+        if given.ndim != 2 or given.dtype != np.float32 or names.shape != given.shape[:1] or names.dtype != np.int64:
+            raise PlanError(
+                f"part {part}: rows {given.dtype} {given.shape} and keys {names.dtype} {names.shape}; (K, F) float32 "
+                "and (K,) int64 are needed."
+            )
+        if (names[1:] <= names[:-1]).any():
+            raise PlanError(f"part {part}: keys must ascend and be distinct. Sort rows and keys together.")
+    if len({given.shape[1] for given in rows.values()}) != 1:
+        raise PlanError(f"rows of {[given.shape[1] for given in rows.values()]} floats: all parts need the same width.")

@@ -1,0 +1,237 @@
+"""One simulated run in which all random numbers are drawn in advance, so that it can be repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.core import rng
+from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts
+from dtdg_lab.systems.feature_cache.costs.choices import CacheTables, cache_choices, cache_tables
+from dtdg_lab.systems.feature_cache.policies.change_points import change_points
+from dtdg_lab.systems.feature_cache.policies.delay_estimator import OWNERS_SLACK, PROBE_SLACK, RECENT
+from dtdg_lab.systems.feature_cache.simulation.cases import WARM_UP_EPOCHS, CacheCase
+from dtdg_lab.systems.feature_cache.simulation.link_trace import LinkTrace
+
+BASELINE = 0.15  # section V-B: quantile of the warm-up's fetches that counts as a fetch on clean links
+
+LEAST_FETCH_S = 1e-4  # minimum fetch time to compare delays with, for costs without one
+
+MEDIAN = 1.2533  # standard error of a median relative to that of a mean, for normally distributed values
+
+DRAWN = ("base_s", "rows", "trips", "rebuild_trips", "hit_half", "rebuild_rows", "rebuild_s")
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheNoise:
+    """Standard deviations of logarithms of steps and measurements; 0 for no noise.
+
+    Attributes:
+        step: of a step's time and energy, independent of the choice.
+        meter: of a window's measured energy.
+        fetch: whether fetch times have noise, by ``CacheCosts.rtt_noise``.
+        constants: of an episode's constants around the calibrated ones.
+        baseline: of the clean fetch that delays are compared with, between episodes.
+
+    Raises:
+        ConfigError: one is negative.
+    """
+
+    step: float = 0.05
+    meter: float = 0.03
+    fetch: bool = True
+    constants: float = 0.15
+    baseline: float = 0.3
+
+    def __post_init__(self) -> None:
+        if min(self.step, self.meter, self.constants, self.baseline) < 0:
+            raise ConfigError(f"{self}: all values must be 0 or more.")
+
+
+NO_NOISE = CacheNoise(step=0.0, meter=0.0, fetch=False, constants=0.0, baseline=0.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CacheEpisode:
+    """A run of S steps of one part under K conditions of its links.
+
+    Attributes:
+        number: of the episode; together with the simulator's seed it determines everything that is drawn.
+        case: the congestion that it was drawn from; None for a recorded trace.
+        costs: calibrated costs, which a policy may know.
+        epoch_steps: steps of an epoch.
+        trace: the links, step by step.
+        tables: the actual costs of a step, from constants drawn around ``costs``.
+        noise: (S,) factor of each step's cost, independent of the choice.
+        met: (S + 1, K) sum of ``noise`` over the steps before, by condition: the cost of a window is a row of the
+            tables times a difference of two of these.
+        late_s: (S + 1, P - 1) seconds of delay in the fetches since the last change point, at most 30, before each
+            step, relative to the baseline.
+        late_s_per_byte: (S + 1, P - 1) the same for the seconds that a slow link adds to each byte.
+        strays: (S + 1, P - 1) noise factor of measured fetch times, except for the links' delay.
+        meter: (S + 1,) noise factor of measured energy.
+        fetch_s: (P - 1,) seconds of a fetch on clean links.
+        alarms: (S + 1,) whether a change of some link is detected in the fetches before each step.
+        since: (S + 1,) first step after the latest change point known before each step.
+    """
+
+    number: int
+    case: CacheCase | None
+    costs: CacheCosts
+    epoch_steps: int
+    trace: LinkTrace
+    tables: CacheTables
+    noise: Floats
+    met: Floats
+    late_s: Floats
+    late_s_per_byte: Floats
+    strays: Floats
+    meter: Floats
+    fetch_s: Floats
+    alarms: NDArray[np.bool_]
+    since: NDArray[np.int64]
+
+    @property
+    def steps(self) -> int:
+        """S."""
+        return self.trace.steps
+
+    def step_costs(self, *, of_joules: bool = True) -> Floats:
+        """Return (C, S) joules (or seconds) of every step under every choice."""
+        table = self.tables.step_j if of_joules else self.tables.step_s
+        return table[:, self.trace.which] * self.noise
+
+    def rebuild_costs(self, *, of_joules: bool = True) -> Floats:
+        """Return (C, S) joules (or seconds) of every step for rebuilding, under every choice."""
+        seconds = self.tables.rebuild_s[:, self.trace.which] * self.noise
+        return seconds * self.costs.stall_w if of_joules else seconds
+
+
+def draw_episode(
+    costs: Sequence[CacheCosts],
+    cases: Sequence[CacheCase],
+    number: int,
+    *,
+    seed: int,
+    epochs: int = 30,
+    epoch_steps: int = 25,
+    noise: CacheNoise = CacheNoise(),
+) -> CacheEpisode:
+    """Draw the episode of a number: it cycles through the cases, then through the costs.
+
+    A pure function of its arguments, independent of other episodes.
+
+    Raises:
+        ConfigError: there are no costs or no cases, or no steps.
+    """
+    if not costs or not cases or epochs < 1 or epoch_steps < 1:
+        raise ConfigError(
+            f"{len(costs)} costs, {len(cases)} cases, {epochs} epochs of {epoch_steps} steps: at least one of each."
+        )
+    random = rng.generator(seed, "control/cache_episode", number)
+    case, calibrated = cases[number % len(cases)], costs[number // len(cases) % len(costs)]
+    trace = case.draw(random, calibrated.parts, epochs=epochs, epoch_steps=epoch_steps)
+    return _episode(trace, calibrated, random, noise, number=number, case=case, epoch_steps=epoch_steps)
+
+
+def replayed_episode(
+    trace: LinkTrace, costs: CacheCosts, *, epoch_steps: int, seed: int = 0, noise: CacheNoise = NO_NOISE
+) -> CacheEpisode:
+    """Return an episode under recorded or scheduled links, by default without noise."""
+    random = rng.generator(seed, "control/cache_replay")
+    return _episode(trace, costs, random, noise, number=0, case=None, epoch_steps=epoch_steps)
+
+
+def _episode(
+    trace: LinkTrace,
+    calibrated: CacheCosts,
+    random: np.random.Generator,
+    noise: CacheNoise,
+    *,
+    number: int,
+    case: CacheCase | None,
+    epoch_steps: int,
+) -> CacheEpisode:
+    steps, others = trace.steps, trace.parts - 1
+    tables = cache_tables(_drawn(calibrated, random, noise), cache_choices(trace.parts, epoch_steps), trace)
+    factors = np.exp(noise.step * random.standard_normal(steps))
+    held = np.zeros((steps + 1, len(trace.delay_s)))
+    held[np.arange(1, steps + 1), trace.which] = 1.0
+    counts = held.cumsum(axis=0)
+    held[1:] *= factors[:, None]
+    slow = 1 / trace.bytes_per_s - np.minimum(1 / trace.bytes_per_s, 1 / calibrated.link_bytes_per_s)
+    even = cache_choices(trace.parts, epoch_steps).actions.action(16)
+    missed = tables.miss_bytes[even]
+    nominal = max(calibrated.rpc_s, LEAST_FETCH_S) + missed / calibrated.link_bytes_per_s
+    fetch_s = nominal * np.exp(noise.baseline * random.standard_normal(others))
+    spread = calibrated.rtt_noise if noise.fetch else 0.0
+    drawn = spread * random.standard_normal((steps, others))
+    met = np.log(np.exp(drawn) + (trace.delay_s + slow * missed)[trace.which] / fetch_s)
+    found = [change_points(of, spread) for of in met.T]
+    starts, alarms = np.stack([of for of, _ in found], axis=1), np.any([of for _, of in found], axis=0)
+    starts = np.maximum(starts, np.arange(steps + 1)[:, None] - RECENT)
+    warm_up = min(WARM_UP_EPOCHS * epoch_steps, steps)
+    late, late_per_byte = (_observed(values, counts, starts) for values in (trace.delay_s, slow))
+    base, base_per_byte = (_baseline(values, counts[warm_up]) for values in (trace.delay_s, slow))
+    # links that were slow from the first step are detected by the other owners, and by the calibrated clean fetch
+    levels = fetch_s + base + base_per_byte * missed
+    kept = levels <= OWNERS_SLACK * levels.min() if levels.min() <= PROBE_SLACK * nominal.min() else np.zeros(others)
+    summed = np.vstack([np.zeros(others), drawn.cumsum(axis=0)])
+    columns = np.arange(others)
+    received = np.maximum(np.arange(steps + 1)[:, None] - starts, 1)
+    strays = np.exp(MEDIAN * (summed - summed[starts, columns]) / received)
+    return CacheEpisode(
+        number=number,
+        case=case,
+        costs=calibrated,
+        epoch_steps=epoch_steps,
+        trace=trace,
+        tables=tables,
+        noise=factors,
+        met=held.cumsum(axis=0),
+        late_s=np.maximum(late - base * kept, 0.0),
+        late_s_per_byte=np.maximum(late_per_byte - base_per_byte * kept, 0.0),
+        strays=strays,
+        meter=np.exp(noise.meter * random.standard_normal(steps + 1)),
+        fetch_s=fetch_s,
+        alarms=alarms,
+        since=starts.max(axis=1),
+    )
+
+
+def _drawn(costs: CacheCosts, random: np.random.Generator, noise: CacheNoise) -> CacheCosts:
+    """Draw constants around the calibrated ones; shares are not changed."""
+    if not noise.constants:
+        return costs
+    factors = np.exp(noise.constants * random.standard_normal(len(DRAWN))).tolist()
+    return replace(costs, **{name: getattr(costs, name) * factor for name, factor in zip(DRAWN, factors, strict=True)})
+
+
+def _baseline(values: Floats, counts: Floats) -> Floats:
+    """Return (columns,) the 15th percentile of values (K, columns) by condition, weighted by counts (K,)."""
+    order = np.argsort(values, axis=0, kind="stable")
+    reached = counts[order].cumsum(axis=0) >= BASELINE * counts.sum()
+    return np.take_along_axis(values, np.take_along_axis(order, reached.argmax(axis=0)[None], 0), 0)[0]
+
+
+def _observed(values: Floats, counts: Floats, starts: NDArray[np.int64]) -> Floats:
+    """Return (S + 1, P - 1) median of the values since each start.
+
+    Args:
+        values: (K, P - 1) by condition.
+        counts: (S + 1, K) steps of each condition before each step.
+        starts: (S + 1, P - 1) first step that counts.
+    """
+    received = np.empty(starts.shape)
+    for owner, given in enumerate(values.T):
+        order = np.argsort(given, kind="stable")
+        recent = (counts - counts[starts[:, owner]])[:, order]
+        half = recent.cumsum(axis=1) >= recent.sum(axis=1, keepdims=True) / 2
+        received[:, owner] = given[order][half.argmax(axis=1)]
+    return received

@@ -1,0 +1,426 @@
+"""Simulated training under congestion: many runs at once, in which a policy decides at every rebuild of a cache.
+
+The cost of a window is the sum over its steps of the calibrated costs for its length, its allocation and the links at
+that step, times noise that is independent of the choice. As in live runs, a decision at a boundary takes effect at
+the next one: while one window trains, the cache of the next is built. Windows may extend over the end of an epoch.
+
+After a change of the links a window may be abandoned: its successor begins when the new cache is built, and the
+wasted rebuild is paid (``CacheBatch.owed``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dtdg_lab.core.errors import ConfigError, PlanError
+from dtdg_lab.systems.feature_cache.actions import CacheActions
+from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts
+from dtdg_lab.systems.feature_cache.costs.choices import cache_choices
+from dtdg_lab.systems.feature_cache.policies.interface import CacheViews
+from dtdg_lab.systems.feature_cache.policies.state import CacheObservation, cache_state
+from dtdg_lab.systems.feature_cache.simulation.batch import CacheBatch, Numbers, WindowSums
+from dtdg_lab.systems.feature_cache.simulation.cases import WARM_UP_EPOCHS, CacheCase
+from dtdg_lab.systems.feature_cache.simulation.episode import CacheEpisode, CacheNoise, Floats, draw_episode
+
+REFERENCE = 16  # the evenly shared window that rewards are relative to (Eq. 5), and at whose power a change is paid
+
+SLOW_BASE = 1.5  # a warm-up whose steps exceed this multiple of calibrated clean ones was congested itself
+
+Booleans = NDArray[np.bool_]
+
+States = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class StepInfo:
+    """The result of one decision in each of B runs; runs that had ended before contain zeros.
+
+    Attributes:
+        joules: (B,) of the decided window, including the price of changing the allocation.
+        seconds: (B,) likewise.
+        steps: (B,) its length: W, or less at the end of the run.
+        passed: (B,) steps between the previous decision and this one.
+        reference_j: (B,) joules of the same steps with W = 16, evenly shared.
+        changed: (B,) whether the allocation changes.
+        final_states: (B, 3 P + 11) states before indices are given to new runs; otherwise equal to ``states``.
+    """
+
+    joules: Floats
+    seconds: Floats
+    steps: Numbers
+    passed: Numbers
+    reference_j: Floats
+    changed: Booleans
+    final_states: States
+
+
+class CacheSimulator:
+    """B simulated runs (P parts, A = 8 P actions).
+
+    Args:
+        costs: calibrated costs, one for each data set; all of one number of parts P.
+        cases: congestion that episodes are drawn from, in turn.
+        episodes: B, number of simultaneous runs.
+        seed: of all random numbers; an episode is a pure function of the seed and its number.
+        epochs: of a run.
+        epoch_steps: steps of an epoch.
+        penalty: lambda, subtracted from the reward if the allocation changes.
+        reward: "ratio" is ``-E / E_ref`` of the decided window (the paper's: means over its steps, so that a long
+            window has the weight of a short one); "saved" is ``(1 - E / E_ref) steps / 16`` (ours: it adds up to
+            the savings of a run). E_ref is that of W = 16, evenly shared, over the same steps.
+        change_s: seconds that a change of the allocation costs, at the mean power of the reference.
+        noise: of steps and measurements.
+        restart: replace a run that ends by the next episode at once.
+        draw: makes the episode of a number instead of ``cases``, for recorded links.
+
+    Attributes:
+        actions: the possible actions.
+        choices: the same, and the window of an epoch.
+        episodes: B.
+        reference: index of the action that rewards are relative to.
+        restarts: whether ended runs are replaced.
+
+    Raises:
+        ConfigError: there is nothing to simulate, or a number is out of range.
+
+    References: GreenDyGNN sections IV-B and IV-C. Differs from the paper: the reward is that of the decided window,
+    although it begins one window later (the paper is ambiguous here).
+    """
+
+    def __init__(
+        self,
+        costs: Sequence[CacheCosts],
+        cases: Sequence[CacheCase] = (),
+        *,
+        episodes: int = 1,
+        seed: int = 0,
+        epochs: int = 30,
+        epoch_steps: int = 25,
+        penalty: float = 0.05,
+        reward: Literal["ratio", "saved"] = "ratio",
+        change_s: float = 0.0,
+        noise: CacheNoise | None = None,
+        restart: bool = False,
+        draw: Callable[[int], CacheEpisode] | None = None,
+    ) -> None:
+        if not costs or len({cost.parts for cost in costs}) != 1:
+            raise ConfigError(f"costs of {[cost.parts for cost in costs]} parts: at least one, all equal, are needed.")
+        if episodes < 1 or min(penalty, change_s) < 0 or reward not in ("ratio", "saved"):
+            raise ConfigError(
+                f"episodes={episodes}, penalty={penalty}, change_s={change_s}, reward={reward!r}: at least one "
+                "episode, 0 or more, and 'ratio' or 'saved' are needed."
+            )
+        if not cases and draw is None:
+            raise ConfigError("a simulation without cases: give cases of congestion, or draw, which makes episodes.")
+        self.actions = CacheActions(costs[0].parts)
+        self.choices = cache_choices(self.actions.parts, epoch_steps)
+        self.episodes, self.epoch_steps = episodes, epoch_steps
+        self.reference = self.actions.action(REFERENCE)
+        self._references = np.full(episodes, self.reference)
+        self._penalty, self._reward, self._change_s, self.restarts = penalty, reward, change_s, restart
+
+        def drawn(number: int) -> CacheEpisode:
+            return draw_episode(
+                costs, cases, number, seed=seed, epochs=epochs, epoch_steps=epoch_steps, noise=noise or CacheNoise()
+            )
+
+        self._draw = draw or drawn
+        self._next_number = 0
+        self._batch: CacheBatch | None = None
+
+    def reset(
+        self, first: ArrayLike | None = None, *, number: int | None = None, length: ArrayLike | None = None
+    ) -> States:
+        """Start B episodes, and return their states (B, 3 P + 11) at step 0.
+
+        Args:
+            first: the choice of the first window, which no policy decides, one or (B,); W = 16, evenly shared, by
+                default.
+            number: index of the first episode; by default the one after the last.
+            length: (B,) steps of the first window, if it is to be abandoned before its last.
+
+        Raises:
+            PlanError: there is no such choice.
+        """
+        self._first = self._references
+        if first is not None:
+            self._first = self._checked(np.broadcast_to(np.asarray(first), (self.episodes,)))
+        self._next_number = self._next_number if number is None else number
+        self._batch = CacheBatch([self._draw(self._next_number + index) for index in range(self.episodes)])
+        self._next_number += self.episodes
+        windows = self.choices.windows[self._first]
+        self._first_end = np.minimum(windows if length is None else np.asarray(length), self._batch.steps)
+        self._at = self._fresh()
+        return self._states()
+
+    def step(self, actions: ArrayLike, lengths: ArrayLike | None = None) -> tuple[States, Floats, Booleans, StepInfo]:
+        """Decide in every run, and advance to its next boundary.
+
+        Args:
+            actions: (B,) indices of actions, or of the choice after them; ignored for runs that have ended.
+            lengths: (B,) steps after which the decided window is abandoned, at its price; W by default.
+
+        Returns:
+            states (B, 3 P + 11), rewards (B,), done (B,) and costs. If runs restart, ``done`` marks those that ended
+            just now, and their states are those of the new runs.
+
+        Raises:
+            PlanError: the simulation has not started, or the action does not exist.
+        """
+        batch, chosen, at = self._running(), self._checked(actions), self._at
+        windows = self.choices.windows[chosen]
+        planned = windows if lengths is None else np.asarray(lengths, dtype=np.int64)
+        end = np.minimum(at.upcoming + planned, batch.steps)
+        steps = end - at.upcoming
+        changed = (self.choices.allocations[chosen] != self.choices.allocations[at.current]) & (steps > 0)
+        window, reference = batch.window_under((chosen, self._references), at.upcoming, end)
+        extra_s, joules = changed * self._change_s, window.joules
+        if self._change_s:
+            whole = batch.window(self._references, at.upcoming, np.minimum(at.upcoming + windows, batch.steps))
+            joules = joules + extra_s * _quotient(whole.joules, whole.seconds)
+        if lengths is not None:
+            owed_s, owed_j = self._owed(chosen, at.upcoming, end)
+            joules, extra_s = joules + owed_j, extra_s + owed_s
+        ratio = _quotient(joules, reference.joules)
+        rewards = -ratio if self._reward == "ratio" else (1 - ratio) * steps / REFERENCE
+        self._at = _Runs(
+            boundary=at.upcoming,
+            upcoming=end,
+            current=chosen,
+            observed=at.current,
+            length=at.upcoming - at.boundary,
+            base=at.base,
+            looked=at.upcoming,
+        )
+        info = StepInfo(
+            joules, window.seconds + extra_s, steps, self._at.length, reference.joules, changed, self._states()
+        )
+        done = self.done & (steps > 0) if self.restarts else self.done
+        return self._next_states(done, info.final_states), rewards - self._penalty * changed, done, info
+
+    def first_window(self) -> WindowSums:
+        """Return the costs of the runs' first window, before any decision; each (B,)."""
+        sums = self._from_start(self._first, self._first_end)
+        none = np.zeros_like(self._first_end)
+        owed_s, owed_j = self._owed(self._first, none, self._first_end)
+        return sums._replace(seconds=sums.seconds + owed_s, joules=sums.joules + owed_j)
+
+    def views(self) -> CacheViews:
+        """Return the current views of policies."""
+        return self._views(self._at)
+
+    def look(self) -> Booleans:
+        """Advance to the next detected change before each window ends, and return (B,) where there is one.
+
+        Each call continues from the last one, until none is found. ``alarm_views`` and ``abandon`` then refer to
+        these steps.
+        """
+        at, batch = self._at, self._running()
+        steps = np.arange(batch.looks.shape[1])
+        found = batch.looks & (steps > at.looked[:, None]) & (steps < at.upcoming[:, None] - 1)
+        found &= (at.upcoming < batch.steps)[:, None]
+        self._alarmed: Booleans = np.asarray(found.any(axis=1))
+        self._at = at._replace(looked=np.where(self._alarmed, found.argmax(axis=1), at.upcoming))
+        return self._alarmed
+
+    def alarm_views(self) -> tuple[CacheViews, Numbers]:
+        """Return the views where a change was detected, and (B,) the remaining steps of the current window."""
+        at = self._at
+        seen = at._replace(
+            boundary=np.where(self._alarmed, at.looked, at.boundary),
+            length=np.where(self._alarmed, at.looked - at.boundary, at.length),
+            observed=np.where(self._alarmed, at.current, at.observed),
+        )
+        return self._views(seen), at.upcoming - at.looked
+
+    def abandon(self, actions: ArrayLike, which: Booleans) -> tuple[Booleans, Floats, Floats]:
+        """End windows in which a change was detected as soon as the cache of another action is built.
+
+        Its rebuild takes the modelled time for the links of that step, and the old cache is used meanwhile. If the
+        window ends before that, nothing is abandoned.
+
+        Args:
+            actions: (B,) the next actions: pass them to :meth:`step` next.
+            which: (B,) runs to apply it to.
+
+        Returns:
+            (B,) where a window was abandoned, and its additional (or saved) seconds and joules: (B,) each.
+        """
+        at, batch = self._at, self._running()
+        chosen = self._checked(actions)
+        looked = np.minimum(at.looked, batch.steps - 1)
+        step_s = batch.at(at.current, looked)[0]
+        rebuild_s = batch.at(chosen, looked)[1] * self.choices.windows[chosen]
+        end = at.looked + np.maximum(np.ceil(rebuild_s / step_s).astype(np.int64), 1)
+        done = which & self._alarmed & (end < at.upcoming)
+        end = np.where(done, end, at.upcoming)
+        unserved = batch.window(at.current, end, at.upcoming)
+        before_s, before_j = self._owed(at.current, at.boundary, at.upcoming)
+        owed_s, owed_j = self._owed(at.current, at.boundary, end)
+        self._at = at._replace(upcoming=end, looked=np.where(done, end, at.looked))
+        return done, owed_s - before_s - unserved.seconds, owed_j - before_j - unserved.joules
+
+    @property
+    def running(self) -> tuple[CacheEpisode, ...]:
+        """The current episodes."""
+        return tuple(self._running().episodes)
+
+    @property
+    def upcoming(self) -> Numbers:
+        """(B,) first step of the next decision."""
+        return self._at.upcoming
+
+    @property
+    def done(self) -> Booleans:
+        """(B,) which runs have no decisions left."""
+        return np.asarray(self._at.upcoming >= self._running().steps)
+
+    def _views(self, at: _Runs) -> CacheViews:
+        batch = self._running()
+        return CacheViews(
+            states=self._states(at),
+            delays_s=self._delays_s(at),
+            steps=at.upcoming,
+            steps_left=self.epoch_steps - at.upcoming % self.epoch_steps,
+            previous=at.current,
+            forecast=self._forecast,
+            runs=np.array([episode.number for episode in self.running]),
+            now=at.boundary,
+            changes=batch.found[np.arange(self.episodes), at.boundary],
+        )
+
+    def _owed(self, choices: Numbers, first: Numbers, end: Numbers) -> tuple[Floats, Floats]:
+        return self._running().owed(choices, self.choices.windows[choices], first, end)
+
+    def _running(self) -> CacheBatch:
+        if self._batch is None:
+            raise PlanError("the simulation has not started: call reset first.")
+        return self._batch
+
+    def _checked(self, actions: ArrayLike) -> Numbers:
+        chosen = np.asarray(actions, dtype=np.int64)
+        if chosen.shape != (self.episodes,) or chosen.min() < 0 or chosen.max() >= len(self.choices.windows):
+            raise PlanError(
+                f"actions of shape {chosen.shape} for {self.episodes} runs: one each, from 0 to "
+                f"{len(self.choices.windows) - 1}."
+            )
+        return chosen
+
+    def _from_start(self, choices: Numbers, steps: ArrayLike) -> WindowSums:
+        """Return the costs of the first steps of all runs."""
+        batch = self._running()
+        return batch.window(choices, np.zeros_like(batch.steps), np.minimum(steps, batch.steps))
+
+    def _fresh(self) -> _Runs:
+        """Return all runs at step 0: nothing is observed yet, and their first window is about to start."""
+        batch, none = self._running(), np.zeros(self.episodes, dtype=np.int64)
+        warm_up = WARM_UP_EPOCHS * self.epoch_steps
+        sums = self._from_start(self._references, warm_up)
+        base = np.stack([sums.seconds, sums.joules]) / np.minimum(warm_up, batch.steps)
+        clean = np.array([_clean_step(episode.costs, self.reference) for episode in self.running]).T
+        return _Runs(
+            boundary=none,
+            upcoming=self._first_end,
+            current=self._first,
+            observed=self._first,
+            length=none,
+            base=np.where(base[0] > SLOW_BASE * clean[0], clean, base),
+            looked=none,
+        )
+
+    def _next_states(self, done: Booleans, states: States) -> States:
+        """Return the next states: if runs restart, those of the episodes that replace ended ones."""
+        if not (self.restarts and done.any()):
+            return states
+        for index in np.flatnonzero(done).tolist():
+            self._running().put(index, self._draw(self._next_number))
+            self._next_number += 1
+        self._at = _Runs(*(np.where(done, new, old) for new, old in zip(self._fresh(), self._at, strict=True)))
+        return self._states()
+
+    def _states(self, at: _Runs | None = None) -> States:
+        """Return (B, 3 P + 11) observations of the window that ended at the current boundary.
+
+        Only its steps since the latest change point count.
+        """
+        at, batch = self._at if at is None else at, self._running()
+        rows = np.arange(self.episodes)
+        first = np.maximum(at.boundary - at.length, np.minimum(batch.since[rows, at.boundary], at.boundary - 1))
+        first = np.maximum(np.where(at.length > 0, first, at.boundary), 0)
+        seconds, joules, miss_s, rebuild_s = batch.window(at.observed, first, at.boundary)
+        steps = np.maximum(at.boundary - first, 1)
+        began = at.length > 0
+        observation = CacheObservation(
+            delays_s=self._delays_s(at),
+            fetch_s=batch.fetch_s,
+            hit_rates=batch.hits[rows, at.observed] * began[:, None],
+            hit_rate=batch.hit[rows, at.observed] * began,
+            step_s=np.where(began, seconds / steps, at.base[0]),
+            base_step_s=at.base[0],
+            step_j=np.where(began, joules / steps * batch.meter[rows, at.boundary], at.base[1]),
+            base_step_j=at.base[1],
+            rebuild_share=_quotient(rebuild_s, seconds),
+            miss_share=_quotient(miss_s, seconds),
+            left_share=1 - at.upcoming % self.epoch_steps / self.epoch_steps,
+            previous=np.minimum(at.current, len(self.actions) - 1),
+        )
+        return cache_state(observation, self.actions)
+
+    def _delays_s(self, at: _Runs) -> Floats:
+        """Return (B, P - 1) the estimated delays from the last fetches: a slow link appears as a delay of its bytes."""
+        batch = self._running()
+        rows = np.arange(self.episodes)
+        received = batch.received[rows, :, at.boundary]
+        late, per_byte, strays = received[:, 0], received[:, 1], received[:, 2]
+        fetch_s = batch.fetch_s + per_byte * batch.miss_bytes[rows, at.observed]
+        return np.maximum(fetch_s * strays + late - batch.fetch_s, 0.0)  # an added delay is the same for all fetches
+
+    def _forecast(self, delays_s: Floats) -> Floats:
+        """Return (B, A) seconds of a step of every action under delays (B, P - 1), by the calibrated costs."""
+        forecast = np.empty((self.episodes, len(self.actions)))
+        known = [episode.costs for episode in self.running]
+        for costs in set(known):
+            rows = np.array([costs == other for other in known])
+            forecast[rows] = costs.of_actions(delays_s[rows]).seconds
+        return forecast
+
+
+class _Runs(NamedTuple):
+    """The positions of all runs; the last axis of each array is B.
+
+    Attributes:
+        boundary: step at which a decision is due.
+        upcoming: first step that it is for.
+        current: choice until then.
+        observed: choice of the window that ended at the boundary.
+        length: its steps; 0 if none ended.
+        base: (2, B) seconds and joules of a step in the warm-up, at W = 16, evenly shared; the calibrated ones of clean
+            links if these are far smaller.
+        looked: step up to which changes of the links were searched.
+    """
+
+    boundary: Numbers
+    upcoming: Numbers
+    current: Numbers
+    observed: Numbers
+    length: Numbers
+    base: Floats
+    looked: Numbers
+
+
+@lru_cache(maxsize=256)
+def _clean_step(costs: CacheCosts, action: int) -> tuple[float, float]:
+    """Return seconds and joules of a step on clean links, as calibrated."""
+    clean = costs.of_actions(np.zeros(costs.parts - 1))
+    return float(clean.seconds[action]), float(clean.joules[action])
+
+
+def _quotient(above: Floats, below: Floats) -> Floats:
+    """Divide, with 0 where the divisor is 0: in runs that have ended, or not begun."""
+    return np.divide(above, below, out=np.zeros_like(above), where=below > 0)

@@ -1,0 +1,275 @@
+"""Training of a cache policy in the simulator, with constants frozen before the first episode."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dtdg_lab.core.errors import ConfigError, UnknownNameError
+from dtdg_lab.core.files import writable_file
+from dtdg_lab.rl import DISCOUNT, HIDDEN, Array, DoubleDQN, Transitions
+from dtdg_lab.systems.feature_cache.actions import CacheActions
+from dtdg_lab.systems.feature_cache.calibration.shipped import products, reddit
+from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts
+from dtdg_lab.systems.feature_cache.policies.lateness_memory import LatenessMemory, memory_size
+from dtdg_lab.systems.feature_cache.policies.learned import DOUBLE_DQN, DOUBLE_DQN_PLUS, StoredPolicy, save_policy
+from dtdg_lab.systems.feature_cache.policies.state import state_size
+from dtdg_lab.systems.feature_cache.simulation.cases import (
+    ARCHETYPES,
+    PAPER_ARCHETYPES,
+    CacheCase,
+    training_cases,
+)
+from dtdg_lab.systems.feature_cache.simulation.simulator import REFERENCE, CacheSimulator, StepInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyTraining:
+    """Settings of a policy's training; together with the constants they determine the result.
+
+    Attributes:
+        name: of the policy.
+        seed: of weights, random choices and episodes.
+        episodes: of about 30 epochs; training stops when this number of episodes has ended.
+        double: Double DQN; False for DQN.
+        reward: "ratio" is the paper's, -E / E_ref of each decision. "saved" is ours: 1 - E / E_ref per 16 steps of a
+            decision, so that rewards add up to the savings of a run.
+        horizon: "finite" gives the state after a run's last decision no value, "endless" its learned value.
+        discount: gamma, per decision; per 16 steps if the reward is "saved".
+        explored: episodes over which epsilon decreases linearly.
+        epsilon: probability of a random action from then on; 1 at first.
+        lanes: episodes that run in parallel.
+        decisions: per update of the network.
+        rate: Adam's learning rate until half of the episodes have ended.
+        last_rate: its final value, reached exponentially.
+        penalty: lambda.
+        hidden: widths of the hidden layers.
+        remembers: whether the policy's input includes averages of past delays, beside the state.
+        archetypes: of congestion that episodes are drawn from, if no cases are given.
+
+    Raises:
+        ConfigError: a count is below 1, or another number is out of range.
+
+    References: GreenDyGNN section IV-C2: epsilon over 5,000 episodes, gamma 0.99 (see
+    :mod:`dtdg_lab.rl` for the rest). Final epsilon, lambda, the rate and the frequency of updates are not
+    given there: ours.
+
+    Differs from the paper: 15,000 episodes, after which its policy is reported to be stable, instead of 50,000; and an
+    endless horizon. If every decision earns about -1 and a run ends, the policy with the fewest decisions earns most:
+    with the paper's finite horizon ours always chose W = 128.
+    """
+
+    name: str = DOUBLE_DQN
+    seed: int = 0
+    episodes: int = 15_000
+    double: bool = True
+    reward: Literal["ratio", "saved"] = "ratio"
+    horizon: Literal["endless", "finite"] = "endless"
+    discount: float = DISCOUNT
+    explored: int = 5_000
+    epsilon: float = 0.05
+    lanes: int = 128
+    decisions: int = 16
+    rate: float = 5e-4
+    last_rate: float = 2e-5
+    penalty: float = 0.01
+    hidden: tuple[int, ...] = HIDDEN
+    remembers: bool = False
+    archetypes: tuple[str, ...] = PAPER_ARCHETYPES
+
+    def __post_init__(self) -> None:
+        counts = {name: getattr(self, name) for name in ("episodes", "explored", "lanes", "decisions")}
+        if (
+            min(counts.values()) < 1
+            or not (0 <= self.epsilon <= 1 and 0 <= self.discount <= 1)
+            or not 0 < self.last_rate <= self.rate
+        ):
+            raise ConfigError(
+                f"{counts}, epsilon={self.epsilon}, discount={self.discount}, rates {self.rate} to {self.last_rate}: "
+                "counts must be 1 or more, epsilon and discount from 0 to 1, and the rate above 0 and never rising."
+            )
+
+    def digest(self) -> str:
+        """Return the SHA-256 of all settings."""
+        described = {name: of for name, of in asdict(self).items() if name != "archetypes" or of != PAPER_ARCHETYPES}
+        return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
+
+    def epsilon_at(self, ended: int) -> float:
+        """Return the probability of a random action after ``ended`` episodes."""
+        return max(self.epsilon, 1 - (1 - self.epsilon) * ended / self.explored)
+
+    def rate_at(self, ended: int) -> float:
+        """Return Adam's learning rate after ``ended`` episodes."""
+        late = max(0.0, 2 * ended / self.episodes - 1)
+        return float(self.rate * (self.last_rate / self.rate) ** min(late, 1.0))
+
+
+SHIPPED_TRAININGS = (
+    PolicyTraining(),
+    PolicyTraining(
+        name=DOUBLE_DQN_PLUS,
+        episodes=5_000,
+        explored=1_500,
+        decisions=4,
+        reward="saved",
+        discount=0.9,
+        rate=1e-3,
+        hidden=(64, 64),
+        remembers=True,
+        archetypes=ARCHETYPES,
+    ),
+)
+
+
+def shipped_training(name: str = DOUBLE_DQN) -> PolicyTraining:
+    """Return the training of the shipped policy of a name.
+
+    ``double_dqn`` is the paper's, whose reward gives a decision for one step the same weight as one for 128.
+    ``double_dqn_plus`` is ours: rewards are weighted by a decision's steps, states have a memory, and the network is
+    small.
+
+    Raises:
+        UnknownNameError: none of this name is shipped.
+    """
+    for training in SHIPPED_TRAININGS:
+        if training.name == name:
+            return training
+    raise UnknownNameError("learned policy", name, [training.name for training in SHIPPED_TRAININGS])
+
+
+def training_costs(parts: int) -> tuple[CacheCosts, ...]:
+    """Return constants that the shipped policies are trained with, for P parts."""
+    return products(parts), reddit(parts)
+
+
+def train_policy(
+    parts: int,
+    training: PolicyTraining | None = None,
+    *,
+    costs: Sequence[CacheCosts] | None = None,
+    cases: Sequence[CacheCase] | None = None,
+    out: Path | None = None,
+    progress: bool = False,
+) -> StoredPolicy:
+    """Train a policy for P parts, and write it to a file if one is given.
+
+    The digests of the constants are taken before the first episode; on one machine, the same arguments give the same
+    policy.
+
+    Args:
+        parts: P, 2 or more.
+        training: its settings; the paper's if None.
+        costs: the simulator's constants; those of :func:`training_costs` if None.
+        cases: congestion; the archetypes of ``training`` at the severities of training if None.
+        out: the file.
+        progress: show a progress bar.
+
+    Raises:
+        ConfigError: costs of another number of parts.
+    """
+    from dtdg_lab.kernels.torch_defaults import torch_defaults  # what only shows policies works without torch
+
+    out = None if out is None else writable_file(out, "out", ConfigError)
+    training = training or PolicyTraining()
+    costs = tuple(costs or training_costs(parts))
+    if {cost.parts for cost in costs} != {parts}:
+        raise ConfigError(
+            f"costs of {sorted({cost.parts for cost in costs})} parts for a policy of {parts}: give matching ones."
+        )
+    frozen = tuple(cost.digest() for cost in costs)
+    simulator = CacheSimulator(
+        costs,
+        tuple(cases or training_cases(training.archetypes)),
+        episodes=training.lanes,
+        seed=training.seed,
+        penalty=training.penalty,
+        restart=True,
+    )
+    with torch_defaults(), _bar(training.episodes, shown=progress) as advance:
+        learner = _learned(simulator, training, parts, advance)
+    kept = ("name", "seed", "episodes", "double", "hidden", "remembers")
+    policy = StoredPolicy(
+        **{name: getattr(training, name) for name in kept},
+        parts=parts,
+        constants=frozen,
+        training=training.digest(),
+        parameters=learner.online.parameters.astype(np.float32),
+    )
+    if out is not None:
+        save_policy(out, policy)
+    return policy
+
+
+def _learned(
+    simulator: CacheSimulator, training: PolicyTraining, parts: int, advance: Callable[[int, float], None]
+) -> DoubleDQN:
+    """Train a learner on all episodes."""
+    memory = LatenessMemory(training.lanes, parts)
+    inputs = state_size(parts) + (memory_size(parts) if training.remembers else 0)
+    learner = DoubleDQN(
+        inputs, len(CacheActions(parts)), seed=training.seed, double=training.double, hidden=training.hidden
+    )
+
+    def described(states: NDArray[np.float32], steps: NDArray[np.int64]) -> NDArray[np.float32]:
+        return memory.take_in(states, steps) if training.remembers else states
+
+    states = described(simulator.reset(), np.zeros(training.lanes, dtype=np.int64))
+    ended, owed, earned = 0, 0, 0.0
+    while ended < training.episodes:
+        actions = learner.choose(states, training.epsilon_at(ended))
+        begun, rewards, done, info = simulator.step(actions)
+        follows = np.full(training.lanes, training.discount)
+        if training.reward == "saved":
+            rewards, follows = _saved(info, training)
+        if training.horizon == "finite":
+            follows[done] = 0.0
+        after = described(info.final_states, info.passed)
+        learner.remember(Transitions(states, actions, _short(rewards), after, _short(follows)))
+        owed += training.lanes
+        for _ in range(owed // training.decisions):
+            learner.learn(training.rate_at(ended))
+        owed %= training.decisions
+        states = after
+        if done.any():
+            memory.forget(done)
+            states = np.where(done[:, np.newaxis], described(begun, np.zeros_like(info.steps)), after)
+        earned += 0.01 * (float(rewards.mean()) - earned)
+        ended += int(done.sum())
+        advance(int(done.sum()), earned)
+    return learner
+
+
+def _short(values: Array) -> NDArray[np.float32]:
+    return values.astype(np.float32)
+
+
+def _saved(info: StepInfo, training: PolicyTraining) -> tuple[Array, Array]:
+    """Return (B,) discounted savings per 16 steps of each decision, and the discount of what follows."""
+    lasted = info.steps / REFERENCE
+    follows = training.discount**lasted
+    weights = (1 - follows) / (1 - training.discount) if training.discount < 1 else lasted
+    saved = 1 - info.joules / np.where(info.steps > 0, info.reference_j, 1.0)
+    return saved * weights - training.penalty * info.changed, follows
+
+
+@contextmanager
+def _bar(episodes: int, *, shown: bool) -> Iterator[Callable[[int, float], None]]:
+    """Yield a function to call with the number of ended episodes and the recent mean reward."""
+    from tqdm.auto import tqdm
+
+    with tqdm(total=episodes, unit="episode", disable=not shown) as bar:
+
+        def advance(count: int, earned: float) -> None:
+            if count:
+                bar.set_postfix_str(f"reward {earned:.3f}", refresh=False)
+                bar.update(min(count, episodes - bar.n))
+
+        yield advance

@@ -27,7 +27,7 @@ class SingleFamily(SystemFamily):
     name = "single"
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Refuse more than one rank or part."""
+        """Raise on more than one rank or part."""
         if (settings["ranks"], settings["parts"]) != (1, 1):
             raise UnsupportedError(
                 f"a system of one process needs one rank and one part, but ranks={settings['ranks']}, "
@@ -36,26 +36,25 @@ class SingleFamily(SystemFamily):
 
     def charts(self) -> Sequence[Chart]:
         """Return the time of each snapshot or of products that they share, memory, and edges in common."""
-        from dtdg_lab.systems.single.picture import SHARING, SNAPSHOTS
-        from dtdg_lab.systems.single.supporting import COMMON_EDGES, STEP_MEMORY
+        from dtdg_lab.systems.single.charts import COMMON_EDGES, SHARING, SNAPSHOTS, STEP_MEMORY
 
         return SNAPSHOTS, SHARING, STEP_MEMORY, COMMON_EDGES
 
     def tiles(self, tables: RunTables) -> Sequence[Tile]:
         """Return validation loss, step time, computing, memory, and energy or snapshots that share a product."""
-        from dtdg_lab.systems.single.tiles import single_tiles
+        from dtdg_lab.systems.single.page import single_tiles
 
         return single_tiles(tables)
 
     def suggestions(self, config: RunConfig) -> Sequence[Suggestion]:
         """Return other settings to try."""
-        from dtdg_lab.systems.single.tiles import single_suggestions
+        from dtdg_lab.systems.single.page import single_suggestions
 
         return single_suggestions(config)
 
     def effect(self, system: str) -> Effect:
         """Return the step time."""
-        from dtdg_lab.systems.single.tiles import STEP_TIME
+        from dtdg_lab.systems.single.page import STEP_TIME
 
         return STEP_TIME
 
@@ -68,7 +67,7 @@ class SingleFamily(SystemFamily):
         return super().sentence(system)
 
     def pictures(self, system: System, graph: DynamicGraph) -> list[Panel]:
-        """The edges of the one batch."""
+        """Return the edges of the one batch."""
         from dtdg_lab.visualization.panels import stacked_panel
 
         edges = [snapshot.num_edges for snapshot in graph.snapshots]
@@ -85,14 +84,15 @@ class SingleFamily(SystemFamily):
         ]
 
     def workload(self, facts: Facts) -> EpochWork:
-        """One step of all snapshots on one rank."""
+        """Return one step of all snapshots on one rank."""
         import numpy as np
 
         from dtdg_lab.systems.workload import EXACT, plain_work
 
-        edges, many = np.array([facts.edges.sum()], float), len(facts.train)
-        rows = np.array([many * facts.graph.num_nodes], float)
-        return plain_work(facts, steps=1, edges=edges, rows=rows, snapshots=float(many), exact=frozenset(EXACT))
+        snapshots = len(facts.train)
+        edges = np.array([facts.edges.sum()], float)
+        rows = np.array([snapshots * facts.graph.num_nodes], float)
+        return plain_work(facts, steps=1, edges=edges, rows=rows, snapshots=float(snapshots), exact=frozenset(EXACT))
 
     def build(self, context: BuildContext) -> Strategy:
         """Return the strategy that trains a run on this rank."""

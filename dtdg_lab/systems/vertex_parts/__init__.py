@@ -26,34 +26,34 @@ class VertexPartsFamily(SystemFamily):
     name = "vertex_parts"
 
     def charts(self) -> Sequence[Chart]:
-        """The picture of rows received, waiting, bytes between ranks, and the folded charts."""
-        from dtdg_lab.systems.vertex_parts.supporting import part_charts
+        """Return the picture of rows received, waiting, bytes between ranks, and the folded charts."""
+        from dtdg_lab.systems.vertex_parts.charts import part_charts
 
         return part_charts()
 
     def tiles(self, tables: RunTables) -> Sequence[Tile]:
-        """Waiting, edges cut and bytes sent, after those of every run."""
-        from dtdg_lab.systems.vertex_parts.tiles import part_tiles
+        """Return waiting, edges cut and bytes sent, after those of every run."""
+        from dtdg_lab.systems.vertex_parts.page import part_tiles
 
         return part_tiles(tables)
 
     def suggestions(self, config: RunConfig) -> Sequence[Suggestion]:
-        """Other partitioners, more parts, and a slow rank."""
-        from dtdg_lab.systems.vertex_parts.tiles import part_suggestions
+        """Return other partitioners, more parts, and a slow rank."""
+        from dtdg_lab.systems.vertex_parts.page import part_suggestions
 
         return part_suggestions(config)
 
     def effect(self, system: str) -> Effect:
-        """Waiting."""
-        from dtdg_lab.systems.vertex_parts.tiles import WAITING
+        """Return waiting."""
+        from dtdg_lab.systems.vertex_parts.page import WAITING
 
         return WAITING
 
     def sentence(self, system: str) -> str:
-        """How parts come by the rows of other parts."""
+        """Return how parts get the rows of other parts."""
         copies = catalogue.system(system).parts["parallel"] == "cached_vertex"
-        how = "keeps copies of the neighbours" if copies else "receives the rows of neighbours"
-        return f"Each part owns some nodes in all snapshots and {how} it doesn't own."
+        access = "keeps copies of the neighbours" if copies else "receives the rows of neighbours"
+        return f"Each part owns some nodes in all snapshots and {access} it doesn't own."
 
     def build(self, context: BuildContext) -> Strategy:
         """Return the strategy that trains a run on this rank."""
@@ -64,7 +64,7 @@ class VertexPartsFamily(SystemFamily):
 
     def pictures(self, system: System, graph: DynamicGraph) -> list[Panel]:
         """Return the charts on the card of one of its systems."""
-        from dtdg_lab.systems.vertex_parts.pictures import vertex_pictures
+        from dtdg_lab.systems.vertex_parts.card_charts import vertex_pictures
 
         return vertex_pictures(system, graph)
 

@@ -99,7 +99,7 @@ def part_map(name: str, facts: PartitionFacts, *, top: float | None = None, note
         note: which partition, where several stand beside each other.
     """
     shown = PART_MAPS[name]
-    values, bounds = _binned(facts.maps[name], facts.bounds)
+    values, bounds = binned(facts.maps[name], facts.bounds)
     highest = float(values.max(initial=0.0)) if top is None else top
     hover = f"part %{{y}}, snapshot %{{x:.0f}}: %{{z:,.4~g}} {shown.unit}<extra></extra>"
     looks: Drawn = {"span": (0, highest or 1.0), "hover": hover, "showscale": False}
@@ -312,7 +312,7 @@ def _note(facts: PartitionFacts, before: PartitionFacts | None) -> str:
     return f"{'before' if facts is before else 'now'}: {facts.label}"
 
 
-def _binned(values: Array, bounds: Array) -> tuple[Array, Array]:
+def binned(values: Array, bounds: Array) -> tuple[Array, Array]:
     """Return values and bounds with as few columns as can be drawn: means of neighbouring ones."""
     stride = -(-values.size // MOST_CELLS)
     if stride <= 1:

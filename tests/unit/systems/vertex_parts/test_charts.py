@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
 import pytest
 
-from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.runs.tables import RunTables
-from dtdg_lab.systems.vertex_parts import FAMILY, captions
-from dtdg_lab.systems.vertex_parts.supporting import part_charts
-from dtdg_lab.visualization.chart import NOTHING_YET, ChartOptions
+from dtdg_lab.systems.vertex_parts.charts import part_charts
+from dtdg_lab.visualization.chart import NOTHING_YET
 from dtdg_lab.visualization.runs.overview import common_charts
 from tests.blocks_synthetic import memory_data
+from tests.drawing import chart_named, draw
+from tests.partition_data import partition_data
 from tests.tables import run_tables
 
-OPTIONS = ChartOptions()
 ROLLUPS = [rollup for chart in (*common_charts(), *part_charts()) for rollup in chart.rollups]
-
-
-def partition(edges: list[list[float]], *, layout: str = "halo_vertex", cut: float = 0.47) -> dict[str, Any]:
-    """Parts with given edges in two columns: snapshots 0 and 1, and snapshot 2."""
-    parts = len(edges)
-    even = [[2.0, 4.0]] * parts
-    measures = {
-        "bins": [0, 2, 3], "edges": edges, "halo": even, "replicated": even, "replicated_edges": [[1.0, 1.0]] * parts,
-        "owned": [10] * parts, "load": [5.0, *[1.0] * (parts - 1)], "halo_bytes": [1024] * parts,
-        "cached_bytes": [2048] * parts, "cut_share": cut, "halo_share": 0.2, "replicated_share": 0.3, "totals": {},
-        "imbalance": {},
-    }  # fmt: skip
-    return {"partitioner": "metis", "parts": parts, "ranks": 2, "layout": layout, "seconds": 0.1, "measures": measures}
 
 
 def parts_run(edges: list[list[float]], *, system: str = "adgnn-t", steps: int = 0, **more: Any) -> RunTables:
@@ -42,20 +26,16 @@ def parts_run(edges: list[list[float]], *, system: str = "adgnn-t", steps: int =
         for step in range(steps)
         for rank in (0, 1)
     ]
-    events = [{"kind": "partition", "data": partition(edges, layout=layout, **more)}]
+    events = [{"kind": "partition", "data": partition_data(edges, layout=layout, **more)}]
     return run_tables({"system": system}, {"steps": rows}, events=events, rollups=ROLLUPS)
 
 
-def chart(name: str, run: RunTables) -> tuple[dict[str, Any], str]:
-    (found,) = [each for each in part_charts() if each.name == name and each.shown(run)]
-    figure = found.figure(run, OPTIONS)
-    go.Figure(figure)  # refuses what plotly does not know
-    json.dumps(figure, allow_nan=False)
-    return figure, found.caption(run, OPTIONS)
+def draw_named(name: str, run: RunTables) -> tuple[dict[str, Any], str]:
+    return draw(chart_named(name, part_charts(), run), run)
 
 
 def test_the_picture_has_rows_received_and_the_work_of_each_part() -> None:
-    figure, caption = chart("part_needs", parts_run([[10, 20], [10, 20], [10, 20], [20, 40]]))
+    figure, caption = draw_named("part_needs", parts_run([[10, 20], [10, 20], [10, 20], [20, 40]]))
     rows, work = figure["data"]
     assert rows["z"] == [[2.0, 4.0]] * 4 and rows["x"] == [-0.5, 1.5, 2.5]
     assert work["x"] == [0.8, 0.8, 0.8, 1.6] and work["y"][3] == "part 3"
@@ -65,31 +45,31 @@ def test_the_picture_has_rows_received_and_the_work_of_each_part() -> None:
 
 
 def test_even_work_has_no_part_of_another_colour() -> None:
-    figure, caption = chart("part_needs", parts_run([[10, 20]] * 4))
+    figure, caption = draw_named("part_needs", parts_run([[10, 20]] * 4))
     assert set(figure["data"][1]["marker"]["color"]) == {"#0072B2"}
     assert [key[0] for key in figure["layout"]["meta"]["card"]["keys"]] == ["darkest: 4 rows"]
     assert caption == "47% of the edges join two parts, and all parts have about the same work."
 
 
 def test_copies_count_as_work_and_are_named_so() -> None:
-    figure, _ = chart("part_needs", parts_run([[1, 0], [0, 0]], system="pygt-dist"))
+    figure, _ = draw_named("part_needs", parts_run([[1, 0], [0, 0]], system="pygt-dist"))
     assert figure["data"][1]["x"] == pytest.approx([1.25, 0.75]), "2 + 3 edges, and 3 of copied nodes alone"
     assert "rows copied" in figure["data"][0]["hovertemplate"]
 
 
 def test_one_part_has_its_edges_by_snapshot() -> None:
-    figure, caption = chart("part_needs", parts_run([[10, 20]]))
+    figure, caption = draw_named("part_needs", parts_run([[10, 20]]))
     assert figure["data"][0]["y"] == [10.0, 20.0] and figure["data"][0]["x"] == [0.5, 2.0]
     assert caption == "One part owns all nodes, so that no edge is cut and no row is received."
 
 
 def test_before_the_partition_the_picture_says_so() -> None:
-    figure, caption = chart("part_needs", run_tables({"system": "adgnn-t"}))
+    figure, caption = draw_named("part_needs", run_tables({"system": "adgnn-t"}))
     assert figure["layout"]["annotations"][-1]["text"] == "Nodes are being partitioned" and caption == NOTHING_YET
 
 
 def test_of_many_parts_those_with_most_and_least_work_have_bars() -> None:
-    figure, _ = chart("part_needs", parts_run([[part, part] for part in range(64)]))
+    figure, _ = draw_named("part_needs", parts_run([[part, part] for part in range(64)]))
     rows, work = figure["data"]
     assert len(rows["z"]) == 64
     assert work["y"] == [
@@ -100,13 +80,13 @@ def test_of_many_parts_those_with_most_and_least_work_have_bars() -> None:
 
 
 def test_thousands_of_parts_are_drawn_in_fewer_columns() -> None:
-    figure, _ = chart("part_needs", parts_run([[1, 1]] * 13_000))
+    figure, _ = draw_named("part_needs", parts_run([[1, 1]] * 13_000))
     assert len(figure["data"][0]["z"][0]) == 1 and figure["data"][0]["x"] == [-0.5, 2.5]
     assert figure["data"][0]["z"][0][0] == pytest.approx(8 / 3, abs=0.01), "the mean of three snapshots"
 
 
 def test_load_is_drawn_over_the_mean_with_the_memory_in_use() -> None:
-    figure, caption = chart("part_load", parts_run([[10, 20], [10, 20]]))
+    figure, caption = draw_named("part_load", parts_run([[10, 20], [10, 20]]))
     assert [key[0] for key in figure["layout"]["meta"]["card"]["keys"]] == ["nodes", "edges", "load", "memory"]
     assert figure["data"][2]["y"] == pytest.approx([5 / 3, 1 / 3], abs=1e-4)
     assert figure["data"][3]["customdata"][0] == [0, "1.00 KiB"]
@@ -115,7 +95,7 @@ def test_load_is_drawn_over_the_mean_with_the_memory_in_use() -> None:
 
 def test_systems_have_the_charts_of_what_they_exchange() -> None:
     def places(run: RunTables) -> dict[str, str]:
-        return {each.name: each.place for each in part_charts() if each.shown(run)}
+        return {chart.name: chart.place for chart in part_charts() if chart.shown(run)}
 
     halo = places(run_tables({"system": "hypergraph-vertex"}))
     assert [name for name, place in halo.items() if place == "supporting"] == ["waiting", "transfers"]
@@ -126,56 +106,21 @@ def test_systems_have_the_charts_of_what_they_exchange() -> None:
 
 def test_memory_over_a_step_names_its_peak() -> None:
     run = parts_run([[1, 1]] * 2)
-    assert chart("step_memory", run)[1] == NOTHING_YET
+    assert draw_named("step_memory", run)[1] == NOTHING_YET
     events = [{"kind": "memory_trace", "step": 1, "data": memory_data(1)}]
-    figure, caption = chart("step_memory", run_tables({"system": "adgnn-t"}, events=events))
-    assert caption == "A step peaks at 1.03 KiB." and [each["name"] for each in figure["data"]][:2] == [
+    figure, caption = draw_named("step_memory", run_tables({"system": "adgnn-t"}, events=events))
+    assert caption == "A step peaks at 1.03 KiB." and [trace["name"] for trace in figure["data"]][:2] == [
         "forward",
         "backward",
     ]
     events[0]["data"] = {**memory_data(1), "blocks": []}
-    figure, _ = chart("step_memory", run_tables({"system": "adgnn-t"}, events=events))
-    assert [each["name"] for each in figure["data"]] == ["in use"]
+    figure, _ = draw_named("step_memory", run_tables({"system": "adgnn-t"}, events=events))
+    assert [trace["name"] for trace in figure["data"]] == ["in use"]
 
 
 def test_a_long_trace_keeps_its_peak_in_few_points() -> None:
     data = {"seconds": np.linspace(0, 1, 2000).tolist(), "bytes": [*range(2000)], "blocks": [[0.0, 0, "forward"]]}
-    figure, caption = chart(
+    figure, caption = draw_named(
         "step_memory", run_tables({"system": "adgnn-t"}, events=[{"kind": "memory_trace", "data": data}])
     )
     assert len(figure["data"][0]["x"]) <= 1500 and "1.95 KiB" in caption
-
-
-def test_tiles_and_effect_are_waiting_edges_cut_and_bytes() -> None:
-    run = parts_run([[1, 1]] * 2, steps=10)
-    tiles = {tile.label: tile for tile in FAMILY.tiles(run)}
-    assert tiles["Waiting"].value == "10%" and tiles["Waiting"].spark == pytest.approx((0.1,) * 10)
-    assert tiles["Edges cut"].value == "47%"
-    assert (tiles["Sent per step"].value, tiles["Sent per step"].note) == ("4.00 KiB", "rows and gradients")
-    steps, shares = FAMILY.effect("adgnn-t").values(run)
-    assert steps.tolist() == [*range(10)] and shares == pytest.approx([0.1] * 10)
-
-
-def test_tiles_before_the_first_step_are_dashes() -> None:
-    values = {tile.label: tile.value for tile in FAMILY.tiles(run_tables({"system": "pygt-dist"}, rollups=ROLLUPS))}
-    assert {values[label] for label in ("Waiting", "Edges cut", "Sent per step")} == {"–"}
-
-
-def test_suggested_parts_are_a_multiple_of_the_ranks() -> None:
-    config = RunConfig(system="adgnn-t", ranks=3)
-    for suggestion in FAMILY.suggestions(config):
-        config.replace(**suggestion.changes)
-    assert "Use 6 parts" in [suggestion.text for suggestion in FAMILY.suggestions(config)]
-
-
-def test_each_system_has_a_sentence_that_fits() -> None:
-    assert "receives the rows of neighbours it doesn't own" in FAMILY.sentence("adgnn-t")
-    assert "keeps copies of the neighbours it doesn't own" in FAMILY.sentence("pygt-dist")
-
-
-def test_captions_have_at_most_twenty_words() -> None:
-    examples = {"cut": "47%", "part": 12, "times": "1.16"}
-    for name, template in vars(captions).items():
-        if name.isupper():
-            caption = template.format(**examples)
-            assert len(caption.split()) <= 20 and caption.endswith("."), caption

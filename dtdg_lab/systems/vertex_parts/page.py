@@ -1,4 +1,4 @@
-"""Tiles of node parts, changes to try, and the number that changes are compared by."""
+"""Page of node parts: its tiles, suggestions and compared number."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import numpy as np
 
 from dtdg_lab.partition.events import PartitionFacts
 from dtdg_lab.records.rows import Array
-from dtdg_lab.systems.vertex_parts.picture import STEPS, exchanges_rows
-from dtdg_lab.visualization.numbers import bytes_text, percent_text
+from dtdg_lab.systems.vertex_parts.charts import STEPS, exchanges_rows
 from dtdg_lab.visualization.runs.overview import common_tiles
-from dtdg_lab.visualization.runs.waiting import waiting_share
+from dtdg_lab.visualization.numbers import bytes_text, percent_text
 from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile, spark_of
+from dtdg_lab.visualization.runs.waiting import waiting_share
 
 if TYPE_CHECKING:
     from dtdg_lab.config.run_config import RunConfig
     from dtdg_lab.runs.tables import RunTables
 
 RECENT = 50  # steps that bytes are a mean of
-_TRIED_PARTS = 8
+_SUGGESTED_PARTS = 8
 
 
 def part_tiles(tables: RunTables) -> Sequence[Tile]:
@@ -42,8 +42,8 @@ def _sums_by_step(tables: RunTables, column: str) -> tuple[Array, Array]:
     """Return the recent steps that all ranks have done, and the sum of a column of ``steps`` over ranks."""
     rows = tables.rows("steps")
     rows = rows.where(rows["step"] <= tables.common_step)
-    steps, place = np.unique(rows["step"], return_inverse=True)
-    return steps, np.bincount(place, np.nan_to_num(rows[column].astype(np.float64)), len(steps))
+    steps, index = np.unique(rows["step"], return_inverse=True)
+    return steps, np.bincount(index, np.nan_to_num(rows[column].astype(np.float64)), len(steps))
 
 
 def _waiting_tile(tables: RunTables) -> Tile:
@@ -81,7 +81,7 @@ def _sent_tile(tables: RunTables) -> Tile:
 
 def part_suggestions(config: RunConfig) -> Sequence[Suggestion]:
     """Return changes to try; those that are set already are left out by the page."""
-    parts = _TRIED_PARTS if _TRIED_PARTS % config.ranks == 0 else 2 * config.ranks
+    parts = _SUGGESTED_PARTS if _SUGGESTED_PARTS % config.ranks == 0 else 2 * config.ranks
     suggestions = [
         Suggestion("Partition by hash", {"partitioner": "hash"}),
         Suggestion("Partition by hypergraph", {"partitioner": "hypergraph"}),

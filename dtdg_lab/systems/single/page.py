@@ -10,8 +10,8 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.records.rows import Array
 from dtdg_lab.systems.single.charts import is_shared
 from dtdg_lab.systems.single.events import OverlapProfile
-from dtdg_lab.visualization.runs.overview import common_tiles
 from dtdg_lab.visualization.numbers import bytes_text, joules_text, percent_text, seconds_text
+from dtdg_lab.visualization.runs.overview import common_tiles
 from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile, spark_of
 
 if TYPE_CHECKING:

@@ -5,11 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from dtdg_lab.core.plans import SnapshotBlocks
-from dtdg_lab.graphs.delta import kept_bytes
-from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.base import SystemFamily
 
 if TYPE_CHECKING:
@@ -18,6 +13,7 @@ if TYPE_CHECKING:
     from dtdg_lab.config.run_config import RunConfig
     from dtdg_lab.engine.strategy import BuildContext, Strategy
     from dtdg_lab.graphs.delta import SequenceChanges
+    from dtdg_lab.graphs.dynamic_graph import DynamicGraph
     from dtdg_lab.runs.run import StoredRun
     from dtdg_lab.runs.tables import RunTables
     from dtdg_lab.systems.step_time import MeasuredStep, StepForecast
@@ -33,26 +29,26 @@ class SnapshotBlocksFamily(SystemFamily):
     name = "snapshot_blocks"
 
     def charts(self) -> Sequence[Chart]:
-        """The picture of owners, communication, bytes between ranks, and the folded charts."""
-        from dtdg_lab.systems.snapshot_blocks.supporting import esdg_charts
+        """Return the picture of owners, communication, bytes between ranks, and the folded charts."""
+        from dtdg_lab.systems.snapshot_blocks.charts import esdg_charts
 
         return esdg_charts()
 
     def tiles(self, tables: RunTables) -> Sequence[Tile]:
-        """Peak memory, bytes sent and hidden communication, after those of every run."""
-        from dtdg_lab.systems.snapshot_blocks.tiles import esdg_tiles
+        """Return peak memory, bytes sent and hidden communication, after those of every run."""
+        from dtdg_lab.systems.snapshot_blocks.page import esdg_tiles
 
         return esdg_tiles(tables)
 
     def suggestions(self, config: RunConfig) -> Sequence[Suggestion]:
-        """Other numbers of blocks, no overlap, and a slow rank."""
-        from dtdg_lab.systems.snapshot_blocks.tiles import esdg_suggestions
+        """Return other numbers of blocks, no overlap, and a slow rank."""
+        from dtdg_lab.systems.snapshot_blocks.page import esdg_suggestions
 
         return esdg_suggestions(config)
 
     def effect(self, system: str) -> Effect:
-        """Peak memory."""
-        from dtdg_lab.systems.snapshot_blocks.tiles import PEAK_MEMORY
+        """Return the peak memory of a step."""
+        from dtdg_lab.systems.snapshot_blocks.page import PEAK_MEMORY
 
         return PEAK_MEMORY
 
@@ -64,7 +60,7 @@ class SnapshotBlocksFamily(SystemFamily):
 
     def pictures(self, system: System, graph: DynamicGraph) -> list[Panel]:
         """Return the charts on the card of one of its systems."""
-        from dtdg_lab.systems.snapshot_blocks.pictures import snapshot_pictures
+        from dtdg_lab.systems.snapshot_blocks.card_charts import snapshot_pictures
 
         return snapshot_pictures(system, graph)
 
@@ -90,18 +86,3 @@ class SnapshotBlocksFamily(SystemFamily):
 
 
 FAMILY = SnapshotBlocksFamily()
-
-
-def is_streamed(config: RunConfig, graph: DynamicGraph, plan: SnapshotBlocks, *, peak_bytes: float = 0.0) -> bool:
-    """Whether graphs are transferred for every block, instead of staying on the device with their operators.
-
-    Args:
-        config: the run's settings; ``graph_storage="auto"`` keeps what fits in ``memory_gib``.
-        graph: its data.
-        plan: the snapshots and nodes of each rank.
-        peak_bytes: of a step, where ``memory_gib`` limits it too.
-    """
-    if plan.blocks == 1 or plan.row_ranks > 1 or config["graph_storage"] != "auto":
-        return plan.blocks > 1 and plan.row_ranks == 1 and config["graph_storage"] == "streamed"
-    kept = kept_bytes(graph, plan, np.dtype(config["dtype"]).itemsize)
-    return kept + peak_bytes > config["memory_gib"] * 2**30

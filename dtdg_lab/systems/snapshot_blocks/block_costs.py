@@ -1,4 +1,4 @@
-"""What a step costs by its number of time blocks: peak memory and time, measured and predicted."""
+"""Cost of a step by its number of time blocks: peak memory and time, measured and predicted."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dtdg_lab.systems.snapshot_blocks import captions
 from dtdg_lab.visualization.axes import byte_unit
 from dtdg_lab.visualization.chart import Key, card
 from dtdg_lab.visualization.layout import Figure
@@ -51,10 +50,10 @@ def draw_block_costs(costs: Sequence[StepCost]) -> Figure:
     hover = "%{x} blocks: %{y:.3~g} "
     heights = [round((cost.peak_bytes or 0) / factor, 4) for cost in measured]
     times = [round(1e3 * (cost.step_s or 0), 4) for cost in timed]
-    over: Drawn = {"yaxis": "y2", "mode": "lines+markers"}
+    right_axis: Drawn = {"yaxis": "y2", "mode": "lines+markers"}
     data = [
         bars("peak", _names(measured), heights, series_colour(0), hover + unit, width=0.4),
-        line("time", _names(timed), times, series_colour(1), hover + "ms", **over),
+        line("time", _names(timed), times, series_colour(1), hover + "ms", **right_axis),
     ]
     predicted = {f"{cost.blocks:,}": cost.predicted_bytes for cost in measured if cost.predicted_bytes is not None}
     if predicted:
@@ -62,32 +61,29 @@ def draw_block_costs(costs: Sequence[StepCost]) -> Figure:
         cross: Drawn = {"symbol": "x", "line": {"color": TEXT_COLOUR, "width": 1.5}}
         data.append(points("predicted", [*predicted], y, "white", hover + unit, size=10, marker=cross))
         keys.append(("predicted peak", TEXT_COLOUR, "cross"))
-    right: Drawn = {"overlaying": "y", "side": "right", "showgrid": False, "rangemode": "tozero", "nticks": 5}
+    from_zero = {"rangemode": "tozero", "nticks": 5}
     axes: dict[str, Any] = {
         "xaxis": {"type": "category", "showgrid": False},
-        "yaxis": {"rangemode": "tozero", "nticks": 5},
-        "yaxis2": right,
+        "yaxis": from_zero,
+        "yaxis2": {"overlaying": "y", "side": "right", "showgrid": False, **from_zero},
     }
     return card(data, TITLE, unit=unit, keys=keys, x_title="time blocks", margin={"r": 44}, **axes)
 
 
 def cost_caption(cost: StepCost) -> str:
-    """Say what a number of blocks needs."""
-    template = captions.BLOCKS_NEED if cost.blocks > 1 else captions.ONE_BLOCK_NEEDS
-    return template.format(blocks=f"{cost.blocks:,}", peak=bytes_text(cost.peak_bytes), time=seconds_text(cost.step_s))
+    """Return what a number of blocks needs, in a sentence."""
+    blocks = f"{cost.blocks:,} blocks need" if cost.blocks > 1 else "One block needs"
+    return f"{blocks} {bytes_text(cost.peak_bytes)} and {seconds_text(cost.step_s)} per step."
 
 
 def least_memory_caption(costs: Sequence[StepCost]) -> str:
-    """Say which number of blocks needs least memory, against the first; all costs are measured."""
-    first, least = costs[0], min(costs, key=lambda cost: cost.peak_bytes or 0)
-    if least is first:
-        return captions.FIRST_NEEDS_LEAST.format(blocks=first.name, peak=bytes_text(first.peak_bytes))
-    return captions.LEAST_MEMORY.format(
-        blocks=least.name,
-        first=first.name,
-        share=percent_text((least.peak_bytes or 0) / (first.peak_bytes or 1)),
-        times=three_digits((least.step_s or 0) / (first.step_s or 1)),
-    )
+    """Return which number of blocks needs least memory, compared with the first; all costs are measured."""
+    first, best = costs[0], min(costs, key=lambda cost: cost.peak_bytes or 0)
+    if best is first:
+        return f"{first.name} needs least memory here: {bytes_text(first.peak_bytes)}."
+    share = percent_text((best.peak_bytes or 0) / (first.peak_bytes or 1))
+    times = three_digits((best.step_s or 0) / (first.step_s or 1))
+    return f"{best.name} need least memory, {share} of what {first.name} holds, in {times} times the time."
 
 
 def _names(costs: Sequence[StepCost]) -> list[str]:

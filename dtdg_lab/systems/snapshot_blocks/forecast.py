@@ -37,8 +37,9 @@ from dtdg_lab.partition.volume import (
     sent,
 )
 from dtdg_lab.records.events import MemoryFacts
-from dtdg_lab.systems.snapshot_blocks import forecast_charts, is_streamed
+from dtdg_lab.systems.snapshot_blocks import forecast_charts
 from dtdg_lab.systems.snapshot_blocks.block_costs import StepCost, draw_block_costs, least_memory_caption
+from dtdg_lab.systems.snapshot_blocks.graph_storage import is_streamed
 from dtdg_lab.systems.step_time import STEP_SECONDS, MeasuredStep, measured_from
 from dtdg_lab.systems.workload import EXACT, FRONT_BYTES, EpochWork, Facts, Numbers, Row, StepWork, curve_row
 from dtdg_lab.visualization.layout import Figure
@@ -385,7 +386,7 @@ def _times(
     if not repeats:
         names = ("whole_s", "difference_s", "difference_copy_s", "difference_unpack_s", "time_ratio", "worth_below")
         return dict.fromkeys(names)
-    from dtdg_lab.systems.snapshot_blocks.redistribution import transfer_times
+    from dtdg_lab.systems.snapshot_blocks.transfer_times import transfer_times
 
     whole, less = transfer_times(snapshots, form, device=device, repeats=repeats)
     more_s = less.unpack_s - whole.unpack_s

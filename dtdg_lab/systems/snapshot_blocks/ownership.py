@@ -21,8 +21,8 @@ class OwnerMap:
 
     Attributes:
         ranks: (spans of nodes, spans of snapshots).
-        nodes: where spans of nodes begin, and where the last ends.
-        snapshots: the same of snapshots.
+        nodes: first node of each span, and the end of the last span.
+        snapshots: first snapshot of each span, and the end of the last span.
     """
 
     ranks: Numbers
@@ -32,23 +32,23 @@ class OwnerMap:
 
 def owner_maps(facts: BlockFacts, blocks: int) -> tuple[OwnerMap, OwnerMap]:
     """Return who computes each (node, snapshot) of the first blocks: within snapshots, and over time."""
-    snapshots, nodes = _edges(facts, blocks)
+    snapshots, nodes = _span_bounds(facts, blocks)
     within = np.full((len(nodes) - 1, len(snapshots) - 1), -1)
     over_time = within.copy()
 
-    def spans(edges: Numbers, ends: Sequence[int]) -> slice:
-        return slice(*np.searchsorted(edges, ends).tolist())
+    def spans(bounds: Numbers, ends: Sequence[int]) -> slice:
+        return slice(*np.searchsorted(bounds, ends).tolist())
 
     for block in range(blocks):
-        whole = spans(snapshots, facts.bounds[block : block + 2].tolist())
+        block_span = spans(snapshots, facts.bounds[block : block + 2].tolist())
         for rank in range(facts.ranks):
             within[spans(nodes, facts.rows[rank]), spans(snapshots, facts.own[block][rank])] = rank
-            over_time[spans(nodes, facts.chunks[rank]), whole] = rank
+            over_time[spans(nodes, facts.chunks[rank]), block_span] = rank
     return _joined(within, nodes, snapshots, facts), _joined(over_time, nodes, snapshots, facts)
 
 
 def swaps_rows(facts: BlockFacts) -> bool:
-    """Return whether rows change hands between both maps."""
+    """Return whether rows change owners between both maps."""
     return any(collective in (TO_NODES, TO_SNAPSHOTS) for _, _, collective, _ in facts.collectives)
 
 
@@ -66,22 +66,22 @@ def swapped_bytes(facts: BlockFacts, item_bytes: int) -> float:
         for _, pass_name, collective, width in facts.collectives
         if pass_name == "forward" and collective in (TO_NODES, TO_SNAPSHOTS)
     ]
-    own, rows, chunks = (np.array(spans, np.int64) for spans in (facts.own, facts.rows, facts.chunks))
-    kept = (np.minimum(rows[:, 1], chunks[:, 1]) - np.maximum(rows[:, 0], chunks[:, 0])).clip(0)
-    moved = (own[..., 1] - own[..., 0]) * (rows[:, 1] - rows[:, 0] - kept)
+    snapshots, rows, chunks = (np.array(spans, np.int64) for spans in (facts.own, facts.rows, facts.chunks))
+    unmoved = (np.minimum(rows[:, 1], chunks[:, 1]) - np.maximum(rows[:, 0], chunks[:, 0])).clip(0)
+    moved = (snapshots[..., 1] - snapshots[..., 0]) * (rows[:, 1] - rows[:, 0] - unmoved)
     return float(moved.sum()) * sum(widths) * item_bytes
 
 
-def _edges(facts: BlockFacts, blocks: int) -> tuple[Numbers, Numbers]:
+def _span_bounds(facts: BlockFacts, blocks: int) -> tuple[Numbers, Numbers]:
     """Return the snapshots and the nodes at which owners may change."""
-    spans = [edge for block in facts.own[:blocks] for span in block for edge in span]
-    snapshots = np.unique([*spans, *facts.bounds[: blocks + 1]])
+    bounds = [bound for block in facts.own[:blocks] for span in block for bound in span]
+    snapshots = np.unique([*bounds, *facts.bounds[: blocks + 1]])
     nodes = np.unique([*facts.rows, *facts.chunks, (0, facts.nodes)])
     return snapshots[(snapshots >= facts.bounds[0]) & (snapshots <= facts.bounds[blocks])], nodes
 
 
 def _joined(ranks: Numbers, nodes: Numbers, snapshots: Numbers, facts: BlockFacts) -> OwnerMap:
     """Join neighbouring spans that have the same owners everywhere; blocks stay apart."""
-    across = np.append(True, (ranks[:, 1:] != ranks[:, :-1]).any(axis=0) | np.isin(snapshots[1:-1], facts.bounds))
-    down = np.append(True, (ranks[1:] != ranks[:-1]).any(axis=1))
-    return OwnerMap(ranks[down][:, across], nodes[np.append(down, True)], snapshots[np.append(across, True)])
+    columns = np.append(True, (ranks[:, 1:] != ranks[:, :-1]).any(axis=0) | np.isin(snapshots[1:-1], facts.bounds))
+    rows = np.append(True, (ranks[1:] != ranks[:-1]).any(axis=1))
+    return OwnerMap(ranks[rows][:, columns], nodes[np.append(rows, True)], snapshots[np.append(columns, True)])

@@ -23,7 +23,7 @@ class PlanPeriod:
     Attributes:
         blocks: number of time blocks.
         first: first step.
-        end: first step after it; infinite while it lasts.
+        end: first step after the period; infinite while it lasts.
         peak_bytes: of the step that was probed last in it; None where none was.
     """
 
@@ -49,11 +49,13 @@ def _periods(tables: RunTables) -> list[PlanPeriod]:
     probes = [(probe["time_ns"], memory) for probe, memory in tables.typed(MemoryFacts) if memory is not None]
     periods = []
     for number, (event, facts) in enumerate(plans):
-        after = plans[number + 1][0] if number + 1 < len(plans) else {"time_ns": math.inf, "step": math.inf}
+        following = plans[number + 1][0] if number + 1 < len(plans) else {"time_ns": math.inf, "step": math.inf}
         if facts is not None:
-            peaks = [memory.peak_bytes for time_ns, memory in probes if event["time_ns"] <= time_ns < after["time_ns"]]
-            begin, end = event["step"] or 0, after["step"]
-            periods.append(PlanPeriod(facts.blocks, begin, end, peaks[-1] if peaks else None))
+            begin_ns, end_ns = event["time_ns"], following["time_ns"]
+            peaks = [memory.peak_bytes for time_ns, memory in probes if begin_ns <= time_ns < end_ns]
+            periods.append(
+                PlanPeriod(facts.blocks, event["step"] or 0, following["step"], peaks[-1] if peaks else None)
+            )
     return periods
 
 

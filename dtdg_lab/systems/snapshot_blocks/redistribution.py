@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import gc
-import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
-from statistics import median
 from typing import TypeVar
 
 import torch
@@ -20,9 +17,6 @@ from dtdg_lab.engine.exchange.redistribution import AllToAllPhase, BlockRows, Mo
 from dtdg_lab.engine.graph_view import stack_ranges
 from dtdg_lab.engine.halo_exchange import Exchanger, Started
 from dtdg_lab.engine.parallel_map import parallel_imap
-from dtdg_lab.graphs.delta import Payload, TransferFormat, decode, decode_pairs, encode
-from dtdg_lab.graphs.snapshot import Snapshot
-from dtdg_lab.kernels.device_snapshot import unpack, unpack_pairs
 
 # Rows of whole snapshots become rows of some nodes in all snapshots by an all-to-all, and return by another.
 #
@@ -215,106 +209,3 @@ class RankRedistribution(BlockRows):
     def _start(self, rows: Tensor, send: list[int], receive: list[int], phase: AllToAllPhase, name: str) -> Started:
         pass_name = "backward" if phase.backward else self._pass
         return self._of.exchanger.start(rows, send, receive, phase.layer, pass_name, name=name)
-
-
-# Transfer times of snapshots, whole and as deltas, measured alternately: copying and unpacking.
-
-
-WARM_UPS = 1
-
-
-@dataclass(frozen=True, slots=True)
-class TransferTime:
-    """Medians over repeats.
-
-    Attributes:
-        copy_s: seconds of copying the payload.
-        unpack_s: seconds of converting it to arrays for training.
-        total_s: seconds of both.
-    """
-
-    copy_s: float
-    unpack_s: float
-    total_s: float
-
-
-def transfer_times(
-    snapshots: Sequence[Snapshot], form: TransferFormat, *, device: str, repeats: int
-) -> tuple[TransferTime, TransferTime]:
-    """Times of transferring consecutive snapshots: each in full, and the later ones as deltas.
-
-    Encoding is excluded: it is done once. On a CUDA device copies are from pinned memory, with a synchronisation after
-    each stage. Both formats alternate, so that disturbances by other processes affect both.
-
-    Args:
-        snapshots: S of them.
-        form: the transfer format.
-        device: the destination.
-        repeats: repetitions of each, at least 1.
-    """
-    transfers = [_Transfer(encode(snapshots, form, difference=difference), device) for difference in (False, True)]
-    found: tuple[list[tuple[float, float]], ...] = ([], [])
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        for turn in range(WARM_UPS + repeats):
-            for transfer, times in zip(transfers, found, strict=True):
-                both = transfer.timed()
-                if turn >= WARM_UPS:
-                    times.append(both)
-    finally:
-        if collecting:
-            gc.enable()
-    return _medians(found[0]), _medians(found[1])
-
-
-def _medians(times: list[tuple[float, float]]) -> TransferTime:
-    copies, unpacks = zip(*times, strict=True)
-    return TransferTime(median(copies), median(unpacks), median(map(sum, times)))
-
-
-class _Transfer:
-    """A payload that is transferred repeatedly."""
-
-    def __init__(self, payload: Payload, device: str) -> None:
-        self._payload, self._device, self._cuda = payload, device, torch.device(device).type == "cuda"
-        if self._cuda:
-            arrays = [payload.numbers, *([] if payload.values is None else [payload.values])]
-            self._pages = [torch.tensor(array).pin_memory() for array in arrays]
-
-    def timed(self) -> tuple[float, float]:
-        """Seconds of copying, and of unpacking."""
-        self._wait()
-        began = time.perf_counter()
-        if self._cuda:
-            tensors = [page.to(self._device, non_blocking=True) for page in self._pages]
-        else:
-            copy = self._copied()
-        self._wait()
-        copied = time.perf_counter()
-        held = self._unpacked(tensors) if self._cuda else self._decoded(copy)
-        self._wait()
-        ended = time.perf_counter()
-        del held  # freed only now, so that freeing is not timed
-        return copied - began, ended - copied
-
-    def _copied(self) -> Payload:
-        values = None if self._payload.values is None else self._payload.values.copy()
-        numbers = self._payload.numbers.copy()
-        for array in (numbers, values):
-            if array is not None:
-                array.setflags(write=False)
-        return Payload(self._payload.contents, numbers, values)
-
-    def _decoded(self, payload: Payload) -> object:
-        return decode_pairs(payload) if payload.contents.form.pairs else decode(payload)
-
-    def _unpacked(self, tensors: list[Tensor]) -> object:
-        contents = self._payload.contents
-        if contents.form.pairs:
-            return unpack_pairs(contents, tensors[0])
-        return unpack(contents, tensors[0], tensors[1] if len(tensors) > 1 else None)
-
-    def _wait(self) -> None:
-        if self._cuda:
-            torch.cuda.synchronize(self._device)

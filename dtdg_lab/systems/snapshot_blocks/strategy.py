@@ -23,7 +23,7 @@ from dtdg_lab.engine.segment import SequenceSegment
 from dtdg_lab.engine.strategy import BuildContext, RecordRows, Step, StepMarks, StepResult, Strategy
 from dtdg_lab.graphs.delta import kept_bytes
 from dtdg_lab.records.events import Event, OverlapChosen
-from dtdg_lab.systems.snapshot_blocks import is_streamed
+from dtdg_lab.systems.snapshot_blocks.graph_storage import is_streamed
 from dtdg_lab.systems.snapshot_blocks.redistribution import Redistribution
 from dtdg_lab.training.block_memory import BlockMemory, planned_blocks
 from dtdg_lab.training.partition import blocks_event

@@ -12,16 +12,16 @@ from dtdg_lab.partition.events import PartitionFacts
 from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.records.rows import Array
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, Place, card
-from dtdg_lab.visualization.traces import Drawn, bars, heat, level_bars
-from dtdg_lab.visualization.runs.communication import communication_chart
+from dtdg_lab.visualization.graphs.partition import EVEN, binned, darkest_key, over_mean, part_load
+from dtdg_lab.visualization.graphs.partition import load_caption as part_load_caption
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import percent_text, three_digits
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, HEAT_SCALES, series_colour
-from dtdg_lab.visualization.graphs.partition import EVEN, binned, darkest_key, over_mean, part_load
-from dtdg_lab.visualization.graphs.partition import load_caption as part_load_caption
+from dtdg_lab.visualization.runs.communication import communication_chart
 from dtdg_lab.visualization.runs.step_memory import step_memory_chart
 from dtdg_lab.visualization.runs.transfers import transfers_chart
 from dtdg_lab.visualization.runs.waiting import waiting_chart
+from dtdg_lab.visualization.traces import Drawn, bars, heat, level_bars
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
@@ -215,13 +215,13 @@ def load_caption(tables: RunTables, options: ChartOptions) -> str:
     return NOTHING_YET if facts is None else part_load_caption(facts)
 
 
-def _load_chart(place: Place, shown: Callable[[RunTables], bool]) -> Chart:
+def _load_chart(section: Place, is_shown: Callable[[RunTables], bool]) -> Chart:
     return Chart(
         name="part_load",
         title=LOAD_TITLE,
         figure=load_figure,
         caption=load_caption,
-        place=place,
-        shown=shown,
+        place=section,
+        shown=is_shown,
         help="1 is an even share. Load is the number of walks into a part's nodes; a step ends with the slowest part.",
     )

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import plotly.graph_objects as go
-
 from dtdg_lab.systems.snapshot_blocks.block_costs import StepCost, cost_caption, draw_block_costs, least_memory_caption
+from tests.drawing import checked_figure
 
 COSTS = [StepCost(1, 4096, 0.01), StepCost(2, 2048, 0.02, 2000), StepCost(4, 3072, 0.04)]
 
 
 def test_peaks_are_bars_times_a_line_and_predictions_crosses() -> None:
-    figure = draw_block_costs([*COSTS, StepCost(8, None, 0.05)])
-    go.Figure(figure)
+    figure = checked_figure(draw_block_costs([*COSTS, StepCost(8, None, 0.05)]))
     peak, time, predicted = figure["data"]
     assert peak["x"] == ["1", "2", "4"] and peak["y"] == [4.0, 2.0, 3.0], "8 blocks were not probed"
     assert time["y"] == [10.0, 20.0, 40.0] and predicted["x"] == ["2"]

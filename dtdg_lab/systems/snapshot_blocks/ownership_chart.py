@@ -1,4 +1,4 @@
-"""The picture of ESDG: who owns what within snapshots and over time, and the memory of a step."""
+"""The picture of ESDG: owners within snapshots and over time, and the memory of a step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from dtdg_lab.config import catalogue
 from dtdg_lab.partition.events import BlockFacts
 from dtdg_lab.records.events import MemoryFacts
 from dtdg_lab.records.rollups import Rollup
-from dtdg_lab.systems.snapshot_blocks import captions
 from dtdg_lab.systems.snapshot_blocks.ownership import (
     Numbers,
     OwnerMap,
@@ -49,11 +48,11 @@ COLOURS = 8  # of ranks; then they repeat
 MOST_BLOCKS = 12  # drawn in the maps
 _NAMED_TWICE = 8  # blocks up to which both maps name them: a figure has few annotations
 _LETTER, _MAP_WIDTH = 6.8, 0.44 * PAGE_WIDTH  # pixels, by which names of blocks are fitted
-_SOFT = "#57606A"
+_HEADING_COLOUR = "#57606A"
 _LABEL_BACK = "rgba(255,255,255,0.8)"
 _MAPS, _MEMORY = [0.46, 1.0], [0.0, 0.3]  # heights
-_PLAIN: Drawn = {"showgrid": False, "zeroline": False, "tickfont": {"size": 11}, "tickangle": 0}
-_LEFT, _RIGHT, _WHOLE = [0.0, 0.44], [0.56, 1.0], [0.0, 1.0]  # widths
+_BARE: Drawn = {"showgrid": False, "zeroline": False, "tickfont": {"size": 11}, "tickangle": 0}
+_LEFT, _RIGHT, _FULL_WIDTH = [0.0, 0.44], [0.56, 1.0], [0.0, 1.0]  # widths
 
 SENT = Rollup("links", sums=("bytes",), least=("step",), most=("step",), points=40)  # of the tile's small line
 
@@ -86,7 +85,7 @@ def predicted_sent(facts: BlockFacts) -> float:
 
 
 def ownership_figure(tables: RunTables, options: ChartOptions) -> Figure:
-    """Draw both maps of owners, and the memory of a step below."""
+    """Return both maps of owners, and the memory of a step below."""
     facts = blocks_of(tables)
     if facts is None:
         return card([], TITLE, empty="Blocks are being planned", height=HEIGHT)
@@ -98,11 +97,11 @@ def ownership_figure(tables: RunTables, options: ChartOptions) -> Figure:
 def draw_ownership(
     facts: BlockFacts, memory: MemoryFacts | None, *, swapped: float, limit: float | None, is_current: bool
 ) -> Figure:
-    """Draw who owns what, and memory where it is known.
+    """Draw the owners, and the memory of a step.
 
     Args:
         facts: the blocks of time.
-        memory: of the step that was probed.
+        memory: of the probed step; None before a step was probed.
         swapped: bytes that go from the first map to the second.
         limit: bytes that a step may use.
         is_current: whether the memory is of these blocks.
@@ -110,39 +109,41 @@ def draw_ownership(
     blocks = min(facts.blocks, MOST_BLOCKS)
     within, over_time = owner_maps(facts, blocks)
     has_both = swaps_rows(facts) or facts.ranks == 1
-    cut = f", {blocks} of {facts.blocks} blocks" if blocks < facts.blocks else ""
+    blocks_text = f", {blocks} of {facts.blocks} blocks" if blocks < facts.blocks else ""
     data = [map_trace(within, "x", "y")]
     shapes, notes = block_marks(facts, blocks, "x", "y")
-    notes.append(_heading(f"<b>1</b> Within a snapshot: ranks own snapshots{cut}", 0.0, _MAPS[1]))
-    notes.append(_paper("nodes", -0.008, sum(_MAPS) / 2, xanchor="right"))
+    notes.append(_heading(f"<b>1</b> Within a snapshot: ranks own snapshots{blocks_text}", 0.0, _MAPS[1]))
+    notes.append(_note("nodes", -0.008, sum(_MAPS) / 2, xanchor="right"))
     layout: dict[str, Any] = {
-        "xaxis": _snapshots(facts, blocks, _LEFT if has_both else _WHOLE, "y"),
-        "yaxis": _nodes(facts, "x"),
+        "xaxis": _snapshot_axis(facts, blocks, _LEFT if has_both else _FULL_WIDTH, "y"),
+        "yaxis": _node_axis(facts, "x"),
     }
     if has_both:
         data.append(map_trace(over_time, "x2", "y2"))
-        more = block_marks(facts, blocks, "x2", "y2")
-        shapes, notes = shapes + more[0], notes + (more[1] if blocks <= _NAMED_TWICE else [])
+        lines, names = block_marks(facts, blocks, "x2", "y2")
+        shapes, notes = shapes + lines, notes + (names if blocks <= _NAMED_TWICE else [])
         notes.append(_heading("<b>2</b> Over time: ranks own nodes", _RIGHT[0], _MAPS[1]))
         notes.append(_arrow(facts, swapped))
-        layout |= {"xaxis2": _snapshots(facts, blocks, _RIGHT, "y2"), "yaxis2": _nodes(facts, "x2")}
-    number = "3" if has_both else "2"
+        layout |= {"xaxis2": _snapshot_axis(facts, blocks, _RIGHT, "y2"), "yaxis2": _node_axis(facts, "x2")}
+    heading = f"<b>{3 if has_both else 2}</b> Memory over the probed step"
     if memory is None:
-        layout |= _bare_memory()
+        layout |= _empty_memory_axes()
         data.append({"type": "scatter", "x": [None], "y": [None], "xaxis": "x3", "yaxis": "y3", "hoverinfo": "skip"})
-        notes.append(_heading(f"<b>{number}</b> Memory over the probed step", 0.0, _MEMORY[1]))
-        notes.append(_paper(NOT_PROBED, 0.5, sum(_MEMORY) / 2))
+        notes.append(_heading(heading, 0.0, _MEMORY[1]))
+        notes.append(_note(NOT_PROBED, 0.5, sum(_MEMORY) / 2))
     else:
-        data += _memory_data(memory, named=memory.count <= MOST_BLOCKS)
+        data += _memory_traces(memory)
         layout |= _memory_axes(memory)
-        passes = "forward, then backward block by block" if memory.count > 1 else "forward, then backward"
-        of_blocks = "" if is_current else f", probed before the last change, with {_counted(memory.count)}"
-        notes.append(_heading(f"<b>{number}</b> Memory over the probed step: {passes}{of_blocks}", 0.0, _MEMORY[1]))
+        heading += ": forward, then backward" + " block by block" * (memory.count > 1)
+        if not is_current:
+            heading += f", probed before the last change, with {_block_count(memory.count)}"
+        notes.append(_heading(heading, 0.0, _MEMORY[1]))
         notes.append(_heading(f"peak {bytes_text(memory.peak_bytes)}", 1.0, _MEMORY[1], xanchor="right"))
         if limit is not None and limit <= 2 * memory.peak_bytes:
             level = limit / memory_unit(memory)[1]
-            shapes.append(_level(level))
-            notes.append(label(f"limit {bytes_text(limit)}", 0, level, WARNING_COLOUR, **_IN_MEMORY))
+            shapes.append(_limit_line(level))
+            anchors: Drawn = {"xref": "x3", "yref": "y3", "xanchor": "left", "yanchor": "bottom"}
+            notes.append(label(f"limit {bytes_text(limit)}", 0, level, WARNING_COLOUR, **anchors))
     return card(
         data,
         TITLE,
@@ -156,17 +157,16 @@ def draw_ownership(
 
 
 def ownership_caption(tables: RunTables, options: ChartOptions) -> str:
-    """Say what a step keeps, its peak and what it sends."""
+    """Return what a step keeps, its peak and what it sends."""
     facts, memory = blocks_of(tables), probed_memory(tables)
     if facts is None:
         return NOTHING_YET
     sent = predicted_sent(facts)
-    fields = {"blocks": f"{facts.blocks:,}", "sent": f"{bytes_text(sent)} of rows" if sent else "no rows"}
+    sent_text = f"{bytes_text(sent)} of rows" if sent else "no rows"
+    snapshots = f"one of {facts.blocks:,} blocks" if facts.blocks > 1 else "all snapshots"
     if memory is None or not is_probed(tables):
-        template = captions.ONE_OF_BLOCKS_UNPROBED if facts.blocks > 1 else captions.ALL_SNAPSHOTS_UNPROBED
-        return template.format(**fields)
-    template = captions.ONE_OF_BLOCKS if facts.blocks > 1 else captions.ALL_SNAPSHOTS
-    return template.format(peak=bytes_text(memory.peak_bytes), **fields)
+        return f"A step keeps {snapshots} in memory and sends {sent_text}."
+    return f"A step keeps {snapshots} in memory, peaks at {bytes_text(memory.peak_bytes)} and sends {sent_text}."
 
 
 PICTURE = Chart(
@@ -186,22 +186,24 @@ PICTURE = Chart(
 
 def map_trace(owners: OwnerMap, x_axis: str, y_axis: str) -> Drawn:
     """Return a heat map in the colours of the ranks; hovering names rank, nodes and snapshots."""
-    nodes, snapshots = (_span_texts("node", owners.nodes), _span_texts("snapshot", owners.snapshots))
+    nodes, snapshots = _span_texts("node", owners.nodes), _span_texts("snapshot", owners.snapshots)
     hover = [
-        [f"rank {rank}: {down}, {across}" for across, rank in zip(snapshots, ranks, strict=True)]
-        for down, ranks in zip(nodes, owners.ranks.tolist(), strict=True)
+        [f"rank {rank}: {node_text}, {snapshot_text}" for snapshot_text, rank in zip(snapshots, ranks, strict=True)]
+        for node_text, ranks in zip(nodes, owners.ranks.tolist(), strict=True)
     ]
     scale = [[edge / COLOURS, series_colour(rank)] for rank in range(COLOURS) for edge in (rank, rank + 1)]
     x, y = (owners.snapshots - 0.5).tolist(), (owners.nodes - 0.5).tolist()
-    looks: Drawn = {"showscale": False, "xgap": 1, "ygap": 1, "xaxis": x_axis, "yaxis": y_axis}
+    style: Drawn = {"showscale": False, "xgap": 1, "ygap": 1, "xaxis": x_axis, "yaxis": y_axis}
     return heat(
-        "owners", (owners.ranks % COLOURS).tolist(), x, y, scale, span=(-0.5, COLOURS - 0.5), customdata=hover, **looks
+        "owners", (owners.ranks % COLOURS).tolist(), x, y, scale, span=(-0.5, COLOURS - 0.5), customdata=hover, **style
     )
 
 
-def _span_texts(noun: str, edges: Numbers) -> list[str]:
-    ends = pairwise(edges.tolist())
-    return [f"{noun} {begin:,}" if end == begin + 1 else f"{noun}s {begin:,} to {end - 1:,}" for begin, end in ends]
+def _span_texts(noun: str, bounds: Numbers) -> list[str]:
+    return [
+        f"{noun} {begin:,}" if end == begin + 1 else f"{noun}s {begin:,} to {end - 1:,}"
+        for begin, end in pairwise(bounds.tolist())
+    ]
 
 
 def block_marks(facts: BlockFacts, blocks: int, x: str, y: str) -> tuple[list[Drawn], list[Drawn]]:
@@ -209,14 +211,14 @@ def block_marks(facts: BlockFacts, blocks: int, x: str, y: str) -> tuple[list[Dr
     bounds = (facts.bounds[: blocks + 1] - 0.5).tolist()
     dotted = {"color": TEXT_COLOUR, "width": 1.6, "dash": "dot"}
     lines = [
-        {"type": "line", "xref": x, "yref": f"{y} domain", "x0": at, "x1": at, "y0": 0, "y1": 1, "line": dotted}
-        for at in bounds[1:-1]
+        {"type": "line", "xref": x, "yref": f"{y} domain", "x0": bound, "x1": bound, "y0": 0, "y1": 1, "line": dotted}
+        for bound in bounds[1:-1]
     ]
     if facts.blocks == 1:
         return lines, []
-    low: Drawn = {"xref": x, "yref": f"{y} domain", "yanchor": "bottom", "bgcolor": _LABEL_BACK, "borderpad": 1}
+    style: Drawn = {"xref": x, "yref": f"{y} domain", "yanchor": "bottom", "bgcolor": _LABEL_BACK, "borderpad": 1}
     return lines, [
-        label(name, (begin + end) / 2, 0.03, size=11, **low)
+        label(name, (begin + end) / 2, 0.03, size=11, **style)
         for name, (begin, end) in zip(block_names(bounds), pairwise(bounds), strict=True)
         if name
     ]
@@ -229,22 +231,21 @@ def block_names(bounds: Sequence[float]) -> list[str]:
     return [f"{prefix}{n}" if room > _LETTER * len(f"{prefix}{n} ") else "" for n, room in enumerate(rooms)]
 
 
-def _snapshots(facts: BlockFacts, blocks: int, domain: list[float], anchor: str) -> Drawn:
+def _snapshot_axis(facts: BlockFacts, blocks: int, domain: list[float], anchor: str) -> Drawn:
     """Return an axis of snapshots, with whole numbers only; the first tick says what they are."""
     first, end = int(facts.bounds[0]), int(facts.bounds[blocks])
     ticks: Drawn = {"dtick": max(1, -(-(end - first) // 8)), "tick0": first}
     ticks |= {"tickprefix": "snapshot ", "showtickprefix": "first"}
-    return {**_PLAIN, "domain": domain, "anchor": anchor, "range": [first - 0.5, end - 0.5], **ticks}
+    return {**_BARE, "domain": domain, "anchor": anchor, "range": [first - 0.5, end - 0.5], **ticks}
 
 
-def _nodes(facts: BlockFacts, anchor: str) -> Drawn:
+def _node_axis(facts: BlockFacts, anchor: str) -> Drawn:
     """Return an axis of nodes, the first on top, without numbers."""
-    ends = [facts.nodes - 0.5, -0.5]
-    return {**_PLAIN, "domain": _MAPS, "anchor": anchor, "range": ends, "tickvals": []}
+    return {**_BARE, "domain": _MAPS, "anchor": anchor, "range": [facts.nodes - 0.5, -0.5], "tickvals": []}
 
 
 def _arrow(facts: BlockFacts, swapped: float) -> Drawn:
-    """Return what is swapped between both maps, in words."""
+    """Return a note on what is swapped between both maps."""
     if facts.ranks == 1:
         text = "nothing<br>to swap"
     else:
@@ -252,14 +253,13 @@ def _arrow(facts: BlockFacts, swapped: float) -> Drawn:
         sent = predicted_sent(facts)
         if sent > (1 + EQUAL) * swapped:  # recomputing and the backward pass send as well
             text += f"<br>of {bytes_text(sent)}<br>per step"
-    return _paper(text, 0.5, sum(_MAPS) / 2, font={"size": 12.5, "color": TEXT_COLOUR})
+    return _note(text, 0.5, sum(_MAPS) / 2, font={"size": 12.5, "color": TEXT_COLOUR})
 
 
 def _rank_keys(facts: BlockFacts) -> list[Key]:
     """Return the colours of ranks; none of more ranks than colours, which hovering tells."""
-    return [
-        (f"rank {rank}", series_colour(rank), "box") for rank in range(facts.ranks if facts.ranks <= COLOURS else 0)
-    ]
+    ranks = facts.ranks if facts.ranks <= COLOURS else 0
+    return [(f"rank {rank}", series_colour(rank), "box") for rank in range(ranks)]
 
 
 # Memory over the probed step.
@@ -267,52 +267,54 @@ def _rank_keys(facts: BlockFacts) -> list[Key]:
 
 def _pass_keys(memory: MemoryFacts | None) -> list[Key]:
     """Return the colours of passes whose names do not all stand in the plot."""
-    keys = [] if memory is None else memory_keys(memory)
-    return keys if memory is not None and memory.count > MOST_BLOCKS else [key for key in keys if key[0] == RECOMPUTE]
+    if memory is None:
+        return []
+    keys = memory_keys(memory)
+    return keys if memory.count > MOST_BLOCKS else [key for key in keys if key[0] == RECOMPUTE]
 
 
-_IN_MEMORY: Drawn = {"xref": "x3", "yref": "y3", "xanchor": "left", "yanchor": "bottom"}
-
-
-def _memory_data(memory: MemoryFacts, *, named: bool) -> list[Drawn]:
+def _memory_traces(memory: MemoryFacts) -> list[Drawn]:
     axes = {"xaxis": "x3", "yaxis": "y3"}
-    return [*memory_lines(memory, **axes), *([pass_names(memory, width=PAGE_WIDTH, **axes)] if named else [])]
+    names = [pass_names(memory, width=PAGE_WIDTH, **axes)] if memory.count <= MOST_BLOCKS else []
+    return [*memory_lines(memory, **axes), *names]
 
 
 def _memory_axes(memory: MemoryFacts) -> dict[str, Drawn]:
     end = 1e3 * float(memory.seconds[-1]) or 1.0
-    ticks = ticks_above_zero(end, 8)  # the other axis has a 0 at the same place
-    x_axis = {**_PLAIN, "domain": _WHOLE, "anchor": "y3", "range": [0, end], "tickvals": ticks}
+    ticks = ticks_above_zero(end, 8)  # the y axis has a 0 at the same place
+    x_axis = {**_BARE, "domain": _FULL_WIDTH, "anchor": "y3", "range": [0, end], "tickvals": ticks}
     x_axis["ticktext"] = [f"{tick:g} ms" for tick in ticks]
     suffix = f" {memory_unit(memory)[0]}"
-    y_axis = {**_PLAIN, "domain": _MEMORY, "anchor": "x3", "rangemode": "tozero", "nticks": 3, "ticksuffix": suffix}
+    y_axis = {**_BARE, "domain": _MEMORY, "anchor": "x3", "rangemode": "tozero", "nticks": 3, "ticksuffix": suffix}
     return {"xaxis3": x_axis, "yaxis3": y_axis}
 
 
-def _bare_memory() -> dict[str, Drawn]:
-    bare: Drawn = {**_PLAIN, "range": [0, 1], "tickvals": []}
-    x_axis, y_axis = {**bare, "domain": _WHOLE, "anchor": "y3"}, {**bare, "domain": _MEMORY, "anchor": "x3"}
-    return {"xaxis3": x_axis, "yaxis3": y_axis}
+def _empty_memory_axes() -> dict[str, Drawn]:
+    axis: Drawn = {**_BARE, "range": [0, 1], "tickvals": []}
+    return {
+        "xaxis3": {**axis, "domain": _FULL_WIDTH, "anchor": "y3"},
+        "yaxis3": {**axis, "domain": _MEMORY, "anchor": "x3"},
+    }
 
 
-def _level(value: float) -> Drawn:
+def _limit_line(value: float) -> Drawn:
     stroke = {"color": WARNING_COLOUR, "width": 1.5, "dash": "dash"}
     ends = {"xref": "x3 domain", "yref": "y3", "x0": 0, "x1": 1, "y0": value, "y1": value}
     return {"type": "line", **ends, "line": stroke}
 
 
-# Words in the picture.
+# Notes in the picture.
 
 
-def _heading(text: str, x: float, y: float, **more: Any) -> Drawn:
-    return _paper(text, x, y, **{"xanchor": "left", "yanchor": "bottom", **more})
+def _heading(text: str, x: float, y: float, **changes: Any) -> Drawn:
+    return _note(text, x, y, **{"xanchor": "left", "yanchor": "bottom", **changes})
 
 
-def _paper(text: str, x: float, y: float, **more: Any) -> Drawn:
-    """Return words at a place of the plot."""
-    placed = {"text": text, "x": x, "y": y, "xref": "paper", "yref": "paper", "showarrow": False}
-    return {**placed, "font": {"size": 11.5, "color": _SOFT}, **more}
+def _note(text: str, x: float, y: float, **changes: Any) -> Drawn:
+    """Return an annotation, whose position is in shares of the plot."""
+    position = {"x": x, "y": y, "xref": "paper", "yref": "paper", "showarrow": False}
+    return {"text": text, **position, "font": {"size": 11.5, "color": _HEADING_COLOUR}, **changes}
 
 
-def _counted(blocks: int) -> str:
+def _block_count(blocks: int) -> str:
     return "1 block" if blocks == 1 else f"{blocks:,} blocks"

@@ -1,4 +1,4 @@
-"""Folded charts of ESDG: graphs transferred, communication hidden over steps, memory against blocks."""
+"""Charts of ESDG: its picture, communication, bytes, graphs transferred, hidden exchange, memory against blocks."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import numpy as np
 
 from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.records.rows import Array, Rows, known
-from dtdg_lab.systems.snapshot_blocks import captions
-from dtdg_lab.systems.snapshot_blocks.block_costs import TITLE as BLOCK_MEMORY
+from dtdg_lab.systems.snapshot_blocks.block_costs import TITLE as BLOCK_MEMORY_TITLE
 from dtdg_lab.systems.snapshot_blocks.block_costs import StepCost, cost_caption, draw_block_costs
+from dtdg_lab.systems.snapshot_blocks.ownership_chart import PICTURE, is_esdg
 from dtdg_lab.systems.snapshot_blocks.periods import plan_periods
-from dtdg_lab.systems.snapshot_blocks.picture import PICTURE, is_esdg
 from dtdg_lab.visualization.axes import byte_unit
 from dtdg_lab.visualization.changes.marks import HALF_WIDTH, with_changes
 from dtdg_lab.visualization.chart import FIRST_STEP, NOTHING_YET, STEPS_TITLE, Chart, ChartOptions, Key, card
@@ -27,7 +26,7 @@ from dtdg_lab.visualization.traces import Drawn, line
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
 
-ALIKE = 0.005  # share saved up to which graphs count as transferred in full
+EQUAL_SHARE = 0.005  # share saved up to which graphs count as transferred in full
 TRANSFERS = Rollup("transfers", by=("rank",), sums=("bytes", "whole_bytes"), least=("step",), most=("step",))
 HIDDEN = Rollup(
     "exchanges", by=("collective",), sums=("in_flight_s", "exposed_s"), least=("step",), most=("step",), points=100
@@ -45,68 +44,68 @@ def esdg_charts() -> Sequence[Chart]:
 
 
 def graphs_figure(tables: RunTables, options: ChartOptions) -> Figure:
-    """Draw the bytes that graphs took in a step, all ranks together, beside those of whole graphs."""
+    """Return the bytes of graphs in a step over all ranks, beside those of graphs in full."""
     title, rows = "Graphs transferred", tables.rollup(TRANSFERS)
     if not len(rows):
         empty = "Graphs stay on the device" if tables.common_step >= 0 else FIRST_STEP
         return card([], title, x_title=STEPS_TITLE, empty=empty)
-    width = tables.width(TRANSFERS)
-    buckets, place = np.unique(rows["bucket"], return_inverse=True)
-    x = width * (buckets + 0.5) - 0.5
-    curves = {name: np.bincount(place, rows[name] / rows[f"{name}_known"].clip(1)) for name in ("bytes", "whole_bytes")}
-    unit, factor = byte_unit(max(float(values.max()) for values in curves.values()))
+    buckets, index = np.unique(rows["bucket"], return_inverse=True)
+    x = _middles(buckets, tables.width(TRANSFERS))
+    transferred, in_full = (
+        np.bincount(index, rows[name] / rows[f"{name}_known"].clip(1)) for name in ("bytes", "whole_bytes")
+    )
+    unit, factor = byte_unit(float(max(transferred.max(), in_full.max())))
     keys: list[Key] = [("transferred", series_colour(0), "line"), ("each in full", BASELINE_COLOUR, "dash")]
     data = []
-    for (name, colour, mark), values in zip(keys, curves.values(), strict=True):
-        drawn_x, drawn_y = _with_gaps(buckets, x, (values / factor).round(4))
+    for (name, colour, mark), values in zip(keys, (transferred, in_full), strict=True):
+        line_x, line_y = _with_gaps(buckets, x, (values / factor).round(4))
         dash = "solid" if mark == "line" else "dash"
-        data.append(line(name, drawn_x, drawn_y, colour, "step %{x:.0f}: %{y:.3~g} " + unit, dash=dash))
+        data.append(line(name, line_x, line_y, colour, "step %{x:.0f}: %{y:.3~g} " + unit, dash=dash))
     axis = {"rangemode": "tozero", "nticks": 5}
     figure = card(data, title, unit=f"{unit} per step, all ranks", keys=keys, x_title=STEPS_TITLE, yaxis=axis)
     return _over_steps(figure, tables, rows)
 
 
 def graphs_caption(tables: RunTables, options: ChartOptions) -> str:
-    """Say what the newest step moved, and how much less that is than whole graphs."""
+    """Return what the newest step moved, compared with graphs in full."""
     rows = tables.rows("transfers")
     rows = rows.where(rows["step"] <= tables.common_step)
     if not len(rows):
-        return NOTHING_YET if tables.common_step < 0 else captions.RESIDENT
+        return NOTHING_YET if tables.common_step < 0 else "Graphs stay on the device, so that no step moves any."
     step = int(rows["step"].max())
     if step < tables.common_step:
-        return captions.RESIDENT_SINCE.format(step=f"{step:,}")
+        return f"Graphs stay on the device: no step has moved any since step {step:,}."
     newest = rows.where(rows["step"] == step)
-    moved, whole = (float(newest[name].sum()) for name in ("bytes", "whole_bytes"))
-    saved = 1 - moved / whole if whole else 0.0
-    template = captions.TRANSFERRED_LESS if saved > ALIKE else captions.TRANSFERRED_WHOLE
-    return template.format(size=bytes_text(moved), share=percent_text(saved))
+    moved, in_full = (float(newest[name].sum()) for name in ("bytes", "whole_bytes"))
+    saved = 1 - moved / in_full if in_full else 0.0
+    less = f"{percent_text(saved)} less than whole graphs" if saved > EQUAL_SHARE else "each graph in full"
+    return f"A step moved {bytes_text(moved)}, {less}."
 
 
 # Share of communication that is hidden.
 
 
 def hidden_figure(tables: RunTables, options: ChartOptions) -> Figure:
-    """Draw the hidden share of the time in flight over steps, of each collective and of all."""
+    """Return the hidden share of the time in flight over steps, of each collective and of all."""
     title, rows = "Hidden row exchange", tables.rollup(HIDDEN)
     unit = "% of the time in flight"
     if not len(rows):
         empty = "With one rank, nothing is sent" if tables.ranks == 1 else "Appears with the first exchange"
         return card([], title, unit=unit, x_title=STEPS_TITLE, empty=empty)
-    width = tables.width(HIDDEN)
     collectives = rows.by("collective")
     curves: list[tuple[str, str, Rows]] = [
-        (_COLLECTIVES.get(name, name.replace("_", " ")), series_colour(place), some)
-        for place, (name, some) in enumerate(collectives.items())
+        (_COLLECTIVES.get(name, name.replace("_", " ")), series_colour(index), exchanges)
+        for index, (name, exchanges) in enumerate(collectives.items())
     ]
     if len(collectives) > 1:
         curves.append(("all", TEXT_COLOUR, rows))
     data: list[Drawn] = []
     keys: list[Key] = []
-    for name, colour, some in curves:
-        buckets, place = np.unique(some["bucket"], return_inverse=True)
-        in_flight, exposed = (np.bincount(place, some[column]) for column in ("in_flight_s", "exposed_s"))
+    for name, colour, exchanges in curves:
+        buckets, index = np.unique(exchanges["bucket"], return_inverse=True)
+        in_flight, exposed = (np.bincount(index, exchanges[column]) for column in ("in_flight_s", "exposed_s"))
         share = np.where(in_flight > 0, 100 * (1 - exposed / np.where(in_flight > 0, in_flight, 1)), np.nan)
-        x, y = _with_gaps(buckets, width * (buckets + 0.5) - 0.5, share.clip(0).round(2))
+        x, y = _with_gaps(buckets, _middles(buckets, tables.width(HIDDEN)), share.clip(0).round(2))
         data.append(line(name, x, y, colour, "step %{x:.0f}: %{y:.0f}%", width=2 if name == "all" else 1.2))
         keys.append((name, colour, "line"))
     axis = {"range": [-2, 102], "nticks": 5}
@@ -115,13 +114,13 @@ def hidden_figure(tables: RunTables, options: ChartOptions) -> Figure:
 
 
 def hidden_caption(tables: RunTables, options: ChartOptions) -> str:
-    """Say the hidden share of the last steps."""
+    """Return the hidden share of the last steps."""
     time = communication_time(tables)
     if time is None:
         return NOTHING_YET
-    template = captions.HIDDEN if time.hidden_share > 0 else captions.NEVER_HIDDEN
+    share = f"{percent_text(time.hidden_share)} of" if time.hidden_share > 0 else "No"
     steps = min(RECENT, max(tables.common_step + 1, 1))
-    return template.format(share=percent_text(time.hidden_share), steps=steps)
+    return f"{share} row exchange was hidden over the last {steps} steps."
 
 
 # Peak memory and time of a step by number of blocks.
@@ -132,26 +131,27 @@ def block_costs(tables: RunTables) -> dict[int, StepCost]:
 
     def costs() -> dict[int, StepCost]:
         rows = tables.rollup(STEP_SECONDS)
-        found: dict[int, StepCost] = {}
+        costs_by_blocks: dict[int, StepCost] = {}
         for period in plan_periods(tables):
             inside = rows.where((rows["step_least"] >= period.first) & (rows["step_most"] < period.end))
             count = float(inside["time_s_known"].sum())
             seconds = float(inside["time_s"].sum()) / count if count else None
-            before = found.get(period.blocks, StepCost(period.blocks, None, None))
-            peak = before.peak_bytes if period.peak_bytes is None else period.peak_bytes
-            found[period.blocks] = StepCost(period.blocks, peak, before.step_s if seconds is None else seconds)
-        return dict(sorted(found.items()))
+            earlier = costs_by_blocks.get(period.blocks, StepCost(period.blocks, None, None))
+            peak = earlier.peak_bytes if period.peak_bytes is None else period.peak_bytes
+            step_s = earlier.step_s if seconds is None else seconds
+            costs_by_blocks[period.blocks] = StepCost(period.blocks, peak, step_s)
+        return dict(sorted(costs_by_blocks.items()))
 
     return tables.once("block costs", costs)
 
 
 def block_memory_figure(tables: RunTables, options: ChartOptions) -> Figure:
-    """Draw bars of the peak and points of the time of a step, by the numbers of blocks that this run has had."""
+    """Return bars of the peak and points of the time of a step, by the numbers of blocks that this run has had."""
     return draw_block_costs([*block_costs(tables).values()])
 
 
 def block_memory_caption(tables: RunTables, options: ChartOptions) -> str:
-    """Say what the blocks in use need."""
+    """Return what the blocks in use need."""
     periods = plan_periods(tables)
     if not periods:
         return NOTHING_YET
@@ -182,7 +182,7 @@ FOLDED = (
     ),
     Chart(
         name="block_memory",
-        title=BLOCK_MEMORY,
+        title=BLOCK_MEMORY_TITLE,
         figure=block_memory_figure,
         caption=block_memory_caption,
         place="folded",
@@ -191,6 +191,11 @@ FOLDED = (
         help="A bar for each number of blocks that this run has had. Change Time blocks to add one.",
     ),
 )
+
+
+def _middles(buckets: Array, width: float) -> Array:
+    """Return the middle step of each bucket."""
+    return width * (buckets + 0.5) - 0.5
 
 
 def _with_gaps(buckets: Array, x: Array, y: Array) -> tuple[list[float], list[float | None]]:

@@ -1,4 +1,4 @@
-"""Folded charts, tiles and effects of ESDG: small tables in, figures, captions and numbers out."""
+"""Folded charts and effects of ESDG: small tables in, figures, captions and numbers out."""
 
 from __future__ import annotations
 
@@ -6,21 +6,19 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
 import pytest
 
-from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.records.events import SettingsChanged
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.systems.snapshot_blocks import FAMILY
+from dtdg_lab.systems.snapshot_blocks.charts import esdg_charts
 from dtdg_lab.systems.snapshot_blocks.periods import plan_periods
-from dtdg_lab.systems.snapshot_blocks.supporting import esdg_charts
-from dtdg_lab.visualization.chart import NOTHING_YET, ChartOptions
+from dtdg_lab.visualization.chart import NOTHING_YET
 from dtdg_lab.visualization.runs.overview import common_charts
 from tests.blocks_synthetic import blocks_data, memory_data, plan
+from tests.drawing import draw
 from tests.tables import run_tables
 
-OPTIONS = ChartOptions()
 CHARTS = {chart.name: chart for chart in esdg_charts()}
 ROLLUPS = [rollup for chart in (*common_charts(), *CHARTS.values()) for rollup in chart.rollups]
 
@@ -54,54 +52,50 @@ def run_of(tables: dict[str, Any], **more: Any) -> RunTables:
     return run_tables({"system": "esdg"}, tables, rollups=ROLLUPS, **more)
 
 
-def drawn(name: str, run: RunTables) -> dict[str, Any]:
-    figure = CHARTS[name].figure(run, OPTIONS)
-    go.Figure(figure)  # refuses what plotly does not know
-    return {trace["name"]: trace for trace in figure["data"]}
+def traces(name: str, run: RunTables) -> dict[str, Any]:
+    return {trace["name"]: trace for trace in draw(CHARTS[name], run)[0]["data"]}
 
 
 def empty_text(name: str, run: RunTables) -> str:
-    return CHARTS[name].figure(run, OPTIONS)["layout"]["annotations"][-1]["text"]
+    return draw(CHARTS[name], run)[0]["layout"]["annotations"][-1]["text"]
 
 
 def test_graphs_are_the_bytes_of_both_ranks_beside_whole_ones() -> None:
     run = run_of({"steps": steps(range(4)), "transfers": transfers(range(4), 2**20)})
-    lines = drawn("graphs_transferred", run)
+    lines = traces("graphs_transferred", run)
     assert lines["transferred"]["y"] == [2.0] * 4 and lines["each in full"]["y"] == [6.0] * 4
-    assert CHARTS["graphs_transferred"].caption(run, OPTIONS) == "A step moved 2.00 MiB, 67% less than whole graphs."
+    assert draw(CHARTS["graphs_transferred"], run)[1] == "A step moved 2.00 MiB, 67% less than whole graphs."
     whole = run_of({"steps": steps(range(4)), "transfers": transfers(range(4), 3 * 2**20)})
-    assert CHARTS["graphs_transferred"].caption(whole, OPTIONS) == "A step moved 6.00 MiB, each graph in full."
+    assert draw(CHARTS["graphs_transferred"], whole)[1] == "A step moved 6.00 MiB, each graph in full."
 
 
 def test_steps_that_moved_no_graph_are_a_gap() -> None:
     run = run_of({"steps": steps(range(9)), "transfers": transfers([0, 1, 6, 7], 2**20)})
-    assert drawn("graphs_transferred", run)["transferred"]["y"] == [2.0, 2.0, None, 2.0, 2.0]
-    caption = CHARTS["graphs_transferred"].caption(run, OPTIONS)
+    assert traces("graphs_transferred", run)["transferred"]["y"] == [2.0, 2.0, None, 2.0, 2.0]
+    caption = draw(CHARTS["graphs_transferred"], run)[1]
     assert caption == "Graphs stay on the device: no step has moved any since step 7."
 
 
 def test_a_long_run_has_few_points_that_are_means_of_a_step() -> None:
     run = run_of({"steps": steps(range(3000)), "transfers": transfers(range(3000), 2**20)})
-    values = drawn("graphs_transferred", run)["transferred"]["y"]
+    values = traces("graphs_transferred", run)["transferred"]["y"]
     assert 150 <= len(values) <= 300 and values == pytest.approx([2.0] * len(values))
 
 
 def test_hidden_communication_is_a_share_of_the_time_in_flight() -> None:
     rows = [*exchanges(range(10), 0.001), *exchanges(range(10, 15), 0.004)]
     run = run_of({"steps": steps(range(15)), "exchanges": rows})
-    lines = drawn("hidden_communication", run)
+    lines = traces("hidden_communication", run)
     assert list(lines) == ["to snapshots", "to nodes", "all"]
     assert lines["all"]["y"] == [75.0] * 10 + [0.0] * 5
-    assert CHARTS["hidden_communication"].caption(run, OPTIONS) == (
-        "50% of row exchange was hidden over the last 15 steps."
-    )
+    assert draw(CHARTS["hidden_communication"], run)[1] == ("50% of row exchange was hidden over the last 15 steps.")
 
 
 def test_changes_are_marked_where_they_were_applied() -> None:
     change = {"version": 1, "changes": {"overlap": "off"}, "when": "epoch"}
     events = [{"kind": SettingsChanged.kind, "rank": rank, "step": 5, "data": change} for rank in (0, 1)]
     run = run_of({"steps": steps(range(9)), "exchanges": exchanges(range(9), 0.0)}, events=events)
-    figure = CHARTS["hidden_communication"].figure(run, OPTIONS)
+    figure = draw(CHARTS["hidden_communication"], run)[0]
     assert [shape["x0"] for shape in figure["layout"]["shapes"]] == [5.0]
 
 
@@ -116,16 +110,18 @@ def test_peaks_and_times_belong_to_the_blocks_that_the_run_had_then() -> None:
     rows = [*steps(range(10)), *steps(range(10, 20), time_s=0.05), *steps(range(20, 22), time_s=0.2)]
     run = run_of({"steps": rows}, events=events)
     assert [(period.blocks, period.first, period.end) for period in plan_periods(run)] == [
-        (4, 0, 10), (1, 10, 20), (2, 20, np.inf),
-    ]  # fmt: skip
-    found = drawn("block_memory", run)
-    assert found["peak"]["x"] == ["1", "4"], "2 blocks were not probed yet"
-    assert found["time"]["y"] == pytest.approx([50.0, 100.0])
-    assert CHARTS["block_memory"].caption(run, OPTIONS) == NOTHING_YET
+        (4, 0, 10),
+        (1, 10, 20),
+        (2, 20, np.inf),
+    ]
+    lines = traces("block_memory", run)
+    assert lines["peak"]["x"] == ["1", "4"], "2 blocks were not probed yet"
+    assert lines["time"]["y"] == pytest.approx([50.0, 100.0])
+    assert draw(CHARTS["block_memory"], run)[1] == NOTHING_YET
     numbers, peaks = FAMILY.effect("esdg").values(run)
     assert peaks[numbers == 3] == max(memory_data(4)["bytes"]) and np.isnan(peaks[numbers == 21]).all()
     probed = run_of({"steps": rows}, events=[*events, event(memory_data(2), 21, "memory_trace")])
-    assert CHARTS["block_memory"].caption(probed, OPTIONS) == "2 blocks need 1.12 KiB and 200 ms per step."
+    assert draw(CHARTS["block_memory"], probed)[1] == "2 blocks need 1.12 KiB and 200 ms per step."
 
 
 def test_a_plan_that_is_recorded_again_begins_no_period() -> None:
@@ -145,54 +141,4 @@ def test_without_rows_each_chart_says_when_it_will_fill() -> None:
     assert empty_text("graphs_transferred", resident) == "Graphs stay on the device"
     assert empty_text("hidden_communication", one_rank) == "With one rank, nothing is sent"
     assert empty_text("block_memory", new) == "Measured after the first step"
-    assert all(chart.caption(new, OPTIONS) == NOTHING_YET for chart in CHARTS.values())
-
-
-def tiles(run: RunTables) -> dict[str, tuple[str, str]]:
-    return {tile.label: (tile.value, tile.note) for tile in FAMILY.tiles(run)}
-
-
-def test_tiles_say_peak_bytes_and_hidden_share() -> None:
-    data = blocks_data(plan())
-    sent = np.sum([matrix for layers in data["predicted"].values() for matrix in layers], axis=0)
-    links = [
-        {
-            "rank": rank,
-            "step": step,
-            "layer": 0,
-            "pass_name": "forward",
-            "to": 1 - rank,
-            "bytes": int(sent[rank, 1 - rank]),
-        }
-        for step in range(3)
-        for rank in (0, 1)
-    ]
-    tables = {"steps": steps(range(3)), "links": links, "exchanges": exchanges(range(3), 0.001)}
-    run = run_of(tables, events=[event(data), event(memory_data(3), 1, "memory_trace")])
-    found = tiles(run)
-    assert found["Peak memory"] == ("1.22 KiB", "with 3 blocks")
-    assert found["Rows sent per step"] == ("15.9 KiB", "as predicted")
-    assert found["Row exchange hidden"] == ("75%", "of 8.00 ms per step")
-
-
-def test_tiles_without_rows_are_dashes() -> None:
-    found = tiles(run_tables({"system": "esdg", "blocks": 0}, rollups=ROLLUPS))
-    assert found["Peak memory"] == ("–", "limit 4.00 GiB")
-    assert found["Rows sent per step"] == ("–", "") and found["Row exchange hidden"] == ("–", "")
-    assert tiles(run_tables({"system": "esdg", "ranks": 1}, rollups=ROLLUPS))["Rows sent per step"] == (
-        "0 B",
-        "one rank has all",
-    )
-
-
-def test_suggestions_are_changes_that_a_run_takes() -> None:
-    config = RunConfig(system="esdg", ranks=2)
-    for suggestion in FAMILY.suggestions(config):
-        config.replace(**suggestion.changes)
-    assert [suggestion.text for suggestion in FAMILY.suggestions(config.replace(ranks=1))] == [
-        "Use 1 block", "Use 8 blocks",
-    ]  # fmt: skip
-
-
-def test_both_systems_have_a_sentence() -> None:
-    assert FAMILY.sentence("esdg-hybrid").startswith("Ranks compute whole snapshots, swap rows")
+    assert all(draw(chart, new)[1] == NOTHING_YET for chart in CHARTS.values())

@@ -1,4 +1,4 @@
-"""Tiles of ESDG, changes to try, and the number that changes are compared by."""
+"""Page of ESDG: its tiles, suggestions and compared number."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dtdg_lab.records.rows import Array
+from dtdg_lab.systems.snapshot_blocks.ownership_chart import SENT, blocks_of, memory_limit, probed_memory
 from dtdg_lab.systems.snapshot_blocks.periods import peaks_by_step
-from dtdg_lab.systems.snapshot_blocks.picture import SENT, blocks_of, memory_limit, probed_memory
 from dtdg_lab.visualization.numbers import bytes_text, percent_text, seconds_text
 from dtdg_lab.visualization.runs.communication import EXCHANGES, HIDDEN_HELP, communication_time
 from dtdg_lab.visualization.runs.overview import common_tiles
@@ -49,40 +48,29 @@ def _sent_tile(tables: RunTables) -> Tile:
     if tables.ranks == 1 or (predicted is not None and not predicted.total):
         count, note = count or 0.0, "one rank has all" if tables.ranks == 1 else "gradients only"
     elif measured is not None and predicted is not None:
-        more = measured.total / predicted.total - 1
-        note = f"{percent_text(abs(more))} {'more' if more > 0 else 'less'} than predicted"
-        note = "as predicted" if abs(more) <= EQUAL else note
+        excess = measured.total / predicted.total - 1
+        note = f"{percent_text(abs(excess))} {'more' if excess > 0 else 'less'} than predicted"
+        note = "as predicted" if abs(excess) <= EQUAL else note
+    rows = tables.rollup(SENT)
     return Tile(
         label="Rows sent per step",
         value=bytes_text(count),
         note=note,
         tooltip="Bytes of rows that all ranks send each other in one step, without gradients.",
-        spark=spark_of(_sent_over_steps(tables)),
+        spark=spark_of(rows["bytes"] / (rows["step_most"] - rows["step_least"] + 1)),
     )
 
 
-def _sent_over_steps(tables: RunTables) -> Array:
-    """Return the bytes of rows that all ranks sent per step, over the run."""
-    rows = tables.rollup(SENT)
-    return rows["bytes"] / (rows["step_most"] - rows["step_least"] + 1)
-
-
 def _hidden_tile(tables: RunTables) -> Tile:
-    time = communication_time(tables)
+    time, rows = communication_time(tables), tables.rollup(EXCHANGES)
+    in_flight_s = np.where(rows["in_flight_s"] > 0, rows["in_flight_s"], np.nan)
     return Tile(
         label="Row exchange hidden",
         value=percent_text(None if time is None else time.hidden_share),
         note="" if time is None else f"of {seconds_text(time.in_flight_s)} per step",
         tooltip=HIDDEN_HELP,
-        spark=spark_of(_hidden_over_steps(tables)),
+        spark=spark_of(1 - rows["exposed_s"] / in_flight_s),
     )
-
-
-def _hidden_over_steps(tables: RunTables) -> Array:
-    """Return the hidden share of communication, over the run."""
-    rows = tables.rollup(EXCHANGES)
-    in_flight = rows["in_flight_s"]
-    return 1 - rows["exposed_s"] / np.where(in_flight > 0, in_flight, np.nan)
 
 
 def esdg_suggestions(config: RunConfig) -> Sequence[Suggestion]:

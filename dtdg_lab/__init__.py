@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dtdg_lab.runs.plot import plot
     from dtdg_lab.studies.race import race
     from dtdg_lab.studies.race_plan import StopRule
-    from dtdg_lab.studies.runner import run_study
+    from dtdg_lab.studies.run_study import run_study
     from dtdg_lab.studies.sweep import Sweep
 
 __version__ = "0.1.0"
@@ -78,7 +78,7 @@ _HOMES = {
     "race": "dtdg_lab.studies.race:race",
     "races": "dtdg_lab.races",
     "register": "dtdg_lab.config.registration:register",
-    "run_study": "dtdg_lab.studies.runner:run_study",
+    "run_study": "dtdg_lab.studies.run_study:run_study",
     "runs": "dtdg_lab.runs",
     "studies": "dtdg_lab.studies",
     "testing": "dtdg_lab.testing",

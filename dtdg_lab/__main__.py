@@ -339,16 +339,16 @@ def _export(parsed: argparse.Namespace) -> int:
 
 
 def _study(parsed: argparse.Namespace) -> int:
-    from dtdg_lab.studies.presets import preset, sweep_of
-    from dtdg_lab.studies.runner import study_at_command
-    from dtdg_lab.studies.sweep import Sweep
+    from dtdg_lab.studies.preset import preset
+    from dtdg_lab.studies.run_study import study_at_command
+    from dtdg_lab.studies.sweep import Sweep, preset_sweep
 
     if parsed.study.endswith(".json"):
         if parsed.quick:
             raise ConfigError("--quick applies to shipped studies only: a sweep file defines its own runs.")
         sweep, name = Sweep.load(parsed.study), parsed.name or Path(parsed.study).stem
     else:
-        sweep = sweep_of(preset(parsed.study), None, parsed.quick)
+        sweep = preset_sweep(preset(parsed.study), None, quick=parsed.quick)
         name = parsed.name or parsed.study + ("-quick" if parsed.quick else "")
     study = study_at_command(sweep, name, parsed.runs)
     print(study)

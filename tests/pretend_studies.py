@@ -12,7 +12,7 @@ import pytest
 from dtdg_lab.cluster.local import Done, Evaluated, Verdict
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.studies import runner as trial_runner
+from dtdg_lab.studies import trial_runner
 
 BASE = RunConfig(system="flaredtdg", dataset="growing", epochs=4, hidden=4, device="cpu")
 
@@ -75,6 +75,6 @@ def pretend_training(monkeypatch: pytest.MonkeyPatch) -> PretendTraining:
     monkeypatch.setattr(trial_runner, "run_config", pretend)
     monkeypatch.setattr(trial_runner, "values_of", values)
     monkeypatch.setattr(trial_runner, "provenance", lambda run: origin)
-    monkeypatch.setattr(trial_runner, "curve_of", curve)
+    monkeypatch.setattr(trial_runner, "validation_curve", curve)
     monkeypatch.setattr(trial_runner, "open_run", lambda path: stored(RunDirectory.open(path)))
     return pretend

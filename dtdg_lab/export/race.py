@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from dtdg_lab.config.extensions import FILE as EXTENSIONS
@@ -28,7 +29,7 @@ from dtdg_lab.studies import race_result
 from dtdg_lab.studies.race_plan import FILE, FOLDER, RacePlan
 from dtdg_lab.studies.race_result import Race, RaceRun
 from dtdg_lab.studies.trials import FILE as TRIALS
-from dtdg_lab.studies.trials import FINISHED, TrialLog, line_of
+from dtdg_lab.studies.trials import FINISHED, TrialJournal
 
 # A compact race and its restoration: its plan, its trials and its runs, packed.
 
@@ -134,14 +135,18 @@ def present(race: Race) -> list[RaceRun]:
 
 
 def _trials(race: Race) -> bytes:
-    """The log of the newest runs; embedded runs are named by their folders only."""
-    here = {run.path.resolve() for run in present(race) if run.path is not None}
-    lines = []
-    for trial in TrialLog(race.folder).read():
-        run = trial.run if trial.run is not None and trial.run.resolve() in here else None
-        if run is not None or trial.status != FINISHED:
-            lines.append(line_of(replace(trial, run=None if run is None else Path(run.name))) + "\n")
-    return "".join(lines).encode()
+    """Return the journal of the newest runs; embedded runs are named by their folders only."""
+    embedded = {run.path.resolve() for run in present(race) if run.path is not None}
+    with TemporaryDirectory() as folder:
+        runs_dir = Path(folder)
+        where = runs_dir / FOLDER / "exported"
+        where.mkdir(parents=True)
+        journal = TrialJournal(where)
+        for trial in TrialJournal(race.folder).read():
+            run = trial.run if trial.run is not None and trial.run.resolve() in embedded else None
+            if run is not None or trial.status != FINISHED:
+                journal.put(replace(trial, run=None if run is None else runs_dir / run.name))
+        return journal.path.read_bytes() if journal.path.exists() else b""
 
 
 def _table(race: Race) -> bytes:
@@ -171,7 +176,7 @@ def _unpack(files: Mapping[str, bytes], folder: Path) -> Path:
         raise store_error("unpack to", folder, error) from error
     except KeyError as error:
         raise RunStoreError(f"it has no {error}. Export the race again.") from error
-    for trial in TrialLog(where).read():
+    for trial in TrialJournal(where).read():
         if trial.run is not None and not (trial.run.parent == folder and trial.run.name in by_run):
             raise RunStoreError(f"its log names a run that it does not hold ({trial.run.name}). Export the race again.")
     return where

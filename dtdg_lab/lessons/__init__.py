@@ -1,12 +1,14 @@
 """What the notebooks use beside ``lab``: questions, checks of exercises, widgets, figures and parts shown on paper."""
 
+from optuna.pruners import MedianPruner
+
 from dtdg_lab.core.errors import ConfigError, RunFailedError
 from dtdg_lab.core.plans import BatchSize, Partition, Schedule, SnapshotBlocks
 from dtdg_lab.core.rng import generator
 from dtdg_lab.graphs.delta import decode, encode
 from dtdg_lab.lessons import checks, exercises
 from dtdg_lab.lessons.checks import Estimate, Prediction, points, predicted
-from dtdg_lab.lessons.experiments import change, exactness, rows_read
+from dtdg_lab.lessons.experiments import change, exactness, pruned_epochs, rows_read
 from dtdg_lab.lessons.figures import bar_chart, forecast_panels, panels, side_by_side
 from dtdg_lab.lessons.race_screen import RaceScreen
 from dtdg_lab.lessons.seeds import near_by_seed_words
@@ -50,6 +52,7 @@ __all__ = [
     "ConfigError",
     "Estimate",
     "LoadGroups",
+    "MedianPruner",
     "Partition",
     "Prediction",
     "RaceScreen",
@@ -89,6 +92,7 @@ __all__ = [
     "points",
     "predict_epochs",
     "predicted",
+    "pruned_epochs",
     "read_notes",
     "reddit",
     "replay",

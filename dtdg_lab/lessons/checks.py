@@ -21,7 +21,6 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, PredictionError, UnknownNameError
 from dtdg_lab.studies.race_plan import same_losses
 from dtdg_lab.studies.race_result import best, spread
-from dtdg_lab.studies.runner import Curve, Median
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.runs.curves import NEAR
 
@@ -607,14 +606,9 @@ def check_ties(function: Any) -> Feedback:
 
 
 def stopped(curves: Losses, epoch: int, trials: int) -> list[str]:
-    """The trials that a median rule stops after an epoch, in the order of execution."""
-    rule, earlier, found = Median(after=epoch, trials=trials), list[Curve](), list[str]()
-    for name, losses in curves.items():
-        curve = tuple(enumerate(losses[:epoch], 1))
-        if rule.why(curve, earlier):
-            found.append(name)
-        earlier.append(curve)
-    return found
+    """Return the trials that a median rule stops after an epoch, in the order of execution."""
+    lowest = [min(losses[:epoch]) for losses in curves.values()]
+    return [name for n, name in enumerate(curves) if n >= trials and lowest[n] > median(lowest[:n])]
 
 
 def lost(curves: Losses, epoch: int, trials: int) -> str | None:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from optuna.pruners import BasePruner
+
+from dtdg_lab.cluster.local import Evaluated
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.records.events import SettingsChanged
 from dtdg_lab.runs.tables import Progress
+from dtdg_lab.studies.pruning import pruning_judge
+from dtdg_lab.studies.trials import PRUNED, Trial
 
 
 async def change(run: Any, *, steps: int = 0, epochs: int = 0, **settings: Any) -> None:
@@ -114,3 +120,19 @@ def _exactness(config: RunConfig, graph: DynamicGraph) -> Exactness:
     pairs = zip(gradients, model.parameters(), strict=True)
     off = max(float((one - other.grad).norm() / other.grad.norm()) for one, other in pairs)
     return Exactness(of_batch.own, snapshots, loss, float(whole.detach()), off)
+
+
+def pruned_epochs(trials: Sequence[Trial], pruner: BasePruner) -> dict[str, int]:
+    """Return the epochs that each trial would run under a pruner, from the complete curves.
+
+    Args:
+        trials: finished ones of one seed, in the order of execution.
+        pruner: applied after every epoch but the last.
+    """
+    earlier: list[Trial] = []
+    for trial in trials:
+        judge = pruning_judge(pruner, earlier)
+        verdicts = [judge((Evaluated(epoch, epoch, 0.0, loss),)) for epoch, loss in trial.curve[:-1]]
+        count = next((number for number, verdict in enumerate(verdicts, start=1) if verdict), None)
+        earlier.append(trial if count is None else replace(trial, status=PRUNED, curve=trial.curve[:count]))
+    return {trial.key: trial.curve[-1][0] for trial in earlier}

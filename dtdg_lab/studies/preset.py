@@ -1,21 +1,18 @@
-"""Shipped studies as data: their question, their runs, and how they are shown."""
+"""Shipped studies as data: every family declares its own in its ``family.toml``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dtdg_lab.config import catalogue
-from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.core.errors import ConfigError, UnknownNameError
+from dtdg_lab.visualization.panels import Panel
 
-if TYPE_CHECKING:
-    from dtdg_lab.config.run_config import RunConfig
-    from dtdg_lab.studies.study import Study
-    from dtdg_lab.visualization.layout import Figure
-
-QUICK_DATA: Mapping[str, Any] = MappingProxyType(  # of the short forms of shipped studies
+QUICK_DATA: Mapping[str, Any] = MappingProxyType(  # data of every short form
     {
         "dataset": "growing",
         "generated_nodes": 200,
@@ -33,25 +30,28 @@ def _keep_axes(config: RunConfig, axes: dict[str, Any], quick: bool) -> tuple[di
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyPreset:
-    """A shipped study as data: its question, its runs, and how they are shown.
+    """A shipped study: its question, its runs, and how they are shown.
 
     Attributes:
         name: in lower case.
         question: that it answers.
         source: paper and figure or table, or ``ours``.
         base: settings of all runs; a given config replaces them.
-        full, quick: further settings of the whole and of the short form, of about a minute.
-        over, quick_over: axes of the grid.
-        seeds, quick_seeds: of every combination.
+        full: further settings of the full form.
+        quick: further settings of the short form, of about a minute.
+        over: axes of the grid.
+        quick_over: axes of the short form.
+        seeds: of every combination.
+        quick_seeds: of every combination of the short form.
         fixed: settings that replace those of a given config, too.
-        needs: option that a config must have, and what is said of its system otherwise.
+        needs: option that a config must have, and the reason that an error gives.
         objective: number of a run by which trials are compared.
-        refine: ``refine(config, axes, quick)``: the axes and the combinations to skip for a config.
+        refine: ``refine(config, axes, quick)`` returns the axes and the combinations to skip for a config.
         maps: figure -> number of the runs that its map of the first two axes shows.
-        bars: title of bars of the time to near the best loss, over the one axis; none where empty.
+        bars: title of the bars of the time to a near-best loss, over the only axis; empty for no bars.
         paper: value of that axis -> seconds that the paper reports.
-        analysis: from the study, finished or not, to further figures, each with a caption.
-        result: from the study to a result of its own type.
+        analysis: function from the study, finished or not, to further figures with captions.
+        result: function from the study to a result of its own type.
     """
 
     name: str
@@ -71,30 +71,47 @@ class StudyPreset:
     maps: Mapping[str, str] = field(default_factory=dict)
     bars: str = ""
     paper: Mapping[str, float] = field(default_factory=dict)
-    analysis: Callable[[Study], Mapping[str, tuple[Figure, str]]] | None = None
+    analysis: Callable[[Any], Mapping[str, Panel]] | None = None
     result: Callable[..., Any] = lambda study: study
 
     def check(self, config: RunConfig) -> None:
-        """Raise if a config cannot be studied.
+        """Raise unless a config can be studied.
 
         Raises:
-            ConfigError: its system lacks what is studied.
+            ConfigError: its system lacks the studied option.
         """
-        option, reason = self.needs
+        option, lack = self.needs
         if option and option not in config.flat:
-            system = self.base["system"]
-            raise ConfigError(f"system={config.system!r} {reason}: study config.replace(system={system!r}).")
+            raise ConfigError(f"system={config.system!r} {lack}: study config.replace(system={self.base['system']!r}).")
 
 
 def declared_presets(family: str) -> list[StudyPreset]:
-    """Return the presets in the table ``studies`` of a family's file, or with ``""`` of the shared one."""
-    declared = catalogue.DECLARED.get(family, {}).get("studies", {})
-    return [_read_preset(name, fields) for name, fields in declared.items()]
+    """Return the shipped studies of a family's file; those of the shared catalogue for an empty name."""
+    return [_read(name, table) for name, table in catalogue.DECLARED.get(family, {}).get("studies", {}).items()]
 
 
-def _read_preset(name: str, fields: Mapping[str, Any]) -> StudyPreset:
-    """Return a declared preset: functions are declared by name, and the short form has small data."""
-    functions = {key: catalogue.load(fields[key]) for key in ("refine", "analysis", "result") if key in fields}
-    return StudyPreset(
-        **catalogue.frozen({**fields, **functions}) | {"name": name, "quick": QUICK_DATA | fields["quick"]}
-    )
+def _read(name: str, table: Mapping[str, Any]) -> StudyPreset:
+    """Read a study's table: its functions are named as ``module:function``."""
+    functions = {key: catalogue.load(table[key]) for key in ("refine", "analysis", "result") if key in table}
+    settings = catalogue.frozen({**table, **functions})
+    return StudyPreset(**settings | {"name": name, "quick": QUICK_DATA | table["quick"]})
+
+
+def presets() -> dict[str, StudyPreset]:
+    """Return all shipped studies by name."""
+    of_families = [
+        study for family in catalogue.families() for study in (*family.studies(), *declared_presets(family.name))
+    ]
+    return {study.name: study for study in (*of_families, *declared_presets(""))}
+
+
+def preset(name: str) -> StudyPreset:
+    """Return a shipped study.
+
+    Raises:
+        UnknownNameError: no shipped study has this name.
+    """
+    studies = presets()
+    if name not in studies:
+        raise UnknownNameError("shipped study", name, studies)
+    return studies[name]

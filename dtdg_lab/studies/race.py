@@ -13,9 +13,10 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunStoreError, shortened
 from dtdg_lab.core.files import writable_folder
 from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.studies.folder_lock import one_writer
 from dtdg_lab.studies.race_plan import RacePlan, StopRule, contestants, data_hashes, find_race, new_race
 from dtdg_lab.studies.race_result import Race, copy_bandwidth
-from dtdg_lab.studies.runner import GridRunner, one_writer, progress_bar
+from dtdg_lab.studies.trial_runner import TrialRunner, progress_bar
 from dtdg_lab.studies.trials import FINISHED, Trial
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ class RaceRunner:
             held.enter_context(one_writer(folder, "race"))
             self._plan = plan = RacePlan.load(folder).joined(plan, folder)
             judge = None if plan.stop is None else plan.stop.verdict
-            self._runner = GridRunner(
+            self._runner = TrialRunner(
                 folder,
                 "race",
                 session,

@@ -27,7 +27,7 @@ from dtdg_lab.runs.html import render, template
 from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.runs.summary import SUMMARY_MEANINGS
 from dtdg_lab.studies.race_plan import FILE, Check, RacePlan, checks
-from dtdg_lab.studies.trials import FAILED, FINISHED, INTERRUPTED, RUNNING, Trial, TrialLog
+from dtdg_lab.studies.trials import FAILED, FINISHED, INTERRUPTED, RUNNING, Trial, TrialJournal
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.runs.curves import evaluations_of
 from dtdg_lab.visualization.studies.race import (
@@ -542,7 +542,7 @@ class Race:
         self.folder = folder
         self._plan = plan = plan or RacePlan.load(folder)
         self.name, self.configs, self.seeds = plan.name, plan.configs, plan.seeds
-        self._trials = {trial.key: trial for trial in TrialLog(folder).read()} if trials is None else trials
+        self._trials = {trial.key: trial for trial in TrialJournal(folder).read()} if trials is None else trials
         order = sorted(plan.cells, key=lambda cell: (plan.seeds.index(cell.seed), cell.number))
         self._places: dict[Place, str] = {(cell.settings["contestant"], cell.seed): cell.key for cell in order}
         self.wanted = len(self._places)

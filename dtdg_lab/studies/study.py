@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from dtdg_lab.config.options import OPTIONS
 from dtdg_lab.config.run_config import RunConfig
@@ -17,35 +19,28 @@ from dtdg_lab.core.units import as_path, format_seconds, join_words
 from dtdg_lab.runs.registered_code import learn_extensions
 from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.studies import trials as log
-from dtdg_lab.studies.sweep import BASELINES, Sweep, decides_the_loss, number, settings_text
-from dtdg_lab.studies.trials import Trial, TrialLog
+from dtdg_lab.studies.axes import decides_the_loss
+from dtdg_lab.studies.near_best import near_best_panel
+from dtdg_lab.studies.objective import BASELINES, finite_number
+from dtdg_lab.studies.preset import preset
+from dtdg_lab.studies.search import importance
+from dtdg_lab.studies.sweep import Sweep, settings_text
+from dtdg_lab.studies.trials import Trial, TrialJournal, planned
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.panels import Panel
+from dtdg_lab.visualization.studies import search as charts
 from dtdg_lab.visualization.studies.result import COLUMNS
-from dtdg_lab.visualization.studies.search import (
-    MapNames,
-    StudyCell,
-    Way,
-    study_course,
-    study_line,
-    study_map,
-    study_parallel,
-    writer,
-)
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-
-# Trials of the same settings, aggregated over seeds.
+SWEEP_FILE = "sweep.json"
+_LOSSES = ("validation_loss", *BASELINES, "test_loss", "persistence_loss", "mean_loss", "skill")
 
 
 @dataclass(frozen=True, slots=True)
 class Combination:
-    """One combination of settings.
+    """Trials of the same settings, one for each seed.
 
     Attributes:
-        number: of it, from 0.
+        number: of the combination, from 0.
         settings: its values along the studied axes.
         trials: of its seeds.
         values: a number of each finished run that has it, in the order of the seeds.
@@ -77,85 +72,74 @@ class Combination:
         return settings_text(self.settings)
 
 
-def combinations_of(trials: Sequence[Trial], of: str) -> tuple[Combination, ...]:
-    """The trials by settings, in the order of their numbers.
+def combinations_of(trials: Sequence[Trial], measure: str) -> tuple[Combination, ...]:
+    """Group the trials by settings, in the order of their numbers.
 
     Args:
         trials: of a study.
-        of: name of the wanted number; unfinished trials do not count.
+        measure: name of a number of the runs; unfinished trials have none.
     """
-    found: dict[int, list[Trial]] = {}
+    by_number: dict[int, list[Trial]] = {}
     for trial in trials:
-        found.setdefault(trial.number, []).append(trial)
+        by_number.setdefault(trial.number, []).append(trial)
     combinations = []
-    for place, each in sorted(found.items()):
-        known = [number(trial.values.get(of)) for trial in each if trial.status == log.FINISHED]
-        values = tuple(value for value in known if value is not None)
-        combinations.append(Combination(place, each[0].settings, tuple(each), values))
+    for number, group in sorted(by_number.items()):
+        values = [finite_number(trial.values.get(measure)) for trial in group if trial.status == log.FINISHED]
+        measured = tuple(value for value in values if value is not None)
+        combinations.append(Combination(number, group[0].settings, tuple(group), measured))
     return tuple(combinations)
 
 
-# Charts of a study: its combinations as input of the views.
-
-
 def axis_name(name: str) -> str:
-    """A setting with its unit."""
+    """Return a setting with its unit."""
     unit = OPTIONS[name].unit if name in OPTIONS else ""
     return f"{name} ({unit})" if unit else name
 
 
-def _cell(place: tuple[Any, Any], combinations: Sequence[Combination], measure: str) -> StudyCell:
-    trials = [trial for each in combinations for trial in each.trials]
-    states = {state: sum(trial.status == state for trial in trials) for state in (log.FAILED, log.PRUNED, log.RUNNING)}
-    return StudyCell(
-        *place,
-        values=tuple(value for each in combinations for value in each.values),
+def _cell(position: tuple[Any, Any], combinations: Sequence[Combination], measure: str) -> charts.StudyCell:
+    trials = [trial for combination in combinations for trial in combination.trials]
+    counts = {state: sum(trial.status == state for trial in trials) for state in (log.FAILED, log.PRUNED, log.RUNNING)}
+    return charts.StudyCell(
+        *position,
+        values=tuple(value for combination in combinations for value in combination.values),
         asked=len(trials),
-        states={state: count for state, count in states.items() if count},
-        described=tuple(_to_dict(trial, measure) for trial in trials),
-        key=_shown(trials),
+        states={state: count for state, count in counts.items() if count},
+        described=tuple(_hover_text(trial, measure) for trial in trials),
+        key=_key_to_open(trials),
     )
 
 
-def _to_dict(trial: Trial, measure: str) -> str:
-    value = number(trial.values.get(measure)) if trial.status == log.FINISHED else None
+def _hover_text(trial: Trial, measure: str) -> str:
+    value = finite_number(trial.values.get(measure)) if trial.status == log.FINISHED else None
     if value is not None:
-        return f"seed {trial.seed}: {writer(measure)(value)}"
+        return f"seed {trial.seed}: {charts.writer(measure)(value)}"
     reason = f": {trial.reason[:90]}" if trial.reason else ""
     return f"seed {trial.seed}: {trial.status}{reason}"
 
 
-def _shown(trials: Sequence[Trial]) -> str:
-    """The run that a click opens: the first active one, else the first one."""
+def _key_to_open(trials: Sequence[Trial]) -> str:
+    """Return the trial whose run a click opens: the first active one, else the first one."""
     with_run = [trial for trial in trials if trial.run is not None]
-    first = [trial for trial in with_run if trial.status == log.RUNNING] or with_run
-    return first[0].key if first else ""
-
-
-SWEEP_FILE = "sweep.json"
-_LOSSES = ("validation_loss", *BASELINES, "test_loss", "persistence_loss", "mean_loss", "skill")
+    candidates = [trial for trial in with_run if trial.status == log.RUNNING] or with_run
+    return candidates[0].key if candidates else ""
 
 
 def importance_of(sweep: Sweep, trials: Sequence[Trial], folder: Path) -> dict[str, float]:
-    """Setting -> share, largest first, from some trials; empty if too few are done, or nothing varies (see
-    :attr:`Study.importance`).
-    """
+    """Return setting -> share, largest first, from some trials; see :attr:`Study.importance`."""
     if sweep.is_search:
-        return dict(log.importance(folder, sweep))
-    import pandas as pd
-
+        return importance(folder, sweep)
     rows = [
         {**trial.settings, "seed": trial.seed, "value": value}
         for trial in trials
-        if trial.status == log.FINISHED and (value := number(trial.values.get(sweep.objective))) is not None
+        if trial.status == log.FINISHED and (value := finite_number(trial.values.get(sweep.objective))) is not None
     ]
     frame = pd.DataFrame(rows, columns=[*sweep.names, "seed", "value"]).astype(dict.fromkeys(sweep.names, object))
     centred = frame["value"] - frame.groupby("seed")["value"].transform("mean")
-    whole = float((centred**2).mean())
-    if len(rows) < 2 or not whole:
+    variance = float((centred**2).mean())
+    if len(rows) < 2 or not variance:
         return {}
     shares = {
-        name: float((centred.groupby(frame[name], sort=False).transform("mean") ** 2).mean()) / whole
+        name: float((centred.groupby(frame[name], sort=False).transform("mean") ** 2).mean()) / variance
         for name in sweep.names
     }
     return dict(sorted(shares.items(), key=lambda pair: -pair[1]))
@@ -182,12 +166,12 @@ class Study:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every run has finished, or was pruned."""
+        """True if every run has finished, or was pruned."""
         return sum(trial.status in log.OVER for trial in self.trials) >= self.sweep.total
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many trials have each status."""
+        """Number of trials by status."""
         return dict(Counter(trial.status for trial in self.trials))
 
     @property
@@ -196,23 +180,23 @@ class Study:
         return combinations_of(self.trials, self.sweep.objective)
 
     def config_of(self, trial: Trial) -> RunConfig:
-        """The config of a trial's run."""
+        """Return the config of a trial's run."""
         cell = self.sweep.by_key.get(trial.key)
         return self.sweep.config_of(trial.settings, trial.seed) if cell is None else cell.config
 
     def trial(self, key: str) -> Trial:
-        """The trial with a key.
+        """Return the trial with a key.
 
         Raises:
             UnknownNameError: there is none.
         """
-        found = {trial.key: trial for trial in self.trials}
-        if key not in found:
-            raise UnknownNameError("trial", key, found)
-        return found[key]
+        trials = {trial.key: trial for trial in self.trials}
+        if key not in trials:
+            raise UnknownNameError("trial", key, trials)
+        return trials[key]
 
     def open(self, trial: Trial) -> StoredRun:
-        """The run of a trial.
+        """Open the run of a trial.
 
         Raises:
             RunStoreError: it has none, or its folder is missing.
@@ -228,12 +212,12 @@ class Study:
         None before any has finished, and where data, protocol or task are studied: such losses are not comparable. To
         compare within one of them: ``study.best_where(dataset="collegemsg")``.
         """
-        if any(decides_the_loss(name) for axis in self.sweep.axes for each in axis.settings for name in each):
+        if any(decides_the_loss(name) for axis in self.sweep.axes for settings in axis.settings for name in settings):
             return None
         return self.best_where()
 
     def best_where(self, **settings: Any) -> Combination | None:
-        """The best of the combinations with some settings.
+        """Return the best of the combinations with some settings.
 
         Raises:
             UnknownNameError: a name is not studied.
@@ -241,15 +225,15 @@ class Study:
         for name in settings:
             if name not in self.sweep.names:
                 raise UnknownNameError("setting of the study", name, self.sweep.names)
-        among = [
-            each
-            for each in self.combinations
-            if each.middle is not None and all(each.settings[name] == value for name, value in settings.items())
+        candidates = [
+            combination
+            for combination in self.combinations
+            if combination.values and all(combination.settings[name] == value for name, value in settings.items())
         ]
-        most = max((len(each.values) for each in among), default=0)
-        sign = 1 if self.sweep.goal == "min" else -1
-        whole = [each for each in among if len(each.values) == most]
-        return min(whole, key=lambda each: sign * (each.middle or 0.0), default=None)
+        seeds = max((len(combination.values) for combination in candidates), default=0)
+        complete = [combination for combination in candidates if len(combination.values) == seeds]
+        sign = 1 if self._least_is_best else -1
+        return min(complete, key=lambda combination: sign * (combination.middle or 0.0), default=None)
 
     @property
     def importance(self) -> dict[str, float]:
@@ -264,10 +248,8 @@ class Study:
     @property
     def table(self) -> pd.DataFrame:
         """One row for each trial: settings, status, objective, losses beside baselines, provenance, run, seconds."""
-        import pandas as pd
-
-        named = self._row(Trial("", 0, {}, 0))  # a search that has not begun has no trial
-        return pd.DataFrame([self._row(trial) for trial in self.trials], columns=list(named))
+        columns = list(self._row(Trial("", 0, {}, 0)))  # a search that has not begun has no trial
+        return pd.DataFrame([self._row(trial) for trial in self.trials], columns=columns)
 
     def _row(self, trial: Trial) -> dict[str, Any]:
         values = dict(trial.values)
@@ -278,7 +260,7 @@ class Study:
             **{name: trial.settings.get(name) for name in self.sweep.names},
             "seed": trial.seed,
             "status": trial.status,
-            "objective": number(values.get(self.sweep.objective)) if trial.status == log.FINISHED else None,
+            "objective": finite_number(values.get(self.sweep.objective)) if trial.status == log.FINISHED else None,
             **{name: values.get(name) for name in _LOSSES},
             **{name: trial.provenance.get(name) for name in COLUMNS},
             "seconds": trial.seconds,
@@ -294,7 +276,7 @@ class Study:
         return next(iter(self.panels().values()))[0]
 
     def heat_map(self, x: str | None = None, y: str | None = None, colour: str = "") -> Figure:
-        """Medians over two of the studied settings.
+        """Draw medians over two of the studied settings.
 
         Args:
             x: horizontal axis; by default the first setting.
@@ -308,7 +290,7 @@ class Study:
         return self.map_panel(x, y, colour)[0]
 
     def map_panel(self, x: str | None = None, y: str | None = None, colour: str = "") -> Panel:
-        """As :meth:`heat_map`, with its caption."""
+        """Return :meth:`heat_map` with its caption."""
         names = self.sweep.names
         if len(names) < 2:
             raise ConfigError(f"only {names[0]} is studied: a map needs two settings. study.figure draws a line.")
@@ -320,95 +302,97 @@ class Study:
         if x == y:
             raise ConfigError(f"x and y are both {x}: name two of {', '.join(names)}.")
         measure = colour or self.sweep.objective
-        numbers = {name for trial in self.trials for name, value in trial.values.items() if number(value) is not None}
+        numbers = {
+            name for trial in self.trials for name, value in trial.values.items() if finite_number(value) is not None
+        }
         if measure != self.sweep.objective and numbers and measure not in numbers:
             raise UnknownNameError("number of the runs", measure, numbers)
-        found: dict[tuple[Any, Any], list[Combination]] = {}  # over any other settings
-        for each in combinations_of(self.trials, measure):
-            found.setdefault((each.settings[x], each.settings[y]), []).append(each)
-        least = self._least if measure == self.sweep.objective else measure not in ("skill", "hit_rate")
+        cells: dict[tuple[Any, Any], list[Combination]] = {}  # over any other settings
+        for combination in combinations_of(self.trials, measure):
+            cells.setdefault((combination.settings[x], combination.settings[y]), []).append(combination)
+        least = self._least_is_best if measure == self.sweep.objective else measure not in ("skill", "hit_rate")
         pooled = tuple(name for name in names if name not in (x, y))
         title = f"{self.name}: {measure}"
-        shown = MapNames(title, axis_name(x), axis_name(y), measure, least_is_best=least, pooled=pooled)
-        return study_map([_cell(place, each, measure) for place, each in found.items()], shown)
+        map_names = charts.MapNames(title, axis_name(x), axis_name(y), measure, least_is_best=least, pooled=pooled)
+        return charts.study_map([_cell(position, group, measure) for position, group in cells.items()], map_names)
 
     @property
-    def _least(self) -> bool:
+    def _least_is_best(self) -> bool:
         return self.sweep.goal == "min"
 
     def panels(self) -> dict[str, Panel]:
-        """The study's own charts by name, each with its caption."""
-        sweep, objective, combinations, found = self.sweep, self.sweep.objective, self.combinations, {}
-        first = axis_name(sweep.names[0])
+        """Return the study's own charts by name, each with its caption."""
+        sweep, objective, panels = self.sweep, self.sweep.objective, {}
+        first, least = sweep.names[0], self._least_is_best
         if sweep.is_search:
-            cells = [_cell((each.number, ""), [each], objective) for each in combinations]
-            names = MapNames(self.name, "trial", "", objective, least_is_best=self._least)
-            found["history"] = study_course(cells, names)
+            cells = [_cell((combination.number, ""), [combination], objective) for combination in self.combinations]
+            names = charts.MapNames(self.name, "trial", "", objective, least_is_best=least)
+            panels["history"] = charts.study_course(cells, names)
         if len(sweep.names) == 1:
-            cells = [_cell((each.settings[sweep.names[0]], ""), [each], objective) for each in combinations]
-            names = MapNames(self.name, first, "", objective, least_is_best=self._least)
-            found["line"] = study_line(cells, names, joined=not sweep.is_search)
+            cells = [_cell((one.settings[first], ""), [one], objective) for one in self.combinations]
+            names = charts.MapNames(self.name, axis_name(first), "", objective, least_is_best=least)
+            panels["line"] = charts.study_line(cells, names, joined=not sweep.is_search)
         elif len(sweep.names) == 2 and not sweep.is_search:
-            found["map"] = self.map_panel()
+            panels["map"] = self.map_panel()
         else:
             ways = []
-            for each in combinations:
-                described = "<br>".join([each.described, *(_to_dict(trial, objective) for trial in each.trials[:8])])
-                settings = tuple(each.settings[name] for name in sweep.names)
-                if each.middle is not None:
-                    ways.append(Way(settings, each.middle, described, _shown(each.trials)))
+            for combination in self.combinations:
+                trials = [_hover_text(trial, objective) for trial in combination.trials[:8]]
+                settings = tuple(combination.settings[name] for name in sweep.names)
+                if combination.middle is not None:
+                    hover = "<br>".join([combination.described, *trials])
+                    ways.append(charts.Way(settings, combination.middle, hover, _key_to_open(combination.trials)))
             heads = [axis_name(name) for name in sweep.names]
-            found["parallel"] = study_parallel(ways, heads, objective, title=self.name, least=self._least)
-        return found
+            panels["parallel"] = charts.study_parallel(ways, heads, objective, title=self.name, least=least)
+        return panels
 
     def analysis(self) -> dict[str, Panel]:
-        """The analysis of a shipped study, each figure with its caption; otherwise its own charts."""
+        """Return the analysis of a shipped study, each figure with its caption; otherwise the study's own charts."""
         if not self.sweep.shipped:
             return self.panels()
-        from dtdg_lab.studies.presets import analysis_of, preset
-
-        return analysis_of(preset(self.sweep.shipped), self)
+        shipped = preset(self.sweep.shipped)
+        panels = {} if shipped.analysis is None else dict(shipped.analysis(self))
+        if shipped.bars:
+            panels[shipped.name] = near_best_panel(self.trials, self.sweep.axes[0], shipped.paper, shipped.bars)
+        return panels | {name: self.map_panel(colour=colour) for name, colour in shipped.maps.items()}
 
     # text
 
     def summary(self) -> str:
-        """Progress, best settings and their margin, failed, pruned and skipped runs, and differences between losses."""
+        """Return progress, best settings and their margin, failed, pruned and skipped runs, and caveats."""
         counts, total = self.counts, self.sweep.total
-        described = [
-            f"{counts.get(status, 0)} {status}"
-            for status in (log.FINISHED, log.PRUNED, log.FAILED, log.REFUSED, log.RUNNING)
-        ]
-        ended = [each for each in described if each[0] != "0"] or ["none finished"]
-        said = [f"{self.name}: {total} runs, {join_words(ended)}."]
+        statuses = (log.FINISHED, log.PRUNED, log.FAILED, log.REFUSED, log.RUNNING)
+        progress = [f"{counts[status]} {status}" for status in statuses if counts.get(status)] or ["none finished"]
+        sentences = [f"{self.name}: {total} runs, {join_words(progress)}."]
         best = self.best
         if best is not None and best.middle is not None:
-            ends = f" ({best.low:.4g} to {best.high:.4g} over {len(best.values)} seeds)"
-            spread = ends if len(best.values) > 1 else ", of one seed"
-            said.append(f"Best {self.sweep.objective}: {best.middle:.4g}{spread} at {best.described}.")
-        if self.sweep.skipped:
-            why = Counter(each.reason for each in self.sweep.skipped)
-            said += [f"{count} combination{'s' * (count != 1)} left out: {reason}" for reason, count in why.items()]
-        data: dict[Any, set[str]] = {}
+            spread = f" ({best.low:.4g} to {best.high:.4g} over {len(best.values)} seeds)"
+            spread = spread if len(best.values) > 1 else ", of one seed"
+            sentences.append(f"Best {self.sweep.objective}: {best.middle:.4g}{spread} at {best.described}.")
+        reasons = Counter(skipped.reason for skipped in self.sweep.skipped)
+        sentences += [f"{count} combination{'s' * (count != 1)} left out: {text}" for text, count in reasons.items()]
+        hashes: dict[Any, set[str]] = {}
         for trial in self.trials:
             if trial.provenance.get("data"):
                 config = self.config_of(trial)
                 key = (config.dataset, trial.seed, str(config.options.get("datasets")))
-                data.setdefault(key, set()).add(trial.provenance["data"])
-        if any(len(hashes) > 1 for hashes in data.values()):
-            said.append("The data changed between runs (see the column data): start again with restart=True.")
-        said += [f"Trial {trial.number}, seed {trial.seed}: {note}" for trial in self.trials for note in trial.notes]
-        return " ".join(said)
+                hashes.setdefault(key, set()).add(trial.provenance["data"])
+        if any(len(group) > 1 for group in hashes.values()):
+            sentences.append("The data changed between runs (see the column data): start again with restart=True.")
+        for trial in self.trials:
+            sentences += [f"Trial {trial.number}, seed {trial.seed}: {note}" for note in trial.notes]
+        return " ".join(sentences)
 
     def __repr__(self) -> str:
         head = f"Study {self.name!r} of {self.sweep!r}"
         return "\n".join([head, self.summary()])
 
     def _repr_html_(self) -> str:
-        """Text, best settings and table; ``lab.plot(study.figure)`` draws it."""
-        shown = self.table.drop(columns="run").to_html(
+        """Return text, best settings and table; ``lab.plot(study.figure)`` draws it."""
+        table = self.table.drop(columns="run").to_html(
             na_rep="", index=False, escape=True, float_format=lambda value: f"{value:.4g}"
         )
-        return f"<p>{html.escape(self.summary())}</p><div style='overflow-x:auto'>{shown}</div>"
+        return f"<p>{html.escape(self.summary())}</p><div style='overflow-x:auto'>{table}</div>"
 
     @property
     def seconds(self) -> str:
@@ -430,20 +414,28 @@ def open_study(path: str | Path) -> Study:
             f"{path} is not a study: it has no {SWEEP_FILE}. Give a study's folder, such as runs/studies/figure8."
         )
     learn_extensions(folder)
+    return study_of(folder, read_sweep(file))
+
+
+def read_sweep(file: Path) -> Sweep:
+    """Read the sweep of a study.
+
+    Raises:
+        RunStoreError: the file is damaged.
+    """
     try:
-        sweep = Sweep.load(file)
+        return Sweep.load(file)
     except ConfigError as error:
         raise RunStoreError(f"{file} cannot be read: {error} Nothing was changed.") from error
-    return study_of(folder, sweep)
 
 
 def study_of(folder: Path, sweep: Sweep) -> Study:
-    """The study in a folder, for a sweep that is already known."""
-    logged = {trial.key: trial for trial in TrialLog(folder).read()}
+    """Read the trials of a study whose sweep is known."""
+    recorded = {trial.key: trial for trial in TrialJournal(folder).read()}
     if sweep.is_search:
-        return Study(folder, sweep, tuple(logged.values()))
+        return Study(folder, sweep, tuple(recorded.values()))
     trials = [
-        replace(logged[cell.key], number=cell.number) if cell.key in logged else log.planned(cell)
+        replace(recorded[cell.key], number=cell.number) if cell.key in recorded else planned(cell)
         for cell in sweep.cells
     ]
     return Study(folder, sweep, tuple(trials))

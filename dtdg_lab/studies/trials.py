@@ -1,4 +1,4 @@
-"""Trials of studies and races on disk: an append-only file with a line for every change of a trial."""
+"""Trials of studies and races in an Optuna journal: a file to which every change of a trial is appended."""
 
 from __future__ import annotations
 
@@ -7,20 +7,26 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any
+
+import optuna
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import TrialState
 
 from dtdg_lab.core.errors import RunStoreError
-from dtdg_lab.core.rng import key
 from dtdg_lab.runs.json_files import dumps, store_error
-from dtdg_lab.studies.sweep import Cell, ChoiceAxis, Drawn, Sweep
+from dtdg_lab.studies.sweep import Cell
 
-FILE = "trials.jsonl"
+FILE, OLD_FILE = "optuna.journal", "trials.jsonl"
 WAITING, RUNNING, FINISHED, PRUNED = "waiting", "running", "finished", "pruned"
 FAILED, INTERRUPTED, REFUSED = "failed", "interrupted", "refused"
 OVER = (FINISHED, PRUNED, REFUSED)  # these are not run again
+_STATES: Mapping[str, TrialState] = {FINISHED: TrialState.COMPLETE, PRUNED: TrialState.PRUNED}
+_STUDY, _ATTRIBUTE = "trials", "trial"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +38,7 @@ class Trial:
         number: of its combination of settings, from 0.
         settings: its values along the studied axes.
         seed: of its run.
-        status: waiting, running, finished, pruned, failed, interrupted, or, in a search, refused: invalid settings.
+        status: waiting, running, finished, pruned, failed, interrupted; in a search also refused, for invalid settings.
         reason: why it ended early or failed.
         run: folder of its run, if it has one.
         values: numbers of its run; see ``runs.summary.SUMMARY_MEANINGS``.
@@ -59,14 +65,18 @@ class Trial:
     asked_ns: int = 0
     on_engines: bool = False
 
+    def reset(self) -> Trial:
+        """Return the trial before its first start, with its notes."""
+        return Trial(self.key, self.number, self.settings, self.seed, notes=self.notes)
 
-def planned(cell: Cell, **known: Any) -> Trial:
-    """The trial of a cell of a grid, with what is known of it."""
-    return Trial(cell.key, cell.number, cell.settings, cell.seed, **known)
+
+def planned(cell: Cell, **attributes: Any) -> Trial:
+    """Return the trial of a cell of a grid."""
+    return Trial(cell.key, cell.number, cell.settings, cell.seed, **attributes)
 
 
-class TrialLog:
-    """The file of the trials of a study or race: a line with the whole trial whenever it changes.
+class TrialJournal:
+    """The journal of a study or race: Optuna has a trial for every start of a run.
 
     Args:
         folder: of the study, ``<runs>/studies/<name>``: run paths are stored relative to ``<runs>``.
@@ -74,57 +84,71 @@ class TrialLog:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / FILE
-        self._runs = folder.parent.parent
+        self._folder, self._runs = folder, folder.parent.parent
+        self._study: optuna.Study | None = None  # once something is written
+        self._open: dict[str, int] = {}  # Optuna's number of every trial that has not ended
 
     def read(self) -> list[Trial]:
-        """The trials in their current state, in the order of their first start.
+        """Return the trials in their current state, in the order of their first start.
 
         A last line that was truncated by a kill is ignored.
 
         Raises:
-            RunStoreError: the file cannot be read, or another line is damaged.
+            RunStoreError: the file cannot be read, another line is damaged, or an older version wrote it.
         """
+        if (self._folder / OLD_FILE).exists():
+            raise RunStoreError(
+                f"an older version wrote {self._folder / OLD_FILE}: start again under another name, or a study with "
+                "restart=True."
+            )
+        if not self.path.exists():
+            return []
+        trials: dict[str, Trial] = {}
         try:
-            raw = self.path.read_bytes() if self.path.exists() else b""
+            lines = self.path.read_bytes().splitlines(keepends=True)
+            if lines and lines[-1].endswith(b"\n"):  # Optuna ignores any damage to the last line
+                json.loads(lines[-1])
+            storage = open_journal(self._folder)
+            studies = {study.study_name: study._study_id for study in storage.get_all_studies()}
+            stored = storage.get_all_trials(studies[_STUDY], deepcopy=False) if _STUDY in studies else []
+            for one in stored:
+                if _ATTRIBUTE in one.user_attrs:  # else it was killed before its first line
+                    trial = self._trial(one.user_attrs[_ATTRIBUTE])
+                    trials[trial.key] = trial
+                    if not one.state.is_finished():
+                        self._open[trial.key] = one._trial_id
         except OSError as error:
             raise store_error("read", self.path, error) from error
-        found: dict[str, Trial] = {}
-        whole = raw[: raw.rfind(b"\n") + 1]  # a truncated last line is ignored, and overwritten by the next line
-        for number, each in enumerate(whole.splitlines(), start=1):
-            try:
-                trial = self._trial(json.loads(each))
-            except (ValueError, KeyError, TypeError, RecursionError) as error:
-                raise RunStoreError(
-                    f"line {number} of {self.path} is damaged ({error}). Restore the file from a copy, or remove that "
-                    "line: its trial then has the state before. Nothing was changed."
-                ) from error
-            found[trial.key] = trial
-        return list(found.values())
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise RunStoreError(
+                f"{self.path} is damaged ({error!r}). Restore the file from a copy. Nothing was changed."
+            ) from error
+        return list(trials.values())
 
-    def _trial(self, line: Any) -> Trial:
-        if not isinstance(line, dict):
-            raise ValueError("it is not an object")
-        if "event" in line:
-            raise ValueError("an older version wrote it: give restart=True to restart the study")
-        if line.keys() != {each.name for each in fields(Trial)} or not isinstance(line["key"], str):
-            raise ValueError("its entries are not those of a trial")
-        curve = tuple((int(epoch), float(loss)) for epoch, loss in line["curve"])
-        run = None if line["run"] is None else self._runs / line["run"]
-        return Trial(**{**line, "curve": curve, "run": run, "notes": tuple(line["notes"])})
+    def _trial(self, attributes: Mapping[str, Any]) -> Trial:
+        curve = tuple((int(epoch), float(loss)) for epoch, loss in attributes["curve"])
+        run = None if attributes["run"] is None else self._runs / attributes["run"]
+        return Trial(**{**attributes, "curve": curve, "run": run, "notes": tuple(attributes["notes"])})
 
     def put(self, trial: Trial) -> None:
-        """Add the trial in its present state.
+        """Record the present state of a trial.
 
         Raises:
             RunStoreError: the disk is full, or the folder cannot be written.
         """
-        line = line_of(trial if trial.run is None else replace(trial, run=self._relative(trial.run))) + "\n"
+        run = None if trial.run is None else str(self._relative(trial.run))
+        attributes = json.loads(dumps(asdict(replace(trial, run=None)) | {"run": run}))
         try:
-            with self.path.open("ab") as file:
-                drop_torn_end(self.path)
-                file.write(line.encode())
-                file.flush()
-                os.fsync(file.fileno())
+            if self._study is None:
+                self._study = open_optuna_study(self._folder, _STUDY)
+            storage = self._study._storage
+            if trial.key not in self._open:
+                self._open[trial.key] = storage.create_new_trial(self._study._study_id)
+            number = self._open[trial.key]
+            storage.set_trial_user_attr(number, _ATTRIBUTE, attributes)
+            if trial.status != RUNNING:
+                storage.set_trial_state_values(number, _STATES.get(trial.status, TrialState.FAIL))
+                del self._open[trial.key]
         except OSError as error:
             raise store_error("write", self.path, error) from error
 
@@ -133,141 +157,44 @@ class TrialLog:
         return run.relative_to(runs) if run.is_relative_to(runs) else run
 
 
-def line_of(trial: Trial) -> str:
-    """The line of a trial in the log."""
-    return dumps(asdict(trial) | {"run": None if trial.run is None else str(trial.run)})
+def open_journal(folder: Path) -> JournalStorage:
+    """Open the journal of a study, which must exist or is created.
+
+    The study's lock excludes other writers; Optuna's own lock would remain after a kill.
+    """
+    no_lock: Any = SimpleNamespace(acquire=lambda: True, release=lambda: None)
+    with quiet():
+        return JournalStorage(JournalFileBackend(str(folder / FILE), lock_obj=no_lock))
 
 
-def drop_torn_end(path: Path) -> None:
-    """Remove a last line that has no newline: its writer was killed.
+def open_optuna_study(folder: Path, name: str, **settings: Any) -> optuna.Study:
+    """Open an Optuna study of the journal for writing; only the holder of the folder's lock may do so.
+
+    A last line that has no newline is removed: its writer was killed.
 
     Raises:
         OSError: the file cannot be changed.
     """
-    with path.open("r+b") as file:
-        size = file.seek(0, os.SEEK_END)
-        if not size:
-            return
-        file.seek(size - 1)
-        if file.read(1) != b"\n":
-            file.seek(0)
-            file.truncate(file.read().rfind(b"\n") + 1)
-
-
-# A search by Optuna, whose journal lies in the study's folder; draws depend only on earlier trials.
-
-
-JOURNAL, NAME = "optuna.journal", "study"
-_STREAM = "studies/search"
-BETTER = 0.5  # share of the trials
-
-
-class OptunaSearch:
-    """Draws combinations of a sweep's space, one after another, and records their results.
-
-    Every draw has its own seed, derived from the sweep's seed and the trial's number: an interrupted search draws
-    the same as an uninterrupted one. Only the holder of the study's lock may create one.
-    """
-
-    def __init__(self, folder: Path, sweep: Sweep) -> None:
-        import optuna
-
-        self._sweep = sweep
-        if (folder / JOURNAL).exists():
-            drop_torn_end(folder / JOURNAL)
-        with quiet():
-            self._study = optuna.create_study(
-                storage=_storage(folder), study_name=NAME, direction=_direction(sweep), load_if_exists=True
-            )
-        self._distributions = {name: _distribution(drawn) for name, drawn in sweep.space.items()}
-
-    def ask(self, number: int) -> dict[str, Any]:
-        """The settings of a combination; the same again for a repeated call."""
-        import optuna
-
-        trials = self._study.get_trials(deepcopy=False)
-        if number < len(trials):
-            return dict(trials[number].params)
-        seed = key(self._sweep.all_seeds[0], _STREAM, number) % 2**32
-        makers: dict[str, Any] = {"tpe": optuna.samplers.TPESampler, "random": optuna.samplers.RandomSampler}
-        self._study.sampler = makers[self._sweep.sampler](seed=seed)
-        with quiet():
-            return dict(self._study.ask(self._distributions).params)
-
-    def report(self, number: int, value: float | None) -> None:
-        """Record the result of a combination; None if it has no number. A second result for it is ignored."""
-        import optuna
-
-        failed = optuna.trial.TrialState.FAIL
-        with quiet():
-            if self._study.get_trials(deepcopy=False)[number].state.is_finished():
-                return
-            if value is None:
-                self._study.tell(number, state=failed)
-            else:
-                self._study.tell(number, value)
-
-
-def _storage(folder: Path) -> Any:
-    """Optuna's journal of a study; the study's lock excludes other writers, Optuna's own would remain after a kill."""
-    from optuna.storages import JournalStorage
-    from optuna.storages.journal import JournalFileBackend
-
+    file = folder / FILE
+    if file.exists():
+        content = file.read_bytes()
+        if not content.endswith(b"\n"):
+            os.truncate(file, content.rfind(b"\n") + 1)
+    storage = open_journal(folder)
     with quiet():
-        no_lock: Any = SimpleNamespace(acquire=lambda: True, release=lambda: None)
-        return JournalStorage(JournalFileBackend(str(folder / JOURNAL), lock_obj=no_lock))
-
-
-def importance(folder: Path, sweep: Sweep) -> Mapping[str, float]:
-    """Optuna's importance of each setting, by PED-ANOVA: how strongly it decides whether a trial is in the better half.
-
-    Optuna's default is the best tenth, which is too few for some dozens of trials. Empty if there are not enough.
-
-    References: Watanabe et al. 2023, PED-ANOVA.
-    """
-    import optuna
-
-    if not (folder / JOURNAL).exists():
-        return {}
-    with quiet():  # a copy of the journal in memory: a reader writes nothing
-        stored = optuna.load_study(study_name=NAME, storage=_storage(folder))
-        study = optuna.create_study(direction=_direction(sweep))
-        study.add_trials(stored.get_trials(states=(optuna.trial.TrialState.COMPLETE,)))
-    values = [trial.value for trial in study.get_trials(states=(optuna.trial.TrialState.COMPLETE,))]
-    if len(set(values)) < 4:
-        return {}
-    with quiet():
-        found = optuna.importance.get_param_importances(
-            study, evaluator=optuna.importance.PedAnovaImportanceEvaluator(target_quantile=BETTER)
-        )
-    return {str(name): float(share) for name, share in found.items()}
-
-
-def _direction(sweep: Sweep) -> Literal["minimize", "maximize"]:
-    return "minimize" if sweep.goal == "min" else "maximize"
-
-
-def _distribution(drawn: Drawn) -> Any:
-    from optuna import distributions
-
-    if isinstance(drawn, ChoiceAxis):
-        return distributions.CategoricalDistribution(drawn.values)
-    low, high = drawn.ends()
-    if drawn.kind == "integer":
-        return distributions.IntDistribution(int(low), int(high), step=drawn.step)
-    return distributions.FloatDistribution(low, high, log=drawn.kind == "log_uniform")
+        if name in optuna.get_all_study_names(storage):
+            return optuna.load_study(study_name=name, storage=storage)
+        return optuna.create_study(study_name=name, storage=storage, **settings)
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silences Optuna's log lines per trial and its warnings about experimental features."""
-    import optuna
-
-    before = optuna.logging.get_verbosity()
+    """Silence Optuna's log lines and its warnings about experimental features."""
+    verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             yield
     finally:
-        optuna.logging.set_verbosity(before)
+        optuna.logging.set_verbosity(verbosity)

@@ -14,7 +14,7 @@ import pytest
 
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.dashboard.app import Dashboard
-from dtdg_lab.studies.runner import run_study
+from dtdg_lab.studies.run_study import run_study
 from dtdg_lab.studies.sweep import Sweep
 from dtdg_lab.visualization.palette import DARK_COLOURS, PAGE_COLOURS
 from tests.browser.jupyterlab import CHROMIUM, FLAGS

@@ -17,14 +17,14 @@ from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.liveness import read_notes
 from dtdg_lab.runs.run import open_run
-from dtdg_lab.studies.runner import run_study
+from dtdg_lab.studies.run_study import run_study
 from dtdg_lab.studies.study import open_study
 from dtdg_lab.studies.sweep import Sweep
 
 CHILD = """
 import sys
 from dtdg_lab.cluster.session import Session
-from dtdg_lab.studies.runner import run_study
+from dtdg_lab.studies.run_study import run_study
 from dtdg_lab.studies.sweep import Sweep
 session = Session.attach(sys.argv[1])
 run_study(Sweep.load(sys.argv[2]), name=sys.argv[4], runs_dir=sys.argv[3], session=session, progress=False)

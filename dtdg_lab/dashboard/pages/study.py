@@ -13,8 +13,8 @@ import panel as pn
 
 from dtdg_lab.runs.charts import drawn_charts
 from dtdg_lab.runs.directory import ENDED
+from dtdg_lab.studies.objective import finite_number
 from dtdg_lab.studies.study import SWEEP_FILE, Study, open_study
-from dtdg_lab.studies.sweep import number
 from dtdg_lab.studies.trials import FILE, Trial
 from dtdg_lab.visualization.chart import ChartOptions
 from dtdg_lab.visualization.numbers import short
@@ -100,7 +100,7 @@ def look_at_study(wanted: WantedStudy) -> StudySeen:
         study = open_study(wanted.path)
         names, objective = list(study.sweep.names), study.sweep.objective
         described = (pair for trial in study.trials for pair in trial.values.items())
-        known = sorted({name for name, value in described if number(value) is not None})
+        known = sorted({name for name, value in described if finite_number(value) is not None})
         numbers = [objective, *(name for name in known if name != objective)]
         x = wanted.x if wanted.x in names else names[0]
         y = wanted.y if wanted.y in names and wanted.y != x else next((name for name in names if name != x), None)
@@ -116,7 +116,7 @@ def look_at_study(wanted: WantedStudy) -> StudySeen:
 
 def _called(study: Study, trial: Trial) -> str:
     described = ", ".join(f"{name} {short(value)}" for name, value in trial.settings.items())
-    value = number(trial.values.get(study.sweep.objective))
+    value = finite_number(trial.values.get(study.sweep.objective))
     came = trial.status if value is None else f"{trial.status}, {study.sweep.objective} {value:.4g}"
     return f"{trial.number}: {described}, seed {trial.seed} ({came})"
 

@@ -11,7 +11,7 @@ import pytest
 
 from dtdg_lab.dashboard.pages.study import StudyPage
 from dtdg_lab.runs.finish import finish
-from dtdg_lab.studies.runner import run_study
+from dtdg_lab.studies.run_study import run_study
 from dtdg_lab.studies.study import Study
 from dtdg_lab.studies.sweep import Sweep
 from tests.pretend_studies import BASE, PretendTraining, pretend_training
@@ -90,7 +90,7 @@ def test_a_click_opens_the_run_and_its_report(
     study = study_in(tmp_path)
     real = finished_run(tmp_path / "real")
     finish(real, "finished")
-    log = study.path / "trials.jsonl"
+    log = study.path / "optuna.journal"
     log.write_text(log.read_text().replace(json.dumps(study.trials[3].run.name), json.dumps(str(real.path))))
     loop.until(lambda: len(page.trial.options) == 5, page=page)
     click(page, ["told", study.trials[3].key])
@@ -118,6 +118,6 @@ def test_what_cannot_be_read_is_said_on_the_page(
     loop.until(lambda: len(page.trial.options) == 5, page=page)
     page.trial.value = study.trials[0].key  # a run without records
     loop.until(lambda: bool(page.run_words.value), page=page)
-    (study.path / "trials.jsonl").write_text("garbage\n")
+    (study.path / "optuna.journal").write_text("garbage\n")
     loop.until(lambda: "is damaged" in page.words.value, page=page)
     assert page.map.figures() == {}

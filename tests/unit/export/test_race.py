@@ -24,7 +24,7 @@ from dtdg_lab.runs.record_writer import RecordWriter
 from dtdg_lab.runs.run import provenance
 from dtdg_lab.studies.race_plan import RacePlan, StopRule, new_race
 from dtdg_lab.studies.race_result import Race
-from dtdg_lab.studies.trials import FAILED, FINISHED, INTERRUPTED, TrialLog, planned
+from dtdg_lab.studies.trials import FAILED, FINISHED, INTERRUPTED, TrialJournal, planned
 from tests.runs_synthetic import START_NS, finished_run
 from tests.thinning import thinned
 from tests.unit.export.test_export import check_timeline
@@ -41,7 +41,7 @@ def raced(tmp_path_factory: pytest.TempPathFactory) -> Race:
     plan = RacePlan("a-b", configs, (0, 1), StopRule(patience=3), True, {0: "0" * 64}, 1e9)
     folder = new_race(plan, root)
     cells = {(cell.settings["contestant"], cell.seed): cell for cell in plan.cells}
-    log = TrialLog(folder)
+    log = TrialJournal(folder)
     log.put(planned(cells["even", 0], status=INTERRUPTED, run=root / "gone"))
     for label, seed in (("even", 0), (ODD, 0), ("even", 1)):
         run = finished_run(root, seed=seed, hidden=configs[label].hidden)

@@ -39,7 +39,7 @@ from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.run import StoredRun, provenance
 from dtdg_lab.studies.race_plan import RacePlan, new_race
 from dtdg_lab.studies.race_result import Race
-from dtdg_lab.studies.trials import TrialLog, planned
+from dtdg_lab.studies.trials import TrialJournal, planned
 from dtdg_lab.training.checkpoint import Checkpoint, Position
 from dtdg_lab.visualization.studies.race import Curve, RaceLevel, race_panels
 from dtdg_lab.visualization.studies.race_bounds import Bound, bounds_panels
@@ -65,7 +65,7 @@ def raced(tmp_path_factory: pytest.TempPathFactory) -> Race:
         run = finished_run(root, seed=0, epochs=1, hidden=cell.config.hidden)
         finish(run, "finished")
         facts = provenance(StoredRun(run))
-        TrialLog(folder).put(planned(cell, status="finished", run=run.path, provenance=facts))
+        TrialJournal(folder).put(planned(cell, status="finished", run=run.path, provenance=facts))
     return Race(folder)
 
 
@@ -139,7 +139,7 @@ def test_strange_files_raise_errors_of_ours(kind: str, tmp_path: Path) -> None:
 
 def test_a_strange_race_raises_an_error_of_ours(raced: Race, tmp_path: Path) -> None:
     files = dict(pack_race(raced).files)
-    for name in ("race.json", "trials.jsonl"):
+    for name in ("race.json", "optuna.journal"):
         for wrong in (b'{"schema": [1]}\n', b'{"schema": 2, "run": 3}\n', b"[]\n", b'{"a": ' + b"[" * 100_000 + b"\n"):
             (tmp_path / "race.zip").write_bytes(zip_of({**files, name: wrong}))
             with pytest.raises(RunStoreError, match=r"race\.zip"):

@@ -14,7 +14,6 @@ import pytest
 
 from dtdg_lab.lessons import checks as study_checks
 from dtdg_lab.lessons.checks import SEVEN
-from dtdg_lab.studies.runner import Median
 from tests.lesson_solutions import answers
 
 RIGHT = answers("13_parameter_study")
@@ -148,14 +147,6 @@ def test_a_median_rule_ends_the_slow_starter() -> None:
     assert study_checks.stopped(SEVEN, 2, 3) == ["D", "G"] and study_checks.lost(SEVEN, 2, 3) == "D"
     assert study_checks.check_stopped({"G", "D"}, SEVEN, 2, 3) and study_checks.check_stopped(["D", "G"], SEVEN, 2, 3)
     assert study_checks.check_lost_values("D", SEVEN, 2, 3)
-
-
-def test_the_rule_is_that_of_studies() -> None:
-    rule, earlier = Median(after=2, trials=3), []
-    for name, losses in SEVEN.items():
-        curve = tuple(enumerate(losses[:2], 1))
-        assert bool(rule.why(curve, earlier)) is (name in {"D", "G"}), name
-        earlier.append(curve)
 
 
 def test_a_rule_that_looks_late_loses_nobody() -> None:

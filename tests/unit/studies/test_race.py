@@ -17,10 +17,11 @@ import pytest
 from dtdg_lab.cluster import local as running
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, NotFiniteError, RunFailedError, RunStoreError
-from dtdg_lab.studies import runner as race_runner
+from dtdg_lab.studies import trial_runner as race_runner
 from dtdg_lab.studies.race import prepare, race
 from dtdg_lab.studies.race_plan import FILE, StopRule, find_race
 from dtdg_lab.studies.race_result import Race, copy_bandwidth, open_race
+from dtdg_lab.studies.trials import TrialJournal
 
 SMALL = {
     "dataset": "growing", "generated_nodes": 40, "generated_edges": 160, "generated_snapshots": 20, "hidden": 4,
@@ -155,9 +156,9 @@ def test_a_killed_race_goes_on_and_repeats_no_finished_run(tmp_path):
     configs = {label: config.replace(epochs=30) for label, config in PAIR.items()}
     whole = race(configs, seeds=(0,), runs_dir=tmp_path, name="kill", progress=False)
     assert whole.over and whole.runs[0].path == broken.runs[0].path and whole.runs[1].path != broken.runs[1].path
-    lines = [json.loads(line) for line in (folder / "trials.jsonl").read_text().splitlines()]
-    assert [line["settings"]["contestant"] for line in lines if line["status"] == "finished"] == list(configs)
-    assert "restarted" in lines[-1 - 3]["notes"][0] and broken.runs[1].path.name in lines[-1 - 3]["notes"][0]
+    trials = TrialJournal(folder).read()
+    assert [trial.settings["contestant"] for trial in trials if trial.status == "finished"] == list(configs)
+    assert "restarted" in trials[1].notes[0] and broken.runs[1].path.name in trials[1].notes[0]
 
 
 @pytest.mark.slow

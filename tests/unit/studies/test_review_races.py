@@ -24,15 +24,17 @@ from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.runs.tables import RunTables
-from dtdg_lab.studies import presets as near_best
+from dtdg_lab.studies import near_best
 from dtdg_lab.studies import race as race_module
-from dtdg_lab.studies import runner as race_runner
+from dtdg_lab.studies import trial_runner as race_runner
+from dtdg_lab.studies.axes import Axis
+from dtdg_lab.studies.near_best import near_best_bars
 from dtdg_lab.studies.race import RaceRunner
 from dtdg_lab.studies.race_plan import RacePlan, check_alike, find_race, new_race
 from dtdg_lab.studies.race_result import Race, Row, spread, spreads_of, winners
-from dtdg_lab.studies.runner import run_study
+from dtdg_lab.studies.run_study import run_study
 from dtdg_lab.studies.sweep import Sweep
-from dtdg_lab.studies.trials import FAILED, FILE, FINISHED, Trial, TrialLog, planned
+from dtdg_lab.studies.trials import FAILED, FILE, FINISHED, Trial, TrialJournal, planned
 from dtdg_lab.visualization.studies.race import Curve, near_losses
 from tests.pretend_studies import BASE, pretend_training
 from tests.runs_synthetic import finished_run
@@ -60,11 +62,11 @@ def test_a_run_whose_folder_is_gone_is_made_again_and_not_drawn(tmp_path: Path) 
     folder = new_race(PLAN, tmp_path)
     gone, there = (RunDirectory.create(CONFIG, root=tmp_path, environment={}).path for _ in range(2))
     for seed, path in enumerate((gone, there)):
-        TrialLog(folder).put(trial("psg", seed, path))
+        TrialJournal(folder).put(trial("psg", seed, path))
     shutil.rmtree(gone)
     RaceRunner(folder, PLAN, None, tmp_path).close()
     assert [run.state for run in Race(folder).runs] == ["left", "finished"]
-    assert f"its run {gone.name} is gone: restarted" in TrialLog(folder).read()[0].notes
+    assert f"its run {gone.name} is gone: restarted" in TrialJournal(folder).read()[0].notes
     shutil.rmtree(there)
     RaceRunner(folder, PLAN, None, tmp_path).close()
     assert Race(folder).curves() == [], "whoever draws it meanwhile opens no folder that is gone"
@@ -80,7 +82,7 @@ def test_what_another_process_wrote_until_it_let_go_is_kept(tmp_path: Path) -> N
     more = replace(PLAN, seeds=(0, 1, 2))
     more.save(folder)  # by another process, since this one read it
     path = RunDirectory.create(CONFIG, root=tmp_path, environment={}).path
-    TrialLog(folder).put(trial("psg", 0, path))
+    TrialJournal(folder).put(trial("psg", 0, path))
     made = RaceRunner(folder, PLAN, None, tmp_path)
     made.close()
     assert made.race.seeds == (0, 1, 2) and [run.state for run in made.race.runs] == ["finished"]
@@ -101,16 +103,15 @@ def test_a_line_that_was_removed_as_advised_leaves_its_trial_as_before(
     study = run_study(sweep, name="s", runs_dir=tmp_path, progress=False)
     file = study.path / FILE
     lines = file.read_bytes().splitlines(keepends=True)
-    file.write_bytes(b"".join(lines[:-1]))  # the last is how its trial ended
+    file.write_bytes(b"".join(lines[:-2]))  # the last two are how its trial ended
     again = run_study(sweep, name="s", runs_dir=tmp_path, progress=False)
     assert again.is_complete and len(training.made) == 2, "its run is found"
     file.write_bytes(b"".join(lines[: len(lines) // 2]))
     again = run_study(sweep, name="s", runs_dir=tmp_path, progress=False)
     assert again.is_complete and len(training.made) == 3
-    whole = {name: value for name, value in json.loads(lines[-1]).items() if name != "curve"}
-    file.write_bytes(file.read_bytes() + json.dumps(whole).encode() + b"\n")
+    file.write_bytes(file.read_bytes() + b"{}\n")
     with pytest.raises(RunStoreError, match=r"is damaged"):
-        TrialLog(study.path).read()
+        TrialJournal(study.path).read()
 
 
 def test_an_error_of_whoever_watches_a_study_is_no_trials_fault(
@@ -120,7 +121,7 @@ def test_an_error_of_whoever_watches_a_study_is_no_trials_fault(
     sweep = Sweep(BASE, {"full_snapshots": (1, 2)}, (0,))
     with pytest.raises(ConfigError, match="whoever watches"):
         run_study(sweep, name="s", runs_dir=tmp_path, progress=False, on_start=raising)
-    (trial,) = TrialLog(tmp_path / "studies" / "s").read()
+    (trial,) = TrialJournal(tmp_path / "studies" / "s").read()
     assert trial.status == "interrupted" and training.made == []
 
 
@@ -305,9 +306,9 @@ def test_whoever_failed_or_has_no_finite_loss_takes_nothing_from_the_others() ->
 def test_a_failed_contestant_leaves_the_others_their_seconds(tmp_path: Path) -> None:
     folder = new_race(replace(PLAN, seeds=(0,)), tmp_path)
     facts = {"protocol": "warm", "leaky": False, "purge": 0, "data": "aa"}
-    TrialLog(folder).put(trial("psg", 0, finished(tmp_path), provenance=facts))
+    TrialJournal(folder).put(trial("psg", 0, finished(tmp_path), provenance=facts))
     other = finished(tmp_path, system="single", ranks=1, parts=1)
-    TrialLog(folder).put(trial("single", 0, other, FAILED, reason="NaN"))
+    TrialJournal(folder).put(trial("single", 0, other, FAILED, reason="NaN"))
     race = Race(folder)
     assert race.table.loc["psg", "near_best_s"] > 0
     assert "psg needs least time" in race.panels()["seconds"][1]
@@ -341,23 +342,21 @@ def test_seconds_count_from_the_event_started_whoever_speaks_first() -> None:
 
 def test_a_study_reads_each_run_once_however_often_it_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [finished(tmp_path, seed=seed, epochs=epochs) for seed in (0, 1) for epochs in (2, 3)]
-    axis = SimpleNamespace(values=("short", "long"))
+    axis = Axis("size", ("short", "long"), ())
     trials = [
-        SimpleNamespace(key=str(place), status="finished", seed=place // 2, run=path,
-                        settings={"size": axis.values[place % 2]})
-        for place, path in enumerate(paths)
-    ]  # fmt: skip
-    opened: list[Any] = []
-    opening = lambda trial: opened.append(trial.key) or open_run(trial.run)  # noqa: E731
-    study: Any = SimpleNamespace(trials=trials, open=opening, sweep=SimpleNamespace(axes=(axis,)))
-    bars = near_best.seconds_to_near_best(study, "size", {})
-    assert near_best.seconds_to_near_best(study, "size", {}) == bars and len(opened) == 4
+        Trial(str(n), n, {"size": axis.values[n % 2]}, n // 2, status="finished", run=path)
+        for n, path in enumerate(paths)
+    ]
+    opened: list[Path] = []
+    monkeypatch.setattr(near_best, "open_run", lambda path: opened.append(path) or open_run(path))
+    bars = near_best_bars(trials, axis, {})
+    assert near_best_bars(trials, axis, {}) == bars and len(opened) == 4
     assert bars[1].values == pytest.approx((0.3, 0.3)) and bars[0].missed == 2, "1.8 / epoch, after 5 steps of 20 ms"
     diverged = RunDirectory.create(CONFIG.replace(seed=0, learning_rate=0.9), root=tmp_path, environment={})
     diverged.record_file(0).parent.mkdir(exist_ok=True)
     diverged.record_file(0).write_text("")
-    trials.append(SimpleNamespace(key="9", status="finished", seed=0, run=diverged.path, settings={"size": "short"}))
-    with_it = near_best.seconds_to_near_best(study, "size", {})
+    trials.append(Trial("9", 9, {"size": "short"}, 0, status="finished", run=diverged.path))
+    with_it = near_best_bars(trials, axis, {})
     assert with_it[1] == bars[1] and with_it[0].missed == 3, "a run without a loss takes nothing from the others"
 
 
@@ -365,7 +364,7 @@ def test_a_race_reads_what_has_ended_once(tmp_path: Path, monkeypatch: pytest.Mo
     folder = new_race(PLAN, tmp_path)
     facts = {"protocol": "warm", "leaky": False, "purge": 0, "data": "aa"}
     for seed in PLAN.seeds:
-        TrialLog(folder).put(trial("psg", seed, finished(tmp_path, seed=seed), provenance=facts))
+        TrialJournal(folder).put(trial("psg", seed, finished(tmp_path, seed=seed), provenance=facts))
     race = Race(folder)
     race.panels(), race.html()
     read: list[Path] = []

@@ -8,9 +8,11 @@ import pytest
 
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.studies.presets import preset, presets, seconds_to_near_best, sweep_of
-from dtdg_lab.studies.runner import run_study
+from dtdg_lab.studies.near_best import near_best_bars
+from dtdg_lab.studies.preset import preset, presets
+from dtdg_lab.studies.run_study import run_study
 from dtdg_lab.studies.scaling import efficiencies
+from dtdg_lab.studies.sweep import Sweep, preset_sweep
 from dtdg_lab.visualization.runs.curves import NEAR, finite_losses
 from dtdg_lab.visualization.studies.scaling import Efficiency, efficiency_figure, efficiency_words
 from dtdg_lab.visualization.studies.spread import SpreadBar, apart, order_words, spread_bars
@@ -25,7 +27,7 @@ TINY = {
 @pytest.mark.parametrize("quick", [True, False])
 def test_every_run_of_a_shipped_study_is_allowed(name: str, quick: bool) -> None:
     shipped = preset(name)
-    sweep = sweep_of(shipped, None, quick)
+    sweep = preset_sweep(shipped, None, quick=quick)
     assert sweep.shipped == name and sweep.total > 0
     assert sweep.total <= 10 if quick else sweep.total >= 15
     assert shipped.question.endswith("?") and shipped.source
@@ -34,15 +36,15 @@ def test_every_run_of_a_shipped_study_is_allowed(name: str, quick: bool) -> None
 @pytest.mark.parametrize("name", [name for name in presets() if name != "scaling"])
 def test_a_base_that_cannot_answer_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="system='psg'"):
-        sweep_of(preset(name), RunConfig(system="psg"), True)
+        preset_sweep(preset(name), RunConfig(system="psg"), quick=True)
 
 
 @pytest.mark.slow
 def test_seconds_to_a_near_loss_are_those_of_the_runs(tmp_path: Path) -> None:
     base = RunConfig(system="dynahb", epochs=4, epoch_batches=4, reservoir=False, generators="threads", **TINY)
     study = run_study("dynahb-table8", base=base, quick=True, runs_dir=tmp_path, progress=False)
-    bars = seconds_to_near_best(study, "size", {"DQN": 1.84})
-    assert [bar.label for bar in bars] == ["5%", "20%", "DQN"] and bars[2].paper == 1.84
+    bars = near_best_bars(study.trials, study.sweep.axes[0], {"DQN": 1.84})
+    assert [bar.label for bar in bars] == ["5 %", "20 %", "DQN"] and bars[2].paper == 1.84
     for seed in (0, 1):
         of_seed = {str(t.settings["size"]): finite_losses(study.open(t).live) for t in study.trials if t.seed == seed}
         aim = min(loss for points in of_seed.values() for _, loss in points) * (1 + NEAR)
@@ -80,8 +82,6 @@ def test_efficiency_is_speed_up_over_ranks() -> None:
 
 
 def test_scaling_reads_epochs_of_runs(tmp_path: Path) -> None:
-    from dtdg_lab.studies.sweep import Sweep
-
     base = RunConfig(epochs=2, **TINY)
     sweep = Sweep(base, {"ranks": (1,), "system": ("psg",)}, (0, 1), objective="epoch_time_s", shipped="scaling")
     study = run_study(sweep, name="one", runs_dir=tmp_path, progress=False)

@@ -8,14 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from optuna.pruners import BasePruner, MedianPruner, SuccessiveHalvingPruner, ThresholdPruner
 
+from dtdg_lab.cluster.local import Evaluated
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, NotFiniteError, RunFailedError, RunStoreError, UnknownNameError
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.studies.runner import Above, Halving, Median, one_writer, run_study, time_left
+from dtdg_lab.studies.folder_lock import one_writer
+from dtdg_lab.studies.pruning import pruning_judge
+from dtdg_lab.studies.run_study import run_study
+from dtdg_lab.studies.search_space import choice, integer, uniform
 from dtdg_lab.studies.study import Study, open_study
-from dtdg_lab.studies.sweep import Cell, Sweep, choice, integer, uniform
-from dtdg_lab.studies.trials import Trial
+from dtdg_lab.studies.sweep import Cell, Sweep
+from dtdg_lab.studies.trial_runner import time_left
+from dtdg_lab.studies.trials import FILE, Trial
 from tests.pretend_studies import BASE, PretendTraining, pretend_training
 from tests.thinning import thinned
 
@@ -133,16 +139,18 @@ def test_killed_after_any_line_no_finished_run_is_repeated_or_lost(tmp_path: Pat
     """The log is cut after every line, and in the middle of it; folders stay as they were, with one run half made."""
     sweep = grid(over={"full_snapshots": K, "alpha": (0.1,)}, seeds=(0,))
     study_in(tmp_path, sweep)
-    log = tmp_path / "studies" / "s" / "trials.jsonl"
+    log = tmp_path / "studies" / "s" / FILE
     lines, runs = log.read_bytes().splitlines(keepends=True), set(tmp_path.glob("*/config.json"))
-    assert len(lines) == 6 and len(runs) == 2
+    started = [
+        number for number, line in enumerate(lines, start=1) if b'"status":"running","reason":"","run":null' in line
+    ]
+    assert len(started) == len(runs) == 2
     for count in range(1, len(lines)):
         for torn in (b"", lines[count][:20]):
             log.write_bytes(b"".join(lines[:count]) + torn)
             training.made.clear()
             study = study_in(tmp_path, sweep)
-            # asked, begun, ended of the first run, then of the second: a run that was asked for is found and taken
-            assert len(training.made) == (1 if count <= 3 else 0), (count, torn)
+            assert len(training.made) == sum(count < line for line in started), (count, torn)
             assert study.counts == {"finished": 2} and study.trials[0].run.parent == tmp_path
             for path in set(tmp_path.glob("*/config.json")) - runs:
                 [each.unlink() for each in path.parent.rglob("*") if each.is_file()]
@@ -151,8 +159,9 @@ def test_killed_after_any_line_no_finished_run_is_repeated_or_lost(tmp_path: Pat
 def test_a_half_made_run_is_marked_and_begun_anew(tmp_path: Path, training: PretendTraining) -> None:
     sweep = grid(over={"full_snapshots": (1,), "alpha": (0.1,)}, seeds=(0,))
     study_in(tmp_path, sweep)
-    log = tmp_path / "studies" / "s" / "trials.jsonl"
-    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:2]))
+    log = tmp_path / "studies" / "s" / FILE
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join(line for line in lines if b"finished" not in line)[: -len(lines[-1])])
     [half] = tmp_path.glob("*-flaredtdg-*")
     RunDirectory.open(half).write_status("running")
     study = study_in(tmp_path, sweep)
@@ -189,37 +198,45 @@ def _write(folder: Path) -> None:
 
 def test_pruned_runs_are_those_that_validation_says_and_are_not_best(tmp_path: Path, training: PretendTraining) -> None:
     over = {"full_snapshots": (2, 1, 3, 4, 5), "alpha": (0.6,)}
-    study = study_in(tmp_path, grid(over=over, seeds=(0,)), prune=Median(after=2, trials=2))
+    study = study_in(tmp_path, grid(over=over, seeds=(0,)), prune=MedianPruner(n_startup_trials=2, n_warmup_steps=2))
     assert [trial.status for trial in study.trials] == ["finished", "finished", "pruned", "pruned", "pruned"]
-    assert "after 2 epochs, above the median" in study.trials[2].reason and len(study.trials[2].curve) == 2
+    assert "after 2 epochs: pruned by MedianPruner" in study.trials[2].reason and len(study.trials[2].curve) == 2
     assert study.best.settings["full_snapshots"] == 2 and study.is_complete
     assert study.combinations[2].values == (), "a pruned run's number is not compared"
     made = len(training.made)
-    study_in(tmp_path, grid(over=over, seeds=(0,)), prune=Median(after=2, trials=2))
+    study_in(tmp_path, grid(over=over, seeds=(0,)), prune=MedianPruner(n_startup_trials=2, n_warmup_steps=2))
     assert len(training.made) == made, "a pruned run was made again"
 
 
-def test_rules_of_pruning() -> None:
-    others = [((1, 1.0), (2, 0.5)), ((1, 2.0), (2, 0.7)), ((1, 3.0),)]
-    assert Median(trials=3).why(((1, 2.5),), others) and not Median(trials=3).why(((1, 2.0),), others)
-    assert not Median(trials=3).why(((1, 0.1), (2, 9.0)), others), "two others only came to the second epoch"
-    assert not Median(after=3, trials=1).why(((2, 9.0),), others)
-    assert Halving(first=1, factor=2).why(((1, 2.5),), others) and not Halving(1, 2).why(((1, 1.5),), others)
-    assert not Halving(first=1, factor=2).why(((3, 9.0),), others), "no rung is at three epochs"
-    assert Above(1.0).why(((1, 1.5),), ()) and not Above(1.0, after=2).why(((1, 1.5),), ())
-    for make in (lambda: Median(after=0), lambda: Halving(factor=1), lambda: Above(1.0, after=0)):
-        with pytest.raises(ConfigError, match="whole number"):
-            make()
+def prunes(pruner: BasePruner, losses: list[float], earlier: list[list[float]]) -> bool:
+    """Whether a run is stopped at its last evaluation, and not before."""
+    trials = [Trial(str(n), n, {}, 0, status="finished", curve=tuple(enumerate(c, 1))) for n, c in enumerate(earlier)]
+    judge, evaluated = pruning_judge(pruner, trials), [Evaluated(n, n, 1.0, loss) for n, loss in enumerate(losses, 1)]
+    *before, last = [judge(tuple(evaluated[:count])) for count in range(1, len(evaluated) + 1)]
+    assert not any(before)
+    return last is not None
+
+
+def test_optuna_s_pruners_compare_the_losses_at_an_epoch() -> None:
+    earlier = [[1.0, 0.5, 0.1], [2.0, 0.7, 0.1], [3.0, 0.9, 0.1]]
+    median = MedianPruner(n_startup_trials=3)
+    assert prunes(median, [2.5], earlier) and not prunes(median, [1.5], earlier)
+    assert not prunes(median, [2.0, 0.6], earlier), "a pruner sees no later epochs of other runs"
+    assert not prunes(MedianPruner(n_startup_trials=4), [9.0], earlier)
+    halving = SuccessiveHalvingPruner(min_resource=1, reduction_factor=2)
+    assert prunes(halving, [2.5], earlier) and not prunes(halving, [0.5], earlier)
+    assert prunes(ThresholdPruner(upper=1.0), [1.5], []) and not prunes(ThresholdPruner(upper=2.0), [1.5], [])
 
 
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"sweep": grid(base=BASE.replace(protocol="flare-2026")), "prune": Median()}, "has no validation split"),
+        ({"sweep": grid(base=BASE.replace(protocol="flare-2026")), "prune": MedianPruner()}, "has no validation split"),
         ({"sweep": Sweep(BASE.replace(protocol="flare-2026"), space={"alpha": uniform(0.1, 1)}, trials=2)},
          "which is needed to compare runs"),
-        ({"sweep": grid(over={"edge_life": (1, 2)}), "prune": Median()}, "cannot be pruned"),
+        ({"sweep": grid(over={"edge_life": (1, 2)}), "prune": MedianPruner()}, "cannot be pruned"),
         ({"sweep": grid(base=BASE.replace(ranks=2, parts=2))}, "need engines"),
+        ({"sweep": grid(), "prune": "median"}, r"give a pruner of Optuna, such as optuna.pruners.MedianPruner\(\)"),
         ({"sweep": grid(), "quick": True}, "shipped studies only"),
         ({"sweep": "figure9"}, "Did you mean 'figure8'"),
         ({"sweep": grid(), "name": "a/b"}, "needs a name"),

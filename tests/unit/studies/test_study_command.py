@@ -10,9 +10,10 @@ import pytest
 from dtdg_lab.__main__ import main
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.studies.presets import analysis_of, preset, presets, study_decay, sweep_of
-from dtdg_lab.studies.runner import run_study
-from dtdg_lab.studies.sweep import Sweep
+from dtdg_lab.studies.decay_study import study_decay
+from dtdg_lab.studies.preset import preset, presets
+from dtdg_lab.studies.run_study import run_study
+from dtdg_lab.studies.sweep import Sweep, preset_sweep
 from dtdg_lab.systems.decayed_windows.study import decay_study
 from tests.pretend_studies import BASE, PretendTraining, pretend_training
 
@@ -40,14 +41,14 @@ def test_figure_8_has_the_numbers_of_study_decay(tmp_path: Path) -> None:
     ]
     assert found.is_complete and len(study.trials) == 3 and found.described == other.described
     maps = [figure["data"][0]["z"] for figure in (study.analysis()["figure8"][0], other.figure())]
-    assert maps[0] == maps[1] and "Lowest validation loss" in study.analysis()["figure8"][1]
+    assert maps[0] == maps[1] and "The lowest loss is" in study.analysis()["figure8"][1]
 
 
 @pytest.mark.parametrize("name", list(presets()))
 @pytest.mark.parametrize("quick", [False, True], ids=["whole", "quick"])
 def test_shipped_studies_are_sweeps_whose_analysis_draws_before_anything_is_done(name: str, quick: bool) -> None:
     made = preset(name)
-    sweep = sweep_of(made, None, quick)
+    sweep = preset_sweep(made, None, quick=quick)
     assert sweep.shipped == name == made.name and made.question.endswith("?") and made.source
     assert Sweep.from_json(sweep.to_json()) == sweep
     assert not quick or sweep.total <= 24
@@ -56,8 +57,10 @@ def test_shipped_studies_are_sweeps_whose_analysis_draws_before_anything_is_done
 def test_figure_8_refuses_what_does_not_decay() -> None:
     for base, message in ((RunConfig(system="psg"), "has no decay"), (BASE.replace(tune=True), "tune=True")):
         with pytest.raises(ConfigError, match=message):
-            sweep_of(preset("figure8"), base, True)
-    assert {cell.config["window"] for cell in sweep_of(preset("figure8"), BASE, True).cells} == {BASE["window"]}
+            preset_sweep(preset("figure8"), base, quick=True)
+    assert {cell.config["window"] for cell in preset_sweep(preset("figure8"), BASE, quick=True).cells} == {
+        BASE["window"]
+    }
 
 
 def test_the_command_makes_a_study_and_goes_on(
@@ -72,7 +75,7 @@ def test_the_command_makes_a_study_and_goes_on(
     assert len(training.made) == 2
     assert main(["study", "figure8", "--quick", "--runs", str(runs), "--name", "again"]) == 0
     study = run_study("figure8", quick=True, name="again", runs_dir=runs)
-    go.Figure(analysis_of(preset("figure8"), study)["figure8"][0])
+    go.Figure(study.analysis()["figure8"][0])
     training.before = _fail
     assert main(["study", str(file), "--runs", str(runs), "--name", "other"]) == 1
 

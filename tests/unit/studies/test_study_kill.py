@@ -17,17 +17,18 @@ import pytest
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import RunStoreError
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.studies.runner import run_study
+from dtdg_lab.studies.run_study import run_study
+from dtdg_lab.studies.search_space import choice, log_uniform
 from dtdg_lab.studies.study import open_study
-from dtdg_lab.studies.sweep import Sweep, choice, log_uniform
-from dtdg_lab.studies.trials import Trial, TrialLog
+from dtdg_lab.studies.sweep import Sweep
+from dtdg_lab.studies.trials import FILE, Trial, TrialJournal
 
 BASE = {"system": "psg", "dataset": "growing", "generated_nodes": 40, "generated_edges": 160, "generated_snapshots": 20,
         "hidden": 4, "device": "cpu", "epochs": 6, "parts": 2, "threads": 1, "evaluate_every": 3}  # fmt: skip
 PATIENCE_S = 90.0
 CHILD = """
 import sys
-from dtdg_lab.studies.runner import run_study
+from dtdg_lab.studies.run_study import run_study
 from dtdg_lab.studies.sweep import Sweep
 run_study(Sweep.load(sys.argv[1]), name="killed", runs_dir=sys.argv[2], progress=False)
 """
@@ -43,9 +44,9 @@ def search() -> Sweep:
 
 
 def events(runs: Path) -> list[dict]:
-    file = runs / "studies" / "killed" / "trials.jsonl"
+    file = runs / "studies" / "killed" / FILE
     lines = file.read_bytes().split(b"\n")[:-1] if file.exists() else []
-    return [json.loads(line) for line in lines]
+    return [attributes["trial"] for line in lines if (attributes := json.loads(line).get("user_attr"))]
 
 
 def child_of(sweep: Sweep, runs: Path) -> subprocess.Popen:
@@ -135,15 +136,16 @@ def test_a_second_writer_is_told_who_writes(tmp_path: Path) -> None:
 def test_a_line_cut_off_by_a_kill_is_written_over(tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "studies" / "killed"
     folder.mkdir(parents=True)
-    log = TrialLog(folder)
-    file = folder / "trials.jsonl"
+    log = TrialJournal(folder)
+    file = folder / FILE
     trial = Trial("a", 0, {}, 0, status="running")
     log.put(trial)
     file.write_text(file.read_text() + file.read_text()[:30])
-    assert log.read() == [trial]
-    log.put(replace(trial, run=tmp_path / "runs" / "x"))
-    assert [trial.run for trial in log.read()] == [tmp_path / "runs" / "x"]
-    assert len(file.read_text().splitlines()) == 2 and str(tmp_path) not in file.read_text()
+    again = TrialJournal(folder)
+    assert again.read() == [trial]
+    again.put(replace(trial, run=tmp_path / "runs" / "x"))
+    assert [trial.run for trial in again.read()] == [tmp_path / "runs" / "x"]
+    assert len(file.read_text().splitlines()) == 4 and str(tmp_path) not in file.read_text()
     file.write_text(file.read_text().replace("seed", "sede"))
-    with pytest.raises(RunStoreError, match=r"line 1 of .*trials\.jsonl is damaged"):
+    with pytest.raises(RunStoreError, match=r"optuna\.journal is damaged"):
         log.read()

@@ -10,7 +10,8 @@ import pytest
 
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
-from dtdg_lab.studies.sweep import Sweep, choice, integer, log_uniform, uniform
+from dtdg_lab.studies.search_space import choice, integer, log_uniform, uniform
+from dtdg_lab.studies.sweep import Sweep
 
 BASE = RunConfig(system="flaredtdg", dataset="growing")
 SLOW = {"quiet": {}, "slow": {"congestion": "one_slow", "congestion_ms": 20}}

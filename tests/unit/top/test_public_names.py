@@ -24,7 +24,7 @@ GROUPS = {
     "partition": "compare load partition",
     "races": "open",
     "runs": "compare export fork open replay show_progress verify_replay",
-    "studies": "Above Halving Median choice decay integer log_uniform open uniform",
+    "studies": "choice decay integer log_uniform open uniform",
     "testing": "ExtensionCheck check_extension check_model",
 }
 TOP = (

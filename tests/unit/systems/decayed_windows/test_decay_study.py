@@ -16,9 +16,8 @@ from dtdg_lab.cluster.local import Done
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, NotFiniteError, RunFailedError, RunStoreError
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.studies import presets as module
-from dtdg_lab.studies import runner
-from dtdg_lab.studies.presets import study_decay
+from dtdg_lab.studies import decay_study, trial_runner
+from dtdg_lab.studies.decay_study import study_decay
 from dtdg_lab.systems.decayed_windows.study import MEANINGS, DecayStudy
 
 SMALL = {"system": "flaredtdg", "dataset": "growing", "generated_nodes": 24, "generated_edges": 80,
@@ -69,11 +68,11 @@ class Trains:
 @pytest.fixture
 def trains(monkeypatch: pytest.MonkeyPatch) -> Trains:
     pretend = Trains()
-    monkeypatch.setattr(runner, "run_config", pretend)
-    monkeypatch.setattr(runner, "values_of", pretend.values)
-    monkeypatch.setattr(runner, "provenance", pretend.provenance)
-    monkeypatch.setattr(runner, "curve_of", lambda run: ())
-    monkeypatch.setattr(module, "load_for", lambda config: SimpleNamespace(data_hash=pretend.data))
+    monkeypatch.setattr(trial_runner, "run_config", pretend)
+    monkeypatch.setattr(trial_runner, "values_of", pretend.values)
+    monkeypatch.setattr(trial_runner, "provenance", pretend.provenance)
+    monkeypatch.setattr(trial_runner, "validation_curve", lambda run: ())
+    monkeypatch.setattr(decay_study, "load_for", lambda config: SimpleNamespace(data_hash=pretend.data))
     return pretend
 
 
@@ -294,6 +293,6 @@ def test_the_progress_bar_counts_the_cells_of_this_call(
         bar.refresh = lambda: shown.append((bar.n, total))
         yield bar
 
-    monkeypatch.setattr(runner, "progress_bar", pretend_bar)
+    monkeypatch.setattr(trial_runner, "progress_bar", pretend_bar)
     study_in(tmp_path, full_snapshots=(1,), seeds=(0, 2))
     assert shown[0] == (2, 4) and shown[-1] == (4, 4)

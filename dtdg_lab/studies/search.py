@@ -1,0 +1,92 @@
+"""A search of a sweep's space by Optuna, in the study's journal; draws depend only on earlier results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import optuna
+from optuna import distributions
+from optuna.trial import TrialState
+
+from dtdg_lab.core.rng import key
+from dtdg_lab.studies.search_space import Choice, SearchSpace
+from dtdg_lab.studies.sweep import Sweep
+from dtdg_lab.studies.trials import FILE, open_journal, open_optuna_study, quiet
+
+_STUDY, _STREAM = "search", "studies/search"
+BETTER_SHARE = 0.5  # of the trials
+_SAMPLERS: Mapping[str, Any] = {"tpe": optuna.samplers.TPESampler, "random": optuna.samplers.RandomSampler}
+
+
+class Search:
+    """Draws combinations of a sweep's space, one after another, and records their results.
+
+    Every draw has its own seed, derived from the sweep's seed and the draw's number: an interrupted search draws
+    the same as an uninterrupted one.
+
+    Args:
+        folder: of the study, whose lock the caller holds.
+        sweep: that is searched.
+    """
+
+    def __init__(self, folder: Path, sweep: Sweep) -> None:
+        self._sweep = sweep
+        self._study = open_optuna_study(folder, _STUDY, direction=_direction(sweep))
+        self._distributions = {name: _distribution(space) for name, space in sweep.space.items()}
+
+    def ask(self, number: int) -> dict[str, Any]:
+        """Return the settings of a combination; a repeated call returns the same."""
+        trials = self._study.get_trials(deepcopy=False)
+        if number < len(trials):
+            return dict(trials[number].params)
+        seed = key(self._sweep.all_seeds[0], _STREAM, number) % 2**32
+        self._study.sampler = _SAMPLERS[self._sweep.sampler](seed=seed)
+        with quiet():
+            return dict(self._study.ask(self._distributions).params)
+
+    def report(self, number: int, value: float | None) -> None:
+        """Record the result of a combination, None without one; a second result for it is ignored."""
+        with quiet():
+            if self._study.get_trials(deepcopy=False)[number].state.is_finished():
+                return
+            if value is None:
+                self._study.tell(number, state=TrialState.FAIL)
+            else:
+                self._study.tell(number, value)
+
+
+def importance(folder: Path, sweep: Sweep) -> dict[str, float]:
+    """Return Optuna's importance of each setting: how strongly it decides whether a trial is in the better half.
+
+    The evaluator is PED-ANOVA; its default, the best tenth, is too few for some dozens of trials. Empty if there are
+    too few trials.
+
+    References: Watanabe et al. 2023, PED-ANOVA.
+    """
+    if not (folder / FILE).exists():
+        return {}
+    with quiet():  # a copy of the journal in memory: a reader writes nothing
+        stored = optuna.load_study(study_name=_STUDY, storage=open_journal(folder))
+        study = optuna.create_study(direction=_direction(sweep))
+        study.add_trials(stored.get_trials(states=(TrialState.COMPLETE,)))
+        if len({trial.value for trial in study.get_trials()}) < 4:
+            return {}
+        shares = optuna.importance.get_param_importances(
+            study, evaluator=optuna.importance.PedAnovaImportanceEvaluator(target_quantile=BETTER_SHARE)
+        )
+    return {str(name): float(share) for name, share in shares.items()}
+
+
+def _direction(sweep: Sweep) -> Literal["minimize", "maximize"]:
+    return "minimize" if sweep.goal == "min" else "maximize"
+
+
+def _distribution(space: SearchSpace) -> Any:
+    if isinstance(space, Choice):
+        return distributions.CategoricalDistribution(space.values)
+    low, high = space.bounds()
+    if space.kind == "integer":
+        return distributions.IntDistribution(int(low), int(high), step=space.step)
+    return distributions.FloatDistribution(low, high, log=space.kind == "log_uniform")

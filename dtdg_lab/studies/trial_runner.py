@@ -1,0 +1,353 @@
+"""Trials of studies and races: each is started, resumed after a kill, stopped early, and always recorded."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from tqdm.auto import tqdm
+
+from dtdg_lab.cluster.local import Evaluated, Judge, Verdict, end_run, run_config
+from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.core.errors import (
+    ClusterError,
+    ControlError,
+    LabError,
+    RunFailedError,
+    RunInterruptedError,
+    RunStoreError,
+)
+from dtdg_lab.core.system_errors import error_text
+from dtdg_lab.core.units import format_seconds
+from dtdg_lab.runs.run import StoredRun, open_run, provenance
+from dtdg_lab.studies import trials as log
+from dtdg_lab.studies.interrupted_run import find_run, resume, wait_until_final
+from dtdg_lab.studies.objective import validation_curve, values_of
+from dtdg_lab.studies.sweep import Cell
+from dtdg_lab.studies.trials import Trial, TrialJournal, planned
+
+if TYPE_CHECKING:
+    from dtdg_lab.cluster.session import Session
+
+ENDS_STUDY = (RunStoreError, ControlError, ClusterError, RunInterruptedError)  # not caused by a trial
+JOIN_S, STOP_PATIENCE_S = 0.2, 30.0
+NEWEST = 64  # finished runs from which the remaining time is estimated
+Decide = Callable[[Trial, Sequence[Trial]], Judge | None]
+
+
+class TrialRunner:
+    """Executes trials on a session's engines or in this process; ``stop`` may be called from another thread.
+
+    Args:
+        folder: of a study or race, which this process holds for writing.
+        kind: ``study`` or ``race``.
+        session: whose engines train; this process where None.
+        runs_dir: folder for runs, without a session.
+        decide: returns the judge of a trial's evaluations, from the trial and the others.
+        resumes: resume an interrupted run from its checkpoint on engines; otherwise restart it.
+        start: receives each trial whose run starts, with the run's observable part. It and the next two are called
+            one at a time; their errors end the study.
+        evaluated: called after every evaluation of the validation split; None without one.
+        report: called after every trial, and before the first.
+        bar: a progress bar.
+
+    Attributes:
+        trials: by key, in their current state.
+        stopped: True once a stop was requested.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        kind: str,
+        session: Session | None,
+        runs_dir: Path,
+        *,
+        decide: Decide = lambda trial, others: None,
+        resumes: bool = True,
+        start: Callable[[Trial, Any], None] = lambda trial, run: None,
+        evaluated: Callable[[], None] | None = None,
+        report: Callable[[], None] = lambda: None,
+        bar: Any = None,
+    ) -> None:
+        self._folder, self._kind, self._session, self._runs_dir = folder, kind, session, runs_dir
+        self._decide, self._resumes, self.bar = decide, resumes, bar
+        self._on_start, self._on_evaluated, self._on_report = start, evaluated, report
+        self._journal = TrialJournal(folder)
+        self.trials = {trial.key: trial for trial in self._journal.read()}
+        self.stopped = False
+        self._keys: set[str] | None = None  # of the trials of this call; all of a search
+        self._ending = threading.Event()
+        self._storing, self._calling = threading.RLock(), threading.RLock()
+        self._active: dict[str, Any] = {}  # runs by the key of their trial
+        self._caller_errors: list[BaseException] = []
+
+    # many trials
+
+    def execute(self, cells: Sequence[Cell], *, parallel: bool = False) -> None:
+        """Execute the missing trials in their order, those left unfinished by an earlier call first.
+
+        Args:
+            cells: of the grid.
+            parallel: two at a time, on disjoint halves of the session's engines.
+
+        Raises:
+            RunFailedError: a run was stopped, and the study with it.
+            LabError: no trial can be executed now, for example because the disk is full.
+        """
+        self._keys = {cell.key for cell in cells}
+        self.report()
+        missing = [cell for cell in cells if self._trial(cell).status not in log.OVER]
+        waiting = deque(sorted(missing, key=lambda cell: self._trial(cell).status != log.RUNNING))
+        if not parallel or self._session is None:
+            self._execute_in_turn(waiting, None)
+            return
+        errors: list[BaseException] = []
+
+        def on_half(half: Sequence[int]) -> None:
+            try:
+                self._execute_in_turn(waiting, half)
+            except BaseException as error:  # re-raised in the thread that called
+                errors.append(error)
+                self._ending.set()
+
+        threads = [
+            threading.Thread(target=on_half, args=(half,), name=f"{self._kind}-{half[0]}", daemon=True)
+            for half in self._session.halves()
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            while any(thread.is_alive() for thread in threads):
+                for thread in threads:
+                    thread.join(JOIN_S)
+        except KeyboardInterrupt:
+            self.stop()
+            for thread in threads:  # they record how their runs ended, and own the folder until then
+                thread.join(STOP_PATIENCE_S)
+            raise
+        if errors:
+            raise errors[0]
+
+    def _execute_in_turn(self, waiting: deque[Cell], half: Sequence[int] | None) -> None:
+        while not self._ending.is_set():
+            if self.bar is not None and (seconds := time_left(list(self.trials.values()), list(waiting))) is not None:
+                self.bar.set_postfix_str(f"about {format_seconds(seconds)} left")
+            try:
+                cell = waiting.popleft()
+            except IndexError:
+                return
+            if half is None and self._session is not None and not self._session.ready:
+                self._session.repair()  # an engine died with the run before
+            self.execute_one(self._trial(cell), cell.config, None if half is None else half[: cell.config.ranks])
+
+    def _trial(self, cell: Cell) -> Trial:
+        return self.trials.get(cell.key) or planned(cell)
+
+    def stop(self) -> None:
+        """Stop the active runs and start no more; in this process at the next evaluation of the validation split."""
+        self.stopped = True
+        self._ending.set()
+        for run in list(self._active.values()):
+            _end(run)
+
+    def report(self) -> None:
+        """Show the progress of this call, and call the caller's ``report``."""
+        if self.bar is not None:
+            trials = [trial for key, trial in list(self.trials.items()) if self._keys is None or key in self._keys]
+            self.bar.n = sum(trial.status in (*log.OVER, log.FAILED) for trial in trials)
+            self.bar.refresh()
+        self._notify(self._on_report)
+
+    def _notify(self, callback: Callable[..., None], *arguments: Any) -> None:
+        with self._calling:
+            try:
+                callback(*arguments)
+            except BaseException as error:  # not caused by a run
+                self._caller_errors.append(error)
+                raise
+
+    # one trial
+
+    def execute_one(self, trial: Trial, config: RunConfig, engines: Sequence[int] | None = None) -> Trial:
+        """Return the trial in its final state, by the run of an earlier call or by a run executed now.
+
+        Raises:
+            RunFailedError: its run was stopped; the study ends with it.
+            LabError: no trial can be executed now.
+        """
+        if trial.status in log.OVER:
+            return trial
+        others = [other for other in list(self.trials.values()) if other.key != trial.key]
+        is_interrupted = trial.asked_ns and trial.status != log.FAILED
+        trial = self._continue(trial, config, others) if is_interrupted else trial.reset()
+        if trial.status not in (*log.OVER, log.FAILED):
+            trial = self._start(trial, config, others, engines)
+        self.report()
+        return trial
+
+    def put(self, trial: Trial) -> Trial:
+        """Record a trial."""
+        with self._storing:
+            self._journal.put(trial)
+            self.trials[trial.key] = trial
+        return trial
+
+    def forget(self, trial: Trial, reason: str) -> None:
+        """Mark a trial for another execution, because its run is outdated."""
+        self.put(self._add_note(replace(trial.reset(), status=log.INTERRUPTED), f"{reason}: restarted"))
+
+    def _add_note(self, trial: Trial, note: str) -> Trial:
+        if self.bar is not None and not self.bar.disable:
+            self.bar.write(f"trial {trial.number}, seed {trial.seed}: {note}")
+        return replace(trial, notes=(*trial.notes, note))
+
+    def _continue(self, trial: Trial, config: RunConfig, others: Sequence[Trial]) -> Trial:
+        """Return the trial by the run that an earlier call started; unfinished if it has to restart."""
+        path = trial.run
+        if path is None:
+            excluded = {other.run.resolve() for other in others if other.run is not None}
+            folders = {self._runs_dir} | ({self._session.runs_dir} if self._session is not None else set())
+            path = find_run(config, trial.asked_ns, folders, excluded)
+            if path is None:
+                return trial  # it was killed before the run had a folder
+        trial = self.put(replace(trial, run=path))
+        if not (path / "config.json").is_file():
+            return self._add_note(trial, f"its run {path.name} is gone: restarted")
+        state = wait_until_final(path, on_engines=trial.on_engines)
+        if state == "finished" and (self._resumes or self._decide(trial, others) is None):
+            return self._record_end(trial, open_run(path))  # else no stopping rule watched it after the kill
+        try:
+            if not self._resumes or not resume(path, self._session):
+                return self._add_note(
+                    trial, f"its run {path.name} was {state} when the {self._kind} was called again: restarted"
+                )
+        except RunFailedError as error:
+            return self._record_failure(trial, str(error))
+        trial = self._add_note(trial, f"run {path.name} was resumed from its checkpoint")
+        return self._record_end(trial, open_run(path))
+
+    def _start(self, trial: Trial, config: RunConfig, others: Sequence[Trial], engines: Sequence[int] | None) -> Trial:
+        on_engines = self._session is not None
+        trial = self.put(replace(trial.reset(), status=log.RUNNING, asked_ns=time.time_ns(), on_engines=on_engines))
+
+        def on_start(run: Any) -> None:
+            nonlocal trial
+            with self._storing:
+                self._active[trial.key] = run
+                trial = self.put(replace(trial, run=Path(run.path)))
+            if self.stopped:  # during its start
+                _end(run)
+            self._notify(self._on_start, trial, run)
+
+        started_s = time.monotonic()
+        try:
+            done = run_config(
+                config,
+                session=self._session,
+                engines=engines,
+                runs_dir=self._runs_dir,
+                judge=self._judge(trial, others),
+                on_start=on_start,
+            )
+        except ENDS_STUDY as error:
+            self._record_interruption(trial, str(error))
+            raise
+        except Exception as error:
+            reason = error_text(error)
+            if error in self._caller_errors:
+                self._record_interruption(trial, reason)
+                raise
+            return self._record_failure(trial, reason)  # caused by this trial: others continue
+        except BaseException as error:
+            self._record_interruption(trial, type(error).__name__)
+            raise
+        finally:
+            self._active.pop(trial.key, None)
+        trial = replace(trial, run=trial.run or Path(done.run.path))
+        return self._record_end(trial, done.run, done.verdict, seconds=time.monotonic() - started_s)
+
+    def _judge(self, trial: Trial, others: Sequence[Trial]) -> Judge | None:
+        decide, on_evaluated = self._decide(trial, others), self._on_evaluated
+        if on_evaluated is None:
+            return decide
+
+        def judge(evaluations: tuple[Evaluated, ...]) -> Verdict | None:
+            self._notify(on_evaluated)
+            if self.stopped and self._session is None:
+                return Verdict("stop", f"the {self._kind} was stopped")
+            return None if decide is None else decide(evaluations)
+
+        return judge
+
+    def _record_interruption(self, trial: Trial, reason: str) -> None:
+        self.put(replace(trial, status=log.INTERRUPTED, reason=reason))
+
+    def _record_failure(self, trial: Trial, reason: str) -> Trial:
+        if self.bar is not None and not self.bar.disable:
+            self.bar.write(f"trial {trial.number}, seed {trial.seed} failed: {reason}")
+        return self.put(replace(trial, status=log.FAILED, reason=reason, values={}, curve=()))
+
+    def _record_end(
+        self, trial: Trial, run: StoredRun, verdict: Verdict | None = None, *, seconds: float | None = None
+    ) -> Trial:
+        status = log.PRUNED if verdict is not None and verdict.what == "stop" and not self.stopped else run.status
+        if status not in log.OVER:
+            self._record_interruption(trial, f"run {run.id} was {status}")
+            raise RunFailedError(
+                f"run {run.id} was {status}, and the {self._kind} with it. Finished runs are kept in {self._folder}; "
+                f"the same call resumes the {self._kind}."
+            )
+        try:
+            values, origin, curve = values_of(run), provenance(run), validation_curve(run)
+        except LabError as error:
+            return self._record_failure(trial, f"its run cannot be read: {error}")
+        reason = "" if verdict is None else verdict.why
+        return self.put(
+            replace(trial, status=status, reason=reason, values=values, provenance=origin, curve=curve, seconds=seconds)
+        )
+
+
+def _end(run: Any) -> None:
+    """Stop a run on engines, unless it is ending already."""
+    if hasattr(run, "stop"):
+        end_run(run)
+
+
+@contextmanager
+def progress_bar(total: int, progress: bool) -> Iterator[Any]:
+    """Show a bar of runs with the remaining time."""
+    bar_format = "{l_bar}{bar}| {n_fmt}/{total_fmt} runs [{elapsed}{postfix}]"
+    with tqdm(total=total, bar_format=bar_format, disable=not progress) as bar:
+        yield bar
+
+
+def time_left(trials: Sequence[Trial], remaining: Sequence[Cell]) -> float | None:
+    """Return the remaining seconds of the runs; None before one is finished.
+
+    Each takes its epochs times the median epoch time of the finished runs that share most settings with it.
+
+    Args:
+        trials: of the study.
+        remaining: the runs that have not started.
+    """
+    finished = [
+        (trial.settings, trial.seconds / trial.values["epochs"])
+        for trial in trials
+        if trial.status == log.FINISHED and trial.seconds and trial.values.get("epochs")
+    ][-NEWEST:]
+    if not finished:
+        return None
+    total = 0.0
+    for cell in remaining:
+        shared = [sum(cell.settings.get(name) == value for name, value in settings.items()) for settings, _ in finished]
+        rates = [rate for (_, rate), count in zip(finished, shared, strict=True) if count == max(shared)]
+        total += median(rates) * cell.config.epochs
+    return total

@@ -292,11 +292,11 @@ FIRST_STEP = """
 import json, os, sys, time
 began_s = time.perf_counter()
 import dtdg_lab as lab
-from dtdg_lab.training.trainer import Trainer
+from dtdg_lab.training.loop import Trainer
 def reached(trainer, work):
     print(time.perf_counter() - began_s, flush=True)
     os._exit(0)
-Trainer._step = reached
+Trainer._train_step = reached
 lab.train(lab.RunConfig(**json.loads(sys.argv[1])), runs_dir=sys.argv[2], progress=False)
 """
 

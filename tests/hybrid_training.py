@@ -15,9 +15,9 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.testing.training import RecordingRecorder, Script, Trained
-from dtdg_lab.training.recording import ResourceMonitor
+from dtdg_lab.training.assembly import assemble_trainer
 from dtdg_lab.training.replay import RunReplay
-from dtdg_lab.training.trainer import Trainer
+from dtdg_lab.training.resource_monitor import ResourceMonitor
 from tests.generator_children import generator_children
 
 PAUSED_LOOKS = 20
@@ -103,7 +103,7 @@ def train(
     control = StepControl(script, recorder, first_step, one_by_one=one_by_one)
     resource_monitor = ResourceMonitor(config, "cpu", group.rank, group.size, recorder)
     try:
-        trainer = Trainer(
+        trainer = assemble_trainer(
             config, graph, group, recorder=recorder, control=control, checkpoint=checkpoint, 
             resource_monitor=resource_monitor,
             resume=resume, changes=changes, replay=replay,
@@ -112,9 +112,9 @@ def train(
     finally:
         resource_monitor.close()
     group.barrier()  # rank 0 has written the last checkpoint, with which a caller may go on at once
-    built = trainer.built
-    parameters = {name: parameter.detach().clone() for name, parameter in built.model.named_parameters()}
-    return Trained(outcome, recorder, parameters, built.optimizer.state_dict(), trainer.live_settings.config)
+    components = trainer.components
+    parameters = {name: parameter.detach().clone() for name, parameter in components.model.named_parameters()}
+    return Trained(outcome, recorder, parameters, components.optimizer.state_dict(), trainer.live_settings.config)
 
 
 def repeated(done: Trained) -> RunReplay:

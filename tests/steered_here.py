@@ -16,10 +16,11 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.runs.run import StoredRun
 from dtdg_lab.testing.training import RecordingRecorder, Script, ScriptedControl, Trained
-from dtdg_lab.training import interfaces
-from dtdg_lab.training.interfaces import LocalControl
-from dtdg_lab.training.recording import ResourceMonitor, StepRecorder
-from dtdg_lab.training.trainer import Trainer
+from dtdg_lab.training import control_source
+from dtdg_lab.training.assembly import assemble_trainer
+from dtdg_lab.training.control_source import LocalControl
+from dtdg_lab.training.recording import StepRecorder
+from dtdg_lab.training.resource_monitor import ResourceMonitor
 
 SMALL = {"dataset": "growing", "generated_nodes": 30, "generated_edges": 120, "generated_snapshots": 40, "hidden": 5,
          "device": "cpu", "epochs": 3, "learning_rate": 0.02}  # fmt: skip
@@ -61,7 +62,7 @@ def steered(config: RunConfig, folder: Path, script: Mapping[int, Any]) -> Store
         return joules
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(interfaces, "LocalControl", Kept)
+        patch.setattr(control_source, "LocalControl", Kept)
         patch.setattr(StepRecorder, "step", noted)
         return train(config, runs_dir=folder, progress=False)
 
@@ -71,15 +72,17 @@ def trained(config: RunConfig, checkpoint: Path, *, script: Script = NOTHING, be
     recorder, group = RecordingRecorder(), SoloGroup()
     resource_monitor = ResourceMonitor(config, "cpu", 0, 1, recorder)
     try:
-        trainer = Trainer(
+        trainer = assemble_trainer(
             config, load_for(config), group, recorder=recorder, control=ScriptedControl(script), checkpoint=checkpoint,
             resource_monitor=resource_monitor, begin=begin,
         )  # fmt: skip
         outcome = trainer.run()
     finally:
         resource_monitor.close()
-    parameters = {name: of.detach().clone() for name, of in trainer.built.model.named_parameters()}
-    return Trained(outcome, recorder, parameters, trainer.built.optimizer.state_dict(), trainer.live_settings.config)
+    parameters = {name: of.detach().clone() for name, of in trainer.components.model.named_parameters()}
+    return Trained(
+        outcome, recorder, parameters, trainer.components.optimizer.state_dict(), trainer.live_settings.config
+    )
 
 
 def losses(run: StoredRun) -> dict[tuple[int, int], Any]:

@@ -117,10 +117,10 @@ class RankRun:
             seconds: of rank 0's steps since it was built.
             steps: of this stretch, on rank 0; any number where 0.
         """
-        from dtdg_lab.training.updates import updates_for
+        from dtdg_lab.training.pacing import pacing_for
 
         number = self._wanted + 1
-        self._updates = updates_for(
+        self._pacing = pacing_for(
             self.built, self.group, self._asked, name=f"{self._name}-{number}", start=self._asked()
         )
         try:
@@ -130,9 +130,9 @@ class RankRun:
                 yield self._step()
                 if self._heard >= number:
                     break
-            self._updates.gather(self._follow)
+            self._pacing.gather(self._follow)
         except BaseException as error:
-            self._updates.close(f"{type(error).__name__}: {error}")
+            self._pacing.close(f"{type(error).__name__}: {error}")
             raise
         self._wanted = self._heard = number
 
@@ -165,11 +165,11 @@ class RankRun:
         if self._slow_s:
             time.sleep(self._slow_s)
         clocks("compute")
-        agreed = self._updates.exchange(computed)
+        agreed = self._pacing.exchange(computed)
         clocks.exchange(agreed.wait_s)
         built.optimizer.step()
         clocks("update")
-        word = self._updates.follow()
+        word = self._pacing.agreed()
         clocks("communicate")
         loss = agreed.loss_sum / max(agreed.groups, 1)
         decided = None
@@ -180,7 +180,7 @@ class RankRun:
         self._follow(word)
         clocks("rl")
         seconds = time.perf_counter() - began_s
-        self._updates.rounds()
+        self._pacing.rounds()
         self._take_down(clocks, seconds)
         if decided is not None:
             self.decided_s.append(self.seconds)
@@ -192,8 +192,8 @@ class RankRun:
     def _evaluated(self) -> tuple[Any, ...] | None:
         """Evaluate as a run does: all ranks together where gradients are summed, else rank 0 alone."""
         built = self.built
-        evaluator = built.evaluator if self._updates.together else built.own_evaluator
-        if evaluator is None or not (self._updates.together or self.group.rank == 0):
+        evaluator = built.evaluator if self._pacing.synchronous else built.own_evaluator
+        if evaluator is None or not (self._pacing.synchronous or self.group.rank == 0):
             return None
         (scores,) = evaluator.evaluate(built.model, ("validation",))
         return None if self._adaptive is None else self._adaptive.decide_after_evaluation(scores.loss)

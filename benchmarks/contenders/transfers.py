@@ -116,7 +116,7 @@ def epochs(rank: int, ranks: int, address: str, configs: Sequence[RunConfig], tu
     from dtdg_lab.datasets.names import load_for
     from dtdg_lab.testing.processes import join_group
     from dtdg_lab.training.build import build
-    from dtdg_lab.training.recording import PhaseClock
+    from dtdg_lab.training.clock import PhaseClock
 
     group = join_group(rank, ranks, address)
     graph = load_for(configs[0])

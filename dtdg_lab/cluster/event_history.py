@@ -158,7 +158,8 @@ class EventHistory:
         )
 
     def _requests(self) -> tuple[RecordedRequest, ...]:
-        from dtdg_lab.training.replay import STEP, RecordedRequest
+        from dtdg_lab.training.control import STEP
+        from dtdg_lab.training.replay import RecordedRequest
 
         last = max(row["attempt"] for row in self._all(0)["events"])
         found: list[tuple[float, RecordedRequest]] = [
@@ -170,7 +171,9 @@ class EventHistory:
             if step > self.first_step:
                 before = [of for number, of in found if number < attempt and of.step == step]
                 payload = {"set": resumed.changes, "pause": False, "by": replayed_by("resume")}
-                found.append((attempt - 0.5, RecordedRequest(step, before[-1].received if before else STEP, payload)))
+                found.append(
+                    (attempt - 0.5, RecordedRequest(step, before[-1].received_at if before else STEP, payload))
+                )
         if self.directory.status()["state"] == "failed":  # its later steps are unknown
             steps = (row["step"] for rank in self.directory.record_files() for row in self.rows("steps", rank))
             ends = max(steps) + 1

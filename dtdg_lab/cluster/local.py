@@ -38,7 +38,8 @@ from dtdg_lab.runs.run import PreparationLine, StoredRun, open_run
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
     from dtdg_lab.cluster.session import Session
-    from dtdg_lab.training.interfaces import LocalControl, Recorder
+    from dtdg_lab.training.control_source import LocalControl
+    from dtdg_lab.training.recorder import Recorder
 
 
 # Early stopping of a run: by evaluations of its validation split only.
@@ -245,8 +246,8 @@ def _train(
     from dtdg_lab.datasets.names import load_for
     from dtdg_lab.distributed.group import SoloGroup
     from dtdg_lab.kernels.torch_defaults import torch_defaults
-    from dtdg_lab.training.interfaces import LocalControl
-    from dtdg_lab.training.recording import ResourceMonitor
+    from dtdg_lab.training.control_source import LocalControl
+    from dtdg_lab.training.resource_monitor import ResourceMonitor
 
     beginning = RunStart.of(directory, 0)
     stack.enter_context(torch_defaults(beginning.threads or config.threads))

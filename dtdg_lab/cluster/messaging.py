@@ -16,7 +16,7 @@ import zmq
 
 from dtdg_lab.config.record_tables import MAX_CONTROL_VERSION
 from dtdg_lab.core.errors import ConfigError, ControlError, LabError
-from dtdg_lab.training.interfaces import first_stop
+from dtdg_lab.training.control_source import first_stop
 
 # Messages that only holders of a session's key can make: HMAC-SHA256 before JSON.
 

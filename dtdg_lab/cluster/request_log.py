@@ -9,8 +9,8 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.records.events import Event, Refused, Requested
 
 if TYPE_CHECKING:
-    from dtdg_lab.training.interfaces import Recorder
-    from dtdg_lab.training.trainer import Trainer
+    from dtdg_lab.training.loop import Trainer
+    from dtdg_lab.training.recorder import Recorder
 
 
 class RequestLog:
@@ -45,7 +45,7 @@ class RequestLog:
         return old_values(config, request["set"])
 
     def _write(self, event: Event) -> None:
-        from dtdg_lab.training.checkpoint import Position
+        from dtdg_lab.training.position import Position
 
         position = Position() if self.trainer is None else self.trainer.position
         self._recorder.row("events", (position.step, position.epoch, time.time_ns(), event.kind, event.write()))

@@ -36,11 +36,12 @@ from dtdg_lab.runs.record_writer import RecordWriter
 if TYPE_CHECKING:
     from dtdg_lab.distributed.store import SignedStore
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-    from dtdg_lab.training.interfaces import LocalControl, Recorder
+    from dtdg_lab.training.control_source import LocalControl
     from dtdg_lab.training.live_settings import LiveSettings
-    from dtdg_lab.training.recording import ResourceMonitor
+    from dtdg_lab.training.loop import Trainer
+    from dtdg_lab.training.recorder import Recorder
     from dtdg_lab.training.replay import RunReplay
-    from dtdg_lab.training.trainer import Trainer
+    from dtdg_lab.training.resource_monitor import ResourceMonitor
 
 
 # Before the first step: what a rank does is recorded, and ends where the run is stopped.
@@ -223,10 +224,10 @@ def warm_up() -> dict[str, Any]:
 def rehearse() -> None:
     """Trigger first-use initialisation of libraries (two seconds); only a run started at once waits for it."""
     from dtdg_lab.kernels.torch_defaults import torch_defaults
-    from dtdg_lab.training import live_settings
+    from dtdg_lab.training import rehearsal
 
     with torch_defaults():
-        live_settings.rehearse()
+        rehearsal.rehearse()
     gc.collect()
     gc.freeze()  # a collection after a change of settings takes 0.3 s with what is imported
 
@@ -291,7 +292,7 @@ def _train(task: RankTask, directory: RunDirectory, stack: ExitStack, signals: S
     from dtdg_lab.datasets.names import load_for
     from dtdg_lab.distributed.group import ProcessGroup
     from dtdg_lab.kernels.torch_defaults import torch_defaults
-    from dtdg_lab.training.recording import ResourceMonitor
+    from dtdg_lab.training.resource_monitor import ResourceMonitor
 
     config, beginning = directory.config(), RunStart.of(directory, task.rank, attempt=task.attempt)
     stack.enter_context(torch_defaults(beginning.threads or config.threads, local_ranks=task.local_size))
@@ -516,7 +517,7 @@ def begin_training(
     **more: Any,
 ) -> Trainer:
     """The trainer of a rank; rank 0 records the start of the attempt. ``more`` is passed to the trainer."""
-    from dtdg_lab.training.trainer import Trainer
+    from dtdg_lab.training.assembly import assemble_trainer
 
     config = directory.config()
     if group.rank == 0:
@@ -528,7 +529,7 @@ def begin_training(
             code = RegisteredCode(extension.title, extension.target, extension.sha256)
             recorder.row("events", (0, 0, time.time_ns(), code.kind, code.write()))
         start.report(recorder)
-    trainer = Trainer(
+    trainer = assemble_trainer(
         config,
         graph,
         group,

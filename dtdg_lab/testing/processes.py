@@ -31,7 +31,7 @@ _IMPORTED = [
     "torch._dynamo",
     "pytest",
     "dtdg_lab.datasets.names",
-    "dtdg_lab.training.trainer",
+    "dtdg_lab.training.assembly",
     "dtdg_lab.testing.contracts",
     *(f"dtdg_lab.systems.{layout}.strategy" for layout in _LAYOUTS),
 ]

@@ -15,8 +15,9 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ControlError
 from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.training.recording import ResourceMonitor
-from dtdg_lab.training.trainer import Trainer, TrainingOutcome
+from dtdg_lab.training.assembly import assemble_trainer
+from dtdg_lab.training.loop import TrainingOutcome
+from dtdg_lab.training.resource_monitor import ResourceMonitor
 
 
 class RecordingRecorder:
@@ -156,7 +157,7 @@ def train_in_memory(
     recorder = RecordingRecorder() if recorder is None else recorder
     resource_monitor = ResourceMonitor(config, "cpu", group.rank, group.size, recorder)
     try:
-        trainer = Trainer(
+        trainer = assemble_trainer(
             config,
             graph,
             group,
@@ -171,6 +172,6 @@ def train_in_memory(
     finally:
         resource_monitor.close()
     group.barrier()  # rank 0 has written the last checkpoint, with which a caller may go on at once
-    built = trainer.built
-    parameters = {name: parameter.detach().clone() for name, parameter in built.model.named_parameters()}
-    return Trained(outcome, recorder, parameters, built.optimizer.state_dict(), trainer.live_settings.config)
+    components = trainer.components
+    parameters = {name: parameter.detach().clone() for name, parameter in components.model.named_parameters()}
+    return Trained(outcome, recorder, parameters, components.optimizer.state_dict(), trainer.live_settings.config)

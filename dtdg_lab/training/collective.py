@@ -1,4 +1,4 @@
-"""What every rank does by itself before they do something together: if it fails on one, it fails on all."""
+"""Fail on all ranks if any rank fails; agreement of ranks on a reason, a flag or a position."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import torch
 from dtdg_lab.core.errors import LabError, RunFailedError
 from dtdg_lab.core.system_errors import error_text
 from dtdg_lab.distributed.group import Group, gather_texts
-from dtdg_lab.training.checkpoint import Position
+from dtdg_lab.training.position import Position
 
 T = TypeVar("T")
 
 
 @contextmanager
 def together(group: Group, *, device: str) -> Iterator[None]:
-    """Let no rank go on to what is collective where another one cannot; collective itself.
+    """Fail on every rank if any rank fails inside; collective.
 
     Raises:
         RunFailedError: another rank failed; the message has its number and reason. A rank that failed itself raises
@@ -35,32 +35,32 @@ def together(group: Group, *, device: str) -> Iterator[None]:
     reasons = gather_texts(group, reason, device=device) if group.size > 1 else [reason]
     if error is not None:
         raise error
-    failed = next((rank for rank, described in enumerate(reasons) if described), None)
+    failed = next((rank for rank, text in enumerate(reasons) if text), None)
     if failed is not None:
         raise RunFailedError(f"rank {failed} could not build it: {reasons[failed]}")
 
 
 def attempted(work: Callable[[], T], group: Group, *, device: str) -> tuple[T | None, str]:
-    """What ``work`` gives, or why it cannot be had: the same reason on all ranks, empty where all of them have it.
+    """Return the result of ``work``, and why it failed: the same reason on all ranks, empty if it failed on none.
 
-    Collective. What every rank does by itself may fail on any; of work that is collective in itself, only what fails on
-    all of them, or on the last to do its share, comes back.
+    Collective. What every rank does by itself may fail on any. Work that is collective itself must fail on all ranks,
+    or on the last to do its share.
 
     Args:
-        work: to be done.
+        work: what every rank does.
         group: the ranks.
         device: where this rank computes.
     """
-    made, failure = None, ""
+    result, failure = None, ""
     try:
-        made = work()
+        result = work()
     except (LabError, OSError, MemoryError, RuntimeError) as error:
         failure = error_text(error)
-    return made, shared_reason(failure, group, device=device)
+    return result, shared_reason(failure, group, device=device)
 
 
 def shared_reason(failure: str, group: Group, *, device: str) -> str:
-    """Why a change cannot be made, the same on all ranks; empty where all of them can make it. Collective.
+    """Return why a change cannot be made, the same on all ranks; empty where all can make it. Collective.
 
     Args:
         failure: why this rank cannot; empty where it can.
@@ -75,14 +75,14 @@ def shared_reason(failure: str, group: Group, *, device: str) -> str:
 
 
 def any_rank(flag: bool, group: Group, *, device: str) -> bool:
-    """Whether it is set on any rank; collective."""
-    word = torch.tensor([float(flag)], dtype=torch.float64, device=device)
-    group.all_reduce(word)
-    return bool(word.item())
+    """Return True if the flag is set on any rank; collective."""
+    total = torch.tensor([float(flag)], dtype=torch.float64, device=device)
+    group.all_reduce(total)
+    return bool(total.item())
 
 
-def joined(start: Position, position: Position, group: Group, *, steps: int, device: str) -> Position:
-    """Where ranks are together that share the steps of an epoch; collective.
+def joined_position(start: Position, position: Position, group: Group, *, steps: int, device: str) -> Position:
+    """Return where ranks are together that share the steps of an epoch; collective.
 
     Args:
         start: where all of them began; ``step`` is this rank's own.
@@ -94,26 +94,26 @@ def joined(start: Position, position: Position, group: Group, *, steps: int, dev
     Returns:
         Epoch and iteration after all that ranks have made since, and this rank's own step.
     """
-    own = torch.tensor([position.step - start.step], dtype=torch.float64, device=device)
-    group.all_reduce(own)
-    epochs, iteration = divmod(start.iteration + round(own.item()), steps)
+    made = torch.tensor([position.step - start.step], dtype=torch.float64, device=device)
+    group.all_reduce(made)
+    epochs, iteration = divmod(start.iteration + round(made.item()), steps)
     return Position(start.epoch + epochs, iteration, position.step)
 
 
-def as_rank_0(position: Position, group: Group, *, device: str) -> Position:
-    """Epoch and iteration of rank 0, and a step after all that any rank has made; collective."""
-    own = torch.tensor([[position.epoch, position.iteration, position.step]], dtype=torch.int64, device=device)
-    every = group.gather_rows(own, [1] * group.size).tolist()
-    epoch, iteration, _ = every[0]
-    return Position(epoch, iteration, max(step for *_, step in every))
+def position_of_rank_0(position: Position, group: Group, *, device: str) -> Position:
+    """Return epoch and iteration of rank 0, and the step after all that any rank has made; collective."""
+    row = torch.tensor([[position.epoch, position.iteration, position.step]], dtype=torch.int64, device=device)
+    positions = group.gather_rows(row, [1] * group.size).tolist()
+    epoch, iteration, _ = positions[0]
+    return Position(epoch, iteration, max(step for *_, step in positions))
 
 
 def share_moments(optimizer: torch.optim.Optimizer, group: Group) -> None:
-    """Give every rank what rank 0's optimiser remembers; collective."""
+    """Give every rank the state of rank 0's optimizer; collective."""
     if group.size == 1:
         return
-    held = io.BytesIO()
-    torch.save(optimizer.state_dict() if group.rank == 0 else {}, held)
-    described = group.broadcast_array(np.frombuffer(held.getvalue(), np.uint8) if group.rank == 0 else None)
+    buffer = io.BytesIO()
+    torch.save(optimizer.state_dict() if group.rank == 0 else {}, buffer)
+    state = group.broadcast_array(np.frombuffer(buffer.getvalue(), np.uint8) if group.rank == 0 else None)
     if group.rank != 0:
-        optimizer.load_state_dict(torch.load(io.BytesIO(described.tobytes()), weights_only=True))
+        optimizer.load_state_dict(torch.load(io.BytesIO(state.tobytes()), weights_only=True))

@@ -6,15 +6,12 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from dtdg_lab.engine.strategy import StepMarks
-
-if TYPE_CHECKING:
-    from dtdg_lab.training.build import RunComponents
 
 MOST_SAMPLES = 2_000
 
@@ -231,13 +228,3 @@ def trace_memory(step: Callable[[StepMarks], object], *, device: str = "cpu", li
         peak = ledger.peak_bytes
     kept = probe.samples.kept
     return MemoryTrace(peak, tuple(at for at, _ in kept), tuple(live for _, live in kept), tuple(probe.blocks))
-
-
-def probe_memory(built: RunComponents, *, device: str) -> MemoryTrace:
-    """Memory over the largest step that a strategy may have; collective as steps are. Gradients are zero afterwards."""
-    traces = []
-    for step in built.strategy.probe_steps():
-        traces.append(trace_memory(step, device=device))
-        built.gradients.zero()
-    built.gradients.zero()  # the strategy may have computed more by itself
-    return max(traces, key=lambda traced: traced.peak_bytes)

@@ -1,17 +1,20 @@
-"""What one rank did in an earlier run where clocks, races and people decided it: to be done again, step by step."""
+"""Replay of what a rank did in an earlier run where clocks, races and people decided it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.distributed.group import Group
 from dtdg_lab.distributed.model_averaging import Round
-from dtdg_lab.engine.capabilities import Decision
-
-STEP, PAUSE, GATHER, END = HEARD = ("step", "pause", "gather", "end")  # where a request is received, in this order
+from dtdg_lab.engine.capabilities import RECORDED_PLAN, Decision, Replannable
+from dtdg_lab.training.collective import position_of_rank_0
+from dtdg_lab.training.control import RECEIVED_AT, Control
+from dtdg_lab.training.control_source import ControlSource
+from dtdg_lab.training.position import Position
 
 At = tuple[int, str]  # a step and what is done there
 
@@ -21,35 +24,34 @@ class RecordedRequest:
     """A control request, and where all ranks received it.
 
     Attributes:
-        step: that comes next.
-        received: with the exchange of the step before, in a pause, while ranks gathered, or after the last epoch.
-        payload: what was asked for.
+        step: the step that comes next.
+        received_at: with the exchange of the step before, in a pause, while ranks gathered, or after the last epoch.
+        payload: the request.
     """
 
     step: int
-    received: str
+    received_at: str
     payload: Mapping[str, Any]
 
-    def is_due(self, step: int, received: str) -> bool:
-        """Whether it has been received by then."""
-        return (self.step, HEARD.index(self.received)) <= (step, HEARD.index(received))
+    def is_due(self, step: int, received_at: str) -> bool:
+        """Return True if it has been received by then."""
+        return (self.step, RECEIVED_AT.index(self.received_at)) <= (step, RECEIVED_AT.index(received_at))
 
 
 @dataclass(frozen=True, slots=True)
 class RunReplay:
-    """The records of a rank that say what neither settings nor seed decide.
+    """Records of a rank that neither settings nor seed decide.
 
     Attributes:
-        rounds: of averaging, in order; the one numbered 0 ends a stretch between two changes that all ranks came
-            together for.
+        rounds: of averaging, in order; the one numbered 0 ends an interval, at which all ranks gathered.
         drawn: batches by step of this rank and part.
         places: epoch and iteration by step of this rank, where ranks shared the steps of an epoch.
-        requests: to control the run, the first one with version 1; None where the trainer receives them.
+        requests: control requests, the first one with version 1; None where the trainer receives them.
         plans: schedules and choices of overlap that were made from measured times, in order, by step and occasion:
             ``build`` or ``epoch``.
         refused: reasons by step and changes (see :func:`changes_key`).
-        decisions: rows of the table ``decisions`` after step and epoch, by step, of batch policies; None where
-            they are to be decided again.
+        decisions: rows of the table ``decisions`` without step and epoch, by step, of batch-size controllers; None
+            where they are decided again.
     """
 
     rounds: tuple[Round, ...]
@@ -68,7 +70,7 @@ class RunReplay:
         steps: Iterable[Mapping[str, Any]],
         **more: Any,
     ) -> RunReplay:
-        """From rows of the tables ``rounds``, ``targets`` and ``steps`` of one rank, in order, and what else is given.
+        """Read rows of the tables ``rounds``, ``targets`` and ``steps`` of one rank, in order.
 
         Records of older versions do not say which rounds came while a rank waited: it had weight 0 then.
         """
@@ -81,69 +83,118 @@ class RunReplay:
         drawn = {(row["step"], row["part"]): (row["source"], row["action"], row["index"]) for row in targets}
         return cls(made, drawn, **more)
 
-    def stretch(self, number: int) -> Sequence[Round]:
-        """The rounds of a stretch in which ranks averaged, from 1.
 
-        Raises:
-            ConfigError: there were not as many.
-        """
-        ends = [place + 1 for place, of in enumerate(self.rounds) if of.is_last]
-        bounds = [0, *ends, *([len(self.rounds)] if self.rounds[-1:] and not self.rounds[-1].is_last else [])]
-        if number >= len(bounds):
-            raise ConfigError(
-                f"replay: {len(bounds) - 1} stretches of averaging were recorded, and this is number {number}. Replay "
-                "the records of one rank, with the settings, data, ranks and requests of their run."
-            )
-        return self.rounds[bounds[number - 1] : bounds[number]]
+class ReplayedControl(Control):
+    """Repeats the requests and choices of an earlier run. Each recorded choice is used once.
 
-    def next_step(self, step: int, epoch: int) -> int | None:
-        """The iteration that a step was, of this epoch; None where this rank made no more steps of it."""
-        place = self.places.get(step)
-        return place[1] if place is not None and place[0] == epoch else None
+    Args:
+        replay: the records of this rank.
+        source: of requests to stop the replay, and of all requests where none are recorded.
+        group: the ranks.
+        device: where this rank computes.
+    """
+
+    def __init__(self, replay: RunReplay, source: ControlSource, group: Group, device: str) -> None:
+        super().__init__(source, group)
+        self._replay, self._device = replay, device
+        self._intervals = 0
+        self.drawn, self.repeats_decisions = replay.drawn, replay.decisions is not None
 
     # requests
 
-    def version(self, step: int, received: str) -> int:
-        """The newest request received when ``step`` comes next."""
-        assert self.requests is not None
-        return sum(request.is_due(step, received) for request in self.requests)
+    def newest(self, step: int, received_at: str) -> int:
+        """Return the newest version that was due here; one above all recorded ones where the replay is to stop."""
+        newest, requests = super().newest(step, received_at), self._replay.requests
+        if requests is None:
+            return newest
+        return len(requests) + 1 if newest else sum(request.is_due(step, received_at) for request in requests)
 
-    def payload(self, version: int, step: int, received: str, *, together: bool) -> Mapping[str, Any]:
-        """What was asked for; a version above all recorded ones is a request to stop the replay.
+    def payload(self, version: int, step: int, received_at: str, *, synchronous: bool) -> dict[str, Any]:
+        """Return the recorded request; a version above all recorded ones is a request to stop the replay.
 
-        A stop carries the versions before it along: those that were not due yet ask for nothing.
-
-        Args:
-            version: from 1.
-            step: that comes next.
-            received: where.
-            together: whether all ranks are at this step; else a rank hears a version sooner or later than rank 0, as
-                its rounds say.
+        A stop carries the versions before it along: those that were not due yet request nothing. Where ranks are at
+        steps of their own, a rank hears a version sooner or later than rank 0, as its rounds say.
         """
-        assert self.requests is not None
-        if version > len(self.requests):
+        requests = self._replay.requests
+        if requests is None:
+            return super().payload(version, step, received_at, synchronous=synchronous)
+        if version > len(requests):
             return {"stop": True}
-        request = self.requests[version - 1]
-        return request.payload if not together or request.is_due(step, received) else {}
+        request = requests[version - 1]
+        return dict(request.payload) if not synchronous or request.is_due(step, received_at) else {}
 
-    # what was decided
+    def knows_stop(self) -> bool:
+        """Return False: rank 0 alone stops a replay."""
+        return False
 
-    def plan(self, step: int, came: str) -> dict[str, Any] | None:
-        """The plan that came about there; None where there was none. Each is given once."""
-        made = self.plans.get((step, came))
-        return made.pop(0) if made else None
+    def wait(self, version: int, seconds: float) -> None:
+        """Return at once."""
 
-    def refusal(self, step: int, changes: Mapping[str, Any]) -> str:
-        """Why changes were refused; empty where they were not. Each refusal is given once."""
-        reasons = self.refused.get((step, changes_key(changes)))
+    # choices
+
+    def refusal(self, step: int, changes: Mapping[str, Any], *, synchronous: bool) -> str:
+        """Return why the repeated run refused changes here; empty where it did not.
+
+        Refusals are recorded at rank 0's step: while ranks are at steps of their own, only rank 0 looks them up.
+        """
+        if self._group.rank != 0 and not synchronous:
+            return ""
+        reasons = self._replay.refused.get((step, changes_key(changes)))
         return reasons.pop(0) if reasons else ""
 
-    def decided(self, step: int) -> Decision | None:
-        """Return the next decision of a batch-size controller after a step; each is returned once."""
-        recorded = {} if self.decisions is None else self.decisions
-        return Decision(*recorded[step].pop(0)) if recorded.get(step) else None
+    def refusals(self, step: int, requests: Sequence[Mapping[str, Any]], *, synchronous: bool) -> list[str]:
+        """Return the same for several requests, as rank 0 knows them; collective."""
+        reasons = [self.refusal(step, changes, synchronous=synchronous) for changes in requests]
+        agreed: list[str] = json.loads(self._group.broadcast_text(json.dumps(reasons)))
+        return agreed
+
+    def recorded_plan(self, position: Position, *, synchronous: bool = True) -> dict[str, Any]:
+        """Return the plan that the repeated run built here, as a strategy's state; collective."""
+        if not synchronous:  # plans are recorded where all ranks continue
+            position = position_of_rank_0(position, self._group, device=self._device)
+        plan = self._next_plan(position.step, "build")
+        return {} if plan is None else {RECORDED_PLAN: plan}
+
+    def end_epoch(self, strategy: Replannable, step: int) -> tuple[str, ...]:
+        """Let a strategy adopt the plan that was recorded here, if any; return the kinds of events that changed."""
+        if self._replay.requests is None:
+            return super().end_epoch(strategy, step)
+        plan = self._next_plan(step, "epoch")
+        return () if plan is None else strategy.adopt_plan(plan)
+
+    def decision(self, step: int) -> Decision | None:
+        """Return the next decision of a batch-size controller that was recorded at a step."""
+        rows = (self._replay.decisions or {}).get(step)
+        return Decision(*rows.pop(0)) if rows else None
+
+    def rounds(self) -> Sequence[Round]:
+        """Return the recorded rounds of the interval of averaging that begins.
+
+        Raises:
+            ConfigError: fewer intervals were recorded.
+        """
+        self._intervals += 1
+        rounds = self._replay.rounds
+        ends = [index + 1 for index, recorded in enumerate(rounds) if recorded.is_last]
+        bounds = [0, *ends, *([len(rounds)] if rounds and not rounds[-1].is_last else [])]
+        if self._intervals >= len(bounds):
+            raise ConfigError(
+                f"replay: {len(bounds) - 1} intervals of averaging were recorded, and this is number "
+                f"{self._intervals}. Replay the records of one rank, with the settings, data, ranks and requests of "
+                "their run."
+            )
+        return rounds[bounds[self._intervals - 1] : bounds[self._intervals]]
+
+    def next_step(self, step: int, epoch: int, take: Callable[[], int | None]) -> int | None:
+        """Return the iteration that a step was, of this epoch; None where this rank made no more steps of it."""
+        place = self._replay.places.get(step)
+        return place[1] if place is not None and place[0] == epoch else None
+
+    def _next_plan(self, step: int, occasion: str) -> dict[str, Any] | None:
+        plans = self._replay.plans.get((step, occasion))
+        return plans.pop(0) if plans else None
 
 
 def changes_key(changes: Mapping[str, Any]) -> str:
-    """Changes as text, the same before and after they were records."""
+    """Return changes as text, the same before and after they were records."""
     return json.dumps(dict(changes), sort_keys=True)

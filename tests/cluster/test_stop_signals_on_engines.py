@@ -104,8 +104,8 @@ def test_a_step_of_five_seconds_is_finished(session: Session, config: RunConfig,
 
 LONG_STEP = """
 import time
-from dtdg_lab.training.trainer import Trainer
-Trainer._slow_down = lambda trainer: time.sleep(60.0 * (trainer._position.step == 5))
+from dtdg_lab.training.loop import Trainer
+Trainer._slow_down = lambda trainer: time.sleep(60.0 * (trainer.position.step == 5))
 """
 
 

@@ -15,7 +15,7 @@ from dtdg_lab.distributed.model_averaging import Averager, averager_for
 from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.testing.processes import join_group
 from dtdg_lab.testing.training import RecordingRecorder, Trained
-from dtdg_lab.training import updates
+from dtdg_lab.training import pacing
 from dtdg_lab.training.build import RunComponents, build
 from tests.hybrid_training import drawn, generators_left, repeated, train
 
@@ -124,7 +124,7 @@ def all_stories(rank: int, ranks: int, address: str, folder: str) -> dict[str, A
         group.barrier()  # rank 0 may still be writing the checkpoint that another one reads
         settings = how.pop("settings", {})
         before = group.bytes_sent
-        updates.averager_for = partial(_averager_for, name)
+        pacing.averager_for = partial(_averager_for, name)
         done = train(run_config(**settings), graph, Path(folder) / f"{keep or name}.pt", group=group, **how)
         found[name] = {
             **_to_dict(done),
@@ -170,7 +170,7 @@ def _beating(run: str) -> list[str]:
 
 def _fails(group: Group, graph: Any, folder: Path) -> dict[str, Any]:
     recorder = Full() if group.rank == 1 else RecordingRecorder()
-    updates.averager_for = partial(_averager_for, "failed")
+    pacing.averager_for = partial(_averager_for, "failed")
     settings = {"slow_rank": 1, "slow_ms": 5.0, "epochs": 100, "checkpoint_every_s": 0.01}
     try:
         train(run_config(**settings), graph, folder / "failed.pt", group=group, recorder=recorder)

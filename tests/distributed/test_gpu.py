@@ -13,8 +13,8 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.training.build import build
+from dtdg_lab.training.clock import PhaseClock
 from dtdg_lab.training.memory import peak_bytes
-from dtdg_lab.training.recording import PhaseClock
 
 pytestmark = [
     pytest.mark.gpu,

@@ -11,9 +11,9 @@ from dtdg_lab.config.catalogue import family
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.model_averaging import Averager, averager_for
 from dtdg_lab.testing.processes import join_group, run_ranks
-from dtdg_lab.training import updates
+from dtdg_lab.training import pacing
+from dtdg_lab.training.rebuilding import Rebuilder
 from dtdg_lab.training.replay import RecordedRequest, RunReplay, changes_key
-from dtdg_lab.training.trainer import Trainer
 from tests.distributed.hybrid_on_ranks import run_config
 from tests.hybrid_training import train
 
@@ -37,14 +37,14 @@ def _on_rank(rank: int, ranks: int, address: str, folder: str) -> list[tuple[lis
             raise MemoryError("no room")
         return make(of)
 
-    settle = Trainer._settled
+    settle = Rebuilder._settle
 
-    def noted(self: Trainer, asked: Any) -> Any:
-        stood.append(self._position.step)
-        return settle(self, asked)
+    def noted(self: Rebuilder, requests: Any) -> Any:
+        stood.append(self.state.position.step)
+        return settle(self, requests)
 
-    Trainer._settled = noted  # type: ignore[method-assign]
-    updates.averager_for, FAMILY.build = partial(_named, "run"), failing
+    Rebuilder._settle = noted  # type: ignore[method-assign]
+    pacing.averager_for, FAMILY.build = partial(_named, "run"), failing
     done = train(config, graph, Path(folder) / "run.pt", group=group, script={4: {"set": REFUSED}})
     FAMILY.build = make
     events = done.recorder.events
@@ -57,7 +57,7 @@ def _on_rank(rank: int, ranks: int, address: str, folder: str) -> list[tuple[lis
         ),
         refused={(row["step"], changes_key(row["data"]["changes"])): [row["data"]["reason"]] for row in refused},
     )  # fmt: skip
-    updates.averager_for = partial(_named, "again")
+    pacing.averager_for = partial(_named, "again")
     again = train(config, graph, Path(folder) / "again.pt", group=group, replay=replay)
     for of, step in zip((done, again), stood, strict=True):
         found.append((of.losses, [row["data"]["reason"] for row in of.recorder.events("refused")], step))

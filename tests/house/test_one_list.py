@@ -39,7 +39,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("systems/snapshot_groups/tiles.py", "scheduling"): "changes to try",
     ("systems/snapshot_groups/tiles.py", "partition"): "a scheduler that is called like a partitioner",
     ("systems/vertex_parts/card_charts.py", "partition"): "bars of a card",
-    ("training/live_settings.py", "models"): "two models that warm libraries up before the first run",
+    ("training/rehearsal.py", "models"): "two models that warm libraries up before the first run",
 }
 
 

@@ -63,9 +63,9 @@ names.load_for = slow
 """
 STUCK_LOAD = SLOW_LOAD.replace('doing("waits")', "pass")
 LONG_STEP = """
-from dtdg_lab.training.trainer import Trainer
+from dtdg_lab.training.loop import Trainer
 def slow(self):
-    if self._position.step == 3:
+    if self.position.step == 3:
         open(sys.argv[2] + "-long", "w").close()
         time.sleep(60)
 Trainer._slow_down = slow

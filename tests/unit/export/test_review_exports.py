@@ -40,7 +40,8 @@ from dtdg_lab.runs.run import StoredRun, provenance
 from dtdg_lab.studies.race_plan import RacePlan, new_race
 from dtdg_lab.studies.race_result import Race
 from dtdg_lab.studies.trials import TrialJournal, planned
-from dtdg_lab.training.checkpoint import Checkpoint, Position
+from dtdg_lab.training.checkpoint import Checkpoint
+from dtdg_lab.training.position import Position
 from dtdg_lab.visualization.studies.race import Curve, RaceLevel, race_panels
 from dtdg_lab.visualization.studies.race_bounds import Bound, bounds_panels
 from tests.runs_synthetic import finished_run

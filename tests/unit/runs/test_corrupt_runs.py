@@ -282,7 +282,8 @@ def test_mutated_files_raise_ours_or_nothing_and_stay_as_they_are(
 def test_damaged_checkpoints_are_refused_by_name(tmp_path: Path) -> None:
     import torch
 
-    from dtdg_lab.training.checkpoint import Checkpoint, Position
+    from dtdg_lab.training.checkpoint import Checkpoint
+    from dtdg_lab.training.position import Position
 
     path, draw = tmp_path / "last.pt", random.Random(1)
     Checkpoint({"w": torch.ones(3)}, {}, Position(1, 2, 3), "{}", [], HASH).save(path)

@@ -388,5 +388,5 @@ def test_the_doors_to_the_test_part_are_few_and_known() -> None:
         "seal_of(": {"training/evaluation.py", "training/forward.py"},
         "unsealed(": {"training/build.py"},  # partitions, which are made before anything is trained
         "for_a_hash(": {"tasks/link_prediction.py"},
-        "final=True": {"training/evaluation.py", "training/trainer.py"},
+        "final=True": {"training/evaluation.py", "training/loop.py"},
     }

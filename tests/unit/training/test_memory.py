@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from dtdg_lab.engine.strategy import StepMarks
+from dtdg_lab.training.clock import PhaseClock
 from dtdg_lab.training.memory import fits_memory, peak_bytes, trace_memory
-from dtdg_lab.training.recording import PhaseClock
 
 FLOAT = 4  # bytes
 

@@ -28,7 +28,8 @@ from dtdg_lab.systems.feature_cache import strategy as feature_strategy
 from dtdg_lab.systems.feature_cache.rpc.client import FeatureClient
 from dtdg_lab.systems.feature_cache.strategy import FeatureService, RemoteFeatureStrategy, host_towards
 from dtdg_lab.training import build as building
-from dtdg_lab.training.live_settings import check_changes, rebuilt
+from dtdg_lab.training.live_settings import check_changes
+from dtdg_lab.training.rebuilding import rebuild
 from tests.remote_training import (
     EPOCHS,
     PARTS,
@@ -261,7 +262,7 @@ def test_what_cannot_take_the_parameters_is_closed() -> None:
 
     config, memory = remote_config("fixed"), SimpleNamespace(plan={}, restore=restore)
     with built_remote(config) as before:
-        made = rebuilt(
+        made = rebuild(
             config, {"cache_rows": 50}, memory, changing_graph(), SoloGroup(), device="cpu", before=before  # type: ignore[arg-type]
         )  # fmt: skip
         assert made == (None, "does not fit")

@@ -30,8 +30,8 @@ from dtdg_lab.partition.volume import (
 )
 from dtdg_lab.systems.snapshot_blocks.forecast import PAPER
 from dtdg_lab.training.build import build, make_task
-from dtdg_lab.training.live_settings import plan_events
 from dtdg_lab.training.partition import blocks_event
+from dtdg_lab.training.plan_reports import plan_events
 
 FEATURES, HIDDEN = 3, 4
 SETTINGS = [*((name, {}) for name in catalogue.names("models")), ("tgcn", {"gc_layers": 2}), ("gatlstm", {"heads": 4})]

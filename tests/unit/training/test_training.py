@@ -44,12 +44,16 @@ from dtdg_lab.systems.single.events import OverlapProfile, SnapshotTimes
 from dtdg_lab.systems.single.shared_edges import measured
 from dtdg_lab.testing.contracts import DenseView, run_model
 from dtdg_lab.testing.training import RecordingRecorder, Trained, train_in_memory
+from dtdg_lab.training.assembly import assemble_trainer
 from dtdg_lab.training.build import build
-from dtdg_lab.training.checkpoint import LOOK_S, Checkpoint, CheckpointManager, LastGood, Position
+from dtdg_lab.training.checkpoint import Checkpoint
+from dtdg_lab.training.checkpointing import LOOK_S, CheckpointManager, LastGood
+from dtdg_lab.training.clock import PhaseClock
+from dtdg_lab.training.control_source import LocalControl
 from dtdg_lab.training.forward import run_forward
-from dtdg_lab.training.interfaces import LocalControl
-from dtdg_lab.training.recording import PhaseClock, ResourceMonitor, StepRecorder
-from dtdg_lab.training.trainer import Trainer
+from dtdg_lab.training.position import Position
+from dtdg_lab.training.recording import StepRecorder
+from dtdg_lab.training.resource_monitor import ResourceMonitor
 from tests.runs_synthetic import write_steps
 from tests.thinning import thinned
 
@@ -569,7 +573,7 @@ def test_a_paused_run_can_be_stopped_and_resumed(tmp_path: Path) -> None:
 def test_a_person_pauses_and_goes_on(tmp_path: Path) -> None:
     """Requests from another thread, as the kernel's: no step while paused, and no long wait after."""
     recorder, control, config = RecordingRecorder(), LocalControl(), config_of(epochs=10_000)
-    trainer = Trainer(
+    trainer = assemble_trainer(
         config, graph_of(), SoloGroup(), recorder=recorder, control=control, checkpoint=tmp_path / "last.pt",
         resource_monitor=ResourceMonitor(config, "cpu", 0, 1, recorder),
     )  # fmt: skip
@@ -666,9 +670,11 @@ def test_a_checkpoint_waits_for_the_rows_of_all_ranks_that_make_its_steps(tmp_pa
     own, other = (RecordWriter(tmp_path / f"rank{rank}.jsonl", rank, 1, flush_s=60) for rank in (0, 1))
     group: Any = SimpleNamespace(rank=0, size=2, barrier=lambda: met.append(len(read_steps(0))))
     journal = StepRecorder(own, PhaseClock("cpu"), SimpleNamespace(between=lambda *_: None), 0)  # type: ignore[arg-type]
-    together, file = True, tmp_path / "kept.pt"
-    keeper = CheckpointManager(file, group, journal, lambda _: present, lambda: together)
-    built: Any = SimpleNamespace(strategy=SimpleNamespace(at_rest=True, carried_state=dict))
+    file, state = tmp_path / "kept.pt", SimpleNamespace(
+        group=group, strategy=None, synchronous=True, position=present.position, config={"checkpoint_every_s": 0.0},
+        checkpoint=lambda carried=None: present,
+    )  # fmt: skip
+    keeper = CheckpointManager(file, state, journal)  # type: ignore[arg-type]
 
     def read_steps(rank: int) -> list[int]:
         lines = read_lines(tmp_path / f"rank{rank}.jsonl")
@@ -678,21 +684,21 @@ def test_a_checkpoint_waits_for_the_rows_of_all_ranks_that_make_its_steps(tmp_pa
         write_steps(writer, 0, present.position.step)
     for _ in range(3):
         time.sleep(LOOK_S)
-        keeper.after_step(built, 1.0, 0.0, 0)
+        keeper.after_step(1.0)
     assert not file.exists() and read_steps(1) == []
     other.flush()
     time.sleep(LOOK_S)
-    keeper.after_step(built, 1.0, 0.0, 0)
+    keeper.after_step(1.0)
     assert file.exists() and read_steps(0)[-1] == present.position.step - 1, "own rows are written before"
     write_steps(own, present.position.step, present.position.step + 4)
-    keeper.forced(built, 0, meets=True)
+    keeper.save(together=True)
     assert met == [present.position.step + 4], "rows are written before ranks meet"
-    together = False
+    state.synchronous = False
     file.unlink()
     other.close()
     (tmp_path / "rank1.jsonl").unlink()
     for _ in range(2):
-        keeper.after_step(built, 1.0, 0.0, 0)
+        keeper.after_step(1.0)
     assert file.exists(), "ranks with steps of their own are not waited for"
     own.close()
 

@@ -26,9 +26,10 @@ from dtdg_lab.systems.decayed_windows.strategy import DecayedWindowStrategy
 from dtdg_lab.systems.decayed_windows.window import Trapezoid, survival_order
 from dtdg_lab.testing.training import Trained, train_in_memory
 from dtdg_lab.training.build import build
-from dtdg_lab.training.checkpoint import Checkpoint, Position
+from dtdg_lab.training.checkpoint import Checkpoint
 from dtdg_lab.training.live_settings import check_changes
 from dtdg_lab.training.memory import peak_bytes, probe_memory
+from dtdg_lab.training.position import Position
 from tests.thinning import thinned
 
 SMALL = {"dataset": "growing", "generated_nodes": 60, "generated_edges": 240, "generated_snapshots": 50, "hidden": 6,

@@ -14,7 +14,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.hybrid_batches.part_batches import Drawn, PartBatches
 from dtdg_lab.systems.hybrid_batches.workers import BatchMaker
 from dtdg_lab.testing.training import RecordingRecorder
-from dtdg_lab.training.recording import PhaseClock
+from dtdg_lab.training.clock import PhaseClock
 from tests.hybrid_training import (
     PARTS,
     TOGETHER,

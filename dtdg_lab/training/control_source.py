@@ -1,4 +1,4 @@
-"""What the loop is handed: somewhere to write records, and somewhere control requests come from."""
+"""Sources of control requests: their interface, and the one of a run in this process."""
 
 from __future__ import annotations
 
@@ -7,22 +7,6 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from dtdg_lab.core.errors import ControlError
-
-
-class Recorder(Protocol):
-    """Takes rows of the tables in ``core.records``; rank and attempt are its own."""
-
-    def row(self, table: str, values: tuple[Any, ...]) -> None:
-        """Keep one row; costs about a microsecond."""
-
-    def check(self) -> None:
-        """Raise what went wrong while writing earlier rows, if anything did."""
-
-    def flush(self) -> None:
-        """Write all rows that were kept so far."""
-
-    def reached(self, step: int, ranks: Iterable[int]) -> bool:
-        """Whether that step of this attempt, or a later one, is in the records of each of these ranks."""
 
 
 class ControlSource(Protocol):

@@ -1,0 +1,69 @@
+"""Clock of a step's phases, as intervals that touch: they sum to the step by construction."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+from dtdg_lab.engine.strategy import StepMarks
+
+
+class PhaseClock(StepMarks):
+    """Marks where one phase ends and the next begins; on a GPU the device is waited for at each mark.
+
+    Args:
+        device: ``cpu`` or a CUDA device.
+
+    Attributes:
+        intervals: phase, start and end in nanoseconds, since the step began.
+        cpu_s: processor seconds of this process, all threads, by phase.
+    """
+
+    def __init__(self, device: str) -> None:
+        self._cuda = device.startswith("cuda")
+        self._epoch_offset_ns = time.time_ns() - time.perf_counter_ns()
+        self.intervals: list[tuple[str, int, int]] = []
+        self.cpu_s: dict[str, float] = {}
+        self._last_ns = 0
+        self.start()
+
+    def start(self) -> None:
+        """Begin a step: forget the last one's intervals."""
+        self.intervals.clear()
+        self.cpu_s.clear()
+        self._last_cpu_s = time.process_time()
+        self._last_ns = self._now_ns()
+
+    def _now_ns(self) -> int:
+        if self._cuda:
+            torch.cuda.synchronize()
+        return time.perf_counter_ns() + self._epoch_offset_ns
+
+    def __call__(self, phase: str) -> None:
+        """The time since the last mark was ``phase``."""
+        now_ns = self._now_ns()
+        self.intervals.append((phase, self._last_ns, now_ns))
+        self._last_ns = now_ns
+        self._count(phase)
+
+    def exchange(self, wait_s: float) -> None:
+        """The time since the last mark was an exchange; its first ``wait_s`` were spent waiting for other ranks."""
+        now_ns = self._now_ns()
+        arrived_ns = min(self._last_ns + round(wait_s * 1e9), now_ns)
+        self.intervals.append(("wait", self._last_ns, arrived_ns))
+        self.intervals.append(("communicate", arrived_ns, now_ns))
+        self._last_ns = now_ns
+        self._count("communicate")  # a rank that waits for others is idle, or nearly so
+
+    def _count(self, phase: str) -> None:
+        cpu_s = time.process_time()
+        self.cpu_s[phase] = self.cpu_s.get(phase, 0.0) + cpu_s - self._last_cpu_s
+        self._last_cpu_s = cpu_s
+
+    def seconds(self) -> dict[str, float]:
+        """Seconds by phase since the start; a phase marked twice is summed."""
+        total: dict[str, float] = {}
+        for phase, start_ns, end_ns in self.intervals:
+            total[phase] = total.get(phase, 0.0) + (end_ns - start_ns) * 1e-9
+        return total

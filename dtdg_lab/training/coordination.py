@@ -1,0 +1,118 @@
+"""Agreement of ranks on requests and choices, at one step or at one gathering for all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from dtdg_lab.distributed.model_averaging import ControlState
+from dtdg_lab.engine.capabilities import Adaptive
+from dtdg_lab.records.events import EpochEnded
+from dtdg_lab.training.collective import position_of_rank_0
+from dtdg_lab.training.control import END, GATHER, PAUSE, STEP, Control
+from dtdg_lab.training.pacing import Pacing, pacing_for
+from dtdg_lab.training.recording import StepRecorder
+from dtdg_lab.training.requests import RequestHandler
+from dtdg_lab.training.state import TrainingState
+
+
+class RankCoordinator:
+    """Distributes rank 0's control state, and follows it on every rank; its constructor is collective.
+
+    Args:
+        state: of this rank.
+        control: requests and choices.
+        requests: applies requests.
+        recorder: writes records.
+
+    Attributes:
+        pacing: of the present interval.
+    """
+
+    def __init__(
+        self, state: TrainingState, control: Control, requests: RequestHandler, recorder: StepRecorder
+    ) -> None:
+        self._state, self._control, self._requests, self._recorder = state, control, requests, recorder
+        self._intervals = 0
+        self.pacing = self._begin_interval()
+
+    def begin_interval(self) -> None:
+        """Begin an interval: all ranks are together, with one model; collective."""
+        self.pacing = self._begin_interval()
+
+    def follow_step(self, control_state: ControlState) -> None:
+        """Follow the control state that was agreed on in a step."""
+        self._follow(control_state, STEP)
+
+    def pause(self) -> None:
+        """Pause for a while, and follow what is requested meanwhile."""
+
+        def wait(seconds: float) -> None:
+            self._control.wait(self._state.settings.version, seconds)
+
+        self._follow(self.pacing.pause(wait), PAUSE)
+
+    def gather(self) -> None:
+        """Wait for all ranks, follow control states meanwhile, and go where all are together."""
+        state, group = self._state, self._state.group
+        started_ns, sent, received = time.time_ns(), group.bytes_sent, group.bytes_received
+
+        def follow(control_state: ControlState) -> None:
+            self._follow(control_state, GATHER)
+            self._recorder.check()
+
+        self.pacing.gather(follow)
+        moved = (group.bytes_sent - sent, group.bytes_received - received)
+        self._recorder.gathered(state.position, started_ns, moved)
+        before, state.position = state.position.epoch, self.pacing.joined(state.position)
+        for epoch in range(before, state.position.epoch):  # ended by others: this rank has no time of it
+            self._recorder.write(state.position, EpochEnded(epoch))
+
+    def receive_last_requests(self) -> None:
+        """Follow all requests since the last exchange, after the last epoch; collective."""
+        agreed = self._state.components.gradients.agree(self._newest(END).version)
+        self._requests.apply_up_to(agreed, END)
+
+    def join_rank_0(self) -> None:
+        """Continue where rank 0 is, after the steps that any rank has made; collective."""
+        state = self._state
+        state.position = position_of_rank_0(state.position, state.group, device=state.device)
+
+    def _begin_interval(self) -> Pacing:
+        state, control = self._state, self._control
+        self._intervals += 1
+        if isinstance(state.strategy, Adaptive) and control.drawn is not None:
+            state.strategy.replay_draws(control.drawn)
+
+        def take_step(take: Callable[[], int | None]) -> int | None:
+            return control.next_step(state.position.step, state.position.epoch, take)
+
+        return pacing_for(
+            state.components,
+            state.group,
+            self._newest,
+            name=f"averaging-{self._intervals}",
+            start=state.control_state,
+            position=state.position,
+            knows_stop=control.knows_stop,
+            stop_version=control.stop_version,
+            rounds=None if state.synchronous else control.rounds(),
+            take_step=take_step,
+        )
+
+    def _newest(self, received_at: str = STEP) -> ControlState:
+        """Return the newest control state; rank 0's counts."""
+        state = self._state
+        if state.group.rank != 0:
+            return ControlState()
+        version = self._control.newest(state.position.step + (received_at == STEP), received_at)
+        return ControlState(version, state.requested_choice)
+
+    def _follow(self, control_state: ControlState, received_at: str) -> None:
+        """Follow a control state: the size of batches first, since changes may make other sizes."""
+        state = self._state
+        if isinstance(state.strategy, Adaptive):
+            state.strategy.receive_choice(control_state.choice)
+        self._requests.apply_up_to(control_state.version, received_at)
+        self.pacing.apply_settings(state.config)
+        self._recorder.rounds(state.position, self.pacing.rounds())

@@ -1,0 +1,147 @@
+"""What follows the steps of an epoch: other plans, tuning, evaluation; and decisions of a batch-size controller."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from dtdg_lab.core.errors import PlanError
+from dtdg_lab.engine.capabilities import Adaptive, Replannable, Tunable
+from dtdg_lab.training.control import Control
+from dtdg_lab.training.memory_probe import MemoryProbe
+from dtdg_lab.training.plan_reports import report_plans
+from dtdg_lab.training.position import Position
+from dtdg_lab.training.recording import StepRecorder
+from dtdg_lab.training.requests import RequestHandler
+from dtdg_lab.training.state import TrainingState
+
+
+class Decisions:
+    """Decisions of a batch-size controller, made while training or repeated.
+
+    Args:
+        state: of this rank.
+        control: decisions to be repeated.
+        recorder: writes records.
+    """
+
+    def __init__(self, state: TrainingState, control: Control, recorder: StepRecorder) -> None:
+        self._state, self._control, self._recorder = state, control, recorder
+
+    def after_step(self, loss: float | None, seconds: float) -> None:
+        """Decide after a step, if that is due."""
+        strategy = self._state.strategy
+        if isinstance(strategy, Adaptive) and not self._repeated(strategy):
+            self._recorder.decision(self._state.position, strategy.decide_after_step(loss, seconds))
+
+    def after_evaluation(self, validation_loss: float | None) -> None:
+        """Decide after an evaluation of the validation split, if that is due."""
+        strategy = self._state.strategy
+        if isinstance(strategy, Adaptive) and not self._repeated(strategy):
+            self._recorder.decision(self._state.position, strategy.decide_after_evaluation(validation_loss))
+
+    def _repeated(self, strategy: Adaptive) -> bool:
+        """Make the recorded decision, and return True if decisions are repeated."""
+        if self._control.repeats_decisions and strategy.decides:
+            decision = self._control.decision(self._state.position.step)
+            if decision is not None:
+                strategy.repeat_decision(decision.action)
+            self._recorder.decision(self._state.position, decision)
+        return self._control.repeats_decisions
+
+
+class Evaluation:
+    """Evaluations of a run, all ranks together or rank 0 alone while the others train on.
+
+    Args:
+        state: of this rank.
+        decisions: follow an evaluation.
+        recorder: writes records.
+    """
+
+    def __init__(self, state: TrainingState, decisions: Decisions, recorder: StepRecorder) -> None:
+        self._state, self._decisions, self._recorder = state, decisions, recorder
+        self._evaluated_step = -1
+
+    def run_if_due(self) -> None:
+        """Evaluate the training and validation splits at the end of an epoch where the settings say so."""
+        state, position = self._state, self._state.position
+        due = position.epoch % state.config["evaluate_every"] == 0
+        if due and not state.is_last_epoch_over and position.step != self._evaluated_step:
+            self._evaluated_step = position.step  # other ranks may make all steps of an epoch
+            self.run(("train", "validation"))
+
+    def run(self, splits: tuple[str, ...], *, final: bool = False) -> None:
+        """Evaluate splits of the sequence, and let a batch-size controller decide unless the run is over."""
+        state, components, started_ns = self._state, self._state.components, time.time_ns()
+        if final or state.synchronous:
+            results = components.evaluator.evaluate(components.model, splits, final=final)
+        elif state.group.rank == 0:  # the others are at other steps, and train on
+            results = components.own_evaluator.evaluate(components.model, splits)
+        else:
+            return
+        self._recorder.evaluations(state.position, results)
+        self._recorder.between(state.position.step, state.position.current_epoch, "evaluate", started_ns)
+        if not final:
+            losses = [scores.loss for scores in results if scores.split == "validation"]
+            self._decisions.after_evaluation(losses[0] if losses else None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochEnd:
+    """Work at the end of an epoch.
+
+    Attributes:
+        state: of this rank.
+        control: plans to be repeated.
+        requests: refuses and records changes.
+        recorder: writes records.
+        memory_probe: measures the memory of a step.
+        evaluation: evaluates the run.
+    """
+
+    state: TrainingState
+    control: Control
+    requests: RequestHandler
+    recorder: StepRecorder
+    memory_probe: MemoryProbe
+    evaluation: Evaluation
+
+    def run(self, epoch: int) -> None:
+        """Measure memory, adopt another plan, tune settings and evaluate, where these are due; collective."""
+        self.memory_probe.run_if_due()
+        self._replan()
+        self._tune(epoch)
+        self.evaluation.run_if_due()
+        self.state.resource_monitor.end_epoch()
+
+    def _replan(self) -> None:
+        """Adopt another plan where the epoch asks for one; keep the old one on every rank where it cannot be made."""
+        strategy, reason = self.state.strategy, ""
+        if not isinstance(strategy, Replannable) or not (changes := strategy.epoch_changes):
+            return
+        try:
+            if kinds := self.control.end_epoch(strategy, self.state.position.step):
+                report_plans(self.state, self.recorder, kinds)
+        except PlanError as error:
+            reason = str(error)
+        if reason := reason or self.requests.repeated_refusal(changes):
+            self.requests.refuse(changes, reason)
+
+    def _tune(self, epoch: int) -> None:
+        state, started_ns = self.state, time.time_ns()
+        if not isinstance(state.strategy, Tunable):
+            return
+        tuned = state.strategy.tune(epoch, state.config, state.components)
+        if tuned is None:
+            return
+        decision, changes = tuned
+        self.recorder.between(state.position.step, epoch, "evaluate", started_ns)  # of its trials
+        self.recorder.decision(Position(epoch, 0, state.position.step), decision)
+        if changed := state.settings.apply({"set": changes}):
+            state.apply_settings()
+            self._record_tuning(changed, decision.policy)
+
+    def _record_tuning(self, changes: dict[str, Any], policy: str) -> None:
+        self.requests.record_change(changes, "step", self.state.position.step, by=policy)

@@ -1,0 +1,291 @@
+"""The training loop of one rank: compute, exchange, update, follow requests, record."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import torch
+from tqdm.auto import tqdm
+
+from dtdg_lab.core.errors import NotFiniteError
+from dtdg_lab.distributed.gradients import Exchanged
+from dtdg_lab.engine.capabilities import Adaptive, ObservesSteps
+from dtdg_lab.engine.strategy import Step
+from dtdg_lab.records.events import Ended, EpochEnded, Kernel, Resumed
+from dtdg_lab.training.build import RunComponents
+from dtdg_lab.training.checkpointing import CheckpointManager
+from dtdg_lab.training.clock import PhaseClock
+from dtdg_lab.training.collective import any_rank
+from dtdg_lab.training.control import Control
+from dtdg_lab.training.coordination import RankCoordinator
+from dtdg_lab.training.epoch_end import Decisions, EpochEnd, Evaluation
+from dtdg_lab.training.live_settings import LiveSettings
+from dtdg_lab.training.partition import split_event
+from dtdg_lab.training.plan_reports import report_plans
+from dtdg_lab.training.position import Position
+from dtdg_lab.training.rebuilding import Rebuilder
+from dtdg_lab.training.recording import StepRecorder
+from dtdg_lab.training.state import TrainingState
+
+RUN_IS_OVER = (
+    "The run has completed its last step and accepts no more changes. Start a new run or call run.resume(...)."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingOutcome:
+    """How training ended: ``finished`` or ``stopped``, and where."""
+
+    state: str
+    position: Position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trainer:
+    """Trains one rank of one run from where it is to its end.
+
+    In outline::
+
+        save a first checkpoint
+        until the run is over:
+            for each step of the epoch:
+                compute, exchange gradients, update
+                follow requests, decide, record
+                wait while paused, save
+            measure memory, adopt another plan, tune, evaluate
+            rebuild where requests change epoch settings
+        save the last checkpoint
+        evaluate all splits
+
+    Attributes:
+        state: of this rank, which all objects below share.
+        control: requests and choices.
+        clock: of the steps' phases.
+        recorder: writes records.
+        coordinator: paces the ranks, and distributes requests.
+        rebuilder: applies changes of epoch settings.
+        checkpoints: writes checkpoints.
+        decisions: of a batch-size controller.
+        evaluation: of the run.
+        epoch_end: work at the end of an epoch.
+        resumed: the event of a run that is resumed; None for a new one.
+        saves_start: whether the start is saved, as of a run that begins here.
+        show_progress: whether to show a progress bar over epochs, in cells and terminals.
+    """
+
+    state: TrainingState
+    control: Control
+    clock: PhaseClock
+    recorder: StepRecorder
+    coordinator: RankCoordinator
+    rebuilder: Rebuilder
+    checkpoints: CheckpointManager
+    decisions: Decisions
+    evaluation: Evaluation
+    epoch_end: EpochEnd
+    resumed: Resumed | None
+    saves_start: bool
+    show_progress: bool
+
+    @property
+    def components(self) -> RunComponents:
+        """Model, optimizer, strategy and so on; a change of epoch settings replaces them."""
+        return self.state.components
+
+    @property
+    def live_settings(self) -> LiveSettings:
+        """The present settings, and requests that wait."""
+        return self.state.settings
+
+    @property
+    def position(self) -> Position:
+        """Epoch, iteration and step that come next."""
+        return self.state.position
+
+    def run(self) -> TrainingOutcome:
+        """Train until the last epoch or a stop request.
+
+        Raises:
+            NotFiniteError: a loss was NaN or infinite; every rank stops at the same step.
+            RunStoreError: records or checkpoints can no longer be written.
+        """
+        try:
+            self._begin()
+            with tqdm(total=self.state.config.epochs, unit="epoch", disable=not self.show_progress) as bar:
+                while not self._is_over_between_epochs():
+                    if self.state.has_epochs:
+                        self._train_epoch()
+                        bar.update(self.state.position.epoch - bar.n)
+            return self._end()
+        except BaseException as error:
+            self.coordinator.pacing.close(f"{type(error).__name__}: {error}")
+            raise
+        finally:
+            self.state.components.close()
+
+    def _begin(self) -> None:
+        state, recorder = self.state, self.recorder
+        if self.saves_start:
+            recorder.event(state.position, "parts", split_event(state.graph, state.components.split))
+            self.checkpoints.save(together=True)  # whatever happens from here on can be resumed
+        if self.resumed is not None:
+            recorder.write(state.position, self.resumed)
+        threads = torch.get_num_threads()  # sums depend on them
+        recorder.write(state.position, Kernel(state.components.sequence.backend, state.device, threads))
+        report_plans(state, recorder)
+        state.open()
+
+    def _train_epoch(self) -> None:
+        state, pacing = self.state, self.coordinator.pacing
+        epoch, started_s = state.position.epoch, time.perf_counter()
+        for step in pacing.steps(state.position):
+            loss = self._train_step(step)
+            state.position = Position(epoch, step.iteration + 1, state.position.step + 1)
+            is_over = state.position.iteration == pacing.epoch_steps
+            self._wait_while_paused()
+            self._save_after_step(loss, is_over)
+            if not is_over:
+                self.checkpoints.keep_if_requested()
+            if state.settings.stopping:
+                if not is_over:
+                    return
+                break
+        state.position = Position(epoch + 1, 0, state.position.step)
+        self.recorder.write(state.position, EpochEnded(epoch, time.perf_counter() - started_s))
+        self.epoch_end.run(epoch)
+        self.checkpoints.keep_epoch()
+
+    def _train_step(self, step: Step) -> float:
+        """Make one step, and return its loss."""
+        state, clock, group, started_cpu_s = self.state, self.clock, self.state.group, time.process_time()
+        components, position, pacing = state.components, state.position, self.coordinator.pacing
+        sent, received = group.bytes_sent, group.bytes_received
+        self._prepare(step)
+        clock.start()
+        components.gradients.zero()
+        result = components.strategy.compute(step, clock)
+        self._slow_down()
+        clock("compute")
+        exchanged = pacing.exchange(result)
+        clock.exchange(exchanged.wait_s)
+        loss = finite_loss(exchanged, position, state.config.learning_rate)
+        known_loss = loss if exchanged.groups else None  # batches may be without labels
+        components.optimizer.step()
+        clock("update")
+        control_state = pacing.agreed()
+        if not pacing.synchronous:
+            clock("communicate")
+        self.decisions.after_step(known_loss, sum(clock.seconds().values()))
+        self.coordinator.follow_step(control_state)
+        self.recorder.check()
+        clock("control")
+        outcome = self.recorder.step(
+            position,
+            step,
+            result,
+            loss=known_loss,
+            cpu_s=time.process_time() - started_cpu_s,
+            communicate_s=exchanged.communicate_s,
+            moved=(group.bytes_sent - sent, group.bytes_received - received),
+            version=state.settings.version,
+            strategy=components.strategy,
+        )
+        if isinstance(components.strategy, ObservesSteps):
+            components.strategy.on_step_end(outcome)
+        return loss
+
+    def _prepare(self, step: Step) -> None:
+        """Tell the strategy which step follows, and slow links down as the settings say."""
+        state, components = self.state, self.state.components
+        if isinstance(components.strategy, Adaptive):
+            components.strategy.on_step_start(state.position.step)
+        if components.network is not None:
+            progress = step.iteration / self.coordinator.pacing.epoch_steps
+            changed = components.network.follow(state.position.epoch, progress)
+            if changed is not None:
+                self.recorder.event(state.position, "congestion", changed)
+
+    def _slow_down(self) -> None:
+        config = self.state.config
+        if config["slow_rank"] == self.state.group.rank and config["slow_ms"] > 0:
+            time.sleep(config["slow_ms"] * 1e-3)
+
+    def _wait_while_paused(self) -> None:
+        settings = self.state.settings
+        while settings.paused and not settings.stopping:
+            self.coordinator.pause()
+            self.checkpoints.keep_if_requested()
+            self.recorder.check()
+
+    def _save_after_step(self, loss: float, is_epoch_over: bool) -> None:
+        if not self.state.settings.stopping:
+            self.checkpoints.after_step(loss)
+        elif not self.state.synchronous or is_epoch_over:
+            # else the run ends here, and saves: a signal leaves no time to do it twice
+            self.checkpoints.save(together=self.state.synchronous)
+
+    def _is_over_between_epochs(self) -> bool:
+        """Return True if the run is over; else apply changes that wait for the end of an epoch."""
+        state, pacing = self.state, self.coordinator.pacing
+        if pacing.synchronous:
+            if state.settings.stopping:
+                return True
+            self.rebuilder.rebuild_if_requested()  # before the end is looked for: it may move the end
+            return self._is_over()
+        is_waiting = bool(state.settings.requests) and not state.position.iteration
+        if state.has_epochs and not state.settings.stopping and not is_waiting:
+            return False
+        self.coordinator.gather()  # every rank comes here in the end, for one of these reasons or another
+        if state.settings.stopping:
+            return True
+        self.rebuilder.rebuild_if_requested()
+        if not any_rank(state.has_epochs, state.group, device=state.device) and self._is_over():
+            return True
+        if self.coordinator.pacing is pacing:
+            self.coordinator.begin_interval()
+        return False
+
+    def _is_over(self) -> bool:
+        """Return True if all epochs are over, and all requests since the last exchange have been received."""
+        state = self.state
+        if state.has_epochs:
+            return False
+        self.control.refuse_requests(RUN_IS_OVER)
+        self.coordinator.receive_last_requests()
+        self.checkpoints.keep_if_requested()
+        self.rebuilder.rebuild_if_requested()
+        if state.settings.stopping or not state.has_epochs:
+            return True
+        self.control.refuse_requests("")  # more epochs were requested
+        return False
+
+    def _end(self) -> TrainingOutcome:
+        state = self.state
+        self.control.refuse_requests(RUN_IS_OVER)
+        if not state.synchronous:
+            self.coordinator.gather()  # where a change after the last step has begun another interval
+            if state.settings.stopping:  # all ranks resume with the same step, which none has made
+                self.coordinator.join_rank_0()
+        self.checkpoints.save(together=True)
+        self.recorder.write(state.position, Ended(state.checkpoint().fingerprint()))
+        if state.settings.stopping:
+            return TrainingOutcome("stopped", state.position)
+        self.evaluation.run(("train", "validation", "test"), final=True)
+        return TrainingOutcome("finished", state.position)
+
+
+def finite_loss(exchanged: Exchanged, position: Position, learning_rate: float) -> float:
+    """Return the mean loss of a step.
+
+    Raises:
+        NotFiniteError: it is NaN or infinite.
+    """
+    loss = exchanged.loss_sum / max(exchanged.groups, 1)
+    if not abs(loss) < float("inf"):
+        raise NotFiniteError(
+            f"the loss is {loss} at step {position.step} (epoch {position.epoch}): training stopped before the update. "
+            "The last good checkpoint is kept; resume from it with a smaller learning_rate (now "
+            f"{learning_rate:g})."
+        )
+    return loss

@@ -1,0 +1,233 @@
+"""Changes of epoch settings: components are rebuilt between two epochs, and continue from memory."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.distributed.group import Group
+from dtdg_lab.engine.capabilities import DescribesMemory
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.training.build import RunComponents, build
+from dtdg_lab.training.checkpoint import Checkpoint
+from dtdg_lab.training.collective import attempted, share_moments
+from dtdg_lab.training.control import Control
+from dtdg_lab.training.coordination import RankCoordinator
+from dtdg_lab.training.live_settings import merged
+from dtdg_lab.training.memory_probe import MemoryProbe
+from dtdg_lab.training.plan_reports import PlanEvents, plan_events
+from dtdg_lab.training.recording import StepRecorder
+from dtdg_lab.training.requests import RequestHandler
+from dtdg_lab.training.state import TrainingState
+
+Changes = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """Components under changed settings.
+
+    Attributes:
+        components: in place of those that trained before.
+        events: that describe their plans.
+    """
+
+    components: RunComponents
+    events: PlanEvents
+
+
+def rebuild(
+    config: RunConfig,
+    changes: Changes,
+    memory: Checkpoint,
+    graph: DynamicGraph,
+    group: Group,
+    *,
+    device: str,
+    before: RunComponents,
+) -> tuple[Rebuilt | None, str]:
+    """Rebuild, or return why not, the same on every rank; collective. After a refusal, training continues as before.
+
+    A device that the kernel shapes for it is given back first: there is one for both.
+
+    Args:
+        config: the settings until now, with changes made in place.
+        changes: of its settings.
+        memory: parameters and moments to continue with.
+        graph: the data.
+        group: the ranks.
+        device: where this rank computes.
+        before: what trained.
+    """
+
+    def make() -> RunComponents:
+        components = build(config.replace(**changes), graph, group, device=device, plan=memory.plan)
+        try:
+            memory.restore(components.model, components.optimizer)
+        except BaseException:
+            components.close()
+            raise
+        return components
+
+    if before.network is not None and before.config["congestion_by"] == "netem":
+        _, reason = attempted(before.network.release, group, device=device)
+        if reason:
+            return None, reason
+    components, reason = attempted(make, group, device=device)
+    events: PlanEvents | None = None
+    if components is not None and not reason:
+        events, reason = attempted(partial(plan_events, components, group, before), group, device=device)
+    if components is None or reason:
+        if components is not None:
+            components.close()
+        return None, reason
+    return Rebuilt(components, events or []), ""
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """What became of the requests that waited for the end of an epoch.
+
+    Attributes:
+        rebuilt: what trains from here on; None where nothing changes.
+        changes: that were made.
+        refused: requests that were not, with reasons, oldest first.
+    """
+
+    rebuilt: Rebuilt | None
+    changes: Changes
+    refused: list[tuple[Changes, str]]
+
+
+def settle(
+    requests: Sequence[Changes],
+    merge: Callable[[Sequence[Changes]], Changes],
+    make: Callable[[Changes], tuple[Rebuilt | None, str]],
+) -> Settlement:
+    """Make the requests together, or as many of them as can be; collective where ``make`` is.
+
+    Where they cannot all be made, they are tried one by one, oldest first, each with those that could. One that was
+    refused is tried again once others are made that may make room for it.
+
+    Args:
+        requests: at least one.
+        merge: returns the settings that some of them ask for together.
+        make: returns what trains under changed settings, or why there is none.
+    """
+    everything = merge(requests)
+    rebuilt, reason = make(everything)
+    if rebuilt is not None:
+        return Settlement(rebuilt, everything, [])
+    if len(requests) == 1:
+        return Settlement(None, {}, [(requests[0], reason)])
+    failed, accepted = [(everything, reason)], [False] * len(requests)
+    reasons, settings, changed = [""] * len(requests), dict[str, Any](), True
+    while changed:
+        changed = False
+        for index in range(len(requests)):
+            if accepted[index]:
+                continue
+            trial = merge([request for i, request in enumerate(requests) if accepted[i] or i == index])
+            known_reasons = [why for changes, why in failed if changes == trial]
+            if known_reasons:
+                reasons[index] = reasons[index] or known_reasons[0]
+                continue
+            if trial != settings:
+                if rebuilt is not None:
+                    rebuilt.components.close()  # there may be no room for both
+                rebuilt, reason = make(trial)
+                if rebuilt is None:
+                    failed, reasons[index] = [*failed, (trial, reason)], reason
+                    continue
+            accepted[index], settings, changed = True, trial, True
+    if settings and rebuilt is None:  # closed for one that failed after it
+        rebuilt, reason = make(settings)
+        if rebuilt is None:
+            return Settlement(None, {}, [(request, reasons[i] or reason) for i, request in enumerate(requests)])
+    refused = [(request, reasons[i]) for i, request in enumerate(requests) if not accepted[i]]
+    return Settlement(rebuilt, settings, refused)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebuilder:
+    """Rebuilds what trains between two epochs, where requests ask for it.
+
+    Attributes:
+        state: of this rank.
+        control: refusals and plans.
+        requests: refuses and records changes.
+        coordinator: paces the ranks.
+        recorder: writes records.
+        memory_probe: measures memory again where that may have changed.
+    """
+
+    state: TrainingState
+    control: Control
+    requests: RequestHandler
+    coordinator: RankCoordinator
+    recorder: StepRecorder
+    memory_probe: MemoryProbe
+
+    def rebuild_if_requested(self) -> None:
+        """Apply changes of epoch settings; a request that fails leaves the run and the other requests as they were.
+
+        A run resumed within an epoch ends it by its old plan. Collective.
+        """
+        state = self.state
+        if not state.settings.requests or state.position.iteration:
+            return
+        started_ns = time.time_ns()
+        settlement = self._settle(state.settings.requests)
+        state.settings.requests = []
+        for changes, reason in settlement.refused:
+            self.requests.refuse(changes, reason)
+        if settlement.rebuilt is not None:
+            self._replace(settlement.rebuilt, settlement.changes, started_ns)
+        del settlement
+        gc.collect()  # sequences and their stores hold each other, and there may be no room for two of them
+
+    def _settle(self, requests: list[Changes]) -> Settlement:
+        """Return what becomes of requests; those that the repeated run refused are refused again."""
+        state, synchronous = self.state, self.state.synchronous
+        reasons = self.control.refusals(state.position.step, requests, synchronous=synchronous)
+        refused = [(changes, reason) for changes, reason in zip(requests, reasons, strict=True) if reason]
+        left = [changes for changes, reason in zip(requests, reasons, strict=True) if not reason]
+        if not left:
+            return Settlement(None, {}, refused)
+        config, memory = state.config, replace(state.checkpoint(), waiting=[])
+        memory.plan.update(self.control.recorded_plan(state.position, synchronous=synchronous))
+
+        def make(changes: Changes) -> tuple[Rebuilt | None, str]:
+            graph, group, before = state.graph, state.group, state.components
+            return rebuild(config, changes, memory, graph, group, device=state.device, before=before)
+
+        settlement = settle(left, partial(merged, config), make)
+        return replace(settlement, refused=[*refused, *settlement.refused])
+
+    def _replace(self, rebuilt: Rebuilt, changes: Changes, started_ns: int) -> None:
+        state, was_synchronous = self.state, self.state.synchronous
+        before, state.components = state.components, rebuilt.components
+        before.close()
+        state.settings.config = rebuilt.components.config
+        if state.synchronous and not was_synchronous:  # ranks were at steps of their own
+            self.coordinator.join_rank_0()
+            share_moments(state.components.optimizer, state.group)
+        self.coordinator.begin_interval()
+        state.apply_settings()
+        self._record(changes, rebuilt.events, started_ns)
+        if isinstance(state.strategy, DescribesMemory) and state.strategy.probes_after(before.strategy):
+            self.memory_probe.is_due = True
+        self.memory_probe.run_if_due()
+        state.open()
+
+    def _record(self, changes: Changes, events: PlanEvents, started_ns: int) -> None:
+        step, epoch = self.state.position.step, self.state.position.epoch
+        duration_s = (self.recorder.between(step, epoch, "rebuild", started_ns) - started_ns) * 1e-9
+        self.requests.record_change(changes, "epoch", step, duration_s=duration_s)
+        for kind, data in events:
+            self.recorder.event(self.state.position, kind, {**data, "rebuild_s": duration_s})

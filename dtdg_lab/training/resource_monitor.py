@@ -1,0 +1,165 @@
+"""Memory and energy of a rank, once a second and by phase."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+
+import psutil
+
+from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.core.units import peak_rss_bytes
+from dtdg_lab.distributed.group import hash_of_host
+from dtdg_lab.energy.monitor import SHARE, EnergyMeter, readers_for
+from dtdg_lab.energy.phases import Interval, PhaseEnergy, Row
+from dtdg_lab.energy.readers import BusySeconds, ChildSeconds, ModelledReader, PowerModel
+from dtdg_lab.energy.total import GPU, PROCESSOR
+from dtdg_lab.training.recorder import Recorder
+
+SAMPLE_S = 1.0
+
+
+class ResourceMonitor:
+    """Samples resident memory and energy into the tables ``memory``, ``energy`` and ``phase_energy``.
+
+    Where the processors' energy is modelled, each step gets its share as well (:meth:`step_energy`); a counter of the
+    node or the GPU is too coarse for single steps, and their energy stays unknown.
+
+    Args:
+        config: for the powers the model assumes.
+        device: ``cpu`` or a CUDA device.
+        rank: this rank, of ``size`` on the node.
+        size: ranks on this node.
+        recorder: takes the rows.
+
+    Attributes:
+        notes: what could not be read, and what is done instead.
+        children: tells the numbers of processes that work for this rank now, such as its server of features.
+    """
+
+    def __init__(self, config: RunConfig, device: str, rank: int, size: int, recorder: Recorder) -> None:
+        self._power = _power(config)
+        self.children: Callable[[], tuple[int, ...]] = tuple
+        in_children = ChildSeconds(self._working)
+        busy = BusySeconds()
+
+        def processor() -> float:
+            return time.process_time() + in_children()
+
+        kind, _, index = device.partition(":")
+        readers, self.notes = readers_for(
+            "cuda" if kind == "cuda" else "cpu",
+            local_rank=rank,
+            local_ranks=size,
+            device_index=int(index) if index else None,
+            **asdict(self._power),
+            gpu_busy=busy,
+            shares=True,
+            processor=processor,
+        )
+        self._meter = EnergyMeter(readers)
+        own = {reader.device for reader in readers if not reader.name.endswith(SHARE)}
+        self._unread = [device for device in (PROCESSOR, *([GPU] if kind == "cuda" else [])) if device not in own]
+        self._node = f"{hash_of_host():08x}"
+        self._phases = PhaseEnergy(self._meter, self._power, ranks_on_node=size, gpu_busy=busy, children=in_children)
+        modelled = kind == "cpu" and any(isinstance(reader, ModelledReader) for reader in readers)
+        idle_w, max_w = self._power.idle_w, self._power.max_w
+        self._per_step = (
+            ModelledReader(ranks_on_node=size, idle_w=idle_w, max_w=max_w, processor=processor) if modelled else None
+        )
+        self._recorder = recorder
+        self._step = self._epoch = 0
+        self._told_lost: set[str] = set()
+        self._process = psutil.Process()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._sample_until_closed, name="vitals", daemon=True)
+        self._last_cpu_s, self._last_ns = time.process_time(), time.time_ns()
+
+    def start(self) -> None:
+        """Start sampling."""
+        self._thread.start()
+
+    def step_energy(self, step: int) -> tuple[float | None, str | None]:
+        """Joules of this rank since the last call and where they come from; (None, None) where unknown."""
+        self._step = step
+        if self._per_step is None:
+            return None, None
+        reading = self._per_step.read()
+        return (None, None) if reading is None else (reading.joules, reading.source)
+
+    def use(self, config: RunConfig) -> None:
+        """Assume a config's powers from now on."""
+        power = _power(config)
+        if power == self._power:
+            return
+        self._power = power
+        self._phases.set_power(power)
+        if self._per_step is not None:
+            self._per_step.set_power(power)
+
+    def phases(
+        self, step: int, epoch: int, intervals: list[Interval], cpu_s: Mapping[str, float], *, still_s: float
+    ) -> None:
+        """Share joules out over the phases of a step that is over; ``still_s`` of it were spent waiting for features.
+
+        Waiting for features is in the phase ``transfer``.
+        """
+        self._step, self._epoch = step, epoch
+        self._note(self._phases.add(step, epoch, intervals, cpu_s, stalled_s={"transfer": still_s}))
+
+    def between(self, phase: str, start_ns: int, end_ns: int) -> None:
+        """Something was done between steps."""
+        self._phases.between(phase, start_ns, end_ns)
+
+    def end_epoch(self) -> None:
+        """An epoch and what follows it is over."""
+        self._note(self._phases.end_epoch())
+
+    def _working(self) -> tuple[int, ...]:
+        return self.children()
+
+    def _note(self, rows: list[Row]) -> None:
+        for row in rows:
+            self._recorder.row("phase_energy", row)
+
+    def _sample_until_closed(self) -> None:
+        while not self._stop.wait(SAMPLE_S):
+            self._sample()
+
+    def _sample(self) -> None:
+        now_ns = time.time_ns()
+        rss_bytes = self._process.memory_info().rss
+        self._recorder.row("memory", (self._step, now_ns, rss_bytes, max(peak_rss_bytes(), rss_bytes), None))
+        cpu_s = time.process_time()
+        spent_s, passed_s = cpu_s - self._last_cpu_s, (now_ns - self._last_ns) * 1e-9
+        for of in self._meter.sample():
+            if of.reader.endswith(SHARE):
+                continue  # the node's row has these joules
+            known = (of.interval_s, of.joules, of.watts, spent_s, of.reader, of.source, of.scope, of.device)
+            self._recorder.row("energy", (now_ns, *known, self._node))
+        for device in self._unread:
+            unknown = (passed_s, None, None, spent_s, None, None, "rank", device)
+            self._recorder.row("energy", (now_ns, *unknown, self._node))
+        self._last_cpu_s, self._last_ns = cpu_s, now_ns
+        for name in self._meter.lost.keys() - self._told_lost:
+            self._told_lost.add(name)
+            data = {"reader": name, "reason": self._meter.lost[name]}
+            self._recorder.row("events", (self._step, self._epoch, now_ns, "energy lost", data))
+
+    def close(self) -> None:
+        """Stop, with a last sample so that no joule is left out; a second call does nothing."""
+        if self._stop.is_set():
+            return
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._note(self._phases.close())
+        self._sample()
+        self._meter.close()
+
+
+def _power(config: RunConfig) -> PowerModel:
+    names = ("idle_w", "max_w", "gpu_idle_w", "gpu_max_w")
+    return PowerModel(**{name: config[f"power_{name}"] for name in names})

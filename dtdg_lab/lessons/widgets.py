@@ -423,7 +423,9 @@ class CacheBench(_Bench):
     def _figure(self) -> Figure:
         now = self.episode.steps if self.done else (self.windows[-1][0] if self.windows else 0)
         played = {BY_HAND: self.windows, **self.played} if self.windows else {}
-        return windows_by_hand_figure(self.episode, self._moves, played, late_ms=tuple(self.late_ms.values()), now=now)
+        return windows_by_hand_figure(
+            self.episode, self._moves, played, late_ms=tuple(self.late_ms.values()), current_step=now
+        )
 
     def _draw(self) -> None:
         super()._draw()

@@ -101,17 +101,18 @@ class FeatureCacheFamily(SystemFamily):
         from dtdg_lab.energy.phases import STALL
 
         seer = [
-            other.summary["epoch_j"]
-            for other in raced
-            if other.config.flat.get("cache_policy") == "clairvoyant" and other.summary.get("epoch_j") is not None
+            contender.summary["epoch_j"]
+            for contender in raced
+            if contender.config.flat.get("cache_policy") == "clairvoyant"
+            and contender.summary.get("epoch_j") is not None
         ]
         if seer:
             return median(seer), "the clairvoyant's as raced, best in the cost model", True
         phases = run.summary.get("phase_j") or {}
-        stall, whole = phases.get(STALL), sum(value for value in phases.values() if value is not None)
-        if stall is None or not whole:
+        stall, total_j = phases.get(STALL), sum(value for value in phases.values() if value is not None)
+        if stall is None or not total_j:
             return None
-        return run.summary["epoch_j"] * (1 - stall / whole), "no waiting for features", False
+        return run.summary["epoch_j"] * (1 - stall / total_j), "no waiting for features", False
 
     def calibration(self, config: RunConfig, **sizes: Any) -> CalibrationPlan:
         """Return the plan of ``lab.calibration.calibrate_here``."""

@@ -68,10 +68,10 @@ class CacheActions:
 
     def shares(self, action: int) -> NDArray[np.float64]:
         """Return (P - 1,) shares of the cache for the rows of each other part; they sum to 1."""
-        others, biased = self.parts - 1, self.biased(action)
-        if biased is None or others == 1:
-            return np.full(others, 1 / others)
-        shares = np.full(others, (1 - BIAS) / (others - 1))
+        num_others, biased = self.parts - 1, self.biased(action)
+        if biased is None or num_others == 1:
+            return np.full(num_others, 1 / num_others)
+        shares = np.full(num_others, (1 - BIAS) / (num_others - 1))
         shares[biased] = BIAS
         return shares
 

@@ -98,8 +98,8 @@ class FeatureFacts(Event):
             f"{POLICIES.get(self.policy, f'fetched by {self.policy}')}"
         )
         if self.cached:
-            held = format_bytes(self.cache_rows * self.row_bytes)
-            text += f"; a part holds at most {self.cache_rows:,} rows ({held})"
+            size_text = format_bytes(self.cache_rows * self.row_bytes)
+            text += f"; a part holds at most {self.cache_rows:,} rows ({size_text})"
         if self.remote_share is not None:
             text += f". {100 * self.remote_share:.0f}% of what a batch reads belongs to other parts"
         return text + "."
@@ -140,7 +140,7 @@ class Congestion(Event):
     def owner_delays_ms(self) -> tuple[float, ...]:
         """Delay of each owner: the largest of its links; (P,)."""
         return tuple(
-            max((delay for other, delay in enumerate(row) if other != owner), default=0.0)
+            max((delay for requester, delay in enumerate(row) if requester != owner), default=0.0)
             for owner, row in enumerate(self.delay_ms)
         )
 
@@ -148,7 +148,7 @@ class Congestion(Event):
     def owner_mbit(self) -> tuple[float | None, ...]:
         """Rate of each owner: the least of its links; None where none is limited; (P,)."""
         return tuple(
-            min((rate for other, rate in enumerate(row) if other != owner and rate is not None), default=None)
+            min((rate for requester, rate in enumerate(row) if requester != owner and rate is not None), default=None)
             for owner, row in enumerate(self.mbit)
         )
 
@@ -156,18 +156,18 @@ class Congestion(Event):
     def slow_links(self) -> int:
         """Links that are late or limited."""
         return sum(
-            self.delay_ms[owner][other] > 0 or self.mbit[owner][other] is not None
+            self.delay_ms[owner][requester] > 0 or self.mbit[owner][requester] is not None
             for owner in range(self.parts)
-            for other in range(self.parts)
-            if owner != other
+            for requester in range(self.parts)
+            if owner != requester
         )
 
     @property
     def words(self) -> str:
         """What is added, such as ``one_slow: part 1 +20 ms, part 2 at 25 Mbit/s``."""
-        described = []
+        texts = []
         for owner, (delay, rate) in enumerate(zip(self.owner_delays_ms, self.owner_mbit, strict=True)):
             if delay or rate is not None:
                 late = f" +{delay:.3g} ms" if delay else ""
-                described.append(f"part {owner}{late}" + ("" if rate is None else f" at {rate:.4g} Mbit/s"))
-        return f"{self.pattern}: {', '.join(described) or 'nothing is added to any link'}"
+                texts.append(f"part {owner}{late}" + ("" if rate is None else f" at {rate:.4g} Mbit/s"))
+        return f"{self.pattern}: {', '.join(texts) or 'nothing is added to any link'}"

@@ -111,12 +111,12 @@ class Calibration:
         names = list(self.cells) if only is None else [self._meant(only)]
         for name in names:
             if name not in self._described:
-                own, under = self.cells[name], lambda cell, other: cell.condition == other.condition
+                cells, same_condition = self.cells[name], lambda cell, omitted: cell.condition == omitted.condition
                 without = (
-                    left_out(self.cells, name, lambda cell, other: cell is other),
-                    left_out(self.cells, name, under),
+                    left_out(self.cells, name, lambda cell, omitted: cell is omitted),
+                    left_out(self.cells, name, same_condition),
                 )
-                self._described[name] = _cell_errors(own, own, predicted_ms(self.steps[name], own), *without)
+                self._described[name] = _cell_errors(cells, cells, predicted_ms(self.steps[name], cells), *without)
         return [error for name in names for error in self._described[name]]
 
     def errors_on(self, source: str | Path | Iterable[Mapping[str, Any]]) -> list[CellError]:
@@ -131,13 +131,15 @@ class Calibration:
             DataError: there is nothing to read, or a row is invalid.
             ConfigError: a dataset is not calibrated, or a condition has an unknown form.
         """
-        found = []
-        for dataset, kept in read_steps(source).items():
-            own = self.cells.get(self._meant(dataset), ())
-            without = left_out(self.cells, dataset, lambda cell, other: cell.condition == other.condition, of=kept)
-            predicted = predicted_ms(self.steps[dataset], kept)
-            found += _cell_errors(kept, own, predicted, predicted, without)
-        return found
+        errors = []
+        for dataset, held_out in read_steps(source).items():
+            fitted_cells = self.cells.get(self._meant(dataset), ())
+            without = left_out(
+                self.cells, dataset, lambda cell, omitted: cell.condition == omitted.condition, targets=held_out
+            )
+            predicted = predicted_ms(self.steps[dataset], held_out)
+            errors += _cell_errors(held_out, fitted_cells, predicted, predicted, without)
+        return errors
 
     def table(self) -> str:
         """Return cells, mean errors, the baseline guess, regret, constants and the models of a fetch, as Markdown."""
@@ -163,21 +165,35 @@ SHIPPED = Calibration(SHIPPED_STEPS_STEPS, {}, WATTS, {})
 
 
 def _cell_errors(
-    cells: Sequence[StepCell], known: Sequence[StepCell], predicted: Vector, cell_out: Vector, condition_out: Vector
+    cells: Sequence[StepCell],
+    measured_cells: Sequence[StepCell],
+    predicted: Vector,
+    cell_out: Vector,
+    condition_out: Vector,
 ) -> list[CellError]:
     """Return cells with milliseconds predicted by all, without the cell, and without its condition."""
     rows = zip(cells, predicted.tolist(), cell_out.tolist(), condition_out.tolist(), strict=True)
     return [
-        CellError(cell.dataset, cell.condition, cell.window, cell.ms, ms, own_ms, out_ms, _middle_ms(cell, known))
+        CellError(
+            cell.dataset, cell.condition, cell.window, cell.ms, ms, own_ms, out_ms, _middle_ms(cell, measured_cells)
+        )
         for cell, ms, own_ms, out_ms in rows
     ]
 
 
-def _middle_ms(cell: StepCell, known: Sequence[StepCell]) -> float:
+def _middle_ms(cell: StepCell, measured_cells: Sequence[StepCell]) -> float:
     """Return the measurement under the same condition at the other window nearest to 16, NaN if there is none."""
     same = condition_named(cell.condition)
-    others = [other for other in known if other is not cell and condition_named(other.condition) == same]
-    return min(others, key=lambda other: abs(np.log2(other.window / MIDDLE))).ms if others else float("nan")
+    candidates = [
+        candidate
+        for candidate in measured_cells
+        if candidate is not cell and condition_named(candidate.condition) == same
+    ]
+    return (
+        min(candidates, key=lambda candidate: abs(np.log2(candidate.window / MIDDLE))).ms
+        if candidates
+        else float("nan")
+    )
 
 
 def calibrate(
@@ -204,12 +220,12 @@ def calibrate(
 
     References: GreenDyGNN section IV-B, algorithm 1.
     """
-    cells = {name: tuple(own) for name, own in read_steps(source).items()}
+    cells = {name: tuple(dataset_rows) for name, dataset_rows in read_steps(source).items()}
     folder = Path(source) if isinstance(source, str | Path) and Path(source).is_dir() else None
     measured = _checked(fetches) if fetches is not None else {} if folder is None else read_fetches(folder)
     calibration = Calibration(
         steps=fit_steps(cells),
-        rpc={name: fit_rpc(own) for name, own in measured.items()},
+        rpc={name: fit_rpc(dataset_rows) for name, dataset_rows in measured.items()},
         watts=None if folder is None else read_power(folder),
         cells=cells,
         dataset=_SHORT.get(dataset, dataset) if dataset else None,

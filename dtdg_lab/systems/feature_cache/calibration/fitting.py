@@ -63,6 +63,6 @@ def _weighted_line(x: Vector, y: Vector, weights: Vector) -> tuple[float, float]
     solved = np.linalg.lstsq(columns / scale, weights * y, rcond=None)[0] / scale
     if solved[0] < 0 or solved[1] < 0:
         only = [max(float(column @ (weights * y)) / float(column @ column or 1.0), 0.0) for column in columns.T]
-        left = [float(np.sum((weights * y - only[index] * columns[:, index]) ** 2)) for index in (0, 1)]
-        return (only[0], 0.0) if left[0] <= left[1] else (0.0, only[1])
+        residuals = [float(np.sum((weights * y - only[index] * columns[:, index]) ** 2)) for index in (0, 1)]
+        return (only[0], 0.0) if residuals[0] <= residuals[1] else (0.0, only[1])
     return float(solved[0]), float(solved[1])

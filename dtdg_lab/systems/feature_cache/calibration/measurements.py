@@ -59,14 +59,14 @@ def condition_named(name: str) -> Condition:
     if not isinstance(name, str):
         raise ConfigError(f"a condition {shortened(name)}: a string of one of the forms {FORMS} is needed.")
     text = name.strip().lower()
-    found = _NAMED.fullmatch(text)
-    if text != "clean" and found is None:
+    match = _NAMED.fullmatch(text)
+    if text != "clean" and match is None:
         raise ConfigError(f"unknown condition {shortened(name)}: allowed are {FORMS}.")
-    if found is None or found["mbit"] is None:
-        return Condition(delay_ms=float(found["ms"]) if found else 0.0)
-    if float(found["mbit"]) <= 0:
+    if match is None or match["mbit"] is None:
+        return Condition(delay_ms=float(match["ms"]) if match else 0.0)
+    if float(match["mbit"]) <= 0:
         raise ConfigError(f"condition {shortened(name)}: a rate above 0 Mbit/s is needed; {FORMS}.")
-    return Condition(mbit=float(found["mbit"]))
+    return Condition(mbit=float(match["mbit"]))
 
 
 STEPS, FETCHES, POWER = "step_time.csv", "fetch_rtt.csv.gz", "power.csv"
@@ -152,20 +152,20 @@ def _checked(fetches: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
 
     numbers = ("concurrent", "requester", "owner", "rows", "nbytes", "rtt_s")
     kinds = {"dataset": str, "condition": str, **dict.fromkeys(numbers, float)}
-    if not isinstance(fetches, Mapping) or not all(isinstance(own, pd.DataFrame) for own in fetches.values()):
+    if not isinstance(fetches, Mapping) or not all(isinstance(rows, pd.DataFrame) for rows in fetches.values()):
         raise ConfigError(f"fetches={shortened(fetches)}: a mapping of dataset to table is needed, as of fetches_of().")
-    found = {}
-    for name, own in fetches.items():
+    tables = {}
+    for name, rows in fetches.items():
         what = f"fetches of {name}, row"
-        table = pd.DataFrame(_values(own.to_dict("records"), kinds, what), columns=list(kinds))
+        table = pd.DataFrame(_values(rows.to_dict("records"), kinds, what), columns=list(kinds))
         if table.empty:
             raise DataError(f"fetches of {name}: the table has no rows.")
         wrong = table[~np.isfinite(table[list(numbers)]).all(axis=1) | (table[["rows", "nbytes"]] <= 0).any(axis=1)]
         if len(wrong):
             row = wrong.iloc[0][list(numbers)].to_dict()
             raise DataError(f"{what} {wrong.index[0] + 1}, {row}: finite numbers, rows and nbytes above 0 are needed.")
-        found[name] = table
-    return found
+        tables[name] = table
+    return tables
 
 
 def read_power(folder: str | Path) -> Watts | None:
@@ -265,6 +265,6 @@ def cells_of(steps: Iterable[tuple[int, float]], dataset: str, *, condition: str
     for window, seconds in steps:
         by_window.setdefault(window, []).append(seconds)
     return [
-        {"dataset": dataset, "condition": condition, "window": window, "measured_ms": 1e3 * float(np.mean(own))}
-        for window, own in sorted(by_window.items())
+        {"dataset": dataset, "condition": condition, "window": window, "measured_ms": 1e3 * float(np.mean(times))}
+        for window, times in sorted(by_window.items())
     ]

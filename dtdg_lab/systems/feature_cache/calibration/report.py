@@ -44,9 +44,9 @@ def against_middle(errors: Sequence[CellError]) -> tuple[float, float, float, in
     Returns:
         For the guess; for fits without the cell; for fits without its condition; cells. NaN if there are none.
     """
-    known = _percents(errors).abs().dropna(subset=["middle_ms"])
-    means = known.mean()
-    return float(means["middle_ms"]), float(means["cell_out_ms"]), float(means["condition_out_ms"]), len(known)
+    covered = _percents(errors).abs().dropna(subset=["middle_ms"])
+    means = covered.mean()
+    return float(means["middle_ms"]), float(means["cell_out_ms"]), float(means["condition_out_ms"]), len(covered)
 
 
 def _percents(errors: Sequence[CellError]) -> pd.DataFrame:
@@ -94,26 +94,28 @@ def regrets(errors: Sequence[CellError]) -> list[WindowRegret]:
     by_condition: dict[tuple[str, str], list[CellError]] = {}
     for error in errors:
         by_condition.setdefault((error.dataset, error.condition), []).append(error)
-    found = []
-    for (dataset, condition), own in by_condition.items():
-        if len({error.window for error in own}) < 2:
+    results = []
+    for (dataset, condition), condition_errors in by_condition.items():
+        if len({error.window for error in condition_errors}) < 2:
             continue
-        best = min(own, key=lambda error: error.measured_ms)
-        middle = min(own, key=_from_middle)
-        chosen = _chosen(own, "cell_out_ms"), _chosen(own, "condition_out_ms")
+        best = min(condition_errors, key=lambda error: error.measured_ms)
+        middle = min(condition_errors, key=_from_middle)
+        choices = _chosen(condition_errors, "cell_out_ms"), _chosen(condition_errors, "condition_out_ms")
         over = [
-            float("nan") if each is None else 100 * (each.measured_ms / best.measured_ms - 1)
-            for each in (*chosen, middle)
+            float("nan") if choice is None else 100 * (choice.measured_ms / best.measured_ms - 1)
+            for choice in (*choices, middle)
         ]
-        cell_out, condition_out = (None if each is None else each.window for each in chosen)
-        found.append(WindowRegret(dataset, condition, len(own), best.window, cell_out, condition_out, *over))
-    return found
+        cell_out, condition_out = (None if choice is None else choice.window for choice in choices)
+        results.append(
+            WindowRegret(dataset, condition, len(condition_errors), best.window, cell_out, condition_out, *over)
+        )
+    return results
 
 
-def _chosen(own: Sequence[CellError], name: str) -> CellError | None:
+def _chosen(errors: Sequence[CellError], name: str) -> CellError | None:
     """Return the window nearest to the middle among those that the model considers equivalent to its best."""
-    least = np.min([getattr(error, name) for error in own])
-    alike = [error for error in own if getattr(error, name) <= least * (1 + ALIKE)]
+    lowest = np.min([getattr(error, name) for error in errors])
+    alike = [error for error in errors if getattr(error, name) <= lowest * (1 + ALIKE)]
     return min(alike, key=_from_middle, default=None)  # none where a prediction is missing, and the least is NaN
 
 
@@ -135,24 +137,28 @@ def _cells(errors: Sequence[CellError]) -> str:
     lines = [["condition", "W", "measured ms", "predicted ms", *off]]
     for error, percents in zip(errors, _percents(errors).to_numpy(), strict=True):
         milliseconds = [f"{error.measured_ms:.1f}", f"{error.predicted_ms:.1f}"]
-        lines.append([error.condition, str(error.window), *milliseconds, *(_plain(each, "+") for each in percents)])
-    guess, cell_out, condition_out, known = against_middle(errors)
+        lines.append(
+            [error.condition, str(error.window), *milliseconds, *(_plain(percent, "+") for percent in percents)]
+        )
+    guess, cell_out, condition_out, covered = against_middle(errors)
     lines.append(["mean of sizes", "", "", "", *map(_plain, (*mean_percent(errors), guess))])
-    if known:
-        over = f"the same, over the {known} cells that the last column knows"
+    if covered:
+        over = f"the same, over the {covered} cells that the last column knows"
         lines.append([over, "", "", "", "", *map(_plain, (cell_out, condition_out, guess))])
     return _markdown_table(lines)
 
 
 def _regrets(errors: Sequence[CellError]) -> str:
-    found = regrets(errors)
-    if not found:
+    results = regrets(errors)
+    if not results:
         return "No condition has two measured windows: the regret of a chosen window is unknown."
     lines = [["regret of the chosen window", "windows", "best", "cell left out", "condition left out", "W = 16"]]
-    for each in found:
-        by = (each.cell_out, each.cell_out_percent), (each.condition_out, each.condition_out_percent)
-        chosen = ["-" if window is None else f"W = {window}: {_plain(percent)}" for window, percent in by]
-        lines.append([each.condition, str(each.windows), f"W = {each.best}", *chosen, _plain(each.middle_percent)])
+    for regret in results:
+        by = (regret.cell_out, regret.cell_out_percent), (regret.condition_out, regret.condition_out_percent)
+        texts = ["-" if window is None else f"W = {window}: {_plain(percent)}" for window, percent in by]
+        lines.append(
+            [regret.condition, str(regret.windows), f"W = {regret.best}", *texts, _plain(regret.middle_percent)]
+        )
     return _markdown_table(lines)
 
 
@@ -169,7 +175,7 @@ def _fetches(fit: RpcFit) -> str:
         )
     table = [["fetches", "asked", "count", "median error", "mean error", "Eq. 4: median", "mean"]]
     for error in fit.errors:
-        percents = [f"{each:.0f} %" for each in (error.median, error.mean, error.paper_median, error.paper_mean)]
+        percents = [f"{percent:.0f} %" for percent in (error.median, error.mean, error.paper_median, error.paper_mean)]
         table.append([error.condition, "at once" if error.concurrent else "in turn", str(error.fetches), *percents])
     return "\n".join(f"- {line}" for line in lines) + "\n\n" + _markdown_table(table, text_columns=2)
 
@@ -212,3 +218,4 @@ def _markdown_table(lines: Sequence[Sequence[str]], *, text_columns: int = 1) ->
     head, *body = lines
     rule = ["---"] * text_columns + ["---:"] * (len(head) - text_columns)
     return "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *body))
+

@@ -96,11 +96,11 @@ class RpcFit:
         a_s = fetches["owner"].map({owner: model.a_s for owner, model in self.owners.items()})
         s_per_byte = fetches["owner"].map({owner: model.s_per_byte for owner, model in self.owners.items()})
         for name, link in self.throttled.items():
-            asked, asking = (
+            from_owner, by_owner = (
                 (fetches["condition"] == name) & (fetches[end] == link.owner) for end in ("owner", "requester")
             )
-            a_s += link.wait_s * asked + link.asking_wait_s * asking
-            s_per_byte += asked / link.bytes_per_s + asking / link.asking_bytes_per_s
+            a_s += link.wait_s * from_owner + link.asking_wait_s * by_owner
+            s_per_byte += from_owner / link.bytes_per_s + by_owner / link.asking_bytes_per_s
         return (a_s + s_per_byte * fetches["nbytes"]).to_numpy()
 
 
@@ -132,8 +132,8 @@ def fit_rpc(fetches: pd.DataFrame) -> RpcFit:
     off = np.log(clean["rtt_s"] / bare.rtt_s(clean))
     noise = float(_SPREAD * np.median(np.abs(off - np.median(off))))
     throttled = {
-        str(name): _throttled(bare, own)
-        for name, own in fetches.groupby("condition")
+        str(name): _throttled(bare, group)
+        for name, group in fetches.groupby("condition")
         if not condition_named(name).is_clean
     }
     fitted = RpcFit(dataset, owners, throttled, noise, row_bytes, ())
@@ -166,9 +166,9 @@ def _rate(s_per_byte: float) -> float:
 
 def _errors(fitted: RpcFit, fetches: pd.DataFrame) -> list[RpcError]:
     errors = []
-    for (name, concurrent), some in fetches.groupby(["condition", "concurrent"]):
-        ours = np.abs(fitted.rtt_s(some) / some["rtt_s"] - 1) * 100
-        paper = np.abs(PAPER.rtt_s(some["nbytes"]) / some["rtt_s"] - 1) * 100
+    for (name, concurrent), group in fetches.groupby(["condition", "concurrent"]):
+        ours = np.abs(fitted.rtt_s(group) / group["rtt_s"] - 1) * 100
+        paper = np.abs(PAPER.rtt_s(group["nbytes"]) / group["rtt_s"] - 1) * 100
         sizes = map(float, (ours.median(), ours.mean(), paper.median(), paper.mean()))
-        errors.append(RpcError(name, bool(concurrent), len(some), *sizes))
+        errors.append(RpcError(name, bool(concurrent), len(group), *sizes))
     return sorted(errors, key=lambda error: error.condition != "clean")

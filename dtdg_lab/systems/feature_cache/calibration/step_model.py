@@ -109,18 +109,18 @@ class StepModel:
             noise: spread of a fetch's time, as a standard deviation of its logarithm.
         """
         rows_of_mbit = 1 / BITS / row_bytes  # an owner sends 1 / (P - 1) to each, and each asks P - 1 owners
-        asked = max(self.rebuild_mbit, self.miss_mbit)
+        requested_mbit = max(self.rebuild_mbit, self.miss_mbit)
         return CacheCosts(
             name=name,
             parts=parts,
             base_s=self.base_ms / 1e3,
-            rows=asked * rows_of_mbit,
+            rows=requested_mbit * rows_of_mbit,
             row_bytes=row_bytes,
             link_bytes_per_s=self.unhindered_mbit / BITS / (parts - 1),
             trips=0.0,
             rebuild_trips=self.trips,
             hit_max=1.0,
-            hit_min=1 - self.miss_mbit / asked,
+            hit_min=1 - self.miss_mbit / requested_mbit,
             hit_half=1.0,
             hit_slope=1.0,
             capacity_exponent=CAPACITY_EXPONENT,
@@ -168,18 +168,18 @@ def fit_steps(cells: Mapping[str, Sequence[StepCell]]) -> dict[str, StepModel]:
 
     References: the robust loss is Cauchy's (:func:`dtdg_lab.systems.feature_cache.calibration.fitting.softened`).
     """
-    for dataset, own in cells.items():
-        if len(own) < _STEP_FIT_LEAST:
+    for dataset, dataset_cells in cells.items():
+        if len(dataset_cells) < _STEP_FIT_LEAST:
             raise DataError(
-                f"{dataset}: {len(own)} measured steps; at least {_STEP_FIT_LEAST} are needed for "
+                f"{dataset}: {len(dataset_cells)} measured steps; at least {_STEP_FIT_LEAST} are needed for "
                 f"{len(FREE)} constants."
             )
-    conditions = {dataset: _columns(own) for dataset, own in cells.items()}
+    conditions = {dataset: _columns(dataset_cells) for dataset, dataset_cells in cells.items()}
     start = np.concatenate([np.log([_TRIPS, _UNHINDERED]), *(_start(*columns) for columns in conditions.values())])
-    held = np.concatenate([_HELD_CLUSTER, *([_HELD] * len(conditions))])
+    prior_widths = np.concatenate([_HELD_CLUSTER, *([_HELD] * len(conditions))])
 
     def residuals(tried: Vector) -> Vector:
-        off = [(tried - start) / held]
+        off = [(tried - start) / prior_widths]
         for index, (windows, mbit, delay_ms, measured) in enumerate(conditions.values()):
             model = _model(tried, index)
             off.append(softened(np.log(model.step_ms(windows, mbit, delay_ms) / measured) / STEP_FIT_NOISE))
@@ -194,7 +194,7 @@ def left_out(
     dataset: str,
     same: Callable[[StepCell, StepCell], bool],
     *,
-    of: Sequence[StepCell] | None = None,
+    targets: Sequence[StepCell] | None = None,
 ) -> Vector:
     """Predict each cell of a data set, (C,) milliseconds, by a fit without the cells that are the same.
 
@@ -202,22 +202,22 @@ def left_out(
         cells: by dataset; those of other datasets are always included.
         dataset: the one whose cells are left out in turn.
         same: whether the second cell must be left out to predict the first.
-        of: cells to predict; None for those of the dataset.
+        targets: cells to predict; None for those of the dataset.
 
     Returns:
         NaN where too few cells remain for a fit.
     """
-    own = cells[dataset]
-    asked = own if of is None else of
-    kept_by_cell = [tuple(not same(cell, other) for other in own) for cell in asked]
-    predicted = np.full(len(asked), np.nan)
-    for kept in dict.fromkeys(kept_by_cell):
-        rest = [cell for cell, stays in zip(own, kept, strict=True) if stays]
+    dataset_cells = cells[dataset]
+    predicted_cells = dataset_cells if targets is None else targets
+    kept_by_cell = [tuple(not same(cell, candidate) for candidate in dataset_cells) for cell in predicted_cells]
+    predicted = np.full(len(predicted_cells), np.nan)
+    for mask in dict.fromkeys(kept_by_cell):
+        rest = [cell for cell, stays in zip(dataset_cells, mask, strict=True) if stays]
         if len(rest) < _STEP_FIT_LEAST:
             continue
-        here = np.array([others == kept for others in kept_by_cell])
+        has_mask = np.array([other_mask == mask for other_mask in kept_by_cell])
         model = fit_steps({**cells, dataset: rest})[dataset]
-        predicted[here] = predicted_ms(model, asked)[here]
+        predicted[has_mask] = predicted_ms(model, predicted_cells)[has_mask]
     return predicted
 
 

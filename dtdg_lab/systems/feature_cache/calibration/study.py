@@ -140,13 +140,17 @@ class CalibrationPlan:
         self, folder: Path, seconds: Sequence[Sequence[float]], power: Sequence[Mapping[str, Any]]
     ) -> CalibrationStudy:
         """Fetch, and fit the costs to that, to the seconds of the steps of each run, and to the watts of all."""
-        of, name, steps = self._config, self._name, list[dict[str, Any]]()
+        config, name, steps = self._config, self._name, list[dict[str, Any]]()
         for (condition, window), measured in zip(self.cells, seconds, strict=True):
-            steps += cells_of([(window, each) for each in measured], name, condition=condition)
+            steps += cells_of([(window, step_s) for step_s in measured], name, condition=condition)
         width = self._facts["row_bytes"] // FLOAT_BYTES
-        fetched = measured_fetches(self.cells, self._rows, width, parts=of.parts, repeats=self._repeats, dataset=name)
-        words = f"{name}: {len(self.cells)} cells, {len(fetched):,} fetches, {of.parts} parts on {of.ranks} rank(s)"
-        return stored_study(folder, words, parts=of.parts, steps=steps, fetches=fetched, power=power)
+        fetched = measured_fetches(
+            self.cells, self._rows, width, parts=config.parts, repeats=self._repeats, dataset=name
+        )
+        summary = (
+            f"{name}: {len(self.cells)} cells, {len(fetched):,} fetches, {config.parts} parts on {config.ranks} rank(s)"
+        )
+        return stored_study(folder, summary, parts=config.parts, steps=steps, fetches=fetched, power=power)
 
 
 def links_of(name: str, parts: int) -> str:
@@ -155,10 +159,10 @@ def links_of(name: str, parts: int) -> str:
     A rate is that of everything that the owner sends, and each of the P - 1 others gets as much of it; a delay is that
     of one link, to part 0.
     """
-    of = condition_named(name)
-    if of.delay_ms:
-        return f"{parts - 1}>0 delay={of.delay_ms:g}"
-    return "" if of.is_clean else f"{parts - 1} rate={of.mbit / (parts - 1):.9g}"
+    condition = condition_named(name)
+    if condition.delay_ms:
+        return f"{parts - 1}>0 delay={condition.delay_ms:g}"
+    return "" if condition.is_clean else f"{parts - 1} rate={condition.mbit / (parts - 1):.9g}"
 
 
 def cell_config(config: RunConfig, cell: Cell, epochs: int) -> RunConfig:
@@ -190,7 +194,7 @@ def measured_fetches(
 
 def stored_study(
     folder: Path,
-    described: str,
+    description: str,
     *,
     parts: int,
     steps: Sequence[Mapping[str, Any]],
@@ -208,7 +212,7 @@ def stored_study(
             pd.DataFrame(rows, columns=_COLUMNS[name]).to_csv(folder / name, index=False, compression=packed)
         else:
             (folder / name).unlink(missing_ok=True)  # of an earlier study
-    return CalibrationStudy(calibrate(folder), folder, f"{described}; watts {by}", parts)
+    return CalibrationStudy(calibrate(folder), folder, f"{description}; watts {by}", parts)
 
 
 # Round trips of this machine's own feature RPC: initiation against payload.
@@ -266,12 +270,12 @@ def measure(
                 server.set_links(links)
             addresses |= server.addresses
         client = open_.enter_context(FeatureClient(0, addresses, token, features, timeout_s))
-        asked = [(1, list(addresses)), *((0, [owner]) for owner in addresses)]
+        requests = [(1, list(addresses)), *((0, [owner]) for owner in addresses)]
         measured: list[dict[str, Any]] = []
         for repeat in range(-WARM_UP, repeats):
             # numbers and owners alternate, so that disturbances by other processes affect all of them
             for count in rows:
-                for concurrent, owners in asked:
+                for concurrent, owners in requests:
                     replies = client.fetch({owner: random.choice(keys, count, replace=False) for owner in owners})
                     measured += [
                         {

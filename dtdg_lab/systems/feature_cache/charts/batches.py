@@ -44,9 +44,9 @@ class BatchSums:
     def __len__(self) -> int:
         return len(self.begin)
 
-    def rates(self, most: int) -> tuple[Array, Array]:
+    def rates(self, max_points: int) -> tuple[Array, Array]:
         """Return the middles of at most so many stretches, and the share of rows that were in a cache in each."""
-        merged = max(1, -(-len(self) // most))
+        merged = max(1, -(-len(self) // max_points))
         starts = np.arange(0, len(self), merged)
         if not len(starts):
             return self.begin, self.remote
@@ -66,8 +66,8 @@ def batch_sums(tables: RunTables) -> BatchSums:
 
     def read() -> BatchSums:
         rows, width = _batches(tables), tables.width(RESOLVED)
-        buckets, place = np.unique(rows["bucket"], return_inverse=True)
-        remote, hit = (np.bincount(place, rows[name], len(buckets)) for name in ("remote", "hit"))
+        buckets, positions = np.unique(rows["bucket"], return_inverse=True)
+        remote, hit = (np.bincount(positions, rows[name], len(buckets)) for name in ("remote", "hit"))
         return BatchSums(buckets * width, width, remote, hit)
 
     return tables.once("batch sums", read)
@@ -120,10 +120,10 @@ def _waits(rows: Rows, buckets: Array, counts: Array, width: float) -> Waits:
     first, parts = int(buckets.min()), rows["part"].astype(np.int64)
     shape = (int(parts.max()) + 1, int(buckets.max()) - first + 1)
     cells, size = parts * shape[1] + buckets - first, shape[0] * shape[1]
-    wait_s, known = (np.bincount(cells, values, size).reshape(shape) for values in (rows["wait_s"], counts))
+    wait_s, batch_counts = (np.bincount(cells, values, size).reshape(shape) for values in (rows["wait_s"], counts))
     some = np.flatnonzero(np.bincount(cells, minlength=size).reshape(shape).any(axis=0))
-    mean_s = wait_s.sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-    worst_s = (wait_s / np.maximum(known, 1)).max(axis=0)
+    mean_s = wait_s.sum(axis=0) / np.maximum(batch_counts.sum(axis=0), 1)
+    worst_s = (wait_s / np.maximum(batch_counts, 1)).max(axis=0)
     return Waits((some + first) * width, width, mean_s[some], worst_s[some])
 
 
@@ -132,8 +132,12 @@ def hits_by_step(tables: RunTables) -> tuple[Array, Array, Array]:
 
     def read() -> tuple[Array, Array, Array]:
         rows = _with_hits(recent_rows(tables, "resolved"))
-        steps, place = np.unique(rows["step"], return_inverse=True)
-        return steps, np.bincount(place, rows["remote"], len(steps)), np.bincount(place, rows["hit"], len(steps))
+        steps, positions = np.unique(rows["step"], return_inverse=True)
+        return (
+            steps,
+            np.bincount(positions, rows["remote"], len(steps)),
+            np.bincount(positions, rows["hit"], len(steps)),
+        )
 
     return tables.once("hits by step", read)
 
@@ -141,9 +145,9 @@ def hits_by_step(tables: RunTables) -> tuple[Array, Array, Array]:
 def hit_rate(tables: RunTables, first: float, last: float) -> float | None:
     """Return the share of remote rows that were in a cache, of the steps from ``first`` up to before ``last``."""
     steps, remote, hit = hits_by_step(tables)
-    chosen = (steps >= first) & (steps < last)
-    total = float(remote[chosen].sum())
-    return float(hit[chosen].sum()) / total if total else None
+    in_span = (steps >= first) & (steps < last)
+    total = float(remote[in_span].sum())
+    return float(hit[in_span].sum()) / total if total else None
 
 
 def hit_rate_now(tables: RunTables) -> float | None:

@@ -78,15 +78,15 @@ class Caches:
 
     def held(self, parts: int) -> Array:
         """Return (n, P) rows held, by owner."""
-        held = np.zeros((len(self), parts))
-        for place, counts in enumerate(self.by_owner.tolist()):
-            held[place, : len(counts)] = counts[:parts]
-        return held
+        rows_held = np.zeros((len(self), parts))
+        for positions, counts in enumerate(self.by_owner.tolist()):
+            rows_held[positions, : len(counts)] = counts[:parts]
+        return rows_held
 
     def between(self, first: float, last: float) -> Caches:
         """Return the caches that serve between two steps, cut at the first."""
-        chosen = (self.end > first) & (self.begin < last)
-        cut = {name: getattr(self, name)[chosen] for name in _COLUMNS}
+        in_span = (self.end > first) & (self.begin < last)
+        cut = {name: getattr(self, name)[in_span] for name in _COLUMNS}
         cut["begin"] = np.maximum(cut["begin"], first)
         return replace(self, **cut)
 
@@ -119,17 +119,17 @@ def mean_caches(tables: RunTables) -> Caches:
         )
         if not len(rows):
             return recent_caches(tables)
-        keys, first, place = np.unique(
+        keys, first, positions = np.unique(
             np.stack([rows["part"], rows["bucket"]]), axis=1, return_index=True, return_inverse=True
         )
-        held = np.zeros((keys.shape[1], parts))
-        held[place.ravel(), rows["owner"].astype(np.int64)] = rows["rows"] / rows["rows_known"]
+        rows_held = np.zeros((keys.shape[1], parts))
+        rows_held[positions.ravel(), rows["owner"].astype(np.int64)] = rows["rows"] / rows["rows_known"]
         one = rows.where(first)
         part, begin = keys[0].astype(np.int64), keys[1] * width
         length, capacity, late = (one[name] / one[f"{name}_known"] for name in ("length", "capacity", "late"))
         unknown = np.full(len(part), -1.0)
         end = _ends(part, begin, _last_end(tables))
-        by_owner = as_objects([*held])
+        by_owner = as_objects([*rows_held])
         return Caches(part, begin, end, length, np.round(late), unknown, capacity, by_owner, are_means=True)
 
     return tables.once("mean caches", read)

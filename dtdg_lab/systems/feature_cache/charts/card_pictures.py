@@ -47,33 +47,33 @@ def cache_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
     path = system.parts["features"]
     if path in ("on_demand", "prefetch"):
         return [_lanes()]
-    own = _SHOWN[_POLICY.get(path, path)]
+    policy = _SHOWN[_POLICY.get(path, path)]
     episode = draw_episode([reddit()], [_SLOW], number=1, seed=8, epochs=EPOCHS, epoch_steps=EPOCH_STEPS)
     played = _played(episode)
     joules = {name: cost_of(episode, windows) for name, windows in played.items()}
-    over = joules[own] / joules["clairvoyant"] - 1
+    over = joules[policy] / joules["clairvoyant"] - 1
     windows_of = cache_choices(PARTS, episode.epoch_steps).windows
     lengths = {
         name: [(first, int(windows_of[action])) for first, action in windows] for name, windows in played.items()
     }
-    shown = {own: lengths[own], "clairvoyant": lengths["clairvoyant"]}
+    panel_windows = {policy: lengths[policy], "clairvoyant": lengths["clairvoyant"]}
     slow = _slow_spans(episode)
-    kept, best = (f"{_mean_length(lengths[name], slow):.0f}" for name in (own, "clairvoyant"))
-    beside = "" if own == "clairvoyant" else f" and the best plan for {best}"
-    spent = "the least energy" if own == "clairvoyant" else f"{percent_text(over)} more energy than the best plan"
+    mean_length, best = (f"{_mean_length(lengths[name], slow):.0f}" for name in (policy, "clairvoyant"))
+    beside = "" if policy == "clairvoyant" else f" and the best plan for {best}"
+    spent = "the least energy" if policy == "clairvoyant" else f"{percent_text(over)} more energy than the best plan"
     return [
         windows_chosen_panel(
-            shown,
+            panel_windows,
             episode.steps,
             slow,
-            words=f"While a link is slow, {own} keeps a cache for {kept} steps{beside}.",
+            caption=f"While a link is slow, {policy} keeps a cache for {mean_length} steps{beside}.",
         ),
         compared_panel(
             "Joules of one partition in this run",
             "joules",
             joules,
-            own=own,
-            words=f"{own} uses {spent} for this run.",
+            own=policy,
+            words=f"{policy} uses {spent} for this run.",
         ),
     ]
 
@@ -86,17 +86,17 @@ def _played(episode: CacheEpisode) -> dict[str, list[tuple[int, int]]]:
         "planner": CachePlanner(actions, episode.costs),
         "clairvoyant": Clairvoyant(best_plan([episode]), [episode.number]),
     }
-    found = {}
+    played = {}
     for name, policy in policies.items():
         simulator = CacheSimulator([episode.costs], epoch_steps=EPOCH_STEPS, draw=lambda _: episode)
-        found[_SHOWN[name]] = list(run_policy(simulator, policy, number=0).windows[0])
-    return found
+        played[_SHOWN[name]] = list(run_policy(simulator, policy, number=0).windows[0])
+    return played
 
 
 def _mean_length(windows: Sequence[tuple[int, int]], slow: Sequence[Span]) -> float:
     """Return the mean W of the caches that begin while a link is slow; of all where none does."""
-    chosen = [window for first, window in windows if any(begin <= first < end for begin, end in slow)]
-    return fmean(chosen or [window for _, window in windows])
+    slow_windows = [window for first, window in windows if any(begin <= first < end for begin, end in slow)]
+    return fmean(slow_windows or [window for _, window in windows])
 
 
 def _slow_spans(episode: CacheEpisode) -> list[Span]:
@@ -114,7 +114,7 @@ def _lanes() -> Panel:
 
 
 def windows_chosen_panel(
-    windows: Mapping[str, Sequence[tuple[int, int]]], steps: int, slow: Sequence[Span], *, words: str
+    windows: Mapping[str, Sequence[tuple[int, int]]], steps: int, slow: Sequence[Span], *, caption: str
 ) -> Panel:
     """Return how long each cache serves over the steps of a run, shaded where a link is slow.
 
@@ -122,14 +122,14 @@ def windows_chosen_panel(
         windows: (first step, W) of every cache by policy; the first policy is the card's own.
         steps: S of the run.
         slow: from and to, in steps.
-        words: the sentence under it.
+        caption: the sentence under it.
 
     References: GreenDyGNN figure 7, upper half.
     """
-    looks = ((EDGE_COLOUR, 3, "solid"), (BASELINE_COLOUR, 1.5, "dash"), (VERTEX_COLOUR, 1.5, "dot"))
+    styles = ((EDGE_COLOUR, 3, "solid"), (BASELINE_COLOUR, 1.5, "dash"), (VERTEX_COLOUR, 1.5, "dot"))
     data = []
-    for (name, chosen), (colour, width, dash) in zip(windows.items(), looks, strict=False):
-        x, y = [*(first for first, _ in chosen), steps], [*(window for _, window in chosen), chosen[-1][1]]
+    for (name, caches), (colour, width, dash) in zip(windows.items(), styles, strict=False):
+        x, y = [*(first for first, _ in caches), steps], [*(window for _, window in caches), caches[-1][1]]
         stroke = {"color": colour, "width": width, "dash": dash, "shape": "hv"}
         data.append(line(name, x, y, colour, "from step %{x}: W = %{y}", line=stroke))
     shaded: Drawn = {"layer": "below", "fillcolor": WARNING_COLOUR, "opacity": 0.14, "line": {"width": 0}}
@@ -142,7 +142,7 @@ def windows_chosen_panel(
         yaxis={**counts_axis(WINDOWS), "range": [-0.1, 2.25]},
         shapes=[box(span, (0, 1), yref="paper", **shaded) for span in slow],
     )
-    return figure, words
+    return figure, caption
 
 
 def lanes_panel(fetch_s: ArrayLike, compute_s: float) -> Panel:
@@ -164,12 +164,12 @@ def lanes_panel(fetch_s: ArrayLike, compute_s: float) -> Panel:
     }
     data = []
     for kind, colour in (("fetch", VERTEX_COLOUR), ("compute", EDGE_COLOUR)):
-        drawn = [(place, *span) for place, name in enumerate(lanes) if name.endswith(kind) for span in lanes[name]]
-        starts = [round(1e3 * start, 3) for _, start, _ in drawn]
+        segments = [(lane, *span) for lane, name in enumerate(lanes) if name.endswith(kind) for span in lanes[name]]
+        starts = [round(1e3 * start, 3) for _, start, _ in segments]
         edged = {"color": colour, "line": {"width": 1, "color": "white"}}
-        looks: Drawn = {"base": starts, "width": 0.7, "marker": edged}
-        lasted = [round(1e3 * (end - start), 3) for _, start, end in drawn]
-        data.append(level_bars(kind, [place for place, *_ in drawn], lasted, None, "%{x:.4g} ms", **looks))
+        style: Drawn = {"base": starts, "width": 0.7, "marker": edged}
+        lasted = [round(1e3 * (end - start), 3) for _, start, end in segments]
+        data.append(level_bars(kind, [lane for lane, *_ in segments], lasted, None, "%{x:.4g} ms", **style))
     figure = chart(
         "The same steps, by turns and ahead",
         "time (ms)",

@@ -62,18 +62,18 @@ def decision_points(decisions: Mapping[str, Array] | Rows) -> list[Drawn]:
     y = places + 0.09 * (decisions["part"] % 4 - 1.5)
     data = []
     for owner in np.unique(biased).tolist():
-        chosen = np.flatnonzero(biased == owner)
+        indices = np.flatnonzero(biased == owner)
         colour = series_colour(_EVEN if owner < 0 else owner)
         texts = [
             f"part {part}: W {window}" + ("" if best else ", not rated best")
             for part, window, best in zip(
-                *(column[chosen].tolist() for column in (decisions["part"], decisions["window"], is_best)), strict=True
+                *(column[indices].tolist() for column in (decisions["part"], decisions["window"], is_best)), strict=True
             )
         ]
-        marker = {"symbol": ["circle" if is_best[place] else "x-thin-open" for place in chosen.tolist()]}
-        looks: Drawn = {"size": 6, "marker": marker, "customdata": texts}
-        x = decisions["step"][chosen].tolist()
-        data.append(points(_owner_name(owner), x, y[chosen].tolist(), colour, "step %{x}, %{customdata}", **looks))
+        marker = {"symbol": ["circle" if is_best[index] else "x-thin-open" for index in indices.tolist()]}
+        style: Drawn = {"size": 6, "marker": marker, "customdata": texts}
+        x = decisions["step"][indices].tolist()
+        data.append(points(_owner_name(owner), x, y[indices].tolist(), colour, "step %{x}, %{customdata}", **style))
     return data
 
 
@@ -128,17 +128,17 @@ def _values_figure(tables: RunTables, options: ChartOptions) -> Figure:
         return card([], title, unit=unit, empty="Appears with the first decision that has values")
     part, action, values, is_best = newest
     rows = len(values) // len(WINDOWS)
-    others = [owner for owner in range(rows) if owner != part][: rows - 1]
-    names = ["even", *map(_owner_name, others)]
+    other_parts = [owner for owner in range(rows) if owner != part][: rows - 1]
+    names = ["even", *map(_owner_name, other_parts)]
     cells = np.array(values[: rows * len(WINDOWS)]).reshape(rows, len(WINDOWS))
     cells = cells - np.nanmax(cells)  # values are alike in their first digits
     low, high = float(np.nanmin(cells)), 0.0
     span = (high - low) or 1.0
     texts = [[f"W {window}, {name}" for window in WINDOWS] for name in names]
-    looks: Drawn = {"span": (low - _PALE * span, high), "showscale": False, "xgap": 2, "ygap": 2, "customdata": texts}
-    shown = [[None if isnan(value) else float(f"{value:.5g}") for value in row] for row in cells.tolist()]
+    style: Drawn = {"span": (low - _PALE * span, high), "showscale": False, "xgap": 2, "ygap": 2, "customdata": texts}
+    rounded_cells = [[None if isnan(value) else float(f"{value:.5g}") for value in row] for row in cells.tolist()]
     hover = "%{customdata}: %{z:.4~g}<extra></extra>"
-    trace = heat("value", shown, range(len(WINDOWS)), range(rows), HEAT_SCALES["owned"], hover=hover, **looks)
+    trace = heat("value", rounded_cells, range(len(WINDOWS)), range(rows), HEAT_SCALES["owned"], hover=hover, **style)
     row, column = divmod(action, len(WINDOWS))
     colour = MARK_COLOUR if is_best else WARNING_COLOUR
     dark = low + _DARK * ((high - low) or 1.0)
@@ -167,11 +167,11 @@ def _difference_text(value: float) -> str:
 def _newest_valued(tables: RunTables) -> tuple[int, int, list[float], bool] | None:
     """Return part, action and values of the newest decision that has values, and whether that is the best."""
     decisions = _decisions(tables)
-    for place in range(len(decisions) - 1, -1, -1):
-        values = [np.nan if value is None else float(value) for value in decisions["values"][place] or ()]
+    for index in range(len(decisions) - 1, -1, -1):
+        values = [np.nan if value is None else float(value) for value in decisions["values"][index] or ()]
         if len(values) >= len(WINDOWS) and not np.isnan(values).all():
-            part, action = int(decisions["part"][place]), int(decisions["action"][place])
-            return part, action, values, bool(_is_best(decisions)[place])
+            part, action = int(decisions["part"][index]), int(decisions["action"][index])
+            return part, action, values, bool(_is_best(decisions)[index])
     return None
 
 

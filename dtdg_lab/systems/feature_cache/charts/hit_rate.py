@@ -50,10 +50,10 @@ def _hits_caption(tables: RunTables, options: ChartOptions) -> str:
     changes = [mark for mark in change_marks(tables, "steps") if mark.number is not None and mark.at < end]
     if changes:
         newest = changes[-1]
-        before = hit_rate(tables, newest.at - RECENT, newest.at)
-        after = hit_rate(tables, max(newest.at, end - RECENT), end)
-        if before is not None and after is not None:
-            texts = {"rate": percent_text(after), "before": percent_text(before)}
+        previous_rate = hit_rate(tables, newest.at - RECENT, newest.at)
+        current_rate = hit_rate(tables, max(newest.at, end - RECENT), end)
+        if previous_rate is not None and current_rate is not None:
+            texts = {"rate": percent_text(current_rate), "before": percent_text(previous_rate)}
             return captions.HIT_RATE_CHANGED.format(number=newest.number, **texts)
     return captions.HIT_RATE.format(rate=percent_text(rate), steps=min(RECENT, end - first_step(tables)))
 

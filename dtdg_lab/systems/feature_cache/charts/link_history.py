@@ -42,22 +42,22 @@ class LinkHistory:
 
     def between(self, first: float, last: float) -> LinkHistory:
         """Return the states that hold between two steps."""
-        chosen = (self.ends(last) > first) & (self.steps < last)
-        return LinkHistory(self.steps[chosen], self.delay_ms[chosen], self.mbit[chosen])
+        in_span = (self.ends(last) > first) & (self.steps < last)
+        return LinkHistory(self.steps[in_span], self.delay_ms[in_span], self.mbit[in_span])
 
     def delay_at(self, step: float, owner: int) -> float:
         """Return the delay of an owner at a step, in milliseconds."""
-        place = int(np.searchsorted(self.steps, step, side="right")) - 1
-        return float(self.delay_ms[place, owner]) if place >= 0 and owner < self.delay_ms.shape[1] else 0.0
+        index = int(np.searchsorted(self.steps, step, side="right")) - 1
+        return float(self.delay_ms[index, owner]) if index >= 0 and owner < self.delay_ms.shape[1] else 0.0
 
     def stretches(self, values: Array, first: float, last: float) -> Iterator[tuple[float, float, float]]:
         """Yield begin, end and value between two steps, of states in a row with the same value."""
         ends = self.ends(last)
         bounds = [0, *(np.flatnonzero(values[1:] != values[:-1]) + 1).tolist(), len(values)] if len(values) else []
         for begin, until in pairwise(bounds):
-            left, right = max(first, float(self.steps[begin])), min(last, float(ends[until - 1]))
-            if right > left:
-                yield left, right, float(values[begin])
+            start, stop = max(first, float(self.steps[begin])), min(last, float(ends[until - 1]))
+            if stop > start:
+                yield start, stop, float(values[begin])
 
     def stairs(self, values: Array, first: float, last: float) -> tuple[list[float], list[float]]:
         """Return corners of a line over the values between two steps; none where all are 0."""
@@ -82,8 +82,8 @@ def link_history(tables: RunTables) -> LinkHistory:
                 states[int(record["step"] or 0)] = id(links)
         delays = np.array([links.owner_delays_ms for links in plans.values()], np.float64).reshape(-1, parts)
         rates = np.array([links.owner_mbit for links in plans.values()], np.float64).reshape(-1, parts)
-        place = {key: number for number, key in enumerate(plans)}
-        of_state = np.array([place[key] for key in states.values()], np.int64)
+        index_of_plan = {key: number for number, key in enumerate(plans)}
+        of_state = np.array([index_of_plan[key] for key in states.values()], np.int64)
         limits = np.where(np.isnan(rates), np.inf, rates)
         return LinkHistory(np.array([*states], np.float64), delays[of_state], limits[of_state])
 

@@ -87,7 +87,7 @@ def windows_by_hand_figure(
     played: Mapping[str, Windows],
     *,
     late_ms: tuple[float, ...],
-    now: int,
+    current_step: int,
 ) -> Figure:
     """Return choices over the congestion, observed delays, and joules beyond the clairvoyant, up to the present step.
 
@@ -96,15 +96,19 @@ def windows_by_hand_figure(
         moves: so far, in order.
         played: windows by name, including the manual ones: see ``regret_lines``; empty before the first choice.
         late_ms: delay observed now, (P - 1,).
-        now: the step up to which all is shown.
+        current_step: the step up to which all is shown.
     """
-    links = _links_until(episode, now)
-    lines = {name: joules[:now] for name, joules in regret_lines(episode, played).items()} if played else {}
-    panels = [_choices_panel(moves, links, now), _delays_panel(moves, links, late_ms, now), _regret_panel(lines, now)]
+    links = _links_until(episode, current_step)
+    lines = {name: joules[:current_step] for name, joules in regret_lines(episode, played).items()} if played else {}
+    panels = [
+        _choices_panel(moves, links, current_step),
+        _delays_panel(moves, links, late_ms, current_step),
+        _regret_panel(lines, current_step),
+    ]
     return grid(panels, title="Your run", columns=2, wide=(2,))
 
 
-def _choices_panel(moves: Sequence[Move], links: LinkHistory, now: int) -> Panel:
+def _choices_panel(moves: Sequence[Move], links: LinkHistory, current_step: int) -> Panel:
     """Return W of each choice; shaded where links are slow."""
     preferred = np.array([-1 if move.preferred is None else move.preferred for move in moves], np.int64)
     choices = {
@@ -115,56 +119,58 @@ def _choices_panel(moves: Sequence[Move], links: LinkHistory, now: int) -> Panel
         "greedy": as_objects([True] * len(moves)),
     }
     data = decision_points(choices) if moves else []
-    figure = _over_steps("Decisions", "W (steps between rebuilds)", data, links, now, yaxis=windows_axis())
-    return figure, f"Shaded: links are slow. At step {now}: {_links_text(links)}."
+    figure = _over_steps("Decisions", "W (steps between rebuilds)", data, links, current_step, yaxis=windows_axis())
+    return figure, f"Shaded: links are slow. At step {current_step}: {_links_text(links)}."
 
 
-def _delays_panel(moves: Sequence[Move], links: LinkHistory, late_ms: tuple[float, ...], now: int) -> Panel:
+def _delays_panel(moves: Sequence[Move], links: LinkHistory, late_ms: tuple[float, ...], current_step: int) -> Panel:
     """Return the delay that a policy observes of each part, and the one that is added, dashed."""
-    heard = [(move.heard_at, move.late_ms) for move in moves] + ([(now, late_ms)] if moves else [])
+    heard = [(move.heard_at, move.late_ms) for move in moves] + ([(current_step, late_ms)] if moves else [])
     steps = [step for step, _ in heard]
     data: list[Drawn] = []
-    for place in range(len(late_ms) if heard else 0):
-        part, colour = place + 1, series_colour(place + 1)
-        y = [round(delays[place], 4) for _, delays in heard]
-        looks: Drawn = {"line": {"color": colour, "width": 1.8, "shape": "hv"}, "mode": "lines+markers"}
-        data.append(line(f"part {part}", steps, y, colour, "step %{x}: %{y:.3~g} ms estimated", **looks))
-        added = links.stairs(links.delay_ms[:, part], 0.0, float(max(now, 1)))
+    for index in range(len(late_ms) if heard else 0):
+        part, colour = index + 1, series_colour(index + 1)
+        y = [round(delays[index], 4) for _, delays in heard]
+        style: Drawn = {"line": {"color": colour, "width": 1.8, "shape": "hv"}, "mode": "lines+markers"}
+        data.append(line(f"part {part}", steps, y, colour, "step %{x}: %{y:.3~g} ms estimated", **style))
+        added = links.stairs(links.delay_ms[:, part], 0.0, float(max(current_step, 1)))
         if added[0]:
             data.append(line(f"part {part}, added", *added, colour, "%{y:.3~g} ms added", dash="dash"))
-    figure = _over_steps("Delay as it is estimated", "delay (ms)", data, links, now, yaxis=FROM_ZERO)
+    figure = _over_steps("Delay as it is estimated", "delay (ms)", data, links, current_step, yaxis=FROM_ZERO)
     return figure, "Each estimate is the median of the last 30 calls; dashed: the delay that is added."
 
 
-def _regret_panel(lines: Mapping[str, Sequence[float]], now: int) -> Panel:
+def _regret_panel(lines: Mapping[str, Sequence[float]], current_step: int) -> Panel:
     """Return joules beyond the clairvoyant, summed up."""
     data = []
     for index, (name, joules) in enumerate(lines.items()):
         stride = max(1, -(-len(joules) // _POINTS))
         places = range((len(joules) - 1) % stride, len(joules), stride)
-        x, y = [place + 1 for place in places], [float(f"{joules[place]:.5g}") for place in places]
+        x, y = [index + 1 for index in places], [float(f"{joules[index]:.5g}") for index in places]
         data.append(line(name, x, y, series_colour(index), "step %{x}: %{y:.4~g} J", mode="lines"))
     titles = ("Beyond the clairvoyant", STEPS, "joules beyond the optimum")
     figure = chart(*titles, data, empty="nothing was chosen yet", showlegend=True, yaxis=FROM_ZERO)
     ends = sorted((joules[-1], name) for name, joules in lines.items() if len(joules))
     texts = [f"{name} {joules_text(joules)}" for joules, name in ends]
-    return figure, f"Up to step {now}: {join_words(texts) or 'nothing yet'}."
+    return figure, f"Up to step {current_step}: {join_words(texts) or 'nothing yet'}."
 
 
-def _over_steps(title: str, y_title: str, data: Sequence[Drawn], links: LinkHistory, now: int, **looks: Any) -> Figure:
+def _over_steps(
+    title: str, y_title: str, data: Sequence[Drawn], links: LinkHistory, current_step: int, **settings: Any
+) -> Figure:
     """Return a chart over the steps so far, slow links shaded."""
-    span = (-0.5, now + 0.5)
-    figure = chart(title, STEPS, y_title, data, empty="nothing was chosen yet", showlegend=True, **looks)
+    span = (-0.5, current_step + 0.5)
+    figure = chart(title, STEPS, y_title, data, empty="nothing was chosen yet", showlegend=True, **settings)
     if data:
         figure["layout"]["xaxis"]["range"] = [*span]
         figure["layout"]["shapes"] = slow_shades(links, span)
     return figure
 
 
-def _links_until(episode: CacheEpisode, now: int) -> LinkHistory:
+def _links_until(episode: CacheEpisode, current_step: int) -> LinkHistory:
     """Return the links of the other parts up to a step."""
     trace = episode.trace
-    steps = np.flatnonzero(np.diff(trace.which[: max(now, 1)], prepend=-1))
+    steps = np.flatnonzero(np.diff(trace.which[: max(current_step, 1)], prepend=-1))
     states = trace.which[steps]
     delay_ms = np.zeros((len(steps), trace.parts))
     mbit = np.full((len(steps), trace.parts), np.inf)

@@ -43,14 +43,14 @@ def _map_axes(columns: Sequence[Any], rows: Sequence[str]) -> dict[str, Any]:
 
 
 def _signed_map(
-    title: str, percents: Cells, words: Sequence[Sequence[str]], *, top: float, unit: str, hover: str = _SAID
+    title: str, percents: Cells, hover_texts: Sequence[Sequence[str]], *, top: float, unit: str, hover: str = _SAID
 ) -> Drawn:
     """Return a map of percentages: white at 0, red above, blue below."""
-    shown = [[None if each is None else round(each, 3) for each in row] for row in percents]
+    rounded = [[None if percent is None else round(percent, 3) for percent in row] for row in percents]
     bar = colour_bar(unit, tickformat=".3~g")
-    looks = {"colorbar": bar, "xgap": 1, "ygap": 1, "hoverongaps": False, "customdata": words}
+    style = {"colorbar": bar, "xgap": 1, "ygap": 1, "hoverongaps": False, "customdata": hover_texts}
     columns, rows = range(len(percents[0])), range(len(percents))
-    return heat(title, shown, columns, rows, _SCALE, span=(-top, top), hover=hover, **looks)
+    return heat(title, rounded, columns, rows, _SCALE, span=(-top, top), hover=hover, **style)
 
 
 def _written_in(cells: Cells, form: str, is_dark: Callable[[float], bool]) -> list[Drawn]:
@@ -74,14 +74,14 @@ def error_rows(errors: Sequence[CellError], *, without: Without = "") -> list[di
     column = f"{without}_out_ms" if without else "predicted_ms"
     rows: list[dict[str, Any]] = [
         {
-            "dataset": each.dataset,
-            "condition": each.condition,
-            "window": each.window,
-            "measured_ms": each.measured_ms,
-            "predicted_ms": float(getattr(each, column)),
+            "dataset": error.dataset,
+            "condition": error.condition,
+            "window": error.window,
+            "measured_ms": error.measured_ms,
+            "predicted_ms": float(getattr(error, column)),
             "held_out": bool(without),
         }
-        for each in errors
+        for error in errors
     ]
     return [row for row in rows if not math.isnan(row["predicted_ms"])]
 
@@ -102,10 +102,10 @@ def model_panels(rows: Sequence[Row], curves: Curves | None = None) -> dict[str,
         curves: condition -> (window, predicted ms), where lines shall go on between the measurements.
     """
     name = next((str(row["dataset"]) for row in rows if row.get("dataset")), "")
-    of = f", {name}" if name else ""
+    suffix = f", {name}" if name else ""
     return {
-        "errors": (_errors_figure(rows, f"Errors of the model{of}"), model_words(rows)),
-        "curves": (_curves_figure(rows, curves or {}, f"Step time{of}"), _CURVES),
+        "errors": (_errors_figure(rows, f"Errors of the model{suffix}"), model_words(rows)),
+        "curves": (_curves_figure(rows, curves or {}, f"Step time{suffix}"), _CURVES),
     }
 
 
@@ -123,8 +123,8 @@ def _conditions(rows: Sequence[Row]) -> list[str]:
         number = re.search(r"_(\d+(?:\.\d+)?)", condition)
         return condition.split("_", maxsplit=1)[0], float(number[1]) if number else 0.0
 
-    found = dict.fromkeys(str(row["condition"]) for row in rows)
-    return sorted(found, key=lambda each: (each != "clean", *place(each)))
+    conditions = dict.fromkeys(str(row["condition"]) for row in rows)
+    return sorted(conditions, key=lambda condition: (condition != "clean", *place(condition)))
 
 
 def _errors_figure(rows: Sequence[Row], title: str) -> Figure:
@@ -132,11 +132,11 @@ def _errors_figure(rows: Sequence[Row], title: str) -> Figure:
         return chart(title, _W, "", [], empty=NOTHING)
     conditions, windows = _conditions(rows), sorted({int(row["window"]) for row in rows})
     cells = {(str(row["condition"]), int(row["window"])): row for row in rows}
-    found = [[cells.get((condition, window)) for window in windows] for condition in conditions]
-    percents = [[None if row is None else 100 * _error(row) for row in each] for each in found]
+    grid_rows = [[cells.get((condition, window)) for window in windows] for condition in conditions]
+    percents = [[None if row is None else 100 * _error(row) for row in grid_row] for grid_row in grid_rows]
     top = max(_LEAST_TOP, *(100 * abs(_error(row)) for row in rows))
-    words = [["" if row is None else _cell_words(row) for row in each] for each in found]
-    errors = _signed_map(title, percents, words, top=top, unit="error (%)")
+    hover_texts = [["" if row is None else _cell_words(row) for row in grid_row] for grid_row in grid_rows]
+    errors = _signed_map(title, percents, hover_texts, top=top, unit="error (%)")
     figure = chart(title, _W, "", [errors], **_map_axes(windows, conditions))
     if len(conditions) * len(windows) <= _WRITTEN:
         figure["layout"]["annotations"] = _written_in(percents, "+.1f", lambda value: abs(value) > _DARK * top)
@@ -144,42 +144,48 @@ def _errors_figure(rows: Sequence[Row], title: str) -> Figure:
 
 
 def _cell_words(row: Row) -> str:
-    seen = " (not seen)" if row.get("held_out") else ""
+    suffix = " (not seen)" if row.get("held_out") else ""
     return (
         f"{row['condition']}, W {row['window']}: {float(row['predicted_ms']):.4g} ms predicted, "
-        f"{float(row['measured_ms']):.4g} ms measured{seen}"
+        f"{float(row['measured_ms']):.4g} ms measured{suffix}"
     )
 
 
 def _curves_figure(rows: Sequence[Row], curves: Curves, title: str) -> Figure:
     data: list[Drawn] = []
     for index, condition in enumerate(_conditions(rows)):
-        found = sorted((row for row in rows if row["condition"] == condition), key=lambda row: int(row["window"]))
-        drawn = list(curves.get(condition, ())) or [(int(row["window"]), float(row["predicted_ms"])) for row in found]
-        data += _condition_traces(condition, index, found, drawn)
+        measured = sorted((row for row in rows if row["condition"] == condition), key=lambda row: int(row["window"]))
+        curve = list(curves.get(condition, ())) or [
+            (int(row["window"]), float(row["predicted_ms"])) for row in measured
+        ]
+        data += _condition_traces(condition, index, measured, curve)
     windows = sorted({int(row["window"]) for row in rows})
     logs = {"xaxis": {"type": "log", "tickvals": windows}, "yaxis": {"type": "log", "dtick": "D2"}} if rows else {}
     return chart(title, _W, "step (ms)", data, empty=NOTHING, showlegend=True, **logs)
 
 
 def _condition_traces(
-    condition: str, index: int, found: Sequence[Row], drawn: Sequence[tuple[int, float]]
+    condition: str, index: int, rows: Sequence[Row], curve: Sequence[tuple[int, float]]
 ) -> list[dict[str, Any]]:
     """Return a line and squares; a condition of one window has a dash with its name beside it."""
-    alone, colour = len(drawn) == 1, series_colour(index)
+    alone, colour = len(curve) == 1, series_colour(index)
     beside = "middle right" if condition.startswith("c4") else "middle left"  # delays on one side, rates on the other
-    name: Drawn = {"text": [f"  {condition}  "] * len(drawn), "textposition": beside}
-    looks: Drawn = {"mode": "lines", "legendgroup": condition, "showlegend": not alone, "hoverinfo": "skip"}
+    name: Drawn = {"text": [f"  {condition}  "] * len(curve), "textposition": beside}
+    style: Drawn = {"mode": "lines", "legendgroup": condition, "showlegend": not alone, "hoverinfo": "skip"}
     if alone:
-        looks |= {"mode": "markers+text", **name, "textfont": {"size": 9, "color": colour}}
-        looks["marker"] = {"color": colour, "symbol": "line-ew-open", "size": 14}
-    predicted = [at for at, _ in drawn], [round(ms, 4) for _, ms in drawn]
-    measured = [int(row["window"]) for row in found], [round(float(row["measured_ms"]), 4) for row in found]
-    squares: Drawn = {"symbol": ["square-open" if row.get("held_out") else "square" for row in found]}
-    said: Drawn = {"customdata": [_cell_words(row) for row in found], "legendgroup": condition, "showlegend": False}
+        style |= {"mode": "markers+text", **name, "textfont": {"size": 9, "color": colour}}
+        style["marker"] = {"color": colour, "symbol": "line-ew-open", "size": 14}
+    predicted = [window for window, _ in curve], [round(ms, 4) for _, ms in curve]
+    measured = [int(row["window"]) for row in rows], [round(float(row["measured_ms"]), 4) for row in rows]
+    squares: Drawn = {"symbol": ["square-open" if row.get("held_out") else "square" for row in rows]}
+    hover_style: Drawn = {
+        "customdata": [_cell_words(row) for row in rows],
+        "legendgroup": condition,
+        "showlegend": False,
+    }
     return [
-        line(condition, *predicted, colour, **looks),
-        points(condition, *measured, colour, "%{customdata}<extra></extra>", marker=squares, **said),
+        line(condition, *predicted, colour, **style),
+        points(condition, *measured, colour, "%{customdata}<extra></extra>", marker=squares, **hover_style),
     ]
 
 
@@ -190,8 +196,8 @@ def model_words(rows: Sequence[Row]) -> str:
     unseen = [row for row in rows if row.get("held_out")]
     mean = percent_text(fmean(abs(_error(row)) for row in rows if not row.get("held_out") or len(unseen) == len(rows)))
     if 0 < len(unseen) < len(rows):
-        other = percent_text(fmean(abs(_error(row)) for row in unseen))
-        return f"Predictions are off by {mean} on average, and by {other} where the model had not seen the cell."
+        unseen_mean = percent_text(fmean(abs(_error(row)) for row in unseen))
+        return f"Predictions are off by {mean} on average, and by {unseen_mean} where the model had not seen the cell."
     worst = max(rows, key=lambda row: abs(_error(row)))
     cell = f"{worst['condition']}, W {worst['window']}"
     return f"Predictions are off by {mean} on average, and by {percent_text(abs(_error(worst)))} at most, at {cell}."

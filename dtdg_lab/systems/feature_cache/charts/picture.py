@@ -81,7 +81,7 @@ def figure(tables: RunTables, options: ChartOptions) -> Figure:
     decision, axis = _decision(tables, options, first, last)
     data = [*cause, *decision, *_effect(tables, options), *map(_empty_trace, ("y2", "y3"))]
     is_many = part_count(tables) > STACKED_PARTS
-    names = [_lane_name(text + more * is_many, y) for text, more, y in _LANES]
+    names = [_lane_name(text + suffix * is_many, y) for text, suffix, y in _LANES]
     layout: Drawn = {
         "barmode": "overlay",
         "bargap": 0,
@@ -147,7 +147,7 @@ def _span(tables: RunTables, options: ChartOptions) -> tuple[float, float]:
     return float(begin), end + 0.004 * (end - begin)
 
 
-def _lane_axis(domain: tuple[float, float], **looks: Any) -> Drawn:
+def _lane_axis(domain: tuple[float, float], **style: Any) -> Drawn:
     return {
         "domain": [*domain],
         "anchor": "x",
@@ -155,7 +155,7 @@ def _lane_axis(domain: tuple[float, float], **looks: Any) -> Drawn:
         "zeroline": False,
         "linecolor": GRID_COLOUR,
         "tickfont": {"size": 11},
-        **looks,
+        **style,
     }
 
 
@@ -168,8 +168,8 @@ def _lane_name(text: str, y: float) -> Drawn:
     return {**_note(text, 0, y), "xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom"}
 
 
-def _note(text: str, x: float, y: float, **looks: Any) -> Drawn:
-    return {"text": text, "x": x, "y": y, "showarrow": False, "font": {"size": 11.5, "color": TEXT_COLOUR}, **looks}
+def _note(text: str, x: float, y: float, **style: Any) -> Drawn:
+    return {"text": text, "x": x, "y": y, "showarrow": False, "font": {"size": 11.5, "color": TEXT_COLOUR}, **style}
 
 
 def _keys(tables: RunTables, options: ChartOptions) -> list[Key]:
@@ -227,8 +227,8 @@ def _cause(tables: RunTables, first: float, last: float) -> tuple[list[Drawn], l
 
 
 def _delay_line(name: str, corners: tuple[list[float], list[float]], colour: str, *, fill: bool) -> Drawn:
-    looks: Drawn = {"yaxis": "y2", "width": 1.8, **({"fill": "tozeroy", "fillcolor": _faint(colour)} if fill else {})}
-    return line(name, *corners, colour, "%{y:.3~g} ms added", **looks)
+    style: Drawn = {"yaxis": "y2", "width": 1.8, **({"fill": "tozeroy", "fillcolor": _faint(colour)} if fill else {})}
+    return line(name, *corners, colour, "%{y:.3~g} ms added", **style)
 
 
 def _faint(colour: str) -> str:
@@ -253,21 +253,24 @@ def _limited_bars(owner: int, stretches: list[tuple[float, float, float]], heigh
     begin, end, rate = zip(*stretches, strict=True)
     pattern = {"shape": "/", "fgcolor": series_colour(owner), "size": 6, "solidity": 0.3}
     marker = {"color": "rgba(0,0,0,0)", "line": {"width": 0}, "pattern": pattern}
-    looks: Drawn = {"yaxis": "y2", "offset": 0, "width": [b - a for a, b in zip(begin, end, strict=True)]}
-    looks |= {"customdata": [f"{value:.4g}" for value in rate], "marker": marker}
-    return bars(f"part {owner}", begin, [height] * len(stretches), None, "%{customdata} Mbit/s", **looks)
+    style: Drawn = {"yaxis": "y2", "offset": 0, "width": [b - a for a, b in zip(begin, end, strict=True)]}
+    style |= {"customdata": [f"{value:.4g}" for value in rate], "marker": marker}
+    return bars(f"part {owner}", begin, [height] * len(stretches), None, "%{customdata} Mbit/s", **style)
 
 
 def _area_names(stretches: list[tuple[float, float, float, str]], span: float, top: float) -> list[Drawn]:
     """Return the names that fit into their areas, without two over each other; the widest first."""
     notes: list[Drawn] = []
-    taken: list[tuple[float, float, float]] = []
+    occupied: list[tuple[float, float, float]] = []
     for begin, end, height, text in sorted(stretches, key=lambda stretch: stretch[0] - stretch[1]):
         half, middle = len(text) * _LETTER / PAGE_WIDTH * span / 2, (begin + end) / 2
         y = max(height / top * _LANE_HEIGHT, _LINE)  # pixels above the axis
-        is_free = all(abs(y - other) >= _LINE or abs(middle - at) >= half + far for at, far, other in taken)
+        is_free = all(
+            abs(y - height_px) >= _LINE or abs(middle - centre) >= half + half_width
+            for centre, half_width, height_px in occupied
+        )
         if end - begin >= 2 * half and is_free and len(notes) < STACKED_PARTS:
-            taken.append((middle, half, y))
+            occupied.append((middle, half, y))
             notes.append(_note(text, middle, y / _LANE_HEIGHT * top, xref="x", yref="y2", yanchor="top"))
     return notes
 
@@ -279,8 +282,12 @@ def _decision(tables: RunTables, options: ChartOptions, first: float, last: floa
     """Return the traces of the lane of caches, and its axis."""
     parts = part_count(tables)
     if _is_map(tables, options):
-        shown = [*range(0, parts, -(-parts // STACKED_PARTS))]
-        axis: Drawn = {"range": [parts - 0.5, -0.5], "tickvals": shown, "ticktext": [f"part {part} " for part in shown]}
+        labelled = [*range(0, parts, -(-parts // STACKED_PARTS))]
+        axis: Drawn = {
+            "range": [parts - 0.5, -0.5],
+            "tickvals": labelled,
+            "ticktext": [f"part {part} " for part in labelled],
+        }
         return _length_map(tables, options, first, last), axis
     names = {"tickvals": [part + 0.58 for part in range(parts)], "ticktext": [f"part {part} " for part in range(parts)]}
     axis = {"range": [parts, 0], "showline": False, **names}
@@ -331,22 +338,22 @@ def _blocks(caches: Caches, parts: int, span: float) -> list[Drawn]:
     height, wide = _BOTTOM - _TOP, caches.end - caches.begin
     gap = np.zeros(len(caches)) if caches.are_means else np.minimum(0.0014 * span, 0.2 * wide)
     below = np.cumsum(rows_held[:, ::-1], axis=1)[:, ::-1] - rows_held  # rows of the owners after it
-    data, words = [], _block_words(caches, rows_held.sum(axis=1))
-    for owner, held in enumerate(rows_held.T):
-        some = held > 0
+    data, hover_parts = [], _block_words(caches, rows_held.sum(axis=1))
+    for owner, owner_rows in enumerate(rows_held.T):
+        some = owner_rows > 0
         texts = [
-            f"{words[place][0]}{rows:,.0f} rows of part {owner}{words[place][1]}"
-            for place, rows in zip(np.flatnonzero(some).tolist(), held[some].tolist(), strict=True)
+            f"{hover_parts[index][0]}{rows:,.0f} rows of part {owner}{hover_parts[index][1]}"
+            for index, rows in zip(np.flatnonzero(some).tolist(), owner_rows[some].tolist(), strict=True)
         ]
-        looks: Drawn = {
+        style: Drawn = {
             "offset": 0,
             "width": _rounded((wide - 2 * gap)[some]),
             "base": _rounded((caches.part + _BOTTOM - height * below[:, owner] / room)[some]),
             "customdata": texts,
             "marker": {"color": series_colour(owner), "line": {"width": 0}},
         }
-        x, y = _rounded((caches.begin + gap)[some]), _rounded((-height * held / room)[some])
-        data.append(bars(f"rows of part {owner}", x, y, None, "%{customdata}<extra></extra>", **looks))
+        x, y = _rounded((caches.begin + gap)[some]), _rounded((-height * owner_rows / room)[some])
+        data.append(bars(f"rows of part {owner}", x, y, None, "%{customdata}<extra></extra>", **style))
     return data
 
 
@@ -355,9 +362,16 @@ def _rounded(values: Array) -> list[float]:
     return rounded
 
 
-def _block_words(caches: Caches, held: Array) -> list[tuple[str, str]]:
+def _block_words(caches: Caches, rows_held: Array) -> list[tuple[str, str]]:
     """Return what hovering over a block says, before and after the rows of one owner."""
-    columns = (caches.part, caches.length, held, caches.capacity, caches.late_steps, caches.biased.astype(np.int64))
+    columns = (
+        caches.part,
+        caches.length,
+        rows_held,
+        caches.capacity,
+        caches.late_steps,
+        caches.biased.astype(np.int64),
+    )
     return [
         (
             f"part {part}, W {length:.3g}: ",
@@ -374,7 +388,7 @@ def _late_edges(caches: Caches, first: float) -> list[Drawn]:
     late = (caches.late_steps > 0) & (caches.begin > first)
     if not late.any():
         return []
-    x = [value for at in caches.begin[late].tolist() for value in (at, at, None)]
+    x = [value for begin in caches.begin[late].tolist() for value in (begin, begin, None)]
     y = [value for part in caches.part[late].tolist() for value in (part + _TOP, part + _BOTTOM, None)]
     return [line("came late", x, y, WARNING_COLOUR, width=2.5, mode="lines", hoverinfo="skip")]
 
@@ -392,16 +406,16 @@ def _lengths(caches: Caches, span: float) -> list[Drawn]:
 
 def _words_over(x: list[float], part: list[int], text: list[str]) -> Drawn:
     """Return words above blocks."""
-    looks: Drawn = {"mode": "text", "text": text, "textfont": {"size": 10.5, "color": TEXT_COLOUR}}
-    return line("W", x, [row + _TOP - 0.12 for row in part], hoverinfo="skip", **looks)
+    style: Drawn = {"mode": "text", "text": text, "textfont": {"size": 10.5, "color": TEXT_COLOUR}}
+    return line("W", x, [row + _TOP - 0.12 for row in part], hoverinfo="skip", **style)
 
 
 def _first_window(tables: RunTables, parts: int) -> list[Drawn]:
     """Return the first cache as the settings have it, pale, before there is one."""
     window, rows = int(tables.setting("cache_window")), [*range(parts)]
-    looks: Drawn = {"offset": 0, "width": [window] * parts, "base": [part + _BOTTOM for part in rows]}
+    style: Drawn = {"offset": 0, "width": [window] * parts, "base": [part + _BOTTOM for part in rows]}
     marker = {"color": GRID_COLOUR, "line": {"width": 0}}
-    blocks = bars("first window", [0] * parts, [_TOP - _BOTTOM] * parts, None, hoverinfo="skip", marker=marker, **looks)
+    blocks = bars("first window", [0] * parts, [_TOP - _BOTTOM] * parts, None, hoverinfo="skip", marker=marker, **style)
     return [blocks, _words_over([window / 2] * parts, rows, [f"{window}"] * parts)]
 
 
@@ -419,20 +433,20 @@ def _length_map(tables: RunTables, options: ChartOptions, first: float, last: fl
     for row in range(parts):
         steps, lengths = begin[part == row], length[part == row].tolist()
         places = (np.searchsorted(steps, edges[1:], side="left") - 1).tolist()
-        cells.append([lengths[place] if place >= 0 else None for place in places])
+        cells.append([lengths[index] if index >= 0 else None for index in places])
     shares = np.log2(np.linspace(_SHORT, _LONG, _SHADES)) / np.log2(_LONG)
-    scale = [(place / (_SHADES - 1), _shade(share)) for place, share in enumerate(shares.tolist())]
-    looks: Drawn = {"span": (_SHORT, _LONG), "showscale": False, "hoverongaps": False}
+    scale = [(index / (_SHADES - 1), _shade(share)) for index, share in enumerate(shares.tolist())]
+    style: Drawn = {"span": (_SHORT, _LONG), "showscale": False, "hoverongaps": False}
     hover = "part %{y}, about step %{x:.0f}: W %{z:.3~g}<extra></extra>"
-    return [heat("W", cells, _rounded((edges[1:] + edges[:-1]) / 2), range(parts), scale, hover=hover, **looks)]
+    return [heat("W", cells, _rounded((edges[1:] + edges[:-1]) / 2), range(parts), scale, hover=hover, **style)]
 
 
 def _shade(share: float) -> str:
     """Return the colour of a W between the shortest, 0, and the longest, 1."""
     stops = HEAT_SCALES["owned"]
-    place = _PALEST + (1 - _PALEST) * share
+    index = _PALEST + (1 - _PALEST) * share
     channels = [
-        np.interp(place, [at for at, _ in stops], [int(colour[digit : digit + 2], 16) for _, colour in stops])
+        np.interp(index, [stop for stop, _ in stops], [int(colour[digit : digit + 2], 16) for _, colour in stops])
         for digit in (1, 3, 5)
     ]
     return "#" + "".join(f"{round(channel):02X}" for channel in channels)
@@ -449,9 +463,9 @@ def _effect(tables: RunTables, options: ChartOptions) -> list[Drawn]:
     if part_count(tables) > STACKED_PARTS:
         series = {"part that waits most": (waited.worst_s, _PALE_RED), "mean of the parts": series["waiting"]}
     x, hover = _rounded(waited.begin + waited.width / 2), "about step %{x:.0f}: %{y:.3~g} ms"
-    looks: Drawn = {"yaxis": "y3", "width": waited.width}
+    style: Drawn = {"yaxis": "y3", "width": waited.width}
     return [
-        bars(name, x, _rounded(1e3 * seconds), None, hover, marker={"color": colour, "line": {"width": 0}}, **looks)
+        bars(name, x, _rounded(1e3 * seconds), None, hover, marker={"color": colour, "line": {"width": 0}}, **style)
         for name, (seconds, colour) in series.items()
         if len(waited)
     ]

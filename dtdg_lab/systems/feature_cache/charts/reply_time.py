@@ -105,8 +105,10 @@ def _replies_figure(tables: RunTables, options: ChartOptions) -> Figure:
         keys.append(("other parts" if slow else "every part", STEP_COLOUR, "line"))
     axis = {**FROM_ZERO, "nticks": 4, **({"range": [0, top]} if top else {})}
     unit = f"ms, median of {width} steps"
-    looks: dict[str, Any] = {"keys": keys, "yaxis": axis} if data else {"empty": _why_no_replies(tables) or FIRST_STEP}
-    return over_steps(data, tables, span, "Reply time by owner", unit=unit, **looks)
+    settings: dict[str, Any] = (
+        {"keys": keys, "yaxis": axis} if data else {"empty": _why_no_replies(tables) or FIRST_STEP}
+    )
+    return over_steps(data, tables, span, "Reply time by owner", unit=unit, **settings)
 
 
 def _why_no_replies(tables: RunTables) -> str:
@@ -124,26 +126,26 @@ def _stretch(tables: RunTables) -> int:
 
 def _slow_owners(links: LinkHistory, span: tuple[float, float]) -> list[int]:
     """Return the owners whose replies were made slow in some of the steps; of many, the slowest."""
-    shown = (links.ends(span[1]) > span[0]) & (links.steps < span[1])
-    worst = np.where(np.isfinite(links.mbit), 1.0, links.delay_ms)[shown].max(axis=0, initial=0.0)
+    in_span = (links.ends(span[1]) > span[0]) & (links.steps < span[1])
+    worst = np.where(np.isfinite(links.mbit), 1.0, links.delay_ms)[in_span].max(axis=0, initial=0.0)
     slowest = np.argsort(-worst, kind="stable")[:STACKED_PARTS]
     return sorted(owner for owner in slowest.tolist() if worst[owner] >= _LATE_MS)
 
 
 def _pale_lines(owners: Array, x: Array, y: Array, slow: list[int]) -> list[Drawn]:
     """Return lines of the owners without delay; of many, those of the first ones."""
-    others = [owner for owner in np.unique(owners).tolist() if owner not in slow][:STACKED_PARTS]
+    fast_owners = [owner for owner in np.unique(owners).tolist() if owner not in slow][:STACKED_PARTS]
     return [
         line(f"part {owner}", *_points(owners == owner, x, y), STEP_COLOUR, _HOVER.format(what=""), width=1.2)
-        for owner in others
+        for owner in fast_owners
     ]
 
 
 _HOVER = "about step %{{x:.0f}}: %{{y:.3~g}} ms{what}"
 
 
-def _points(chosen: Array, x: Array, y: Array) -> tuple[list[float], list[float]]:
-    return x[chosen].round(1).tolist(), y[chosen].round(3).tolist()
+def _points(mask: Array, x: Array, y: Array) -> tuple[list[float], list[float]]:
+    return x[mask].round(1).tolist(), y[mask].round(3).tolist()
 
 
 def _owner_lines(
@@ -160,12 +162,12 @@ def _owner_lines(
     if added[0]:
         data.append(line(name, *added, colour, _HOVER.format(what=" added"), width=1.4, dash="dash"))
     owners, x, y = estimates
-    chosen = (owners == owner) & (x >= span[0])
-    if chosen.any():
-        shown = np.flatnonzero(chosen)[-2 * _STRETCHES :]
-        corners = x[shown].round(1).tolist(), y[shown].round(3).tolist()
-        looks: Drawn = {"line": {"color": colour, "width": 1.4, "dash": "dot", "shape": "hv"}}
-        data.append(line(name, *corners, colour, _HOVER.format(what=" estimated"), **looks))
+    mask = (owners == owner) & (x >= span[0])
+    if mask.any():
+        newest = np.flatnonzero(mask)[-2 * _STRETCHES :]
+        corners = x[newest].round(1).tolist(), y[newest].round(3).tolist()
+        style: Drawn = {"line": {"color": colour, "width": 1.4, "dash": "dot", "shape": "hv"}}
+        data.append(line(name, *corners, colour, _HOVER.format(what=" estimated"), **style))
     return data
 
 
@@ -183,7 +185,7 @@ def _replies_caption(tables: RunTables, options: ChartOptions) -> str:
     owners, steps, seconds = reply_times(tables, _stretch(tables))
     if not len(owners):
         return _why_no_replies(tables) or NOTHING_YET
-    newest = {owner: place for place, owner in enumerate(owners.tolist())}  # rows are in order of steps
+    newest = {owner: index for index, owner in enumerate(owners.tolist())}  # rows are in order of steps
     slowest = max(newest, key=lambda owner: seconds[newest[owner]])
     added_ms = link_history(tables).delay_at(float(steps[newest[slowest]]), slowest)
     texts = {"part": slowest, "reply": ms_text(float(seconds[newest[slowest]]))}

@@ -44,8 +44,8 @@ def first_step(tables: RunTables) -> int:
 
     def find() -> int:
         plans, since = tables.typed(FeatureFacts), 0
-        for (record, facts), (_, before) in zip(plans[:0:-1], plans[-2::-1], strict=True):
-            if facts is None or before is None or (facts.parts, facts.rows) != (before.parts, before.rows):
+        for (record, facts), (_, previous) in zip(plans[:0:-1], plans[-2::-1], strict=True):
+            if facts is None or previous is None or (facts.parts, facts.rows) != (previous.parts, previous.rows):
                 since = int(record["step"] or 0)
                 break
         return since

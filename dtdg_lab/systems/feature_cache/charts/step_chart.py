@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 _SHADE, _MOST_SHADES = "rgba(230,159,0,0.13)", 200
 
 
-def over_steps(data: list[Drawn], tables: RunTables, span: tuple[float, float], title: str, **looks: Any) -> Figure:
+def over_steps(data: list[Drawn], tables: RunTables, span: tuple[float, float], title: str, **settings: Any) -> Figure:
     """Return a chart over steps: slow links shaded, changed settings marked."""
-    figure = card(data, title, x_title=STEPS_TITLE, **{"xaxis": {"range": [*span]}, **looks})
+    figure = card(data, title, x_title=STEPS_TITLE, **{"xaxis": {"range": [*span]}, **settings})
     if not data:
         return figure
     layout = figure["layout"]
@@ -30,5 +30,5 @@ def over_steps(data: list[Drawn], tables: RunTables, span: tuple[float, float], 
 def slow_shades(links: LinkHistory, span: tuple[float, float]) -> list[Drawn]:
     """Return shapes over the steps in which a link is slow."""
     slow = [(begin, end) for begin, end, is_slow in links.stretches(links.is_slow.astype(int), *span) if is_slow]
-    looks: Drawn = {"yref": "paper", "layer": "below", "line": {"width": 0}, "fillcolor": _SHADE}
-    return [box(stretch, (0, 1), **looks) for stretch in slow[-_MOST_SHADES:]]
+    style: Drawn = {"yref": "paper", "layer": "below", "line": {"width": 0}, "fillcolor": _SHADE}
+    return [box(stretch, (0, 1), **style) for stretch in slow[-_MOST_SHADES:]]

@@ -108,8 +108,8 @@ def cache_suggestions(config: RunConfig) -> Sequence[Suggestion]:
 
 def _hit_rates(tables: RunTables) -> tuple[Array, Array]:
     steps, remote, hit = hits_by_step(tables)
-    asked = remote > 0
-    return steps[asked], hit[asked] / remote[asked]
+    has_requests = remote > 0
+    return steps[has_requests], hit[has_requests] / remote[has_requests]
 
 
 HIT_RATE = Effect("Cache hit rate", percent_text, _hit_rates)

@@ -43,26 +43,27 @@ def _links_figure(tables: RunTables, options: ChartOptions) -> Figure:
         links = Congestion("none", ((0.0,) * parts,) * parts, ((None,) * parts,) * parts)
     count, top = links.parts, max(links.owner_delays_ms, default=0.0)
     cells = [
-        [None if owner == other else links.delay_ms[owner][other] for other in range(count)] for owner in range(count)
+        [None if owner == requester else links.delay_ms[owner][requester] for requester in range(count)]
+        for owner in range(count)
     ]
-    texts = [[_link_text(links, owner, other) for other in range(count)] for owner in range(count)]
+    texts = [[_link_text(links, owner, requester) for requester in range(count)] for owner in range(count)]
     bar = {"colorbar": colour_bar("")} if top else {"showscale": False}
     hover = "part %{y} to part %{x}: %{customdata}<extra></extra>"
-    looks: Drawn = {"span": (0, top or 1.0), "xgap": 2, "ygap": 2, "customdata": texts, "hover": hover, **bar}
+    style: Drawn = {"span": (0, top or 1.0), "xgap": 2, "ygap": 2, "customdata": texts, "hover": hover, **bar}
     notes = [
         label(
-            texts[owner][other].replace(" at ", "<br>"),
-            other,
+            texts[owner][requester].replace(" at ", "<br>"),
+            requester,
             owner,
-            "white" if links.delay_ms[owner][other] > _DARK * top else TEXT_COLOUR,
+            "white" if links.delay_ms[owner][requester] > _DARK * top else TEXT_COLOUR,
             10,
         )
         for owner in range(count if count <= 5 else 0)
-        for other in range(count)
-        if owner != other
+        for requester in range(count)
+        if owner != requester
     ]
     return card(
-        [heat("links", cells, range(count), range(count), HEAT_SCALES["halo"], **looks)],
+        [heat("links", cells, range(count), range(count), HEAT_SCALES["halo"], **style)],
         "Links now",
         unit="ms added, by owner and requester",
         x_title="requester",
@@ -79,8 +80,8 @@ def _parts_axis(count: int, *, down: bool) -> Drawn:
     return named_axis(names, down=down)
 
 
-def _link_text(links: Congestion, owner: int, other: int) -> str:
-    delay, rate = links.delay_ms[owner][other], links.mbit[owner][other]
+def _link_text(links: Congestion, owner: int, requester: int) -> str:
+    delay, rate = links.delay_ms[owner][requester], links.mbit[owner][requester]
     limit = "" if rate is None else f"{rate:.4g} Mbit/s"
     return " at ".join([f"{delay:.3g} ms"] * (delay > 0) + [limit] * bool(limit)) or "free"
 
@@ -107,8 +108,8 @@ def _asked_figure(tables: RunTables, options: ChartOptions) -> Figure:
     ]
     keys: list[Key] = [(name, colour, "box") for name, (_, colour) in series.items()]
     axis = {"dtick": max(1, -(-len(x) // STACKED_PARTS)), "showgrid": False, "tickprefix": "part "}
-    looks: Drawn = {"barmode": "stack", "bargap": 0.35, "xaxis": axis, "yaxis": FROM_ZERO}
-    return card(data, "Rows asked by owner", unit="rows per step, all parts", keys=keys, **looks)
+    style: Drawn = {"barmode": "stack", "bargap": 0.35, "xaxis": axis, "yaxis": FROM_ZERO}
+    return card(data, "Rows asked by owner", unit="rows per step, all parts", keys=keys, **style)
 
 
 def _asked(tables: RunTables) -> tuple[Array, Array]:
@@ -126,11 +127,11 @@ def _asked(tables: RunTables) -> tuple[Array, Array]:
 
 def _asked_caption(tables: RunTables, options: ChartOptions) -> str:
     """Return the part that is asked for most rows."""
-    asked = sum(_asked(tables))
-    if not np.any(asked):
+    totals = sum(_asked(tables))
+    if not np.any(totals):
         return NOTHING_YET
-    part = int(np.argmax(asked))
-    return captions.ASKED_MOST.format(part=part, rows=three_digits(float(np.asarray(asked)[part])))
+    part = int(np.argmax(totals))
+    return captions.ASKED_MOST.format(part=part, rows=three_digits(float(np.asarray(totals)[part])))
 
 
 _BARS, _BYTE_STEPS = 80, 100
@@ -145,10 +146,11 @@ def _bytes_figure(tables: RunTables, options: ChartOptions) -> Figure:
     first, last = int(steps.min()), newest_step(tables)
     width = max(1, -(-(last - first + 1) // _BARS))
     count = (last - first) // width + 1
-    place = caches["step"] - first
+    offsets = caches["step"] - first
     missed = np.bincount((steps - first) // width, batches["bytes"], count) / width
     rebuilt = (
-        np.bincount(place[place >= 0] // width, (caches["fetched"] * _row_bytes(tables))[place >= 0], count) / width
+        np.bincount(offsets[offsets >= 0] // width, (caches["fetched"] * _row_bytes(tables))[offsets >= 0], count)
+        / width
     )
     unit, factor = byte_unit(float((missed + rebuilt).max()))
     x = (first + width * (np.arange(count) + 0.5)).tolist()
@@ -159,9 +161,9 @@ def _bytes_figure(tables: RunTables, options: ChartOptions) -> Figure:
         for name, (values, colour) in series.items()
     ]
     keys: list[Key] = [(name, colour, "box") for name, (_, colour) in series.items()]
-    looks: Drawn = {"barmode": "stack", "bargap": 0, "yaxis": FROM_ZERO}
+    style: Drawn = {"barmode": "stack", "bargap": 0, "yaxis": FROM_ZERO}
     span = (float(first), float(last + 1))
-    return over_steps(data, tables, span, "Bytes moved", unit=f"{unit} per step, all parts", keys=keys, **looks)
+    return over_steps(data, tables, span, "Bytes moved", unit=f"{unit} per step, all parts", keys=keys, **style)
 
 
 def _row_bytes(tables: RunTables) -> int:

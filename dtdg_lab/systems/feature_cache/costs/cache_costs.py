@@ -50,14 +50,14 @@ _LATER = {"miss_trips": 0.0, "overlapped": False, "hidden_s": 0.0, "wait_rows": 
 SENT_NORM = 4  # exponent of the norm that joins misses and rebuilds: nearly their maximum
 
 
-def joined_misses(most: ArrayLike, rebuilt: ArrayLike) -> Vector:
+def joined_misses(endless: ArrayLike, rebuilt: ArrayLike) -> Vector:
     """Return the misses of a window, from those of an endless one and the rebuild's traffic per step.
 
     Total traffic is nearly the maximum of both; misses are the part that is not rebuild. The cache holds nearly all
     rows of a short window, so that hardly anything is missed there.
     """
-    most, rebuilt = np.asarray(most, dtype=np.float64), np.asarray(rebuilt, dtype=np.float64)
-    return np.asarray((most**SENT_NORM + rebuilt**SENT_NORM) ** (1 / SENT_NORM) - rebuilt)
+    endless, rebuilt = np.asarray(endless, dtype=np.float64), np.asarray(rebuilt, dtype=np.float64)
+    return np.asarray((endless**SENT_NORM + rebuilt**SENT_NORM) ** (1 / SENT_NORM) - rebuilt)
 
 
 class StepCosts(NamedTuple):
@@ -176,8 +176,8 @@ class CacheCosts:
             for name in names:
                 value = getattr(self, name)
                 if not (low <= value <= high and np.isfinite(value)):
-                    least = "above 0" if 0 < low < 1 else f"of at least {low:g}"
-                    allowed = f"from {low:g} to {high:g}" if high == 1.0 else least
+                    bound = "above 0" if 0 < low < 1 else f"of at least {low:g}"
+                    allowed = f"from {low:g} to {high:g}" if high == 1.0 else bound
                     raise ConfigError(f"{name}={value}: a number {allowed} is needed.")
         if not self.asked:
             object.__setattr__(self, "asked", (1 / (self.parts - 1),) * (self.parts - 1))
@@ -187,8 +187,8 @@ class CacheCosts:
     def digest(self) -> str:
         """Return the SHA-256 of all constants, in hexadecimal: it identifies what a policy was trained with."""
         constants = {name: value for name, value in asdict(self).items() if value != _LATER.get(name)}
-        described = json.dumps(constants, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(described.encode()).hexdigest()
+        text = json.dumps(constants, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def hit_rate(self, windows: ArrayLike) -> Vector:
         """Return h(W) of an evenly shared cache, by window (...)."""
@@ -240,13 +240,13 @@ class CacheCosts:
 
     def _loads(self, windows: ArrayLike, shares: ArrayLike) -> _Loads:
         window = np.asarray(windows, dtype=np.float64)[..., None]
-        asked = np.array(self.asked)
-        capacity = (np.asarray(shares, dtype=np.float64) / asked) ** self.capacity_exponent
+        requested = np.array(self.asked)
+        capacity = (np.asarray(shares, dtype=np.float64) / requested) ** self.capacity_exponent
         even = self.hit_rate(window)
         hits = 1 - (1 - even) ** capacity
-        miss = self.row_bytes * self.rows * asked * (1 - hits)
-        held = np.divide(hits, even, out=np.ones_like(hits), where=np.broadcast_to(even, hits.shape) > 0)
-        rebuild = self.row_bytes * asked * held * self.fetched(window) / window
+        miss = self.row_bytes * self.rows * requested * (1 - hits)
+        held_share = np.divide(hits, even, out=np.ones_like(hits), where=np.broadcast_to(even, hits.shape) > 0)
+        rebuild = self.row_bytes * requested * held_share * self.fetched(window) / window
         lone = window[..., 0]
         return _Loads(
             miss,

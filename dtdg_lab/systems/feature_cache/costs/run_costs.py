@@ -82,7 +82,7 @@ def timed_fetches(
     return RpcModel(max(few_s - per_byte * few, 0.0), per_byte)
 
 
-def run_costs(of: RunFacts, asked: Sequence[NDArray[np.int64]]) -> CacheCosts:
+def run_costs(facts: RunFacts, batches: Sequence[NDArray[np.int64]]) -> CacheCosts:
     """Return constants of a part's steps, from the keys of its first batches.
 
     Hit rates and rows of a rebuild are counted for every window, and the functions of :class:`CacheCosts` are fitted to
@@ -90,61 +90,61 @@ def run_costs(of: RunFacts, asked: Sequence[NDArray[np.int64]]) -> CacheCosts:
     by the initiation of a fetch, so that of equally good windows the longest is the cheapest.
 
     Args:
-        of: measurements of the run.
-        asked: remote keys of the batches, distinct within each.
+        facts: measurements of the run.
+        batches: remote keys of the batches, distinct within each.
     """
-    others = of.space.parts - 1
-    ahead = Lookahead(0, asked, of.space, part=of.part, capacity=of.capacity, serving=None)
-    windows = np.array([window for window in WINDOWS if window <= len(asked)] or [1])
-    outlooks = [ahead.outlook(int(window), np.full(others, 1 / others)) for window in windows]
+    num_others = facts.space.parts - 1
+    ahead = Lookahead(0, batches, facts.space, part=facts.part, capacity=facts.capacity, serving=None)
+    windows = np.array([window for window in WINDOWS if window <= len(batches)] or [1])
+    outlooks = [ahead.outlook(int(window), np.full(num_others, 1 / num_others)) for window in windows]
     rows = np.array([outlook.asked for outlook in outlooks])
     missed = np.array([outlook.missed.sum() for outlook in outlooks])
     fetched = np.maximum([outlook.fetched.sum() for outlook in outlooks], 1.0)
     hits = 1 - missed / np.maximum(rows.sum(axis=1), 1.0)
-    most, least, half, slope = _hit_law(windows, hits)
+    highest, lowest, half, slope = _hit_law(windows, hits)
     exponent = float(np.polyfit(np.log(windows), np.log(fetched), 1)[0]) if len(windows) > 1 else 0.0
     shares = np.maximum(rows[-1], LEAST)
     return CacheCosts(
-        name=of.name,
-        parts=of.space.parts,
-        base_s=of.base_s,
+        name=facts.name,
+        parts=facts.space.parts,
+        base_s=facts.base_s,
         rows=float(max(rows[-1].sum(), 1.0)),
-        row_bytes=float(of.row_bytes),
-        link_bytes_per_s=1 / of.rpc.s_per_byte,
+        row_bytes=float(facts.row_bytes),
+        link_bytes_per_s=1 / facts.rpc.s_per_byte,
         trips=0.0,
         rebuild_trips=1.0,
         miss_trips=1.0,
-        hit_max=most,
-        hit_min=least,
+        hit_max=highest,
+        hit_min=lowest,
         hit_half=half,
         hit_slope=slope,
         capacity_exponent=0.5,
         rebuild_rows=float(fetched[0]),
         rebuild_exponent=float(np.clip(exponent, 0.0, 0.99)),
         overlap=1.0,
-        rebuild_s=of.rpc.a_s,
-        busy_w=of.busy_w,
-        stall_w=of.stall_w,
+        rebuild_s=facts.rpc.a_s,
+        busy_w=facts.busy_w,
+        stall_w=facts.stall_w,
         asked=tuple((shares / shares.sum()).tolist()),
-        rpc_s=of.rpc.a_s,
+        rpc_s=facts.rpc.a_s,
     )
 
 
 def _hit_law(windows: NDArray[np.int64], hits: NDArray[np.float64]) -> tuple[float, float, float, float]:
     """Fit h_max, h_min, W_half and gamma of a logistic decay to counted hit rates."""
-    most, least = (float(np.clip(of, 0.0, 1.0)) for of in (hits[0], hits[-1]))
-    if most - least < LEAST:
-        return most, min(most, least), 16.0, 1.0
+    highest, lowest = (float(np.clip(rate, 0.0, 1.0)) for rate in (hits[0], hits[-1]))
+    if highest - lowest < LEAST:
+        return highest, min(highest, lowest), 16.0, 1.0
 
     def left(parameters: NDArray[np.float64]) -> NDArray[np.float64]:
-        low, (half, slope) = least * _share(parameters[0]), np.exp(np.clip(parameters[1:], -LOGS, LOGS))
+        low, (half, slope) = lowest * _share(parameters[0]), np.exp(np.clip(parameters[1:], -LOGS, LOGS))
         power = np.exp(np.clip(slope * np.log(windows / half), -LOGS, LOGS))
-        return np.asarray(low + (most - low) / (1 + power) - hits)
+        return np.asarray(low + (highest - low) / (1 + power) - hits)
 
-    found = least_squares(left, np.array([3.0, np.log(16.0), 0.0]))
-    half, slope = np.clip(np.exp(np.clip(found[1:], -LOGS, LOGS)), 1e-2, [1e4, 8.0])
-    return most, float(least * _share(found[0])), float(half), float(slope)
+    solution = least_squares(left, np.array([3.0, np.log(16.0), 0.0]))
+    half, slope = np.clip(np.exp(np.clip(solution[1:], -LOGS, LOGS)), 1e-2, [1e4, 8.0])
+    return highest, float(lowest * _share(solution[0])), float(half), float(slope)
 
 
-def _share(of: float) -> float:
-    return float(1 / (1 + np.exp(-np.clip(of, -LOGS, LOGS))))
+def _share(logit: float) -> float:
+    return float(1 / (1 + np.exp(-np.clip(logit, -LOGS, LOGS))))

@@ -54,7 +54,7 @@ class CacheBuilder:
     def build(
         self,
         plan: WindowPlan,
-        asked: Sequence[NDArray[np.int64]],
+        batches: Sequence[NDArray[np.int64]],
         fetch: Fetch,
         serving: FeatureCache | None = None,
     ) -> tuple[BuiltCache, list[OwnerReply]]:
@@ -62,7 +62,7 @@ class CacheBuilder:
 
         Args:
             plan: the window.
-            asked: remote keys of each of its batches, distinct within a batch.
+            batches: remote keys of each of its batches, distinct within a batch.
             fetch: requests rows from other parts: one RPC each, all at once.
             serving: the current cache, whose rows may be copied.
 
@@ -70,10 +70,10 @@ class CacheBuilder:
             RunFailedError: an owner did not answer, or returned the wrong rows.
         """
         began = time.perf_counter()
-        keys, counts = key_counts(asked, self._space.size)
+        keys, counts = key_counts(batches, self._space.size)
         owners = self._space.owners(keys)
-        others = owners - (owners > self._part)
-        hot = np.sort(hot_set(hottest_first(counts), others, plan.shares, plan.capacity))
+        other_indices = owners - (owners > self._part)
+        hot = np.sort(hot_set(hottest_first(counts), other_indices, plan.shares, plan.capacity))
         keys, owners = keys[hot], owners[hot]
         if serving is not None and len(serving):
             slots = serving.find(keys)

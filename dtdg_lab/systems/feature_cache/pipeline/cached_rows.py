@@ -58,10 +58,10 @@ class FeatureCache:
         if not len(self.keys):
             return np.full(len(keys), -1)
         order = np.argsort(keys)  # searching in order accesses memory sequentially, twice as fast
-        asked, found = keys[order], np.empty(len(keys), dtype=np.int64)
-        slots = np.minimum(np.searchsorted(self.keys, asked), len(self.keys) - 1)
-        found[order] = np.where(self.keys[slots] == asked, slots, -1)
-        return found
+        sorted_keys, rows = keys[order], np.empty(len(keys), dtype=np.int64)
+        slots = np.minimum(np.searchsorted(self.keys, sorted_keys), len(self.keys) - 1)
+        rows[order] = np.where(self.keys[slots] == sorted_keys, slots, -1)
+        return rows
 
 
 BUFFERS = 2  # the current cache, and the one being built
@@ -82,9 +82,9 @@ def check_cache_memory(capacity: int, row_bytes: int, *, caches: int = 1, availa
     available = int(psutil.virtual_memory().available) if available is None else available
     needed = capacity * row_bytes * BUFFERS * caches
     if needed > available:
-        most = available // (row_bytes * BUFFERS * caches)
+        max_rows = available // (row_bytes * BUFFERS * caches)
         raise ConfigError(
             f"cache_rows={capacity} exceeds memory: {BUFFERS} buffers of {capacity} rows of {row_bytes} bytes"
             f"{f' for each of {caches} parts' if caches > 1 else ''} need {needed / 1e9:.3g} GB, and "
-            f"{available / 1e9:.3g} GB are available. Choose at most {most} rows."
+            f"{available / 1e9:.3g} GB are available. Choose at most {max_rows} rows."
         )

@@ -61,7 +61,7 @@ class FeaturePath:
             object.__setattr__(self, "policy", self.mode)
 
     @staticmethod
-    def of_policy(policy: str, *, window: int = 16, bias: int = -1, ahead: int = 0, **others: Any) -> FeaturePath:
+    def of_policy(policy: str, *, window: int = 16, bias: int = -1, ahead: int = 0, **sizes: Any) -> FeaturePath:
         """Return the settings of a cache policy by its name in the catalogue.
 
         Args:
@@ -69,10 +69,10 @@ class FeaturePath:
             window: W.
             bias: part preferred by ``fixed``; -1 for none.
             ahead: as above; used by policies that decide.
-            **others: capacity, depth, ahead_bytes.
+            **sizes: capacity, depth, ahead_bytes.
         """
         if policy in ("on_demand", "prefetch", "epoch_hot"):
-            return FeaturePath(mode=policy, window=window, **others)
+            return FeaturePath(mode=policy, window=window, **sizes)
         biased = bias if policy == "fixed" and bias >= 0 else None
         decides = policy != "fixed"
         return FeaturePath(
@@ -82,7 +82,7 @@ class FeaturePath:
             biased=biased,
             decides=decides,
             ahead=ahead if decides else 0,
-            **others,
+            **sizes,
         )
 
     @property

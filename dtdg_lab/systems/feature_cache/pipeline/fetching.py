@@ -35,11 +35,11 @@ class OwnerReply:
 class Fetcher(Protocol):
     """Fetches feature rows from their owners. Not thread-safe."""
 
-    def fetch(self, wanted: Mapping[int, NDArray[np.int64]]) -> dict[int, OwnerReply]:
+    def fetch(self, keys_by_owner: Mapping[int, NDArray[np.int64]]) -> dict[int, OwnerReply]:
         """Fetch from all owners concurrently, one RPC each, and return when the last has answered.
 
         Args:
-            wanted: for each owner the keys of the rows, at least one.
+            keys_by_owner: for each owner the keys of the rows, at least one.
 
         Raises:
             RunFailedError: an owner timed out or refused; the message names it.
@@ -76,8 +76,8 @@ def fetch_into(
     if not len(keys):
         return []
     order = np.argsort(owners, kind="stable")
-    asked, starts = np.unique(owners[order], return_index=True)
-    groups = dict(zip(asked.tolist(), np.split(order, starts[1:]), strict=True))
+    requested_owners, starts = np.unique(owners[order], return_index=True)
+    groups = dict(zip(requested_owners.tolist(), np.split(order, starts[1:]), strict=True))
     replies = fetch({owner: keys[group] for owner, group in groups.items()})
     for owner, group in groups.items():
         sent = replies[owner].rows.shape if owner in replies else "nothing"

@@ -20,11 +20,11 @@ def quotas(capacity: int, shares: NDArray[np.float64]) -> NDArray[np.int64]:
     if shares.ndim != 1 or not (shares >= 0).all() or (len(shares) and abs(shares.sum() - 1) > 1e-6):
         raise PlanError(f"shares {shares.tolist()} of a cache: one number from 0 to 1 per owner, summing to 1.")
     exact = shares * capacity
-    whole = np.floor(exact + 1e-9).astype(np.int64)  # 0.6 * 5 is 3, although binary fractions are slightly less
-    left = capacity - int(whole.sum())
-    if left > 0 and len(shares):
-        whole[np.argsort(whole - exact, kind="stable")[:left]] += 1
-    return whole
+    rounded = np.floor(exact + 1e-9).astype(np.int64)  # 0.6 * 5 is 3, although binary fractions are slightly less
+    remainder = capacity - int(rounded.sum())
+    if remainder > 0 and len(shares):
+        rounded[np.argsort(rounded - exact, kind="stable")[:remainder]] += 1
+    return rounded
 
 
 def hottest_first(counts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -54,24 +54,24 @@ def hot_set(
     """
     if len(order) <= capacity:
         return order
-    chosen, sorted_owners = np.zeros(len(order), dtype=bool), owners[order]
+    selected, sorted_owners = np.zeros(len(order), dtype=bool), owners[order]
     for owner, quota in enumerate(quotas(capacity, shares)):
-        chosen[np.flatnonzero(sorted_owners == owner)[:quota]] = True
-    chosen[np.flatnonzero(~chosen)[: capacity - int(chosen.sum())]] = True
-    return order[chosen]
+        selected[np.flatnonzero(sorted_owners == owner)[:quota]] = True
+    selected[np.flatnonzero(~selected)[: capacity - int(selected.sum())]] = True
+    return order[selected]
 
 
-def key_counts(asked: Sequence[NDArray[np.int64]], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def key_counts(batches: Sequence[NDArray[np.int64]], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return distinct keys (U,), ascending, and the number of batches (U,) that need each.
 
     Args:
-        asked: keys of each batch, distinct within it, from 0 to ``size - 1``.
+        batches: keys of each batch, distinct within it, from 0 to ``size - 1``.
         size: of the key space.
     """
-    whole = np.concatenate(asked) if asked else np.empty(0, dtype=np.int64)
-    if size > max(8 * len(whole), 2**16):  # sorting the keys is cheaper than a counter for every possible key
-        keys, counts = np.unique(whole, return_counts=True)
+    all_keys = np.concatenate(batches) if batches else np.empty(0, dtype=np.int64)
+    if size > max(8 * len(all_keys), 2**16):  # sorting the keys is cheaper than a counter for every possible key
+        keys, counts = np.unique(all_keys, return_counts=True)
         return keys.astype(np.int64), counts.astype(np.int64)
-    dense = np.bincount(whole, minlength=size)
+    dense = np.bincount(all_keys, minlength=size)
     keys = np.flatnonzero(dense)
     return keys, dense[keys].astype(np.int64)

@@ -43,9 +43,9 @@ class KeySpace:
         order, sizes = np.argsort(owner, kind="stable"), np.bincount(owner, minlength=self.parts)
         places = np.empty(len(owner), dtype=np.int32)
         places[order] = np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        for name, own in (("owner", owner), ("places", places), ("sizes", sizes.astype(np.int64))):
-            own.setflags(write=False)
-            object.__setattr__(self, name, own)
+        for name, array in (("owner", owner), ("places", places), ("sizes", sizes.astype(np.int64))):
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
 
     @property
     def nodes(self) -> int:

@@ -47,7 +47,7 @@ class Lookahead:
 
     Args:
         first: step of the first of them.
-        asked: remote keys of each, distinct within a batch.
+        batches: remote keys of each, distinct within a batch.
         space: of all keys.
         part: the part that trains them.
         capacity: rows of the cache.
@@ -57,7 +57,7 @@ class Lookahead:
     def __init__(
         self,
         first: int,
-        asked: Sequence[NDArray[np.int64]],
+        batches: Sequence[NDArray[np.int64]],
         space: KeySpace,
         *,
         part: int,
@@ -65,7 +65,7 @@ class Lookahead:
         serving: FeatureCache | None,
     ) -> None:
         self.first, self.capacity = first, capacity
-        self._asked, self._space, self._part, self._serving = tuple(asked), space, part, serving
+        self._asked, self._space, self._part, self._serving = tuple(batches), space, part, serving
         self._counted: dict[int, _Counted] = {}
         self._known: dict[tuple[int, bytes], Outlook] = {}
 
@@ -80,24 +80,24 @@ class Lookahead:
         All are 0 if no batch is sampled yet.
         """
         steps = min(window, self.steps)
-        asked = steps, np.asarray(shares, dtype=np.float64).tobytes()
-        if asked not in self._known:
-            self._known[asked] = self._look(steps, shares)
-        return self._known[asked]
+        key = steps, np.asarray(shares, dtype=np.float64).tobytes()
+        if key not in self._known:
+            self._known[key] = self._look(steps, shares)
+        return self._known[key]
 
     def _look(self, steps: int, shares: NDArray[np.float64]) -> Outlook:
-        others = self._space.parts - 1
+        num_others = self._space.parts - 1
         if not steps:
-            return Outlook(0, np.zeros(others), np.zeros(others), np.zeros(others), 0)
+            return Outlook(0, np.zeros(num_others), np.zeros(num_others), np.zeros(num_others), 0)
         if steps not in self._counted:
             self._counted[steps] = self._count(steps)
-        of = self._counted[steps]
-        hot = hot_set(of.order, of.owners, shares, self.capacity)
-        owners = of.owners[hot]
-        asked = np.bincount(of.owners, weights=of.counts, minlength=others)
-        served = np.bincount(owners, weights=of.counts[hot], minlength=others)
-        fetched = np.bincount(owners, weights=of.new[hot], minlength=others).astype(np.float64)
-        return Outlook(steps, asked / steps, (asked - served) / steps, fetched, len(hot) - int(fetched.sum()))
+        counted = self._counted[steps]
+        hot = hot_set(counted.order, counted.owners, shares, self.capacity)
+        owners = counted.owners[hot]
+        requested = np.bincount(counted.owners, weights=counted.counts, minlength=num_others)
+        served = np.bincount(owners, weights=counted.counts[hot], minlength=num_others)
+        fetched = np.bincount(owners, weights=counted.new[hot], minlength=num_others).astype(np.float64)
+        return Outlook(steps, requested / steps, (requested - served) / steps, fetched, len(hot) - int(fetched.sum()))
 
     def _count(self, steps: int) -> _Counted:
         keys, counts = key_counts(self._asked[:steps], self._space.size)

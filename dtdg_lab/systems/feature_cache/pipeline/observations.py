@@ -202,7 +202,7 @@ class FeatureNotes:
     def observed(self) -> dict[str, Any]:
         """Return counts since the last call: see :class:`Boundary`."""
         with self._lock:
-            seen = {
+            counts = {
                 "served": self._served,
                 "remote": self._remote,
                 "hits": self._hits,
@@ -213,7 +213,7 @@ class FeatureNotes:
             self._fetches.clear()
             self._stepped.clear()
             self._clear()
-        return seen
+        return counts
 
     def taken(self) -> Rows:
         """Return new rows of each table, without the columns step and epoch."""

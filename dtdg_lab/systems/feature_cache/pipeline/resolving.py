@@ -76,14 +76,14 @@ class Resolved:
 
 
 def resolve(
-    step: int, sampled: Sampled, own: OwnRows, fetch: Fetch, *, cache: FeatureCache | None = None, window: int = -1
+    step: int, sampled: Sampled, own_rows: OwnRows, fetch: Fetch, *, cache: FeatureCache | None = None, window: int = -1
 ) -> tuple[Resolved, list[OwnerReply]]:
     """Collect the rows of a batch, bitwise the same for any cache.
 
     Args:
         step: of the batch.
         sampled: the batch.
-        own: rows of its part.
+        own_rows: rows of its part.
         fetch: requests rows from other parts.
         cache: of remote rows, if there is one.
         window: its index.
@@ -94,21 +94,21 @@ def resolve(
     Raises:
         RunFailedError: an owner did not answer, or returned the wrong rows.
     """
-    began, space = time.perf_counter(), own.space
+    began, space = time.perf_counter(), own_rows.space
     keys = sampled.keys
     owners = space.owners(keys)
-    rows = np.empty((len(keys), own.features), dtype=np.float32)
-    mine = owners == own.part
+    rows = np.empty((len(keys), own_rows.features), dtype=np.float32)
+    mine = owners == own_rows.part
     missed = ~mine
     hits = np.zeros(space.parts, dtype=np.int64)
     if cache is not None and len(cache):
         slots = cache.find(keys)  # own keys are never cached
-        held = np.flatnonzero(slots >= 0)
-        rows[held] = cache.rows[slots[held]]
-        missed[held] = False
-        hits = np.bincount(owners[held], minlength=space.parts)
+        cached = np.flatnonzero(slots >= 0)
+        rows[cached] = cache.rows[slots[cached]]
+        missed[cached] = False
+        hits = np.bincount(owners[cached], minlength=space.parts)
     mine = np.flatnonzero(mine)
-    rows[mine] = own.take(keys[mine])
+    rows[mine] = own_rows.take(keys[mine])
     indices = np.flatnonzero(missed)
     replies = fetch_into(rows, indices, keys[indices], owners[indices], fetch)
     misses = np.bincount(owners[indices], minlength=space.parts)

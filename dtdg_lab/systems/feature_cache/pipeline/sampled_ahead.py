@@ -114,7 +114,7 @@ class SampledAhead:
         Raises:
             Halted: they will not come.
         """
-        found = []
+        batches = []
         with self._moved:
             for step in range(first, first + length):
                 while step >= self._floor and step not in self._remote:
@@ -122,8 +122,8 @@ class SampledAhead:
                         raise Halted
                     self._moved.wait()
                 if step in self._remote:
-                    found.append(self._remote[step])
-        return found
+                    batches.append(self._remote[step])
+        return batches
 
     def listed(self, first: int) -> list[NDArray[np.int64]]:
         """Return remote keys of the batches that are sampled, from a step on."""

@@ -116,9 +116,9 @@ class Stages:
     def apply_settings(self, path: FeaturePath) -> None:
         """Change the settings from the next resolved step on."""
         with self._moved:
-            before, self._path = self._path, path
+            previous, self._path = self._path, path
             self._waits_for_first &= path.caches
-            if not path.same_windows(before):
+            if not path.same_windows(previous):
                 self._built_until = 0
                 self._schedule.begin(self._position, path, first=self._waits_for_first)
             self._run_threads()
@@ -271,8 +271,8 @@ class Stages:
                 raise Halted
             self._built_until = plan.first + plan.length
             self._moved.notify_all()
-        asked = self._ahead.asked(plan.first, plan.length, unwanted)
-        return builder.build(plan, asked, fetcher.fetch, None if serving is None else serving.cache)
+        batches = self._ahead.asked(plan.first, plan.length, unwanted)
+        return builder.build(plan, batches, fetcher.fetch, None if serving is None else serving.cache)
 
     def _ahead_of_decision(
         self, order: Order, path: FeaturePath, serving: BuiltCache | None, unwanted: Callable[[], bool]
@@ -283,23 +283,27 @@ class Stages:
         """
         if not path.ahead:
             return
-        wanted = order.first + min(path.window if serving is None else serving.plan.length, path.ahead)
+        needed_until = order.first + min(path.window if serving is None else serving.plan.length, path.ahead)
         if self._epochs.stop is not None:
-            wanted = min(wanted, self._epochs.stop)
+            needed_until = min(needed_until, self._epochs.stop)
         with self._moved:
-            while self._ahead.until < wanted and self._position < order.first and not unwanted():
+            while self._ahead.until < needed_until and self._position < order.first and not unwanted():
                 self._moved.wait()
             if unwanted():
                 raise Halted
 
     def _boundary(self, order: Order, path: FeaturePath, serving: BuiltCache | None) -> Boundary:
-        seen, job = self._notes.observed(), self._job
+        counts, job = self._notes.observed(), self._job
         if serving is None:
             previous = nearest_action(path.window, None, job.parts)
         else:
             previous = serving.plan.nearest_action(job.part)
         with self._moved:
-            now, pending, left = self._position, self._schedule.pending, self._schedule.ends - self._position
+            current_step, pending, steps_left = (
+                self._position,
+                self._schedule.pending,
+                self._schedule.ends - self._position,
+            )
         lookahead = Lookahead(
             order.first,
             self._ahead.listed(order.first),
@@ -315,24 +319,24 @@ class Stages:
             step=order.first,
             steps_left=self._epochs.left(order.first),
             previous=previous,
-            **seen,
+            **counts,
             rebuild_s=0.0 if serving is None else serving.rebuild_s,
             late_steps=self._late_steps,
             lookahead=lookahead,
-            now=now,
+            now=current_step,
             early=order.early,
-            left=max(left, 0),
+            left=max(steps_left, 0),
             pending=previous if pending is None else pending.plan.nearest_action(job.part),
         )
 
     # conditions to wait for; the lock is held
 
-    def _when(self, found: Callable[[], Found | None]) -> Found:
+    def _when(self, condition: Callable[[], Found | None]) -> Found:
         """Wait until ``found`` returns something other than None, and return it."""
         while True:
             if self._over():
                 raise Halted
-            value = found()
+            value = condition()
             if value is not None:
                 return value
             self._moved.wait()

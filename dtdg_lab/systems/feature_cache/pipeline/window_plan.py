@@ -85,8 +85,8 @@ def plan_window(
     Raises:
         PlanError: the action does not exist.
     """
-    others = [other for other in range(parts) if other != part]
-    if decision is not None and others:
+    other_parts = [candidate for candidate in range(parts) if candidate != part]
+    if decision is not None and other_parts:
         actions = CacheActions(parts)
         position = actions.biased(decision.action)
         return WindowPlan(
@@ -97,15 +97,15 @@ def plan_window(
             capacity=path.capacity,
             policy=decision.policy,
             action=decision.action,
-            biased=-1 if position is None else others[position],
+            biased=-1 if position is None else other_parts[position],
         )
     length = epochs.left(first) if path.mode == "epoch_hot" else path.window
-    biased = others.index(path.biased) if path.mode == "windows" and path.biased in others else None
-    shares = np.full(len(others), 1 / max(len(others), 1))
-    if biased is not None and len(others) > 1:
-        shares[:] = (1 - BIAS) / (len(others) - 1)
+    biased = other_parts.index(path.biased) if path.mode == "windows" and path.biased in other_parts else None
+    shares = np.full(len(other_parts), 1 / max(len(other_parts), 1))
+    if biased is not None and len(other_parts) > 1:
+        shares[:] = (1 - BIAS) / (len(other_parts) - 1)
         shares[biased] = BIAS
-    known = path.mode == "windows" and path.window in WINDOWS and others
+    is_action = path.mode == "windows" and path.window in WINDOWS and other_parts
     return WindowPlan(
         number=number,
         first=first,
@@ -113,8 +113,8 @@ def plan_window(
         shares=shares,
         capacity=path.capacity,
         policy=path.policy,
-        action=CacheActions(parts).action(path.window, biased) if known else -1,
-        biased=-1 if biased is None else others[biased],
+        action=CacheActions(parts).action(path.window, biased) if is_action else -1,
+        biased=-1 if biased is None else other_parts[biased],
     )
 
 
@@ -123,4 +123,4 @@ def nearest_action(window: int, position: int | None, parts: int) -> int:
 
     ``position`` is an index among the other parts, as in :class:`CacheActions`.
     """
-    return CacheActions(parts).action(min(WINDOWS, key=lambda known: abs(math.log(known / window))), position)
+    return CacheActions(parts).action(min(WINDOWS, key=lambda candidate: abs(math.log(candidate / window))), position)

@@ -126,7 +126,7 @@ class RuleWindows:
 
     def __init__(self, actions: CacheActions, rule: Rule, *, part: int = 0, first: int = 16) -> None:
         self._actions, self._rule = actions, rule
-        self._others = [other for other in range(actions.parts) if other != part]
+        self._others = [candidate for candidate in range(actions.parts) if candidate != part]
         self.first = actions.action(first)
 
     def decide(self, view: CacheView) -> CacheDecision:

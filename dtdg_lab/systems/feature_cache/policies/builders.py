@@ -52,10 +52,10 @@ class PathSettings:
 
     def path(self, ahead: int = 0) -> FeaturePath:
         """Return the pipeline settings of the config's policy."""
-        of = self.config
-        sizes = {"capacity": of["cache_rows"], "depth": of["queue_depth"]}
-        window, bias = of["cache_window"], of["cache_bias"]
-        return FeaturePath.of_policy(of["cache_policy"], window=window, bias=bias, ahead=ahead, **sizes)
+        settings = self.config
+        sizes = {"capacity": settings["cache_rows"], "depth": settings["queue_depth"]}
+        window, bias = settings["cache_window"], settings["cache_bias"]
+        return FeaturePath.of_policy(settings["cache_policy"], window=window, bias=bias, ahead=ahead, **sizes)
 
 
 LONGEST = 32  # limit of windows planned live, so that changes are noticed soon
@@ -66,7 +66,7 @@ PathAndPolicy = tuple[FeaturePath, CachePolicy | None]
 class CacheRule(Protocol):
     """A function that makes a cache policy; one of a user's own is added by ``lab.register(rule, "cache policy")``."""
 
-    def __call__(self, of: PathSettings) -> PathAndPolicy:
+    def __call__(self, settings: PathSettings) -> PathAndPolicy:
         """Return the settings of the pipeline, ``of.path()``, and the policy; None where nothing is decided.
 
         Raises:
@@ -74,26 +74,26 @@ class CacheRule(Protocol):
         """
 
 
-def no_policy(of: PathSettings) -> PathAndPolicy:
+def no_policy(settings: PathSettings) -> PathAndPolicy:
     """Build a path on demand, ahead without a cache, or with a cache of fixed windows: nothing is decided."""
-    return of.path(), None
+    return settings.path(), None
 
 
-def threshold(of: PathSettings) -> PathAndPolicy:
+def threshold(settings: PathSettings) -> PathAndPolicy:
     """Build a threshold rule for W."""
     from dtdg_lab.systems.feature_cache.policies.baselines import ThresholdWindow
 
-    return of.path(), ThresholdWindow(of.actions, of.config["cache_window"])
+    return settings.path(), ThresholdWindow(settings.actions, settings.config["cache_window"])
 
 
-def random(of: PathSettings) -> PathAndPolicy:
+def random(settings: PathSettings) -> PathAndPolicy:
     """Build a policy of random actions."""
     from dtdg_lab.systems.feature_cache.policies.baselines import RandomWindows
 
-    return of.path(), RandomWindows(of.actions, seed=of.config.seed, part=of.part)
+    return settings.path(), RandomWindows(settings.actions, seed=settings.config.seed, part=settings.part)
 
 
-def learned(of: PathSettings) -> PathAndPolicy:
+def learned(settings: PathSettings) -> PathAndPolicy:
     """Build a trained network: ``double_dqn``, or ``double_dqn_plus`` with rewards per step.
 
     Raises:
@@ -101,18 +101,22 @@ def learned(of: PathSettings) -> PathAndPolicy:
     """
     from dtdg_lab.systems.feature_cache.policies.learned import learned_policy
 
-    return of.path(), learned_policy(of.config.parts, of.config["cache_policy"], of.config["policy_file"])
+    return settings.path(), learned_policy(
+        settings.config.parts, settings.config["cache_policy"], settings.config["policy_file"]
+    )
 
 
-def planner(of: PathSettings) -> PathAndPolicy:
+def planner(settings: PathSettings) -> PathAndPolicy:
     """Build a planner, which takes the cheapest action by a forecast."""
     from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
 
-    return of.path(ahead=2 * LONGEST), CachePlanner(of.actions, of.costs(), longest=LONGEST)
+    return settings.path(ahead=2 * LONGEST), CachePlanner(settings.actions, settings.costs(), longest=LONGEST)
 
 
-def clairvoyant(of: PathSettings) -> PathAndPolicy:
+def clairvoyant(settings: PathSettings) -> PathAndPolicy:
     """Build a policy that is optimal in the cost model for known future congestion."""
     from dtdg_lab.systems.feature_cache.policies.clairvoyant import ForeseenWindows
 
-    return of.path(), ForeseenWindows(of.links, of.costs(), part=of.part, epoch_steps=of.epoch_steps)
+    return settings.path(), ForeseenWindows(
+        settings.links, settings.costs(), part=settings.part, epoch_steps=settings.epoch_steps
+    )

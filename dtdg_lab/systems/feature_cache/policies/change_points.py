@@ -67,18 +67,18 @@ class ChangePoints:
         total = len(values)
         if total < 2 * SPANS[0]:
             return False
-        newest, whole, recent = list(values)[: -SPANS[-1] - 1 : -1], sum(values), 0.0
+        newest, value_sum, recent = list(values)[: -SPANS[-1] - 1 : -1], sum(values), 0.0
         for span, value in enumerate(newest[: total - SPANS[0]], start=1):
             recent += value
             if span not in SPANS:
                 continue
             rest = total - span
-            middle, apart = (whole - recent) / rest, THRESHOLD * self._noise * math.sqrt(1 / span + 1 / rest)
+            middle, apart = (value_sum - recent) / rest, THRESHOLD * self._noise * math.sqrt(1 / span + 1 / rest)
             if abs(recent / span - middle) <= apart:
                 continue
             # a single fetch must not raise an alarm: each is clipped around the previous mean
             cut = OUTLIER * self._noise
-            if abs(sum(min(max(of - middle, -cut), cut) for of in newest[:span])) > apart * span:
+            if abs(sum(min(max(recent_value - middle, -cut), cut) for recent_value in newest[:span])) > apart * span:
                 self._values = deque(reversed(newest[:span]), maxlen=LONGEST)
                 self.alarms += 1
                 return True
@@ -105,9 +105,9 @@ def change_points(levels: NDArray[np.float64], noise: float) -> tuple[NDArray[np
     noise, total = max(noise, LEAST_NOISE), len(levels)
     summed = np.concatenate([[0.0], levels.cumsum()])
     starts, alarms = np.zeros(total + 1, dtype=np.int64), np.zeros(total + 1, dtype=bool)
-    begin, at, spans = 0, 2 * SPANS[0], np.array(SPANS)[:, None]
-    while at <= total:
-        ends = np.arange(at, min(at + CHUNK, total + 1))
+    begin, position, spans = 0, 2 * SPANS[0], np.array(SPANS)[:, None]
+    while position <= total:
+        ends = np.arange(position, min(position + CHUNK, total + 1))
         first = np.maximum(begin, ends - LONGEST)
         rest = ends - first - spans
         fits = rest >= SPANS[0]
@@ -115,20 +115,20 @@ def change_points(levels: NDArray[np.float64], noise: float) -> tuple[NDArray[np
         middle = (summed[np.maximum(ends - spans, 0)] - summed[first]) / rest
         mean = (summed[ends] - summed[np.maximum(ends - spans, 0)]) / spans
         apart = THRESHOLD * noise * np.sqrt(1 / spans + 1 / rest)
-        found = None
-        for end_at, of in zip(*np.nonzero((fits & (np.abs(mean - middle) > apart)).T), strict=True):
-            span, end, cut = SPANS[of], int(ends[end_at]), OUTLIER * noise
-            bounded = np.clip(levels[end - span : end] - middle[of, end_at], -cut, cut)
-            if abs(bounded.sum()) > apart[of, end_at] * span:
-                found = end, span
+        change = None
+        for end_at, row in zip(*np.nonzero((fits & (np.abs(mean - middle) > apart)).T), strict=True):
+            span, end, cut = SPANS[row], int(ends[end_at]), OUTLIER * noise
+            bounded = np.clip(levels[end - span : end] - middle[row, end_at], -cut, cut)
+            if abs(bounded.sum()) > apart[row, end_at] * span:
+                change = end, span
                 break
-        upto = int(ends[-1]) + 1 if found is None else found[0]
-        starts[at:upto] = np.maximum(begin, np.arange(at, upto) - LONGEST)
-        if found is None:
-            at = upto
+        upto = int(ends[-1]) + 1 if change is None else change[0]
+        starts[position:upto] = np.maximum(begin, np.arange(position, upto) - LONGEST)
+        if change is None:
+            position = upto
             continue
-        begin = found[0] - found[1]
+        begin = change[0] - change[1]
         starts[upto], alarms[upto] = begin, True
         starts[upto : min(begin + 2 * SPANS[0], total + 1)] = begin
-        at = max(upto + 1, begin + 2 * SPANS[0])
+        position = max(upto + 1, begin + 2 * SPANS[0])
     return starts, alarms

@@ -65,14 +65,14 @@ class CachePlan:
 
     def windows(self, run: int = 0) -> list[tuple[int, int]]:
         """Return (first step, choice) of every window of one run."""
-        step, chosen, length, found = 0, int(self.firsts[run]), int(self.first_lengths[run]), []
+        step, choice, length, windows = 0, int(self.firsts[run]), int(self.first_lengths[run]), []
         while True:
-            found.append((step, chosen))
+            windows.append((step, choice))
             step += length
             if step >= self.best.shape[1]:
-                return found
-            held = self.choices.allocations[chosen]
-            chosen, length = int(self.best[run, step, held]), int(self.lengths[run, step, held])
+                return windows
+            allocation = self.choices.allocations[choice]
+            choice, length = int(self.best[run, step, allocation]), int(self.lengths[run, step, allocation])
 
 
 def best_plan(
@@ -103,7 +103,8 @@ def best_plan(
             for first in range(0, len(episodes), AT_ONCE)
         ]
         to_go, best, lengths = (
-            np.concatenate(of) for of in zip(*((plan.to_go, plan.best, plan.lengths) for plan in some), strict=True)
+            np.concatenate(arrays)
+            for arrays in zip(*((plan.to_go, plan.best, plan.lengths) for plan in some), strict=True)
         )
         return CachePlan(choices, to_go, best, lengths)
     reference = choices.actions.action(REFERENCE)
@@ -130,21 +131,23 @@ def _planned(
     """
     runs, count, steps = costs.shape
     windows, allocations, row = choices.windows[:count], choices.allocations[:count], np.arange(count)
-    before, spent = _summed(costs), _summed(references)
+    cost_sums, spent = _summed(costs), _summed(references)
     to_go = np.zeros((runs, steps + 1, choices.actions.parts))
     best, lengths = (np.zeros((runs, steps, choices.actions.parts), dtype=np.int64) for _ in range(2))
-    others = allocations != np.arange(choices.actions.parts)[:, None]  # (P, C) whether a choice changes the allocation
-    ends = None if rebuilds is None else _EarlyEnds(windows, allocations, before, rebuilds)
+    changes_allocation = (
+        allocations != np.arange(choices.actions.parts)[:, None]
+    )  # (P, C) whether a choice changes the allocation
+    ends = None if rebuilds is None else _EarlyEnds(windows, allocations, cost_sums, rebuilds)
     for step in range(steps - 1, -1, -1):
         end = np.minimum(step + windows, steps)
-        cost = before[:, row, end] - before[:, :, step] + to_go[:, end, allocations]
+        cost = cost_sums[:, row, end] - cost_sums[:, :, step] + to_go[:, end, allocations]
         served = np.broadcast_to(end - step, cost.shape)
         if ends is not None:
             cost, served = ends.least(step, cost, served)
         if change_s:
             passed = spent[:, :, end] - spent[:, :, step, None]
             price = change_s * passed[0] / passed[1]
-            by_held = cost[:, None, :] + price[:, None, :] * others
+            by_held = cost[:, None, :] + price[:, None, :] * changes_allocation
             best[:, step], to_go[:, step] = by_held.argmin(axis=2), by_held.min(axis=2)
         else:
             best[:, step], to_go[:, step] = cost.argmin(axis=1)[:, None], cost.min(axis=1)[:, None]
@@ -162,10 +165,10 @@ class _EarlyEnds:
     long. Only the spans of the last 256 steps are stored.
     """
 
-    def __init__(self, windows: Numbers, allocations: Numbers, before: Floats, rebuilds: Floats) -> None:
+    def __init__(self, windows: Numbers, allocations: Numbers, cost_sums: Floats, rebuilds: Floats) -> None:
         self._order = np.argsort(windows, kind="stable")
         self._windows, self._allocations = windows[self._order], allocations[self._order]
-        self._rebuilt, self._before = _summed(rebuilds)[:, self._order], before[:, self._order]
+        self._rebuilt, self._before = _summed(rebuilds)[:, self._order], cost_sums[:, self._order]
         self._steps = rebuilds.shape[2]
         thrown = self._windows[:, None] * rebuilds[:, self._order]
         self._ending = self._before[:, :, :-1] - self._rebuilt[:, :, :-1] + thrown
@@ -173,7 +176,7 @@ class _EarlyEnds:
         self._ring = 1 << longest.bit_length()
         # for span 2^i, the first choice whose window is long enough to need it
         self._from = [int(np.searchsorted(self._windows, 2**level + 1)) for level in range((longest - 1).bit_length())]
-        shape = (max(len(self._from), 1), self._ring, len(before), len(windows))
+        shape = (max(len(self._from), 1), self._ring, len(cost_sums), len(windows))
         self._least, self._where = np.full(shape, np.inf), np.zeros(shape, dtype=np.int32)
 
     def reached(self, step: int, to_go: Floats) -> None:
@@ -183,10 +186,10 @@ class _EarlyEnds:
         self._where[0, slot] = step
         for level, first in enumerate(self._from[1:], start=1):
             far = (step + 2 ** (level - 1)) % self._ring
-            below, where = self._least[level - 1, :, :, first:], self._where[level - 1, :, :, first:]
+            below, ends = self._least[level - 1, :, :, first:], self._where[level - 1, :, :, first:]
             nearer = below[slot] <= below[far]
             self._least[level, slot, :, first:] = np.where(nearer, below[slot], below[far])
-            self._where[level, slot, :, first:] = np.where(nearer, where[slot], where[far])
+            self._where[level, slot, :, first:] = np.where(nearer, ends[slot], ends[far])
 
     def least(self, step: int, cost: Floats, served: Numbers) -> tuple[Floats, Numbers]:
         """Return (B, C) costs from a step on and steps served, with early ends where these are cheaper."""
@@ -195,17 +198,17 @@ class _EarlyEnds:
         (may,) = np.nonzero(last > step + 1)
         if not len(may):
             return cost, served
-        last, of = last[may], self._order[may]
+        last, choices = last[may], self._order[may]
         level = np.log2(last - step - 1).astype(np.int64)
         near, far = np.full_like(level, (step + 1) % self._ring), (last - 2**level) % self._ring
         values = self._least[level, near, :, may].T, self._least[level, far, :, may].T
         nearer = values[0] <= values[1]
-        where = np.where(nearer, self._where[level, near, :, may].T, self._where[level, far, :, may].T)
+        ends = np.where(nearer, self._where[level, near, :, may].T, self._where[level, far, :, may].T)
         owed = np.take_along_axis(self._rebuilt[:, may], last[None, :, None], 2)[..., 0] - self._before[:, may, step]
         early = np.where(nearer, *values) + owed
-        better = early < cost[:, of]
-        cost[:, of] = np.where(better, early, cost[:, of])
-        served[:, of] = np.where(better, where - step, served[:, of])
+        better = early < cost[:, choices]
+        cost[:, choices] = np.where(better, early, cost[:, choices])
+        served[:, choices] = np.where(better, ends - step, served[:, choices])
         return cost, served
 
 
@@ -241,15 +244,15 @@ def cost_of(
     reference = choices.actions.action(REFERENCE)
     joules, seconds = episode.step_costs()[reference], episode.step_costs(of_joules=False)[reference]
     rebuilds = episode.rebuild_costs(of_joules=of_joules)
-    total, held = 0.0, choices.allocations[windows[0][1]]
+    total, allocation = 0.0, choices.allocations[windows[0][1]]
     for (first, choice), end in zip(windows, ends, strict=True):
-        changed = choices.allocations[choice] != held
+        changed = choices.allocations[choice] != allocation
         planned = min(first + choices.windows[choice], episode.steps)
         price = change_s * (joules[first:planned].sum() / seconds[first:planned].sum() if of_joules else 1.0)
         total += costs[choice, first:end].sum() + price * changed
         if end < planned:
             total += rebuilds[choice, end:planned].sum() + choices.windows[choice] * rebuilds[choice, end]
-        held = choices.allocations[choice]
+        allocation = choices.allocations[choice]
     return float(total)
 
 

@@ -50,7 +50,10 @@ class CacheControl:
     def __init__(self, part: int, parts: int, *, epoch_steps: int, row_bytes: int, estimator: DelayEstimator) -> None:
         self.policy: CachePolicy | None = None
         self._part, self._parts, self._epoch_steps = part, parts, epoch_steps
-        self._actions, self._others = CacheActions(parts), [other for other in range(parts) if other != part]
+        self._actions, self._others = (
+            CacheActions(parts),
+            [candidate for candidate in range(parts) if candidate != part],
+        )
         self._estimator = estimator
         self._forecast = LiveForecast(self._actions, row_bytes=row_bytes)
         self._lock, self._rows = threading.Lock(), list[tuple[Any, ...]]()
@@ -77,10 +80,10 @@ class CacheControl:
         """
         with self._lock:
             self._watches = True
-            found = self._add_fetches([(of, step) for of in replies], step)
-            again = 0 <= self._look_again <= step
-            self._look_again = -1 if again else self._look_again
-            return (found or again) and isinstance(self.policy, CachePlanner)
+            is_changed = self._add_fetches([(reply, step) for reply in replies], step)
+            is_due = 0 <= self._look_again <= step
+            self._look_again = -1 if is_due else self._look_again
+            return (is_changed or is_due) and isinstance(self.policy, CachePlanner)
 
     def decide(self, boundary: Boundary) -> CacheDecision | None:
         """Decide the action of the window after the one that begins now.
@@ -117,52 +120,54 @@ class CacheControl:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the times of clean links and steps, as plain lists and numbers."""
-        clean = [float(np.median(of)) if of else None for of in (self._clean_s, self._clean_j)]
+        clean = [float(np.median(values)) if values else None for values in (self._clean_s, self._clean_j)]
         return {"estimator": self._estimator.state_dict(), "clean": clean}
 
     def load_state_dict(self, data: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
         self._estimator.load_state_dict(data["estimator"])
-        self._clean_s, self._clean_j = ([] if of is None else [float(of)] for of in data["clean"])
+        self._clean_s, self._clean_j = ([] if value is None else [float(value)] for value in data["clean"])
 
     def taken(self) -> list[tuple[Any, ...]]:
         """Return new rows of ``cache_decisions``, without the columns step and epoch."""
         with self._lock:
-            taken, self._rows = self._rows, []
-        return taken
+            rows, self._rows = self._rows, []
+        return rows
 
     # measurements
 
-    def _add_fetches(self, fetches: Sequence[tuple[OwnerReply | FetchTime, int]], now: int) -> bool:
+    def _add_fetches(self, fetches: Sequence[tuple[OwnerReply | FetchTime, int]], current_step: int) -> bool:
         """Add fetches with the steps that they were for; return whether a change is detected at step ``now``.
 
         The lock is held. A change is counted, and checked again a few steps later.
         """
-        found = [
+        changes = [
             self._estimator.add(
-                of.owner - (of.owner > self._part), of.rtt_s, of.nbytes, epoch=step // self._epoch_steps
+                fetch.owner - (fetch.owner > self._part), fetch.rtt_s, fetch.nbytes, epoch=step // self._epoch_steps
             )
-            for of, step in fetches
+            for fetch, step in fetches
         ]
-        if any(found):
-            if not self._changes or now - self._changes[-1] >= SAME_CHANGE:
-                self._changes.append(now)
-            self._look_again = now + LOOK_AGAIN
-        return any(found)
+        if any(changes):
+            if not self._changes or current_step - self._changes[-1] >= SAME_CHANGE:
+                self._changes.append(current_step)
+            self._look_again = current_step + LOOK_AGAIN
+        return any(changes)
 
     def _delays(self, boundary: Boundary) -> NDArray[np.float64]:
         with self._lock:
-            unheard = [(of, of.step) for of in boundary.fetches if of.purpose == "bulk" or not self._watches]
+            unheard = [
+                (fetch, fetch.step) for fetch in boundary.fetches if fetch.purpose == "bulk" or not self._watches
+            ]
             self._add_fetches(unheard, boundary.now)
-            known = [self._estimator.known(index) for index in range(len(self._others))]
-            self._forecast.observe(boundary, known)
+            known_counts = [self._estimator.known(index) for index in range(len(self._others))]
+            self._forecast.observe(boundary, known_counts)
             return self._estimator.delays_s()
 
     def _steps(self, boundary: Boundary) -> tuple[float, float | None]:
         """Return median seconds and joules of the steps since the last boundary, or of all clean steps."""
         warm = boundary.step < WARM_EPOCHS * self._epoch_steps
-        seconds = [of.seconds for of in boundary.stepped]
-        joules = [of.joules for of in boundary.stepped if of.joules is not None]
+        seconds = [step.seconds for step in boundary.stepped]
+        joules = [step.joules for step in boundary.stepped if step.joules is not None]
         if warm or not self._clean_s:
             self._clean_s += seconds
             self._clean_j += joules
@@ -198,12 +203,12 @@ class CacheControl:
             rebuilds = None if forecast is None else forecast.rebuilds
         state = cache_state(observation, self._actions)
         due = boundary.step, boundary.steps_left, boundary.previous
-        now = boundary.now, self._changed(boundary.now), boundary.pending, boundary.left
-        return CacheView(state, delays_s, *due, forecast, rebuilds, *now)
+        timing = boundary.now, self._changed(boundary.now), boundary.pending, boundary.left
+        return CacheView(state, delays_s, *due, forecast, rebuilds, *timing)
 
-    def _changed(self, now: int) -> int:
+    def _changed(self, current_step: int) -> int:
         with self._lock:
-            return sum(now - step <= CHANGES_WITHIN for step in self._changes)
+            return sum(current_step - step <= CHANGES_WITHIN for step in self._changes)
 
     # records
 
@@ -215,8 +220,8 @@ class CacheControl:
         """
         if self._last is None or not self._clean_s:
             return None
-        known = step_j is not None and self._clean_j
-        ratio = step_j / np.median(self._clean_j) if known and step_j else step_s / np.median(self._clean_s)
+        has_energy = step_j is not None and self._clean_j
+        ratio = step_j / np.median(self._clean_j) if has_energy and step_j else step_s / np.median(self._clean_s)
         changed = self._actions.biased(self._last.action) != self._was_biased
         return float(-ratio - CHANGE * changed)
 
@@ -232,8 +237,23 @@ class CacheControl:
     ) -> None:
         index = self._actions.biased(decision.action)
         biased = -1 if index is None else self._others[index]
-        chosen = decision.action, self._actions.window(decision.action), biased, decision.epsilon, decision.greedy
-        seen = decision.policy, view.state.tolist(), list(decision.values)
-        row = self._part, *seen, *chosen, reward, (view.delays_s * 1e3).tolist(), thought, covered, boundary.early
+        action_columns = (
+            decision.action,
+            self._actions.window(decision.action),
+            biased,
+            decision.epsilon,
+            decision.greedy,
+        )
+        view_columns = decision.policy, view.state.tolist(), list(decision.values)
+        row = (
+            self._part,
+            *view_columns,
+            *action_columns,
+            reward,
+            (view.delays_s * 1e3).tolist(),
+            thought,
+            covered,
+            boundary.early,
+        )
         with self._lock:
             self._rows.append(row)

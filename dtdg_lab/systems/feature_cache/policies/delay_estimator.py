@@ -43,7 +43,7 @@ class DelayEstimator:
     least 0. A throttled link appears as a delay as well: that of its typical fetch.
 
     Args:
-        others: P - 1.
+        num_others: P - 1.
         model: of a fetch, for the seconds per byte; None to fit it to the warm-up of each owner.
         probe: time of a fetch without a slow link, to detect that all owners were slow in the warm-up; None for none.
         warm_epochs: number of epochs, from the first with a fetch, that determine the baseline.
@@ -66,24 +66,27 @@ class DelayEstimator:
 
     def __init__(
         self,
-        others: int,
+        num_others: int,
         *,
         model: RpcModel | None = None,
         probe: RpcModel | None = None,
         warm_epochs: int = WARM_EPOCHS,
     ) -> None:
-        if others < 1 or warm_epochs < 1:
-            raise PlanError(f"others={others}, warm_epochs={warm_epochs}: at least 1 of each is needed.")
+        if num_others < 1 or warm_epochs < 1:
+            raise PlanError(f"others={num_others}, warm_epochs={warm_epochs}: at least 1 of each is needed.")
         self._trips = 1.0 if model is None else model.trips
         self._given = None if model is None else model.s_per_byte
         self._warm_epochs, self._first_epoch = warm_epochs, -1
-        self._warm: list[list[tuple[float, float]]] = [[] for _ in range(others)]
+        self._warm: list[list[tuple[float, float]]] = [[] for _ in range(num_others)]
         self.probe = probe
-        self._recent: list[deque[tuple[float, float]]] = [deque(maxlen=RECENT) for _ in range(others)]
-        self._points = [ChangePoints() for _ in range(others)]
-        self._per_byte, self._clean = np.zeros(others), np.full(others, np.inf)  # s a byte; s of a fetch without bytes
-        self._noise, self._baseline = np.zeros(others), np.zeros(others)
-        self._settled = np.zeros(others, dtype=np.bool_)
+        self._recent: list[deque[tuple[float, float]]] = [deque(maxlen=RECENT) for _ in range(num_others)]
+        self._points = [ChangePoints() for _ in range(num_others)]
+        self._per_byte, self._clean = (
+            np.zeros(num_others),
+            np.full(num_others, np.inf),
+        )  # s a byte; s of a fetch without bytes
+        self._noise, self._baseline = np.zeros(num_others), np.zeros(num_others)
+        self._settled = np.zeros(num_others, dtype=np.bool_)
 
     def add(self, owner: int, rtt_s: float, nbytes: float, *, epoch: int) -> bool:
         """Add a fetch from the other part at an index, 0 to P - 2, in ascending order of parts.
@@ -123,7 +126,7 @@ class DelayEstimator:
     def delays_s(self) -> Vector:
         """Return (P - 1,) estimated delay of each owner's replies in seconds; 0 during its warm-up."""
         late = np.zeros(len(self._recent))
-        for owner in np.flatnonzero(self._settled & (np.array([len(of) for of in self._recent]) > 0)):
+        for owner in np.flatnonzero(self._settled & (np.array([len(fetches) for fetches in self._recent]) > 0)):
             recent = self._recent[owner]
             middle = median([time - self._per_byte[owner] * size for time, size in recent])
             if len(recent) == RECENT:  # most of them undercut a baseline of a slow network
@@ -146,13 +149,13 @@ class DelayEstimator:
         settled = np.flatnonzero(self._settled)
         levels = self._clean[settled] + self._per_byte[settled] * nbytes
         quickest = settled[levels.argmin()]
-        own = self._clean[owner] + self._per_byte[owner] * nbytes
+        level = self._clean[owner] + self._per_byte[owner] * nbytes
         if self.probe is not None:
             probed = self.probe.a_s, self.probe.s_per_byte
             if levels.min() > PROBE_SLACK * (probed[0] + probed[1] * nbytes):
                 return probed
-        chosen = quickest if own > OWNERS_SLACK * levels.min() else owner
-        return float(self._clean[chosen]), float(self._per_byte[chosen])
+        reference_owner = quickest if level > OWNERS_SLACK * levels.min() else owner
+        return float(self._clean[reference_owner]), float(self._per_byte[reference_owner])
 
     def baselines_s(self) -> Vector:
         """Return (P - 1,) 15th percentile of the fetches of each owner's warm-up; 0 without fetches."""
@@ -163,8 +166,8 @@ class DelayEstimator:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the times of clean links, as plain lists and numbers; recent fetches are not included."""
-        described = (self._per_byte, self._clean, self._noise, self._baseline, self._settled)
-        return {"first_epoch": self._first_epoch, "owners": [array.tolist() for array in described]}
+        arrays = (self._per_byte, self._clean, self._noise, self._baseline, self._settled)
+        return {"first_epoch": self._first_epoch, "owners": [array.tolist() for array in arrays]}
 
     def load_state_dict(self, data: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned; ignored if the number of owners differs."""

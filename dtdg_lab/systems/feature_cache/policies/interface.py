@@ -119,10 +119,10 @@ class CacheViews:
         """Return the view of one run as a batch of one."""
 
         def of_each(one: Forecast | None) -> Forecast | None:
-            return None if one is None else lambda delays_s: np.stack([one(each) for each in delays_s])
+            return None if one is None else lambda delays_s: np.stack([one(number) for number in delays_s])
 
-        given = (view.step, view.steps_left, view.previous, 0, view.at, view.changes)
-        steps, steps_left, previous, runs, now, changes = (np.array([each]) for each in given)
+        numbers = (view.step, view.steps_left, view.previous, 0, view.at, view.changes)
+        steps, steps_left, previous, runs, now, changes = (np.array([number]) for number in numbers)
         return CacheViews(
             view.state[np.newaxis],
             view.delays_s[np.newaxis],
@@ -160,14 +160,14 @@ class Reconsiders(Protocol):
     """A policy that may abandon a window when a change of the links is detected."""
 
     def reconsider_all(
-        self, views: CacheViews, pending: NDArray[np.int64], left: NDArray[np.int64], which: NDArray[np.bool_]
+        self, views: CacheViews, pending: NDArray[np.int64], steps_left: NDArray[np.int64], which: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Return (B,) the action to continue with, and (B,) whether to abandon the current window for it.
 
         Args:
             views: current observations; ``previous`` is the current action.
             pending: (B,) the action decided for the next window.
-            left: (B,) remaining steps of the current window.
+            steps_left: (B,) remaining steps of the current window.
             which: (B,) where a change was detected; the others are ignored.
         """
         ...

@@ -81,9 +81,9 @@ class RunsMemory:
             self._memory = LatenessMemory(len(runs), self._parts)
             self._runs, self._steps = runs, steps
         self._memory.forget((runs != self._runs) | (steps < self._steps))
-        described = self._memory.take_in(states, np.maximum(steps - self._steps, 0))
+        joined = self._memory.take_in(states, np.maximum(steps - self._steps, 0))
         self._runs, self._steps = runs.copy(), steps.copy()
-        return described
+        return joined
 
     def recall(self, states: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return states (R, 3 P + 11) at some indices (R,), joined with their previous memory; nothing is added."""

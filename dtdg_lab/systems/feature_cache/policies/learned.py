@@ -64,13 +64,13 @@ class StoredPolicy:
 
     def facts(self) -> dict[str, Any]:
         """Return all fields except the parameters, as plain values."""
-        described = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "parameters"}
-        return {**described, "hidden": list(self.hidden), "constants": list(self.constants)}
+        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "parameters"}
+        return {**values, "hidden": list(self.hidden), "constants": list(self.constants)}
 
     def digest(self) -> str:
         """Return the SHA-256 of facts and parameters."""
-        described = json.dumps({"format": FORMAT, **self.facts()}, sort_keys=True).encode()
-        return hashlib.sha256(described + self.parameters.astype("<f4").tobytes()).hexdigest()
+        text = json.dumps({"format": FORMAT, **self.facts()}, sort_keys=True).encode()
+        return hashlib.sha256(text + self.parameters.astype("<f4").tobytes()).hexdigest()
 
     def knows(self, constants: str) -> bool:
         """Return whether it was trained with the constants of this digest, possibly among others."""
@@ -79,10 +79,10 @@ class StoredPolicy:
 
 def save_policy(path: Path, policy: StoredPolicy) -> None:
     """Write a policy to a ``.npz`` file; the same policy gives the same bytes."""
-    described = json.dumps({"format": FORMAT, "digest": policy.digest(), **policy.facts()}, sort_keys=True)
+    text = json.dumps({"format": FORMAT, "digest": policy.digest(), **policy.facts()}, sort_keys=True)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
-        np.savez(file, facts=np.array(described), parameters=policy.parameters.astype("<f4"))
+        np.savez(file, facts=np.array(text), parameters=policy.parameters.astype("<f4"))
 
 
 def load_policy(path: Path) -> StoredPolicy:
@@ -94,14 +94,14 @@ def load_policy(path: Path) -> StoredPolicy:
     advice = f"Train one: python -m dtdg_lab train-policy --parts P --out {path}"
     with reading(path, remedy=advice, damaged="is not a policy file", raises=ConfigError):
         try:
-            held = read_arrays(path)
+            arrays = read_arrays(path)
         except FileNotFoundError as error:
             raise ConfigError(f"{path}: file not found. {advice}") from error
-        described, parameters = json.loads(str(held["facts"])), held["parameters"]
-    if not isinstance(described, dict) or described.get("format") != FORMAT:
+        facts, parameters = json.loads(str(arrays["facts"])), arrays["parameters"]
+    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
         raise ConfigError(f"{path} is not a policy file of format {FORMAT}, which this version reads. {advice}")
-    policy = _policy(path, described, parameters)
-    if policy.digest() != described.get("digest"):
+    policy = _policy(path, facts, parameters)
+    if policy.digest() != facts.get("digest"):
         raise ConfigError(f"{path} is damaged: its digest does not match its contents. {advice}")
     return policy
 
@@ -113,16 +113,16 @@ def shipped_policy(parts: int, name: str) -> StoredPolicy:
         ConfigError: none is shipped for this number of parts.
         UnknownNameError: none of this name is shipped.
     """
-    held = sorted(path.stem.rsplit("_p", 1) for path in SHIPPED.glob("*_p*.npz"))
-    names = sorted({stem for stem, _ in held})
+    shipped = sorted(path.stem.rsplit("_p", 1) for path in SHIPPED.glob("*_p*.npz"))
+    names = sorted({stem for stem, _ in shipped})
     if name not in names:
         raise UnknownNameError("learned policy", name, names)
-    known = sorted(int(count) for stem, count in held if stem == name)
-    if parts not in known:
+    part_counts = sorted(int(count) for stem, count in shipped if stem == name)
+    if parts not in part_counts:
         raise ConfigError(
             f"there is no learned policy for {parts} parts; shipped policies are for "
-            f"{', '.join(map(str, known))}. Train one: python -m dtdg_lab train-policy --parts {parts} --out FILE, and "
-            "give FILE as policy_file; or choose another policy."
+            f"{', '.join(map(str, part_counts))}. Train one: python -m dtdg_lab train-policy --parts {parts} --out FILE,"
+            " and give FILE as policy_file; or choose another policy."
         )
     return load_policy(shipped_path(parts, name))
 
@@ -132,11 +132,11 @@ def shipped_path(parts: int, name: str) -> Path:
     return SHIPPED / f"{name}_p{parts}.npz"
 
 
-def _policy(path: Path, described: Mapping[str, Any], parameters: NDArray[Any]) -> StoredPolicy:
+def _policy(path: Path, facts: Mapping[str, Any], parameters: NDArray[Any]) -> StoredPolicy:
     try:
-        kept = {field.name: described[field.name] for field in fields(StoredPolicy) if field.name != "parameters"}
-        lists = {"hidden": tuple(map(int, kept["hidden"])), "constants": tuple(map(str, kept["constants"]))}
-        return StoredPolicy(**{**kept, **lists}, parameters=parameters.astype(np.float32))
+        values = {field.name: facts[field.name] for field in fields(StoredPolicy) if field.name != "parameters"}
+        lists = {"hidden": tuple(map(int, values["hidden"])), "constants": tuple(map(str, values["constants"]))}
+        return StoredPolicy(**{**values, **lists}, parameters=parameters.astype(np.float32))
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"{path} is an incomplete policy file ({error!r}); train the policy again.") from error
 

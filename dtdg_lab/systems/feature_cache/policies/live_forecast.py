@@ -54,25 +54,25 @@ class LiveForecast:
 
     def __init__(self, actions: CacheActions, *, row_bytes: int) -> None:
         self._actions, self._row_bytes = actions, row_bytes
-        others = actions.parts - 1
-        self._recent: list[deque[tuple[int, float]]] = [deque(maxlen=RECENT) for _ in range(others)]
-        self._before: list[tuple[float, float] | None] = [None] * others  # lines from before links changed
-        self._quickest_s = np.full(others, np.inf)  # each owner's fastest fetch so far
-        self._least = np.full(others, np.inf)  # each owner's fewest seconds per byte so far
+        num_others = actions.parts - 1
+        self._recent: list[deque[tuple[int, float]]] = [deque(maxlen=RECENT) for _ in range(num_others)]
+        self._before: list[tuple[float, float] | None] = [None] * num_others  # lines from before links changed
+        self._quickest_s = np.full(num_others, np.inf)  # each owner's fastest fetch so far
+        self._least = np.full(num_others, np.inf)  # each owner's fewest seconds per byte so far
 
-    def observe(self, boundary: Boundary, known: Sequence[int] | None = None) -> None:
+    def observe(self, boundary: Boundary, known_counts: Sequence[int] | None = None) -> None:
         """Add the fetches since the last boundary.
 
         Args:
             boundary: contains them.
-            known: per owner, how many of the newest fetches are from the current state of the links; None for all.
-                Below eight, the previous line is scaled to them.
+            known_counts: number of each owner's newest fetches from the current state of the links; None for all. Below
+                eight, the previous line is scaled to them.
         """
-        for of in boundary.fetches:
-            index = of.owner - (of.owner > boundary.part)
-            self._recent[index].append((of.nbytes, of.rtt_s))
-            self._quickest_s[index] = min(self._quickest_s[index], of.rtt_s)
-        for index, count in enumerate(known or ()):
+        for fetch in boundary.fetches:
+            index = fetch.owner - (fetch.owner > boundary.part)
+            self._recent[index].append((fetch.nbytes, fetch.rtt_s))
+            self._quickest_s[index] = min(self._quickest_s[index], fetch.rtt_s)
+        for index, count in enumerate(known_counts or ()):
             recent = self._recent[index]
             if count < min(len(recent), FEW):
                 self._before[index] = self._before[index] or _line(recent)
@@ -97,7 +97,9 @@ class LiveForecast:
         """
         if not all(self._recent):
             return None
-        lines = np.array([_line(recent, before) for recent, before in zip(self._recent, self._before, strict=True)])
+        lines = np.array(
+            [_line(recent, previous_line) for recent, previous_line in zip(self._recent, self._before, strict=True)]
+        )
         self._least = np.minimum(self._least, lines[:, 1])
         more_s, throttled = np.maximum(lines[:, 0] - self._quickest_s, 0.0), lines[:, 1] - self._least
         counted: list[tuple[NDArray[np.float64], NDArray[np.float64], int]] = []
@@ -105,15 +107,15 @@ class LiveForecast:
         def links(delays_s: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
             if not counted:
                 counted.extend(self._count(ahead))
-            now = late_s > 0
-            share = np.clip(np.divide(delays_s, late_s, out=np.ones_like(late_s), where=now), 0.0, 1.0)
+            is_late = late_s > 0
+            share = np.clip(np.divide(delays_s, late_s, out=np.ones_like(late_s), where=is_late), 0.0, 1.0)
             beyond_s = np.maximum(delays_s - late_s, 0.0)  # more than the current delay
-            starts = self._quickest_s + np.where(now, share * more_s + beyond_s, delays_s)
-            return starts, (self._least + np.where(now, share, 1.0) * throttled) * self._row_bytes
+            starts = self._quickest_s + np.where(is_late, share * more_s + beyond_s, delays_s)
+            return starts, (self._least + np.where(is_late, share, 1.0) * throttled) * self._row_bytes
 
         def seconds(delays_s: NDArray[np.float64]) -> NDArray[np.float64]:
             starts, per_row = links(delays_s)
-            return np.array([_step_s(of, starts, per_row, base_s) for of in counted])
+            return np.array([_step_s(counts, starts, per_row, base_s) for counts in counted])
 
         def rebuilds(delays_s: NDArray[np.float64]) -> NDArray[np.float64]:
             starts, per_row = links(delays_s)
@@ -123,27 +125,27 @@ class LiveForecast:
 
     def _count(self, ahead: Lookahead) -> list[tuple[NDArray[np.float64], NDArray[np.float64], int]]:
         """Count, per action, the rows that a step misses of each owner and that its rebuild fetches, and its window."""
-        found: list[tuple[NDArray[np.float64], NDArray[np.float64], int]] = []
+        counts: list[tuple[NDArray[np.float64], NDArray[np.float64], int]] = []
         for action in range(len(self._actions)):
             window = self._actions.window(action)
             if window > ahead.steps and action % len(WINDOWS) and WINDOWS[action % len(WINDOWS) - 1] >= ahead.steps:
-                missed, fetched, _ = found[-1]  # no more batches are known than for the previous window
+                missed, fetched, _ = counts[-1]  # no more batches are known than for the previous window
             else:
                 outlook = ahead.outlook(window, self._actions.shares(action))
                 missed, fetched = outlook.missed, outlook.fetched
-            found.append((missed, fetched, window))
-        return found
+            counts.append((missed, fetched, window))
+        return counts
 
 
-def _line(recent: deque[tuple[int, float]], before: tuple[float, float] | None = None) -> tuple[float, float]:
+def _line(recent: deque[tuple[int, float]], previous_line: tuple[float, float] | None = None) -> tuple[float, float]:
     """Return seconds of an owner's fetch without bytes, and per byte.
 
     If there are few fetches, the previous line is scaled to them.
     """
-    sizes, times = (np.array(of, dtype=np.float64) for of in zip(*recent, strict=True))
-    if before is not None and len(sizes) < FEW:
-        scale = float(np.median(times / np.maximum(before[0] + before[1] * sizes, LEAST_S)))
-        return scale * before[0], scale * before[1]
+    sizes, times = (np.array(column, dtype=np.float64) for column in zip(*recent, strict=True))
+    if previous_line is not None and len(sizes) < FEW:
+        scale = float(np.median(times / np.maximum(previous_line[0] + previous_line[1] * sizes, LEAST_S)))
+        return scale * previous_line[0], scale * previous_line[1]
     if np.ptp(sizes) == 0:  # a line is not identifiable: all time is the intercept
         return float(np.median(times)), 0.0
     return relative_line(sizes, times)

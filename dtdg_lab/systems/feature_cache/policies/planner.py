@@ -36,16 +36,16 @@ class LinkGuess(NamedTuple):
 
     def more(self, owner: int) -> LinkGuess:
         """Return the same with one owner slightly later, to allow for noise."""
-        more = np.ones(self.delays_s.shape[1])
-        more[owner] += STRAYS
-        return LinkGuess(self.delays_s * more, self.s_per_byte * more)
+        factors = np.ones(self.delays_s.shape[1])
+        factors[owner] += STRAYS
+        return LinkGuess(self.delays_s * factors, self.s_per_byte * factors)
 
-    def only(self, owner: int, least: LinkGuess) -> LinkGuess:
+    def only(self, owner: int, at_least: LinkGuess) -> LinkGuess:
         """Return a guess with one owner as late as the latest one, or another guess, and no other owner late."""
-        found = LinkGuess(np.zeros_like(self.delays_s), np.zeros_like(self.delays_s))
-        for into, values, lowest in zip(found, self, least, strict=True):
+        guess = LinkGuess(np.zeros_like(self.delays_s), np.zeros_like(self.delays_s))
+        for into, values, lowest in zip(guess, self, at_least, strict=True):
             into[:, owner] = np.maximum(values.max(axis=1), lowest[:, owner])
-        return found
+        return guess
 
 
 class _Seen(NamedTuple):
@@ -75,32 +75,32 @@ class _Account:
     before a run was first seen, at ``now``, are not counted: a run may be resumed, or its policy set, at any step.
     """
 
-    def __init__(self, runs: NDArray[np.int64], now: NDArray[np.int64], first: int) -> None:
-        self.runs, self.saved, self.now = runs, np.zeros(len(runs)), now.copy()
+    def __init__(self, runs: NDArray[np.int64], steps: NDArray[np.int64], first: int) -> None:
+        self.runs, self.saved, self.now = runs, np.zeros(len(runs)), steps.copy()
         self.serving, self.pending = np.full(len(runs), first), np.full(len(runs), first)
         self._share = np.zeros(len(runs))  # of a step that the current choice saved when it was last updated
 
-    def take_in(self, rows: NDArray[np.int64], seconds: Array, now: NDArray[np.int64]) -> None:
+    def take_in(self, rows: NDArray[np.int64], seconds: Array, steps: NDArray[np.int64]) -> None:
         """Count the steps since the last call, with the current seconds of each action (R, A)."""
         even = seconds[:, : len(WINDOWS)].min(axis=1)
         share = 1 - seconds[np.arange(len(rows)), self.serving[rows]] / even
-        passed = np.maximum(now - self.now[rows], 0)
-        kept = np.exp(-passed / TRUSTED_STEPS)
-        self.saved[rows] = kept * self.saved[rows] + passed * (share + self._share[rows]) / 2
-        self._share[rows], self.now[rows] = share, now
+        passed = np.maximum(steps - self.now[rows], 0)
+        decay = np.exp(-passed / TRUSTED_STEPS)
+        self.saved[rows] = decay * self.saved[rows] + passed * (share + self._share[rows]) / 2
+        self._share[rows], self.now[rows] = share, steps
 
     def begin(self, rows: NDArray[np.int64], seconds: Array, actions: NDArray[np.int64]) -> None:
         """Record that other actions take effect now."""
         self.serving[rows] = actions
         self._share[rows] = 1 - seconds[np.arange(len(rows)), actions] / seconds[:, : len(WINDOWS)].min(axis=1)
 
-    def of(self, runs: NDArray[np.int64], now: NDArray[np.int64], first: int) -> _Account:
+    def of(self, runs: NDArray[np.int64], steps: NDArray[np.int64], first: int) -> _Account:
         """Return this account, reset for runs that are new."""
         if len(runs) != len(self.runs):
-            return _Account(runs, now, first)
-        fresh = (runs != self.runs) | (now < self.now)
+            return _Account(runs, steps, first)
+        fresh = (runs != self.runs) | (steps < self.now)
         self.saved[fresh] = self._share[fresh] = 0.0
-        self.now[fresh] = now[fresh]
+        self.now[fresh] = steps[fresh]
         self.serving[fresh] = self.pending[fresh] = first
         self.runs = runs
         return self
@@ -191,10 +191,10 @@ class CachePlanner:
             return None
         views, costs = CacheViews.of(view), self._costs if view.forecast is None else None
         self._account = self._account.of(views.runs, views.now, self.first)
-        chosen, ends = self._reconsidered(
+        actions, ends = self._reconsidered(
             views, costs, np.array([view.pending]), np.array([view.left]), np.zeros(1, int)
         )
-        return CacheDecision(self.name, int(chosen[0])) if ends[0] else None
+        return CacheDecision(self.name, int(actions[0])) if ends[0] else None
 
     def decide_all(self, views: CacheViews) -> NDArray[np.int64]:
         """Return (B,) the cheapest action of every run."""
@@ -203,23 +203,23 @@ class CachePlanner:
     def _decided(self, views: CacheViews, costs: CacheCosts | None) -> tuple[NDArray[np.int64], Array]:
         """Return (B,) actions, and (B, A) the expected regret of each."""
         self._account = self._account.of(views.runs, views.now, self.first)
-        seen, rows, now = self._seen(views), np.arange(len(views.runs)), views.now
+        observed, rows, steps = self._seen(views), np.arange(len(views.runs)), views.now
         account = self._account
-        seconds = self._seconds(seen, costs, self._links(seen, costs)[0])
-        account.take_in(rows, seconds, now)
+        seconds = self._seconds(observed, costs, self._links(observed, costs)[0])
+        account.take_in(rows, seconds, steps)
         account.begin(rows, seconds, account.pending[rows])
-        regret = self._regret(seen, costs, self._waits(seen.previous))
-        account.pending[rows] = own = self._chosen(regret, account.serving[rows])
-        return np.where(account.saved[rows] >= -TRUST, own, self._even(regret)), regret
+        regret = self._regret(observed, costs, self._waits(observed.previous))
+        account.pending[rows] = own_actions = self._chosen(regret, account.serving[rows])
+        return np.where(account.saved[rows] >= -TRUST, own_actions, self._even(regret)), regret
 
     def reconsider_all(
-        self, views: CacheViews, pending: NDArray[np.int64], left: NDArray[np.int64], which: NDArray[np.bool_]
+        self, views: CacheViews, pending: NDArray[np.int64], steps_left: NDArray[np.int64], which: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Return (B,) cheapest actions after a change of links, and (B,) whether to end the window early for them."""
         rows = np.flatnonzero(which)
-        chosen, ends = pending.copy(), which.copy()
-        chosen[rows], ends[rows] = self._reconsidered(views, self._costs, pending[rows], left[rows], rows)
-        return chosen, ends
+        actions, ends = pending.copy(), which.copy()
+        actions[rows], ends[rows] = self._reconsidered(views, self._costs, pending[rows], steps_left[rows], rows)
+        return actions, ends
 
     def _seen(self, views: CacheViews, rows: NDArray[np.int64] | None = None) -> _Seen:
         """Return the observations of all runs, or of some, whose memory is then not updated."""
@@ -230,9 +230,9 @@ class CachePlanner:
         rate = self._rate(views.changes[rows], views.now[rows])
         return _Seen(states, views.delays_s[rows], views.previous[rows], views.forecast, views.rebuilds, rate)
 
-    def _rate(self, changes: NDArray[np.int64], now: NDArray[np.int64]) -> Array:
+    def _rate(self, changes: NDArray[np.int64], steps: NDArray[np.int64]) -> Array:
         """Return (B,) expected changes of the links per step."""
-        return np.asarray((CHANGES + changes) / (self._change_steps + np.minimum(now, CHANGES_WITHIN)))
+        return np.asarray((CHANGES + changes) / (self._change_steps + np.minimum(steps, CHANGES_WITHIN)))
 
     def _waits(self, previous: NDArray[np.int64]) -> Array:
         """Return (B,) steps from the observation to the first step of the decision."""
@@ -243,114 +243,117 @@ class CachePlanner:
         views: CacheViews,
         costs: CacheCosts | None,
         pending: NDArray[np.int64],
-        left: NDArray[np.int64],
+        steps_left: NDArray[np.int64],
         rows: NDArray[np.int64],
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Return (R,) cheapest actions of some runs, and (R,) whether to end their windows early for them."""
-        seen, now, account = self._seen(views, rows), views.now[rows], self._account
-        links = self._links(seen, costs)[0]
-        seconds, rebuilds = self._seconds(seen, costs, links), self._rebuilds(seen, costs, links)
-        account.take_in(rows, seconds, now)
-        regret = self._regret(seen, costs, np.full(len(rows), float(OBSERVED_AGE)))
-        chosen = self._chosen(regret, account.serving[rows])
+        observed, steps, account = self._seen(views, rows), views.now[rows], self._account
+        links = self._links(observed, costs)[0]
+        seconds, rebuilds = self._seconds(observed, costs, links), self._rebuilds(observed, costs, links)
+        account.take_in(rows, seconds, steps)
+        regret = self._regret(observed, costs, np.full(len(rows), float(OBSERVED_AGE)))
+        actions = self._chosen(regret, account.serving[rows])
 
         def pays(
-            serving: NDArray[np.int64], follows: NDArray[np.int64], chosen: NDArray[np.int64]
+            serving: NDArray[np.int64], follows: NDArray[np.int64], candidates: NDArray[np.int64]
         ) -> tuple[NDArray[np.bool_], Array]:
             """Return whether to abandon one action, and the pending one, for a third, and the cost of that."""
-            at, lasts = np.arange(len(rows)), self._windows[follows]
-            best, lead = seconds[at, chosen], np.ceil(rebuilds[at, chosen] / seconds[at, serving])
-            stays = np.maximum(np.exp(-seen.rate * lead) - np.exp(-seen.rate * left), 0) / seen.rate
-            holds = np.exp(-seen.rate * left) * -np.expm1(-seen.rate * lasts) / seen.rate
-            saved = (seconds[at, serving] - best) * stays + (seconds[at, follows] - best) * holds
-            price = rebuilds[at, serving] * (1 + left / self._windows[serving])
-            return saved > PRICE * price, price + lead * (seconds[at, serving] - best)
+            rows_index, lasts = np.arange(len(rows)), self._windows[follows]
+            best, lead = (
+                seconds[rows_index, candidates],
+                np.ceil(rebuilds[rows_index, candidates] / seconds[rows_index, serving]),
+            )
+            stays = np.maximum(np.exp(-observed.rate * lead) - np.exp(-observed.rate * steps_left), 0) / observed.rate
+            holds = np.exp(-observed.rate * steps_left) * -np.expm1(-observed.rate * lasts) / observed.rate
+            saved = (seconds[rows_index, serving] - best) * stays + (seconds[rows_index, follows] - best) * holds
+            price = rebuilds[rows_index, serving] * (1 + steps_left / self._windows[serving])
+            return saved > PRICE * price, price + lead * (seconds[rows_index, serving] - best)
 
-        own, price = pays(account.serving[rows], account.pending[rows], chosen)
+        is_own, price = pays(account.serving[rows], account.pending[rows], actions)
         even = seconds[:, : len(WINDOWS)].min(axis=1)
-        account.saved[rows] -= own * price / even
-        account.begin(rows, seconds, np.where(own, chosen, account.serving[rows]))
-        account.pending[rows] = np.where(own, chosen, account.pending[rows])
-        taken = np.where(account.saved[rows] >= -TRUST, chosen, self._even(regret))
-        return taken, pays(seen.previous, pending, taken)[0]
+        account.saved[rows] -= is_own * price / even
+        account.begin(rows, seconds, np.where(is_own, actions, account.serving[rows]))
+        account.pending[rows] = np.where(is_own, actions, account.pending[rows])
+        final_actions = np.where(account.saved[rows] >= -TRUST, actions, self._even(regret))
+        return final_actions, pays(observed.previous, pending, final_actions)[0]
 
     def _even(self, regret: Array) -> NDArray[np.int64]:
         """Return (B,) the best action without a preferred part."""
         even = regret[:, : len(WINDOWS)]
         return np.where(self._windows[: len(WINDOWS)] <= self._longest, even, np.inf).argmin(axis=1)
 
-    def _links(self, seen: _Seen, costs: CacheCosts | None) -> tuple[LinkGuess, list[LinkGuess]]:
+    def _links(self, observed: _Seen, costs: CacheCosts | None) -> tuple[LinkGuess, list[LinkGuess]]:
         """Return the assumed current state of the links, and their possible next states."""
-        states, delays_s = seen.states, seen.delays_s
+        states, delays_s = observed.states, observed.delays_s
         received = np.expm1(states[:, : delays_s.shape[1]]) > LATE_NOISE
-        now, least = self._guess(states, np.where(received, delays_s, 0.0), costs)
-        later = [now._replace(delays_s=np.zeros_like(delays_s), s_per_byte=np.zeros_like(delays_s))]
-        return now, later + [now.only(owner, least) for owner in range(delays_s.shape[1])]
+        current, at_least = self._guess(states, np.where(received, delays_s, 0.0), costs)
+        later = [current._replace(delays_s=np.zeros_like(delays_s), s_per_byte=np.zeros_like(delays_s))]
+        return current, later + [current.only(owner, at_least) for owner in range(delays_s.shape[1])]
 
-    def _seconds(self, seen: _Seen, costs: CacheCosts | None, guess: LinkGuess) -> Array:
+    def _seconds(self, observed: _Seen, costs: CacheCosts | None, guess: LinkGuess) -> Array:
         """Return (B, A) seconds of a step of every action."""
         if costs is None:
-            assert seen.forecast is not None
-            return seen.forecast(guess.delays_s)
+            assert observed.forecast is not None
+            return observed.forecast(guess.delays_s)
         return costs.of_actions(guess.delays_s, 1 / (1 / costs.link_bytes_per_s + guess.s_per_byte)).seconds
 
-    def _rebuilds(self, seen: _Seen, costs: CacheCosts | None, guess: LinkGuess) -> Array:
+    def _rebuilds(self, observed: _Seen, costs: CacheCosts | None, guess: LinkGuess) -> Array:
         """Return (B, A) seconds of a whole rebuild for every action."""
         if costs is None:
-            assert seen.rebuilds is not None
-            return seen.rebuilds(guess.delays_s)
+            assert observed.rebuilds is not None
+            return observed.rebuilds(guess.delays_s)
         rates = 1 / (1 / costs.link_bytes_per_s + guess.s_per_byte)
         return costs.of_actions(guess.delays_s, rates).rebuild_s * self._windows
 
-    def _regret(self, seen: _Seen, costs: CacheCosts | None, waits: Array) -> Array:
+    def _regret(self, observed: _Seen, costs: CacheCosts | None, waits: Array) -> Array:
         """Return (B, A) expected slowdown of each action relative to the best action's step.
 
         Args:
-            seen: observations.
+            observed: observations.
             costs: cost model; None for the view's forecast.
             waits: (B,) steps from the observation to the first step of the decision.
         """
-        now, later = self._links(seen, costs)
-        others = seen.delays_s.shape[1]
-        today = np.mean([self._seconds(seen, costs, now.more(owner)) for owner in range(others)], axis=0)
-        rate, waits = seen.rate[:, None], waits[:, None]
+        current, later = self._links(observed, costs)
+        num_others = observed.delays_s.shape[1]
+        today = np.mean([self._seconds(observed, costs, current.more(owner)) for owner in range(num_others)], axis=0)
+        rate, waits = observed.rate[:, None], waits[:, None]
         # share of the window's steps after a change of links
         changed = 1 + np.exp(-waits * rate) * np.expm1(-self._windows * rate) / (self._windows * rate)
-        mean = seen.states[:, -2 * others : -others].astype(np.float64)
+        mean = observed.states[:, -2 * num_others : -num_others].astype(np.float64)
         likely = np.concatenate([np.ones((1, len(mean))), 1.0 + TURNS * mean.T])
         may_cost = np.zeros_like(today)
         for weight, links in zip(likely / likely.sum(axis=0), later, strict=True):
-            over = _over_best(self._seconds(seen, costs, links))
+            over = _over_best(self._seconds(observed, costs, links))
             may_cost += weight[:, None] * changed * over
-        whole = (1 - changed) * _over_best(today) + may_cost
-        return np.asarray(whole / today.min(axis=1, keepdims=True))
+        regret = (1 - changed) * _over_best(today) + may_cost
+        return np.asarray(regret / today.min(axis=1, keepdims=True))
 
     def _guess(
         self, states: NDArray[np.float32], late_s: Array, costs: CacheCosts | None
     ) -> tuple[LinkGuess, LinkGuess]:
         """Return causes of the observed delays (B, P - 1), and the effect of an owner that becomes late."""
-        others = late_s.shape[1]
+        num_others = late_s.shape[1]
         if costs is None:
             nothing = np.zeros_like(late_s)
             return LinkGuess(late_s, nothing), LinkGuess(np.full_like(late_s, self._late_s), nothing)
-        hits = states[:, others : 2 * others].astype(np.float64)
+        hits = states[:, num_others : 2 * num_others].astype(np.float64)
         missed = np.maximum(costs.row_bytes * costs.rows * np.array(costs.asked) * (1 - hits), costs.row_bytes)
         served = np.abs(hits[:, np.newaxis] - self._hits).sum(axis=2).argmin(axis=1)[:, np.newaxis]
-        own = 1 / costs.link_bytes_per_s
+        clean_s_per_byte = 1 / costs.link_bytes_per_s
         by_delay, by_rate = (
             np.log(np.take_along_axis(seconds, served, 1)[:, 0] / self._base_s)
             for seconds in (
                 costs.of_actions(late_s).seconds,
-                costs.of_actions(np.zeros_like(late_s), 1 / (own + late_s / missed)).seconds,
+                costs.of_actions(np.zeros_like(late_s), 1 / (clean_s_per_byte + late_s / missed)).seconds,
             )
         )
         apart = by_delay - by_rate
-        slower = states[:, 2 * others + 1] - by_rate
+        slower = states[:, 2 * num_others + 1] - by_rate
         share = np.where(np.abs(apart) > 0.01, np.clip(slower / np.where(apart == 0, 1.0, apart), 0.0, 1.0), 0.5)
         delayed = share[:, np.newaxis]
-        now = LinkGuess(delayed * late_s, (1 - delayed) * late_s / missed)
-        least = LinkGuess(delayed * np.full_like(late_s, self._late_s), (1 - delayed) * self._late_s / missed)
-        return now, least
+        current = LinkGuess(delayed * late_s, (1 - delayed) * late_s / missed)
+        at_least = LinkGuess(delayed * np.full_like(late_s, self._late_s), (1 - delayed) * self._late_s / missed)
+        return current, at_least
 
     def _chosen(self, regret: Array, previous: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return (B,) the actions of least regret (B, A); another allocation than the current one only if it pays."""

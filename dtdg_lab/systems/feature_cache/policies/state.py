@@ -80,26 +80,26 @@ def cache_state(observation: CacheObservation, actions: CacheActions) -> NDArray
     References: GreenDyGNN section IV-C1 (23 numbers for P = 4).
     """
     delays_s = np.asarray(observation.delays_s, dtype=np.float64)
-    others = actions.parts - 1
-    if delays_s.ndim == 0 or delays_s.shape[-1] != others:
-        raise ConfigError(f"delays of shape {delays_s.shape} for {actions.parts} parts: the last must be {others}.")
+    num_others = actions.parts - 1
+    if delays_s.ndim == 0 or delays_s.shape[-1] != num_others:
+        raise ConfigError(f"delays of shape {delays_s.shape} for {actions.parts} parts: the last must be {num_others}.")
     if not (np.asarray(observation.fetch_s) > 0).all() or not (np.asarray(observation.base_step_s) > 0).all():
         raise ConfigError("base times of fetches and steps must be above 0: measure both on clean links.")
     leading = delays_s.shape[:-1]
     state = np.empty((*leading, state_size(actions.parts)))
-    np.log1p(delays_s / observation.fetch_s, out=state[..., :others])
-    state[..., others : 2 * others] = observation.hit_rates
-    at = 2 * others
-    state[..., at] = observation.hit_rate
+    np.log1p(delays_s / observation.fetch_s, out=state[..., :num_others])
+    state[..., num_others : 2 * num_others] = observation.hit_rates
+    offset = 2 * num_others
+    state[..., offset] = observation.hit_rate
     slower = np.log(np.maximum(observation.step_s / np.asarray(observation.base_step_s), LEAST))
-    state[..., at + 1] = state[..., at + 2] = slower
+    state[..., offset + 1] = state[..., offset + 2] = slower
     if observation.step_j is not None and observation.base_step_j is not None:
-        state[..., at + 2] = np.log(np.maximum(observation.step_j / np.asarray(observation.base_step_j), LEAST))
-    state[..., at + 3] = observation.rebuild_share
-    state[..., at + 4] = observation.miss_share
-    state[..., at + 5] = observation.left_share
+        state[..., offset + 2] = np.log(np.maximum(observation.step_j / np.asarray(observation.base_step_j), LEAST))
+    state[..., offset + 3] = observation.rebuild_share
+    state[..., offset + 4] = observation.miss_share
+    state[..., offset + 5] = observation.left_share
     low, high, marks = _bounds_and_marks(actions)
-    state[..., at + 6 :] = marks[observation.previous]
+    state[..., offset + 6 :] = marks[observation.previous]
     if not np.isfinite(state).all():
         raise ConfigError("an observation has a value that is not a number: every time and share must be measured.")
     return np.minimum(np.maximum(state, low, out=state), high, out=state).astype(np.float32)
@@ -108,11 +108,13 @@ def cache_state(observation: CacheObservation, actions: CacheActions) -> NDArray
 @lru_cache(maxsize=16)
 def _bounds_and_marks(actions: CacheActions) -> tuple[Floats, Floats, Floats]:
     """Return minimum and maximum of each number, (3 P + 11,) each, and one-hot codes of each action, (A, P + 7)."""
-    others = actions.parts - 1
-    ones = np.ones(len(WINDOWS) + others)
+    num_others = actions.parts - 1
+    ones = np.ones(len(WINDOWS) + num_others)
     logs = np.full(2, MOST_LOG)
-    high = np.concatenate([np.full(others, MOST_LOG), ones[:others], [1.0], logs, [MOST_SHARE] * 2, [1.0], ones])
-    low = np.concatenate([np.zeros(2 * others + 1), -logs, np.zeros(3), 0 * ones])
+    high = np.concatenate(
+        [np.full(num_others, MOST_LOG), ones[:num_others], [1.0], logs, [MOST_SHARE] * 2, [1.0], ones]
+    )
+    low = np.concatenate([np.zeros(2 * num_others + 1), -logs, np.zeros(3), 0 * ones])
     numbers = np.arange(len(actions))
     marks = np.zeros((len(actions), len(ones)))
     marks[numbers, numbers % len(WINDOWS)] = 1.0

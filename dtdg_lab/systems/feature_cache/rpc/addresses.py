@@ -22,12 +22,14 @@ def agree_token(group: Group) -> bytes:
     return bytes.fromhex(group.broadcast_text(secrets.token_hex(TOKEN_BYTES)))
 
 
-def exchange_addresses(group: Group, own: Mapping[int, str], *, parts: int, device: str = "cpu") -> dict[int, str]:
+def exchange_addresses(
+    group: Group, own_addresses: Mapping[int, str], *, parts: int, device: str = "cpu"
+) -> dict[int, str]:
     """Return all parts' addresses, by part in ascending order; collective.
 
     Args:
         group: the ranks.
-        own: address of each part that this rank serves.
+        own_addresses: address of each part that this rank serves.
         parts: P, of all ranks together.
         device: for the tensors that are sent.
 
@@ -37,7 +39,9 @@ def exchange_addresses(group: Group, own: Mapping[int, str], *, parts: int, devi
     import torch  # not needed by the processes that serve features
 
     table = torch.zeros(parts, 1 + MOST_BYTES, dtype=torch.int64, device=device)
-    sendable = [(part, address.encode()) for part, address in own.items() if len(address.encode()) <= MOST_BYTES]
+    sendable = [
+        (part, address.encode()) for part, address in own_addresses.items() if len(address.encode()) <= MOST_BYTES
+    ]
     for index, (part, letters) in enumerate(sendable[:parts]):
         table[index, 0] = part + 1
         table[index, 1 : 1 + len(letters)] = torch.tensor(list(letters), dtype=torch.int64, device=device)

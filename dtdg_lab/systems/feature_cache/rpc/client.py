@@ -102,32 +102,32 @@ class FeatureClient:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def fetch(self, wanted: Mapping[int, NDArray[np.int64]]) -> dict[int, OwnerReply]:
+    def fetch(self, keys_by_owner: Mapping[int, NDArray[np.int64]]) -> dict[int, OwnerReply]:
         """Request rows from all owners at once, one RPC each, and return when all have replied.
 
         Args:
-            wanted: owner -> keys of the requested rows (k,), at least one.
+            keys_by_owner: owner -> keys of the requested rows (k,), at least one.
 
         Raises:
             PlanError: no keys are given, or an owner has no address.
             RunFailedError: an owner timed out, exited or refused, or this client was closed.
         """
         with self._busy:
-            self._check(wanted)
-            asked: dict[int, _Asked] = {}
+            self._check(keys_by_owner)
+            pending: dict[int, _Asked] = {}
             self._number += 1
-            for owner, keys in wanted.items():
-                asked[owner] = self._ask(owner, keys)
+            for owner, keys in keys_by_owner.items():
+                pending[owner] = self._ask(owner, keys)
             replies: dict[int, OwnerReply] = {}
-            while asked:
-                events = dict(self._poller.poll(self._patience_ms(asked)))
+            while pending:
+                events = dict(self._poller.poll(self._patience_ms(pending)))
                 for owner, socket in self._sockets.items():
                     if socket in events:
-                        self._take(owner, asked, replies)
+                        self._take(owner, pending, replies)
                 self._note_ended_connections(events)
-                self._give_up_gone(asked)
-                self._give_up_silent(asked)
-            return {owner: replies[owner] for owner in wanted}
+                self._give_up_gone(pending)
+                self._give_up_silent(pending)
+            return {owner: replies[owner] for owner in keys_by_owner}
 
     def close(self) -> None:
         """Close the connections; a thread that waits for a reply gets an error. Further calls do nothing."""
@@ -154,10 +154,10 @@ class FeatureClient:
         self._poller.register(socket, zmq.POLLIN)
         self._poller.register(monitor, zmq.POLLIN)
 
-    def _check(self, wanted: Mapping[int, NDArray[np.int64]]) -> None:
+    def _check(self, keys_by_owner: Mapping[int, NDArray[np.int64]]) -> None:
         if self._closed.is_set():
             raise RunFailedError(f"the feature connections of part {self.part} are closed.")
-        for owner, keys in wanted.items():
+        for owner, keys in keys_by_owner.items():
             if owner not in self._sockets:
                 raise PlanError(
                     f"part {self.part} cannot request from part {owner}: known are {sorted(self._sockets)}."
@@ -169,19 +169,19 @@ class FeatureClient:
         zmq = import_zmq()
         frames = request_frames(self.part, self._number, self._timeout_s, keys)
         now_s = time.perf_counter()
-        asked = _Asked(len(keys), now_s, now_s, len(frames[0]) + frames[1].nbytes)
+        request = _Asked(len(keys), now_s, now_s, len(frames[0]) + frames[1].nbytes)
         try:
             self._sockets[owner].send_multipart(frames, zmq.NOBLOCK)
         except zmq.Again:
             self._note_ended_connections(dict(self._poller.poll(0)))
             how = self._gone.get(owner, "accepts no more requests")
             raise RunFailedError(f"{self._named(owner)} {how}. {NEXT}") from None
-        return asked
+        return request
 
-    def _take(self, owner: int, asked: dict[int, _Asked], replies: dict[int, OwnerReply]) -> None:
+    def _take(self, owner: int, pending: dict[int, _Asked], replies: dict[int, OwnerReply]) -> None:
         """Receive a message of an owner without copying its frames."""
         frames = self._sockets[owner].recv_multipart(copy=False)
-        now_s, waited = time.perf_counter(), asked.get(owner)
+        now_s, waited = time.perf_counter(), pending.get(owner)
         reply = read_reply([frame.buffer for frame in frames])
         if waited is None or (reply is not None and reply.number != self._number):
             return  # reply to an earlier request that timed out
@@ -196,7 +196,7 @@ class FeatureClient:
             raise RunFailedError(f"{self._named(owner)} refused after {after_s:.3f} s: {reply.described}")
         if reply.kind == COMING:
             return
-        del asked[owner]
+        del pending[owner]
         self.rpcs += 1
         self.bytes_sent += waited.sent
         self.bytes_received += reply.nbytes
@@ -211,11 +211,11 @@ class FeatureClient:
 
         for owner, monitor in self._monitors.items():
             if monitor in events:
-                described = int(parse_monitor_message(monitor.recv_multipart())["event"])
-                self._gone.setdefault(owner, _ended(described))
+                event = int(parse_monitor_message(monitor.recv_multipart())["event"])
+                self._gone.setdefault(owner, _ended(event))
 
-    def _give_up_gone(self, asked: dict[int, _Asked]) -> None:
-        for owner, waited in asked.items():
+    def _give_up_gone(self, pending: dict[int, _Asked]) -> None:
+        for owner, waited in pending.items():
             # messages sent before the end may still be in the queue
             if owner in self._gone and not self._sockets[owner].poll(0):
                 after_s = time.perf_counter() - waited.begin_s
@@ -224,11 +224,11 @@ class FeatureClient:
                     f"{waited.keys:,} row(s). {NEXT}"
                 )
 
-    def _give_up_silent(self, asked: dict[int, _Asked]) -> None:
+    def _give_up_silent(self, pending: dict[int, _Asked]) -> None:
         if self._closed.is_set():
-            raise RunFailedError(f"part {self.part} was closed during requests to part(s) {sorted(asked)}.")
+            raise RunFailedError(f"part {self.part} was closed during requests to part(s) {sorted(pending)}.")
         now_s = time.perf_counter()
-        for owner, waited in asked.items():
+        for owner, waited in pending.items():
             if now_s - waited.last_message_s > self._timeout_s and not self._sockets[owner].poll(0):
                 raise RunFailedError(
                     f"{self._named(owner)} was silent for {now_s - waited.last_message_s:.1f} s after the request for "
@@ -236,8 +236,8 @@ class FeatureClient:
                     "waits longer."
                 )
 
-    def _patience_ms(self, asked: dict[int, _Asked]) -> int:
-        left_s = min(waited.last_message_s for waited in asked.values()) + self._timeout_s - time.perf_counter()
+    def _patience_ms(self, pending: dict[int, _Asked]) -> int:
+        left_s = min(waited.last_message_s for waited in pending.values()) + self._timeout_s - time.perf_counter()
         return max(1, min(POLL_MS, int(1e3 * left_s) + 1))
 
     def _named(self, owner: int) -> str:

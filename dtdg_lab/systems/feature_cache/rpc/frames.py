@@ -96,9 +96,9 @@ def rows_frames(number: int, rows: NDArray[np.float32]) -> list[Any]:
     return [_REPLY.pack(_MAGIC, ROWS, number, *rows.shape), rows]
 
 
-def refusal_frames(number: int, described: str) -> list[Any]:
+def refusal_frames(number: int, reason: str) -> list[Any]:
     """Return the frames of a reply that gives the reason of a refusal."""
-    return [_REPLY.pack(_MAGIC, REFUSED, number, 0, 0), described[:MOST_TEXT].encode()]
+    return [_REPLY.pack(_MAGIC, REFUSED, number, 0, 0), reason[:MOST_TEXT].encode()]
 
 
 def coming_frames(number: int) -> list[Any]:

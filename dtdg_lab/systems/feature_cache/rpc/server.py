@@ -67,15 +67,17 @@ class FeatureServer:
         self._turn, self._closed = threading.Lock(), False
         self._answered = b""
         with contextlib.ExitStack() as files:
-            described = {part: {"rows": placed(rows[part], files), "keys": placed(keys[part], files)} for part in rows}
+            arrays_by_part = {
+                part: {"rows": placed(rows[part], files), "keys": placed(keys[part], files)} for part in rows
+            }
             self._child = ChildProcess(
                 "dtdg_lab.systems.feature_cache.rpc.server_process",
                 purpose="serves features",
                 advice="Free memory or processes, or run with fewer ranks on this machine.",
-                fds=[array["fd"] for arrays in described.values() for array in arrays.values() if "fd" in array],
+                fds=[array["fd"] for arrays in arrays_by_part.values() for array in arrays.values() if "fd" in array],
             )
         try:
-            began = self._order({"host": host, "token": token.hex(), "parts": described})
+            began = self._order({"host": host, "token": token.hex(), "parts": arrays_by_part})
         except RunFailedError:
             self.close()
             raise
@@ -196,14 +198,14 @@ class FeatureServer:
 def _check(rows: Mapping[int, NDArray[np.float32]], keys: Mapping[int, NDArray[np.int64]]) -> None:
     if not rows or set(rows) != set(keys):
         raise PlanError(f"rows of parts {sorted(rows)} and keys of parts {sorted(keys)}: give both for each part.")
-    for part, given in rows.items():
+    for part, array in rows.items():
         names = keys[part]
-        if given.ndim != 2 or given.dtype != np.float32 or names.shape != given.shape[:1] or names.dtype != np.int64:
+        if array.ndim != 2 or array.dtype != np.float32 or names.shape != array.shape[:1] or names.dtype != np.int64:
             raise PlanError(
-                f"part {part}: rows {given.dtype} {given.shape} and keys {names.dtype} {names.shape}; (K, F) float32 "
+                f"part {part}: rows {array.dtype} {array.shape} and keys {names.dtype} {names.shape}; (K, F) float32 "
                 "and (K,) int64 are needed."
             )
         if (names[1:] <= names[:-1]).any():
             raise PlanError(f"part {part}: keys must ascend and be distinct. Sort rows and keys together.")
-    if len({given.shape[1] for given in rows.values()}) != 1:
-        raise PlanError(f"rows of {[given.shape[1] for given in rows.values()]} floats: all parts need the same width.")
+    if len({array.shape[1] for array in rows.values()}) != 1:
+        raise PlanError(f"rows of {[array.shape[1] for array in rows.values()]} floats: all parts need the same width.")

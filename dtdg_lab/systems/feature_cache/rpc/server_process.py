@@ -92,9 +92,9 @@ class LinkPace:
         reply.timer = asyncio.get_running_loop().call_at(due_s, _set, reply.done)
 
 
-def _set(done: asyncio.Future[None]) -> None:
-    if not done.done():
-        done.set_result(None)
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 # One part's features, served to the other parts in an event loop.
@@ -204,9 +204,9 @@ class PartServing:
             await self._socket.send_multipart([sender, *coming_frames(request.number)])
 
 
-def rate_of(given: float | None) -> float:
+def rate_of(rate: float | None) -> float:
     """Return bytes per second from JSON, which has no infinity."""
-    return math.inf if given is None else float(given)
+    return math.inf if rate is None else float(rate)
 
 
 # The process that serves the features of one rank's parts: an event loop, without torch.
@@ -231,7 +231,7 @@ class Serving:
     """The sockets of all parts, and their access control.
 
     Args:
-        given: ``host``, ``token`` in hexadecimal, and ``parts``: number -> its ``rows`` and ``keys``.
+        settings: ``host``, ``token`` in hexadecimal, and ``parts``: number -> its ``rows`` and ``keys``.
 
     Attributes:
         parts: the server of each part.
@@ -239,23 +239,23 @@ class Serving:
         refused: connections rejected for lack of the token.
     """
 
-    def __init__(self, given: dict[str, Any]) -> None:
+    def __init__(self, settings: dict[str, Any]) -> None:
         self._context = zmq.asyncio.Context()
-        self._token = given["token"].encode()
+        self._token = settings["token"].encode()
         self.refused = 0
         self.parts: dict[int, PartServing] = {}
         self.addresses: dict[int, str] = {}
         self._authentication = self._context.socket(zmq.REP)
         self._authentication.bind("inproc://zeromq.zap.01")  # ZeroMQ sends authentication requests here
-        for number, arrays in given["parts"].items():
+        for number, arrays in settings["parts"].items():
             rows, keys = opened(arrays["rows"]), opened(arrays["keys"])
             socket = self._context.socket(zmq.ROUTER)
             socket.linger = 0
             socket.plain_server, socket.zap_domain = True, b"features"
             socket.maxmsgsize = MOST_HEAD + 16 * len(keys)  # a peer that announces more is disconnected
-            port = socket.bind_to_random_port(f"tcp://{given['host']}")
+            port = socket.bind_to_random_port(f"tcp://{settings['host']}")
             self.parts[int(number)] = PartServing(rows, keys, socket)
-            self.addresses[int(number)] = f"tcp://{given['host']}:{port}"
+            self.addresses[int(number)] = f"tcp://{settings['host']}:{port}"
 
     async def run(self) -> None:
         """Serve until cancelled."""
@@ -264,12 +264,12 @@ class Serving:
     async def _authenticate(self) -> None:
         """Authenticate by token. RFC 27: version, request, domain, address, identity, mechanism, name, token."""
         while True:
-            asked = await self._authentication.recv_multipart()
-            accepted = len(asked) == 8 and asked[5] == b"PLAIN" and asked[6] == USER
-            accepted = accepted and hmac.compare_digest(asked[7], self._token)
+            request = await self._authentication.recv_multipart()
+            accepted = len(request) == 8 and request[5] == b"PLAIN" and request[6] == USER
+            accepted = accepted and hmac.compare_digest(request[7], self._token)
             self.refused += not accepted
             status = (b"200", b"OK") if accepted else (b"400", b"no token of this run")
-            await self._authentication.send_multipart([b"1.0", asked[1], *status, b"", b""])
+            await self._authentication.send_multipart([b"1.0", request[1], *status, b"", b""])
 
     def follow(self, order: dict[str, Any]) -> dict[str, Any]:
         """Execute one command, ``links`` or ``served``, and return its reply."""
@@ -313,11 +313,11 @@ async def main() -> None:
         raise
     work = [loop.create_task(task) for task in (serving.run(), _follow(orders, serving), _watch(parent_lives))]
     report({"addresses": serving.addresses})
-    done, _ = await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
+    finished, _ = await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
     for task in work:
         task.cancel()
     serving.close()
-    for task in done:
+    for task in finished:
         task.result()  # raises the exception that ended it
 
 

@@ -25,12 +25,12 @@ def placed(array: NDArray[Any], files: contextlib.ExitStack) -> dict[str, Any]:
     Returns:
         JSON for :func:`opened`: ``shape``, ``dtype``, and ``path`` and ``offset``, or an ``fd`` to inherit.
     """
-    described: dict[str, Any] = {"shape": array.shape, "dtype": array.dtype.str}
+    layout: dict[str, Any] = {"shape": array.shape, "dtype": array.dtype.str}
     # a view of a map has the map's offset: only the whole map lies at that offset
     if isinstance(array, np.memmap) and isinstance(array.base, mmap.mmap) and array.flags.c_contiguous:
         path, offset, mode = (getattr(array, name) for name in ("filename", "offset", "mode"))
         if path is not None and mode in ("r", "r+"):
-            return {**described, "path": str(path), "offset": offset}
+            return {**layout, "path": str(path), "offset": offset}
     if hasattr(os, "memfd_create"):
         file: Any = os.fdopen(os.memfd_create("features"), "wb")
     else:
@@ -38,24 +38,24 @@ def placed(array: NDArray[Any], files: contextlib.ExitStack) -> dict[str, Any]:
     files.enter_context(file)
     np.ascontiguousarray(array).tofile(file)
     file.flush()
-    return {**described, "fd": file.fileno()}
+    return {**layout, "fd": file.fileno()}
 
 
-def opened(described: dict[str, Any]) -> NDArray[Any]:
+def opened(layout: dict[str, Any]) -> NDArray[Any]:
     """Return the array described by :func:`placed`, mapped read-only; a descriptor is closed.
 
     Raises:
         OSError: the file does not exist.
         ValueError: it is shorter than the array.
     """
-    shape, dtype = tuple(described["shape"]), np.dtype(described["dtype"])
+    shape, dtype = tuple(layout["shape"]), np.dtype(layout["dtype"])
     count = int(np.prod(shape))
-    if "path" in described:
-        return np.memmap(described["path"], dtype, "r", described["offset"], shape) if count else np.empty(shape, dtype)
+    if "path" in layout:
+        return np.memmap(layout["path"], dtype, "r", layout["offset"], shape) if count else np.empty(shape, dtype)
     try:
         if not count:
             return np.empty(shape, dtype)
-        content = mmap.mmap(described["fd"], count * dtype.itemsize, prot=mmap.PROT_READ)
+        content = mmap.mmap(layout["fd"], count * dtype.itemsize, prot=mmap.PROT_READ)
     finally:
-        os.close(described["fd"])  # the map holds its own descriptor
+        os.close(layout["fd"])  # the map holds its own descriptor
     return np.frombuffer(content, dtype).reshape(shape)

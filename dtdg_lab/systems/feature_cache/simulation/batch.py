@@ -65,16 +65,16 @@ class CacheBatch:
 
     def __init__(self, episodes: Sequence[CacheEpisode]) -> None:
         self.episodes = list(episodes)
-        runs, (choices, others) = len(episodes), episodes[0].tables.hits.shape
+        runs, (choices, num_others) = len(episodes), episodes[0].tables.hits.shape
         steps = max(episode.steps for episode in episodes)
         conditions = max(episode.met.shape[1] for episode in episodes)
         self._places = np.arange(runs)
         self._costs = np.zeros((runs, choices, 4, conditions))
         self._met = np.zeros((runs, steps + 1, conditions))
         self.steps = np.zeros(runs, dtype=np.int64)
-        self.hits, self.hit = np.zeros((runs, choices, others)), np.zeros((runs, choices))
-        self.miss_bytes, self.fetch_s = np.zeros((runs, choices, others)), np.ones((runs, others))
-        self.received, self.meter = np.zeros((runs, 3, steps + 1, others)), np.ones((runs, steps + 1))
+        self.hits, self.hit = np.zeros((runs, choices, num_others)), np.zeros((runs, choices))
+        self.miss_bytes, self.fetch_s = np.zeros((runs, choices, num_others)), np.ones((runs, num_others))
+        self.received, self.meter = np.zeros((runs, 3, steps + 1, num_others)), np.ones((runs, steps + 1))
         self._which, self._noise = np.zeros((runs, steps + 1), dtype=np.int64), np.zeros((runs, steps + 1))
         self.alarms, self.since = np.zeros((runs, steps + 1), dtype=bool), np.zeros((runs, steps + 1), dtype=np.int64)
         self.looks = np.zeros((runs, steps + 1), dtype=bool)
@@ -143,4 +143,4 @@ class CacheBatch:
     def window_under(self, choices: Sequence[Numbers], first: Numbers, end: Numbers) -> list[WindowSums]:
         """Return the costs of the same window of each run under each of several choices, each (B,)."""
         met = (self._met[self._places, end] - self._met[self._places, first])[:, :, None]
-        return [WindowSums(*(self._costs[self._places, chosen] @ met)[:, :, 0].T) for chosen in choices]
+        return [WindowSums(*(self._costs[self._places, choice] @ met)[:, :, 0].T) for choice in choices]

@@ -96,24 +96,24 @@ class CacheCase:
             epochs: of the episode.
             epoch_steps: steps of each.
         """
-        steps, others = epochs * epoch_steps, parts - 1
+        steps, num_others = epochs * epoch_steps, parts - 1
         bad = random.uniform(1 - self.spread, 1 + self.spread)
-        owners = random.permutation(others)
-        levels, which = self._levels(random, others, steps, epoch_steps)
+        owners = random.permutation(num_others)
+        levels, which = self._levels(random, num_others, steps, epoch_steps)
         used = owners[: levels.shape[1]]
-        shares = np.zeros((len(levels), others))
+        shares = np.zeros((len(levels), num_others))
         shares[:, used] = levels[:, : len(used)]
         with np.errstate(divide="ignore"):
             return LinkTrace(self.delay_s * bad * shares, self.bytes_per_s / bad / shares, which)
 
     def _levels(
-        self, random: np.random.Generator, others: int, steps: int, epoch_steps: int
+        self, random: np.random.Generator, num_others: int, steps: int, epoch_steps: int
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Draw (K, owners) severities of each condition from 0 to 1, and (S,) the index of the condition."""
         if self.archetype == "none":
             return np.zeros((1, 2)), np.zeros(steps, dtype=np.int64)
         if self.archetype in (STEADY, ALL_STEADY):
-            return np.ones((1, 1 if self.archetype == STEADY else others)), np.zeros(steps, dtype=np.int64)
+            return np.ones((1, 1 if self.archetype == STEADY else num_others)), np.zeros(steps, dtype=np.int64)
         earliest = WARM_UP_EPOCHS * epoch_steps
         onset = min(int(random.uniform(earliest, max(earliest, 0.4 * steps) + 1)), steps)
         if self.archetype == "oscillating":
@@ -121,11 +121,13 @@ class CacheCase:
         if self.archetype == "rotating":
             turn = max(round(random.uniform(*TURN_EPOCHS) * epoch_steps), 1)
             passed = np.arange(steps) - onset
-            return np.vstack([np.zeros(others), np.eye(others)]), np.where(passed >= 0, 1 + passed // turn % others, 0)
+            return np.vstack([np.zeros(num_others), np.eye(num_others)]), np.where(
+                passed >= 0, 1 + passed // turn % num_others, 0
+            )
         if self.archetype == "markov":
-            return _flipping(random, others, steps, onset, np.array(MARKOV_EPOCHS) * epoch_steps)
+            return _flipping(random, num_others, steps, onset, np.array(MARKOV_EPOCHS) * epoch_steps)
         second = {"two_symmetric": 1.0, "two_asymmetric": 0.5}.get(self.archetype, 0.0)
-        congested = np.ones(others) if self.archetype == "all_slow" else np.array([1.0, second])
+        congested = np.ones(num_others) if self.archetype == "all_slow" else np.array([1.0, second])
         lengths = FAST_EPOCHS if self.archetype == "one_fast" else SLOW_EPOCHS
         phases = _phases(random, steps, onset, np.array(lengths) * epoch_steps)
         return np.stack([np.zeros_like(congested), congested]), phases
@@ -162,8 +164,8 @@ def cases_of(
 
 def _phases(random: np.random.Generator, steps: int, onset: int, lengths: NDArray[np.float64]) -> NDArray[np.int64]:
     """Draw (S,) 1 under congestion: from the onset on, phases with and without it alternate."""
-    drawn = random.uniform(lengths[:, 0], lengths[:, 1], (max(2, int(steps / lengths[:, 0].sum()) + 1), 2))
-    ends = onset + np.cumsum(np.maximum(np.rint(drawn).astype(np.int64), 1).ravel())
+    phase_lengths = random.uniform(lengths[:, 0], lengths[:, 1], (max(2, int(steps / lengths[:, 0].sum()) + 1), 2))
+    ends = onset + np.cumsum(np.maximum(np.rint(phase_lengths).astype(np.int64), 1).ravel())
     turn = np.searchsorted(ends, np.arange(steps), side="right")
     return np.where(np.arange(steps) >= onset, 1 - turn % 2, 0)
 
@@ -180,16 +182,16 @@ def _swinging(
 
 
 def _flipping(
-    random: np.random.Generator, others: int, steps: int, onset: int, means: NDArray[np.float64]
+    random: np.random.Generator, num_others: int, steps: int, onset: int, means: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Draw links that become slow and clean again independently; the mean times (2, 2) are bounds in steps."""
-    slow = np.zeros((steps, others), dtype=np.int64)
+    slow = np.zeros((steps, num_others), dtype=np.int64)
     stays = random.uniform(means[:, 0], means[:, 1])
-    for owner in range(others):
+    for owner in range(num_others):
         step, is_slow = onset + int(random.exponential(stays[1])), 1
         while step < steps:
             lasts = 1 + int(random.exponential(stays[1 - is_slow]))
             slow[step : step + lasts, owner] = is_slow
             step, is_slow = step + lasts, 1 - is_slow
-    codes, which = np.unique(slow @ 2 ** np.arange(others), return_inverse=True)
-    return (codes[:, None] >> np.arange(others) & 1).astype(np.float64), which
+    codes, which = np.unique(slow @ 2 ** np.arange(num_others), return_inverse=True)
+    return (codes[:, None] >> np.arange(num_others) & 1).astype(np.float64), which

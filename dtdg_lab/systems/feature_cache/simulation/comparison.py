@@ -96,17 +96,17 @@ def run_policy(simulator: CacheSimulator, policy: ManyPolicy, *, number: int | N
     windows = [[(0, int(first))] for first in firsts]
     while not simulator.done.all():
         views = simulator.views()
-        chosen = policy.decide_all(views)
+        actions = policy.decide_all(views)
         lengths = None if plans is None else plans.lengths_all(views)
         if isinstance(policy, Reconsiders):
-            while (found := simulator.look()).any():
-                views, left = simulator.alarm_views()
-                others, which = policy.reconsider_all(views, chosen, left, found)
-                which, more_s, more_j = simulator.abandon(others, which)
-                seconds, joules, chosen = seconds + more_s, joules + more_j, np.where(which, others, chosen)
+            while (alarmed := simulator.look()).any():
+                views, steps_left = simulator.alarm_views()
+                alternatives, which = policy.reconsider_all(views, actions, steps_left, alarmed)
+                which, more_s, more_j = simulator.abandon(alternatives, which)
+                seconds, joules, actions = seconds + more_s, joules + more_j, np.where(which, alternatives, actions)
         for run in np.flatnonzero(~simulator.done).tolist():
-            windows[run].append((int(simulator.upcoming[run]), int(chosen[run])))
-        info = simulator.step(chosen, lengths)[3]
+            windows[run].append((int(simulator.upcoming[run]), int(actions[run])))
+        info = simulator.step(actions, lengths)[3]
         joules, seconds = joules + info.joules, seconds + info.seconds
     return PolicyRuns(policy.name, joules, seconds, tuple(tuple(run) for run in windows))
 
@@ -155,25 +155,31 @@ def compare(
             f"{len(costs)} costs, {len(cases)} cases, {episodes} episodes: at least one of each is needed."
         )
     rows = []
-    for known in costs:
-        drawn = [
+    for dataset_costs in costs:
+        drawn_episodes = [
             draw_episode(
-                [known], cases, number, seed=seed, epochs=epochs, epoch_steps=epoch_steps, noise=noise or CacheNoise()
+                [dataset_costs],
+                cases,
+                number,
+                seed=seed,
+                epochs=epochs,
+                epoch_steps=epoch_steps,
+                noise=noise or CacheNoise(),
             )
             for number in range(len(cases) * episodes)
         ]
-        rows += _compared({**always_compared(known.parts), **policies}, known, drawn, cases)
+        rows += _compared({**always_compared(dataset_costs.parts), **policies}, dataset_costs, drawn_episodes, cases)
     return rows
 
 
 def _compared(
-    policies: Mapping[str, ManyPolicy], costs: CacheCosts, drawn: list[CacheEpisode], cases: Sequence[CacheCase]
+    policies: Mapping[str, ManyPolicy], costs: CacheCosts, episodes: list[CacheEpisode], cases: Sequence[CacheCase]
 ) -> list[ComparedPolicy]:
     """Run all policies on the episodes of one data set; episodes cycle through the cases."""
     simulator = CacheSimulator(
-        [costs], episodes=len(drawn), epoch_steps=drawn[0].epoch_steps, draw=lambda number: drawn[number]
+        [costs], episodes=len(episodes), epoch_steps=episodes[0].epoch_steps, draw=lambda number: episodes[number]
     )
-    clairvoyant = Clairvoyant(best_plan(drawn), [episode.number for episode in drawn])
+    clairvoyant = Clairvoyant(best_plan(episodes), [episode.number for episode in episodes])
     runs = {name: run_policy(simulator, policy, number=0) for name, policy in policies.items()}
     runs["clairvoyant"] = run_policy(simulator, clairvoyant, number=0)
 

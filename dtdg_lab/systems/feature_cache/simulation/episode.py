@@ -158,32 +158,37 @@ def _episode(
     case: CacheCase | None,
     epoch_steps: int,
 ) -> CacheEpisode:
-    steps, others = trace.steps, trace.parts - 1
+    steps, num_others = trace.steps, trace.parts - 1
     tables = cache_tables(_drawn(calibrated, random, noise), cache_choices(trace.parts, epoch_steps), trace)
     factors = np.exp(noise.step * random.standard_normal(steps))
-    held = np.zeros((steps + 1, len(trace.delay_s)))
-    held[np.arange(1, steps + 1), trace.which] = 1.0
-    counts = held.cumsum(axis=0)
-    held[1:] *= factors[:, None]
+    active = np.zeros((steps + 1, len(trace.delay_s)))
+    active[np.arange(1, steps + 1), trace.which] = 1.0
+    counts = active.cumsum(axis=0)
+    active[1:] *= factors[:, None]
     slow = 1 / trace.bytes_per_s - np.minimum(1 / trace.bytes_per_s, 1 / calibrated.link_bytes_per_s)
     even = cache_choices(trace.parts, epoch_steps).actions.action(16)
     missed = tables.miss_bytes[even]
     nominal = max(calibrated.rpc_s, LEAST_FETCH_S) + missed / calibrated.link_bytes_per_s
-    fetch_s = nominal * np.exp(noise.baseline * random.standard_normal(others))
+    fetch_s = nominal * np.exp(noise.baseline * random.standard_normal(num_others))
     spread = calibrated.rtt_noise if noise.fetch else 0.0
-    drawn = spread * random.standard_normal((steps, others))
-    met = np.log(np.exp(drawn) + (trace.delay_s + slow * missed)[trace.which] / fetch_s)
-    found = [change_points(of, spread) for of in met.T]
-    starts, alarms = np.stack([of for of, _ in found], axis=1), np.any([of for _, of in found], axis=0)
+    fetch_noise = spread * random.standard_normal((steps, num_others))
+    met = np.log(np.exp(fetch_noise) + (trace.delay_s + slow * missed)[trace.which] / fetch_s)
+    detected = [change_points(series, spread) for series in met.T]
+    starts, alarms = (
+        np.stack([series for series, _ in detected], axis=1),
+        np.any([series for _, series in detected], axis=0),
+    )
     starts = np.maximum(starts, np.arange(steps + 1)[:, None] - RECENT)
     warm_up = min(WARM_UP_EPOCHS * epoch_steps, steps)
     late, late_per_byte = (_observed(values, counts, starts) for values in (trace.delay_s, slow))
     base, base_per_byte = (_baseline(values, counts[warm_up]) for values in (trace.delay_s, slow))
     # links that were slow from the first step are detected by the other owners, and by the calibrated clean fetch
     levels = fetch_s + base + base_per_byte * missed
-    kept = levels <= OWNERS_SLACK * levels.min() if levels.min() <= PROBE_SLACK * nominal.min() else np.zeros(others)
-    summed = np.vstack([np.zeros(others), drawn.cumsum(axis=0)])
-    columns = np.arange(others)
+    is_baseline = (
+        levels <= OWNERS_SLACK * levels.min() if levels.min() <= PROBE_SLACK * nominal.min() else np.zeros(num_others)
+    )
+    summed = np.vstack([np.zeros(num_others), fetch_noise.cumsum(axis=0)])
+    columns = np.arange(num_others)
     received = np.maximum(np.arange(steps + 1)[:, None] - starts, 1)
     strays = np.exp(MEDIAN * (summed - summed[starts, columns]) / received)
     return CacheEpisode(
@@ -194,9 +199,9 @@ def _episode(
         trace=trace,
         tables=tables,
         noise=factors,
-        met=held.cumsum(axis=0),
-        late_s=np.maximum(late - base * kept, 0.0),
-        late_s_per_byte=np.maximum(late_per_byte - base_per_byte * kept, 0.0),
+        met=active.cumsum(axis=0),
+        late_s=np.maximum(late - base * is_baseline, 0.0),
+        late_s_per_byte=np.maximum(late_per_byte - base_per_byte * is_baseline, 0.0),
         strays=strays,
         meter=np.exp(noise.meter * random.standard_normal(steps + 1)),
         fetch_s=fetch_s,
@@ -229,9 +234,9 @@ def _observed(values: Floats, counts: Floats, starts: NDArray[np.int64]) -> Floa
         starts: (S + 1, P - 1) first step that counts.
     """
     received = np.empty(starts.shape)
-    for owner, given in enumerate(values.T):
-        order = np.argsort(given, kind="stable")
+    for owner, owner_values in enumerate(values.T):
+        order = np.argsort(owner_values, kind="stable")
         recent = (counts - counts[starts[:, owner]])[:, order]
         half = recent.cumsum(axis=1) >= recent.sum(axis=1, keepdims=True) / 2
-        received[:, owner] = given[order][half.argmax(axis=1)]
+        received[:, owner] = owner_values[order][half.argmax(axis=1)]
     return received

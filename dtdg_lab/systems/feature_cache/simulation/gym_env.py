@@ -89,11 +89,11 @@ class CacheEnv(gymnasium.Env[NDArray[np.float32], SupportsInt]):
             raise ConfigError(
                 f"{epochs} epochs of {epoch_steps} steps: the first window, of {REFERENCE}, leaves nothing to decide."
             )
-        known, drawn = tuple(costs or (products(), reddit())), tuple(cases or training_cases())
+        all_costs, all_cases = tuple(costs or (products(), reddit())), tuple(cases or training_cases())
         self._made = partial(
             CacheSimulator,
-            known,
-            drawn,
+            all_costs,
+            all_cases,
             epochs=epochs,
             epoch_steps=epoch_steps,
             penalty=penalty,

@@ -65,12 +65,12 @@ def trace_of_links(states: Sequence[LinkState], part: int) -> LinkTrace:
     if not states or not 0 <= part < states[0].parts or states[0].parts < 2:
         parts = states[0].parts if states else 0
         raise PlanError(f"a trace for part {part} of {len(states)} states of {parts} parts' links: none is possible.")
-    seen: dict[LinkState, int] = {}
-    which = [seen.setdefault(state, len(seen)) for state in states]
-    others = np.arange(states[0].parts) != part
+    index_of_state: dict[LinkState, int] = {}
+    which = [index_of_state.setdefault(state, len(index_of_state)) for state in states]
+    is_other = np.arange(states[0].parts) != part
     return LinkTrace(
-        np.stack([state.delay_s[others, part] for state in seen]),
-        np.stack([state.bytes_per_s[others, part] for state in seen]),
+        np.stack([state.delay_s[is_other, part] for state in index_of_state]),
+        np.stack([state.bytes_per_s[is_other, part] for state in index_of_state]),
         np.array(which, dtype=np.int64),
     )
 
@@ -82,4 +82,4 @@ def trace_of_pattern(pattern: Pattern, part: int, steps: range, *, epoch_steps: 
         PlanError: there are no steps, or the part does not exist.
     """
     places = (divmod(step, epoch_steps) for step in steps)
-    return trace_of_links([pattern.at(epoch, place / epoch_steps) for epoch, place in places], part)
+    return trace_of_links([pattern.at(epoch, step_of_epoch / epoch_steps) for epoch, step_of_epoch in places], part)

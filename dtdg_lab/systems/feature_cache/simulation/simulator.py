@@ -173,30 +173,32 @@ class CacheSimulator:
         Raises:
             PlanError: the simulation has not started, or the action does not exist.
         """
-        batch, chosen, at = self._running(), self._checked(actions), self._at
-        windows = self.choices.windows[chosen]
+        batch, choices, runs = self._running(), self._checked(actions), self._at
+        windows = self.choices.windows[choices]
         planned = windows if lengths is None else np.asarray(lengths, dtype=np.int64)
-        end = np.minimum(at.upcoming + planned, batch.steps)
-        steps = end - at.upcoming
-        changed = (self.choices.allocations[chosen] != self.choices.allocations[at.current]) & (steps > 0)
-        window, reference = batch.window_under((chosen, self._references), at.upcoming, end)
+        end = np.minimum(runs.upcoming + planned, batch.steps)
+        steps = end - runs.upcoming
+        changed = (self.choices.allocations[choices] != self.choices.allocations[runs.current]) & (steps > 0)
+        window, reference = batch.window_under((choices, self._references), runs.upcoming, end)
         extra_s, joules = changed * self._change_s, window.joules
         if self._change_s:
-            whole = batch.window(self._references, at.upcoming, np.minimum(at.upcoming + windows, batch.steps))
-            joules = joules + extra_s * _quotient(whole.joules, whole.seconds)
+            full_window = batch.window(
+                self._references, runs.upcoming, np.minimum(runs.upcoming + windows, batch.steps)
+            )
+            joules = joules + extra_s * _quotient(full_window.joules, full_window.seconds)
         if lengths is not None:
-            owed_s, owed_j = self._owed(chosen, at.upcoming, end)
+            owed_s, owed_j = self._owed(choices, runs.upcoming, end)
             joules, extra_s = joules + owed_j, extra_s + owed_s
         ratio = _quotient(joules, reference.joules)
         rewards = -ratio if self._reward == "ratio" else (1 - ratio) * steps / REFERENCE
         self._at = _Runs(
-            boundary=at.upcoming,
+            boundary=runs.upcoming,
             upcoming=end,
-            current=chosen,
-            observed=at.current,
-            length=at.upcoming - at.boundary,
-            base=at.base,
-            looked=at.upcoming,
+            current=choices,
+            observed=runs.current,
+            length=runs.upcoming - runs.boundary,
+            base=runs.base,
+            looked=runs.upcoming,
         )
         info = StepInfo(
             joules, window.seconds + extra_s, steps, self._at.length, reference.joules, changed, self._states()
@@ -221,23 +223,23 @@ class CacheSimulator:
         Each call continues from the last one, until none is found. ``alarm_views`` and ``abandon`` then refer to
         these steps.
         """
-        at, batch = self._at, self._running()
+        runs, batch = self._at, self._running()
         steps = np.arange(batch.looks.shape[1])
-        found = batch.looks & (steps > at.looked[:, None]) & (steps < at.upcoming[:, None] - 1)
-        found &= (at.upcoming < batch.steps)[:, None]
-        self._alarmed: Booleans = np.asarray(found.any(axis=1))
-        self._at = at._replace(looked=np.where(self._alarmed, found.argmax(axis=1), at.upcoming))
+        is_alarm = batch.looks & (steps > runs.looked[:, None]) & (steps < runs.upcoming[:, None] - 1)
+        is_alarm &= (runs.upcoming < batch.steps)[:, None]
+        self._alarmed: Booleans = np.asarray(is_alarm.any(axis=1))
+        self._at = runs._replace(looked=np.where(self._alarmed, is_alarm.argmax(axis=1), runs.upcoming))
         return self._alarmed
 
     def alarm_views(self) -> tuple[CacheViews, Numbers]:
         """Return the views where a change was detected, and (B,) the remaining steps of the current window."""
-        at = self._at
-        seen = at._replace(
-            boundary=np.where(self._alarmed, at.looked, at.boundary),
-            length=np.where(self._alarmed, at.looked - at.boundary, at.length),
-            observed=np.where(self._alarmed, at.current, at.observed),
+        runs = self._at
+        at_alarm = runs._replace(
+            boundary=np.where(self._alarmed, runs.looked, runs.boundary),
+            length=np.where(self._alarmed, runs.looked - runs.boundary, runs.length),
+            observed=np.where(self._alarmed, runs.current, runs.observed),
         )
-        return self._views(seen), at.upcoming - at.looked
+        return self._views(at_alarm), runs.upcoming - runs.looked
 
     def abandon(self, actions: ArrayLike, which: Booleans) -> tuple[Booleans, Floats, Floats]:
         """End windows in which a change was detected as soon as the cache of another action is built.
@@ -252,18 +254,18 @@ class CacheSimulator:
         Returns:
             (B,) where a window was abandoned, and its additional (or saved) seconds and joules: (B,) each.
         """
-        at, batch = self._at, self._running()
-        chosen = self._checked(actions)
-        looked = np.minimum(at.looked, batch.steps - 1)
-        step_s = batch.at(at.current, looked)[0]
-        rebuild_s = batch.at(chosen, looked)[1] * self.choices.windows[chosen]
-        end = at.looked + np.maximum(np.ceil(rebuild_s / step_s).astype(np.int64), 1)
-        done = which & self._alarmed & (end < at.upcoming)
-        end = np.where(done, end, at.upcoming)
-        unserved = batch.window(at.current, end, at.upcoming)
-        before_s, before_j = self._owed(at.current, at.boundary, at.upcoming)
-        owed_s, owed_j = self._owed(at.current, at.boundary, end)
-        self._at = at._replace(upcoming=end, looked=np.where(done, end, at.looked))
+        runs, batch = self._at, self._running()
+        choices = self._checked(actions)
+        looked = np.minimum(runs.looked, batch.steps - 1)
+        step_s = batch.at(runs.current, looked)[0]
+        rebuild_s = batch.at(choices, looked)[1] * self.choices.windows[choices]
+        end = runs.looked + np.maximum(np.ceil(rebuild_s / step_s).astype(np.int64), 1)
+        done = which & self._alarmed & (end < runs.upcoming)
+        end = np.where(done, end, runs.upcoming)
+        unserved = batch.window(runs.current, end, runs.upcoming)
+        before_s, before_j = self._owed(runs.current, runs.boundary, runs.upcoming)
+        owed_s, owed_j = self._owed(runs.current, runs.boundary, end)
+        self._at = runs._replace(upcoming=end, looked=np.where(done, end, runs.looked))
         return done, owed_s - before_s - unserved.seconds, owed_j - before_j - unserved.joules
 
     @property
@@ -281,18 +283,18 @@ class CacheSimulator:
         """(B,) which runs have no decisions left."""
         return np.asarray(self._at.upcoming >= self._running().steps)
 
-    def _views(self, at: _Runs) -> CacheViews:
+    def _views(self, runs: _Runs) -> CacheViews:
         batch = self._running()
         return CacheViews(
-            states=self._states(at),
-            delays_s=self._delays_s(at),
-            steps=at.upcoming,
-            steps_left=self.epoch_steps - at.upcoming % self.epoch_steps,
-            previous=at.current,
+            states=self._states(runs),
+            delays_s=self._delays_s(runs),
+            steps=runs.upcoming,
+            steps_left=self.epoch_steps - runs.upcoming % self.epoch_steps,
+            previous=runs.current,
             forecast=self._forecast,
             runs=np.array([episode.number for episode in self.running]),
-            now=at.boundary,
-            changes=batch.found[np.arange(self.episodes), at.boundary],
+            now=runs.boundary,
+            changes=batch.found[np.arange(self.episodes), runs.boundary],
         )
 
     def _owed(self, choices: Numbers, first: Numbers, end: Numbers) -> tuple[Floats, Floats]:
@@ -304,13 +306,13 @@ class CacheSimulator:
         return self._batch
 
     def _checked(self, actions: ArrayLike) -> Numbers:
-        chosen = np.asarray(actions, dtype=np.int64)
-        if chosen.shape != (self.episodes,) or chosen.min() < 0 or chosen.max() >= len(self.choices.windows):
+        choices = np.asarray(actions, dtype=np.int64)
+        if choices.shape != (self.episodes,) or choices.min() < 0 or choices.max() >= len(self.choices.windows):
             raise PlanError(
-                f"actions of shape {chosen.shape} for {self.episodes} runs: one each, from 0 to "
+                f"actions of shape {choices.shape} for {self.episodes} runs: one each, from 0 to "
                 f"{len(self.choices.windows) - 1}."
             )
-        return chosen
+        return choices
 
     def _from_start(self, choices: Numbers, steps: ArrayLike) -> WindowSums:
         """Return the costs of the first steps of all runs."""
@@ -344,49 +346,49 @@ class CacheSimulator:
         self._at = _Runs(*(np.where(done, new, old) for new, old in zip(self._fresh(), self._at, strict=True)))
         return self._states()
 
-    def _states(self, at: _Runs | None = None) -> States:
+    def _states(self, runs: _Runs | None = None) -> States:
         """Return (B, 3 P + 11) observations of the window that ended at the current boundary.
 
         Only its steps since the latest change point count.
         """
-        at, batch = self._at if at is None else at, self._running()
+        runs, batch = self._at if runs is None else runs, self._running()
         rows = np.arange(self.episodes)
-        first = np.maximum(at.boundary - at.length, np.minimum(batch.since[rows, at.boundary], at.boundary - 1))
-        first = np.maximum(np.where(at.length > 0, first, at.boundary), 0)
-        seconds, joules, miss_s, rebuild_s = batch.window(at.observed, first, at.boundary)
-        steps = np.maximum(at.boundary - first, 1)
-        began = at.length > 0
+        first = np.maximum(runs.boundary - runs.length, np.minimum(batch.since[rows, runs.boundary], runs.boundary - 1))
+        first = np.maximum(np.where(runs.length > 0, first, runs.boundary), 0)
+        seconds, joules, miss_s, rebuild_s = batch.window(runs.observed, first, runs.boundary)
+        steps = np.maximum(runs.boundary - first, 1)
+        began = runs.length > 0
         observation = CacheObservation(
-            delays_s=self._delays_s(at),
+            delays_s=self._delays_s(runs),
             fetch_s=batch.fetch_s,
-            hit_rates=batch.hits[rows, at.observed] * began[:, None],
-            hit_rate=batch.hit[rows, at.observed] * began,
-            step_s=np.where(began, seconds / steps, at.base[0]),
-            base_step_s=at.base[0],
-            step_j=np.where(began, joules / steps * batch.meter[rows, at.boundary], at.base[1]),
-            base_step_j=at.base[1],
+            hit_rates=batch.hits[rows, runs.observed] * began[:, None],
+            hit_rate=batch.hit[rows, runs.observed] * began,
+            step_s=np.where(began, seconds / steps, runs.base[0]),
+            base_step_s=runs.base[0],
+            step_j=np.where(began, joules / steps * batch.meter[rows, runs.boundary], runs.base[1]),
+            base_step_j=runs.base[1],
             rebuild_share=_quotient(rebuild_s, seconds),
             miss_share=_quotient(miss_s, seconds),
-            left_share=1 - at.upcoming % self.epoch_steps / self.epoch_steps,
-            previous=np.minimum(at.current, len(self.actions) - 1),
+            left_share=1 - runs.upcoming % self.epoch_steps / self.epoch_steps,
+            previous=np.minimum(runs.current, len(self.actions) - 1),
         )
         return cache_state(observation, self.actions)
 
-    def _delays_s(self, at: _Runs) -> Floats:
+    def _delays_s(self, runs: _Runs) -> Floats:
         """Return (B, P - 1) the estimated delays from the last fetches: a slow link appears as a delay of its bytes."""
         batch = self._running()
         rows = np.arange(self.episodes)
-        received = batch.received[rows, :, at.boundary]
+        received = batch.received[rows, :, runs.boundary]
         late, per_byte, strays = received[:, 0], received[:, 1], received[:, 2]
-        fetch_s = batch.fetch_s + per_byte * batch.miss_bytes[rows, at.observed]
+        fetch_s = batch.fetch_s + per_byte * batch.miss_bytes[rows, runs.observed]
         return np.maximum(fetch_s * strays + late - batch.fetch_s, 0.0)  # an added delay is the same for all fetches
 
     def _forecast(self, delays_s: Floats) -> Floats:
         """Return (B, A) seconds of a step of every action under delays (B, P - 1), by the calibrated costs."""
         forecast = np.empty((self.episodes, len(self.actions)))
-        known = [episode.costs for episode in self.running]
-        for costs in set(known):
-            rows = np.array([costs == other for other in known])
+        costs_of_runs = [episode.costs for episode in self.running]
+        for costs in set(costs_of_runs):
+            rows = np.array([costs == run_costs for run_costs in costs_of_runs])
             forecast[rows] = costs.of_actions(delays_s[rows]).seconds
         return forecast
 

@@ -99,8 +99,10 @@ class PolicyTraining:
 
     def digest(self) -> str:
         """Return the SHA-256 of all settings."""
-        described = {name: of for name, of in asdict(self).items() if name != "archetypes" or of != PAPER_ARCHETYPES}
-        return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
+        settings = {
+            name: value for name, value in asdict(self).items() if name != "archetypes" or value != PAPER_ARCHETYPES
+        }
+        return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
     def epsilon_at(self, ended: int) -> float:
         """Return the probability of a random action after ``ended`` episodes."""
@@ -193,11 +195,11 @@ def train_policy(
         penalty=training.penalty,
         restart=True,
     )
-    with torch_defaults(), _bar(training.episodes, shown=progress) as advance:
+    with torch_defaults(), _bar(training.episodes, is_shown=progress) as advance:
         learner = _learned(simulator, training, parts, advance)
-    kept = ("name", "seed", "episodes", "double", "hidden", "remembers")
+    copied_fields = ("name", "seed", "episodes", "double", "hidden", "remembers")
     policy = StoredPolicy(
-        **{name: getattr(training, name) for name in kept},
+        **{name: getattr(training, name) for name in copied_fields},
         parts=parts,
         constants=frozen,
         training=training.digest(),
@@ -261,11 +263,11 @@ def _saved(info: StepInfo, training: PolicyTraining) -> tuple[Array, Array]:
 
 
 @contextmanager
-def _bar(episodes: int, *, shown: bool) -> Iterator[Callable[[int, float], None]]:
+def _bar(episodes: int, *, is_shown: bool) -> Iterator[Callable[[int, float], None]]:
     """Yield a function to call with the number of ended episodes and the recent mean reward."""
     from tqdm.auto import tqdm
 
-    with tqdm(total=episodes, unit="episode", disable=not shown) as bar:
+    with tqdm(total=episodes, unit="episode", disable=not is_shown) as bar:
 
         def advance(count: int, earned: float) -> None:
             if count:

@@ -63,12 +63,13 @@ class FeatureCacheFamily(SystemFamily):
 
     def charts(self) -> Sequence[Chart]:
         """Return the picture of caches under congestion, the charts beside it and the folded ones."""
-        from dtdg_lab.systems.feature_cache.charts.folded import FOLDED
+        from dtdg_lab.systems.feature_cache.charts.decisions import ACTION_VALUES, DECISIONS
         from dtdg_lab.systems.feature_cache.charts.hit_rate import HITS
         from dtdg_lab.systems.feature_cache.charts.picture import PICTURE
         from dtdg_lab.systems.feature_cache.charts.reply_time import REPLIES
+        from dtdg_lab.systems.feature_cache.charts.traffic import BYTES_MOVED, LINKS, ROWS_BY_OWNER
 
-        return (PICTURE, HITS, REPLIES, *FOLDED)
+        return (PICTURE, HITS, REPLIES, LINKS, ROWS_BY_OWNER, BYTES_MOVED, DECISIONS, ACTION_VALUES)
 
     def tiles(self, tables: RunTables) -> Sequence[Tile]:
         """Return tiles of validation loss, hits, waiting, window and energy."""

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import PlanError
 
-if TYPE_CHECKING:
-    pass
-
-
 WINDOWS = (1, 2, 4, 8, 16, 32, 64, 128)  # GreenDyGNN section IV-C: choices of steps between two rebuilds
-
 BIAS = 0.6  # share of the cache that a biased allocation gives to one owner
 
 

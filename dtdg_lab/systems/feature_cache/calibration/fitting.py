@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    pass
-
-
 Vector = NDArray[np.float64]
-
 _SMALL = 1e-12
-
 _LINE_ROUNDS = 50
-
 _BAD = 2.0
 
 

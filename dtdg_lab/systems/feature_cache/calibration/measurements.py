@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 
 FORMS = '"clean", "c1_<X>mbit" or "c1_<X>" (X Mbit/s left to one owner), "c4_<Y>ms" or "c4_<Y>" (Y ms on one link)'
-
 _NAMED = re.compile(r"c1_(?P<mbit>\d+(?:\.\d+)?)(?:mbit)?|c4_(?P<ms>\d+(?:\.\d+)?)(?:ms)?")
 
 
@@ -70,7 +69,6 @@ def condition_named(name: str) -> Condition:
 
 
 STEPS, FETCHES, POWER = "step_time.csv", "fetch_rtt.csv.gz", "power.csv"
-
 FLOAT_BYTES = 4
 
 

@@ -13,7 +13,6 @@ from dtdg_lab.systems.feature_cache.calibration.rpc_fit import RpcFit
 from dtdg_lab.systems.feature_cache.calibration.step_model import StepModel
 
 MIDDLE = 16  # the window of the baseline guess
-
 ALIKE = 0.01  # relative difference of predictions within which windows are equivalent: the nearest to MIDDLE is taken
 
 
@@ -218,4 +217,3 @@ def _markdown_table(lines: Sequence[Sequence[str]], *, text_columns: int = 1) ->
     head, *body = lines
     rule = ["---"] * text_columns + ["---:"] * (len(head) - text_columns)
     return "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *body))
-

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 
 _LEAST = 8  # minimum number of fetches of an owner: two constants, and enough to estimate noise
-
 _SPREAD = 1.4826  # standard deviation of a normal distribution over its median absolute deviation
-
 _SLOWER = 1.5  # minimum slowdown of a throttled owner
 
 

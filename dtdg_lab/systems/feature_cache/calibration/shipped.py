@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from dtdg_lab.core.errors import UnknownNameError
 from dtdg_lab.systems.feature_cache.calibration.measurements import Watts
@@ -17,32 +16,22 @@ from dtdg_lab.systems.feature_cache.calibration.step_model import StepModel
 from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts
 from dtdg_lab.systems.feature_cache.costs.rpc_model import RpcModel
 
-if TYPE_CHECKING:
-    pass
-
-
 PARTS = 4
-
 ROW_BYTES = MappingProxyType({"ogbn-products": 400.0, "reddit": 2408.0})
-
 SHIPPED_STEPS_STEPS = MappingProxyType(
     {
         "reddit": StepModel(92.6741, 7.80076, 41.0313, 497.845, -0.166815, 11.6198, 5124.05),
         "ogbn-products": StepModel(124.336, 10.8026, 104.684, 185.516, 0.189431, 11.6198, 5124.05),
     }
 )
-
 RPC = MappingProxyType(
     {"reddit": RpcModel(1.2572e-3, 2.5569e-9), "ogbn-products": RpcModel(1.3018e-3, 3.0463e-9)}
 )  # medians over owners
-
 NOISE = 0.4  # of a fetch's time around that model, as a standard deviation of its logarithm
-
 WATTS = Watts(busy=168.7775, stall=150.715, idle=110.0225)
 
 # for other datasets whose fetches were not measured
 DEFAULT_ROW_BYTES = 400.0
-
 DEFAULT_RPC = RpcModel(1.3e-3, 3e-9)
 
 # base_ms, miss_mbit, half, rebuild_mbit, exponent, trips, unhindered_mbit

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,13 +15,8 @@ from dtdg_lab.systems.feature_cache.calibration.measurements import StepCell, Wa
 from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts, joined_misses
 from dtdg_lab.systems.feature_cache.costs.rpc_model import RpcModel
 
-if TYPE_CHECKING:
-    pass
-
-
 # Fixed assumptions:
 TRIP_MBIT = 0.35  # transferred by the first round trip: ten packets of 1,460 bytes to each of three requesters
-
 CAPACITY_EXPONENT = 0.8  # for sampled rows of log-normal popularity, at the measured hit rates
 
 
@@ -138,25 +132,17 @@ class StepModel:
 
 
 CLUSTER = ("trips", "unhindered_mbit")  # the same code has the same number of sequential replies, on the same network
-
 OWN = ("base_ms", "hidden_ms", "miss_mbit", "rebuild_mbit", "exponent")
-
 FREE = (*OWN, *CLUSTER)
-
 STEP_FIT_NOISE = 0.02  # relative error of a typical cell; the influence of much larger errors is limited
 
 # Start of the fit, and the standard deviations of its prior on logarithms, compared with a cell's 0.02. Without the
 # prior, constants that the cells do not determine (some left out, none throttled) would be arbitrary.
 _TRIPS, _UNHINDERED, _EXPONENT = 10.0, 5000.0, 0.2
-
 _HIDDEN = 0.08  # of a step
-
 _REBUILD = 4.0  # times the traffic of the middle window
-
 _HELD = np.array([0.5, 0.5, 0.7, 1.0, 0.2])  # prior of base, hidden, miss, rebuild, exponent (itself)
-
 _HELD_CLUSTER = np.array([0.5, 0.5])
-
 _STEP_FIT_LEAST = 7
 
 

@@ -43,7 +43,6 @@ HELD = Rollup(
     points=37,  # of each part and owner
     prepare=_by_owner,
 )
-
 LENGTHS = Rollup("windows", by=("part",), sums=("length",))
 
 

@@ -14,22 +14,17 @@ NO_CACHE = "Every remote row is fetched when needed: {wait} of waiting per step.
 FETCHED_AHEAD = "Every remote row is fetched ahead: {wait} of waiting per step."
 FIRST_BATCHES = "Batches are fetched, and no cache has been swapped in yet."
 ONE_PART = "One part holds every row, so nothing is fetched."
-
 HIT_RATE = "The hit rate is {rate} over the last {steps} steps."
 HIT_RATE_CHANGED = "The hit rate is {rate}, against {before} before change {number}."
 HIT_RATE_NO_CACHE = "Without a cache, every remote row is fetched."
-
 REPLY_DELAYED = "Part {part} takes {reply} to reply; {added} of it are added."
 REPLY_SLOWEST = "Part {part} is slowest to reply: it takes {reply}, and nothing is added."
-
 ALL_CACHED = "Nothing is fetched: all rows were found in caches."
-
 SLOW_LINKS = "{slow} of {links} links are slowed down."
 ASKED_MOST = "Part {part} is asked for most rows: {rows} per step."
 BYTES_MOVED = "Batches fetched {missed} per step and caches {rebuilt}."
 DECISIONS = "{share} of decisions kept W at {window}."
 BEST_ACTION = "Part {part} rates W {window} best."
-
 CHOSEN_BY: Mapping[str, str] = MappingProxyType(
     {
         "epoch_hot": "one cache per epoch",

@@ -12,23 +12,13 @@ import numpy as np
 from dtdg_lab.records.rows import Array, Rows
 from dtdg_lab.systems.feature_cache.actions import WINDOWS
 from dtdg_lab.systems.feature_cache.charts import captions
-from dtdg_lab.systems.feature_cache.charts.run_facts import (
-    STACKED_PARTS,
-    newest_step,
-    recent_rows,
-)
+from dtdg_lab.systems.feature_cache.charts.run_facts import STACKED_PARTS, fetches_features, newest_step, recent_rows
 from dtdg_lab.systems.feature_cache.charts.step_chart import over_steps
-from dtdg_lab.systems.feature_cache.charts.traffic import _DARK
+from dtdg_lab.systems.feature_cache.charts.traffic import DARK
 from dtdg_lab.visualization.axes import named_axis
-from dtdg_lab.visualization.chart import FIRST_STEP, NOTHING_YET, ChartOptions, Key, card
+from dtdg_lab.visualization.chart import FIRST_STEP, NOTHING_YET, Chart, ChartOptions, Key, card
 from dtdg_lab.visualization.numbers import MINUS, percent_text
-from dtdg_lab.visualization.palette import (
-    HEAT_SCALES,
-    MARK_COLOUR,
-    TEXT_COLOUR,
-    WARNING_COLOUR,
-    series_colour,
-)
+from dtdg_lab.visualization.palette import HEAT_SCALES, MARK_COLOUR, TEXT_COLOUR, WARNING_COLOUR, series_colour
 from dtdg_lab.visualization.traces import Drawn, box, heat, label, points
 
 if TYPE_CHECKING:
@@ -37,7 +27,6 @@ if TYPE_CHECKING:
 
 
 _DECISIONS, _ALL_DECISIONS = 300, 1_500  # of a part, and of all parts
-
 _EVEN = 7  # colour of an even allocation
 
 
@@ -141,7 +130,7 @@ def _values_figure(tables: RunTables, options: ChartOptions) -> Figure:
     trace = heat("value", rounded_cells, range(len(WINDOWS)), range(rows), HEAT_SCALES["owned"], hover=hover, **style)
     row, column = divmod(action, len(WINDOWS))
     colour = MARK_COLOUR if is_best else WARNING_COLOUR
-    dark = low + _DARK * ((high - low) or 1.0)
+    dark = low + DARK * ((high - low) or 1.0)
     notes = [
         label(_difference_text(value), across, down, "white" if value > dark else TEXT_COLOUR, 9)
         for down, row_values in enumerate(cells.tolist() if rows <= _WRITTEN_ROWS else [])
@@ -182,3 +171,23 @@ def _values_caption(tables: RunTables, options: ChartOptions) -> str:
         return NOTHING_YET
     part, _, values, _ = newest
     return captions.BEST_ACTION.format(part=part, window=WINDOWS[int(np.nanargmax(values)) % len(WINDOWS)])
+
+
+DECISIONS = Chart(
+    name="cache_decisions",
+    title="Decisions",
+    figure=_decisions_figure,
+    caption=_decisions_caption,
+    place="folded",
+    shown=fetches_features,
+    help="Each point is a window chosen by a part, in the colour of the owner that gets most of the cache.",
+)
+ACTION_VALUES = Chart(
+    name="action_values",
+    title="Value of each action",
+    figure=_values_figure,
+    caption=_values_caption,
+    place="folded",
+    shown=fetches_features,
+    help="Value less that of the best action. Where two cells differ little, either action will do.",
+)

@@ -8,13 +8,7 @@ import numpy as np
 
 from dtdg_lab.systems.feature_cache.charts import captions
 from dtdg_lab.systems.feature_cache.charts.batches import RESOLVED, batch_sums, hit_rate, hit_rate_now
-from dtdg_lab.systems.feature_cache.charts.run_facts import (
-    RECENT,
-    fetches_features,
-    first_step,
-    has_cache,
-    newest_step,
-)
+from dtdg_lab.systems.feature_cache.charts.run_facts import RECENT, fetches_features, first_step, has_cache, newest_step
 from dtdg_lab.systems.feature_cache.charts.step_chart import over_steps
 from dtdg_lab.visualization.changes.marks import change_marks
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions

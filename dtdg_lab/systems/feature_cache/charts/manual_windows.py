@@ -28,7 +28,6 @@ from dtdg_lab.visualization.traces import Drawn, line
 CLAIRVOYANT, FIXED, BEST = "clairvoyant", "fixed", "best fixed"
 BY_HAND = "manual"
 _POINTS = 300
-
 Windows = Sequence[tuple[int, int]]  # first step, choice
 
 

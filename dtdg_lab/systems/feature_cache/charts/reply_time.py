@@ -78,9 +78,7 @@ def estimated_delays(tables: RunTables) -> tuple[Array, Array, Array]:
 
 
 _STRETCH, _STRETCHES = 8, 250  # steps of a median, and medians of a line at most
-
 _LATE_MS = 0.1  # from which a delay is drawn
-
 _MOST_SHOWN, _ROOM, _HUNG = 0.98, 1.15, 1.5  # share of the points, times its largest, and times that from which it hung
 
 

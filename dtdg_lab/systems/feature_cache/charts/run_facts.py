@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 
 STACKED_PARTS = 8  # parts up to which caches are drawn by whose rows they hold
-
 RECENT = 100  # steps of numbers "now"
 
 

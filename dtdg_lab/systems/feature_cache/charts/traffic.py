@@ -10,6 +10,7 @@ from dtdg_lab.records.rows import Array
 from dtdg_lab.systems.feature_cache.charts import captions
 from dtdg_lab.systems.feature_cache.charts.run_facts import (
     STACKED_PARTS,
+    fetches_features,
     newest_step,
     part_count,
     recent_rows,
@@ -17,15 +18,9 @@ from dtdg_lab.systems.feature_cache.charts.run_facts import (
 from dtdg_lab.systems.feature_cache.charts.step_chart import over_steps
 from dtdg_lab.systems.feature_cache.events import Congestion, FeatureFacts
 from dtdg_lab.visualization.axes import FROM_ZERO, byte_unit, named_axis
-from dtdg_lab.visualization.chart import NOTHING_YET, ChartOptions, Key, card
+from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, card
 from dtdg_lab.visualization.numbers import bytes_text, three_digits
-from dtdg_lab.visualization.palette import (
-    HEAT_SCALES,
-    PHASE_COLOURS,
-    PURGE_COLOUR,
-    TEXT_COLOUR,
-    series_colour,
-)
+from dtdg_lab.visualization.palette import HEAT_SCALES, PHASE_COLOURS, PURGE_COLOUR, TEXT_COLOUR, series_colour
 from dtdg_lab.visualization.traces import Drawn, bars, colour_bar, heat, label
 
 if TYPE_CHECKING:
@@ -33,7 +28,7 @@ if TYPE_CHECKING:
     from dtdg_lab.visualization.layout import Figure
 
 
-_DARK = 0.55  # share of the largest value from which writing is white
+DARK = 0.55  # share of the largest value from which writing is white
 
 
 def _links_figure(tables: RunTables, options: ChartOptions) -> Figure:
@@ -55,7 +50,7 @@ def _links_figure(tables: RunTables, options: ChartOptions) -> Figure:
             texts[owner][requester].replace(" at ", "<br>"),
             requester,
             owner,
-            "white" if links.delay_ms[owner][requester] > _DARK * top else TEXT_COLOUR,
+            "white" if links.delay_ms[owner][requester] > DARK * top else TEXT_COLOUR,
             10,
         )
         for owner in range(count if count <= 5 else 0)
@@ -179,3 +174,32 @@ def _bytes_caption(tables: RunTables, options: ChartOptions) -> str:
         return NOTHING_YET
     missed, rebuilt = batches["bytes"].sum() / steps, caches["fetched"].sum() * _row_bytes(tables) / steps
     return captions.BYTES_MOVED.format(missed=bytes_text(float(missed)), rebuilt=bytes_text(float(rebuilt)))
+
+
+LINKS = Chart(
+    name="links",
+    title="Links now",
+    figure=_links_figure,
+    caption=_links_caption,
+    place="folded",
+    shown=fetches_features,
+    help="Rows reply, columns ask. Gradients are sent on other links, which are not slowed down.",
+)
+ROWS_BY_OWNER = Chart(
+    name="rows_by_owner",
+    title="Rows asked by owner",
+    figure=_asked_figure,
+    caption=_asked_caption,
+    place="folded",
+    shown=fetches_features,
+    help="Rows of the last 50 steps. The owner that is slowest to reply decides how long a batch waits.",
+)
+BYTES_MOVED = Chart(
+    name="feature_bytes",
+    title="Bytes moved",
+    figure=_bytes_figure,
+    caption=_bytes_caption,
+    place="folded",
+    shown=fetches_features,
+    help="Training may wait for bytes of batches; bytes of caches are fetched beside it.",
+)

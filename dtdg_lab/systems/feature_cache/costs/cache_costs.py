@@ -38,15 +38,10 @@ from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.systems.feature_cache.actions import CacheActions
 
 Vector = NDArray[np.float64]
-
 _ABOVE_ZERO = ("rows", "row_bytes", "link_bytes_per_s", "hit_half", "hit_slope", "rebuild_rows", "wait_rows")
-
 _AT_LEAST_ZERO = ("base_s", "trips", "rebuild_trips", "rebuild_s", "busy_w", "stall_w", "rpc_s", "hidden_s")
-
 _SHARES = ("hit_max", "hit_min", "capacity_exponent", "exposed", "overlap")
-
 _LATER = {"miss_trips": 0.0, "overlapped": False, "hidden_s": 0.0, "wait_rows": 1.0}  # omitted from digests if so
-
 SENT_NORM = 4  # exponent of the norm that joins misses and rebuilds: nearly their maximum
 
 

@@ -18,9 +18,7 @@ from dtdg_lab.systems.feature_cache.pipeline.keys import KeySpace
 from dtdg_lab.systems.feature_cache.pipeline.lookahead import Lookahead
 
 REPEATS, RUN_COSTS_FEW, MANY = 5, 1, 2000  # repetitions, and the smaller and larger number of rows
-
 LEAST = 1e-3
-
 LOGS = 20.0  # bound of logarithms in the search: exponentials stay finite, and beyond it are effectively 0 or infinity
 
 

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
 
-if TYPE_CHECKING:
-    pass
-
-
 MODES = ("on_demand", "prefetch", "epoch_hot", "windows")
-
 AHEAD_BYTES = 256 * 2**20
 
 

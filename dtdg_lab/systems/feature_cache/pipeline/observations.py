@@ -139,7 +139,6 @@ class CacheWindowRow(NamedTuple):
 
 
 Rows = dict[str, list[tuple[Any, ...]]]  # table -> its rows
-
 MOST = 4096  # measurements that are kept if no policy reads them
 
 

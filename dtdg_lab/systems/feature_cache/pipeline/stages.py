@@ -24,7 +24,6 @@ from dtdg_lab.systems.feature_cache.pipeline.window_schedule import Order, Windo
 from dtdg_lab.systems.feature_cache.policies.interface import CacheDecision
 
 Found = TypeVar("Found")
-
 PROMPT_S = 0.1  # that threads have to exit by themselves
 
 

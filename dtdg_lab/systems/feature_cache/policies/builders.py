@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from dtdg_lab.systems.feature_cache.actions import CacheActions
 from dtdg_lab.systems.feature_cache.pipeline.feature_path import FeaturePath
+from dtdg_lab.systems.feature_cache.policies.baselines import RandomWindows, ThresholdWindow
+from dtdg_lab.systems.feature_cache.policies.clairvoyant import ForeseenWindows
 from dtdg_lab.systems.feature_cache.policies.interface import CachePolicy
+from dtdg_lab.systems.feature_cache.policies.learned import learned_policy
+from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
 
 if TYPE_CHECKING:
     from dtdg_lab.config.run_config import RunConfig  # not in the process that serves: pydantic takes half of its start
@@ -59,7 +63,6 @@ class PathSettings:
 
 
 LONGEST = 32  # limit of windows planned live, so that changes are noticed soon
-
 PathAndPolicy = tuple[FeaturePath, CachePolicy | None]
 
 
@@ -81,15 +84,11 @@ def no_policy(settings: PathSettings) -> PathAndPolicy:
 
 def threshold(settings: PathSettings) -> PathAndPolicy:
     """Build a threshold rule for W."""
-    from dtdg_lab.systems.feature_cache.policies.baselines import ThresholdWindow
-
     return settings.path(), ThresholdWindow(settings.actions, settings.config["cache_window"])
 
 
 def random(settings: PathSettings) -> PathAndPolicy:
     """Build a policy of random actions."""
-    from dtdg_lab.systems.feature_cache.policies.baselines import RandomWindows
-
     return settings.path(), RandomWindows(settings.actions, seed=settings.config.seed, part=settings.part)
 
 
@@ -99,8 +98,6 @@ def learned(settings: PathSettings) -> PathAndPolicy:
     Raises:
         ConfigError: there is no trained policy for this number of parts, or the file is not a policy.
     """
-    from dtdg_lab.systems.feature_cache.policies.learned import learned_policy
-
     return settings.path(), learned_policy(
         settings.config.parts, settings.config["cache_policy"], settings.config["policy_file"]
     )
@@ -108,15 +105,11 @@ def learned(settings: PathSettings) -> PathAndPolicy:
 
 def planner(settings: PathSettings) -> PathAndPolicy:
     """Build a planner, which takes the cheapest action by a forecast."""
-    from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
-
     return settings.path(ahead=2 * LONGEST), CachePlanner(settings.actions, settings.costs(), longest=LONGEST)
 
 
 def clairvoyant(settings: PathSettings) -> PathAndPolicy:
     """Build a policy that is optimal in the cost model for known future congestion."""
-    from dtdg_lab.systems.feature_cache.policies.clairvoyant import ForeseenWindows
-
     return settings.path(), ForeseenWindows(
         settings.links, settings.costs(), part=settings.part, epoch_steps=settings.epoch_steps
     )

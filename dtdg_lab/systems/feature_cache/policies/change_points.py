@@ -9,21 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 SPANS = (2, 3, 5, 8, 13)  # numbers of latest fetches that are compared with those before them
-
 THRESHOLD = 4.0  # standard errors between two means that count as a change
-
 OUTLIER = 5.0  # standard deviations at which a fetch is clipped, so that a single slow one raises no alarm
-
 LONGEST = 60  # maximum number of fetches in a mean
-
 LEAST_NOISE = 0.1  # minimum standard deviation of a logarithm
-
 SAME_CHANGE = 8  # fetches within which several alarms, of any owners, count as one change
-
 LOOK_AGAIN = 5  # fetches after an alarm at which the decision is reconsidered with more data
-
 CHUNK = 96  # fetches that are tested at once if all are known
-
 WITHOUT = 0.3  # standard deviation before there are fetches to estimate it from
 
 

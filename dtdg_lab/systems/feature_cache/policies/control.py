@@ -23,9 +23,7 @@ from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
 from dtdg_lab.systems.feature_cache.policies.state import CacheObservation, cache_state
 
 WARM_EPOCHS = 2  # GreenDyGNN section V-B: their steps and fetches are assumed to be on clean links
-
 CHANGE = 0.05  # lambda: penalty of changing the allocation; the paper's value is unreadable in our copy
-
 CACHE_CONTROL_LEAST_S = 1e-6  # minimum of a fetch or a step, so that ratios stay finite
 
 

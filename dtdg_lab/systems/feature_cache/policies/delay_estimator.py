@@ -17,21 +17,13 @@ from dtdg_lab.systems.feature_cache.costs.rpc_model import RpcModel
 from dtdg_lab.systems.feature_cache.policies.change_points import ChangePoints
 
 Vector = NDArray[np.float64]
-
 WARM_EPOCHS = 2
-
 RECENT = 30  # GreenDyGNN section V-B: fetches of an owner that determine its delay; one per step in the simulator
-
 _BASELINE = 15.0  # percentile of the warm-up's fetches
-
 _LEAST = 4  # minimum number of fetches of a warm-up
-
 _MOST = 1000  # maximum number of fetches of an owner in a warm-up
-
 OWNERS_SLACK = 2.0  # an owner whose warm-up took longer than this multiple of the fastest owner's was slow then
-
 PROBE_SLACK = 3.0  # all owners were slow if even the fastest took longer than this multiple of the probe
-
 LEAST_S = 1e-6
 
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.systems.feature_cache.policies.state import Floats
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +78,6 @@ class CachePolicy(Protocol):
 
 
 Forecast = Callable[[Floats], Floats]
-
 CHANGES_WITHIN = 150  # latest steps in which change points are counted
 
 

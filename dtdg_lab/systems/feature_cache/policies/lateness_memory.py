@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 FAST_STEPS, SLOW_STEPS = 50.0, 200.0  # time constants of the averages: steps after which a weight falls to 1 / e
-
 KINDS = 3
 
 

@@ -23,7 +23,6 @@ from dtdg_lab.systems.feature_cache.policies.lateness_memory import RunsMemory, 
 from dtdg_lab.systems.feature_cache.policies.state import state_size
 
 SHIPPED = Path(__file__).parent / "shipped"
-
 FORMAT = 1
 
 
@@ -72,10 +71,6 @@ class StoredPolicy:
         text = json.dumps({"format": FORMAT, **self.facts()}, sort_keys=True).encode()
         return hashlib.sha256(text + self.parameters.astype("<f4").tobytes()).hexdigest()
 
-    def knows(self, constants: str) -> bool:
-        """Return whether it was trained with the constants of this digest, possibly among others."""
-        return constants in self.constants
-
 
 def save_policy(path: Path, policy: StoredPolicy) -> None:
     """Write a policy to a ``.npz`` file; the same policy gives the same bytes."""
@@ -121,8 +116,8 @@ def shipped_policy(parts: int, name: str) -> StoredPolicy:
     if parts not in part_counts:
         raise ConfigError(
             f"there is no learned policy for {parts} parts; shipped policies are for "
-            f"{', '.join(map(str, part_counts))}. Train one: python -m dtdg_lab train-policy --parts {parts} --out FILE,"
-            " and give FILE as policy_file; or choose another policy."
+            f"{', '.join(map(str, part_counts))}. Train one: python -m dtdg_lab train-policy --parts {parts} --out "
+            "FILE, and give FILE as policy_file; or choose another policy."
         )
     return load_policy(shipped_path(parts, name))
 
@@ -142,7 +137,6 @@ def _policy(path: Path, facts: Mapping[str, Any], parameters: NDArray[Any]) -> S
 
 
 DOUBLE_DQN = "double_dqn"  # the paper's
-
 DOUBLE_DQN_PLUS = "double_dqn_plus"  # ours: another reward, and states with memory
 
 

@@ -14,11 +14,8 @@ from dtdg_lab.systems.feature_cache.pipeline.lookahead import Lookahead
 from dtdg_lab.systems.feature_cache.pipeline.observations import Boundary
 
 LEAST_S = 1e-9
-
 RECENT = 60  # fetches of an owner that determine its line
-
 FEW = 8  # minimum number of fetches for a line after a change of links
-
 Seconds = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 

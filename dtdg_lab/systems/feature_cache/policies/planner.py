@@ -24,7 +24,6 @@ TRUST = 2.5  # loss against equal shares, in steps of time, from which equal sha
 PRICE = 2.0  # multiple of its cost that abandoning a window must save
 STRAYS = 0.2  # relative uncertainty of an owner's delay
 STAY = 0.02  # share of a step by which another allocation must be cheaper to be chosen
-
 Array = NDArray[np.float64]
 
 

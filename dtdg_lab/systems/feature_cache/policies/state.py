@@ -12,11 +12,8 @@ from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
 
 MOST_LOG = 6.0  # limit of logarithms: a link 400 times slower
-
 LEAST = 1e-9  # minimum of ratios, so that they have a logarithm
-
 MOST_SHARE = 4.0  # limit of shares: rebuilding for four times as long as a window
-
 Floats = NDArray[np.float64]
 
 

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 
 MOST_BYTES = 120  # of an address
-
 TOKEN_BYTES = 32
 
 

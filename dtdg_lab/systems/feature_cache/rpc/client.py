@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,16 +15,9 @@ from dtdg_lab.core.errors import NotAvailableError, PlanError, RunFailedError
 from dtdg_lab.systems.feature_cache.pipeline.fetching import OwnerReply
 from dtdg_lab.systems.feature_cache.rpc.frames import COMING, REFUSED, USER, Reply, read_reply, request_frames
 
-if TYPE_CHECKING:
-    pass
-
-
 POLL_MS = 50  # interval at which a waiting client checks whether it was closed
-
 SOCKETS_EACH = 3  # per owner: its own, and both ends of its monitor
-
 FILES, FILES_EACH = 5, 4  # that a client keeps open, in total and per owner
-
 NEXT = "Resume the run from its last checkpoint; see that rank's log for the cause."
 
 

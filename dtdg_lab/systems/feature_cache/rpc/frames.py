@@ -11,25 +11,16 @@ from __future__ import annotations
 import math
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    pass
-
-
 USER = b"dtdg-lab"  # user name that goes with a run's token
-
 ROWS, REFUSED, COMING = 1, 2, 3  # kinds of replies: rows, refusal, keep-alive
-
 MOST_TEXT = 300  # characters of a refusal
-
 _MAGIC = b"DTf1"
-
 _REQUEST = struct.Struct("<4sIQdQ")  # magic, requesting part, request number, timeout in seconds, keys
-
 _REPLY = struct.Struct("<4sIQQQ")  # magic, kind, number of the request, rows, floats of each
 
 

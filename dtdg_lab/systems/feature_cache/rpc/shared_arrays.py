@@ -6,13 +6,10 @@ import contextlib
 import mmap
 import os
 import tempfile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    pass
 
 
 def placed(array: NDArray[Any], files: contextlib.ExitStack) -> dict[str, Any]:

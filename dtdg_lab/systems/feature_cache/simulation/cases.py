@@ -12,33 +12,21 @@ from dtdg_lab.network.patterns import BITS
 from dtdg_lab.systems.feature_cache.simulation.link_trace import LinkTrace
 
 PAPER_ARCHETYPES = ("none", "one_slow", "one_fast", "two_symmetric", "two_asymmetric", "oscillating")
-
 STEADY, ALL_STEADY = "steady", "all_steady"  # one link, or all of them, from the first step to the last
-
 ARCHETYPES = (*PAPER_ARCHETYPES, "rotating", "markov", "all_slow", STEADY, ALL_STEADY)
-
 KINDS = ("delay", "rate")
 
 # (name, added milliseconds, remaining Mbit/s): policies are compared at other severities than they are trained with,
 # and accepted at others again, since constants may have been chosen by comparing
 TRAINED_SEVERITIES = (("mild", 4.0, 800.0), ("middling", 12.0, 300.0), ("severe", 28.0, 80.0))
-
 COMPARED_SEVERITIES = (("light", 6.0, 500.0), ("medium", 16.0, 200.0), ("heavy", 22.0, 50.0))
-
 TRAINED_SPREAD, COMPARED_SPREAD = 0.15, 0.05
-
 LEVELS = 8  # steps between no congestion and full congestion, for swinging links
-
 WARM_UP_EPOCHS = 2  # GreenDyGNN section V-B: the baseline of fetch times is taken there
-
 SLOW_EPOCHS = ((3.0, 9.0), (1.0, 4.0))  # shortest and longest phase with congestion, and without
-
 FAST_EPOCHS = ((0.15, 0.6), (0.15, 0.6))
-
 SWING_EPOCHS = (1.0, 6.0)  # shortest and longest time from one owner to the other and back
-
 TURN_EPOCHS = (0.5, 3.0)  # shortest and longest turn of one owner, for rotating congestion
-
 MARKOV_EPOCHS = ((0.5, 3.0), (1.0, 6.0))  # bounds of the mean time that a link stays slow, and that it stays clean
 
 

@@ -14,15 +14,11 @@ from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts
 from dtdg_lab.systems.feature_cache.policies.baselines import EpochHot, FixedWindow, RandomWindows, ThresholdWindow
 from dtdg_lab.systems.feature_cache.policies.clairvoyant import Clairvoyant, best_plan
 from dtdg_lab.systems.feature_cache.policies.interface import ManyPolicy, PlansEnds, Reconsiders
-from dtdg_lab.systems.feature_cache.simulation.cases import (
-    CacheCase,
-    comparison_cases,
-)
+from dtdg_lab.systems.feature_cache.simulation.cases import CacheCase, comparison_cases
 from dtdg_lab.systems.feature_cache.simulation.episode import CacheEpisode, CacheNoise, draw_episode
 from dtdg_lab.systems.feature_cache.simulation.simulator import CacheSimulator
 
 SEED = 10_000_019  # not used in training
-
 Floats = NDArray[np.float64]
 
 

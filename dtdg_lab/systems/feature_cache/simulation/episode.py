@@ -18,13 +18,9 @@ from dtdg_lab.systems.feature_cache.simulation.cases import WARM_UP_EPOCHS, Cach
 from dtdg_lab.systems.feature_cache.simulation.link_trace import LinkTrace
 
 BASELINE = 0.15  # section V-B: quantile of the warm-up's fetches that counts as a fetch on clean links
-
 LEAST_FETCH_S = 1e-4  # minimum fetch time to compare delays with, for costs without one
-
 MEDIAN = 1.2533  # standard error of a median relative to that of a mean, for normally distributed values
-
 DRAWN = ("base_s", "rows", "trips", "rebuild_trips", "hit_half", "rebuild_rows", "rebuild_s")
-
 Floats = NDArray[np.float64]
 
 

@@ -29,11 +29,8 @@ from dtdg_lab.systems.feature_cache.simulation.cases import WARM_UP_EPOCHS, Cach
 from dtdg_lab.systems.feature_cache.simulation.episode import CacheEpisode, CacheNoise, Floats, draw_episode
 
 REFERENCE = 16  # the evenly shared window that rewards are relative to (Eq. 5), and at whose power a change is paid
-
 SLOW_BASE = 1.5  # a warm-up whose steps exceed this multiple of calibrated clean ones was congested itself
-
 Booleans = NDArray[np.bool_]
-
 States = NDArray[np.float32]
 
 

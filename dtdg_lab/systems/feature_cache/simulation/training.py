@@ -22,12 +22,7 @@ from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts
 from dtdg_lab.systems.feature_cache.policies.lateness_memory import LatenessMemory, memory_size
 from dtdg_lab.systems.feature_cache.policies.learned import DOUBLE_DQN, DOUBLE_DQN_PLUS, StoredPolicy, save_policy
 from dtdg_lab.systems.feature_cache.policies.state import state_size
-from dtdg_lab.systems.feature_cache.simulation.cases import (
-    ARCHETYPES,
-    PAPER_ARCHETYPES,
-    CacheCase,
-    training_cases,
-)
+from dtdg_lab.systems.feature_cache.simulation.cases import ARCHETYPES, PAPER_ARCHETYPES, CacheCase, training_cases
 from dtdg_lab.systems.feature_cache.simulation.simulator import REFERENCE, CacheSimulator, StepInfo
 
 

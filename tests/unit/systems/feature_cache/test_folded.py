@@ -8,10 +8,12 @@ import pytest
 
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.systems.feature_cache.actions import WINDOWS
-from dtdg_lab.systems.feature_cache.charts.folded import FOLDED
+from dtdg_lab.systems.feature_cache.charts.decisions import ACTION_VALUES, DECISIONS
+from dtdg_lab.systems.feature_cache.charts.traffic import BYTES_MOVED, LINKS, ROWS_BY_OWNER
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions
 from tests.feature_tables import ROW_BYTES, batch, congestion, decision, feature_tables, features
 
+FOLDED = (LINKS, ROWS_BY_OWNER, BYTES_MOVED, DECISIONS, ACTION_VALUES)
 BY_NAME = {chart.name: chart for chart in FOLDED}
 
 

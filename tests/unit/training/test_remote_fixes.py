@@ -24,9 +24,10 @@ from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.network import emulated_network as kernel_links
 from dtdg_lab.network.emulated_network import EmulatedNetwork
 from dtdg_lab.network.patterns import LinkState, parse_links
-from dtdg_lab.systems.feature_cache import strategy as feature_strategy
+from dtdg_lab.systems.feature_cache import service
 from dtdg_lab.systems.feature_cache.rpc.client import FeatureClient
-from dtdg_lab.systems.feature_cache.strategy import FeatureService, RemoteFeatureStrategy, host_towards
+from dtdg_lab.systems.feature_cache.service import FeatureService, host_towards
+from dtdg_lab.systems.feature_cache.strategy import RemoteFeatureStrategy
 from dtdg_lab.training import build as building
 from dtdg_lab.training.live_settings import check_changes
 from dtdg_lab.training.rebuilding import rebuild
@@ -179,7 +180,7 @@ def test_a_process_with_many_parts_may_open_as_many_files_as_they_take(few_files
 
 
 def test_too_few_files_are_said_with_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feature_strategy.resource, "getrlimit", lambda of: (64, 70))
+    monkeypatch.setattr(service.resource, "getrlimit", lambda of: (64, 70))
     with pytest.raises(
         NotAvailableError, match=r"4 of 4 parts.*need about \d+ open files.*the limit is 70\. Set fewer"
     ):

@@ -81,7 +81,7 @@ def test_what_is_written_is_read_wherever_it_lies(
     assert reply.nbytes == frames.rows_nbytes(len(keys), 1)
     described = frames.read_reply(frames.refusal_frames(number, "é" * 1000))
     assert described
-    assert (described.kind, described.number, set(described.described)) == (frames.REFUSED, number, {"é"})
+    assert (described.kind, described.number, set(described.refusal)) == (frames.REFUSED, number, {"é"})
 
 
 @LIVE

@@ -83,9 +83,9 @@ class RemotePart:
 
     def rows(self) -> RecordRows:
         """Return and forget new rows by table."""
-        rows, probes = self.pipeline.taken(), self._probes
+        rows, probes = self.pipeline.take_rows(), self._probes
         self._probes = []
-        return {**rows, "fetches": [*probes, *rows["fetches"]], "cache_decisions": [*self.control.taken()]}
+        return {**rows, "fetches": [*probes, *rows["fetches"]], "cache_decisions": [*self.control.take_rows()]}
 
     def close(self) -> None:
         """Stop the pipeline; further calls do nothing."""

@@ -267,7 +267,7 @@ class RemoteFeatureStrategy(Strategy, Reconfigurable, ObservesSteps, ServesFeatu
 
     def _rpc_model(self, part: RemotePart) -> RpcModel:
         """Return the model of a fetch over clean links, from the fetches so far or else from additional ones."""
-        line = part.control.clean_law()
+        line = part.control.clean_line()
         if line is not None and line[1] > 0:
             return RpcModel(*line)
         return self._timed_fetches(part, note=part.record_probe)

@@ -14,7 +14,7 @@ from dtdg_lab.systems.feature_cache.calibration.fitting import Vector
 from dtdg_lab.systems.feature_cache.calibration.measurements import (
     StepCell,
     Watts,
-    _checked,
+    checked_fetches,
     condition_named,
     read_fetches,
     read_power,
@@ -29,7 +29,7 @@ from dtdg_lab.systems.feature_cache.calibration.shipped import (
     PARTS,
     ROW_BYTES,
     RPC,
-    SHIPPED_STEPS_STEPS,
+    STEP_MODELS,
     WATTS,
 )
 from dtdg_lab.systems.feature_cache.calibration.step_model import StepModel, fit_steps, left_out, predicted_ms
@@ -161,7 +161,7 @@ class Calibration:
         return meant
 
 
-SHIPPED = Calibration(SHIPPED_STEPS_STEPS, {}, WATTS, {})
+SHIPPED = Calibration(STEP_MODELS, {}, WATTS, {})
 
 
 def _cell_errors(
@@ -222,7 +222,7 @@ def calibrate(
     """
     cells = {name: tuple(dataset_rows) for name, dataset_rows in read_steps(source).items()}
     folder = Path(source) if isinstance(source, str | Path) and Path(source).is_dir() else None
-    measured = _checked(fetches) if fetches is not None else {} if folder is None else read_fetches(folder)
+    measured = checked_fetches(fetches) if fetches is not None else {} if folder is None else read_fetches(folder)
     calibration = Calibration(
         steps=fit_steps(cells),
         rpc={name: fit_rpc(dataset_rows) for name, dataset_rows in measured.items()},

@@ -144,7 +144,7 @@ def read_fetches(folder: str | Path) -> dict[str, pd.DataFrame]:
     return dict(iter(table.groupby("dataset", sort=False)))
 
 
-def _checked(fetches: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+def checked_fetches(fetches: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     """Validate the fetches that a caller gives, by data set."""
     import pandas as pd
 
@@ -251,7 +251,7 @@ def fetches_of(rows: Iterable[Mapping[str, Any]], dataset: str) -> dict[str, pd.
 
 
 def cells_of(steps: Iterable[tuple[int, float]], dataset: str, *, condition: str = "clean") -> list[dict[str, Any]]:
-    """Return the cells of a run, for :func:`dtdg_lab.control.calibrate`: the mean time of a step by window.
+    """Return the cells of a run, for :func:`dtdg_lab.calibration.calibrate`: the mean time of a step by window.
 
     Args:
         steps: window and seconds of every step to include.

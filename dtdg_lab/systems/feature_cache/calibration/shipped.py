@@ -18,7 +18,7 @@ from dtdg_lab.systems.feature_cache.costs.rpc_model import RpcModel
 
 PARTS = 4
 ROW_BYTES = MappingProxyType({"ogbn-products": 400.0, "reddit": 2408.0})
-SHIPPED_STEPS_STEPS = MappingProxyType(
+STEP_MODELS = MappingProxyType(
     {
         "reddit": StepModel(92.6741, 7.80076, 41.0313, 497.845, -0.166815, 11.6198, 5124.05),
         "ogbn-products": StepModel(124.336, 10.8026, 104.684, 185.516, 0.189431, 11.6198, 5124.05),

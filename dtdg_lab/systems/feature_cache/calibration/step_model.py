@@ -134,7 +134,7 @@ class StepModel:
 CLUSTER = ("trips", "unhindered_mbit")  # the same code has the same number of sequential replies, on the same network
 OWN = ("base_ms", "hidden_ms", "miss_mbit", "rebuild_mbit", "exponent")
 FREE = (*OWN, *CLUSTER)
-STEP_FIT_NOISE = 0.02  # relative error of a typical cell; the influence of much larger errors is limited
+CELL_NOISE = 0.02  # relative error of a typical cell; the influence of much larger errors is limited
 
 # Start of the fit, and the standard deviations of its prior on logarithms, compared with a cell's 0.02. Without the
 # prior, constants that the cells do not determine (some left out, none throttled) would be arbitrary.
@@ -143,7 +143,7 @@ _HIDDEN = 0.08  # of a step
 _REBUILD = 4.0  # times the traffic of the middle window
 _HELD = np.array([0.5, 0.5, 0.7, 1.0, 0.2])  # prior of base, hidden, miss, rebuild, exponent (itself)
 _HELD_CLUSTER = np.array([0.5, 0.5])
-_STEP_FIT_LEAST = 7
+MIN_CELLS = 7
 
 
 def fit_steps(cells: Mapping[str, Sequence[StepCell]]) -> dict[str, StepModel]:
@@ -155,9 +155,9 @@ def fit_steps(cells: Mapping[str, Sequence[StepCell]]) -> dict[str, StepModel]:
     References: the robust loss is Cauchy's (:func:`dtdg_lab.systems.feature_cache.calibration.fitting.softened`).
     """
     for dataset, dataset_cells in cells.items():
-        if len(dataset_cells) < _STEP_FIT_LEAST:
+        if len(dataset_cells) < MIN_CELLS:
             raise DataError(
-                f"{dataset}: {len(dataset_cells)} measured steps; at least {_STEP_FIT_LEAST} are needed for "
+                f"{dataset}: {len(dataset_cells)} measured steps; at least {MIN_CELLS} are needed for "
                 f"{len(FREE)} constants."
             )
     conditions = {dataset: _columns(dataset_cells) for dataset, dataset_cells in cells.items()}
@@ -168,7 +168,7 @@ def fit_steps(cells: Mapping[str, Sequence[StepCell]]) -> dict[str, StepModel]:
         off = [(tried - start) / prior_widths]
         for index, (windows, mbit, delay_ms, measured) in enumerate(conditions.values()):
             model = _model(tried, index)
-            off.append(softened(np.log(model.step_ms(windows, mbit, delay_ms) / measured) / STEP_FIT_NOISE))
+            off.append(softened(np.log(model.step_ms(windows, mbit, delay_ms) / measured) / CELL_NOISE))
         return np.concatenate(off)
 
     fitted = least_squares(residuals, start)
@@ -199,7 +199,7 @@ def left_out(
     predicted = np.full(len(predicted_cells), np.nan)
     for mask in dict.fromkeys(kept_by_cell):
         rest = [cell for cell, stays in zip(dataset_cells, mask, strict=True) if stays]
-        if len(rest) < _STEP_FIT_LEAST:
+        if len(rest) < MIN_CELLS:
             continue
         has_mask = np.array([other_mask == mask for other_mask in kept_by_cell])
         model = fit_steps({**cells, dataset: rest})[dataset]

@@ -17,7 +17,7 @@ from dtdg_lab.systems.feature_cache.pipeline.fetching import Fetcher, OwnerReply
 from dtdg_lab.systems.feature_cache.pipeline.keys import KeySpace
 from dtdg_lab.systems.feature_cache.pipeline.lookahead import Lookahead
 
-REPEATS, RUN_COSTS_FEW, MANY = 5, 1, 2000  # repetitions, and the smaller and larger number of rows
+REPEATS, FEW, MANY = 5, 1, 2000  # repetitions, and the smaller and larger number of rows
 LEAST = 1e-3
 LOGS = 20.0  # bound of logarithms in the search: exponentials stay finite, and beyond it are effectively 0 or infinity
 
@@ -61,21 +61,21 @@ def timed_fetches(
 
     With ``loopback`` the part's own rows are requested instead: the time of a fetch without a slow link.
     """
-    times: dict[int, list[float]] = {RUN_COSTS_FEW: [], MANY: []}
-    sizes: dict[int, list[int]] = {RUN_COSTS_FEW: [], MANY: []}
+    times: dict[int, list[float]] = {FEW: [], MANY: []}
+    sizes: dict[int, list[int]] = {FEW: [], MANY: []}
     for owner in range(space.parts):
         keys = space.of_part(owner)
         if (owner == part) != loopback or not len(keys):
             continue
-        for rows in (RUN_COSTS_FEW, MANY):
+        for rows in (FEW, MANY):
             for _ in range(REPEATS):
                 began = time.perf_counter()
                 reply = fetcher.fetch({owner: keys[:rows]})[owner]
                 times[rows].append(time.perf_counter() - began)
                 note(reply)
                 sizes[rows].append(reply.nbytes)
-    few_s, many_s = (float(np.median(times[rows])) for rows in (RUN_COSTS_FEW, MANY))
-    few, many = (float(np.median(sizes[rows])) for rows in (RUN_COSTS_FEW, MANY))
+    few_s, many_s = (float(np.median(times[rows])) for rows in (FEW, MANY))
+    few, many = (float(np.median(sizes[rows])) for rows in (FEW, MANY))
     per_byte = max((many_s - few_s) / max(many - few, row_bytes), 1e-12)
     return RpcModel(max(few_s - per_byte * few, 0.0), per_byte)
 

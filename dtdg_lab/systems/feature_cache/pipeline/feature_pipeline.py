@@ -9,7 +9,7 @@ from dtdg_lab.systems.feature_cache.pipeline.cached_rows import FeatureCache, ch
 from dtdg_lab.systems.feature_cache.pipeline.feature_path import FeaturePath
 from dtdg_lab.systems.feature_cache.pipeline.fetching import Fetcher, OwnerReply
 from dtdg_lab.systems.feature_cache.pipeline.keys import OwnRows
-from dtdg_lab.systems.feature_cache.pipeline.observations import Boundary, FeatureNotes, Rows, StepTime
+from dtdg_lab.systems.feature_cache.pipeline.observations import Boundary, FeatureRecorder, Rows, StepTime
 from dtdg_lab.systems.feature_cache.pipeline.resolving import Resolved, Sampled
 from dtdg_lab.systems.feature_cache.pipeline.stages import PathJob, Stages
 from dtdg_lab.systems.feature_cache.pipeline.window_plan import Epochs
@@ -25,7 +25,7 @@ class FeaturePipeline:
     rebuild, except for the first cache.
 
     Args:
-        own: rows of the part, and its index.
+        own_rows: of the part, and its index.
         sample: draws the batch of a step; a pure function of it.
         fetcher: opens a client to other parts, one per thread; closing it must interrupt a thread that waits for a
             reply with an error.
@@ -45,7 +45,7 @@ class FeaturePipeline:
 
     def __init__(
         self,
-        own: OwnRows,
+        own_rows: OwnRows,
         *,
         sample: Callable[[int], Sampled],
         fetcher: Callable[[], Fetcher],
@@ -55,9 +55,9 @@ class FeaturePipeline:
         watch: Callable[[Sequence[OwnerReply], int], bool] | None = None,
         stop: int | None = None,
     ) -> None:
-        self._job = PathJob(own, sample, fetcher, decide, watch)
+        self._job = PathJob(own_rows, sample, fetcher, decide, watch)
         self._epoch_steps, self._stop, self._stages = epoch_steps, stop, None
-        self._notes = FeatureNotes(own.part, own.space.parts)
+        self._recorder = FeatureRecorder(own_rows.part, own_rows.space.parts)
         self._path = self._checked(path)
 
     _stages: Stages | None
@@ -88,7 +88,7 @@ class FeaturePipeline:
         """
         self.close()
         epochs = Epochs(self._epoch_steps, epoch_first % self._epoch_steps, self._stop)
-        self._stages = Stages(self._job, self._path, step, epochs, self._notes)
+        self._stages = Stages(self._job, self._path, step, epochs, self._recorder)
 
     def next(self, step: int) -> Resolved:
         """Wait for the batch of a step with its features, and return it.
@@ -114,11 +114,11 @@ class FeaturePipeline:
 
     def stepped(self, seconds: float, joules: float | None = None) -> None:
         """Report the end of a training step, for policies."""
-        self._notes.stepped(StepTime(seconds, joules))
+        self._recorder.stepped(StepTime(seconds, joules))
 
-    def taken(self) -> Rows:
+    def take_rows(self) -> Rows:
         """Return new rows of ``resolved``, ``fetches`` and ``windows``, without the columns step and epoch."""
-        return self._notes.taken()
+        return self._recorder.take_rows()
 
     def check(self) -> None:
         """Raise the exception of a failed thread.
@@ -144,5 +144,5 @@ class FeaturePipeline:
         if path.decides and self._job.decide is None:
             raise ConfigError(f"policy {path.policy!r} decides about windows, but no decision function was given.")
         if path.caches:
-            check_cache_memory(path.capacity, self._job.own.features * 4)
+            check_cache_memory(path.capacity, self._job.own_rows.features * 4)
         return path

@@ -142,7 +142,7 @@ Rows = dict[str, list[tuple[Any, ...]]]  # table -> its rows
 MOST = 4096  # measurements that are kept if no policy reads them
 
 
-class FeatureNotes:
+class FeatureRecorder:
     """Records of one part; thread-safe.
 
     Args:
@@ -175,11 +175,10 @@ class FeatureNotes:
             self._hits += facts.hits
             self._resolve_s += facts.resolve_s
 
-    def handed(self, facts: ResolveFacts) -> None:
+    def delivered(self, facts: ResolveFacts) -> None:
         """Record that a batch was delivered to training."""
-        of = facts
-        counts = of.window, of.remote, of.hits.tolist(), of.misses.tolist(), of.rpcs, of.nbytes
-        row = ResolvedRow(self._part, *counts, of.resolve_s, of.wait_s)
+        counts = facts.window, facts.remote, facts.hits.tolist(), facts.misses.tolist(), facts.rpcs, facts.nbytes
+        row = ResolvedRow(self._part, *counts, facts.resolve_s, facts.wait_s)
         with self._lock:
             self._rows["resolved"].append(row)
 
@@ -214,7 +213,7 @@ class FeatureNotes:
             self._clear()
         return counts
 
-    def taken(self) -> Rows:
+    def take_rows(self) -> Rows:
         """Return new rows of each table, without the columns step and epoch."""
         with self._lock:
             rows, self._rows = self._rows, {table: [] for table in self._rows}

@@ -24,13 +24,13 @@ class SampledAhead:
         part: the part that trains them.
         space: of all keys.
         first: step of the first batch.
-        moved: condition that threads wait for; notified of every change.
+        changed: condition that threads wait for; notified of every change.
     """
 
     def __init__(
-        self, sample: Callable[[int], Sampled], part: int, space: KeySpace, *, first: int, moved: threading.Condition
+        self, sample: Callable[[int], Sampled], part: int, space: KeySpace, *, first: int, changed: threading.Condition
     ) -> None:
-        self._sample, self._part, self._space, self._moved = sample, part, space, moved
+        self._sample, self._part, self._space, self._changed = sample, part, space, changed
         self._floor = self._next = first  # the next batch to take; the next step that was never sampled
         self._remote: dict[int, NDArray[np.int64]] = {}
         self._held: dict[int, Sampled] = {}
@@ -47,7 +47,7 @@ class SampledAhead:
         """The first step that is not sampled."""
         return self._next
 
-    def job(self, until: int, near: int) -> int | None:
+    def next_step(self, until: int, near: int) -> int | None:
         """Return the step to sample next, None if there is none. The caller holds the lock.
 
         Args:
@@ -70,7 +70,7 @@ class SampledAhead:
         with self._one_samples:
             batch = self._sample(step)
         remote = batch.keys[self._space.owners(batch.keys) != self._part]
-        with self._moved:
+        with self._changed:
             if step == self._next:
                 self._next += 1
             if step < self._floor:
@@ -79,7 +79,7 @@ class SampledAhead:
             if step < self._floor + near or self._bytes + batch.nbytes <= limit:
                 self._held[step] = batch
                 self._bytes += batch.nbytes
-            self._moved.notify_all()
+            self._changed.notify_all()
 
     def take(self, step: int, halted: Callable[[], bool]) -> Sampled:
         """Wait for the batch of a step, and remove it and those before it.
@@ -87,47 +87,47 @@ class SampledAhead:
         Raises:
             Halted: it will not come.
         """
-        with self._moved:
+        with self._changed:
             while step not in self._held:
                 if halted():
                     raise Halted
-                self._moved.wait()
+                self._changed.wait()
             return self._forget(step)
 
     def take_now(self, step: int) -> Sampled:
         """Return the batch of a step, sampled by the caller if necessary."""
-        with self._moved:
+        with self._changed:
             if step in self._held:
                 return self._forget(step)
         with self._one_samples:
             batch = self._sample(step)
-        with self._moved:
+        with self._changed:
             if step in self._held:
                 self._forget(step)
             self._floor, self._next = max(self._floor, step + 1), max(self._next, step + 1)
             self._remote.pop(step, None)
         return batch
 
-    def asked(self, first: int, length: int, halted: Callable[[], bool]) -> list[NDArray[np.int64]]:
+    def remote_keys(self, first: int, length: int, halted: Callable[[], bool]) -> list[NDArray[np.int64]]:
         """Wait for the remote keys of some steps' batches; batches that were taken before are omitted.
 
         Raises:
             Halted: they will not come.
         """
         batches = []
-        with self._moved:
+        with self._changed:
             for step in range(first, first + length):
                 while step >= self._floor and step not in self._remote:
                     if halted():
                         raise Halted
-                    self._moved.wait()
+                    self._changed.wait()
                 if step in self._remote:
                     batches.append(self._remote[step])
         return batches
 
-    def listed(self, first: int) -> list[NDArray[np.int64]]:
+    def sampled_keys(self, first: int) -> list[NDArray[np.int64]]:
         """Return remote keys of the batches that are sampled, from a step on."""
-        with self._moved:
+        with self._changed:
             return [self._remote[step] for step in range(max(first, self._floor), self._next) if step in self._remote]
 
     def _forget(self, step: int) -> Sampled:

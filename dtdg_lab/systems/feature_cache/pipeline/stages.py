@@ -16,7 +16,7 @@ from dtdg_lab.systems.feature_cache.pipeline.feature_path import FeaturePath
 from dtdg_lab.systems.feature_cache.pipeline.fetching import Fetcher, OwnerReply
 from dtdg_lab.systems.feature_cache.pipeline.keys import OwnRows
 from dtdg_lab.systems.feature_cache.pipeline.lookahead import Lookahead
-from dtdg_lab.systems.feature_cache.pipeline.observations import Boundary, FeatureNotes
+from dtdg_lab.systems.feature_cache.pipeline.observations import Boundary, FeatureRecorder
 from dtdg_lab.systems.feature_cache.pipeline.resolving import Resolved, Sampled, resolve
 from dtdg_lab.systems.feature_cache.pipeline.sampled_ahead import Halted, SampledAhead
 from dtdg_lab.systems.feature_cache.pipeline.window_plan import Epochs, nearest_action, plan_window
@@ -31,7 +31,7 @@ PROMPT_S = 0.1  # that threads have to exit by themselves
 class PathJob:
     """Constants of a pipeline; see :class:`FeaturePipeline`."""
 
-    own: OwnRows
+    own_rows: OwnRows
     sample: Callable[[int], Sampled]
     fetcher: Callable[[], Fetcher]
     decide: Callable[[Boundary], CacheDecision | None] | None
@@ -40,36 +40,36 @@ class PathJob:
     @property
     def part(self) -> int:
         """The part that trains the batches."""
-        return self.own.part
+        return self.own_rows.part
 
     @property
     def parts(self) -> int:
         """P."""
-        return self.own.space.parts
+        return self.own_rows.space.parts
 
 
 class Stages:
     """All threads of a pipeline between start and stop, and their shared state.
 
-    Shared state is only accessed under one lock, ``_moved``, for short times; sampling, fetching, copying and deciding
-    happen without it. Caches and batches are immutable, so they may be used after the lock is released.
+    Shared state is only accessed under one lock, ``_changed``, for short times. Sampling, fetching, copying and
+    deciding happen without it. Caches and batches are immutable, so they may be used after the lock is released.
 
     Args:
         job: constants of the pipeline.
         path: initial settings.
         first: first step.
         epochs: lengths of epochs.
-        notes: receives the records.
+        recorder: receives the records.
     """
 
-    def __init__(self, job: PathJob, path: FeaturePath, first: int, epochs: Epochs, notes: FeatureNotes) -> None:
-        self._job, self._path, self._epochs, self._notes = job, path, epochs, notes
-        self._moved = threading.Condition()
+    def __init__(self, job: PathJob, path: FeaturePath, first: int, epochs: Epochs, recorder: FeatureRecorder) -> None:
+        self._job, self._path, self._epochs, self._recorder = job, path, epochs, recorder
+        self._changed = threading.Condition()
         self._position = self._wanted = first  # next step to resolve; next step of training
         self._due: int | None = None  # the step that the resolver waits for
         self._ready: dict[int, Resolved] = {}
         self._schedule = WindowSchedule(epochs)
-        self._ahead = SampledAhead(job.sample, job.part, job.own.space, first=first, moved=self._moved)
+        self._ahead = SampledAhead(job.sample, job.part, job.own_rows.space, first=first, changed=self._changed)
         self._built_until = 0  # steps before it are sampled for the cache being built
         self._late_steps = 0
         self._waits_for_first = path.caches
@@ -80,7 +80,7 @@ class Stages:
         self._threads: list[threading.Thread] = []
         self._fetchers: list[Fetcher] = []
         self._own_fetcher: Fetcher | None = None  # of the training thread
-        with self._moved:
+        with self._changed:
             self._schedule.begin(first, path, first=True)
             self._run_threads()
 
@@ -89,7 +89,7 @@ class Stages:
     def next(self, step: int) -> Resolved:
         """Return the batch of a step; see :meth:`FeaturePipeline.next`."""
         began = time.perf_counter()
-        with self._moved:
+        with self._changed:
             self._raise_if_over()
             if step != self._wanted:
                 raise PlanError(f"step {step} was requested, but {self._wanted} is next; call start({step}) before.")
@@ -98,30 +98,30 @@ class Stages:
             self._asked_at = began
             while step not in self._ready and (self._path.runs_ahead or self._position != step):
                 self._raise_if_over()
-                self._moved.wait()
+                self._changed.wait()
             self._raise_if_over()
             resolved = self._ready.pop(step, None)
             self._position = max(self._position, step + 1)
             self._wanted, self._asked_at = step + 1, None
             exposed_s, self._exposed_s = self._exposed_s, 0.0
-            self._moved.notify_all()
+            self._changed.notify_all()
         if resolved is None:
             resolved = self._on_demand(step)
         wait_s = max(time.perf_counter() - began - exposed_s, 0.0)
         facts = replace(resolved.facts, wait_s=wait_s, exposed_s=exposed_s)
-        self._notes.handed(facts)
+        self._recorder.delivered(facts)
         return replace(resolved, facts=facts)
 
     def apply_settings(self, path: FeaturePath) -> None:
         """Change the settings from the next resolved step on."""
-        with self._moved:
+        with self._changed:
             previous, self._path = self._path, path
             self._waits_for_first &= path.caches
             if not path.same_windows(previous):
                 self._built_until = 0
                 self._schedule.begin(self._position, path, first=self._waits_for_first)
             self._run_threads()
-            self._moved.notify_all()
+            self._changed.notify_all()
 
     @property
     def serving(self) -> FeatureCache | None:
@@ -141,10 +141,10 @@ class Stages:
 
     def stop(self, patience_s: float) -> None:
         """Stop all threads: wait up to this time, then interrupt those that wait for an owner."""
-        with self._moved:
+        with self._changed:
             self._stopping = True
             self._ready.clear()
-            self._moved.notify_all()
+            self._changed.notify_all()
         self._join(PROMPT_S)
         for fetcher in list(self._fetchers):
             fetcher.close()
@@ -161,9 +161,9 @@ class Stages:
         if self._own_fetcher is None:
             self._own_fetcher = self._job.fetcher()
             self._fetchers.append(self._own_fetcher)
-        resolved, replies = resolve(step, sampled, self._job.own, self._own_fetcher.fetch)
-        self._notes.fetched(replies, "miss", step)
-        self._notes.resolved(resolved.facts)
+        resolved, replies = resolve(step, sampled, self._job.own_rows, self._own_fetcher.fetch)
+        self._recorder.fetched(replies, "miss", step)
+        self._recorder.resolved(resolved.facts)
         return resolved
 
     # the threads
@@ -188,63 +188,65 @@ class Stages:
                 return  # its connection was closed by stop()
             failure = RunFailedError(f"the {name} of part {self._job.part}'s features failed: {error!r}")
             failure.__cause__ = error
-            with self._moved:
+            with self._changed:
                 self._failure = self._failure or failure
-                self._moved.notify_all()
+                self._changed.notify_all()
 
     @contextmanager
-    def _asking(self) -> Iterator[Fetcher]:
+    def _open_fetcher(self) -> Iterator[Fetcher]:
         with closing(self._job.fetcher()) as fetcher:
             self._fetchers.append(fetcher)
             yield fetcher
 
     def _sampling(self) -> None:
         while True:
-            with self._moved:
-                step = self._when(lambda: self._ahead.job(self._until(), self._near()))
-                limit, near = self._path.ahead_bytes, self._near()
+            with self._changed:
+                step = self._wait_for(lambda: self._ahead.next_step(self._sample_until(), self._store_ahead()))
+                limit, near = self._path.ahead_bytes, self._store_ahead()
             self._ahead.sample(step, limit, near)
 
     def _resolving(self) -> None:
-        with self._asking() as fetcher:
+        with self._open_fetcher() as fetcher:
             while True:
-                with self._moved:
-                    step = self._when(self._claimed)
-                sampled = self._ahead.take(step, self._over)
-                with self._moved:
+                with self._changed:
+                    step = self._wait_for(self._claim_step)
+                sampled = self._ahead.take(step, self._is_over)
+                with self._changed:
                     self._due = None
-                    cache, window = self._turn(step)
-                resolved, replies = resolve(step, sampled, self._job.own, fetcher.fetch, cache=cache, window=window)
-                self._notes.fetched(replies, "miss", step)
-                self._notes.resolved(resolved.facts)
+                    cache, window = self._cache_for(step)
+                resolved, replies = resolve(
+                    step, sampled, self._job.own_rows, fetcher.fetch, cache=cache, window=window
+                )
+                self._recorder.fetched(replies, "miss", step)
+                self._recorder.resolved(resolved.facts)
                 changed = self._job.watch is not None and self._job.watch(replies, step)
-                with self._moved:
+                with self._changed:
                     if changed and self._path.decides:
                         self._schedule.reconsider(self._position)
                     self._ready[step] = resolved
-                    self._moved.notify_all()
+                    self._changed.notify_all()
 
     def _building(self) -> None:
-        builder = CacheBuilder(self._job.part, self._job.own.space, self._job.own.features)
-        with self._asking() as fetcher:
+        builder = CacheBuilder(self._job.part, self._job.own_rows.space, self._job.own_rows.features)
+        with self._open_fetcher() as fetcher:
             while True:
-                with self._moved:
-                    order = self._when(self._ordered)
+                with self._changed:
+                    order = self._wait_for(self._take_order)
                 try:
                     built, replies = self._build(order, builder, fetcher)
                 except Halted:
                     continue  # the request has changed, or the run ends before the window
-                self._notes.fetched(replies, "bulk", built.plan.first)
+                self._recorder.fetched(replies, "bulk", built.plan.first)
                 del replies  # their rows are copied
-                with self._moved:
+                with self._changed:
                     self._schedule.offer(order, built)
-                    self._moved.notify_all()
+                    self._changed.notify_all()
 
     def _build(self, order: Order, builder: CacheBuilder, fetcher: Fetcher) -> tuple[BuiltCache, list[OwnerReply]]:
         def unwanted() -> bool:
-            return self._over() or not self._schedule.current(order)
+            return self._is_over() or not self._schedule.current(order)
 
-        with self._moved:
+        with self._changed:
             path, serving = self._path, self._schedule.serving
             if unwanted():
                 raise Halted
@@ -255,7 +257,7 @@ class Stages:
             decision = self._job.decide(self._boundary(order, path, serving))
             if order.early and decision is None:
                 raise Halted  # the previous decision is kept
-        with self._moved:
+        with self._changed:
             # a window whose first steps have passed meanwhile counts the following ones
             plan = plan_window(
                 order.number,
@@ -269,8 +271,8 @@ class Stages:
             if unwanted() or plan.length < 1:
                 raise Halted
             self._built_until = plan.first + plan.length
-            self._moved.notify_all()
-        batches = self._ahead.asked(plan.first, plan.length, unwanted)
+            self._changed.notify_all()
+        batches = self._ahead.remote_keys(plan.first, plan.length, unwanted)
         return builder.build(plan, batches, fetcher.fetch, None if serving is None else serving.cache)
 
     def _ahead_of_decision(
@@ -285,19 +287,19 @@ class Stages:
         needed_until = order.first + min(path.window if serving is None else serving.plan.length, path.ahead)
         if self._epochs.stop is not None:
             needed_until = min(needed_until, self._epochs.stop)
-        with self._moved:
+        with self._changed:
             while self._ahead.until < needed_until and self._position < order.first and not unwanted():
-                self._moved.wait()
+                self._changed.wait()
             if unwanted():
                 raise Halted
 
     def _boundary(self, order: Order, path: FeaturePath, serving: BuiltCache | None) -> Boundary:
-        counts, job = self._notes.observed(), self._job
+        counts, job = self._recorder.observed(), self._job
         if serving is None:
             previous = nearest_action(path.window, None, job.parts)
         else:
             previous = serving.plan.nearest_action(job.part)
-        with self._moved:
+        with self._changed:
             current_step, pending, steps_left = (
                 self._position,
                 self._schedule.pending,
@@ -305,8 +307,8 @@ class Stages:
             )
         lookahead = Lookahead(
             order.first,
-            self._ahead.listed(order.first),
-            job.own.space,
+            self._ahead.sampled_keys(order.first),
+            job.own_rows.space,
             part=job.part,
             capacity=path.capacity,
             serving=None if serving is None else serving.cache,
@@ -316,7 +318,7 @@ class Stages:
             parts=job.parts,
             number=order.number,
             step=order.first,
-            steps_left=self._epochs.left(order.first),
+            steps_left=self._epochs.steps_left(order.first),
             previous=previous,
             **counts,
             rebuild_s=0.0 if serving is None else serving.rebuild_s,
@@ -330,17 +332,17 @@ class Stages:
 
     # conditions to wait for; the lock is held
 
-    def _when(self, condition: Callable[[], Found | None]) -> Found:
+    def _wait_for(self, condition: Callable[[], Found | None]) -> Found:
         """Wait until ``found`` returns something other than None, and return it."""
         while True:
-            if self._over():
+            if self._is_over():
                 raise Halted
             value = condition()
             if value is not None:
                 return value
-            self._moved.wait()
+            self._changed.wait()
 
-    def _over(self) -> bool:
+    def _is_over(self) -> bool:
         return self._stopping or self._failure is not None
 
     def _raise_if_over(self) -> None:
@@ -348,7 +350,7 @@ class Stages:
         if self._stopping:
             raise RunFailedError(f"the features of part {self._job.part} were requested while their pipeline closed.")
 
-    def _until(self) -> int:
+    def _sample_until(self) -> int:
         """Return the step before which everything should be sampled."""
         if not self._path.runs_ahead:
             return 0 if self._due is None else self._due + 1
@@ -357,13 +359,13 @@ class Stages:
             until = max(until, self._built_until, self._schedule.ends + self._path.ahead)
         return until if self._epochs.stop is None else min(until, self._epochs.stop)
 
-    def _near(self) -> int:
+    def _store_ahead(self) -> int:
         """Return the number of next steps whose batches themselves should be stored."""
         if self._path.runs_ahead:
             return self._path.depth + 1
         return 0 if self._due is None else 1
 
-    def _claimed(self) -> int | None:
+    def _claim_step(self) -> int | None:
         """Claim the next step to resolve, which no other thread will resolve."""
         step = self._position
         at_end = self._epochs.stop is not None and step >= self._epochs.stop
@@ -374,19 +376,19 @@ class Stages:
         self._position, self._due = step + 1, step
         return step
 
-    def _ordered(self) -> Order | None:
+    def _take_order(self) -> Order | None:
         order, self._schedule.order = self._schedule.order, None
         return order
 
-    def _turn(self, step: int) -> tuple[FeatureCache | None, int]:
+    def _cache_for(self, step: int) -> tuple[FeatureCache | None, int]:
         """Return the cache of a step, and the index of its window."""
-        swap = self._schedule.turn(step, self._path)
+        swap = self._schedule.swap_at(step, self._path)
         if swap is not None:
             exposed_s = 0.0
             if self._waits_for_first and self._asked_at is not None:
                 exposed_s = self._exposed_s = time.perf_counter() - self._asked_at
             self._waits_for_first, self._late_steps = False, swap.late_steps
-            self._notes.swapped(swap, exposed_s)
-            self._moved.notify_all()
+            self._recorder.swapped(swap, exposed_s)
+            self._changed.notify_all()
         serving = self._schedule.serving
         return (None, -1) if serving is None else (serving.cache, serving.plan.number)

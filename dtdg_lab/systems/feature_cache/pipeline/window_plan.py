@@ -59,11 +59,11 @@ class Epochs:
     first: int = 0
     stop: int | None = None
 
-    def left(self, step: int) -> int:
+    def steps_left(self, step: int) -> int:
         """Return the number of steps of the epoch from a step on."""
         return self.steps - (step - self.first) % self.steps
 
-    def most(self, step: int, length: int) -> int:
+    def limit(self, step: int, length: int) -> int:
         """Return a length, limited by the end of the run."""
         return length if self.stop is None else min(length, self.stop - step)
 
@@ -92,14 +92,14 @@ def plan_window(
         return WindowPlan(
             number=number,
             first=first,
-            length=epochs.most(first, actions.window(decision.action)),
+            length=epochs.limit(first, actions.window(decision.action)),
             shares=actions.shares(decision.action),
             capacity=path.capacity,
             policy=decision.policy,
             action=decision.action,
             biased=-1 if position is None else other_parts[position],
         )
-    length = epochs.left(first) if path.mode == "epoch_hot" else path.window
+    length = epochs.steps_left(first) if path.mode == "epoch_hot" else path.window
     biased = other_parts.index(path.biased) if path.mode == "windows" and path.biased in other_parts else None
     shares = np.full(len(other_parts), 1 / max(len(other_parts), 1))
     if biased is not None and len(other_parts) > 1:
@@ -109,7 +109,7 @@ def plan_window(
     return WindowPlan(
         number=number,
         first=first,
-        length=epochs.most(first, length),
+        length=epochs.limit(first, length),
         shares=shares,
         capacity=path.capacity,
         policy=path.policy,

@@ -117,7 +117,7 @@ class WindowSchedule:
         """Whether there is a cache, in use or about to be."""
         return self.serving is not None or self.pending is not None
 
-    def turn(self, step: int, path: FeaturePath) -> Swap | None:
+    def swap_at(self, step: int, path: FeaturePath) -> Swap | None:
         """Swap caches if one is ready and due at the step that is resolved next."""
         if self.pending is None or step < self.ends:
             return None

@@ -24,7 +24,7 @@ from dtdg_lab.systems.feature_cache.policies.state import CacheObservation, cach
 
 WARM_EPOCHS = 2  # GreenDyGNN section V-B: their steps and fetches are assumed to be on clean links
 CHANGE = 0.05  # lambda: penalty of changing the allocation; the paper's value is unreadable in our copy
-CACHE_CONTROL_LEAST_S = 1e-6  # minimum of a fetch or a step, so that ratios stay finite
+MIN_S = 1e-6  # minimum of a fetch or a step, so that ratios stay finite
 
 
 class CacheControl:
@@ -112,9 +112,9 @@ class CacheControl:
         self._last, self._was_biased = decision, self._actions.biased(boundary.previous)
         return decision
 
-    def clean_law(self) -> tuple[float, float] | None:
+    def clean_line(self) -> tuple[float, float] | None:
         """Return seconds of a fetch on clean links, and seconds per byte, from measured fetches; None if unknown."""
-        return self._forecast.clean_law()
+        return self._forecast.clean_line()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the times of clean links and steps, as plain lists and numbers."""
@@ -126,7 +126,7 @@ class CacheControl:
         self._estimator.load_state_dict(data["estimator"])
         self._clean_s, self._clean_j = ([] if value is None else [float(value)] for value in data["clean"])
 
-    def taken(self) -> list[tuple[Any, ...]]:
+    def take_rows(self) -> list[tuple[Any, ...]]:
         """Return new rows of ``cache_decisions``, without the columns step and epoch."""
         with self._lock:
             rows, self._rows = self._rows, []
@@ -157,7 +157,7 @@ class CacheControl:
                 (fetch, fetch.step) for fetch in boundary.fetches if fetch.purpose == "bulk" or not self._watches
             ]
             self._add_fetches(unheard, boundary.now)
-            known_counts = [self._estimator.known(index) for index in range(len(self._others))]
+            known_counts = [self._estimator.current_fetches(index) for index in range(len(self._others))]
             self._forecast.observe(boundary, known_counts)
             return self._estimator.delays_s()
 
@@ -169,8 +169,8 @@ class CacheControl:
         if warm or not self._clean_s:
             self._clean_s += seconds
             self._clean_j += joules
-        step_s = float(np.median(seconds or self._clean_s or [CACHE_CONTROL_LEAST_S]))
-        return max(step_s, CACHE_CONTROL_LEAST_S), float(np.median(joules)) if joules else None
+        step_s = float(np.median(seconds or self._clean_s or [MIN_S]))
+        return max(step_s, MIN_S), float(np.median(joules)) if joules else None
 
     def _view(
         self, boundary: Boundary, delays_s: NDArray[np.float64], step_s: float, step_j: float | None
@@ -180,11 +180,11 @@ class CacheControl:
         base_j = float(np.median(self._clean_j)) if self._clean_j else None
         observation = CacheObservation(
             delays_s=delays_s,
-            fetch_s=np.maximum(self._estimator.baselines_s(), CACHE_CONTROL_LEAST_S),
+            fetch_s=np.maximum(self._estimator.baselines_s(), MIN_S),
             hit_rates=hits / np.maximum(remote, 1),
             hit_rate=float(hits.sum() / max(remote.sum(), 1)),
             step_s=step_s,
-            base_step_s=max(float(np.median(self._clean_s or [step_s])), CACHE_CONTROL_LEAST_S),
+            base_step_s=max(float(np.median(self._clean_s or [step_s])), MIN_S),
             step_j=step_j if base_j else None,
             base_step_j=base_j if step_j else None,
             rebuild_share=boundary.rebuild_s / passed_s,
@@ -192,7 +192,7 @@ class CacheControl:
             left_share=boundary.steps_left / self._epoch_steps,
             previous=boundary.previous,
         )
-        base_s = max(float(np.median(self._clean_s or [step_s])), CACHE_CONTROL_LEAST_S)
+        base_s = max(float(np.median(self._clean_s or [step_s])), MIN_S)
         forecast = rebuilds = None
         if isinstance(self.policy, CachePlanner) and boundary.lookahead.steps:
             if self.policy.base_s is not None:

@@ -65,7 +65,7 @@ class DelayEstimator:
         warm_epochs: int = WARM_EPOCHS,
     ) -> None:
         if num_others < 1 or warm_epochs < 1:
-            raise PlanError(f"others={num_others}, warm_epochs={warm_epochs}: at least 1 of each is needed.")
+            raise PlanError(f"num_others={num_others}, warm_epochs={warm_epochs}: at least 1 of each is needed.")
         self._trips = 1.0 if model is None else model.trips
         self._given = None if model is None else model.s_per_byte
         self._warm_epochs, self._first_epoch = warm_epochs, -1
@@ -111,7 +111,7 @@ class DelayEstimator:
             recent.popleft()
         return changed
 
-    def known(self, owner: int) -> int:
+    def current_fetches(self, owner: int) -> int:
         """Return the number of an owner's latest fetches that are from the current state of its link."""
         return self._points[owner].count if self._settled[owner] else len(self._recent[owner])
 

@@ -78,7 +78,7 @@ class LiveForecast:
             if len(recent) >= FEW:
                 self._before[index] = None
 
-    def clean_law(self) -> tuple[float, float] | None:
+    def clean_line(self) -> tuple[float, float] | None:
         """Return the best seconds of a fetch without bytes, and per byte, over all owners; None before any fetch."""
         if not np.isfinite(self._quickest_s).all() or not np.isfinite(self._least).all():
             return None

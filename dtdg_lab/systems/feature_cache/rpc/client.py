@@ -22,7 +22,7 @@ NEXT = "Resume the run from its last checkpoint; see that rank's log for the cau
 
 
 @dataclass(slots=True)
-class _Asked:
+class _PendingRequest:
     """A pending request to an owner."""
 
     keys: int
@@ -107,7 +107,7 @@ class FeatureClient:
         """
         with self._busy:
             self._check(keys_by_owner)
-            pending: dict[int, _Asked] = {}
+            pending: dict[int, _PendingRequest] = {}
             self._number += 1
             for owner, keys in keys_by_owner.items():
                 pending[owner] = self._ask(owner, keys)
@@ -158,11 +158,11 @@ class FeatureClient:
             if not len(keys):
                 raise PlanError(f"part {self.part} requests 0 rows from part {owner}: omit owners without keys.")
 
-    def _ask(self, owner: int, keys: NDArray[np.int64]) -> _Asked:
+    def _ask(self, owner: int, keys: NDArray[np.int64]) -> _PendingRequest:
         zmq = import_zmq()
         frames = request_frames(self.part, self._number, self._timeout_s, keys)
         now_s = time.perf_counter()
-        request = _Asked(len(keys), now_s, now_s, len(frames[0]) + frames[1].nbytes)
+        request = _PendingRequest(len(keys), now_s, now_s, len(frames[0]) + frames[1].nbytes)
         try:
             self._sockets[owner].send_multipart(frames, zmq.NOBLOCK)
         except zmq.Again:
@@ -171,7 +171,7 @@ class FeatureClient:
             raise RunFailedError(f"{self._named(owner)} {how}. {NEXT}") from None
         return request
 
-    def _take(self, owner: int, pending: dict[int, _Asked], replies: dict[int, OwnerReply]) -> None:
+    def _take(self, owner: int, pending: dict[int, _PendingRequest], replies: dict[int, OwnerReply]) -> None:
         """Receive a message of an owner without copying its frames."""
         frames = self._sockets[owner].recv_multipart(copy=False)
         now_s, waited = time.perf_counter(), pending.get(owner)
@@ -186,7 +186,7 @@ class FeatureClient:
             )
         if reply.kind == REFUSED:
             after_s = now_s - waited.begin_s
-            raise RunFailedError(f"{self._named(owner)} refused after {after_s:.3f} s: {reply.described}")
+            raise RunFailedError(f"{self._named(owner)} refused after {after_s:.3f} s: {reply.refusal}")
         if reply.kind == COMING:
             return
         del pending[owner]
@@ -207,7 +207,7 @@ class FeatureClient:
                 event = int(parse_monitor_message(monitor.recv_multipart())["event"])
                 self._gone.setdefault(owner, _ended(event))
 
-    def _give_up_gone(self, pending: dict[int, _Asked]) -> None:
+    def _give_up_gone(self, pending: dict[int, _PendingRequest]) -> None:
         for owner, waited in pending.items():
             # messages sent before the end may still be in the queue
             if owner in self._gone and not self._sockets[owner].poll(0):
@@ -217,7 +217,7 @@ class FeatureClient:
                     f"{waited.keys:,} row(s). {NEXT}"
                 )
 
-    def _give_up_silent(self, pending: dict[int, _Asked]) -> None:
+    def _give_up_silent(self, pending: dict[int, _PendingRequest]) -> None:
         if self._closed.is_set():
             raise RunFailedError(f"part {self.part} was closed during requests to part(s) {sorted(pending)}.")
         now_s = time.perf_counter()
@@ -229,7 +229,7 @@ class FeatureClient:
                     "waits longer."
                 )
 
-    def _patience_ms(self, pending: dict[int, _Asked]) -> int:
+    def _patience_ms(self, pending: dict[int, _PendingRequest]) -> int:
         left_s = min(waited.last_message_s for waited in pending.values()) + self._timeout_s - time.perf_counter()
         return max(1, min(POLL_MS, int(1e3 * left_s) + 1))
 

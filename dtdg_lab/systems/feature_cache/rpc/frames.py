@@ -51,14 +51,14 @@ class Reply:
         kind: ``ROWS``, ``REFUSED`` or ``COMING``.
         number: of the request.
         rows: (k, F) float32, read-only; (0, 0) unless the kind is ``ROWS``.
-        described: reason of a refusal.
+        refusal: reason of a refusal.
         nbytes: of its frames.
     """
 
     kind: int
     number: int
     rows: NDArray[np.float32]
-    described: str
+    refusal: str
     nbytes: int
 
 

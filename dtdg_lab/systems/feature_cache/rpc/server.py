@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dtdg_lab.core.child_process import ChildProcess
 from dtdg_lab.core.errors import PlanError, RunFailedError
 from dtdg_lab.systems.feature_cache.rpc.client import import_zmq
-from dtdg_lab.systems.feature_cache.rpc.shared_arrays import placed
+from dtdg_lab.systems.feature_cache.rpc.shared_arrays import share_array
 
 if TYPE_CHECKING:
     from dtdg_lab.network.patterns import LinkState
@@ -64,11 +64,11 @@ class FeatureServer:
         import_zmq()
         _check(rows, keys)
         self._parts, self._timeout_s = tuple(rows), timeout_s
-        self._turn, self._closed = threading.Lock(), False
-        self._answered = b""
+        self._lock, self._closed = threading.Lock(), False
+        self._received = b""
         with contextlib.ExitStack() as files:
             arrays_by_part = {
-                part: {"rows": placed(rows[part], files), "keys": placed(keys[part], files)} for part in rows
+                part: {"rows": share_array(rows[part], files), "keys": share_array(keys[part], files)} for part in rows
             }
             self._child = ChildProcess(
                 "dtdg_lab.systems.feature_cache.rpc.server_process",
@@ -77,7 +77,7 @@ class FeatureServer:
                 fds=[array["fd"] for arrays in arrays_by_part.values() for array in arrays.values() if "fd" in array],
             )
         try:
-            began = self._order({"host": host, "token": token.hex(), "parts": arrays_by_part})
+            began = self._command({"host": host, "token": token.hex(), "parts": arrays_by_part})
         except RunFailedError:
             self.close()
             raise
@@ -107,7 +107,7 @@ class FeatureServer:
             }
             for part in self._parts
         }
-        self._order({"do": "links", "rows": rows})
+        self._command({"do": "links", "rows": rows})
 
     def served(self) -> dict[tuple[int, int], tuple[int, int]]:
         """Return the requests answered with rows so far, and the bytes of both, by (owner, requester).
@@ -115,7 +115,7 @@ class FeatureServer:
         Raises:
             RunFailedError: the process has exited or does not respond.
         """
-        counts = self._order({"do": "served"})["served"]
+        counts = self._command({"do": "served"})["served"]
         return {(owner, requester): (rpcs, nbytes) for owner, requester, rpcs, nbytes in counts}
 
     def dropped(self) -> int:
@@ -124,7 +124,7 @@ class FeatureServer:
         Raises:
             RunFailedError: the process has exited or does not respond.
         """
-        return int(self._order({"do": "served"})["dropped"])
+        return int(self._command({"do": "served"})["dropped"])
 
     def check(self) -> None:
         """Raise if the process has exited; takes microseconds.
@@ -141,12 +141,12 @@ class FeatureServer:
             return
         self._closed = True
         self._child.wait(GRACE_S)
-        with self._turn:  # a thread that waits for a reply has failed by now
+        with self._lock:  # a thread that waits for a reply has failed by now
             self._child.release()
 
-    def _order(self, order: dict[str, Any]) -> dict[str, Any]:
+    def _command(self, order: dict[str, Any]) -> dict[str, Any]:
         """Send a command and wait for its reply."""
-        with self._turn:
+        with self._lock:
             if self._closed:
                 raise self._ended()
             deadline_s = time.monotonic() + self._timeout_s
@@ -167,12 +167,12 @@ class FeatureServer:
             content = content[self._child.orders.write(content[: select.PIPE_BUF]) or 0 :]
 
     def _line(self, deadline_s: float) -> bytes:
-        while b"\n" not in self._answered:
+        while b"\n" not in self._received:
             self._await(self._child.answers, select.POLLIN, deadline_s)
             if not (content := os.read(self._child.answers, 1 << 16)):
                 raise EOFError("the end of its replies")
-            self._answered += content
-        line, self._answered = self._answered.split(b"\n", 1)
+            self._received += content
+        line, self._received = self._received.split(b"\n", 1)
         return line
 
     def _await(self, pipe: int | IO[bytes], event: int, deadline_s: float) -> None:

@@ -29,7 +29,7 @@ from dtdg_lab.systems.feature_cache.rpc.frames import (
     rows_frames,
     rows_nbytes,
 )
-from dtdg_lab.systems.feature_cache.rpc.shared_arrays import opened
+from dtdg_lab.systems.feature_cache.rpc.shared_arrays import open_array
 
 # Emulation of a slow link, which sends replies one after another at its rate, each with a delay.
 
@@ -248,7 +248,7 @@ class Serving:
         self._authentication = self._context.socket(zmq.REP)
         self._authentication.bind("inproc://zeromq.zap.01")  # ZeroMQ sends authentication requests here
         for number, arrays in settings["parts"].items():
-            rows, keys = opened(arrays["rows"]), opened(arrays["keys"])
+            rows, keys = open_array(arrays["rows"]), open_array(arrays["keys"])
             socket = self._context.socket(zmq.ROUTER)
             socket.linger = 0
             socket.plain_server, socket.zap_domain = True, b"features"

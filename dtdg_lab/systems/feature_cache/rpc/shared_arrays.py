@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def placed(array: NDArray[Any], files: contextlib.ExitStack) -> dict[str, Any]:
+def share_array(array: NDArray[Any], files: contextlib.ExitStack) -> dict[str, Any]:
     """Put an array where a child process can map it: its own file if it is a whole memory map, else a file in memory.
 
     Args:
@@ -20,7 +20,7 @@ def placed(array: NDArray[Any], files: contextlib.ExitStack) -> dict[str, Any]:
         files: closes the file in memory, which exists as long as a process maps it.
 
     Returns:
-        JSON for :func:`opened`: ``shape``, ``dtype``, and ``path`` and ``offset``, or an ``fd`` to inherit.
+        JSON for :func:`open_array`: ``shape``, ``dtype``, and ``path`` and ``offset``, or an ``fd`` to inherit.
     """
     layout: dict[str, Any] = {"shape": array.shape, "dtype": array.dtype.str}
     # a view of a map has the map's offset: only the whole map lies at that offset
@@ -38,8 +38,8 @@ def placed(array: NDArray[Any], files: contextlib.ExitStack) -> dict[str, Any]:
     return {**layout, "fd": file.fileno()}
 
 
-def opened(layout: dict[str, Any]) -> NDArray[Any]:
-    """Return the array described by :func:`placed`, mapped read-only; a descriptor is closed.
+def open_array(layout: dict[str, Any]) -> NDArray[Any]:
+    """Return the array described by :func:`share_array`, mapped read-only; a descriptor is closed.
 
     Raises:
         OSError: the file does not exist.

@@ -241,20 +241,20 @@ def _ready(schedule: WindowSchedule, path: FeaturePath, epochs: Epochs = EPOCHS)
 def test_windows_follow_each_other_and_late_ones_last_from_their_swap() -> None:
     path, schedule = FeaturePath.of_policy("fixed", window=4), WindowSchedule(EPOCHS)
     schedule.begin(2, path, first=True)
-    assert schedule.turn(2, path) is None
+    assert schedule.swap_at(2, path) is None
     _ready(schedule, path)
-    swap = schedule.turn(2, path)
+    swap = schedule.swap_at(2, path)
     assert swap is not None
     assert (swap.due, swap.late_steps, schedule.ends) == (2, 0, 6)
     _ready(schedule, path)
-    assert [schedule.turn(step, path) for step in (3, 4, 5)] == [None] * 3
+    assert [schedule.swap_at(step, path) for step in (3, 4, 5)] == [None] * 3
     assert schedule.serving is swap.built
-    swap = schedule.turn(6, path)
+    swap = schedule.swap_at(6, path)
     assert swap is not None
     assert (swap.built.plan.number, schedule.ends) == (1, 10)
-    assert schedule.turn(10, path) is None
+    assert schedule.swap_at(10, path) is None
     _ready(schedule, path)
-    swap = schedule.turn(12, path)
+    swap = schedule.swap_at(12, path)
     assert swap is not None
     assert (swap.due, swap.late_steps, schedule.ends) == (10, 2, 16)
 
@@ -263,10 +263,10 @@ def test_an_epoch_s_late_cache_does_not_move_the_next_epoch_s() -> None:
     path, schedule = FeaturePath.of_policy("epoch_hot"), WindowSchedule(EPOCHS)
     schedule.begin(3, path, first=True)
     _ready(schedule, path)
-    assert schedule.turn(3, path) is not None
+    assert schedule.swap_at(3, path) is not None
     assert schedule.ends == 10
     _ready(schedule, path)
-    swap = schedule.turn(14, path)
+    swap = schedule.swap_at(14, path)
     assert swap is not None
     assert (swap.late_steps, schedule.ends) == (4, 20)
 
@@ -275,7 +275,7 @@ def test_what_was_ordered_before_a_change_is_dropped() -> None:
     path, schedule = FeaturePath.of_policy("fixed", window=4), WindowSchedule(EPOCHS)
     schedule.begin(0, path, first=True)
     _ready(schedule, path)
-    first = schedule.turn(0, path)
+    first = schedule.swap_at(0, path)
     order = schedule.order
     assert order is not None
     assert first is not None
@@ -283,7 +283,7 @@ def test_what_was_ordered_before_a_change_is_dropped() -> None:
     schedule.begin(1, other, first=False)
     assert not schedule.current(order)
     schedule.offer(order, first.built)
-    assert schedule.turn(4, other) is None
+    assert schedule.swap_at(4, other) is None
     assert schedule.serving is first.built
     schedule.begin(5, FeaturePath.of_policy("prefetch"), first=False)
     assert schedule.serving is None
@@ -295,5 +295,5 @@ def test_nothing_is_ordered_beyond_the_run() -> None:
     schedule = WindowSchedule(epochs)
     schedule.begin(0, path, first=True)
     _ready(schedule, path, epochs)
-    assert schedule.turn(0, path) is not None
+    assert schedule.swap_at(0, path) is not None
     assert schedule.order is None

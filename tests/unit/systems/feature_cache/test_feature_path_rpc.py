@@ -65,7 +65,7 @@ def test_rows_are_those_of_indexing_and_counts_those_of_the_servers(served: Path
         resolved = pipeline.next(step)
         assert resolved.rows.tobytes() == served.world.rows[served.world.batch(step).keys].tobytes()
     pipeline.close()
-    fetches = pipeline.taken()["fetches"]
+    fetches = pipeline.take_rows()["fetches"]
     for owner, server, counted in zip((1, 2), served.servers, before, strict=True):
         noted = [row for row in fetches if row[1] == owner]
         rpcs, nbytes = np.subtract(server.served()[owner, PART], counted)
@@ -83,7 +83,7 @@ def test_a_slow_link_shows_in_the_fetches_of_its_owner_alone(served: Path) -> No
         pipeline.next(step)
     pipeline.close()
     served.set_links(LinkState.clean(3))
-    fetches = pipeline.taken()["fetches"]
+    fetches = pipeline.take_rows()["fetches"]
     near, far = (float(np.median([row[5] for row in fetches if row[1] == owner])) for owner in (1, 2))
     assert far > 0.03 > near
 

@@ -80,7 +80,7 @@ def test_every_mode_gives_the_rows_of_indexing_and_counts_what_it_sends(path: Fe
         for step in range(30):
             _take(pipeline, world, step)
         pipeline.check()
-    rows = pipeline.taken()
+    rows = pipeline.take_rows()
     for step, (part, _window, remote, hits, misses, rpcs, _nbytes, _resolve_s, wait_s) in enumerate(rows["resolved"]):
         asked = np.bincount(world.space.owners(world.remote(step, PART)), minlength=3)
         assert part == PART
@@ -97,7 +97,7 @@ def test_every_mode_gives_the_rows_of_indexing_and_counts_what_it_sends(path: Fe
     assert sum(row[3] for row in miss_rpcs) == misses
     assert sum(row[4] for row in miss_rpcs) == sum(row[6] for row in rows["resolved"])
     assert (sum(sum(row[3]) for row in rows["resolved"]) > 0) == path.caches
-    assert pipeline.taken() == {"resolved": [], "fetches": [], "windows": []}
+    assert pipeline.take_rows() == {"resolved": [], "fetches": [], "windows": []}
     assert owners.opened == owners.closed
     assert max(world.asked) < 30
 
@@ -108,7 +108,7 @@ def test_hits_are_those_of_a_cache_chosen_slowly() -> None:
         for step in range(48):
             _take(pipeline, world, step)
             time.sleep(0.003)
-    rows, on_time = pipeline.taken(), 0
+    rows, on_time = pipeline.take_rows(), 0
     for window in rows["windows"]:
         number, first, length, late = window[1:5]
         if late:
@@ -154,7 +154,7 @@ def test_training_never_waits_for_a_rebuild_and_a_late_swap_is_counted() -> None
             longest = max(longest, time.perf_counter() - before)
             time.sleep(0.01)
         bulk.gate.set()
-        rows = pipeline.taken()
+        rows = pipeline.take_rows()
     assert longest < 0.4
     first, second = rows["windows"][:2]
     assert (first[2], first[4]) == (0, 0)
@@ -171,7 +171,7 @@ def test_the_first_cache_is_built_before_the_first_step_and_its_time_is_told() -
     owners = Owners(World(), before=_Bulk(0.2, free=0))
     with _running(PATHS["fixed"], owners) as (pipeline, world):
         _take(pipeline, world, 0)
-        rows = pipeline.taken()
+        rows = pipeline.take_rows()
         assert rows["resolved"][0][1] == 0
         assert rows["resolved"][0][8] < 0.15
         assert 0.1 < rows["windows"][0][14] < 1.0
@@ -200,7 +200,7 @@ def test_a_cache_is_never_seen_half_swapped() -> None:
         over.set()
         for reader in readers:
             reader.join()
-        swaps = len(pipeline.taken()["windows"])
+        swaps = len(pipeline.take_rows()["windows"])
     assert swaps > 5
     assert len(seen) > 2
     assert wrong == []
@@ -227,7 +227,7 @@ def test_settings_change_between_any_two_steps() -> None:
         assert pipeline.serving is None
         pipeline.check()
     assert served is not None
-    assert sum(row[3] for row in pipeline.taken()["fetches"]) == owners.rows
+    assert sum(row[3] for row in pipeline.take_rows()["fetches"]) == owners.rows
 
 
 def test_another_window_begins_at_once_and_the_old_cache_serves_until_it_is_there() -> None:
@@ -244,7 +244,7 @@ def test_another_window_begins_at_once_and_the_old_cache_serves_until_it_is_ther
         bulk.gate.set()
         steps = count(15)
         _until(lambda: _take(pipeline, world, next(steps)) or pipeline.serving is not before)
-        assert [row[3] for row in pipeline.taken()["windows"]][:2] == [1000, 4]
+        assert [row[3] for row in pipeline.take_rows()["windows"]][:2] == [1000, 4]
 
 
 def test_a_start_in_the_middle_of_a_window_begins_one_there() -> None:
@@ -252,11 +252,11 @@ def test_a_start_in_the_middle_of_a_window_begins_one_there() -> None:
     with _running(PATHS["fixed"], owners) as (pipeline, world):
         for step in range(5):
             _take(pipeline, world, step)
-        pipeline.taken()
+        pipeline.take_rows()
         pipeline.start(7)
         for step in range(7, 12):
             _take(pipeline, world, step)
-        number, first, length = pipeline.taken()["windows"][0][1:4]
+        number, first, length = pipeline.take_rows()["windows"][0][1:4]
         assert (number, first, length) == (0, 7, 3)
     assert owners.opened == owners.closed
 
@@ -266,7 +266,7 @@ def test_an_epoch_s_cache_lasts_from_the_start_to_the_epoch_s_end() -> None:
         for step in range(8, 30):
             _take(pipeline, world, step)
             time.sleep(0.001)
-        rows = pipeline.taken()
+        rows = pipeline.take_rows()
     windows = rows["windows"]
     assert [row[2] for row in windows] == [8, 12, 24]
     assert windows[0][3] == 4
@@ -290,7 +290,7 @@ def test_a_policy_sees_what_happened_since_the_last_swap() -> None:
             _take(pipeline, world, step)
             pipeline.stepped(0.5 + step, None if step % 2 else 3.0)
             time.sleep(0.002)
-        rows = pipeline.taken()
+        rows = pipeline.take_rows()
     second = 5 + seen[1].late_steps + 4
     assert [(of.step, of.number, of.steps_left, of.previous) for of in seen[:2]] == [
         (5, 1, 7, CacheActions(3).action(4)),  # 5 steps are none of the actions' windows; 4 is the nearest
@@ -351,7 +351,7 @@ def test_a_window_is_abandoned_where_links_change_and_both_rebuilds_are_counted(
         for step in range(64):
             _take(pipeline, world, step)
             time.sleep(0.004)
-        rows = pipeline.taken()
+        rows = pipeline.take_rows()
     assert [(of.previous, of.pending) for of in early[:1]] == [(CacheActions(3).action(32), CacheActions(3).action(32))]
     assert 0 < early[0].left <= 32 - 8 and 8 <= early[0].now < 32
     bulk = [row for row in rows["fetches"] if row[2] == "bulk"]
@@ -500,7 +500,7 @@ def test_no_more_batches_are_prepared_than_may_wait() -> None:
         _until(lambda: len(world.asked) == 8)  # one was taken, three wait with their features, and four without
         time.sleep(0.05)
         assert sorted(world.asked) == list(range(8))
-        resolved = sum(row[2] == "miss" for row in pipeline.taken()["fetches"])
+        resolved = sum(row[2] == "miss" for row in pipeline.take_rows()["fetches"])
     assert resolved <= 4 * 2  # four batches of two owners
 
 

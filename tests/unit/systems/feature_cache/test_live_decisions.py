@@ -78,12 +78,12 @@ def test_the_forecast_is_the_law_of_what_was_heard(per_byte: float, delay_s: flo
 
 def test_what_fetches_took_at_best_is_the_law_of_clean_links() -> None:
     forecast = LiveForecast(CacheActions(2), row_bytes=ROW_BYTES)
-    assert forecast.clean_law() is None
+    assert forecast.clean_line() is None
     forecast.observe(Heard(2e-9, 0.0))
     forecast.of(Ahead(), base_s=1e-3, late_s=np.zeros(1))
     forecast.observe(Heard(5e-7, 0.03))
     forecast.of(Ahead(), base_s=1e-3, late_s=np.array([0.03]))
-    start_s, per_byte = forecast.clean_law() or (0.0, 0.0)
+    start_s, per_byte = forecast.clean_line() or (0.0, 0.0)
     assert start_s == pytest.approx(START_S, rel=0.1) and per_byte == pytest.approx(2e-9, rel=0.1)
 
 

@@ -215,6 +215,6 @@ def test_a_decision_costs_little():
 
 
 def test_impossible_estimators_are_refused():
-    for wrong in ({"others": 0}, {"others": 2, "warm_epochs": 0}):
+    for wrong in ({"num_others": 0}, {"num_others": 2, "warm_epochs": 0}):
         with pytest.raises(PlanError):
             DelayEstimator(**wrong)

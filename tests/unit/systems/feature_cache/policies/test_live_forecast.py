@@ -1,0 +1,73 @@
+"""The live forecast follows the times of recent fetches."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dtdg_lab.systems.feature_cache.actions import CacheActions
+from dtdg_lab.systems.feature_cache.pipeline.lookahead import Outlook
+from dtdg_lab.systems.feature_cache.policies.live_forecast import LiveForecast
+
+ROW_BYTES, START_S = 400, 1e-3
+
+
+class Fetch:
+    def __init__(self, owner: int, nbytes: int, rtt_s: float) -> None:
+        self.owner, self.nbytes, self.rtt_s = owner, nbytes, rtt_s
+
+
+class Heard:
+    """A boundary of part 0 of 2, after fetches of a few and of many rows."""
+
+    part = 0
+
+    def __init__(self, per_byte: float, delay_s: float) -> None:
+        sizes = [ROW_BYTES * rows for rows in (10, 50, 200, 800, 3000)] * 8
+        self.fetches = tuple(Fetch(1, size, START_S + delay_s + per_byte * size) for size in sizes)
+
+
+class Ahead:
+    """Batches of which a window of W steps misses 10 W rows a step, and whose rebuild fetches 100."""
+
+    steps = 128
+
+    def outlook(self, window: int, shares: np.ndarray) -> Outlook:
+        return Outlook(window, np.array([1e4]), np.array([10.0 * window]), np.array([100.0]), 0)
+
+
+def law(window: int, per_byte: float, delay_s: float) -> float:
+    missed, fetched = 10.0 * window, 100.0
+    miss_s, rebuild_s = (START_S + delay_s + per_byte * ROW_BYTES * rows for rows in (missed, fetched))
+    return max(1e-3, miss_s, rebuild_s / window)
+
+
+@pytest.mark.parametrize(("per_byte", "delay_s"), [(1e-9, 0.0), (1e-9, 0.02), (6.4e-7, 0.0), (6.4e-7, 0.01)])
+def test_the_forecast_is_the_law_of_what_was_heard(per_byte: float, delay_s: float) -> None:
+    actions = CacheActions(2)
+    forecast = LiveForecast(actions, row_bytes=ROW_BYTES)
+    forecast.observe(Heard(1e-9, 0.0))
+    assert forecast.of(Ahead(), base_s=1e-3, late_s=np.zeros(1)) is not None
+    for _ in range(2):  # so that nothing of before is left among the recent ones
+        forecast.observe(Heard(per_byte, delay_s))
+    late_s = np.array([delay_s + per_byte * 200 * ROW_BYTES if per_byte > 1e-8 else delay_s])  # as an estimator hears
+    seconds = forecast.of(Ahead(), base_s=1e-3, late_s=late_s)
+    assert seconds is not None
+    found = seconds(late_s)
+    for action in range(len(actions)):
+        window = actions.window(action)
+        start_s = (START_S + delay_s) / window  # what a rebuild costs training
+        assert found[action] == pytest.approx(law(window, per_byte, delay_s) + start_s, rel=0.05)
+    free = seconds(np.zeros(1))
+    assert (free <= found + 1e-9).all(), "links that recover cost no more"
+
+
+def test_what_fetches_took_at_best_is_the_law_of_clean_links() -> None:
+    forecast = LiveForecast(CacheActions(2), row_bytes=ROW_BYTES)
+    assert forecast.clean_line() is None
+    forecast.observe(Heard(2e-9, 0.0))
+    forecast.of(Ahead(), base_s=1e-3, late_s=np.zeros(1))
+    forecast.observe(Heard(5e-7, 0.03))
+    forecast.of(Ahead(), base_s=1e-3, late_s=np.array([0.03]))
+    start_s, per_byte = forecast.clean_line() or (0.0, 0.0)
+    assert start_s == pytest.approx(START_S, rel=0.1) and per_byte == pytest.approx(2e-9, rel=0.1)

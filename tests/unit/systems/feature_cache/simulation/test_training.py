@@ -1,0 +1,126 @@
+"""Training repeats by its seed, stores its policy, and rejects invalid settings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.systems.feature_cache.actions import CacheActions
+from dtdg_lab.systems.feature_cache.calibration.shipped import products, reddit
+from dtdg_lab.systems.feature_cache.policies.learned import CacheDQN, learned_policy
+from dtdg_lab.systems.feature_cache.simulation.cases import CacheCase, training_cases
+from dtdg_lab.systems.feature_cache.simulation.comparison import compare
+from dtdg_lab.systems.feature_cache.simulation.training import PolicyTraining, train_policy, training_costs
+from tests.many_views import view_of
+from tests.thinning import thinned
+
+SHORT = PolicyTraining(episodes=24, explored=12, lanes=8, decisions=32, hidden=(16, 16))
+
+THROTTLED = CacheCase("one_slow", "bad", 0.0, 1e7, 0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("remembers", [False, True])
+def test_the_same_seed_gives_the_same_policy_and_another_does_not(remembers: bool) -> None:
+    training = replace(SHORT, remembers=remembers, reward="saved" if remembers else "ratio")
+    one, two = train_policy(3, training), train_policy(3, training)
+    assert one.digest() == two.digest()
+    assert np.array_equal(one.parameters, two.parameters)
+    other = train_policy(3, replace(training, seed=1))
+    assert not np.array_equal(one.parameters, other.parameters)
+
+
+@pytest.mark.parametrize("parts", thinned([2, 3, 4]))
+def test_a_policy_is_learned_for_any_number_of_parts_and_written_down(parts: int, tmp_path: Path) -> None:
+    path = tmp_path / "policy.npz"
+    policy = train_policy(parts, SHORT, out=path)
+    loaded = learned_policy(parts, file=str(path))
+    assert loaded.stored.digest() == policy.digest()
+    assert loaded.stored.sizes == (3 * parts + 11, 16, 16, 8 * parts)
+    assert loaded.stored.constants == tuple(cost.digest() for cost in training_costs(parts))
+    assert products(parts).digest() in loaded.stored.constants
+    assert replace(products(parts), base_s=1.0).digest() not in loaded.stored.constants
+    assert loaded.stored.training == SHORT.digest() != replace(SHORT, penalty=0.02).digest()
+
+
+def test_a_policy_that_looks_back_decides_for_many_runs_as_for_one() -> None:
+    from dtdg_lab.systems.feature_cache.simulation.simulator import CacheSimulator
+
+    policy = train_policy(4, replace(SHORT, remembers=True))
+    simulator = CacheSimulator([reddit()], [THROTTLED], episodes=3, epochs=8, seed=5)
+    many, ones = CacheDQN(policy), [CacheDQN(policy) for _ in range(3)]
+    for _ in range(2):  # a second run begins anew
+        simulator.reset(many.first, number=0)
+        decided: list[list[int]] = []
+        while not simulator.done.all():
+            views = simulator.views()
+            chosen = many.decide_all(views)
+            assert chosen.tolist() == [one.decide(view_of(views, place)).action for place, one in enumerate(ones)]
+            decided.append(chosen.tolist())
+            simulator.step(chosen)
+    assert len(decided) > 2
+
+
+@pytest.mark.slow
+def test_what_is_learned_in_a_few_seconds_is_to_give_a_throttled_owner_more() -> None:
+    """Where one of two other parts is often slow, a short training beats chance and the reference window."""
+    training = PolicyTraining(
+        name="double_dqn_plus",
+        episodes=120,
+        explored=50,
+        lanes=16,
+        decisions=8,
+        hidden=(32, 32),
+        reward="saved",
+        discount=0.8,
+        remembers=True,
+        rate=2e-3,
+        last_rate=2e-4,
+    )
+    case = CacheCase("one_slow", "bad", 0.0, 4e6, 0.1)
+    policy = train_policy(3, training, costs=[reddit(3)], cases=[case])
+    rows = compare({"learned": CacheDQN(policy)}, [reddit(3)], [case], episodes=6)
+    joules = {row.policy: row.joules for row in rows}
+    assert joules["learned"] < 0.97 * joules["fixed-16"] < joules["random"], joules
+
+
+def test_epsilon_and_the_rate_fall_as_they_are_said_to() -> None:
+    training = PolicyTraining(episodes=1000, explored=100, epsilon=0.1, rate=1e-3, last_rate=1e-5)
+    assert [training.epsilon_at(ended) for ended in (0, 50, 100, 900)] == pytest.approx([1.0, 0.55, 0.1, 0.1])
+    rates = [training.rate_at(ended) for ended in (0, 500, 750, 1000, 1100)]
+    assert rates == pytest.approx([1e-3, 1e-3, 1e-4, 1e-5, 1e-5])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "described"),
+    [
+        ({"episodes": 0}, "'episodes': 0"),
+        ({"lanes": 0}, "'lanes': 0"),
+        ({"epsilon": 1.5}, "epsilon=1.5"),
+        ({"discount": -0.1}, "discount=-0.1"),
+        ({"rate": 1e-6}, "never rising"),
+    ],
+)
+def test_a_training_that_cannot_be_is_refused(wrong: dict[str, Any], described: str) -> None:
+    with pytest.raises(ConfigError, match=described):
+        PolicyTraining(**wrong)
+
+
+def test_costs_of_other_parts_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"costs of \[4\] parts for a policy of 3"):
+        train_policy(3, SHORT, costs=[products()])
+
+
+def test_severities_of_the_comparison_are_none_of_the_training() -> None:
+    from dtdg_lab.systems.feature_cache.simulation.cases import comparison_cases
+
+    def severities(cases: tuple[CacheCase, ...]) -> set[tuple[float, float]]:
+        return {(case.delay_s, case.bytes_per_s) for case in cases}
+
+    assert not severities(training_cases()) & severities(comparison_cases())
+    assert CacheActions(4).action(16) == CacheDQN(train_policy(4, SHORT)).first

@@ -1,0 +1,511 @@
+"""Runs that fetch features train the same bits under every policy, and survive changes and failures."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import dtdg_lab as lab
+from dtdg_lab.config import catalogue
+from dtdg_lab.core.errors import ConfigError, DataError, LabError, RunFailedError, RunStoreError, UnsupportedError
+from dtdg_lab.datasets.names import load_for
+from dtdg_lab.network.patterns import load_trace, make_pattern
+from dtdg_lab.systems.feature_cache import FAMILY
+from dtdg_lab.systems.feature_cache.pipeline import cached_rows
+from dtdg_lab.systems.feature_cache.strategy import RemoteFeatureStrategy
+from dtdg_lab.testing.training import RecordingRecorder, Trained
+from dtdg_lab.visualization.runs.curves import FETCHED, SENT, bytes_at
+from tests.hybrid_training import train
+from tests.remote_training import (
+    CHANGES,
+    EPOCHS,
+    LONG,
+    PARTS,
+    STEPS,
+    Served,
+    Struck,
+    asked_keys,
+    changing_graph,
+    column,
+    described,
+    left,
+    policy_file,
+    remote_config,
+    servers_left,
+    sockets,
+    soon,
+    static_config,
+    static_graph,
+    train_remote,
+)
+from tests.tables import run_tables
+from tests.thinning import thinned
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch_size", [60])
+def test_every_decision_has_a_forecast_though_a_window_is_as_long_as_an_epoch(tmp_path: Path, batch_size: int) -> None:
+    config = lab.RunConfig(
+        system="greendygnn",
+        dataset="growing",
+        model="tgcn",
+        parts=3,
+        epochs=6,
+        batch_size=batch_size,
+        generated_nodes=360,
+        generated_edges=1200,
+        generated_snapshots=12,
+        cache_policy="planner",
+        cache_window=16,
+        device="cpu",
+        evaluate_every=100,
+        seed=1,
+    )
+    run = lab.train(config, runs_dir=tmp_path, progress=False)
+    steps = run.table("resolved")["step"].max() + 1
+    decisions = run.table("cache_decisions")
+    assert len(decisions) > 5
+    inner = decisions[decisions["step"] + 16 < steps]
+    without = (inner["covered"] == 0).sum()
+    assert without == 0, f"{without} of {len(inner)} decisions without a forecast"
+    assert all(len(of) == 24 for of in inner["forecast_ms"])
+    print(len(inner), inner["covered"].tolist())
+
+
+def test_a_run_writes_the_links_that_another_repeats(tmp_path) -> None:
+    config = lab.RunConfig(
+        system="bgl",
+        dataset="growing",
+        model="tgcn",
+        parts=2,
+        epochs=3,
+        batch_size=300,
+        generated_nodes=120,
+        generated_edges=400,
+        generated_snapshots=12,
+        congestion="one_slow",
+        congestion_from=1,
+        congestion_ms=1.0,
+        congestion_cycle=2,
+        device="cpu",
+        evaluate_every=100,
+    )
+    run = lab.train(config, runs_dir=tmp_path, progress=False)
+    file = lab.congestion.save_trace(run, tmp_path / "links.jsonl")
+    pattern = make_pattern(
+        "one_slow", parts=2, seed=config.seed, delay_ms=1.0, mbit=0.0, first_epoch=1, cycle=2, epochs=3
+    )
+    trace = load_trace(file, 2)
+    for epoch in range(3):
+        assert trace.at(epoch, 0.0) == pattern.at(epoch, 0.0)
+    plain = lab.train(
+        lab.RunConfig(
+            system="single",
+            dataset="growing",
+            epochs=1,
+            **{name: config[name] for name in ("generated_nodes", "generated_edges", "generated_snapshots", "device")},
+        ),
+        runs_dir=tmp_path,
+        progress=False,
+    )
+    with pytest.raises(DataError, match="has no link records"):
+        lab.congestion.save_trace(plain, tmp_path / "none.jsonl")
+
+
+POLICIES = catalogue.names("features")
+
+CONGESTED = {
+    "congestion": "two_asymmetric",
+    "congestion_from": 0,
+    "congestion_ms": 4.0,
+    "congestion_mbit": 20.0,
+    "links": "1>0 delay=3 rate=10",
+}
+
+HEAD = 2 * 32  # bytes of the heads of a request and its reply
+
+
+def kept(policies: list[str], *names: str) -> list[Any]:
+    """Policies of which those named run in `make test`."""
+    return thinned(policies, map(policies.index, names))
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left() -> Iterator[None]:
+    """Whatever a test does to a run, no server and no thread outlives it."""
+    before = sockets()
+    yield
+    assert left() == []
+    assert soon(lambda: sockets() <= before), "connections are left"
+
+
+@pytest.fixture(scope="module")
+def quiet(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """The run that all others must equal."""
+    return train_remote(remote_config("on_demand"), tmp_path_factory.mktemp("quiet"))
+
+
+def _same(one: Trained, other: Trained) -> None:
+    assert one.losses == other.losses
+    assert all(torch.equal(tensor, other.parameters[name]) for name, tensor in one.parameters.items())
+
+
+# the policies kept are those that no other test of `make test` compares with the quiet run
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", kept(sorted({*POLICIES} - {"on_demand"}), "prefetch", "threshold", "double_dqn"))
+def test_every_policy_trains_the_same_bits(policy: str, quiet: Trained, tmp_path: Path) -> None:
+    learned = {"policy_file": policy_file(tmp_path, policy)} if policy.startswith("double_dqn") else {}
+    done = train_remote(remote_config(policy, **learned), tmp_path)
+    assert len(done.losses) == EPOCHS * STEPS and len({*done.losses}) == len(done.losses)
+    _same(done, quiet)
+    assert set(column(done, "windows", "policy")) == (set() if policy == "prefetch" else {policy})
+    assert (len(done.recorder.tables["cache_decisions"]) > 0) == (policy not in POLICIES[:4])
+
+
+@pytest.mark.parametrize(
+    "policy", thinned(kept(["on_demand", "epoch_hot", "fixed", "planner"], "epoch_hot", "planner"), [3])
+)
+def test_congestion_changes_no_bit(policy: str, quiet: Trained, tmp_path: Path) -> None:
+    done = train_remote(remote_config(policy, **CONGESTED), tmp_path)
+    _same(done, quiet)
+    ((step, event),) = described(done, "congestion")
+    assert step == 0 and event["pattern"] == "two_asymmetric" and event["by"] == "emulated"
+    delays = np.array(event["delay_ms"])
+    assert sorted(set(delays.ravel())) == [0.0, 2.0, 3.0, 4.0, 7.0] or delays.max() >= 4.0
+    slow = [
+        row["rtt_s"]
+        for row in done.recorder.tables["fetches"]
+        if (row["part"], row["owner"]) == (0, 1) and row["purpose"] in ("miss", "bulk")
+    ]
+    assert min(slow) >= 0.003, "no reply comes before its link has passed it"
+
+
+@pytest.mark.parametrize("policy", thinned(["fixed", "epoch_hot", "threshold"]))
+def test_so_it_is_where_features_stay(policy: str, tmp_path: Path) -> None:
+    one, other = (train_remote(static_config(of), tmp_path, graph=static_graph()) for of in ("on_demand", policy))
+    _same(one, other)
+    assert sum(map(sum, column(other, "resolved", "hits"))) > 0
+    (_, features), *_ = described(other, "features")
+    assert features["rows"] == 80 and features["parts"] == PARTS and 0 < features["remote_share"] < 1
+
+
+def test_on_demand_every_step_asks_every_owner_for_all_of_its_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = Served(monkeypatch)
+    done = train_remote(remote_config("on_demand"), tmp_path)
+    row_bytes = 4 * changing_graph().num_features
+    fetches = {(row["part"], row["step"], row["owner"]): row for row in done.recorder.tables["fetches"]}
+    wanted = {
+        (*at, owner): len(keys)
+        for at, of in asked_keys().items()
+        for owner, keys in enumerate(of)
+        if len(keys) and owner != at[0]
+    }
+    assert {at: row["rows"] for at, row in fetches.items()} == wanted
+    assert len(fetches) == len(done.recorder.tables["fetches"]), "one RPC for each owner"
+    assert all(row["bytes"] == HEAD + row["rows"] * (8 + row_bytes) for row in fetches.values())
+    for row in done.recorder.tables["resolved"]:
+        own = [fetches[at] for at in fetches if at[:2] == (row["part"], row["step"])]
+        assert (row["window"], sum(row["hits"])) == (-1, 0) and row["remote"] == sum(of["rows"] for of in own)
+        assert (row["rpcs"], row["bytes"]) == (len(own), sum(of["bytes"] for of in own))
+        assert row["misses"][row["part"]] == 0 and row["wait_s"] >= row["resolve_s"]
+    assert served.by_servers and dict(served.by_servers) == dict(served.noted(done.recorder))
+    received = {step: sum(row["bytes"] for row in fetches.values() if row["step"] == step) for step in range(12)}
+    assert dict(enumerate(column(done, "steps", "bytes_received"))) == received
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", kept(["prefetch", "epoch_hot", "fixed", "random"], "prefetch", "fixed"))
+def test_what_a_cache_had_and_what_was_asked_for_is_what_batches_read(
+    policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = Served(monkeypatch)
+    done = train_remote(remote_config(policy), tmp_path)
+    rows = {(row["part"], row["step"]): row for row in done.recorder.tables["resolved"]}
+    assert len(rows) == PARTS * EPOCHS * STEPS
+    for at, row in rows.items():
+        counts = [0 if owner == at[0] else len(keys) for owner, keys in enumerate(asked_keys()[at])]
+        assert [hit + miss for hit, miss in zip(row["hits"], row["misses"], strict=True)] == counts
+        assert row["remote"] == sum(counts) and row["rpcs"] == sum(miss > 0 for miss in row["misses"])
+        assert (row["window"] >= 0) == (policy != "prefetch")
+    missed = [sum(row["misses"]) for row in rows.values()]
+    if policy == "prefetch":
+        assert sum(missed) == sum(row["remote"] for row in rows.values())
+    else:
+        assert sum(missed) < sum(row["remote"] for row in rows.values())
+    noted = served.noted(done.recorder)
+    for pair, (rpcs, nbytes) in served.by_servers.items():  # what was under way at the end has been served, not taken
+        if pair[1] >= PARTS:
+            continue  # probes of the loopback, under a number of their own
+        assert noted[pair][0] <= rpcs <= noted[pair][0] + 2 and noted[pair][1] <= nbytes
+
+
+@pytest.mark.slow
+def test_one_cache_an_epoch_and_one_for_every_w_steps(tmp_path: Path) -> None:
+    paced = {"epochs": 3, "slow_rank": 0, "slow_ms": 8.0}  # which gives builders time
+    hot, fixed = (train_remote(remote_config(policy, **paced), tmp_path) for policy in ("epoch_hot", "fixed"))
+    for part in range(PARTS):
+        firsts = column(hot, "windows", "first", part=part)
+        assert len(firsts) >= 2 and firsts == [0, STEPS, 2 * STEPS][: len(firsts)]
+        assert set(column(hot, "windows", "length", part=part)) == {STEPS}
+        rows = [row for row in fixed.recorder.tables["windows"] if row["part"] == part]
+        assert rows[0]["first"] == 0 and all(row["length"] == min(4, 3 * STEPS - _begins(row)) for row in rows)
+        for one, after in pairwise(rows):
+            assert after["first"] == one["first"] + one["late_steps"] + 4 and after["number"] == one["number"] + 1
+        assert not any(row["exposed_s"] for row in rows[1:]), "only the first is waited for"
+    for row in [*hot.recorder.tables["windows"], *fixed.recorder.tables["windows"]]:
+        assert row["held"] == row["copied"] + row["fetched"] == sum(row["by_owner"]) <= 60 == row["capacity"]
+        assert row["by_owner"][row["part"]] == 0
+
+
+@pytest.mark.slow
+def test_probes_are_counted_apart_from_what_training_fetches(tmp_path: Path) -> None:
+    """The planner times a few fetches before it plans: they are recorded, and in no sum but their own."""
+    done = train_remote(remote_config("planner"), tmp_path)
+    probes, own = (
+        [row for row in done.recorder.tables["fetches"] if (row["purpose"] == "probe") == is_probe]
+        for is_probe in (True, False)
+    )
+    assert probes and own
+    assert sum(column(done, "steps", "bytes_received")) == sum(row["bytes"] for row in own)
+    frames = {name: pd.DataFrame(done.recorder.tables[name]) for name in FAMILY.summary_tables}
+    facts = FAMILY.summary(frames, frames)
+    assert facts["rpcs"] == len(own) and facts["feature_bytes"] == sum(row["bytes"] for row in own)
+    assert facts["probe_bytes"] == sum(row["bytes"] for row in probes) > 0
+    fetched = run_tables(
+        {"ranks": 1}, {"steps": [{"bytes_sent": 0}], "fetches": [*probes, *own]}, rollups=[SENT, FETCHED]
+    )
+    spent = bytes_at(fetched, [10.0], [10**6])
+    assert spent is not None and float(spent[0]) == sum(row["bytes"] for row in own)
+
+
+def _begins(row: dict[str, Any]) -> int:
+    """The step from which a cache serves."""
+    return int(row["first"] + row["late_steps"])
+
+
+@pytest.mark.slow  # a benchmark
+def test_features_that_are_fetched_ahead_are_hardly_waited_for(tmp_path: Path) -> None:
+    """A batch takes 20 ms to come and a step 30 ms to train: ahead, the first is hidden behind the second."""
+    slow = {"links": "* delay=20", "slow_rank": 0, "slow_ms": 30.0, "parts": 2, "batch_size": 16}
+    ahead, behind = (train_remote(remote_config(policy, **slow), tmp_path) for policy in ("prefetch", "on_demand"))
+    for done in (ahead, behind):
+        assert min(column(done, "resolved", "resolve_s")) >= 0.02
+    waited, asked = (np.array(column(ahead, "resolved", name, part=0)) for name in ("wait_s", "resolve_s"))
+    assert np.median(waited[2:]) < 0.3 * np.median(asked)
+    assert np.median(column(behind, "resolved", "wait_s")) >= 0.02
+
+
+@pytest.mark.slow  # a benchmark
+def test_a_step_that_waits_for_a_link_takes_as_much_longer_as_the_link(tmp_path: Path) -> None:
+    """Part 0 asks part 1; the quickest of a run's steps are compared, which the machine's other work spares."""
+    two = {"parts": 2, "batch_size": 16}
+    clean, slow = (
+        train_remote(remote_config("on_demand", **two, links=links), tmp_path) for links in ("", "1>0 delay=60")
+    )
+    _same(clean, slow)
+    for table, name, where in (("steps", "time_s", {}), ("resolved", "wait_s", {"part": 0})):
+        quick_s, slow_s = (min(column(done, table, name, **where)) for done in (clean, slow))
+        assert slow_s >= 0.06 and 0.04 < slow_s - quick_s < 0.1
+    assert min(column(slow, "resolved", "wait_s", part=1)) < 0.045, "the other way the link is clean"
+
+
+def test_every_knob_changes_at_the_next_step_and_no_loss(tmp_path: Path) -> None:
+    script = {step: {"set": changes} for step, changes in CHANGES.items()}
+    quiet = train_remote(remote_config("fixed", **LONG), tmp_path)
+    done = train_remote(remote_config("fixed", **LONG), tmp_path, script=script)
+    _same(done, quiet)
+    assert [(step, data["when"], data["changes"]) for step, data in described(done, "settings")] == [
+        (step + 1, "step", changes) for step, changes in CHANGES.items()
+    ]
+    congestion = dict(described(done, "congestion"))
+    assert {2, 6, 11, 13, 23} <= set(congestion) and not {4, 8, 15, 25} & set(congestion)
+    assert congestion[2]["delay_ms"][1][0] == 2.0 and congestion[2]["mbit"][1][0] is None
+    assert congestion[6]["mbit"][1][0] == pytest.approx(50.0) and congestion[6]["delay_ms"][2] == [1.0, 1.0, 0.0, 1.0]
+    assert np.max(congestion[11]["delay_ms"]) >= 3.0 and congestion[11]["pattern"] == "two_symmetric"
+    assert np.nanmin(np.array(congestion[13]["mbit"], float)) == pytest.approx(30.0)
+    assert np.max(congestion[23]["delay_ms"]) == 0.0
+    on_demand = {row["step"] for row in done.recorder.tables["resolved"] if row["window"] < 0}
+    assert 28 in on_demand and not on_demand & {0, 1}
+    policies = [row["policy"] for row in done.recorder.tables["windows"] if row["part"] == 0]
+    in_order = [policy for at, policy in enumerate(policies) if at == 0 or policies[at - 1] != policy]
+    assert in_order[0] == "fixed" and in_order[-1] == "fixed" and set(in_order) >= {"threshold", "epoch_hot"}
+    assert 2 in column(done, "windows", "biased", policy="fixed")
+
+
+REFUSED: dict[int, tuple[dict[str, Any], str]] = {
+    1: ({"links": "9>0 delay=5"}, "9"),
+    2: ({"links": "1>0 delay=-3"}, "delay"),
+    3: ({"links": "1>0 rate=-1"}, "rate"),
+    4: ({"links": "1>1 delay=5"}, "1>1"),
+    5: ({"links": "nonsense"}, "nonsense"),
+    6: ({"cache_policy": "double_dqn"}, "is a policy for 3 parts, but this run has 4"),
+    7: ({"cache_policy": "fixed"}, "exceeds memory"),
+    8: ({"congestion": "recorded"}, "congestion_file"),
+}
+
+
+def _little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten megabytes are available."""
+    monkeypatch.setattr(cached_rows.psutil, "virtual_memory", lambda: SimpleNamespace(available=10_000_000))
+
+
+def test_what_cannot_be_is_refused_and_the_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _little_memory(monkeypatch)
+    config = remote_config("on_demand", cache_rows=1_000_000, policy_file=policy_file(tmp_path, parts=3))
+    quiet = train_remote(config, tmp_path)
+    done = train_remote(config, tmp_path, script={step: {"set": changes} for step, (changes, _) in REFUSED.items()})
+    _same(done, quiet)
+    refused = [data for _, data in described(done, "refused")]
+    assert [data["changes"] for data in refused] == [changes for changes, _ in REFUSED.values()]
+    for data, (_, words) in zip(refused, REFUSED.values(), strict=True):
+        assert any(word in data["reason"] for word in words.split("|")), data["reason"]
+    assert described(done, "settings") == [] and done.config == quiet.config
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "words"),
+    [
+        ({"links": "9>0 delay=5"}, ConfigError, "9"),
+        ({"links": "1>0 delay=-3"}, ConfigError, "delay"),
+        ({"links": "1>0 rate=0"}, ConfigError, "rate"),
+        ({"cache_policy": "double_dqn", "parts": 6}, ConfigError, "learned policy"),
+        ({"policy_file": "nowhere.npz", "cache_policy": "double_dqn"}, ConfigError, "nowhere.npz: file not found"),
+        ({"cache_rows": 1_000_000}, ConfigError, "cache_rows=1000000 exceeds memory"),
+        ({"batch_length": 13}, ConfigError, "batch_length=13 of a training split"),
+        ({"fanouts": "3 0"}, ConfigError, "fanouts='3 0'"),
+        ({"congestion": "recorded", "congestion_file": "nowhere.jsonl"}, LabError, "nowhere.jsonl"),
+        ({"congestion": "schedule", "congestion_table": "1:15 7:20"}, ConfigError, "7"),
+        ({"task": "link"}, UnsupportedError, "needs all nodes at once"),
+        ({"model": "dcrnn"}, UnsupportedError, "dcrnn|neighbourhood"),
+        ({"model": "evolvegcn-h"}, UnsupportedError, "evolvegcn-h|weights_from_data"),
+    ],
+)
+def test_bad_input_is_refused_in_words(
+    settings: dict[str, Any], error: type[LabError], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _little_memory(monkeypatch)
+    with pytest.raises(error, match=words):
+        train_remote(remote_config(**{"policy": "fixed", **settings}), tmp_path)
+
+
+def test_one_part_has_nobody_to_ask() -> None:
+    with pytest.raises(UnsupportedError, match="no remote features to fetch"):
+        remote_config(parts=1)
+
+
+COMING: list[dict[str, Any]] = [
+    {"system": "adgnn-t"},
+    {"links": "1>0 delay=2"},
+    {"system": "fixed-window"},
+    {"system": "flaredtdg"},
+    {"system": "greendygnn", "cache_policy": "threshold"},
+    {"system": "psg"},
+    {"system": "bgl"},
+]
+
+
+@pytest.mark.slow
+def test_a_running_job_leaves_fetched_features_and_comes_back(tmp_path: Path) -> None:
+    config = remote_config("fixed", epochs=100, links="0>1 delay=1", generated_snapshots=32, batch_length=5)
+    script: dict[int, dict[str, Any]] = {step + 1: {"set": changes} for step, changes in enumerate(COMING)}
+    done = train(config, load_for(config), tmp_path / "last.pt", script={**script, 9: {"stop": True}}, one_by_one=True)
+    assert [data["changes"] for _, data in described(done, "settings")] == COMING, described(done, "refused")
+    features = [data.get("policy") for _, data in described(done, "features")]
+    assert features == ["fixed", None, "fixed", None, "threshold", None, "prefetch"]
+    steps = {row["step"] for row in done.recorder.tables["resolved"]}
+    assert 0 in steps and 0 < len(steps) < len(done.losses), "other systems fetch nothing"
+
+
+@pytest.mark.parametrize(
+    ("policy", "step"), thinned([("fixed", 1), ("fixed", 5), ("fixed", 6), ("fixed", 7), ("random", 4)], [4])
+)
+def test_a_run_goes_on_after_any_step_as_if_nothing_had_been(
+    policy: str, step: int, quiet: Trained, tmp_path: Path
+) -> None:
+    config = remote_config(policy)
+    first = train_remote(config, tmp_path, script={step - 1: {"stop": True}})
+    assert (first.outcome.state, len(first.losses)) == ("stopped", step)
+    rest = train_remote(config, tmp_path, resume=True)
+    assert [*first.losses, *rest.losses] == quiet.losses
+    assert all(torch.equal(of, quiet.parameters[name]) for name, of in rest.parameters.items())
+    assert min(column(rest, "windows", "first")) == step
+
+
+@pytest.mark.slow
+def test_a_pause_changes_nothing(quiet: Trained, tmp_path: Path) -> None:
+    done = train_remote(remote_config("fixed"), tmp_path, script={3: {"pause": True}, 60: {"pause": False}})
+    assert [len(described(done, kind)) for kind in ("paused", "unpaused")] == [1, 1]
+    _same(done, quiet)
+
+
+@pytest.mark.parametrize(
+    ("policy", "sent", "words"),
+    thinned(
+        [
+            (policy, *sent)
+            for policy in ("on_demand", "fixed")
+            for sent in (
+                (signal.SIGKILL, r"part.* was ended by SIGKILL|part \d \(rank 0\) has exited"),
+                (signal.SIGSTOP, r"part \d \(rank 0\) was silent for 0\.\d s"),
+            )
+        ],
+        keep=[1, 2],
+    ),
+)
+def test_a_server_that_dies_or_stands_still_ends_the_run_which_goes_on_later(
+    policy: str, sent: signal.Signals, words: str, quiet: Trained, tmp_path: Path
+) -> None:
+    config, recorder = remote_config(policy, fetch_timeout_s=0.5), Struck(sent, 4)
+    with pytest.raises(RunFailedError, match=words):
+        train_remote(config, tmp_path, recorder=recorder)
+    assert time.monotonic() - recorder.struck_s < 3.0, "half a second, and what closing takes"
+    assert left() == [] and len(recorder.tables["steps"]) >= 4
+    rest = train_remote(config, tmp_path, resume=True)
+    assert rest.losses == quiet.losses[-len(rest.losses) :] and rest.outcome.state == "finished"
+    assert all(torch.equal(of, quiet.parameters[name]) for name, of in rest.parameters.items())
+
+
+class _Full(RecordingRecorder):
+    """A recorder whose disk is full after some steps."""
+
+    def check(self) -> None:
+        if len(self.tables["steps"]) >= 4:
+            raise RunStoreError("the disk is full")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", kept(["on_demand", "fixed", "random"], "fixed"))
+def test_no_server_is_left_of_a_run_that_fails(policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RunStoreError, match="disk is full"):
+        train_remote(remote_config(policy), tmp_path, recorder=_Full())
+    monkeypatch.setattr(RemoteFeatureStrategy, "_trained", _fails)
+    with pytest.raises(ZeroDivisionError):
+        train_remote(remote_config(policy), tmp_path)
+    assert servers_left() == []
+
+
+def _fails(*given: Any) -> None:
+    raise ZeroDivisionError
+
+
+@pytest.mark.slow
+def test_no_server_is_left_where_a_run_cannot_be_resumed(tmp_path: Path) -> None:
+    train_remote(remote_config("fixed"), tmp_path, script={2: {"stop": True}})
+    stored = torch.load(tmp_path / "last.pt", weights_only=False)
+    name = max(stored["model"], key=lambda of: stored["model"][of].numel())
+    stored["model"][name] = stored["model"][name][:1].clone()
+    torch.save(stored, tmp_path / "last.pt")
+    with pytest.raises(RunStoreError, match="does not fit"):
+        train_remote(remote_config("fixed"), tmp_path, resume=True)

@@ -37,7 +37,7 @@ help:
 	@echo 'make supply      licences and known vulnerabilities of the pinned packages'
 	@echo 'make docs        the documentation as a site: build/docs/index.html (runs lessons that changed)'
 	@echo 'make lint        ruff, mypy, import contracts'
-	@echo 'make algorithms  regenerate ALGORITHMS.md and models/facts.json from the code'
+	@echo 'make algorithms  regenerate ALGORITHMS.md from the code'
 	@echo 'make env         only the environment of the lab (Python 3.11 in $(VENV)); other targets add what they need'
 
 env: $(LAB)
@@ -112,7 +112,6 @@ docs: $(call extra,docs)
 	@echo 'build/docs/index.html'
 
 algorithms: env
-	$(BIN)/python tests/model_facts.py
 	$(BIN)/python tests/algorithms.py
 
 clean:

@@ -1,19 +1,13 @@
-"""What training must know of a model: the rows it pulls, how far it reaches, and what it remembers.
+"""Facts of a model that training must know: the rows it pulls, how far it reaches, and what it remembers.
 
-Nothing of it is declared. Models are run once on a few nodes (:mod:`dtdg_lab.models.dry_run`), which takes some
-milliseconds and torch. Those of the package are also stored, in ``models/facts.json``, so that partitions and forecasts
-of them work without torch.
+None of them is declared: a dry run on a few nodes finds them out (:mod:`dtdg_lab.models.dry_run`), in milliseconds.
 """
 
 from __future__ import annotations
 
 import functools
-import hashlib
-import importlib
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -21,7 +15,6 @@ from dtdg_lab.config import catalogue
 from dtdg_lab.config.options import option
 from dtdg_lab.core.errors import ConfigError, UnsupportedError
 
-_MODELS = Path(__file__).parent.parent / "models"
 DIRECTIONS = ("in", "out")  # of edges: a node aggregates over in-neighbours or out-neighbours
 _SOME_FEATURES = 8  # where a width of inputs is not known yet
 PASSES = ("forward", "rerun", "backward")  # rerun: the recomputation of a time block
@@ -137,8 +130,7 @@ def model_facts(model: str, features: int, hidden: int, layers: int, **options: 
         if size < 1:
             raise ConfigError(f"{name}={size} must be at least 1.")
     settings = {name: option(name).check(options.get(name, option(name).default)) for name in entry.options}
-    known = _stored_facts(entry, features, hidden, layers, settings)
-    return known or _derived(entry.load(), (features, hidden, layers), tuple(settings.items()))
+    return _derived(entry.load(), (features, hidden, layers), tuple(settings.items()))
 
 
 def memory(model: str, **options: Any) -> str:
@@ -208,52 +200,6 @@ def check_memory(model: str, layout: str, system: str = "", **options: Any) -> s
 
 
 @functools.lru_cache(maxsize=4096)
-def _derived(make: Any, size: tuple[int, int, int], options: tuple[tuple[str, Any], ...]) -> ModelFacts:
-    dry_run = importlib.import_module("dtdg_lab.models.dry_run")  # by text: it needs torch, and stands above
-    facts: ModelFacts = dry_run.facts_of_class(make, size, dict(options))
+def _derived(model_class: Any, size: tuple[int, int, int], options: tuple[tuple[str, Any], ...]) -> ModelFacts:
+    facts: ModelFacts = model_class.facts_at(*size, **dict(options))
     return facts
-
-
-# The stored facts: of each model some cases, with widths (a, b, c) for a F + b H + c; written by tests/model_facts.py.
-
-
-def _stored_facts(
-    entry: catalogue.Entry, features: int, hidden: int, layers: int, settings: Mapping[str, Any]
-) -> ModelFacts | None:
-    """Return the stored facts at one size; None where none are stored for the settings, or the model's file differs."""
-    stored = _stored().get(entry.target)
-    if stored is None or stored["source"] != source_hash(entry.target):
-        return None
-    for case in stored["cases"]:
-        alike = all(settings[name] == value for name, value in case["options"].items())
-        if alike and hidden % case["hidden_multiple"] == 0:
-            return _at_size(case, features, hidden, layers)
-    return None
-
-
-def _at_size(case: Mapping[str, Any], features: int, hidden: int, layers: int) -> ModelFacts:
-    def width(of: Sequence[int]) -> int:
-        return of[0] * features + of[1] * hidden + of[2]
-
-    of_layers = [case["layers"][min(layer, 1)] for layer in range(layers)]
-    pulls = tuple(
-        Pull(layer, direction, width(wide), *others)
-        for layer, of in enumerate(of_layers)
-        for many, direction, wide, *others in of["pulls"]
-        for _ in range(many)
-    )
-    spatial = tuple(SpatialOutput(width(of["spatial"][0]), *of["spatial"][1:]) for of in of_layers)
-    return ModelFacts(pulls, spatial, tuple(of["hops"] for of in of_layers), case["memory"])
-
-
-@functools.cache
-def _stored() -> Mapping[str, Any]:
-    """Return the stored facts by the target of a model."""
-    return json.loads((_MODELS / "facts.json").read_text(encoding="utf-8"))
-
-
-@functools.cache
-def source_hash(target: str) -> str:
-    """Return a hash of the file that a model of the package is written in."""
-    file = _MODELS / f"{target.partition(':')[0].rpartition('.')[2]}.py"
-    return hashlib.sha256(file.read_bytes()).hexdigest()[:16]

@@ -15,7 +15,7 @@ from dtdg_lab.config.model_facts import ModelFacts
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.rng import torch_seed
 from dtdg_lab.kernels.torch_defaults import torch_defaults
-from dtdg_lab.models.dry_run import facts_of
+from dtdg_lab.models.dry_run import facts_of, facts_of_class
 from dtdg_lab.models.graph_view import GraphView
 
 # The recurrent state of a model, for all layers.
@@ -108,6 +108,16 @@ class DynamicModel(nn.Module):
             UnsupportedError: the model pulls otherwise with other values, or gives rows of a wrong shape.
         """
         return facts_of(self)
+
+    @classmethod
+    def facts_at(cls, features: int, hidden: int, layers: int, **options: Any) -> ModelFacts:
+        """Return the facts of the class at one size.
+
+        Raises:
+            ConfigError: the class refuses an option, or cannot be made like this.
+            UnsupportedError: as for :attr:`facts`.
+        """
+        return facts_of_class(cls, (features, hidden, layers), options)
 
     @property
     def memory(self) -> str:

@@ -67,6 +67,7 @@ class SystemFamily:
         setting_rows: rows of its settings among the main ones of the dashboard.
         pictures_note: the source of the charts of :meth:`pictures`.
         memory_options: options that lower a rank's memory -> the factor of each repeated change.
+        small_settings: its options in the small runs of ``lab.testing``.
     """
 
     name = ""
@@ -91,6 +92,7 @@ class SystemFamily:
     setting_rows: tuple[tuple[str, ...], ...] = ()
     pictures_note = "Computed now by this lab's planners, from a synthetic graph of 240 nodes and 24 snapshots."
     memory_options: Mapping[str, float] = MappingProxyType({})
+    small_settings: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, name: str = "") -> None:
         self.name = name or self.name

@@ -23,12 +23,13 @@ from dtdg_lab.config.catalogue import SINGULAR, System
 from dtdg_lab.config.options import Option
 from dtdg_lab.config.registration import FAMILY, REGISTERED, Registration
 from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.core.contract import ContractError
 from dtdg_lab.core.errors import ConfigError, NotAvailableError, UnknownNameError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.studies.race_plan import same_losses
-from dtdg_lab.testing.contracts import ContractError, check_model_alone
+from dtdg_lab.testing.models import check_model_alone
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.testing.training import RecordingRecorder, train_in_memory
 
@@ -50,19 +51,7 @@ SMALL: Mapping[str, Any] = MappingProxyType(
         "device": "cpu",
         "threads": 1,
         "parts": 2,
-        # read by some systems alone
-        "group_times": "size",
-        "window": 4,
-        "full_snapshots": 2,
         "loss_at": "all",
-        "epoch_batches": 4,
-        "generators": "threads",
-        "batch_nodes": 0.5,
-        "batch_size": 16,
-        "batch_length": 3,
-        "fanouts": "3 3",
-        "cache_rows": 20,
-        "decide_every": 2,
     }
 )
 EVERYWHERE = ("models", "tasks", "datasets")  # kinds that every system reads
@@ -161,7 +150,7 @@ def check_model(
     """Check a model by itself, then train it on every system, on one rank and on two.
 
     By itself: parameters come from the seed, states start at zero, no row mixes in time, gradients reach every
-    parameter (see :mod:`dtdg_lab.testing.contracts`). On systems: losses are equal wherever systems compute the same.
+    parameter (see :mod:`dtdg_lab.testing.models`). On systems: losses are equal wherever systems compute the same.
     It takes about a minute on two cores.
 
     Args:
@@ -246,7 +235,8 @@ class _Case:
 
 def _settings(system: System, kind: str, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a registered name's runs on a system: given ones, else its own, else small ones."""
-    settings = {**SMALL, **system.defaults, **given, "system": system.name}
+    of_families = {name: value for family in catalogue.families() for name, value in family.small_settings.items()}
+    settings = {**SMALL, **of_families, **system.defaults, **given, "system": system.name}
     if kind in (*EVERYWHERE, *system.parts):
         settings[_chooser(kind)] = name
     return settings

@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+from dtdg_lab.config import catalogue
 from dtdg_lab.core.errors import LabError
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 
 _ENVIRONMENT = {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONSAFEPATH": "1"}
-_LAYOUTS = ("snapshot_groups", "snapshot_blocks", "vertex_parts", "decayed_windows", "hybrid_batches", "feature_cache")
 # the first optimizer imports torch._dynamo, which takes longer than all else that a fresh process does
 _IMPORTED = [
     "torch.distributed",
@@ -32,8 +32,8 @@ _IMPORTED = [
     "pytest",
     "dtdg_lab.datasets.names",
     "dtdg_lab.training.assembly",
-    "dtdg_lab.testing.contracts",
-    *(f"dtdg_lab.systems.{layout}.strategy" for layout in _LAYOUTS),
+    "dtdg_lab.testing.models",
+    *(f"dtdg_lab.systems.{family}.strategy" for family in catalogue.DECLARED if family),
 ]
 _GRACE_S = 3.0  # after the first failure the others may still report theirs
 

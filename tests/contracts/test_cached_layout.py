@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.models.base import DynamicModel, make_model
 from dtdg_lab.systems.vertex_parts.strategy import ReplicatedStrategy
 from dtdg_lab.tasks.regression import Regression
-from dtdg_lab.testing.contracts import LayoutContract, MakeLayout
+from dtdg_lab.testing.strategies import check_strategy
 
 PARTS, TRAIN = 4, range(5)
 
@@ -34,34 +33,32 @@ def _graph() -> DynamicGraph:
     )
 
 
-class TestCachedVertex(LayoutContract):
-    @pytest.fixture(autouse=True)
-    def _own_cache(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-        _graph()  # from the cache of all tests
-        monkeypatch.setenv("DTDG_LAB_CACHE", str(tmp_path))
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)  # the products are too small to be shared
-        yield
-        torch.set_num_threads(threads)
+@pytest.fixture(autouse=True)
+def _empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _graph()  # from the cache of all tests
+    monkeypatch.setenv("DTDG_LAB_CACHE", str(tmp_path))
 
-    @pytest.fixture(params=["tgcn", "gatlstm", "evolvegcn-o", "evolvegcn-h", "dcrnn", "graphsage"])  # every memory
-    def make_layout(self, request: pytest.FixtureRequest) -> MakeLayout:
-        graph, name = _graph(), request.param
-        partition = Partition(np.arange(graph.num_nodes, dtype=np.int32) % PARTS, PARTS)
 
-        def make_strategy(rank: int, size: int) -> tuple[Strategy, DynamicModel]:
-            make = catalogue.entry("models", name).load()
-            model = make_model(make, graph.num_features, 4, 1 if name == "dcrnn" else 2, seed=1).double()
-            share = PARTS // size
-            sequences = cached_sequences(
-                graph, partition, range(rank * share, (rank + 1) * share), model, TRAIN, cache_gib=1.0,
-                settings=OperatorSettings(dtype=torch.float64),
-            )  # fmt: skip
-            task = Regression(graph, Split(TRAIN, range(0), range(9, 10)), dtype=torch.float64)
-            return ReplicatedStrategy(model, sequences, task, TRAIN, counts_group=rank == 0), model
+@pytest.mark.usefixtures("one_thread")  # the products are too small to be shared
+@pytest.mark.parametrize("name", ["tgcn", "gatlstm", "evolvegcn-o", "evolvegcn-h", "dcrnn", "graphsage"])  # memories
+def test_cached_nodes_keep_the_contract(name: str) -> None:
+    graph = _graph()
+    partition = Partition(np.arange(graph.num_nodes, dtype=np.int32) % PARTS, PARTS)
 
-        return make_strategy
+    def make(rank: int, size: int) -> tuple[Strategy, DynamicModel]:
+        model_class = catalogue.entry("models", name).load()
+        model = make_model(model_class, graph.num_features, 4, 1 if name == "dcrnn" else 2, seed=1).double()
+        share = PARTS // size
+        sequences = cached_sequences(
+            graph,
+            partition,
+            range(rank * share, (rank + 1) * share),
+            model,
+            TRAIN,
+            cache_gib=1.0,
+            settings=OperatorSettings(dtype=torch.float64),
+        )
+        task = Regression(graph, Split(TRAIN, range(0), range(9, 10)), dtype=torch.float64)
+        return ReplicatedStrategy(model, sequences, task, TRAIN, counts_group=rank == 0), model
 
-    @pytest.fixture
-    def sizes(self) -> Sequence[int]:
-        return (1, 2, 4)
+    check_strategy(make)

@@ -18,12 +18,12 @@ from torch import Tensor
 import dtdg_lab as lab
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.options import Option
+from dtdg_lab.core.contract import ContractError
 from dtdg_lab.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.models.base import DynamicModel, State
 from dtdg_lab.systems.base import SystemFamily
 from dtdg_lab.systems.snapshot_groups.schedulers.base import scheduler
-from dtdg_lab.testing.contracts import ContractError
 from dtdg_lab.testing.extensions import ExtensionCheck, Outcome, _Case
 from tests.message_models import TopDriven
 from tests.registrations import registered_apart

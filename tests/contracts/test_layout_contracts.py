@@ -12,12 +12,13 @@ import torch
 
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.core.contract import ContractError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.engine.strategy import Step, StepMarks, StepResult, Strategy
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.models.base import DynamicModel
-from dtdg_lab.testing.contracts import ContractError, LayoutContract, MakeLayout, check_layout, check_steps
+from dtdg_lab.testing.strategies import MakeStrategy, check_steps, check_strategy
 from dtdg_lab.training.build import build
 from tests.thinning import thinned
 
@@ -60,7 +61,7 @@ class _Played(SoloGroup):
         return self._said[self._heard - 1]
 
 
-def _maker(config: RunConfig) -> MakeLayout:
+def _maker(config: RunConfig) -> MakeStrategy:
     """Ranks of a layout as ``build`` wires them; rank 0 is made first."""
     said: list[str] = []
 
@@ -104,23 +105,16 @@ def _kept(config: RunConfig) -> bool:
 CONFIGS = _configs()
 
 
-class TestCatalogue(LayoutContract):
-    @pytest.fixture(
-        params=thinned(CONFIGS, [place for place, config in enumerate(CONFIGS) if _kept(config)]),
-        ids=lambda config: f"{config.system}-{config.model}-{config.short_hash}",
-    )
-    def config(self, request: pytest.FixtureRequest) -> RunConfig:
-        return request.param
-
-    @pytest.fixture
-    def make_layout(self, config: RunConfig) -> MakeLayout:
-        return _maker(config)
-
-    @pytest.fixture
-    def sizes(self, config: RunConfig) -> Sequence[int]:
-        if config.system == "esdg" and config.model not in MOVES_NO_ROWS:
-            return [1]  # real exchanges: distributed/test_snapshot_plans.py
-        return [size for size in (1, 2, 4) if config.parts % size == 0]
+@pytest.mark.parametrize(
+    "config",
+    thinned(CONFIGS, [number for number, config in enumerate(CONFIGS) if _kept(config)]),
+    ids=lambda config: f"{config.system}-{config.model}-{config.short_hash}",
+)
+def test_every_strategy_keeps_the_contract(config: RunConfig) -> None:
+    sizes = [size for size in (1, 2, 4) if config.parts % size == 0]
+    if config.system == "esdg" and config.model not in MOVES_NO_ROWS:
+        sizes = [1]  # real exchanges: distributed/test_snapshot_plans.py
+    check_strategy(_maker(config), sizes=sizes)
 
 
 @pytest.mark.parametrize("blocks", [1, 5, 12])
@@ -180,4 +174,4 @@ def test_a_broken_layout_is_found(fault: str, said: str) -> None:
         return _Altered(layout, fault, model), model
 
     with pytest.raises(ContractError, match=said):
-        check_layout(broken, sizes=(1, 2))
+        check_strategy(broken, sizes=(1, 2))

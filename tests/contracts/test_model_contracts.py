@@ -11,11 +11,13 @@ from torch import Tensor
 
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.options import OPTIONS
+from dtdg_lab.core.contract import ContractError
 from dtdg_lab.models.base import State
+from dtdg_lab.models.dense_view import DenseView
 from dtdg_lab.models.evolvegcn import EvolveGCNH, EvolveGCNO
 from dtdg_lab.models.tgcn import TGCN
 from dtdg_lab.models.tmgcn import TMGCN
-from dtdg_lab.testing.contracts import ContractError, DenseView, ModelContract, check_model_alone
+from dtdg_lab.testing.models import check_model_alone
 
 
 def _variants() -> list[tuple[str, dict[str, Any]]]:
@@ -28,11 +30,9 @@ def _variants() -> list[tuple[str, dict[str, Any]]]:
     return found
 
 
-class TestCatalogue(ModelContract):
-    @pytest.fixture(params=_variants(), ids=str)
-    def make(self, request: pytest.FixtureRequest) -> Any:
-        name, options = request.param
-        return functools.partial(catalogue.entry("models", name).load(), **options)
+@pytest.mark.parametrize(("name", "options"), _variants())
+def test_every_model_keeps_the_contract(name: str, options: dict[str, Any]) -> None:
+    check_model_alone(functools.partial(catalogue.entry("models", name).load(), **options))
 
 
 class Unseeded(TGCN):

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from dtdg_lab.config import catalogue
+from dtdg_lab.core.contract import ContractError
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.partition.base import Assigned, make_partition, save_partition
-from dtdg_lab.testing.contracts import ContractError, PartitionerContract, check_partitioner
+from dtdg_lab.testing.partitioners import check_partitioner
 
 
 def from_a_file_made_for_it(folder: Path) -> Callable[..., Assigned]:
@@ -27,12 +28,10 @@ def from_a_file_made_for_it(folder: Path) -> Callable[..., Assigned]:
     return assign
 
 
-class TestCatalogue(PartitionerContract):
-    @pytest.fixture(params=catalogue.names("partition"))
-    def assign(self, request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-        if request.param == "file":
-            return from_a_file_made_for_it(tmp_path)
-        return catalogue.entry("partition", request.param).load()
+@pytest.mark.parametrize("name", catalogue.names("partition"))
+def test_every_partitioner_keeps_the_contract(name: str, tmp_path: Path) -> None:
+    is_file = name == "file"
+    check_partitioner(from_a_file_made_for_it(tmp_path) if is_file else catalogue.entry("partition", name).load())
 
 
 def honest(graph: DynamicGraph, parts: int, **_: Any) -> Assigned:

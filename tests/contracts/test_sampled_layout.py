@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -20,7 +19,7 @@ from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.models.base import DynamicModel, make_model
 from dtdg_lab.systems.decayed_windows.sampled import SampledWindows, SampledWindowStrategy
 from dtdg_lab.tasks.regression import Regression
-from dtdg_lab.testing.contracts import LayoutContract, MakeLayout
+from dtdg_lab.testing.strategies import check_strategy
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 PARTS, TRAIN = 4, range(5)
@@ -33,24 +32,17 @@ def _graph() -> DynamicGraph:
     )
 
 
-class TestSampledWindow(LayoutContract):
-    @pytest.fixture(params=["tgcn", "gatlstm", "evolvegcn-o", "graphsage"])  # every memory that it carries
-    def make_layout(self, request: pytest.FixtureRequest) -> MakeLayout:
-        graph = _graph()
-        partition = Partition(np.arange(graph.num_nodes, dtype=np.int32) % PARTS, PARTS)
+@pytest.mark.parametrize("name", ["tgcn", "gatlstm", "evolvegcn-o", "graphsage"])  # every memory that it carries
+def test_sampled_windows_keep_the_contract(name: str) -> None:
+    graph = _graph()
+    partition = Partition(np.arange(graph.num_nodes, dtype=np.int32) % PARTS, PARTS)
 
-        def make(rank: int, size: int) -> tuple[Strategy, DynamicModel]:
-            model = make_model(
-                catalogue.entry("models", request.param).load(), graph.num_features, 4, 2, seed=1
-            ).double()
-            share = PARTS // size
-            windows = SampledWindows(TRAIN, 3, 2, 0, partition, range(rank * share, (rank + 1) * share))
-            task = Regression(graph, Split(TRAIN, range(0), range(9, 10)), dtype=torch.float64)
-            settings = OperatorSettings(dtype=torch.float64)
-            return SampledWindowStrategy(model, graph, task, windows, settings, counts_group=rank == 0), model
+    def make(rank: int, size: int) -> tuple[Strategy, DynamicModel]:
+        model = make_model(catalogue.entry("models", name).load(), graph.num_features, 4, 2, seed=1).double()
+        share = PARTS // size
+        windows = SampledWindows(TRAIN, 3, 2, 0, partition, range(rank * share, (rank + 1) * share))
+        task = Regression(graph, Split(TRAIN, range(0), range(9, 10)), dtype=torch.float64)
+        settings = OperatorSettings(dtype=torch.float64)
+        return SampledWindowStrategy(model, graph, task, windows, settings, counts_group=rank == 0), model
 
-        return make
-
-    @pytest.fixture
-    def sizes(self) -> Sequence[int]:
-        return (1, 2, 4)
+    check_strategy(make)

@@ -26,7 +26,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.models.base import GraphView
-from dtdg_lab.testing.contracts import DenseView
+from dtdg_lab.models.dense_view import DenseView
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import build
 from dtdg_lab.training.partition import blocks_event

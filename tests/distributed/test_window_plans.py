@@ -23,10 +23,10 @@ from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.models.base import State
+from dtdg_lab.models.dense_view import DenseView
 from dtdg_lab.systems.decayed_windows.backprop import WindowWork
 from dtdg_lab.systems.decayed_windows.strategy import DecayedWindowStrategy
 from dtdg_lab.systems.decayed_windows.window import HybridBatch, Trapezoid, hybrid_batch, survival_order
-from dtdg_lab.testing.contracts import DenseView
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.testing.training import train_in_memory
 from dtdg_lab.training.build import RunComponents, build

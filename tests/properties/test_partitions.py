@@ -18,7 +18,8 @@ from dtdg_lab.partition import simple as round_robin
 from dtdg_lab.partition.base import load_partition, save_partition
 from dtdg_lab.partition.libraries import MOST, fitting, merged_nets, union_graph
 from dtdg_lab.partition.simple import vertex_loads
-from dtdg_lab.testing.contracts import check_assignment, graph_of
+from dtdg_lab.testing.example_graphs import graph_of
+from dtdg_lab.testing.partitioners import check_assignment
 
 
 @st.composite

@@ -16,7 +16,7 @@ from dtdg_lab.systems.decayed_windows.window import (
     naive_edges,
     survival_order,
 )
-from dtdg_lab.testing.contracts import graph_of
+from dtdg_lab.testing.example_graphs import graph_of
 
 WAYS = st.sampled_from(["in", "out"])
 

@@ -30,7 +30,7 @@ from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.models.base import DynamicModel, make_model
 from dtdg_lab.tasks.base import Task
-from dtdg_lab.testing.contracts import RecordingMarks
+from dtdg_lab.testing.strategies import RecordingMarks
 from dtdg_lab.training.memory import peak_bytes
 
 NODES, SNAPSHOTS, FEATURES, HIDDEN, CLASSES = 19, 6, 3, 4, 3

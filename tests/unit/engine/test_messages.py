@@ -22,8 +22,8 @@ from dtdg_lab.engine.target_batches import TargetSequence
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.operators import OperatorSettings
+from dtdg_lab.models.dense_view import DenseView
 from dtdg_lab.systems.decayed_windows.sampled import SampledSequence
-from dtdg_lab.testing.contracts import DenseView
 from dtdg_lab.training.build import build
 from tests.message_models import name_of, register_models
 from tests.registrations import registered_apart

@@ -27,7 +27,7 @@ from dtdg_lab.models.base import DynamicModel, make_model
 from dtdg_lab.systems.decayed_windows.sampled import SampledWindows, SampledWindowStrategy
 from dtdg_lab.tasks.classification import Classification
 from dtdg_lab.tasks.regression import Regression
-from dtdg_lab.testing.contracts import RecordingMarks
+from dtdg_lab.testing.strategies import RecordingMarks
 from tests.thinning import thinned
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -22,12 +22,13 @@ from dtdg_lab.kernels.operators import Operators, OperatorSettings, SnapshotSour
 from dtdg_lab.kernels.spmm import stacked
 from dtdg_lab.models.base import DynamicModel, make_model
 from dtdg_lab.models.dcrnn import DCRNN
+from dtdg_lab.models.dense_view import DenseView
 from dtdg_lab.models.evolvegcn import EvolveGCNH, EvolveGCNO
 from dtdg_lab.models.gcn_lstm import CDGCN, GATLSTM, MPNNLSTM, WDGCN
 from dtdg_lab.models.graphsage import GraphSAGE
 from dtdg_lab.models.tgcn import TGCN
 from dtdg_lab.models.tmgcn import TMGCN
-from dtdg_lab.testing.contracts import DenseView, run_model, run_stacked, stack_dense
+from dtdg_lab.testing.models import run_model, run_stacked, stack_dense
 
 N, F, H, T, OUT = 9, 3, 4, 5, 2
 Params = dict[str, Tensor]

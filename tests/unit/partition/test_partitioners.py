@@ -31,7 +31,7 @@ from dtdg_lab.partition.base import load_partition, make_partition, save_partiti
 from dtdg_lab.partition.child_process import in_child, needs_library
 from dtdg_lab.partition.libraries import merged_nets, union_graph
 from dtdg_lab.partition.simple import mixed, vertex_loads
-from dtdg_lab.testing.contracts import graph_of, power_law
+from dtdg_lab.testing.example_graphs import graph_of, power_law
 
 
 def dynahb_figure_4() -> Any:

@@ -38,11 +38,12 @@ from dtdg_lab.engine.graph_view import DeviceSequence, SnapshotView
 from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import seal_of
+from dtdg_lab.models.dense_view import DenseView
 from dtdg_lab.runs.record_lines import read_lines
 from dtdg_lab.runs.record_writer import RecordWriter
 from dtdg_lab.systems.single.events import OverlapProfile, SnapshotTimes
 from dtdg_lab.systems.single.shared_edges import measured
-from dtdg_lab.testing.contracts import DenseView, run_model
+from dtdg_lab.testing.models import run_model
 from dtdg_lab.testing.training import RecordingRecorder, Trained, train_in_memory
 from dtdg_lab.training.assembly import assemble_trainer
 from dtdg_lab.training.build import build

@@ -22,7 +22,7 @@ from dtdg_lab.systems.decayed_windows.window import (
     segments,
     survival_order,
 )
-from dtdg_lab.testing.contracts import graph_of
+from dtdg_lab.testing.example_graphs import graph_of
 
 # decay
 

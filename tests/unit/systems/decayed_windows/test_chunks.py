@@ -26,7 +26,7 @@ from dtdg_lab.systems.decayed_windows.chunks import (
     save_chunks,
 )
 from dtdg_lab.systems.decayed_windows.window import Chunking
-from dtdg_lab.testing.contracts import graph_of, power_law
+from dtdg_lab.testing.example_graphs import graph_of, power_law
 from tests.thinning import thinned
 
 

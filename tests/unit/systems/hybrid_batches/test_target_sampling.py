@@ -22,7 +22,7 @@ from dtdg_lab.systems.hybrid_batches.batches import (
     nearest,
     resolved,
 )
-from dtdg_lab.testing.contracts import graph_of, power_law
+from dtdg_lab.testing.example_graphs import graph_of, power_law
 
 TRAIN = range(2, 14)
 

@@ -17,7 +17,7 @@ from dtdg_lab.core.plans import Schedule
 from dtdg_lab.core.units import format_joules, format_seconds, join_words, share
 from dtdg_lab.lessons.checks import Shown
 from dtdg_lab.lessons.figures import sizes_by_hand_figure
-from dtdg_lab.rl import checked_action
+from dtdg_lab.rl.agent import checked_action
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
 from dtdg_lab.systems.feature_cache.charts.manual_windows import (
     BEST,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dtdg_lab.rl import Agent, Choice, checked_choices
+from dtdg_lab.rl.agent import Agent, Choice, checked_choices
 from dtdg_lab.systems.hybrid_batches.policies import SizeSettings
 
 

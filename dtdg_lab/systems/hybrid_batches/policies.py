@@ -16,7 +16,9 @@ from dtdg_lab.config import catalogue
 from dtdg_lab.core import rng
 from dtdg_lab.core.errors import ConfigError, NotFiniteError, PlanError, shortened
 from dtdg_lab.engine.capabilities import Decision
-from dtdg_lab.rl import DQN, Agent, Bandit, Choice, Fixed, UniformAgent, checked_action, checked_choices
+from dtdg_lab.rl.agent import Agent, Choice, Fixed, UniformAgent, checked_action, checked_choices
+from dtdg_lab.rl.bandit import Bandit
+from dtdg_lab.rl.dqn import DQN
 
 # A model of progress and time as functions of batch size: the size with the most progress per second is chosen.
 

@@ -16,7 +16,7 @@ from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
 from dtdg_lab.core.files import read_arrays
 from dtdg_lab.core.system_errors import reading
 from dtdg_lab.core.units import as_path
-from dtdg_lab.rl import QNetwork
+from dtdg_lab.rl.q_network import QNetwork
 from dtdg_lab.systems.feature_cache.actions import CacheActions
 from dtdg_lab.systems.feature_cache.policies.interface import CacheDecision, CacheView, CacheViews
 from dtdg_lab.systems.feature_cache.policies.lateness_memory import RunsMemory, memory_size

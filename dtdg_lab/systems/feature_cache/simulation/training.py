@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
 from dtdg_lab.core.files import writable_file
-from dtdg_lab.rl import DISCOUNT, HIDDEN, Array, DoubleDQN, Transitions
+from dtdg_lab.rl.double_dqn import DISCOUNT, HIDDEN, DoubleDQN
+from dtdg_lab.rl.q_network import Array
+from dtdg_lab.rl.replay import Transitions
 from dtdg_lab.systems.feature_cache.actions import CacheActions
 from dtdg_lab.systems.feature_cache.calibration.shipped import products, reddit
 from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts
@@ -54,7 +56,7 @@ class PolicyTraining:
         ConfigError: a count is below 1, or another number is out of range.
 
     References: GreenDyGNN section IV-C2: epsilon over 5,000 episodes, gamma 0.99 (see
-    :mod:`dtdg_lab.rl` for the rest). Final epsilon, lambda, the rate and the frequency of updates are not
+    :mod:`dtdg_lab.rl.double_dqn` for the rest). Final epsilon, lambda, the rate and the frequency of updates are not
     given there: ours.
 
     Differs from the paper: 15,000 episodes, after which its policy is reported to be stable, instead of 50,000; and an

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.rl import Choice, Fixed
+from dtdg_lab.rl.agent import Choice, Fixed
 from dtdg_lab.systems.hybrid_batches.policies import (
     CONTROLLERS,
     LANDSCAPES,

@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 
 from dtdg_lab.config.catalogue import names
 from dtdg_lab.core.errors import ConfigError, NotFiniteError, PlanError, UnknownNameError
-from dtdg_lab.rl import DQN, Agent, Bandit, Fixed, UniformAgent
+from dtdg_lab.rl.agent import Agent, Fixed, UniformAgent
+from dtdg_lab.rl.bandit import Bandit
+from dtdg_lab.rl.dqn import DQN
 from dtdg_lab.systems.hybrid_batches.policies import (
     BatchDecision,
     BatchPolicy,

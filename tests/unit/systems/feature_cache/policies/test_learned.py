@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
-from dtdg_lab.rl import QNetwork
+from dtdg_lab.rl.q_network import QNetwork
 from dtdg_lab.systems.feature_cache.actions import CacheActions
 from dtdg_lab.systems.feature_cache.policies import learned
 from dtdg_lab.systems.feature_cache.policies.interface import CacheView

@@ -9,7 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError, PlanError
-from dtdg_lab.rl import DoubleDQN, QNetwork, TransitionRing, Transitions, double_target
+from dtdg_lab.rl.double_dqn import DoubleDQN, double_target
+from dtdg_lab.rl.q_network import QNetwork
+from dtdg_lab.rl.replay import TransitionRing, Transitions
 
 
 def transitions(states: Any, actions: Any, rewards: Any, after: Any, follows: Any) -> Transitions:

@@ -1,0 +1,1 @@
+"""Reinforcement learning: agents that choose one of a few actions, and Double DQN."""

@@ -85,7 +85,7 @@ class DoubleDQN:
         self._chosen = self.updates = 0
 
     def choose(self, states: NDArray[np.float32], epsilon: float = 0.0) -> NDArray[np.int64]:
-        """Return actions (B,) for states (B, S): the best, ties to the lower; or random ones with probability epsilon."""
+        """Return actions (B,) for states (B, S): the best, ties to the lower, or random with probability epsilon."""
         best: NDArray[np.int64] = self.online.values(states).argmax(axis=1)
         rng = generator(self._seed, "control/double_dqn/choice", self._chosen)
         self._chosen += 1

@@ -82,7 +82,7 @@ def of_the_line() -> tuple[Transitions, NDArray[np.float64]]:
 def test_known_values_are_found(double: bool) -> None:
     every, known = of_the_line()
     learner = DoubleDQN(3, 2, double=double, hidden=(32, 32), batch=16, memory=600, target_every=20)
-    learner.remember(every.taken(np.arange(600) % 6))
+    learner.remember(every.rows(np.arange(600) % 6))
     for update in range(1500):
         learner.learn(3e-3 if update < 1000 else 3e-4)
     found = learner.online.values(np.eye(3))
@@ -146,7 +146,7 @@ def test_curiosity_draws_every_action_and_none_is_drawn_without() -> None:
 def test_the_oldest_transitions_make_room() -> None:
     ring, all_of_them = TransitionRing(10, 3), drawn(27, 3, 4)
     for start in range(0, 27, 4):
-        ring.add(all_of_them.taken(np.arange(start, min(start + 4, 27))))
+        ring.add(all_of_them.rows(np.arange(start, min(start + 4, 27))))
     assert len(ring) == 10
     held = ring.sample(2000, np.random.default_rng(0)).rewards
     assert set(held.tolist()) == set(all_of_them.rewards[-10:].tolist())

@@ -1,17 +1,17 @@
 """The catalogue: one entry per algorithm and data set, and systems as compositions of entries.
 
-What it holds is data beside the code: ``config/catalogue.toml`` and ``config/datasets.toml`` have the shared entries,
-and ``family.toml`` in the folder of each family of systems has the family's own, with its options and record tables.
-ALGORITHMS.md is generated from it. Targets are strings, so that listing entries imports no algorithm.
+``config/catalogue.toml`` and ``config/datasets.toml`` have the shared entries. ``family.toml`` in the folder of each
+family of systems has the family's own entries, options and record tables. ALGORITHMS.md is generated from them. Targets
+are text, so that listing entries imports no algorithm.
 """
 
 from __future__ import annotations
 
-import importlib
 import tomllib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import Any
 
@@ -27,18 +27,18 @@ class Entry:
     Attributes:
         name: its name in a config.
         kind: such as ``models`` or ``scheduling``; also the group of its options in a config.
-        target: module and attribute as text, so that listing it does not import it.
+        target: ``module:attribute``.
         summary: one sentence.
         source: paper and section, or data collection.
         options: names of the options it reads.
         defaults: values of options that replace the glossary's defaults.
-        tasks: of a data set, those that it has labels for; empty: those that need no classes.
-        needs: of a task, what a graph must hold for it: some of :data:`LABELS`.
+        tasks: of a data set, the tasks that it has labels for; empty for those that need no classes.
+        needs: of a task, the labels that a graph must have: some of :data:`LABELS`.
         per_vertex: of a task, whether its loss is a sum over nodes.
-        loss: of a task, what charts call its loss.
-        metrics: of a task, shares of 1, larger is better; the first that an evaluation has is drawn beside the loss.
+        loss: of a task, the name of its loss in charts.
+        metrics: of a task, shares of 1, larger is better; charts show the first one available beside the loss.
         all_nodes: of a strategy, whether it has all nodes of a snapshot at once, which a loss over pairs needs.
-        value: the algorithm itself, where no text leads to it, such as a class of a notebook cell.
+        value: the algorithm itself, if no text leads to it, such as a class of a notebook cell.
     """
 
     name: str
@@ -57,14 +57,11 @@ class Entry:
     value: Any = field(default=None, compare=False, repr=False)
 
     def load(self) -> Any:
-        """Return the class, function or definition of this entry, imported where a text names it."""
+        """Return the class, function or definition of this entry, and import its module if needed."""
         return load(self.target) if self.value is None else self.value
 
 
-def load(target: str) -> Any:
-    """The attribute of a text ``module:attribute``."""
-    module, _, attribute = target.partition(":")
-    return getattr(importlib.import_module(module), attribute)
+load = resolve_name  # imports the object of a text ``module:attribute``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +69,8 @@ class System:
     """A training system: a choice of one entry per kind, with the options whose defaults it changes.
 
     Attributes:
-        family: the one of :data:`FAMILIES` that builds and shows it.
-        title: what people call it; its name where empty.
+        family: its family, a key of :data:`FAMILIES`.
+        title: its name in text; ``name`` if empty.
     """
 
     name: str
@@ -86,12 +83,9 @@ class System:
     title: str = ""
 
 
-# Evaluation protocols: the split, the initial state of the evaluation, and the edges that a label counts.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protocol:
-    """An evaluation setting: how an evaluation metric is computed.
+    """An evaluation setting: the split, the initial state of the evaluation, and the edges that a label counts.
 
     The first ``train_share`` of the T labelled snapshots is the training split, or all but the last
     ``test_snapshots`` where that is not 0; its last ``validation_share`` is held out for validation (0: none).
@@ -115,15 +109,13 @@ class Protocol:
 
     @property
     def leaky(self) -> bool:
-        """Whether splits share edges if edges live longer than one interval."""
+        """True if splits share edges that live longer than one interval."""
         return not self.purge
 
     def gap(self, edge_life: int) -> int:
-        """Snapshots left out at each boundary between splits, where edges live ``edge_life`` intervals."""
+        """Return the snapshots left out at each boundary between splits, if edges live ``edge_life`` intervals."""
         return edge_life - 1 if self.purge else 0
 
-
-# What the files declare.
 
 _CONFIG = Path(__file__).parent
 
@@ -132,8 +124,8 @@ def _read(file: Path) -> dict[str, Any]:
     return tomllib.loads(file.read_text(encoding="utf-8"))
 
 
-# Families of systems, in order: each is a folder under ``systems/``, reached by this text alone. A registered one may
-# stand here itself.
+# Families of systems, in order: each is a folder under ``systems/``, reached by this text alone. Registration adds
+# texts and objects.
 FAMILIES: dict[str, Any] = {
     name: f"dtdg_lab.systems.{name}:FAMILY"
     for name in (
@@ -147,14 +139,14 @@ FAMILIES: dict[str, Any] = {
     )
 }
 
-# Family, "" for what is shared -> what its files declare: entries, systems, options, record tables and their meanings.
+# Family, "" for shared files -> its declarations: entries, systems, options, record tables and their meanings.
 DECLARED: dict[str, dict[str, Any]] = {
     "": _read(_CONFIG / "catalogue.toml") | _read(_CONFIG / "options.toml") | _read(_CONFIG / "record_tables.toml"),
     **{name: _read(_CONFIG.parent / "systems" / name / "family.toml") for name in FAMILIES},
 }
 _PUBLISHED = {
-    name: {"target": f"dtdg_lab.datasets.registry:{name.upper().replace('-', '_')}", **about}
-    for name, about in _read(_CONFIG / "datasets.toml").items()
+    name: {"target": f"dtdg_lab.datasets.registry:{name.upper().replace('-', '_')}", **fields}
+    for name, fields in _read(_CONFIG / "datasets.toml").items()
 }
 DECLARED[""]["entries"]["datasets"] = _PUBLISHED | DECLARED[""]["entries"]["datasets"]
 # Settings that every run has, by kind.
@@ -171,40 +163,40 @@ CHOSEN_BY: dict[str, str] = {
 }
 
 
-def frozen(about: Mapping[str, Any]) -> dict[str, Any]:
-    """What a table of a file says, with immutable values."""
+def frozen(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a table of a file with immutable values."""
     types: dict[type, Callable[[Any], Any]] = {list: tuple, dict: MappingProxyType}
-    return {name: types.get(type(value), lambda given: given)(value) for name, value in about.items()}
+    return {name: types[type(value)](value) if type(value) in types else value for name, value in fields.items()}
 
 
 def _entry(declared: Mapping[str, Any], kind: str, name: str) -> Entry:
-    about = declared["entries"][kind][name]
-    options = about.get("options", kind)  # where it gives none, those of its kind
+    fields = declared["entries"][kind][name]
+    options = fields.get("options", kind)  # by default those of its kind
     if isinstance(options, str):
         options = declared.get("groups", {}).get(options, [])
-    return Entry(name=name, kind=kind, **frozen({**about, "options": options}))
+    return Entry(name=name, kind=kind, **frozen({**fields, "options": options}))
 
 
 ENTRIES: list[Entry] = [
     _entry(declared, kind, name)
     for declared in DECLARED.values()
-    for kind, of_kind in declared.get("entries", {}).items()
-    for name in of_kind
+    for kind, names in declared.get("entries", {}).items()
+    for name in names
 ]
 SYSTEMS: list[System] = [
-    System(name=name, family=family, **frozen(about))
+    System(name=name, family=family, **frozen(fields))
     for family, declared in DECLARED.items()
-    for name, about in declared.get("systems", {}).items()
+    for name, fields in declared.get("systems", {}).items()
 ]
-# (memory of a model, ``parallel`` entry) -> how the strategy keeps it; pairs that are not in it are refused.
+# (memory of a model, ``parallel`` entry) -> ``exact`` or the strategy's approximation; other pairs are refused.
 MEMORY_ON_LAYOUT: dict[tuple[str, str], str] = {
-    (memory, layout): how
+    (memory, layout): treatment
     for declared in DECLARED.values()
     for layout, memories in declared.get("memories", {}).items()
-    for memory, how in memories.items()
+    for memory, treatment in memories.items()
 }
 PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
-    {name: Protocol(name=name, **frozen(about)) for name, about in DECLARED[""]["protocols"].items()}
+    {name: Protocol(name=name, **frozen(fields)) for name, fields in DECLARED[""]["protocols"].items()}
 )
 
 SINGULAR: Mapping[str, str] = MappingProxyType(
@@ -222,7 +214,7 @@ SINGULAR: Mapping[str, str] = MappingProxyType(
         "congestion": "congestion pattern",
     }
 )
-LABELS = ("classes", "following")  # what a graph may lack and a task may need; every graph has ``targets``
+LABELS = ("classes", "following")  # labels that some graphs lack and some tasks need; every graph has ``targets``
 STORED = "graph:"  # prefix of the names of graphs stored by their hash
 
 
@@ -232,19 +224,19 @@ ABSENT_OPTIONS: set[str] = set()  # options that only such a folder describes
 
 
 def names(kind: str) -> tuple[str, ...]:
-    """Names of a kind's entries, or of the systems for ``kind="systems"``, in the catalogue's order."""
+    """Return the names of a kind's entries, or of the systems for ``kind="systems"``, in the catalogue's order."""
     if kind == "systems":
         return tuple(system.name for system in SYSTEMS)
     return tuple(entry.name for entry in entries(kind))
 
 
 def entries(kind: str) -> list[Entry]:
-    """The entries of a kind, in the catalogue's order."""
+    """Return the entries of a kind, in the catalogue's order."""
     return [entry for entry in ENTRIES if entry.kind == kind]
 
 
 def entry(kind: str, name: str) -> Entry:
-    """The entry ``name`` of ``kind``.
+    """Return the entry ``name`` of ``kind``.
 
     Raises:
         UnknownNameError: the kind has no such entry.
@@ -259,7 +251,7 @@ def entry(kind: str, name: str) -> Entry:
 
 
 def system(name: str) -> System:
-    """The system called ``name``.
+    """Return the system called ``name``.
 
     Raises:
         UnknownNameError: there is no such system.
@@ -274,7 +266,7 @@ def system(name: str) -> System:
 
 
 def family(name: str) -> Any:
-    """The :class:`dtdg_lab.systems.base.SystemFamily` called ``name``.
+    """Return the :class:`dtdg_lab.systems.base.SystemFamily` called ``name``.
 
     Raises:
         UnknownNameError: there is no such family.
@@ -288,7 +280,7 @@ def family(name: str) -> Any:
 
 
 def families() -> list[Any]:
-    """All families of systems, in the catalogue's order."""
+    """Return all families of systems, in the catalogue's order."""
     return [family(name) for name in FAMILIES]
 
 
@@ -296,10 +288,10 @@ def check_links(text: str, parts: int) -> None:
     """Check the option ``links`` for P parts.
 
     Raises:
-        ConfigError: as :func:`dtdg_lab.network.patterns.parse_links` says.
+        ConfigError: as of :func:`dtdg_lab.network.patterns.parse_links`.
     """
     if text.strip():
-        importlib.import_module("dtdg_lab.network.patterns").parse_links(text, parts)
+        load("dtdg_lab.network.patterns:parse_links")(text, parts)
 
 
 def check_task(dataset: str, task: str) -> None:
@@ -310,30 +302,30 @@ def check_task(dataset: str, task: str) -> None:
     """
     if dataset.startswith(STORED) or {("datasets", dataset), ("tasks", task)} & ABSENT.keys():
         return
-    able = tasks_of(dataset)
-    if task not in able:
-        labelled = [name for name in names("datasets") if task in tasks_of(name)]
+    supported = tasks_of(dataset)
+    if task not in supported:
+        datasets = [name for name in names("datasets") if task in tasks_of(name)]
         raise UnsupportedError(
-            f"task={task!r} is not available on data set {dataset!r}, which supports {', '.join(able)}. "
-            f"Data sets with {task}: {', '.join(labelled) or 'none'}."
+            f"task={task!r} is not available on data set {dataset!r}, which supports {', '.join(supported)}. "
+            f"Data sets with {task}: {', '.join(datasets) or 'none'}."
         )
 
 
 def tasks_of(dataset: str) -> tuple[str, ...]:
     """Return the tasks that a data set of the catalogue has labels for, in the catalogue's order."""
-    own = entry("datasets", dataset).tasks or tasks_with(("following",))
-    labels = {label for task in entries("tasks") if task.name in own for label in task.needs}
-    return tuple(name for name in names("tasks") if name in own or name in tasks_with(labels))
+    declared = entry("datasets", dataset).tasks or tasks_with(("following",))
+    labels = {label for task in entries("tasks") if task.name in declared for label in task.needs}
+    return tuple(name for name in names("tasks") if name in declared or name in tasks_with(labels))
 
 
 def loss_name(task: str) -> str:
-    """Return what charts call the loss of a task; of a task that is not registered here, ``loss``."""
-    return next((known.loss for known in entries("tasks") if known.name == task), "loss")
+    """Return the name of a task's loss in charts; ``loss`` for a task that is not registered here."""
+    return next((candidate.loss for candidate in entries("tasks") if candidate.name == task), "loss")
 
 
 def metrics_of(task: str) -> tuple[str, ...]:
-    """Return the metrics of a task that may be drawn beside its loss; none of a task that is not registered here."""
-    return next((known.metrics for known in entries("tasks") if known.name == task), ())
+    """Return the metrics of a task that charts may show; none for a task that is not registered here."""
+    return next((candidate.metrics for candidate in entries("tasks") if candidate.name == task), ())
 
 
 def tasks_with(labels: Collection[str]) -> tuple[str, ...]:
@@ -352,7 +344,11 @@ def check_loss(task: str, system_name: str) -> None:
         UnsupportedError: its strategy never has all nodes at once; the message names the systems that do.
     """
     per_vertex = entry("tasks", task).per_vertex
-    able = [one.name for one in SYSTEMS if per_vertex or entry("parallel", one.parts["parallel"]).all_nodes]
+    able = [
+        candidate.name
+        for candidate in SYSTEMS
+        if per_vertex or entry("parallel", candidate.parts["parallel"]).all_nodes
+    ]
     if system_name not in able and not {("tasks", task), ("systems", system_name)} & ABSENT.keys():
         raise UnsupportedError(
             f"Task {task!r} needs all nodes at once, which system {system_name!r} never has. Compatible systems: "
@@ -363,7 +359,7 @@ def check_loss(task: str, system_name: str) -> None:
 def option_owners(
     system_name: str, dataset: str, model: str, settings: Mapping[str, Any] = _NOTHING
 ) -> dict[str, tuple[str, ...]]:
-    """Kind -> names of the options that a run of this system on this data set and model reads.
+    """Return the names of the options that a run reads, by kind.
 
     Args:
         system_name: of the system.
@@ -381,7 +377,9 @@ def option_owners(
 
 def _with_chosen(kind: str, options: tuple[str, ...], settings: Mapping[str, Any]) -> tuple[str, ...]:
     """Add the options of the kind's entry that the settings name; a wrong name is refused by its option."""
-    chosen = settings.get(CHOSEN_BY.get(kind, ""))
-    absent = [candidate for (of_kind, _), candidate in ABSENT.items() if of_kind == kind]
-    more = [candidate.options for candidate in (*entries(kind), *absent) if candidate.name == chosen]
-    return tuple(dict.fromkeys((*options, *(name for names in more for name in names))))
+    chosen_name = settings.get(CHOSEN_BY.get(kind, ""))
+    absent = [candidate for (absent_kind, _), candidate in ABSENT.items() if absent_kind == kind]
+    chosen_options = [
+        name for candidate in (*entries(kind), *absent) if candidate.name == chosen_name for name in candidate.options
+    ]
+    return tuple(dict.fromkeys((*options, *chosen_options)))

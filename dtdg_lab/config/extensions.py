@@ -1,6 +1,6 @@
-"""Registered code as a run's folder describes it, and names that only such a folder knows.
+"""Descriptions of registered code in a run's folder, and names that only such a folder knows.
 
-A run of a registered model can be opened where the model is not registered: its entry is then *absent*. Configs of that
+A run of a registered model can be opened in a process without that model: its entry is then *absent*. Configs of that
 run may name it, lists of names do not, and training with it raises an error that says what to register.
 """
 
@@ -32,7 +32,7 @@ _KEPT = ("name", "kind", "target", "summary", "source", "options", "defaults", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extension:
-    """One registration, as a run's folder describes it: plain values only.
+    """The description of one registration in a run's folder: plain values only.
 
     Attributes:
         kind: of the catalogue, such as ``models``, or ``family``.
@@ -42,11 +42,11 @@ class Extension:
         summary: one sentence.
         source: paper and section.
         options: names of the options that it reads.
-        tasks: of a data set, those that it has labels for.
-        sha256: the first 16 digits, of its source code; empty where that is not known.
-        code: statements that define code that cannot be imported; empty where they are not known.
+        tasks: of a data set, the tasks that it has labels for.
+        sha256: the first 16 digits, of its source code; empty if that is not known.
+        code: statements that define code that cannot be imported; empty if they are not known.
         declared: its new options, with type, bounds, default and meaning.
-        entries: what the catalogue had: its entry, or those of a family.
+        entries: its entry in the catalogue, or those of a family.
         systems: of a family.
     """
 
@@ -83,7 +83,7 @@ class Extension:
         for name in ("summary", "source"):
             if getattr(self, name):
                 yield f"{name}={_quoted(getattr(self, name))}"
-        declared = {about["name"]: _option_code(about) for about in self.declared}
+        declared = {fields["name"]: _option_code(fields) for fields in self.declared}
         if self.options:
             yield f"options=[{', '.join(declared.get(name, _quoted(name)) for name in self.options)}]"
         if self.tasks:
@@ -91,7 +91,7 @@ class Extension:
 
     @property
     def argument(self) -> str:
-        """Return what ``--register`` takes on the command line."""
+        """The argument of ``--register`` on the command line."""
         if self.kind == FAMILY and self.target:
             return self.target
         module = self.target.partition(":")[0]
@@ -99,12 +99,12 @@ class Extension:
 
     @property
     def remedy(self) -> str:
-        """Return what to do before a run can train with it."""
+        """The instruction for a user who wants to train with it."""
         first = f"{self.title} is not registered here. Register it first: {self.call}"
         if self.target:
             return f"{first}; on the command line: --register {self.argument}."
-        where = f"; its source is in the run's {FILE}" if self.code else ""
-        return f"{first}, in a cell that defines {self.qualname or 'it'} as the run had it{where}."
+        source = f"; its source is in the run's {FILE}" if self.code else ""
+        return f"{first}, in a cell that defines {self.qualname or 'it'} as the run had it{source}."
 
     @property
     def statements(self) -> str:
@@ -128,12 +128,12 @@ class Extension:
         return ((self.kind, self.name), *entries, *(("systems", system["name"]) for system in self.systems))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return {attribute.name: _unfrozen(getattr(self, attribute.name)) for attribute in fields(self)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Extension:
-        """Read what :meth:`to_dict` wrote; names that this version does not know are left out.
+        """Read the output of :meth:`to_dict`, without names that this version does not know.
 
         Raises:
             TypeError, KeyError: a value is missing, or has another type.
@@ -196,7 +196,7 @@ def _plain(value: Any, names: Iterable[str]) -> dict[str, Any]:
 
 
 def _known_fields(cls: Any, data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a dataclass, immutable; names that this version does not know are left out."""
+    """Return immutable values of a dataclass, without names that this version does not know."""
     names = {attribute.name for attribute in fields(cls)}
     return catalogue.frozen({name: value for name, value in data.items() if name in names})
 
@@ -208,13 +208,15 @@ def _unfrozen(value: Any) -> Any:
     return [_unfrozen(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _option_code(about: Mapping[str, Any]) -> str:
-    """Return the call that makes an option, without what is its default."""
+def _option_code(values: Mapping[str, Any]) -> str:
+    """Return the call that makes an option, without arguments that equal their default."""
     defaults = {attribute.name: attribute.default for attribute in fields(Option)}
-    about = catalogue.frozen(about)
-    given = {name: value for name, value in about.items() if name in defaults and value != defaults[name]}
-    written = [f"{name}={value if name == 'kind' else _quoted(value)}" for name, value in given.items()]
-    return f"Option({', '.join(written)})"
+    arguments = [
+        f"{name}={value if name == 'kind' else _quoted(value)}"
+        for name, value in catalogue.frozen(values).items()
+        if name in defaults and value != defaults[name]
+    ]
+    return f"Option({', '.join(arguments)})"
 
 
 def _quoted(value: Any) -> str:
@@ -222,41 +224,38 @@ def _quoted(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 
 
-def register_from(given: str) -> None:
-    """Register what a Python file registers as it runs, or the family of a text ``module:attribute``.
+def register_from(source: str) -> None:
+    """Run a Python file that registers code, or register the family of a text ``module:attribute``.
 
     Args:
-        given: path of a file, which is imported as the module of its name, or the text.
+        source: path of a file, which is imported as the module of its name, or the text.
 
     Raises:
         ConfigError: there is no such file, it raises an error, or it registers nothing.
     """
-    if not given.endswith(".py"):
-        register(given)
+    if not source.endswith(".py"):
+        register(source)
         return
-    file = Path(given).resolve()
+    file = Path(source).resolve()
     if not file.is_file():
-        raise ConfigError(f"--register {given}: there is no such file. Give a Python file that calls lab.register.")
+        raise ConfigError(f"--register {source}: there is no such file. Give a Python file that calls lab.register.")
     if str(file.parent) not in sys.path:
         sys.path.append(str(file.parent))
-    before = list(REGISTERED)
+    registered_before = list(REGISTERED)
     try:
         module = importlib.import_module(file.stem)
     except Exception as error:  # whatever the user's file raises
-        raise ConfigError(f"--register {given}: the file raised {type(error).__name__}: {error}") from error
+        raise ConfigError(f"--register {source}: the file raised {type(error).__name__}: {error}") from error
     imported = Path(getattr(module, "__file__", None) or "").resolve()
     if imported != file:
         raise ConfigError(
-            f"--register {given}: a module {file.stem!r} is already imported from {imported}. Rename the file."
+            f"--register {source}: a module {file.stem!r} is already imported from {imported}. Rename the file."
         )
-    if before == REGISTERED:
+    if registered_before == REGISTERED:
         raise ConfigError(
-            f'--register {given}: the file registers nothing. Let it call lab.register(CLASS, "model") for each of its '
-            "models, or another kind."
+            f'--register {source}: the file registers nothing. Let it call lab.register(CLASS, "model") for each of '
+            "its models, or another kind."
         )
-
-
-# What a config uses of what is registered.
 
 
 def names_used(config: RunConfig) -> set[tuple[str, str]]:
@@ -276,16 +275,15 @@ def extensions_of(*configs: RunConfig, texts: Collection[str] = ()) -> tuple[Ext
         texts: values of settings; some may name a registration.
     """
     used = {name for config in configs for name in names_used(config)} if REGISTERED else set()
-    described = [extension_of(registration) for registration in REGISTERED]
     return tuple(
         extension
-        for extension in described
+        for extension in map(extension_of, REGISTERED)
         if used & set(extension.names) or {name for _, name in extension.names} & set(texts)
     )
 
 
 def check_registered(*configs: RunConfig, texts: Collection[str] = ()) -> None:
-    """Refuse to train with code that only a run's folder knows.
+    """Raise if runs would train with code that only a run's folder knows.
 
     Args:
         configs: settings of runs.
@@ -300,21 +298,19 @@ def check_registered(*configs: RunConfig, texts: Collection[str] = ()) -> None:
         raise ConfigError(" ".join(remedies))
 
 
-def code_changes(before: Iterable[Extension], now: Iterable[Extension]) -> list[str]:
-    """Say which registrations have other code than before; those whose hash is unknown on one side are left out.
+def code_changes(recorded: Iterable[Extension], current: Iterable[Extension]) -> list[str]:
+    """Describe which registrations have other code than recorded, if both hashes are known.
 
     Returns:
         One phrase for each, such as ``the code of model 'smoothed' differs (sha256 1a... then, 2b... now)``.
     """
-    hashes = {(one.kind, one.name): one.sha256 for one in before if one.sha256}
+    hashes = {(extension.kind, extension.name): extension.sha256 for extension in recorded if extension.sha256}
     return [
-        f"the code of {one.title} differs (sha256 {then} then, {one.sha256} now)"
-        for one in now
-        if one.sha256 and (then := hashes.get((one.kind, one.name), one.sha256)) != one.sha256
+        f"the code of {extension.title} differs (sha256 {sha256} then, {extension.sha256} now)"
+        for extension in current
+        if extension.sha256
+        and (sha256 := hashes.get((extension.kind, extension.name), extension.sha256)) != extension.sha256
     ]
-
-
-# Absent names: described by a run's folder, and not registered in this process.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -324,7 +320,7 @@ class AbsentEntry(Entry):
     remedy: str
 
     def load(self) -> Any:
-        """Refuse.
+        """Raise an error with the remedy.
 
         Raises:
             ConfigError: always; it says what to register.
@@ -333,22 +329,22 @@ class AbsentEntry(Entry):
 
 
 def add_absent(extensions: Iterable[Extension]) -> None:
-    """Let configs name what a run's folder describes; what is registered here stays as it is.
+    """Let configs use names that a run's folder describes, unless they are registered here.
 
     Raises:
         TypeError, KeyError, ValueError: a description is damaged.
     """
     for extension in extensions:
         names = {name for name in extension.names if not _is_here(*name)}
-        entries = [AbsentEntry(**_known_fields(Entry, about), remedy=extension.remedy) for about in extension.entries]
+        entries = [AbsentEntry(**_known_fields(Entry, data), remedy=extension.remedy) for data in extension.entries]
         ABSENT.update({(entry.kind, entry.name): entry for entry in entries if (entry.kind, entry.name) in names})
-        systems = [System(**_known_fields(System, about)) for about in extension.systems]
+        systems = [System(**_known_fields(System, data)) for data in extension.systems]
         ABSENT.update({("systems", system.name): system for system in systems if ("systems", system.name) in names})
         if (FAMILY, extension.name) in names:
             make = catalogue.load("dtdg_lab.systems.base:AbsentFamily")
             ABSENT[FAMILY, extension.name] = make(extension.name, extension.remedy)
-        for about in extension.declared:
-            option = Option(**_known_fields(Option, {**about, "kind": _TYPES[about["kind"]]}))
+        for data in extension.declared:
+            option = Option(**_known_fields(Option, {**data, "kind": _TYPES[data["kind"]]}))
             is_used = any(option.name in entry.options for entry in catalogue.ENTRIES)
             if option.name not in OPTIONS or (option.name in ABSENT_OPTIONS and not is_used):
                 OPTIONS[option.name] = option

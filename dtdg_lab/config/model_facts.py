@@ -16,9 +16,9 @@ from dtdg_lab.config.options import option
 from dtdg_lab.core.errors import ConfigError, UnsupportedError
 
 DIRECTIONS = ("in", "out")  # of edges: a node aggregates over in-neighbours or out-neighbours
-_SOME_FEATURES = 8  # where a width of inputs is not known yet
+_ANY_FEATURES = 8  # a width of inputs, which memory does not depend on
 PASSES = ("forward", "rerun", "backward")  # rerun: the recomputation of a time block
-# what a model may carry from one snapshot to the next
+# of a model: state that it carries from one snapshot to the next
 MEMORIES = ("per_vertex", "weights", "weights_from_data", "neighbourhood", "none")
 
 
@@ -32,10 +32,10 @@ class Pull:
             largest scores, independent of edges.
         width: numbers per row; attention adds one score per head to the projected row, ``top`` one score.
         learned: whether a gradient is sent back.
-        at_first: whether it is also sent back in the first snapshot of a run; false for the initial state, which is
+        at_first: whether a gradient is also sent back in the first snapshot of a run; false for the initial state,
             a zero constant. The rows themselves are sent in every snapshot.
         kind: the method of :class:`dtdg_lab.models.graph_view.GraphView` that the model called.
-        of_features: whether it aggregates the features as they are, or such an aggregate, so that views keep it.
+        of_features: whether it aggregates unchanged features, or such an aggregate, so that views keep it.
     """
 
     layer: int
@@ -53,8 +53,8 @@ class SpatialOutput:
 
     Attributes:
         width: C, numbers per row.
-        learned: whether a gradient flows back through it; not if the row only aggregates input data.
-        constant: whether it is the same under other parameters, so that it may be kept.
+        learned: whether a gradient flows back through it; false if rows only aggregate input data.
+        constant: whether it is the same under other parameters, so that it may be cached.
     """
 
     width: int
@@ -64,16 +64,16 @@ class SpatialOutput:
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """What training must know of a model.
+    """Facts of a model that training must know.
 
     Attributes:
         pulls: all aggregations of one snapshot, in the model's order.
-        spatial: what the spatial part of each layer gives.
+        spatial: output of the spatial part of each layer.
         layer_hops: hops that each layer reaches along edges.
         memory: ``per_vertex`` (each node has a state of its own), ``weights`` (that evolve by themselves),
             ``weights_from_data`` (that evolve with the nodes), ``neighbourhood`` (a state that neighbours read) or
             ``none``.
-        relayed: numbers of each layer's weights, where these evolve from data without
+        relayed: sizes of each layer's weights, if they evolve from data without
             :class:`dtdg_lab.models.base.Summarising`, so that ranks hand them on; else empty.
     """
 
@@ -85,12 +85,12 @@ class ModelFacts:
 
     @property
     def hops_per_layer(self) -> int:
-        """Hops of the layer that reaches furthest, at least 1: plans of no hop are not made."""
+        """Hops of the layer that reaches furthest, at least 1: there are no plans of 0 hops."""
         return max(1, *self.layer_hops)
 
     @property
     def hops(self) -> int:
-        """Hops that one snapshot reaches along edges: those of all layers, each taken for the furthest."""
+        """Hops that one snapshot reaches along edges, if all layers reached as far as the furthest."""
         return len(self.layer_hops) * self.hops_per_layer
 
     @property
@@ -100,12 +100,12 @@ class ModelFacts:
 
     @property
     def sends_messages(self) -> bool:
-        """Return whether the model calls ``graph.messages``."""
+        """True if the model calls ``graph.messages``."""
         return any(pull.kind == "messages" for pull in self.pulls)
 
     @property
     def directions(self) -> tuple[str, ...]:
-        """The edge directions that the model aggregates over; ``("in",)`` where it looks at no neighbour."""
+        """The edge directions that the model aggregates over; ``("in",)`` for a model without neighbours."""
         used = {pull.direction for pull in self.along_edges} or {"in"}
         return tuple(direction for direction in DIRECTIONS if direction in used)
 
@@ -123,7 +123,7 @@ def model_facts(model: str, features: int, hidden: int, layers: int, **options: 
     Raises:
         UnknownNameError: there is no such model.
         ConfigError: a size is below 1, or an option's value is not allowed.
-        UnsupportedError: no table describes the model, for example because it pulls otherwise with other values.
+        UnsupportedError: nothing can be planned for the model, such as if its pulls depend on values.
     """
     entry = catalogue.entry("models", model)
     for name, size in (("features", features), ("hidden", hidden), ("layers", layers)):
@@ -134,7 +134,7 @@ def model_facts(model: str, features: int, hidden: int, layers: int, **options: 
 
 
 def memory(model: str, **options: Any) -> str:
-    """Return what a model of the catalogue carries between snapshots, one of :data:`MEMORIES`.
+    """Return the memory of a model of the catalogue, one of :data:`MEMORIES`.
 
     Args:
         model: its name.
@@ -146,7 +146,7 @@ def memory(model: str, **options: Any) -> str:
         UnsupportedError: nothing can be planned for the model.
     """
     hidden, layers = (options.pop(name, None) or option(name).default for name in ("hidden", "layers"))
-    return model_facts(model, _SOME_FEATURES, hidden, layers, **options).memory
+    return model_facts(model, _ANY_FEATURES, hidden, layers, **options).memory
 
 
 _NOT_EXCHANGED: Mapping[str, str] = MappingProxyType(
@@ -160,7 +160,7 @@ _NOT_EXCHANGED: Mapping[str, str] = MappingProxyType(
 def kept_memory(model: str, layout: str, **options: Any) -> str | None:
     """Return how the strategy ``layout`` handles the memory of ``model``: ``exact``, a named approximation, or None.
 
-    It is empty where only a run's folder describes one of them: it was checked where that is registered.
+    The text is empty if only a run's folder describes one of them: it was checked before that run.
 
     Args:
         model: its name.
@@ -184,19 +184,19 @@ def check_memory(model: str, layout: str, system: str = "", **options: Any) -> s
     Raises:
         UnsupportedError: the strategy does not support it; the message names ``system`` and the systems that do.
     """
-    kept = kept_memory(model, layout, **options)
-    if kept is None:
-        carried = memory(model, **options)
-        able = {layout for memory_, layout in catalogue.MEMORY_ON_LAYOUT if memory_ == carried}
-        systems = [one.name for one in catalogue.SYSTEMS if one.parts["parallel"] in able]
-        where = f"system {system!r}" if system else f"strategy {layout!r}"
-        reason = _NOT_EXCHANGED.get(carried, f"its memory is {carried!r}")
-        verb = "exchange" if carried in _NOT_EXCHANGED else "support"
+    treatment = kept_memory(model, layout, **options)
+    if treatment is None:
+        model_memory = memory(model, **options)
+        layouts = {layout for memory_, layout in catalogue.MEMORY_ON_LAYOUT if memory_ == model_memory}
+        systems = [candidate.name for candidate in catalogue.SYSTEMS if candidate.parts["parallel"] in layouts]
+        subject = f"system {system!r}" if system else f"strategy {layout!r}"
+        reason = _NOT_EXCHANGED.get(model_memory, f"its memory is {model_memory!r}")
+        verb = "exchange" if model_memory in _NOT_EXCHANGED else "support"
         raise UnsupportedError(
-            f"Model {model!r} does not work with {where}: {reason}, which strategy {layout!r} does not {verb}. "
+            f"Model {model!r} does not work with {subject}: {reason}, which strategy {layout!r} does not {verb}. "
             f"Compatible systems: {', '.join(systems) or 'none yet'}."
         )
-    return kept
+    return treatment
 
 
 @functools.lru_cache(maxsize=4096)

@@ -1,4 +1,4 @@
-"""The glossary: every option of a run with its owner, type, unit, bounds, default, meaning and liveness.
+"""The glossary: every option of a run with its owner, type, unit, bounds, default and meaning.
 
 ``live`` says when a change requested during a run takes effect: ``"step"`` before the next step on all ranks,
 ``"epoch"`` at the next epoch boundary (in-memory checkpoint, rebuild, restore), ``"no"`` only in a new run.
@@ -30,14 +30,14 @@ WHEN = {"step": "at the next step", "epoch": "at the next epoch", "no": "in a ne
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One setting of a run: its name, allowed values, when it can change, and how a control shows it.
+    """One setting of a run: its name, allowed values, when a change takes effect, and its control.
 
     Attributes:
-        label: of its control; made from the name where empty.
-        spoken: its accessible name, where the label only says something beside its neighbour's.
-        slider: ends of a slider; a box where empty.
+        label: of its control; derived from the name if empty.
+        spoken: its accessible name, if the label alone is not enough.
+        slider: ends of a slider; empty for a box.
         logarithmic: whether the slider is over powers of ten.
-        time_length: whether a length of time, such as ``"1d"``, stands for its seconds.
+        time_length: whether a length of time, such as ``"1d"``, may stand for its seconds.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Option:
             )
 
     def check(self, value: Any) -> Any:
-        """The value in this option's type.
+        """Return the value in this option's type.
 
         Raises:
             ConfigError: the type is wrong, or the value is outside the bounds or choices.
@@ -96,10 +96,8 @@ class Option:
             value = bool(value)
         if isinstance(value, bool) and {"on", "off"} <= set(self.choices):
             value = "on" if value else "off"
-        number = isinstance(value, numbers.Real) and not isinstance(
-            value, bool
-        )  # including numpy scalars, which sweeps produce
-        if number and (self.kind is float or (self.kind is int and value % 1 == 0)):
+        is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)  # sweeps give numpy scalars
+        if is_number and (self.kind is float or (self.kind is int and value % 1 == 0)):
             try:
                 value = self.kind(value)
             except OverflowError:
@@ -113,7 +111,7 @@ class Option:
 
     @property
     def tip(self) -> str:
-        """What it does, and when a change takes effect."""
+        """The meaning, and when a change takes effect."""
         return f"{self.meaning} A change takes effect {WHEN[self.live]}."
 
     @property
@@ -121,36 +119,36 @@ class Option:
         """The allowed values, as text."""
         if self.choices:
             return "one of " + ", ".join(self.choices)
-        words = {int: "a whole number", float: "a number", str: "text", bool: "True or False"}[self.kind]
+        text = {int: "a whole number", float: "a number", str: "text", bool: "True or False"}[self.kind]
         if self.low is not None and self.high is not None:
-            words += f" from {_plain(self.low)} to {_plain(self.high)}"
+            text += f" from {_plain(self.low)} to {_plain(self.high)}"
         elif self.low is not None:
-            words += f" of at least {_plain(self.low)}"
-        return words + (f" ({self.unit})" if self.unit else "")
+            text += f" of at least {_plain(self.low)}"
+        return text + (f" ({self.unit})" if self.unit else "")
 
 
 def _plain(bound: float) -> str:
     return str(int(bound)) if float(bound).is_integer() else f"{bound:g}"
 
 
-def _declared(owner: str, name: str, about: dict[str, Any]) -> Option:
-    choices = about.get("choices", ())
+def _declared(owner: str, name: str, fields: dict[str, Any]) -> Option:
+    choices = fields.get("choices", ())
     if isinstance(choices, str):  # a kind, whose entries it chooses from
         choices = names(choices)
-    typed = {"kind": type(about["default"]), "choices": tuple(choices), "slider": tuple(about.get("slider", ()))}
-    return Option(**{**about, **typed, "name": name, "owner": owner})
+    typed = {"kind": type(fields["default"]), "choices": tuple(choices), "slider": tuple(fields.get("slider", ()))}
+    return Option(**{**fields, **typed, "name": name, "owner": owner})
 
 
 OPTIONS: dict[str, Option] = {
-    name: _declared(owner, name, about)
+    name: _declared(owner, name, fields)
     for declared in catalogue.DECLARED.values()
     for owner, options in declared.get("options", {}).items()
-    for name, about in options.items()
+    for name, fields in options.items()
 }
 
 
 def option(name: str) -> Option:
-    """The glossary entry called ``name``.
+    """Return the glossary entry called ``name``.
 
     Raises:
         UnknownNameError: no option has that name.
@@ -161,20 +159,21 @@ def option(name: str) -> Option:
 
 
 def default(name: str, *, system: str, dataset: str, protocol: str) -> Any:
-    """The default of an option in a run: the protocol's, else the data set's, the system's, the glossary's.
+    """Return an option's default in a run: the protocol's, else the data set's, the system's, the glossary's.
 
     A data set with its own features keeps them under every protocol.
 
     Raises:
         UnknownNameError: one of the names is unknown.
     """
-    chosen = catalogue.system(system)
     sources = [PROTOCOLS[protocol].settings]
     if not dataset.startswith(catalogue.STORED):
-        own = catalogue.entry("datasets", dataset).defaults
-        sources.insert(0 if name == "features" and own.get(name) == "given" else 1, own)
-    own_parts = {option: chosen.parts[kind] for kind, option in CHOSEN_BY.items() if kind in chosen.parts}
-    sources.append({**chosen.defaults, **own_parts})
+        dataset_defaults = catalogue.entry("datasets", dataset).defaults
+        keeps_features = name == "features" and dataset_defaults.get(name) == "given"
+        sources.insert(0 if keeps_features else 1, dataset_defaults)
+    entry = catalogue.system(system)
+    parts = {option: entry.parts[kind] for kind, option in CHOSEN_BY.items() if kind in entry.parts}
+    sources.append({**entry.defaults, **parts})
     for settings in sources:
         if name in settings:
             return settings[name]
@@ -193,14 +192,14 @@ class OptionList:
 
     Attributes:
         system: its name.
-        rows: for each setting its name, meaning, unit, allowed values, default, and when a change takes effect.
+        rows: name, meaning, unit, allowed values, default, and effect of a change, for each setting.
     """
 
     system: str
     rows: tuple[dict[str, Any], ...]
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row per setting."""
+        """Return one row per setting."""
         import pandas as pd
 
         return pd.DataFrame(list(self.rows))
@@ -225,14 +224,14 @@ class OptionList:
 
 
 def options(system: str, *, dataset: str = "collegemsg", model: str = "tgcn", **chosen: str) -> OptionList:
-    """The settings that apply to a system, with their defaults under the protocol ``warm``.
+    """Return the settings that apply to a system, with their defaults under the protocol ``warm``.
 
     Args:
         system: its name.
-        dataset: whose own settings and defaults are included.
-        model: whose own settings are included.
-        chosen: options that name an entry, such as ``task="link"`` or ``scheduler="fold"``, whose own settings are
-            included.
+        dataset: its settings and defaults are included.
+        model: its settings are included.
+        chosen: options that name an entry, such as ``task="link"`` or ``scheduler="fold"``, to include the entry's
+            settings.
 
     Raises:
         UnknownNameError: there is no such system, data set, model or entry.
@@ -242,15 +241,15 @@ def options(system: str, *, dataset: str = "collegemsg", model: str = "tgcn", **
     owners = catalogue.option_owners(system, dataset, model, chosen)
     rows = []
     for name in dict.fromkeys((*_EVERY_RUN, *(name for group in owners.values() for name in group))):
-        of = option(name)
+        setting = option(name)
         rows.append(
             {
                 "name": name,
-                "meaning": of.meaning,
-                "unit": of.unit,
-                "allowed": of.allowed.removesuffix(f" ({of.unit})"),
+                "meaning": setting.meaning,
+                "unit": setting.unit,
+                "allowed": setting.allowed.removesuffix(f" ({setting.unit})"),
                 "default": default(name, system=system, dataset=dataset, protocol="warm"),
-                "takes_effect": TAKES_EFFECT[of.live],
+                "takes_effect": TAKES_EFFECT[setting.live],
             }
         )
     return OptionList(system, tuple(rows))

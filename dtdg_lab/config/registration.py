@@ -20,11 +20,15 @@ from dtdg_lab.core.code_digest import digest_of
 from dtdg_lab.core.errors import ConfigError, UnknownNameError, shortened
 
 FAMILY = "family"
-# Kinds that families of systems read -> ``form`` and ``needs`` of what is registered, from their ``family.toml``.
+# Kinds that families of systems read -> ``form`` and ``needs`` of registered objects, from their ``family.toml``.
 _OF_FAMILIES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {kind: about for declared in catalogue.DECLARED.values() for kind, about in declared.get("registered", {}).items()}
+    {
+        kind: fields
+        for declared in catalogue.DECLARED.values()
+        for kind, fields in declared.get("registered", {}).items()
+    }
 )
-# Kind of a registration -> attributes that whatever is registered must have.
+# Kind of a registration -> attributes that the registered object must have.
 _REQUIRED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         FAMILY: ("systems", "entries", "options", "memories", "tables"),
@@ -33,10 +37,10 @@ _REQUIRED: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "partition": ("__call__",),
         "datasets": ("cite", "licence"),
         "congestion": ("__call__",),
-        **{kind: tuple(about["needs"]) for kind, about in _OF_FAMILIES.items()},
+        **{kind: tuple(fields["needs"]) for kind, fields in _OF_FAMILIES.items()},
     }
 )
-_OF_OBJECTS = (FAMILY, "partition", "congestion", *_OF_FAMILIES)  # kinds that a class is none of
+_OF_OBJECTS = (FAMILY, "partition", "congestion", *_OF_FAMILIES)  # kinds of instances and functions, not classes
 _ROW_COLUMNS = ("step", "epoch")  # recorded with each row of a family
 _READ_COLUMNS = ("rank", "attempt", "seconds")  # that readers add to each row
 _BUILT_WITH = ("edge_life", "smoothing_window", "features")  # options of every generated graph
@@ -44,7 +48,7 @@ _BUILT_WITH = ("edge_life", "smoothing_window", "features")  # options of every 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """One call of :func:`register`, kept so that a rank can repeat it.
+    """One call of :func:`register`, which a rank can repeat.
 
     Attributes:
         kind: ``family``, or a kind of the catalogue.
@@ -53,7 +57,7 @@ class Registration:
         summary: one sentence.
         source: paper and section.
         options: names of options that it reads, and new options.
-        tasks: of a data set, those that it has labels for.
+        tasks: of a data set, the tasks that it has labels for.
     """
 
     kind: str
@@ -70,10 +74,10 @@ class Registration:
         return self.kind, self.name
 
     def apply(self) -> Any:
-        """Add it to the catalogue of this process, unless that has been done; an error changes nothing.
+        """Add it to the catalogue of this process, unless it is there; an error changes nothing.
 
-        An option that it names, and that another registration brings, is kept as the option itself: the record is
-        complete without the other.
+        An option that it names, and that another registration brings, is stored as the option itself, so that the
+        record is complete without the other.
 
         Returns:
             The class, function or instance.
@@ -83,43 +87,40 @@ class Registration:
             UnsupportedError: nothing can be planned for a model, because what it pulls depends on values.
         """
         loaded = _load(self.what)
-        before = next((record for record in REGISTERED if record.key == self.key), None)
+        previous = next((record for record in REGISTERED if record.key == self.key), None)
         brought = _brought_options(besides=self.key)
         options = tuple(
             option if isinstance(option, Option) else brought.get(option, option) for option in self.options
         )
         record = replace(self, options=options)
-        if before is not None:
-            is_same = _load(before.what) is loaded
-            if is_same and (record.options, record.tasks) == (before.options, before.tasks):
+        if previous is not None:
+            is_same = _load(previous.what) is loaded
+            if is_same and (record.options, record.tasks) == (previous.options, previous.tasks):
                 return loaded
-            if not _is_replaceable(before.what):
+            if not _is_replaceable(previous.what):
                 if is_same and not (record.options or record.tasks):
                     return loaded
                 raise ConfigError(_refusal(record, is_same))
         with _restored_after_errors():
-            position = len(REGISTERED) if before is None else REGISTERED.index(before)
-            own_options = {option.name for option in ADDED[self.key].options} if before is not None else set()
-            if before is not None:
-                before.remove()
+            position = len(REGISTERED) if previous is None else REGISTERED.index(previous)
+            previous_options = {option.name for option in ADDED[self.key].options} if previous is not None else set()
+            if previous is not None:
+                previous.remove()
             additions = _additions(record, loaded)
-            _check_names(record, additions, own_options)
+            _check_names(record, additions, previous_options)
             additions.add()
             for option in additions.options:
                 _redefine(option)
             ADDED[self.key] = additions
             REGISTERED.insert(position, record)
             if self.kind == "models":
-                memory(self.name, layers=2)  # from a dry run, which finds what no system could train
+                memory(self.name, layers=2)  # a dry run, which refuses models that no system could train
         return loaded
 
     def remove(self) -> None:
-        """Remove from the catalogue of this process what :meth:`apply` has added.
-
-        Options that another registration brings too stay.
-        """
+        """Remove it from the catalogue of this process, but for options that another registration brings too."""
         REGISTERED[:] = [record for record in REGISTERED if record.key != self.key]
-        ADDED.pop(self.key).remove(kept=_brought_options(besides=self.key))
+        ADDED.pop(self.key).remove(_brought_options(besides=self.key))
 
 
 REGISTERED: list[Registration] = []  # what :func:`register` has added, in order
@@ -135,10 +136,10 @@ def register(
     options: Sequence[str | Option] = (),
     tasks: Sequence[str] = (),
 ) -> Any:
-    """Add an algorithm, a data set or a family of systems; whatever offers the package's own then offers it too.
+    """Add an algorithm, a data set or a family of systems, to be used like those of the package.
 
-    A second call with the same object or text changes nothing. What was registered from a notebook cell is replaced
-    when the cell runs again.
+    A second call with the same object or text changes nothing. Code of a notebook cell is replaced when the cell runs
+    again.
 
     Args:
         what: the class, function or instance, or a text ``module:attribute`` that is importable here and on every
@@ -150,7 +151,7 @@ def register(
         source: paper and section.
         options: names of options that it reads beside those of its kind; an :class:`~dtdg_lab.config.options.Option`
             is added, with the kind as its owner.
-        tasks: of a data set, those that it has labels for; by default those that need no classes.
+        tasks: of a data set, the tasks that it has labels for; by default those that need no classes.
 
     Returns:
         The class, function or instance.
@@ -168,7 +169,7 @@ def code_digest(entry: Entry) -> str | None:
     """Return a digest of an entry's code and of the values it reads, for keys of caches.
 
     Returns:
-        Empty for the package's own code, which has versions; None where two digests could be equal although the results
+        Empty for the package's own code, which has versions; None if two digests could be equal although the results
         differ, so that nothing may be cached.
     """
     if entry.target.startswith("dtdg_lab."):
@@ -176,12 +177,9 @@ def code_digest(entry: Entry) -> str | None:
     return digest_of(entry.load())
 
 
-# What a registration adds to the catalogue, the glossary and the record tables.
-
-
 @dataclass(frozen=True, slots=True)
 class _Additions:
-    """The names that a registration adds, in all places that have some."""
+    """The names that a registration adds to the catalogue, the glossary and the record tables."""
 
     entries: tuple[Entry, ...] = ()
     options: tuple[Option, ...] = ()
@@ -190,7 +188,7 @@ class _Additions:
     memories: Mapping[tuple[str, str], str] = field(default_factory=dict)
     tables: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def taken(self) -> list[str]:
+    def existing_names(self) -> list[str]:
         """Return the names that exist already, without those of options."""
         return [
             *(name for name in self.families if name in catalogue.FAMILIES),
@@ -209,18 +207,18 @@ class _Additions:
         TABLES.update(self.tables)
         keys = [*((FAMILY, name) for name in self.families), *(("systems", system.name) for system in self.systems)]
         for key in (*keys, *((entry.kind, entry.name) for entry in self.entries)):
-            catalogue.ABSENT.pop(key, None)  # it is here from now on
+            catalogue.ABSENT.pop(key, None)
         catalogue.ABSENT_OPTIONS.difference_update(option.name for option in self.options)
         _follow_catalogue()
 
-    def remove(self, kept: Collection[str]) -> None:
-        """Remove all of it, but the options with names in ``kept``."""
+    def remove(self, shared_options: Collection[str]) -> None:
+        """Remove all of it, but the options with names in ``shared_options``."""
         for name in self.families:
             del catalogue.FAMILIES[name]
         for pair in self.memories:
             del catalogue.MEMORY_ON_LAYOUT[pair]
         for option in self.options:
-            if option.name not in kept:
+            if option.name not in shared_options:
                 del OPTIONS[option.name]
         for table in self.tables:
             del TABLES[table]
@@ -231,7 +229,7 @@ class _Additions:
         _follow_catalogue()
 
 
-ADDED: dict[tuple[str, str], _Additions] = {}  # kind and name of a registration -> what it has added
+ADDED: dict[tuple[str, str], _Additions] = {}  # kind and name of a registration -> its additions
 
 
 def _brought_options(besides: tuple[str, str]) -> dict[str, Option]:
@@ -239,29 +237,29 @@ def _brought_options(besides: tuple[str, str]) -> dict[str, Option]:
     return {option.name: option for key, additions in ADDED.items() if key != besides for option in additions.options}
 
 
-def _check_names(record: Registration, additions: _Additions, own_options: Collection[str]) -> None:
-    """Refuse names that are taken.
+def _check_names(record: Registration, additions: _Additions, previous_options: Collection[str]) -> None:
+    """Raise if a name is in use.
 
     Args:
         record: the registration.
-        additions: what it adds.
-        own_options: names of options that it brought before, which it may change.
+        additions: its additions.
+        previous_options: names of options that it brought before, which it may change.
 
     Raises:
-        ConfigError: a name is taken.
+        ConfigError: a name is in use.
     """
-    if taken := additions.taken():
+    if in_use := additions.existing_names():
         raise ConfigError(
-            f"register({_text(record.what)}): {', '.join(taken)} are names in use. Choose others: "
+            f"register({_text(record.what)}): {', '.join(in_use)} are names in use. Choose others: "
             "lab.register(..., name=NAME)."
         )
     brought = _brought_options(besides=record.key)
-    of_families = {option.name for key, others in ADDED.items() if key[0] == FAMILY for option in others.options}
+    of_families = {option.name for key, added in ADDED.items() if key[0] == FAMILY for option in added.options}
     for option in additions.options:
         name = option.name
         if name not in OPTIONS or name in catalogue.ABSENT_OPTIONS or brought.get(name) == option:
             continue
-        if name not in brought or name not in own_options or name in of_families:
+        if name not in brought or name not in previous_options or name in of_families:
             raise ConfigError(
                 f"register({_text(record.what)}): there is another option {name!r} ({OPTIONS[name].meaning}). Give "
                 f"options=[{name!r}] to read that one, or call the new one otherwise."
@@ -269,15 +267,14 @@ def _check_names(record: Registration, additions: _Additions, own_options: Colle
 
 
 def _redefine(option: Option) -> None:
-    """Let all registrations that bring an option of this name bring this one."""
-    for place, record in enumerate(REGISTERED):
-        options = _with_option(record.options, option)
-        REGISTERED[place] = replace(record, options=options)
+    """Replace the option of this name in all registrations that bring one."""
+    for position, record in enumerate(REGISTERED):
+        REGISTERED[position] = replace(record, options=_with_option(record.options, option))
         ADDED[record.key] = replace(ADDED[record.key], options=_with_option(ADDED[record.key].options, option))
 
 
 def _with_option(options: tuple[Any, ...], option: Option) -> tuple[Any, ...]:
-    return tuple(option if isinstance(other, Option) and other.name == option.name else other for other in options)
+    return tuple(option if isinstance(item, Option) and item.name == option.name else item for item in options)
 
 
 @contextmanager
@@ -308,14 +305,14 @@ def _restored_after_errors() -> Iterator[None]:
 
 
 def _follow_catalogue() -> None:
-    """Let options that name an entry choose from the entries that there are now."""
+    """Update the choices of options that name an entry."""
     for kind, name in catalogue.CHOSEN_BY.items():
         if name in OPTIONS:
             OPTIONS[name] = dataclasses.replace(OPTIONS[name], choices=catalogue.names(kind))
 
 
 def _additions(registration: Registration, loaded: Any) -> _Additions:
-    """Return what a registration adds.
+    """Return the additions of a registration.
 
     Raises:
         ConfigError: an object is not of the kind, an option has another owner, or a table's columns are refused.
@@ -364,7 +361,7 @@ _FORMS: Mapping[str, str] = MappingProxyType(
         "partition": "a function assign(graph, parts, ...) (dtdg_lab.partition.base.Partitioner)",
         "datasets": "an instance of a subclass of Generated (dtdg_lab.datasets.generators.base), or a Published",
         "congestion": "a function of PatternSettings (dtdg_lab.network.patterns.PatternRule)",
-        **{kind: about["form"] for kind, about in _OF_FAMILIES.items()},
+        **{kind: fields["form"] for kind, fields in _OF_FAMILIES.items()},
     }
 )
 
@@ -377,13 +374,13 @@ def _check_tables(tables: Mapping[str, Sequence[str]], what: Any) -> None:
             "these two are recorded with each row."
         )
     for table, columns in tables.items():
-        taken = [column for column in columns if column in _READ_COLUMNS]
-        if taken:
+        reserved = [column for column in columns if column in _READ_COLUMNS]
+        if reserved:
             raise ConfigError(
-                f"register({_text(what)}): table {table} has the column{'s' * (len(taken) > 1)} {', '.join(taken)}: "
-                f"{', '.join(_READ_COLUMNS)} are added to each row when it is read. Give "
-                f"{'these columns other names' if len(taken) > 1 else 'this column another name'}, such as "
-                f"{taken[0]}_of_row."
+                f"register({_text(what)}): table {table} has the column{'s' * (len(reserved) > 1)} "
+                f"{', '.join(reserved)}: {', '.join(_READ_COLUMNS)} are added to each row when it is read. Give "
+                f"{'these columns other names' if len(reserved) > 1 else 'this column another name'}, such as "
+                f"{reserved[0]}_of_row."
             )
 
 
@@ -415,11 +412,11 @@ def _usual_options(kind: str, loaded: Any, names: Sequence[str]) -> tuple[str, .
 
 def _generator_options(loaded: Any, names: Sequence[str]) -> Iterator[str]:
     """Yield the options that a generator's method ``generate`` reads as its arguments."""
-    for argument, facts in inspect.signature(loaded.generate).parameters.items():
+    for argument, parameter in inspect.signature(loaded.generate).parameters.items():
         options = [name for name in (f"generated_{argument}", argument) if name in OPTIONS or name in names]
         if options and argument != "seed":
             yield options[0]
-        elif argument != "seed" and facts.default is facts.empty:
+        elif argument != "seed" and parameter.default is parameter.empty:
             raise ConfigError(
                 f"generate() of {loaded.name!r} needs {argument!r}, which is no option. Give it a default, or register "
                 f"with options=[Option(name={argument!r}, owner='datasets', ...)]."
@@ -445,11 +442,8 @@ def _task_facts(loaded: Any) -> dict[str, Any]:
     }
 
 
-# Names and origins of what is registered.
-
-
 def _kinds() -> dict[str, str]:
-    """Each allowed text of a kind, singular first -> the kind."""
+    """Return the kind of each allowed text, singular first."""
     singular = {SINGULAR.get(kind, kind): kind for kind in _REQUIRED}
     return singular | {kind: kind for kind in _REQUIRED}
 
@@ -461,10 +455,10 @@ def _kind(kind: str) -> str:
 
 
 def _load(what: Any) -> Any:
-    """Return what a text names, or the object itself.
+    """Return the object, imported if it is given as a text.
 
     Raises:
-        ConfigError: the text names nothing that can be imported.
+        ConfigError: it cannot be imported.
     """
     if not isinstance(what, str):
         return what
@@ -482,8 +476,8 @@ def _name_of(loaded: Any, what: Any) -> str:
     Raises:
         ConfigError: it has none.
     """
-    own = vars(loaded).get("name", "") if isinstance(loaded, type) else getattr(loaded, "name", "")
-    name = own if isinstance(own, str) and own else getattr(loaded, "__name__", "").lower()
+    attribute = vars(loaded).get("name", "") if isinstance(loaded, type) else getattr(loaded, "name", "")
+    name = attribute if isinstance(attribute, str) and attribute else getattr(loaded, "__name__", "").lower()
     if not name or not isinstance(name, str) or name == "<lambda>":
         raise ConfigError(f"register({_text(what)}): it has no name. Give one: lab.register(..., name=NAME).")
     return name
@@ -504,7 +498,7 @@ def _first_line(loaded: Any) -> str:
 
 
 def _is_replaceable(what: Any) -> bool:
-    """Return whether a name may be registered again: for code of a notebook cell or script, or of a reloaded module."""
+    """Return True for code of a notebook cell or script, or of a reloaded module, which may be registered again."""
     if isinstance(what, str):
         return what.startswith("__main__:")
     module = sys.modules.get(

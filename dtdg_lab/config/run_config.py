@@ -83,14 +83,13 @@ class RunConfig(BaseModel):
         return common | {name: value for kind in self.options.values() for name, value in kind.items()}
 
     def __getitem__(self, name: str) -> Any:
-        """The value of a flat name; the glossary default for an option that this system does not read."""
+        """Return the value of a flat name; the glossary default for an option that this system does not read."""
         if name in _FIELDS:
             return getattr(self, name)
-        found = next((kind for kind in self.options.values() if name in kind), None)
-        return option(name).default if found is None else found[name]
+        return next((kind[name] for kind in self.options.values() if name in kind), option(name).default)
 
     def replace(self, **changes: Any) -> RunConfig:
-        """A copy with some flat settings changed, validated as a whole.
+        """Return a copy with some flat settings changed, validated as a whole.
 
         Options that the changed system, model or data set no longer reads are dropped; those that had the default of
         the old system, data set or protocol take the default of the new one.
@@ -98,22 +97,22 @@ class RunConfig(BaseModel):
         target = {name: getattr(self, name) for name in _NAMES} | changes
         dataset = target["dataset"] if isinstance(target["dataset"], str) else catalogue.STORED
         owners = catalogue.option_owners(target["system"], dataset, target["model"], self.flat | changes)
-        keep = {name for kind in owners.values() for name in kind}
-        kept = {
+        readable = {name for kind in owners.values() for name in kind}
+        unchanged = {
             name: value
             for name, value in self.flat.items()
-            if name in _FIELDS or (name in keep and not self._followed_default(name, value, target))
+            if name in _FIELDS or (name in readable and not self._followed_default(name, value, target))
         }
-        return RunConfig(**{**kept, **changes})
+        return RunConfig(**{**unchanged, **changes})
 
     def _followed_default(self, name: str, value: Any, target: dict[str, Any]) -> bool:
-        """Whether an option had the default of a system, data set or protocol that now changes."""
+        """Return True if an option had the default of a system, data set or protocol that now changes."""
         if all(target[kind] == getattr(self, kind) for kind in ("system", "dataset", "protocol")):
             return False
         return bool(value == default(name, system=self.system, dataset=self.dataset, protocol=self.protocol))
 
     def to_json(self) -> str:
-        """The settings as indented JSON with a schema version."""
+        """Return the settings as indented JSON with a schema version."""
         return json.dumps({"schema": SCHEMA, **self.model_dump()}, indent=2)
 
     @classmethod
@@ -148,7 +147,7 @@ class RunConfig(BaseModel):
 
     @property
     def short_hash(self) -> str:
-        """Eight hexadecimal digits that name these settings."""
+        """Eight hexadecimal digits of a hash of these settings."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:8]
 
 
@@ -161,18 +160,18 @@ def _validated(data: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(nested, dict) or not all(isinstance(kind, dict) for kind in nested.values()):
         raise ConfigError(f"options={nested!r} must be a mapping kind -> settings. Or give the settings flat.")
     _check_kinds(nested)
-    given = {name: value for kind in nested.values() for name, value in kind.items()} | data
-    common = {name: given.pop(name) for name in _FIELDS if name in given}
+    flat = {name: value for kind in nested.values() for name, value in kind.items()} | data
+    common = {name: flat.pop(name) for name in _FIELDS if name in flat}
     _check_names(common)
     for name in set(common) & set(OPTIONS):
         common[name] = option(name).check(common[name])
-    common["options"] = _by_kind(common, given)
+    common["options"] = _by_kind(common, flat)
     _check_together(common)
     return common
 
 
 def _check_kinds(nested: dict[str, dict[str, Any]]) -> None:
-    kinds = {known.owner for known in OPTIONS.values()}
+    kinds = {declared.owner for declared in OPTIONS.values()}
     for kind, settings in nested.items():
         if kind not in kinds:
             raise UnknownNameError("kind in options", kind, kinds)
@@ -203,31 +202,32 @@ def _check_names(common: dict[str, Any]) -> None:
         raise UnknownNameError("protocol", common["protocol"], PROTOCOLS)
 
 
-def _by_kind(common: dict[str, Any], given: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    run = common["dataset"], common["model"], given
+def _by_kind(common: dict[str, Any], flat: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the options of a run by kind: those given, checked, and the defaults of the others."""
+    run = common["dataset"], common["model"], flat
     owners = catalogue.option_owners(common["system"], *run)
     allowed = {name for kind in owners.values() for name in kind}
-    for name in given:
+    for name in flat:
         if name not in allowed:
-            where = f"system {common['system']!r} with model {common['model']!r} on {common['dataset']!r}"
-            if name in OPTIONS:
-                readers = [
-                    one.name
-                    for one in catalogue.SYSTEMS
-                    for names in catalogue.option_owners(one.name, *run).values()
-                    if name in names
-                ]
-                use = f"it is used by {', '.join(readers)}" if readers else f"it belongs to {OPTIONS[name].owner}"
-                reason = f"Option {name!r} does not apply to {where}; {use}."
-                raise UnknownNameError("option", name, allowed | set(_FIELDS), reason=reason)
-            raise UnknownNameError("option", name, allowed | set(_FIELDS), f"These are the options of {where}.")
-    defaults_of = {name: common[name] for name in ("system", "dataset", "protocol")}
-    filled: dict[str, dict[str, Any]] = {}
+            subject = f"system {common['system']!r} with model {common['model']!r} on {common['dataset']!r}"
+            if name not in OPTIONS:
+                raise UnknownNameError("option", name, allowed | set(_FIELDS), f"These are the options of {subject}.")
+            readers = [
+                system.name
+                for system in catalogue.SYSTEMS
+                for names in catalogue.option_owners(system.name, *run).values()
+                if name in names
+            ]
+            use = f"it is used by {', '.join(readers)}" if readers else f"it belongs to {OPTIONS[name].owner}"
+            reason = f"Option {name!r} does not apply to {subject}; {use}."
+            raise UnknownNameError("option", name, allowed | set(_FIELDS), reason=reason)
+    sources = {name: common[name] for name in ("system", "dataset", "protocol")}
+    options: dict[str, dict[str, Any]] = {}
     for kind, names in owners.items():
         for name in names:
-            value = given[name] if name in given else default(name, **defaults_of)
-            filled.setdefault(kind, {})[name] = option(name).check(value)
-    return filled
+            value = flat[name] if name in flat else default(name, **sources)
+            options.setdefault(kind, {})[name] = option(name).check(value)
+    return options
 
 
 def _check_together(common: dict[str, Any]) -> None:
@@ -242,20 +242,17 @@ def _check_together(common: dict[str, Any]) -> None:
         )
     settings = {"ranks": ranks, **common}
     settings |= {name: value for kind in common["options"].values() for name, value in kind.items()}
-    of_model = {
-        **common["options"].get("models", {}),
-        "hidden": settings.get("hidden"),
-        "layers": settings.get("layers"),
-    }
-    check_memory(common["model"], system.parts["parallel"], common["system"], **of_model)
+    sizes = {name: settings.get(name) for name in ("hidden", "layers")}
+    model_options = common["options"].get("models", {})
+    check_memory(common["model"], system.parts["parallel"], common["system"], **model_options, **sizes)
     catalogue.check_task(common["dataset"], settings["task"])
     family.check_settings(settings)
     catalogue.check_links(settings.get("links", ""), common["parts"])
     if settings["slow_rank"] >= ranks:
-        only = "rank 0" if ranks == 1 else f"ranks 0 to {ranks - 1}"
+        existing = "rank 0" if ranks == 1 else f"ranks 0 to {ranks - 1}"
         raise ConfigError(
-            f"slow_rank={settings['slow_rank']} is no rank: ranks={ranks} allows {only}, or -1 for none. Choose one of "
-            "them, or set more ranks."
+            f"slow_rank={settings['slow_rank']} is out of range: the run has {existing}. Choose one of them, -1 for "
+            "none, or set more ranks."
         )
     _check_power(settings)
 

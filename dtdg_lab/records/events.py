@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.config.record_tables import read_fields
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.units import format_bytes, format_seconds
+from dtdg_lab.records.fields import read_fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +22,8 @@ class Event:
     Attributes:
         kind: the name in the table.
         every_rank: whether every rank records its own; else rank 0 records it.
-        about: what it is of, in errors.
-        ended: of a plan, the sentence that the run has none from here on.
+        about: its subject, in errors.
+        ended: of a plan, the sentence that the run has no such plan from here on.
     """
 
     kind: ClassVar[str] = ""
@@ -33,11 +33,11 @@ class Event:
 
     @property
     def words(self) -> str:
-        """A sentence about it, for lists of events."""
+        """A sentence for lists of events."""
         return ""
 
     def write(self) -> dict[str, Any]:
-        """The data as recorded: arrays as lists, without fields whose default is None and that are None."""
+        """Return the data as recorded: arrays as lists, without fields that are None by default."""
         values = {field: getattr(self, field.name) for field in fields(self)}
         return {
             field.name: _plain(value)
@@ -47,7 +47,7 @@ class Event:
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Self:
-        """The event of recorded data; names that this version does not know are left out.
+        """Return the event of recorded data, without names that this version does not know.
 
         Raises:
             DataError: something is missing, or does not fit the rest.
@@ -59,47 +59,47 @@ class Event:
 
     @classmethod
     def read_plan(cls, data: Mapping[str, Any]) -> Self | None:
-        """The plan of recorded data; None where the run's system has no such plan any more."""
+        """Return the plan of recorded data; None if the run's system has no such plan any more."""
         return None if plan_ended(data) else cls.read(data)
 
     @classmethod
     def text(cls, data: Mapping[str, Any]) -> str:
-        """The sentence about recorded data."""
+        """Return the sentence about recorded data."""
         event = cls.read_plan(data)
         return cls.ended if event is None else event.words
 
     @classmethod
     def entries(cls, data: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Recorded data by the names of the fields."""
+        """Return recorded data by the names of the fields."""
         return data
 
     def check(self) -> None:
-        """Raise a DataError if its values do not fit each other."""
+        """Raise a DataError if values contradict each other."""
 
 
 @contextmanager
-def reading_event(what: str) -> Iterator[None]:
-    """Turn what goes wrong while the data of an event is read into an error that says so.
+def reading_event(subject: str) -> Iterator[None]:
+    """Raise errors of the block, which reads the data of an event, as one error about its subject.
 
     Raises:
-        DataError: the event of ``what`` lacks something, or has it in another shape.
+        DataError: the event lacks something, or has it in another shape.
     """
     try:
         yield
     except (LookupError, TypeError, ValueError) as error:
         raise DataError(
-            f"the event of {what} cannot be drawn ({error!r}): was it recorded by another version?"
+            f"the event of {subject} cannot be drawn ({error!r}): was it recorded by another version?"
         ) from error
 
 
 def plan_ended(data: Mapping[str, Any]) -> bool:
-    """Whether an event says that the run's system has no such plan from here on."""
+    """Return True if an event says that the run's system has no such plan from here on."""
     return "layout" in data and data["layout"] is None
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {name: _plain(each) for name, each in value.items()}
+        return {name: _plain(item) for name, item in value.items()}
     return value.tolist() if hasattr(value, "tolist") else value
 
 
@@ -133,13 +133,13 @@ class RegisteredCode(Event):
     def words(self) -> str:
         """For lists of events."""
         digits = f" (source {self.sha256})" if self.sha256 else ""
-        where = self.target or "defined in a notebook or script, which other kernels cannot import"
-        return f"{self.code} is registered code: {where}{digits}"
+        origin = self.target or "defined in a notebook or script, which other kernels cannot import"
+        return f"{self.code} is registered code: {origin}{digits}"
 
 
 @dataclass(frozen=True, slots=True)
 class Preparing(Event):
-    """What an attempt does before its first step, with the seconds left where they are known."""
+    """A task of an attempt before its first step, with the seconds left if they are known."""
 
     kind: ClassVar[str] = "preparing"
     what: str
@@ -164,7 +164,7 @@ class Resumed(Event):
 
 @dataclass(frozen=True, slots=True)
 class Kernel(Event):
-    """What computes, on how many threads."""
+    """The backend and device that compute, and the number of threads."""
 
     kind: ClassVar[str] = "kernel"
     backend: str
@@ -181,8 +181,8 @@ class Requested(Event):
 
     Attributes:
         version: that the ranks will receive.
-        by: who made it, as of :class:`ControlReceived`.
-        old: the settings it asks to change, as they were.
+        by: its author, as in :class:`ControlReceived`.
+        old: previous values of the settings to change.
     """
 
     kind: ClassVar[str] = "requested"
@@ -197,8 +197,8 @@ class ControlReceived(Event):
     """A control request was received, at a ``step``, an ``epoch`` or the ``end``.
 
     Attributes:
-        by: who made it: ``notebook``, ``page``, the name of a program, or ``replay of`` one of these; None if unknown.
-        old: the settings it asks to change, as they were.
+        by: its author: ``notebook``, ``page``, the name of a program, or ``replay of`` one of these; None if unknown.
+        old: previous values of the settings to change.
     """
 
     kind: ClassVar[str] = "control_received"
@@ -215,8 +215,8 @@ class SettingsChanged(Event):
 
     Attributes:
         by: the policy that changed them, if no person did.
-        duration_s: of building the plan again.
-        own_steps: whether each rank was at a step of its own.
+        duration_s: seconds of building the plan again.
+        own_steps: whether ranks were at different steps.
     """
 
     kind: ClassVar[str] = "settings"
@@ -230,12 +230,12 @@ class SettingsChanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class Refused(Event):
-    """Changes could not be made, and why.
+    """Changes that could not be made, with the reason.
 
     Attributes:
         version: of the newest request by then; None for a request that the ranks never received.
-        by: who made such a request.
-        old: the settings it asked to change, as they were.
+        by: the author of such a request.
+        old: previous values of the settings to change.
     """
 
     kind: ClassVar[str] = "refused"
@@ -280,7 +280,7 @@ class Ended(Event):
 
 @dataclass(frozen=True, slots=True)
 class EpochEnded(Event):
-    """An epoch is over; without a time, this rank made none or a part of it."""
+    """The end of an epoch; without a time, this rank trained none or a part of it."""
 
     kind: ClassVar[str] = "epoch"
     epoch: int
@@ -289,7 +289,7 @@ class EpochEnded(Event):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MemoryFacts(Event):
-    """The memory in use over one probed step of rank 0.
+    """Memory in use over one probed step of rank 0.
 
     Attributes:
         seconds: (S,) since the step began.
@@ -305,21 +305,21 @@ class MemoryFacts(Event):
 
     @property
     def count(self) -> int:
-        """Number of time blocks in the step."""
+        """The number of time blocks in the step."""
         return len({number for _, number, _ in self.blocks})
 
     @property
     def peak_bytes(self) -> float:
-        """Most bytes in use; 0 without samples."""
+        """The maximum of bytes in use; 0 without samples."""
         return float(self.bytes.max(initial=0.0))
 
     def span_of(self, sample: int) -> int:
-        """Return the index in ``blocks`` that a sample belongs to; -1 before the first."""
+        """Return the index in ``blocks`` of a sample; -1 before the first block."""
         return int(np.searchsorted([second for second, _, _ in self.blocks], self.seconds[sample], side="right")) - 1
 
     @property
     def words(self) -> str:
-        """The peak and when it occurs."""
+        """The peak and its block."""
         if not len(self.bytes):
             return "No memory was sampled."
         peak = format_bytes(self.peak_bytes)
@@ -340,7 +340,7 @@ class MemoryFacts(Event):
 
 @dataclass(frozen=True, slots=True)
 class OverlapChosen(Event):
-    """Whether exchanges overlap with computing from here on, and the median epochs timed without and with it."""
+    """The choice whether exchanges overlap with computing, and the median epochs timed without and with it."""
 
     kind: ClassVar[str] = "overlap"
     about: ClassVar[str] = "overlapped exchanges"
@@ -352,8 +352,8 @@ class OverlapChosen(Event):
     def words(self) -> str:
         """The choice and both times."""
         off, on = format_seconds(self.off_s), format_seconds(self.on_s)
-        how = "overlap" if self.on else "do not overlap"
-        return f"Exchanges {how} with computing: the median epoch took {off} without and {on} with it."
+        verb = "overlap" if self.on else "do not overlap"
+        return f"Exchanges {verb} with computing: the median epoch took {off} without and {on} with it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,7 +378,7 @@ class CheckpointKept(Event):
 
 @dataclass(frozen=True, slots=True)
 class RanksGathered(Event):
-    """All ranks are at one step again: how long this one waited, and what it moved meanwhile."""
+    """The moment at which all ranks are at one step again: this rank's wait, and its traffic meanwhile."""
 
     kind: ClassVar[str] = "gathered"
     wait_s: float

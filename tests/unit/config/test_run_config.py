@@ -257,8 +257,8 @@ def test_every_refusal_is_a_lab_error_and_a_value_error() -> None:
     [
         ({"links": "9 delay=20", "parts": 2}, "names part 9: there are 2, numbered from 0 to 1. Name one of these"),
         ({"links": "1 delaay=20", "parts": 2}, "is not understood; write"),
-        ({"slow_rank": 5}, "slow_rank=5 is no rank: ranks=1 allows rank 0, or -1 for none"),
-        ({"slow_rank": 2, "ranks": 2}, "slow_rank=2 is no rank: ranks=2 allows ranks 0 to 1"),
+        ({"slow_rank": 5}, "slow_rank=5 is out of range: the run has rank 0"),
+        ({"slow_rank": 2, "ranks": 2}, "slow_rank=2 is out of range: the run has ranks 0 to 1"),
     ],
 )
 def test_parts_and_ranks_that_are_not_there_are_refused_at_once(given: dict[str, object], said: str) -> None:
@@ -272,5 +272,5 @@ def test_parts_and_ranks_that_are_there_are_taken() -> None:
     assert config["links"] and config["slow_rank"] == 1
     with pytest.raises(ConfigError, match="names part 3: there are 2"):
         config.replace(parts=2)
-    with pytest.raises(ConfigError, match="slow_rank=1 is no rank: ranks=1"):
+    with pytest.raises(ConfigError, match="slow_rank=1 is out of range"):
         config.replace(ranks=1)

@@ -39,14 +39,14 @@ class Actions:
 
     def do(
         self,
-        words: str,
+        name: str,
         request: Callable[[], Any],
         then: Callable[[Any], None] = lambda result: None,
         otherwise: Callable[[], None] = lambda: None,
     ) -> None:
         """Queue a request; ``then`` or ``otherwise`` is called by the first ``poll`` after its end."""
         self._open += 1
-        self._requests.put((words, request, then, otherwise))
+        self._requests.put((name, request, then, otherwise))
 
     def later(self, call: Callable[[], None]) -> None:
         """Let the next ``poll`` call it.
@@ -75,23 +75,23 @@ class Actions:
 
     def _work(self) -> None:
         while (item := self._requests.get()) is not None:
-            words, request, then, otherwise = item
-            self._outcomes.put(partial(self._deliver, self._outcome(words, request, then, otherwise)))
+            name, request, then, otherwise = item
+            self._outcomes.put(partial(self._deliver, self._outcome(name, request, then, otherwise)))
 
     def _deliver(self, outcome: Callable[[], None]) -> None:
         self._open -= 1
         outcome()
 
     def _outcome(
-        self, words: str, request: Callable[[], Any], then: Callable[[Any], None], otherwise: Callable[[], None]
+        self, name: str, request: Callable[[], Any], then: Callable[[Any], None], otherwise: Callable[[], None]
     ) -> Callable[[], None]:
         try:
             result = request()
         except Exception as error:  # shown to the person who asked, whatever it is; there is no caller to raise to
-            text = describe(error, f"{words} failed")
+            text = describe(error, f"{name} failed")
 
             def report() -> None:
-                self._on_error(f"{words}: {text}")
+                self._on_error(f"{name}: {text}")
                 otherwise()
 
             return report
@@ -147,8 +147,8 @@ class SessionWatch:
                 engines = dict(session.engines())
                 runs = tuple(session.runs) if self.with_runs else self.seen.runs
                 run = session.current
-                left = newest_interrupted(session.runs_dir) if run is None else None
-                self.seen = Seen(run, engines, session.ready, runs, session.problem, left)
+                interrupted = newest_interrupted(session.runs_dir) if run is None else None
+                self.seen = Seen(run, engines, session.ready, runs, session.problem, interrupted)
             except Exception as error:  # there is no caller to raise to: the page shows it
                 problem = describe(error, "" if self.seen.problem else "the session does not answer")
                 self.seen = Seen(self.seen.run, self.seen.engines, False, self.seen.runs, problem)

@@ -154,8 +154,8 @@ class Dashboard:
         folds = (self.slow_links, settings.fixed, settings.more, self.branch.panel)
         for fold in folds:
             fold.margin = 0
-        left = (settings.panel, live.log, *folds)
-        self.left = pn.Column(*left, margin=0, stylesheets=[_LEFT])
+        sections = (settings.panel, live.log, *folds)
+        self.left = pn.Column(*sections, margin=0, stylesheets=[_LEFT])
         live.tiles.stylesheets = [_in_area("tiles")]
         live.picture.stylesheets = [_in_area("picture") + ":host { gap: 0; }"]
         live.rest.stylesheets = [_in_area("rest")]
@@ -248,8 +248,8 @@ class Dashboard:
             then, otherwise = self.header.open_page, self.header.close_page
             self.actions.do("Open the report", lambda: _report_of(run), then=then, otherwise=otherwise)
         elif action == "details":
-            words = f"{run.reason}\n\nFolder: {run.path}"
-            self.header.tell_details("Why the run ended", words)
+            details = f"{run.reason}\n\nFolder: {run.path}"
+            self.header.tell_details("Why the run ended", details)
         elif action in ("copy_id", "copy_folder"):
             self.header.copy(run.id if action == "copy_id" else str(run.path))
 
@@ -325,15 +325,15 @@ class Dashboard:
         self._ticks += 1
         if polled or self._ticks % WATCH_TICKS == 0:
             self.watch.wake()
-        seen = self.watch.seen
-        if seen.run is not self._run:
-            self._follow(seen.run)
-        if seen.problem != self._trouble:
-            if seen.problem:
-                self._show_problem(seen.problem)
+        session_state = self.watch.seen
+        if session_state.run is not self._run:
+            self._follow(session_state.run)
+        if session_state.problem != self._trouble:
+            if session_state.problem:
+                self._show_problem(session_state.problem)
             elif self._problem == self._trouble:  # it is over
                 self._clear_problem()
-            self._trouble = seen.problem
+            self._trouble = session_state.problem
         self._update_view(slow=slow)
         self._show_picture()
         self.branch.update(slow=slow)
@@ -390,9 +390,9 @@ class Dashboard:
             self.files.read()
             self.live.charts.draw_again()
         if run is not None and active:
-            before = self.settings.of_run
+            previous_config = self.settings.of_run
             self.settings.follow(run.config)
-            if before != run.config:
+            if previous_config != run.config:
                 self.settings.touched()
         if self.left.visible:  # with the log of changes
             self.live.update(self.steering.own, slow=self._ticks % SLOW_TICKS == 1, is_active=active)
@@ -417,8 +417,8 @@ class Dashboard:
                     self.settings.settled(name)
 
     def _draw_head(self) -> None:
-        seen, run = self.watch.seen, self._run
-        facts: PageFacts = session_facts(seen)
+        session_state, run = self.watch.seen, self._run
+        facts: PageFacts = session_facts(session_state)
         if run is not None:
             with run.lock:
                 facts = run_facts(facts, run, self.files.facts, self._pause_clock.look(run.status))
@@ -447,7 +447,7 @@ class Dashboard:
             self._callback = pn.state.add_periodic_callback(self.tick, period=PERIOD_MS)
 
     def _stop_where_nobody_looks(self) -> None:
-        """A cell that was run again leaves a dashboard without any display: it must not be updated for ever."""
+        """Stop the updates where no display is left, as after a cell was run again."""
         self._gone = 0 if self.layout._models else self._gone + 1
         if self._gone > GONE_TICKS:
             self._stop()

@@ -24,11 +24,11 @@ Settings = Mapping[str, Any]
 Effects = Mapping[int, Sequence[str]]  # number of a change -> what it did, a text for each column
 
 
-def who(change: RequestedChange, own: Collection[int]) -> str:
-    """Return who asked for a change; ``own`` are the versions that this page has requested."""
+def who(change: RequestedChange, own_versions: Collection[int]) -> str:
+    """Return who asked for a change; ``own_versions`` are those that this page has requested."""
     if change.by != PAGE:
         return change.by or "unknown"
-    return YOU if change.version is None or change.version in own else ANOTHER_PAGE
+    return YOU if change.version is None or change.version in own_versions else ANOTHER_PAGE
 
 
 def listed(changes: Sequence[RequestedChange]) -> Sequence[RequestedChange]:
@@ -38,17 +38,17 @@ def listed(changes: Sequence[RequestedChange]) -> Sequence[RequestedChange]:
 
 
 def entries_of(
-    changes: Iterable[RequestedChange], own: Collection[int], epoch: int, settings: Settings = NOTHING
+    changes: Iterable[RequestedChange], own_versions: Collection[int], epoch: int, settings: Settings = NOTHING
 ) -> list[ChangeEntry]:
     """Return the entries of the log, newest first.
 
     Args:
         changes: in order of request.
-        own: versions that this page has requested.
+        own_versions: that this page has requested.
         epoch: in which the run is, from 1.
         settings: of the run now; empty where it accepts no changes.
     """
-    return [_entry(parts, own, epoch, settings) for parts in reversed(_by_number(changes))]
+    return [_entry(parts, own_versions, epoch, settings) for parts in reversed(_by_number(changes))]
 
 
 def _by_number(changes: Iterable[RequestedChange]) -> list[list[RequestedChange]]:
@@ -56,12 +56,14 @@ def _by_number(changes: Iterable[RequestedChange]) -> list[list[RequestedChange]
     return [list(parts) for _, parts in groupby(changes, key=lambda change: change.number)]
 
 
-def _entry(parts: Sequence[RequestedChange], own: Collection[int], epoch: int, settings: Settings) -> ChangeEntry:
+def _entry(
+    parts: Sequence[RequestedChange], own_versions: Collection[int], epoch: int, settings: Settings
+) -> ChangeEntry:
     state = _state(parts)
     facts = [clock_text(parts[0].asked_s)]
     if state == "applied":
         facts.append(f"step {parts[0].step:,}")
-    facts.append(who(parts[0], own))
+    facts.append(who(parts[0], own_versions))
     return ChangeEntry(
         number=parts[0].number,
         changes=tuple(change_texts(parts)),
@@ -87,8 +89,8 @@ def change_texts(parts: Sequence[RequestedChange]) -> list[tuple[str, str]]:
     for part in parts:
         times = f", {part.times} times" if part.times > 1 else ""
         for name, (old, new) in part.changes.items():
-            before = "" if old is None else f"{value_text(name, old)} → "
-            texts.append((setting_label(name), f"{before}{value_text(name, new)}{times}"))
+            old_text = "" if old is None else f"{value_text(name, old)} → "
+            texts.append((setting_label(name), f"{old_text}{value_text(name, new)}{times}"))
     return texts
 
 
@@ -105,7 +107,7 @@ def _note(parts: Sequence[RequestedChange], state: str, epoch: int) -> str:
 
 def undoing(parts: Sequence[RequestedChange]) -> dict[str, Any]:
     """Return the changes that request the old values again; empty where one is unknown."""
-    old = {name: before for part in parts for name, (before, _) in part.changes.items()}
+    old = {name: old_value for part in parts for name, (old_value, _) in part.changes.items()}
     return {} if None in old.values() else old
 
 
@@ -116,7 +118,7 @@ def undo_of(changes: Iterable[RequestedChange], number: int) -> dict[str, Any]:
 
 def rows_of(
     changes: Iterable[RequestedChange],
-    own: Collection[int],
+    own_versions: Collection[int],
     epoch: int,
     settings: Settings = NOTHING,
     *,
@@ -126,11 +128,11 @@ def rows_of(
     """Return the rows of the table, newest first; ``columns`` are those of ``effects``, the rest as for the log."""
     rows = []
     for parts in reversed(_by_number(changes)):
-        entry = _entry(parts, own, epoch, settings)
+        entry = _entry(parts, own_versions, epoch, settings)
         step = f"{parts[0].step:,}" if entry.state == "applied" else "–"
         what = ", ".join(f"{name} {values}" for name, values in entry.changes)
         outcome = entry.note or "Applied"
-        cells = (clock_text(parts[0].asked_s), step, who(parts[0], own), what, outcome)
+        cells = (clock_text(parts[0].asked_s), step, who(parts[0], own_versions), what, outcome)
         effect = tuple(effects.get(entry.number, ()))
         rows.append(
             EffectRow(entry.number, entry.state, (*cells, *effect, *[""] * (columns - len(effect))), entry.undo)

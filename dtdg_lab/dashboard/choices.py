@@ -28,12 +28,12 @@ def is_generated(dataset: str) -> bool:
 
 
 def is_stored(dataset: str) -> bool:
-    """Whether it names a user's own graph, stored under its hash."""
+    """Return whether it names a user's own graph, stored under its hash."""
     return dataset.startswith(catalogue.STORED)
 
 
 def dataset_choices() -> dict[str, dict[str, str]]:
-    """Label -> name of every data set, in groups: local files, generators, files to download."""
+    """Return label -> name of every data set, by group: local files, generators, files to download."""
     groups: dict[str, dict[str, str]] = {HERE: {}, GENERATED: {}, DOWNLOAD: {}}
     for info in list_datasets():
         group = GENERATED if is_generated(info.name) else HERE if info.on_this_machine else DOWNLOAD
@@ -42,7 +42,7 @@ def dataset_choices() -> dict[str, dict[str, str]]:
 
 
 def dataset_tasks(dataset: str) -> tuple[str, ...]:
-    """The tasks that a data set supports."""
+    """Return the tasks that a data set supports."""
     if not is_stored(dataset):
         return catalogue.tasks_of(dataset)
     arrays = _stored_meta(dataset).get("arrays", (f"{FOLLOWING}indptr",))
@@ -53,7 +53,7 @@ _KINDS = {"dataset": "datasets", "model": "models", "task": "tasks"}
 
 
 def about(name: str, value: str, refused: Mapping[str, str] = MappingProxyType({})) -> str:
-    """The text under a choice, as HTML: what was chosen, or why it will be refused, and which others will be.
+    """Return the text under a choice as HTML: its meaning or why it is refused, and which others are refused.
 
     Args:
         name: of the setting.
@@ -61,14 +61,18 @@ def about(name: str, value: str, refused: Mapping[str, str] = MappingProxyType({
         refused: value -> why it is certain to be refused beside the other settings.
     """
     if value in refused:
-        said = f'<span style="color:{coloured("problem")}">{html.escape(refused[value], quote=False)}</span>'
+        text = f'<span style="color:{coloured("problem")}">{html.escape(refused[value], quote=False)}</span>'
     else:
-        said = html.escape(_meaning(name, value), quote=False)
-    others = {other: why for other, why in refused.items() if other != value}
-    if others:
-        reasons = "".join(f"<div>{html.escape(first_sentence(why), quote=False)}</div>" for why in others.values())
-        said += f"<details><summary>Not available: {html.escape(', '.join(others))}</summary>{reasons}</details>"
-    return f'<div style="{_NOTE}">{said}</div>'
+        text = html.escape(_meaning(name, value), quote=False)
+    other_refusals = {choice: why for choice, why in refused.items() if choice != value}
+    if other_refusals:
+        reasons = "".join(
+            f"<div>{html.escape(first_sentence(why), quote=False)}</div>" for why in other_refusals.values()
+        )
+        text += (
+            f"<details><summary>Not available: {html.escape(', '.join(other_refusals))}</summary>{reasons}</details>"
+        )
+    return f'<div style="{_NOTE}">{text}</div>'
 
 
 def _meaning(name: str, value: str) -> str:
@@ -86,7 +90,7 @@ def first_sentence(text: str) -> str:
 
 
 def _stored_meta(dataset: str) -> Mapping[str, Any]:
-    """The meta.json of a stored graph; empty where this machine does not hold it."""
+    """Return the meta.json of a stored graph; empty where this machine does not hold it."""
     try:
         return read_meta(graph_folder(dataset.removeprefix(catalogue.STORED)))
     except DataError:  # the page shows the name all the same; a run reports the problem

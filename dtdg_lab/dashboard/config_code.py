@@ -8,17 +8,17 @@ _ALWAYS = ("system", "dataset", "model", "ranks", "epochs", "seed", "learning_ra
 
 
 def as_arguments(config: RunConfig) -> dict[str, object]:
-    """The flat settings that differ from the defaults of ``RunConfig``, with the main ones always."""
+    """Return the flat settings that differ from the defaults of ``RunConfig``, and always the main ones."""
     names = {name: getattr(config, name) for name in ("system", "dataset", "model", "ranks", "protocol")}
     plain = RunConfig(**names)
-    shown = _ALWAYS if config.protocol == RunConfig.model_fields["protocol"].default else (*_ALWAYS, "protocol")
-    chosen = {name: value for name, value in config.flat.items() if name in shown or value != plain[name]}
+    always_shown = _ALWAYS if config.protocol == RunConfig.model_fields["protocol"].default else (*_ALWAYS, "protocol")
+    values = {name: value for name, value in config.flat.items() if name in always_shown or value != plain[name]}
     fields = RunConfig.model_fields
-    return {name: chosen[name] for name in (*fields, *sorted(chosen.keys() - fields.keys())) if name in chosen}
+    return {name: values[name] for name in (*fields, *sorted(values.keys() - fields.keys())) if name in values}
 
 
 def as_cell(config: RunConfig) -> str:
-    """A Python cell that trains with these settings and shows the run."""
+    """Return a Python cell that trains with these settings and shows the run."""
     arguments = "".join(f"    {name}={value!r},\n" for name, value in as_arguments(config).items())
     return (
         "import dtdg_lab as lab\n\n"
@@ -30,5 +30,5 @@ def as_cell(config: RunConfig) -> str:
 
 
 def as_json(config: RunConfig) -> str:
-    """The settings as the JSON that ``python -m dtdg_lab run CONFIG.json`` and ``RunConfig.from_json`` read."""
+    """Return the settings as JSON for ``python -m dtdg_lab run CONFIG.json`` and ``RunConfig.from_json``."""
     return config.to_json()

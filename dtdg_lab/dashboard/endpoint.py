@@ -59,9 +59,9 @@ class Endpoint:
         several = isinstance(allow_origin, Iterable) and not isinstance(allow_origin, str)
         hosts = [_parse_origin(host) for host in (allow_origin if several else [allow_origin])]
         port = _find_port(address, _parse_port(port))
-        own = [_bracketed(_reachable(address)), "localhost", "127.0.0.1"]
-        own += [socket.gethostname().lower()] if _reachable(address) != address else []
-        return cls(address, port, prefix, tuple(dict.fromkeys([*(f"{host}:{port}" for host in own), *hosts])))
+        own_hosts = [_bracketed(_reachable(address)), "localhost", "127.0.0.1"]
+        own_hosts += [socket.gethostname().lower()] if _reachable(address) != address else []
+        return cls(address, port, prefix, tuple(dict.fromkeys([*(f"{host}:{port}" for host in own_hosts), *hosts])))
 
     @property
     def host(self) -> str:
@@ -161,7 +161,7 @@ def _find_port(address: str, port: int) -> int:
             f"address={shortened(address)} cannot be listened on: {reason}. Give an address of this machine: 127.0.0.1 "
             "or ::1 for this machine only, or 0.0.0.0 or :: for all its interfaces."
         ) from error
-    found: int = sockets[0].getsockname()[1]
+    bound_port: int = sockets[0].getsockname()[1]
     for opened in sockets:
         opened.close()
-    return found
+    return bound_port

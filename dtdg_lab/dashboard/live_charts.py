@@ -108,8 +108,8 @@ class LiveCharts:
             forgotten.clear()
         self._preview, self._preview_step, self.ended = ({}, 0.0), None, False
         self._lay_out()
-        for chart, shown in self._shown.items():
-            shown.version, shown.sent = -1, None
+        for chart, state in self._shown.items():
+            state.version, state.sent = -1, None
             self.order.force(chart)
 
     def wait_with(self, config: RunConfig) -> None:
@@ -156,23 +156,23 @@ class LiveCharts:
 
     def _send(self, name: str, now_s: float, *, forced: bool, urgent: bool = False) -> bool:
         """Make a figure, and send it if it is forced or has changed; return whether it was sent."""
-        shown = self._shown[name]
-        offered = shown.metrics
-        if name in self._frozen and shown.sent is not None and not urgent:  # a display has scrolled to it
-            text, caption = shown.sent
+        state = self._shown[name]
+        offered = state.metrics
+        if name in self._frozen and state.sent is not None and not urgent:  # a display has scrolled to it
+            text, caption = state.sent
             cards = self.picture if name in self.picture.specs else self.others
             cards.send(name, text, caption, self.order.sent(name, now_s))
             return True
         figure, caption = self._draw(name)
-        if shown.metrics != offered:
+        if state.metrics != offered:
             self._lay_out()
         text = encoded(figure)
-        if not forced and shown.sent == (text, caption):
+        if not forced and state.sent == (text, caption):
             return False
-        shown.sent = (text, caption)
+        state.sent = (text, caption)
         number = self.order.sent(name, now_s)
         if name in self.picture.specs:
-            self._steps_sent[number] = shown.step if self._preview_step is None else self._preview_step
+            self._steps_sent[number] = state.step if self._preview_step is None else self._preview_step
             if len(self._steps_sent) > STEPS_SENT:
                 del self._steps_sent[min(self._steps_sent)]
             self.picture.send(name, text, caption, number, urgent=urgent)
@@ -181,28 +181,28 @@ class LiveCharts:
         return True
 
     def _draw(self, name: str) -> tuple[Mapping[str, Any], str]:
-        tables, chart, shown = self._tables, self._charts[name], self._shown[name]
+        tables, chart, state = self._tables, self._charts[name], self._shown[name]
         assert tables is not None
         changes, _ = self._preview
         step = self._frozen.get(name) if self._preview_step is None else self._preview_step
-        options = replace(shown.options, preview=changes, step=step, ended=self.ended)
+        options = replace(state.options, preview=changes, step=step, ended=self.ended)
         options = replace(options, answers=dict(self._answers))
         with self._lock:
-            shown.version, shown.step = tables.version, tables.common_step
+            state.version, state.step = tables.version, tables.common_step
             try:
                 if tables.own_steps:
                     options = replace(options, x="seconds")
-                shown.metrics = chart.metrics(tables)
+                state.metrics = chart.metrics(tables)
                 return draw(chart, tables, options)
             except Exception as error:  # the others must go on: the card shows it, and the log has the traceback
-                is_known = shown.sent is not None and shown.sent[1] == describe(error, "")
+                is_known = state.sent is not None and state.sent[1] == describe(error, "")
                 text = describe(error, "" if is_known else f"the chart {name} cannot be drawn")
                 return card([], chart.title, empty="This chart can't be drawn."), text
 
     def draw_again(self) -> None:
         """Let all charts be made again, such as after the end of a run."""
-        for shown in self._shown.values():
-            shown.version = -1
+        for state in self._shown.values():
+            state.version = -1
 
     def age_frozen(self) -> None:
         """Tell how old a picture is that stands still; called about once a second."""
@@ -286,13 +286,13 @@ class LiveCharts:
             self._worker.ask((question, tables, self._lock))
             self._lay_out()
 
-    def _answer(self, asked: _Asked) -> None:
+    def _answer(self, request: _Asked) -> None:
         """Answer a question in the thread."""
-        question, tables, lock = asked
+        question, tables, lock = request
         try:
-            others = self._others()
-            with held(lock, *(run.lock for run in others)):
-                prepared = question.prepare(tables, [run.live for run in others])
+            other_runs = self._others()
+            with held(lock, *(run.lock for run in other_runs)):
+                prepared = question.prepare(tables, [run.live for run in other_runs])
             answer = question.answer(prepared)
         except Exception as error:  # there is no caller to raise to: the page shows it
             text = describe(error, f"the question {question.name} could not be answered")
@@ -338,10 +338,10 @@ class LiveCharts:
         self._lay_out()
 
     def _choose(self, chart: str, option: str, value: Any) -> None:
-        shown = self._shown.get(chart)
-        if shown is None:  # the system has changed since the page was drawn
+        state = self._shown.get(chart)
+        if state is None:  # the system has changed since the page was drawn
             return
-        shown.options, shown.sent = replace(shown.options, **{option: value}), None
+        state.options, state.sent = replace(state.options, **{option: value}), None
         self.order.force(chart)
         self._lay_out()
 

@@ -116,11 +116,11 @@ class LivePage:
         """Send the chart whose turn it is."""
         self.charts.tick()
 
-    def update(self, own: set[int], *, slow: bool, is_active: bool) -> None:
+    def update(self, own_versions: set[int], *, slow: bool, is_active: bool) -> None:
         """Bring the texts up to date where the run has gone on.
 
         Args:
-            own: versions of changes that this page has requested.
+            own_versions: of changes that this page has requested.
             slow: whether a second has passed since the last such call.
             is_active: whether the run had not ended when this update of the page began.
         """
@@ -147,13 +147,13 @@ class LivePage:
             epoch = tables.progress.epoch
             settings = tables.config.flat if is_active else {}
             if self._effects_open and slow:
-                self._draw_effects(tables, own, epoch, settings)
+                self._draw_effects(tables, own_versions, epoch, settings)
         if applied != self._applied:
             self.charts.order.hurry()  # its number belongs in all charts
         self._applied = applied
         self.tiles.draw(tiles)
         self._show_chips(suggestions, is_active=is_active)
-        self._draw_log(own, epoch, settings)
+        self._draw_log(own_versions, epoch, settings)
 
     def _show_tiles(self, config: RunConfig) -> None:
         tables = self.charts.tables
@@ -164,16 +164,16 @@ class LivePage:
     def _show_chips(self, suggestions: Sequence[Suggestion], *, is_active: bool) -> None:
         self.chips.draw(suggestions, is_running=is_active)
 
-    def _draw_log(self, own: set[int], epoch: int, settings: Mapping[str, Any]) -> None:
+    def _draw_log(self, own_versions: set[int], epoch: int, settings: Mapping[str, Any]) -> None:
         changes = listed(self._changes)
-        self.log.draw(entries_of(changes, own, epoch, settings))
+        self.log.draw(entries_of(changes, own_versions, epoch, settings))
         if not self._effects_open:  # its title has their number
-            self.effects.draw(HEADS, rows_of(changes, own, epoch, settings))
+            self.effects.draw(HEADS, rows_of(changes, own_versions, epoch, settings))
 
-    def _draw_effects(self, tables: RunTables, own: set[int], epoch: int, settings: Mapping[str, Any]) -> None:
+    def _draw_effects(self, tables: RunTables, own_versions: set[int], epoch: int, settings: Mapping[str, Any]) -> None:
         effects, changes = effects_of(tables), listed(self._changes)
         texts = {change.number: self._measured(change, tables, effects) for change in changes}
-        rows = rows_of(changes, own, epoch, settings, effects=texts, columns=len(effects))
+        rows = rows_of(changes, own_versions, epoch, settings, effects=texts, columns=len(effects))
         self.effects.draw([*HEADS, *(f"{effect.label}, before → after" for effect in effects)], rows)
 
     def _measured(self, change: RequestedChange, tables: RunTables, effects: Sequence[Effect]) -> list[str]:

@@ -34,14 +34,14 @@ class PauseClock:
         return time.monotonic() - self._since_s
 
 
-def session_facts(seen: Seen) -> PageFacts:
+def session_facts(session_state: Seen) -> PageFacts:
     """Return what is known without a run."""
     return PageFacts(
-        engines=len(seen.engines),
-        engines_ready=sum(seen.engines.values()),
-        ready=seen.ready,
-        left_behind=seen.interrupted is not None,
-        newcomer=seen.run is None and seen.interrupted is None,
+        engines=len(session_state.engines),
+        engines_ready=sum(session_state.engines.values()),
+        ready=session_state.ready,
+        left_behind=session_state.interrupted is not None,
+        newcomer=session_state.run is None and session_state.interrupted is None,
     )
 
 
@@ -49,7 +49,7 @@ def run_facts(facts: PageFacts, run: Run, files: RunFiles, paused_s: float) -> P
     """Return the facts with those of a run, whose lock the caller holds."""
     tables, config = run.live, run.config
     progress = tables.progress
-    preparing, about, left = tables.preparing.partition(ABOUT)
+    preparing, about, time_left = tables.preparing.partition(ABOUT)
     started = started_text(run.id)
     ranks = f"{config.ranks} rank" if config.ranks == 1 else f"{config.ranks} ranks"
     parts = f", {config.parts} parts" if config.parts != config.ranks else ""
@@ -61,7 +61,7 @@ def run_facts(facts: PageFacts, run: Run, files: RunFiles, paused_s: float) -> P
         name=files.name or run_title(config),
         sub=" · ".join(sub),
         preparing=preparing,
-        left_words=f"about {left}" if about else "",
+        left_words=f"about {time_left}" if about else "",
         step=progress.step,
         epoch=progress.epoch,
         epochs=progress.epochs,

@@ -64,7 +64,7 @@ class NotebookColumn(pn.Column):
 
 
 def _notebook_page() -> str | None:
-    """The session of the front end that runs the present cell; None outside of notebooks."""
+    """Return the session of the front end that runs the present cell; None outside of notebooks."""
     if "IPython" not in sys.modules:
         return None
     from IPython.core.getipython import get_ipython

@@ -1,4 +1,4 @@
-"""What the files of a run tell the page: its name, when it ended, and where it can be resumed; read by a thread."""
+"""Facts from a run's files, read by a thread: its name, when it ended, and where it can be resumed."""
 
 from __future__ import annotations
 

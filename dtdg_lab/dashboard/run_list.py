@@ -66,7 +66,7 @@ def read_listed(path: Path) -> ListedRun:
 
 @dataclass(slots=True)
 class RunChoice:
-    """Which runs are compared, and in which colours: those that a person ticked, or the session's last runs.
+    """Runs that are compared and their colours: those that a person ticked, or the session's last runs.
 
     The newest ticked run of the session, else the first ticked one, decides which others can be compared with it.
     """
@@ -87,26 +87,26 @@ class RunChoice:
             session: its runs, the newest first.
             stored: earlier runs.
         """
-        known = [run for run in (*session, *stored) if run.config is not None]
-        wanted = [run for run in session if self._ticks.get(run.id, True)]
-        wanted += [run for run in stored if self._ticks.get(run.id, False)]
-        reference = next((run.config for run in wanted if run.config is not None), None)
+        readable = [run for run in (*session, *stored) if run.config is not None]
+        ticked_runs = [run for run in session if self._ticks.get(run.id, True)]
+        ticked_runs += [run for run in stored if self._ticks.get(run.id, False)]
+        reference = next((run.config for run in ticked_runs if run.config is not None), None)
         reasons: dict[str, str] = {}
-        for run in known:
+        for run in readable:
             assert run.config is not None
             reason = "" if reference is None else difference_of_data(run.config, reference)
             if reason:
                 reasons[run.id] = reason
-        fitting = [run.id for run in wanted if run.config is not None and run.id not in reasons]
+        fitting = [run.id for run in ticked_runs if run.config is not None and run.id not in reasons]
         ticked = [run_id for run_id in fitting if self._ticks.get(run_id)]  # by a person: these come first
-        kept = [*ticked, *(run_id for run_id in fitting if run_id not in ticked)][:MOST]
-        compared = [run_id for run_id in fitting if run_id in kept]
+        chosen_ids = [*ticked, *(run_id for run_id in fitting if run_id not in ticked)][:MOST]
+        compared = [run_id for run_id in fitting if run_id in chosen_ids]
         self._colour(compared)
         return reasons
 
     def _colour(self, compared: Sequence[str]) -> None:
         """Give each run a colour of its own, which it keeps while it is compared."""
-        self._colours = {run_id: place for run_id, place in self._colours.items() if run_id in compared}
+        self._colours = {run_id: index for run_id, index in self._colours.items() if run_id in compared}
         for run_id in reversed(compared):  # the oldest first, so that a new run changes no colour
             if run_id not in self._colours:
                 self._colours[run_id] = min(set(range(MOST)) - set(self._colours.values()))
@@ -115,7 +115,7 @@ class RunChoice:
     def colours(self) -> Mapping[str, str]:
         """The runs that are compared, in order of their colours."""
         order = sorted(self._colours.items(), key=lambda item: item[1])
-        return {run_id: series_colour(place) for run_id, place in order}
+        return {run_id: series_colour(index) for run_id, index in order}
 
     @property
     def is_full(self) -> bool:

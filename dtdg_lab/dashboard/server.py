@@ -171,13 +171,13 @@ class PageAuth(AuthProvider):
             return None
         if not self._token:
             return "owner"
-        given = request.get_argument("token", "")
-        if given and hmac.compare_digest(given.encode(), self._token.encode()):
+        token = request.get_argument("token", "")
+        if token and hmac.compare_digest(token.encode(), self._token.encode()):
             if not is_websocket:  # the answer to a WebSocket's handshake sets no cookie
                 request.set_cookie(self._cookie, self._value, httponly=True, samesite="Lax")
             return "owner"
-        kept = request.get_cookie(self._cookie) or ""
-        return "owner" if hmac.compare_digest(kept.encode(), self._value.encode()) else None
+        cookie = request.get_cookie(self._cookie) or ""
+        return "owner" if hmac.compare_digest(cookie.encode(), self._value.encode()) else None
 
     def _allows_origin(self, request: RequestHandler) -> bool:
         """Return whether a WebSocket's page has an allowed origin; log which option allows it where not.
@@ -205,7 +205,7 @@ class TokenPage(RequestHandler):
     """Asks for the token."""
 
     def get(self) -> None:
-        """The form; its answer opens the dashboard."""
+        """Show the form; its answer opens the dashboard."""
         self.set_status(403)
         self.finish(render("dashboard/templates/token.html", title=TITLE))
 

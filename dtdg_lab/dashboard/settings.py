@@ -39,7 +39,7 @@ NARROW = 210  # pixels: a text among controls
 JUDGED = ("system", "model", "task")  # choices that others may rule out
 RUN_FIELDS = ("ranks", "epochs", "learning_rate", "seed", "hidden", "layers", "parts", "device", "threads")
 _DECLARED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-_ORDER = {paper["name"]: place for place, paper in enumerate(PAPERS.values())}  # of cards; others follow
+_ORDER = {paper["name"]: index for index, paper in enumerate(PAPERS.values())}  # of cards; others follow
 HALF = ("decay", "slow_rank", "partitioner", "overlap", "ranks", "parts", "protocol", "chunker")
 HALF_LETTERS = 16  # of a label that half a row has room for
 _WIDE: Mapping[str, Any] = {"sizing_mode": "stretch_width"}
@@ -103,7 +103,7 @@ class Settings:
         self._followed: dict[str, Any] = {}
         self._waiting: set[str] = set()  # settings whose labels say what they will become
         self._ranks = [count for count in range(1, ranks + 1) if ranks % count == 0]
-        self.controls = {name: make_control(made, self._choices(name)) for name, made in _options().items()}
+        self.controls = {name: make_control(setting, self._choices(name)) for name, setting in _options().items()}
         for control in self.controls.values():
             control.on_change(lambda name, value: defer(partial(self._changed, name, value)))
             control.on_preview(lambda name, value: defer(partial(on_preview, name, value)))
@@ -201,13 +201,13 @@ class Settings:
         return str(self._chosen["system"] if self._running else self._value("system"))
 
     def _active(self) -> set[str]:
-        """Names of the settings that a run of the chosen system, data set and model reads."""
-        chosen = {name: self._value(name) for name in CHOSEN_BY.values()}
-        owners = catalogue.option_owners(self._system, self._value("dataset"), self._value("model"), chosen)
+        """Return the names of the settings that a run of the chosen system, data set and model reads."""
+        choices = {name: self._value(name) for name in CHOSEN_BY.values()}
+        owners = catalogue.option_owners(self._system, self._value("dataset"), self._value("model"), choices)
         return {*CHOSEN, *RUN_FIELDS, *(name for names in owners.values() for name in names)}
 
     def config(self) -> RunConfig:
-        """The values of the controls as a config.
+        """Return the values of the controls as a config.
 
         Raises:
             LabError: the values are incompatible.
@@ -225,11 +225,11 @@ class Settings:
         self._of_run = config
         # a user's own graph is not in the catalogue: it is offered once it was seen
         self.controls["dataset"].show(config.dataset, dataset_title(config.dataset), OWN)
-        chosen = {name: config[name] for name in ("system", "dataset", "protocol")}
+        choices = {name: config[name] for name in ("system", "dataset", "protocol")}
         for name in (*CHOSEN, *self.controls):
-            self.controls[name].show(_shown(name, config) if name in config.flat else default(name, **chosen))
+            self.controls[name].show(_shown(name, config) if name in config.flat else default(name, **choices))
             self.controls[name].waits()
-        self._chosen = chosen
+        self._chosen = choices
         self._refresh()
 
     def watch(self, watcher: Callable[[], None]) -> None:
@@ -252,8 +252,8 @@ class Settings:
             if control.option.live == "no" or name not in config.flat:
                 continue
             value = _shown(name, config)
-            asked, until = self._asked.get(name, (None, 0.0))
-            if asked == value or time.monotonic() >= until:
+            requested, until = self._asked.get(name, (None, 0.0))
+            if requested == value or time.monotonic() >= until:
                 is_new = self._asked.pop(name, None) is not None or self._followed.get(name) != value
                 if is_new or control.is_stale:
                     control.follow(value)
@@ -284,7 +284,7 @@ class Settings:
             self._changed(name, value)
 
     def settled(self, name: str) -> None:
-        """A value that was pending until the end of the epoch has been applied, or will not be."""
+        """Stop waiting for a value that was applied at the end of its epoch, or never will be."""
         self._asked.pop(name, None)
         self._followed.pop(name, None)
         self._waiting.discard(name)
@@ -301,9 +301,9 @@ class Settings:
     def say_next_run(self, is_next: bool) -> None:
         """Say above live settings that only the next run uses them: after the end of one."""
         for group, heading in self._headings.items():
-            words = NEXT_RUN if is_next else HEADINGS[group]
-            if heading.value != words:
-                heading.value = words
+            text = NEXT_RUN if is_next else HEADINGS[group]
+            if heading.value != text:
+                heading.value = text
 
     def run_is_on(self, running: bool) -> None:
         """Leave only live settings enabled while a run is active; the others apply to the next run."""
@@ -321,8 +321,8 @@ class Settings:
             waits = live == "epoch"
             self._asked[name] = (value, math.inf if waits else time.monotonic() + PATIENCE_S)
             if waits and name in self._of_run.flat:
-                before = value_text(name, _shown(name, self._of_run))
-                self.controls[name].waits(f"{before} → {value_text(name, value)}")
+                old_text = value_text(name, _shown(name, self._of_run))
+                self.controls[name].waits(f"{old_text} → {value_text(name, value)}")
                 self._waiting.add(name)
             self._on_change(name, value)
             if name == "system":
@@ -338,14 +338,14 @@ class Settings:
         self.touched()
 
     def _take_defaults(self, changed: str) -> None:
-        """Data set, protocol and system set defaults: show those of the new choice and undo those of the old."""
-        before, now = self._chosen, {name: self._value(name) for name in ("system", "dataset", "protocol")}
-        self._chosen = now
+        """Show the defaults of a new data set, protocol or system, and undo those of the old one."""
+        previous, current = self._chosen, {name: self._value(name) for name in ("system", "dataset", "protocol")}
+        self._chosen = current
         if changed == "model":
             return
-        for name in {*_with_defaults(changed, before[changed]), *_with_defaults(changed, now[changed])}:
-            self.controls[name].show(default(name, **now))
-        if changed == "system" and _is_alone(before["system"]) and not _is_alone(now["system"]):
+        for name in {*_with_defaults(changed, previous[changed]), *_with_defaults(changed, current[changed])}:
+            self.controls[name].show(default(name, **current))
+        if changed == "system" and _is_alone(previous["system"]) and not _is_alone(current["system"]):
             self.controls["ranks"].show(self._ranks[-1])
 
     def _refresh(self) -> None:
@@ -382,16 +382,16 @@ class Settings:
 
     def _offer_systems(self) -> None:
         """Show the cards, offer the systems of the chosen one, and mark all choices that will be refused."""
-        chosen = self._value("system")
+        system = self._value("system")
         refused = {name: self._refused(name) for name in JUDGED}
-        shown = []
+        cards = []
         for card in self._cards:
-            if chosen in card.systems:
+            if system in card.systems:
                 self.controls["system"].offer(card.systems)
             able = set(card.systems) - set(refused["system"])
             why = "" if able else first_sentence(refused["system"][_main(card)])
-            shown.append(replace(card, chosen=chosen in card.systems, refused=why))
-        self._on_cards(shown)
+            cards.append(replace(card, chosen=system in card.systems, refused=why))
+        self._on_cards(cards)
         for name in JUDGED:
             self.controls[name].refuse(refused[name])
         for name, note in self.notes.items():
@@ -402,7 +402,7 @@ class Settings:
                 note.visible = bool(reasons)
 
     def _refused(self, name: str) -> dict[str, str]:
-        """Choices of a setting that are certain to be refused beside the others, with the reasons."""
+        """Return the choices of a setting that the others rule out, with the reasons."""
         if self._running and self.controls[name].option.live == "no":
             return {}  # it cannot be chosen now
         values = catalogue.names("systems") if name == "system" else self.controls[name].widget.values
@@ -410,12 +410,14 @@ class Settings:
         return {value: why for value, why in reasons.items() if why}
 
     def _refusal(self, name: str, value: str) -> str:
-        """Why a value is certain to be refused, by the run or beside the present choices; empty if it is not."""
+        """Return why a value is certain to be refused, by the run or beside the present choices; empty if it is not."""
         try:
             if self._running:
                 config = self._of_run.replace(**{name: value})
             else:
-                config = RunConfig(**{each: self._value(each) for each in ("dataset", *JUDGED)} | {name: value})
+                config = RunConfig(
+                    **{setting: self._value(setting) for setting in ("dataset", *JUDGED)} | {name: value}
+                )
             catalogue.check_loss(config["task"], config.system)
         except LabError as error:
             return str(error)
@@ -458,12 +460,12 @@ def _is_alone(system: str) -> bool:
 
 
 def _main(card: SystemCard) -> str:
-    """The system that a card chooses: its paper's, or the first."""
+    """Return the system that a card chooses: its paper's, or the first."""
     return MAIN_SYSTEMS.get(card.name.lower(), card.systems[0])
 
 
 def _with_defaults(chooser: str, value: str) -> set[str]:
-    """Names of the options for which a data set, protocol or system has a default of its own."""
+    """Return the options for which a data set, protocol or system has a default of its own."""
     if chooser == "protocol":
         return set(catalogue.PROTOCOLS[value].settings)
     if chooser == "dataset":
@@ -474,12 +476,12 @@ def _with_defaults(chooser: str, value: str) -> set[str]:
 
 
 def _shown(name: str, config: RunConfig) -> Any:
-    """The value of a setting's control for a config: 0 where there are as many partitions as ranks."""
+    """Return the value of a setting's control for a config: 0 for as many partitions as ranks."""
     return 0 if name == "parts" and config.parts == config.ranks else config[name]
 
 
 def _options() -> dict[str, Option]:
-    """Every setting as an option: the glossary, and the names that the catalogue lists."""
+    """Return every setting as an option: the glossary, and the names that the catalogue lists."""
     listed = {
         "dataset": "Temporal graph to train on.",
         "model": "Dynamic graph network.",

@@ -1,4 +1,4 @@
-"""What the head of the page shows in each state of a run: a pure function of facts."""
+"""Content of the page's head in each state of a run, as a pure function of facts."""
 
 from __future__ import annotations
 
@@ -146,8 +146,8 @@ def _progress(facts: PageFacts) -> tuple[float | None, Words, str]:
         return None, ((facts.preparing or "Starting the ranks", False),), facts.left_words
     if facts.status == "finished":
         took = f", took {clock_text(facts.seconds)}"
-        words = ((f"{facts.epochs} epochs", True), (f" · {facts.step:,} steps", False))
-        return 1.0, words, f"finished {facts.ended}{took}" if facts.ended else f"took {clock_text(facts.seconds)}"
+        texts = ((f"{facts.epochs} epochs", True), (f" · {facts.step:,} steps", False))
+        return 1.0, texts, f"finished {facts.ended}{took}" if facts.ended else f"took {clock_text(facts.seconds)}"
     return _share(facts), _position(facts), _when(facts)
 
 
@@ -158,10 +158,10 @@ def _share(facts: PageFacts) -> float:
 
 
 def _position(facts: PageFacts) -> Words:
-    before = {"stopped": "Stopped in epoch ", "failed": "Failed in epoch ", "interrupted": "Interrupted in epoch "}
-    begin = before.get(facts.status, "Epoch ")
-    where = f"{facts.epoch} of {facts.epochs}"
-    return ((begin, False), (where, True), (" · step ", False), (f"{facts.step:,}", True))
+    prefixes = {"stopped": "Stopped in epoch ", "failed": "Failed in epoch ", "interrupted": "Interrupted in epoch "}
+    begin = prefixes.get(facts.status, "Epoch ")
+    position = f"{facts.epoch} of {facts.epochs}"
+    return ((begin, False), (position, True), (" · step ", False), (f"{facts.step:,}", True))
 
 
 def _when(facts: PageFacts) -> str:
@@ -185,8 +185,8 @@ def _buttons(facts: PageFacts) -> tuple[Button, ...]:
     status = facts.status
     if status in ACTIVE:
         return _of_active(facts)
-    again = {"finished": "▶ Run again"}.get(status, "▶ New run")
-    run = _run(facts, again if status and not facts.is_other else f"▶ Run {facts.system}")
+    label = {"finished": "▶ Run again"}.get(status, "▶ New run")
+    run = _run(facts, label if status and not facts.is_other else f"▶ Run {facts.system}")
     return (_resume(facts), run) if status in RESUMABLE or facts.left_behind else (run,)
 
 
@@ -204,12 +204,12 @@ def _run(facts: PageFacts, label: str) -> Button:
 
 
 def _resume(facts: PageFacts) -> Button:
-    where = (
+    suffix = (
         "" if facts.checkpoint_step is None or facts.status == "stopped" else f" from step {facts.checkpoint_step:,}"
     )
     is_possible = not facts.busy and facts.engines_ready == facts.engines
     tip = "Continues from the last checkpoint."
-    return Button("resume", f"Resume{where}", "act", tip, disabled=not is_possible)
+    return Button("resume", f"Resume{suffix}", "act", tip, disabled=not is_possible)
 
 
 def _enabled(button: Button, is_enabled: bool) -> Button:
@@ -281,7 +281,7 @@ def _of_state(facts: PageFacts) -> Notice | None:
 
 def _of_running(facts: PageFacts) -> Notice | None:
     if facts.silent:
-        rank, seconds = max(facts.silent.items(), key=lambda each: each[1])
+        rank, seconds = max(facts.silent.items(), key=lambda rank_and_seconds: rank_and_seconds[1])
         rest = "The other ranks are waiting for it." if facts.engines > 1 else ""
         return Notice("care", f"Rank {rank} has been silent for {seconds} s.", rest)
     if facts.page_is_busy:

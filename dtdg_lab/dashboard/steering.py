@@ -54,5 +54,5 @@ class Steering:
             if version is not None:
                 self.own.add(version)
 
-        words = f"Set {join_words([*changes])}"
-        self._actions.do(words, send, then=note, otherwise=lambda: self._refused(run, [*changes]))
+        name = f"Set {join_words([*changes])}"
+        self._actions.do(name, send, then=note, otherwise=lambda: self._refused(run, [*changes]))

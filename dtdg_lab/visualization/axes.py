@@ -15,7 +15,7 @@ CATEGORIES: Drawn = {"type": "category", "showgrid": False}
 
 
 def counts_axis(counts: Sequence[int]) -> Drawn:
-    """A logarithmic axis with a tick at each count, such as numbers of ranks."""
+    """Return a logarithmic axis with a tick at each count, such as numbers of ranks."""
     ticks = sorted(set(counts))
     return {"type": "log", "tickvals": ticks, "ticktext": [str(count) for count in ticks]}
 
@@ -25,39 +25,39 @@ FEWEST_TICKS, MOST_TICKS = 3, 6
 
 
 def log_axis(low: float, high: float) -> Drawn:
-    """A logarithmic axis with few ticks, whole powers of ten only where it spans many."""
+    """Return a logarithmic axis with few ticks, at powers of ten where it spans many."""
     powers = range(floor(log10(low)), ceil(log10(high)) + 1)
     ticks: list[float] = []
     for digits in TICK_DIGITS:
         if len(ticks) < FEWEST_TICKS:
             ticks = [digit * 10.0**power for power in powers for digit in digits if low <= digit * 10.0**power <= high]
     ticks = ticks if len(ticks) <= MOST_TICKS else [tick for tick in ticks if f"{tick:e}"[0] == "1"]
-    shown = {"tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]}
-    return {"type": "log", "range": [log10(low), log10(high)], **shown}
+    tick_labels = {"tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]}
+    return {"type": "log", "range": [log10(low), log10(high)], **tick_labels}
 
 
-def ticks_above_zero(end: float, most: int) -> list[float]:
+def ticks_above_zero(end: float, limit: int) -> list[float]:
     """Return at most so many round numbers up to the end of an axis, without 0."""
-    power = 10.0 ** floor(log10(end / most))
-    step = next(power * digit for digit in (1, 2, 5, 10, 20) if power * digit * most >= end)
+    power = 10.0 ** floor(log10(end / limit))
+    step = next(power * digit for digit in (1, 2, 5, 10, 20) if power * digit * limit >= end)
     return [float(f"{step * number:.6g}") for number in range(1, floor(end / step + 1e-9) + 1)]
 
 
 def named_axis(names: Iterable[Any], *, down: bool = False) -> Drawn:
-    """An axis with a name at each whole number, the first on top where it goes ``down``."""
-    shown = [str(name) for name in names]
-    ends = [-0.5, len(shown) - 0.5]
-    ticks = {"tickvals": list(range(len(shown))), "ticktext": shown, "showgrid": False}
+    """Return an axis with a name at each whole number, the first on top where it goes ``down``."""
+    labels = [str(name) for name in names]
+    ends = [-0.5, len(labels) - 0.5]
+    ticks = {"tickvals": list(range(len(labels))), "ticktext": labels, "showgrid": False}
     return {**ticks, "range": ends[::-1] if down else ends}
 
 
 def byte_unit(top: float) -> tuple[str, float]:
-    """The binary unit in which a number of bytes is written, and how many bytes it is."""
+    """Return the binary unit of a number of bytes, and its bytes."""
     units = ("B", "KiB", "MiB", "GiB", "TiB")
     power = min(len(units) - 1, int(log2(max(top, 1.0)) // 10))
     return units[power], 1024.0**power
 
 
 def time_unit(largest_s: float) -> tuple[str, float]:
-    """The unit an axis of seconds is best read in, and how many of it a second has."""
+    """Return the unit of an axis of seconds, and how many of it a second has."""
     return ("ms", 1e3) if largest_s < 1 else ("s", 1.0)

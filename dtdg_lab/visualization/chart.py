@@ -33,7 +33,7 @@ NOTHING_MEASURED = "Nothing was measured."  # caption of a chart that will never
 
 @dataclass(frozen=True, slots=True)
 class ChartOptions:
-    """What a viewer chooses.
+    """Choices of a viewer.
 
     Attributes:
         x: axis of curves over time.
@@ -58,7 +58,7 @@ class ChartOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What a person may ask about a run with a button, and that takes seconds to answer.
+    """A question about a run that a button asks, and whose answer takes seconds.
 
     Attributes:
         name: of its answer among those of :class:`ChartOptions`.
@@ -147,15 +147,15 @@ def card(
         "yaxis": {**axis, **changes.get("yaxis", {})},
         "margin": {"l": 44, "r": 12, "t": 18, "b": 34 if x_title else 22, **changes.get("margin", {})},
     }
-    words = {"title": title, "unit": unit, "keys": [list(key) for key in keys]}
-    layout["meta"] = {**changes.get("meta", {}), "card": words}
+    card_texts = {"title": title, "unit": unit, "keys": [list(key) for key in keys]}
+    layout["meta"] = {**changes.get("meta", {}), "card": card_texts}
     return {"data": list(data), "layout": layout if data else _waiting(layout, empty)}
 
 
-def _waiting(layout: dict[str, Any], words: str) -> dict[str, Any]:
+def _waiting(layout: dict[str, Any], text: str) -> dict[str, Any]:
     """Return the layout of a chart without data: bare axes, with words in the middle."""
     middle = {"xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5, "showarrow": False}
-    note = {"text": words, **middle, "font": {"size": 12.5, "color": "#5B6470"}}
+    note = {"text": text, **middle, "font": {"size": 12.5, "color": "#5B6470"}}
     bare = {"range": [0, 1], "showticklabels": False, "type": "linear"}  # numbers on an empty axis mean nothing
     axes = {name: {**layout[name], **bare} for name in ("xaxis", "yaxis")}
     # another revision, or the axes would keep this range once there are data
@@ -170,5 +170,5 @@ def always(tables: RunTables) -> bool:
 def title_of(figure: Figure) -> str:
     """Return the title of a card, or of a figure that has it in its plot."""
     layout = figure["layout"]
-    words = layout.get("meta", {}).get("card") or layout.get("title") or {}
-    return str(words.get("title", words.get("text", "")))
+    texts = layout.get("meta", {}).get("card") or layout.get("title") or {}
+    return str(texts.get("title", texts.get("text", "")))

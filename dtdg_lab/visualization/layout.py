@@ -17,13 +17,13 @@ SHEET = {"paper_bgcolor": "white", "plot_bgcolor": "white", "hovermode": "closes
 
 
 def frame(title: str, x_title: str, y_title: str, **changes: Any) -> dict[str, Any]:
-    """A plotly layout for 420x300 px and more; ``changes`` replace top-level entries, or extend the axes' entries."""
+    """Return a layout for 420x300 px and more; ``changes`` replace its entries, or extend those of axes."""
     axis = {"gridcolor": GRID_COLOUR, "zeroline": False, "automargin": True, "linecolor": "#B8BEC6", "showline": True}
     small = {"size": 11, "color": TEXT_COLOUR}
     bottom = {"x": 0, "xanchor": "left", "xref": "container", "y": 0, "yanchor": "bottom", "yref": "container"}
     x_axis = {**axis, "title": {"text": x_title, "standoff": 6, "font": small}, **changes.pop("xaxis", {})}
     y_axis = {**axis, **changes.pop("yaxis", {})}
-    words = [axis_words(y_title)] if y_title else []
+    y_titles = [axis_words(y_title)] if y_title else []
     return {
         "title": {"text": title, "x": 0.01, "xanchor": "left", "y": 0.98, "yanchor": "top", "font": {"size": 14}},
         "font": {"family": "Helvetica, Arial, sans-serif", "size": 11, "color": TEXT_COLOUR},
@@ -35,19 +35,19 @@ def frame(title: str, x_title: str, y_title: str, **changes: Any) -> dict[str, A
         "uirevision": "dtdg-lab",  # constant: zoom and hidden traces survive updates
         "shapes": [],
         **changes,
-        "annotations": [*changes.get("annotations", []), *words],
+        "annotations": [*changes.get("annotations", []), *y_titles],
     }
 
 
 def axis_words(text: str, y: float = 1.0, *, is_right: bool = False) -> dict[str, Any]:
     """Return the title of a y axis as level words over it, at a height of the paper."""
     side, shift = ("right", 12) if is_right else ("left", -34)
-    at = {"x": float(is_right), "xanchor": side, "xshift": shift, "y": y, "yanchor": "bottom", "yshift": 1}
-    return text_at({"text": text, **at, "name": "axis"}, 11)
+    position = {"x": float(is_right), "xanchor": side, "xshift": shift, "y": y, "yanchor": "bottom", "yshift": 1}
+    return text_at({"text": text, **position, "name": "axis"}, 11)
 
 
 def with_note(layout: dict[str, Any], note: str = WAITING) -> dict[str, Any]:
-    """The layout of an empty chart: its axes, and a note in the middle."""
+    """Return the layout of an empty chart: its axes, and a note in the middle."""
     middle = {"xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5, "showarrow": False}
     text = {"text": note, **middle, "font": {"size": 13, "color": "#6B7280"}}
     bare = {"range": [0, 1], "showticklabels": False}  # numbers on an empty axis would mean nothing
@@ -57,20 +57,20 @@ def with_note(layout: dict[str, Any], note: str = WAITING) -> dict[str, Any]:
 
 
 def as_drawn(text: str) -> str:
-    """A name as plotly shows it letter for letter: what looks like one of its tags would be taken for one."""
+    """Escape a name, so that plotly shows it letter for letter and takes no part of it for a tag."""
     return html.escape(text, quote=False)
 
 
 def text_at(placed: dict[str, Any], size: int) -> dict[str, Any]:
     """Return words at a place of the paper."""
-    left = {"xref": "paper", "yref": "paper", "xanchor": "left", "align": "left", "showarrow": False}
-    return {**left, "font": {"size": size, "color": TEXT_COLOUR}, **placed}
+    alignment = {"xref": "paper", "yref": "paper", "xanchor": "left", "align": "left", "showarrow": False}
+    return {**alignment, "font": {"size": size, "color": TEXT_COLOUR}, **placed}
 
 
 def chart(
     title: str, x_title: str, y_title: str, data: Sequence[Drawn], *, empty: str = WAITING, **changes: Any
 ) -> Figure:
-    """A chart of traces; its axes and the note ``empty`` where there are none. For ``changes`` see :func:`frame`."""
+    """Return a chart of traces; without any, axes and the note ``empty``. ``changes`` are as in :func:`frame`."""
     layout = frame(title, x_title, y_title, **changes)
     return {"data": list(data), "layout": layout if data else with_note(layout, empty)}
 

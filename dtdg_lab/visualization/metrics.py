@@ -14,16 +14,16 @@ BASELINE = "persistence_"
 
 
 def metric_name(metric: str) -> str:
-    """What a metric is called in a chart."""
+    """Return what a metric is called in a chart."""
     return _WORDS.get(metric, metric.replace("_", " ").replace("f1", "F1"))
 
 
 def finite_scores(metrics: Mapping[str, Any] | None) -> dict[str, float]:
-    """The scores of an evaluation that have a value; runs recorded before there were metrics have none."""
-    found = {name: float(value) for name, value in (metrics or {}).items() if value is not None and is_score(name)}
-    return {name: value for name, value in found.items() if math.isfinite(value)}
+    """Return the scores of an evaluation that have a finite value."""
+    scores = {name: float(value) for name, value in (metrics or {}).items() if value is not None and is_score(name)}
+    return {name: value for name, value in scores.items() if math.isfinite(value)}
 
 
 def main_metric(task: str, metrics: Container[str]) -> str | None:
-    """The metric of a task that is drawn beside its loss; None where there is none of them."""
+    """Return the metric that is drawn beside the loss of a task; None where none was measured."""
     return next((name for name in metrics_of(task) if name in metrics), None)

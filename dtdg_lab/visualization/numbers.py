@@ -46,10 +46,10 @@ def seconds_text(seconds: float | None) -> str:
         return f"{three_digits(seconds * (1e6 if small else 1e3))} {'µs' if small else 'ms'}"
     if abs(seconds) < 99.95:
         return f"{three_digits(seconds)} s"
-    whole = round(seconds)
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
+    whole_seconds = round(seconds)
+    if whole_seconds < 3600:
+        return f"{whole_seconds // 60} min {whole_seconds % 60} s"
+    return f"{whole_seconds // 3600} h {whole_seconds % 3600 // 60} min"
 
 
 def bytes_text(count: float | None) -> str:
@@ -75,11 +75,11 @@ def _scaled(value: float | None, base: float, units: tuple[str, ...]) -> str:
 
 def clock_text(seconds: float) -> str:
     """Return a time since the start as minutes and seconds: ``0:34``, ``1:02:05``."""
-    whole = int(seconds)
-    hours, minutes = divmod(whole // 60, 60)
-    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
+    whole_seconds = int(seconds)
+    hours, minutes = divmod(whole_seconds // 60, 60)
+    return f"{hours}:{minutes:02}:{whole_seconds % 60:02}" if hours else f"{minutes}:{whole_seconds % 60:02}"
 
 
 def short(value: Any) -> str:
-    """A setting's value as marks have it."""
+    """Return a setting's value with at most four significant digits."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)

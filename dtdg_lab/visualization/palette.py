@@ -33,7 +33,7 @@ _SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#4
 
 
 def series_colour(index: int) -> str:
-    """The colour of rank, or run, number ``index``; repeats after eight."""
+    """Return the colour of rank or run number ``index``; colours repeat after eight."""
     return _SERIES[index % len(_SERIES)]
 
 

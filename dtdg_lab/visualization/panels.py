@@ -28,7 +28,7 @@ def grid(
     wide: Collection[int] = (),
     beside: bool = False,
 ) -> Figure:
-    """One figure out of several: ``columns`` panels a row, from left to right.
+    """Return one figure of several, ``columns`` panels a row, from left to right.
 
     Args:
         panels: figures, each with a sentence to stand under it.
@@ -70,15 +70,15 @@ def grid(
 
 
 def _places(panels: int, columns: int, wide: Collection[int]) -> list[tuple[int, int, int]]:
-    """Row, column and panels in that row, for each panel; a wide one begins a new row and ends it."""
-    found: list[tuple[int, int, int]] = []
+    """Return row, column and number of columns for each panel; a wide panel has a row to itself."""
+    places: list[tuple[int, int, int]] = []
     row, column = 0, 0
     for index in range(panels):
         if column and (column == columns or index in wide):
             row, column = row + 1, 0
-        found.append((row, column, 1 if index in wide else columns))
+        places.append((row, column, 1 if index in wide else columns))
         column = columns if index in wide else column + 1
-    return found
+    return places
 
 
 class _Room:
@@ -92,43 +92,49 @@ class _Room:
         self.used = 2  # a panel may have two y axes, so numbers go up by two
 
     def _axis(self, name: str) -> str:
-        """The axis of the whole figure that stands for an axis of the panel: ``x``, ``y`` or ``y2``."""
+        """Return the figure's axis for an axis of the panel: ``x``, ``y`` or ``y2``."""
         return name[0] + _number(self._axes + name.endswith("2"))
 
     def traces(self, traces: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The panel's traces on its own axes, named in its own legend; a panel without any still shows its axes."""
-        found = []
+        """Return the panel's traces on its own axes and legend; a panel without any still shows its axes."""
+        moved_traces = []
         for trace in traces or (_NO_TRACE,):
             legend = {"colorbar": self._beside(trace["colorbar"])} if "colorbar" in trace else {"legend": self._legend}
             axes = {"xaxis": self._axis("x"), "yaxis": self._axis(trace.get("yaxis", "y"))}
-            found.append({**trace, **axes, **legend})
-        return found
+            moved_traces.append({**trace, **axes, **legend})
+        return moved_traces
 
     def _beside(self, bar: dict[str, Any]) -> dict[str, Any]:
-        """A legend of colours at the right of the panel, as high as it."""
+        """Return a legend of colours at the right of the panel, as high as it."""
         (_, right), (bottom, top) = self._x, self._y
-        place = {"x": right, "xanchor": "left", "xpad": 6, "y": (bottom + top) / 2, "yanchor": "middle", "ypad": 0}
-        return {**bar, **place, "len": top - bottom, "lenmode": "fraction"}
+        position = {"x": right, "xanchor": "left", "xpad": 6, "y": (bottom + top) / 2, "yanchor": "middle", "ypad": 0}
+        return {**bar, **position, "len": top - bottom, "lenmode": "fraction"}
 
-    def place(self, own: dict[str, Any], layout: dict[str, Any], caption: list[str]) -> None:
+    def place(self, panel_layout: dict[str, Any], layout: dict[str, Any], caption: list[str]) -> None:
         """Add the panel's axes, title, legend, marks and sentence to the layout of the whole."""
         (left, right), (bottom, top) = self._x, self._y
         x, y = self._axis("x"), self._axis("y")
-        layout[f"xaxis{x[1:]}"] = {**own["xaxis"], "domain": [left, right], "anchor": y}
-        layout[f"yaxis{y[1:]}"] = {**own["yaxis"], "domain": [bottom, top], "anchor": x}
-        if "yaxis2" in own:
-            layout[f"yaxis{self._axis('y2')[1:]}"] = {**own["yaxis2"], "anchor": x, "overlaying": y}
-        at = {"x": left, "y": bottom - _LEGEND * self._pixel, "orientation": "h", "traceorder": "normal"}
-        at = {"x": right + 0.015, "y": top} if self._beside_axes else at
-        layout[self._legend] = {**LEGEND, "xanchor": "left", "yanchor": "top", **at}
-        layout["shapes"] += [self._moved(shape) for shape in own["shapes"]]
-        layout["annotations"] += [self._moved(note) for note in own["annotations"]]
-        title = {"text": f"<b>{own['title']['text']}</b>", "x": left, "y": top, "yanchor": "bottom", "yshift": 15}
-        said = {"text": "<br>".join(caption), "x": left, "y": bottom, "yanchor": "top"}
-        layout["annotations"] += [text_at(title, 13), text_at({**said, "yshift": -_SENTENCE}, 11)]
+        layout[f"xaxis{x[1:]}"] = {**panel_layout["xaxis"], "domain": [left, right], "anchor": y}
+        layout[f"yaxis{y[1:]}"] = {**panel_layout["yaxis"], "domain": [bottom, top], "anchor": x}
+        if "yaxis2" in panel_layout:
+            layout[f"yaxis{self._axis('y2')[1:]}"] = {**panel_layout["yaxis2"], "anchor": x, "overlaying": y}
+        legend_position = {"x": left, "y": bottom - _LEGEND * self._pixel, "orientation": "h", "traceorder": "normal"}
+        legend_position = {"x": right + 0.015, "y": top} if self._beside_axes else legend_position
+        layout[self._legend] = {**LEGEND, "xanchor": "left", "yanchor": "top", **legend_position}
+        layout["shapes"] += [self._moved(shape) for shape in panel_layout["shapes"]]
+        layout["annotations"] += [self._moved(note) for note in panel_layout["annotations"]]
+        title = {
+            "text": f"<b>{panel_layout['title']['text']}</b>",
+            "x": left,
+            "y": top,
+            "yanchor": "bottom",
+            "yshift": 15,
+        }
+        text = {"text": "<br>".join(caption), "x": left, "y": bottom, "yanchor": "top"}
+        layout["annotations"] += [text_at(title, 13), text_at({**text, "yshift": -_SENTENCE}, 11)]
 
     def _moved(self, mark: dict[str, Any]) -> dict[str, Any]:
-        """A shape or annotation of the panel, which knows its axes as x and y and its area as paper."""
+        """Return a shape or annotation of the panel, moved to its axes in the figure."""
         moved = dict(mark)
         for letter in "xy":
             reference = mark.get(f"{letter}ref", "paper")
@@ -138,7 +144,7 @@ class _Room:
 
 
 def _number(index: int) -> str:
-    """What plotly appends to the name of axis or legend number ``index``."""
+    """Return what plotly appends to the name of axis or legend number ``index``."""
     return "" if index == 0 else str(index + 1)
 
 
@@ -147,44 +153,47 @@ STEPS = "step (model updates)"
 _OTHER_COLOUR = "#A9B4C0"
 
 
-def compared_panel(title: str, unit: str, values: Mapping[str, float], *, own: str, words: str) -> Panel:
-    """One bar for each of several methods, the card's own in blue, the least on top.
+def compared_panel(title: str, unit: str, values: Mapping[str, float], *, highlighted: str, caption: str) -> Panel:
+    """Return a bar for each of several methods, the highlighted one in blue, the lowest on top.
 
     Args:
         title: of the chart.
         unit: of the values.
         values: by name.
-        own: the name that is coloured.
-        words: the sentence under it.
+        highlighted: the name that is coloured.
+        caption: the sentence under it.
     """
     order = sorted(values, key=lambda name: -values[name])
     numbers = [round(values[name], 4) for name in order]
-    looks: Drawn = {
+    style: Drawn = {
         "showlegend": False,
         "width": 0.7,
-        "marker": {"color": [EDGE_COLOUR if name == own else _OTHER_COLOUR for name in order], "line": {"width": 0}},
+        "marker": {
+            "color": [EDGE_COLOUR if name == highlighted else _OTHER_COLOUR for name in order],
+            "line": {"width": 0},
+        },
         "text": [f"{number:,.0f}" if number >= 1000 else f"{number:.4g}" for number in numbers],
-        "insidetextfont": {"size": 10, "color": ["white" if name == own else "#24292F" for name in order]},
+        "insidetextfont": {"size": 10, "color": ["white" if name == highlighted else "#24292F" for name in order]},
     }
-    data = [level_bars(own, order, numbers, None, "%{y}: %{x:,.4~g} " + unit + "<extra></extra>", **looks)]
+    data = [level_bars(highlighted, order, numbers, None, "%{y}: %{x:,.4~g} " + unit + "<extra></extra>", **style)]
     margin = {"l": 120, "r": 14, "t": 34, "b": 58}
-    return chart(title, unit, "", data, yaxis={"showgrid": False}, margin=margin), words
+    return chart(title, unit, "", data, yaxis={"showgrid": False}, margin=margin), caption
 
 
-def stacked_panel(title: str, axes: tuple[str, str], parts: Mapping[str, Sequence[float]], *, words: str) -> Panel:
-    """Bars at 0, 1, ... of up to three layers, the first at the bottom.
+def stacked_panel(title: str, axes: tuple[str, str], parts: Mapping[str, Sequence[float]], *, caption: str) -> Panel:
+    """Return bars at 0, 1, ... of up to three layers, the first at the bottom.
 
     Args:
         title: of the chart.
         axes: titles of both.
         parts: heights by layer.
-        words: the sentence under it.
+        caption: the sentence under it.
     """
     colours = (EDGE_COLOUR, _OTHER_COLOUR, VERTEX_COLOUR)
     count = len(next(iter(parts.values())))
     data = []
     for (name, heights), colour in zip(parts.items(), colours, strict=False):
-        y, marker = [round(float(each), 3) for each in heights], {"color": colour, "line": {"width": 0}}
+        y, marker = [round(float(height), 3) for height in heights], {"color": colour, "line": {"width": 0}}
         data.append(bars(name, range(count), y, None, "%{x}: %{y:,.4~g}", marker=marker))
     ticks = {"dtick": max(1, count // 12), "showgrid": False, "range": [-0.6, count - 0.4]}
-    return chart(title, *axes, data, xaxis=ticks, barmode="stack", bargap=0.12), words
+    return chart(title, *axes, data, xaxis=ticks, barmode="stack", bargap=0.12), caption

@@ -41,8 +41,8 @@ def run_title(config: RunConfig) -> str:
 
 def setting_label(name: str) -> str:
     """Return a setting's label as words in a sentence."""
-    known = OPTIONS.get(name)
-    label = (known.spoken or known.label) if known is not None else ""
+    option = OPTIONS.get(name)
+    label = (option.spoken or option.label) if option is not None else ""
     label = label or name.replace("_", " ")
     return label if label[:2].isupper() else label[:1].lower() + label[1:]
 
@@ -67,18 +67,18 @@ def setting_text(name: str, value: Any) -> str:
     return f"{value_text(name, value)} {label}" if is_count else f"{label} {value_text(name, value)}"
 
 
-def differing_names(configs: Sequence[RunConfig], given: Sequence[str] = ()) -> list[str]:
+def differing_names(configs: Sequence[RunConfig], given_names: Sequence[str] = ()) -> list[str]:
     """Return a name for each run that tells them apart: its system, then what differs from others of that system.
 
     Args:
         configs: the settings of each run.
-        given: the name that a person gave each run; empty for a run without one.
+        given_names: the name that a person gave each run; empty for a run without one.
     """
     flats = [config.flat for config in configs]
     has_several_datasets = len({config.dataset for config in configs}) > 1
     names = []
-    for flat, own_name in zip(flats, given or [""] * len(flats), strict=True):
-        peers = [other for other in flats if other["system"] == flat["system"]]
+    for flat, own_name in zip(flats, given_names or [""] * len(flats), strict=True):
+        peers = [candidate for candidate in flats if candidate["system"] == flat["system"]]
         dataset = [dataset_title(flat["dataset"])] if has_several_datasets else []
         parts = [system_title(flat["system"]), *dataset, *_differences(flat, peers)]
         names.append(own_name or ", ".join(parts))

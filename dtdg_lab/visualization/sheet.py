@@ -63,8 +63,8 @@ def sheet(cards: Sequence[Card], *, title: str = "", columns: int = 2, wide: Col
         "bargap": 0.2,
     }
     if title:
-        place = {"x": 0, "xanchor": "left", "y": 1, "yanchor": "top", "pad": {"t": 10}}
-        layout["title"] = {"text": title, "font": {"size": 15, "color": TEXT_COLOUR}, **place}
+        position = {"x": 0, "xanchor": "left", "y": 1, "yanchor": "top", "pad": {"t": 10}}
+        layout["title"] = {"text": title, "font": {"size": 15, "color": TEXT_COLOUR}, **position}
     top = float(head)
     for row in panels:
         for panel in row:
@@ -81,7 +81,7 @@ def run_sheet(cards: Mapping[Chart, Card], *, title: str) -> Figure:
         title: of the whole.
     """
     ordered = _ordered(list(cards))
-    wide = [place for place, chart in enumerate(ordered) if _is_wide(chart)]
+    wide = [index for index, chart in enumerate(ordered) if _is_wide(chart)]
     return sheet([cards[chart] for chart in ordered], title=title, wide=wide)
 
 
@@ -93,7 +93,7 @@ def _ordered(charts: Sequence[Chart]) -> list[Chart]:
     """Return pictures first and folded charts last, so that no card is alone in a row before a wide one."""
     ordered: list[Chart] = []
     narrow = 0  # cards since the last wide one
-    for chart in sorted(charts, key=lambda each: PLACES.index(each.place)):
+    for chart in sorted(charts, key=lambda candidate: PLACES.index(candidate.place)):
         if _is_wide(chart):
             ordered.insert(len(ordered) - narrow % 2, chart)
             narrow %= 2
@@ -106,18 +106,18 @@ def _ordered(charts: Sequence[Chart]) -> list[Chart]:
 def _rows(count: int, columns: int, wide: Collection[int]) -> list[list[int]]:
     """Return the places of the cards by row."""
     rows: list[list[int]] = []
-    for place in range(count):
+    for index in range(count):
         is_full = not rows or len(rows[-1]) == columns or rows[-1][-1] in wide
-        if is_full or place in wide:
+        if is_full or index in wide:
             rows.append([])
-        rows[-1].append(place)
+        rows[-1].append(index)
     return rows
 
 
 def _panels(cards: Sequence[Card], row: Sequence[int], columns: int) -> list[_Panel]:
     across = 1 if len(row) == 1 and columns > 1 else columns
     width = (WIDTH - GAP * (across - 1)) / across
-    return [_Panel(*cards[place], left=at * (width + GAP), width=width) for at, place in enumerate(row)]
+    return [_Panel(*cards[index], x=column * (width + GAP), width=width) for column, index in enumerate(row)]
 
 
 def _is_stacked(figure: Figure) -> bool:
@@ -130,7 +130,7 @@ class _Panel:
 
     figure: Figure
     caption: str
-    left: float
+    x: float
     width: float
 
     @property
@@ -179,29 +179,30 @@ class _Panel:
             height: of the sheet.
             trace_count: traces that the sheet has already.
         """
-        own = self.figure["layout"]
-        names = [name for name in own if name.startswith(("xaxis", "yaxis"))]
+        card_layout = self.figure["layout"]
+        names = [name for name in card_layout if name.startswith(("xaxis", "yaxis"))]
         numbers = {
-            name: self._number(name, layout) for name in sorted(names, key=lambda each: (each[0], len(each), each))
+            name: self._number(name, layout)
+            for name in sorted(names, key=lambda axis_name: (axis_name[0], len(axis_name), axis_name))
         }
         plot_top = top + self.head_height
-        margin = own["margin"]
-        left, right = self.left + self._left_margin(), self.left + self.width - margin["r"]
+        margin = card_layout["margin"]
+        left, right = self.x + self._left_margin(), self.x + self.width - margin["r"]
         upper, lower = plot_top + margin["t"], plot_top + self.plot_height - margin["b"]
         x_span, y_span = (left / WIDTH, right / WIDTH), (1 - lower / height, 1 - upper / height)
         references = {f"{name[0]}{name[5:]}": f"{name[0]}{number}" for name, number in numbers.items()}
         for name, number in numbers.items():
             span = x_span if name[0] == "x" else y_span
             crossing = "y" if name[0] == "x" else "x"
-            axis = {"anchor": crossing, **own[name]}
+            axis = {"anchor": crossing, **card_layout[name]}
             layout[f"{name[0]}axis{number}"] = _moved_axis(axis, span, references)
-        layout["shapes"] += [_moved_mark(shape, references, x_span, y_span) for shape in own["shapes"]]
-        layout["annotations"] += [_moved_mark(note, references, x_span, y_span) for note in own["annotations"]]
-        x = self.left / WIDTH
+        layout["shapes"] += [_moved_mark(shape, references, x_span, y_span) for shape in card_layout["shapes"]]
+        layout["annotations"] += [_moved_mark(note, references, x_span, y_span) for note in card_layout["annotations"]]
+        x = self.x / WIDTH
         head = _text("<br>".join(self.head_lines), x, 1 - top / height, size=12)
         foot = _text("<br>".join(self.caption_lines), x, 1 - (plot_top + self.plot_height + 4) / height, size=12)
         layout["annotations"] += [head, *([foot] if self.caption else [])]
-        bargap, is_named = own.get("bargap"), own["yaxis"].get("type") == "category"
+        bargap, is_named = card_layout.get("bargap"), card_layout["yaxis"].get("type") == "category"
         traces = []
         for trace in self.figure["data"] or [{"type": "scatter", "x": [None], "y": [None]}]:
             axes = {f"{axis}axis": references[trace.get(f"{axis}axis", axis)] for axis in "xy"}
@@ -211,8 +212,8 @@ class _Panel:
 
     def _number(self, name: str, layout: dict[str, Any]) -> str:
         """Return the number that an axis gets on the sheet, and take it."""
-        taken = sum(other.startswith(name[:5]) for other in layout)
-        number = "" if not taken else str(taken + 1)
+        count = sum(key.startswith(name[:5]) for key in layout)
+        number = "" if not count else str(count + 1)
         layout[f"{name[:5]}{number}"] = {}
         return number
 
@@ -258,10 +259,10 @@ def _moved_mark(
     return moved
 
 
-def _anchor(letter: str, place: float) -> str:
+def _anchor(letter: str, position: float) -> str:
     """Return the side at which plotly puts words at a place of the paper."""
     sides = ("left", "center", "right") if letter == "x" else ("bottom", "middle", "top")
-    return sides[(place > 1 / 3) + (place >= 2 / 3)]
+    return sides[(position > 1 / 3) + (position >= 2 / 3)]
 
 
 def _text(text: str, x: float, y: float, *, size: int) -> dict[str, Any]:

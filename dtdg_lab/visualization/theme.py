@@ -11,7 +11,7 @@ from dtdg_lab.visualization.palette import DARK_COLOURS, PAGE_COLOURS
 
 @cache
 def theme_script() -> str:
-    """JavaScript functions (``theme.js``) with the colours they need: no exports, to be put before other code."""
+    """Return JavaScript functions (``theme.js``) with the colours they need; they stand before other code."""
     dark = {light.upper(): colour for light, colour in DARK_COLOURS.items()}
     page = {theme: dict(colours) for theme, colours in PAGE_COLOURS.items()}
     constants = f"const DL_DARK = {json.dumps(dark)}\nconst DL_PAGE = {json.dumps(page)}\n"
@@ -19,10 +19,10 @@ def theme_script() -> str:
 
 
 def variables(theme: str) -> str:
-    """The colours of a page in ``light`` or ``dark`` as CSS variables ``--dl-...``."""
+    """Return the colours of a page in ``light`` or ``dark`` as CSS variables ``--dl-...``."""
     return " ".join(f"--dl-{name}: {colour};" for name, colour in PAGE_COLOURS[theme].items())
 
 
 def coloured(name: str) -> str:
-    """A page colour for a style: the theme's where there is one, else that of the light theme."""
+    """Return a page colour for a style: the theme's, else that of the light theme."""
     return f"var(--dl-{name}, {PAGE_COLOURS['light'][name]})"

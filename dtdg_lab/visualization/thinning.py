@@ -8,33 +8,33 @@ from numpy.typing import NDArray
 MOST = 1000
 
 
-def shown_indices(values: NDArray[np.floating], most: int = MOST) -> NDArray[np.int64]:
-    """Which of T values to draw: all of them, or the smallest and the largest of each of ``most`` / 2 stretches.
+def shown_indices(values: NDArray[np.floating], limit: int = MOST) -> NDArray[np.int64]:
+    """Return which of T values to draw: all, or the smallest and largest of each of ``limit`` / 2 stretches.
 
     The first and the last are always drawn; NaN counts as neither small nor large.
 
     Args:
         values: shape (T,).
-        most: about how many to draw.
+        limit: about how many to draw.
 
     Returns:
-        Increasing indices, at most ``most`` + 2.
+        Increasing indices, at most ``limit`` + 2.
     """
     count = len(values)
-    if count <= most:
+    if count <= limit:
         return np.arange(count)
-    bounds = np.linspace(0, count, most // 2 + 1).astype(np.int64)
+    bounds = np.linspace(0, count, limit // 2 + 1).astype(np.int64)
     low, high = (np.where(np.isnan(values), fill, values) for fill in (np.inf, -np.inf))
     length = int(np.diff(bounds).max())
     # one row a stretch; places after its end repeat its last value
     places = np.minimum(bounds[:-1, None] + np.arange(length), bounds[1:, None] - 1)
     rows = np.arange(len(places))
-    found = (places[rows, low[places].argmin(axis=1)], places[rows, high[places].argmax(axis=1)])
-    return np.unique(np.concatenate([*found, [0, count - 1]]))
+    extremes = (places[rows, low[places].argmin(axis=1)], places[rows, high[places].argmax(axis=1)])
+    return np.unique(np.concatenate([*extremes, [0, count - 1]]))
 
 
 def runs_of(flags: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """The stretches in which ``flags`` holds, as (first, last) indices."""
+    """Return the stretches in which ``flags`` holds, as (first, last) indices."""
     steps = np.diff(np.concatenate([[False], flags, [False]]).astype(np.int8))
     starts, ends = np.flatnonzero(steps == 1), np.flatnonzero(steps == -1) - 1
     return [(int(start), int(end)) for start, end in zip(starts, ends, strict=True)]

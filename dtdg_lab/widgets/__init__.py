@@ -1,1 +1,1 @@
-"""What pages are made of: live charts, controls, background work, and the base classes of pages."""
+"""Parts of pages: live charts, controls, background work, and the base classes of pages."""

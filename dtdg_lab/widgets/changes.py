@@ -54,9 +54,13 @@ class ChangeLog(TextComponent):
         """Show these, newest first."""
         is_whole = bool(entries) and entries[-1].number == 1
         which = f"all {len(entries)}" if is_whole else f"the newest {len(entries)}"
-        more = f"Show {which} with their effects" if len(entries) > 1 else "Show its effect" if entries else ""
+        button_text = f"Show {which} with their effects" if len(entries) > 1 else "Show its effect" if entries else ""
         self.set_content(
-            {"entries": [asdict(entry) for entry in entries], "hint": HINT if entries else NO_CHANGE, "more": more}
+            {
+                "entries": [asdict(entry) for entry in entries],
+                "hint": HINT if entries else NO_CHANGE,
+                "more": button_text,
+            }
         )
 
 

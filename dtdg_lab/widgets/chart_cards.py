@@ -69,7 +69,7 @@ class CardSpec:
 
 @dataclass(frozen=True, slots=True)
 class CardActions:
-    """What a person does with cards; the event loop makes the calls.
+    """Callbacks for a person's actions on cards; the event loop makes the calls.
 
     Attributes:
         grip: chart, number of the message that it shows: a person takes one of its handles.
@@ -133,11 +133,11 @@ class ChartCards(JSComponent):
 
     def send(self, chart: str, figure: str, caption: str, number: int, *, urgent: bool = False) -> None:
         """Draw a figure, given as JSON text, under a number that displays acknowledge."""
-        words = json.dumps({"kind": "draw", "number": number, "chart": chart, "caption": caption, "urgent": urgent})
-        self._send_msg(f'{words[:-1]},"figure":{figure}}}')
+        message = json.dumps({"kind": "draw", "number": number, "chart": chart, "caption": caption, "urgent": urgent})
+        self._send_msg(f'{message[:-1]},"figure":{figure}}}')
 
     def expect(self) -> None:
-        """A page is about to load a display: what is sent before it reports is lost."""
+        """Expect a display that a page is about to load: messages before it reports are lost."""
         self._is_expected, self._expected_s = True, time.monotonic()
 
     @property
@@ -180,15 +180,21 @@ def _frozen(order: DrawingOrder, actions: CardActions, message: Mapping[str, Any
 
 
 _CALLS: Mapping[str, Callable[[DrawingOrder, CardActions, Mapping[str, Any]], None]] = {
-    "gone": lambda order, actions, said: None,
-    "visible": lambda order, actions, said: order.calm(said["display"], said["calm"]),
+    "gone": lambda order, actions, message: None,
+    "visible": lambda order, actions, message: order.calm(message["display"], message["calm"]),
     "drawn": _acknowledged,
     "frozen": _frozen,
-    "gripped": lambda order, actions, said: actions.grip(said["chart"], said["number"]),
-    "dragged": lambda order, actions, said: actions.drag(said["chart"], said["handle"], float(said["value"])),
-    "released": lambda order, actions, said: actions.release(said["chart"], said["handle"], float(said["value"])),
-    "cancelled": lambda order, actions, said: actions.cancel(said["chart"]),
-    "clicked": lambda order, actions, said: actions.click(said["chart"], said["x"], said["y"], said["customdata"]),
-    "asked": lambda order, actions, said: actions.ask(said["chart"]),
-    "option": lambda order, actions, said: actions.option(said["chart"], said["option"], said["value"]),
+    "gripped": lambda order, actions, message: actions.grip(message["chart"], message["number"]),
+    "dragged": lambda order, actions, message: actions.drag(
+        message["chart"], message["handle"], float(message["value"])
+    ),
+    "released": lambda order, actions, message: actions.release(
+        message["chart"], message["handle"], float(message["value"])
+    ),
+    "cancelled": lambda order, actions, message: actions.cancel(message["chart"]),
+    "clicked": lambda order, actions, message: actions.click(
+        message["chart"], message["x"], message["y"], message["customdata"]
+    ),
+    "asked": lambda order, actions, message: actions.ask(message["chart"]),
+    "option": lambda order, actions, message: actions.option(message["chart"], message["option"], message["value"]),
 }

@@ -1,4 +1,4 @@
-"""What stands over a comparison of runs: what it is drawn over, who was first, in what the runs differ."""
+"""The head of a comparison of runs: the choice of axis, the headline, and how the runs differ."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ComparisonHead(TextComponent):
     def draw(
         self,
         choices: Sequence[tuple[str, str, Mapping[str, str]]],
-        chosen: Mapping[str, str],
+        chosen_values: Mapping[str, str],
         *,
         headline: str,
         notice: str,
@@ -27,13 +27,13 @@ class ComparisonHead(TextComponent):
 
         Args:
             choices: name, label, and value -> its label, of each choice.
-            chosen: name -> value.
+            chosen_values: name -> value.
             headline: one sentence.
             notice: in what the runs differ; hidden where empty.
             table: what differs, for a dialog.
         """
         bar = [
-            {"name": name, "label": label, "values": list(values.items()), "chosen": chosen[name]}
+            {"name": name, "label": label, "values": list(values.items()), "chosen": chosen_values[name]}
             for name, label, values in choices
         ]
         first, colon, rest = notice.partition(":")

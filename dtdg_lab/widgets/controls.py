@@ -69,7 +69,7 @@ class SettingControl:
         return number(value=option.default, start=option.low, end=end, step=step, **common)
 
     def _common(self) -> dict[str, Any]:
-        """Parameters of every kind of widget."""
+        """Return the parameters of every kind of widget."""
         styles = [_STYLE, tipped(self.option.tip), *([labelled(self.option.spoken)] if self.option.spoken else [])]
         return {"label": self.label, "sizing_mode": "stretch_width", "margin": (3, 8), "stylesheets": styles}
 
@@ -80,15 +80,15 @@ class SettingControl:
 
     @property
     def label(self) -> str:
-        """What the widget is called."""
+        """The widget's name."""
         unit = self.option.unit
         bare = self.name.removesuffix(f"_{unit.lower()}") if len(unit) <= 2 else self.name
-        words = self.option.label or bare.replace("_", " ").capitalize()
-        return f"{words} ({unit})" if unit and "(" not in words and unit not in words.lower().split() else words
+        title = self.option.label or bare.replace("_", " ").capitalize()
+        return f"{title} ({unit})" if unit and "(" not in title and unit not in title.lower().split() else title
 
     @property
     def value(self) -> Any:
-        """What the widget stands at."""
+        """The current value."""
         return self._typed(self.widget.value)
 
     def _typed(self, value: Any) -> Any:
@@ -101,7 +101,7 @@ class SettingControl:
         self._quiet = threading.get_ident()
         try:
             if isinstance(self.widget, pn.widgets.Select):
-                self.widget.disabled_options = [each for each in self.widget.disabled_options if each != value]
+                self.widget.disabled_options = [option for option in self.widget.disabled_options if option != value]
                 if value not in self.widget.values:
                     self._add_choice(value, label or str(value), group)
             self._put(value)
@@ -133,9 +133,9 @@ class SettingControl:
         if self.widget.end != end:
             self.widget.end = end
 
-    def waits(self, words: str = "") -> None:
+    def waits(self, text: str = "") -> None:
         """Say beside the label what waits to be applied, such as ``8 → 6``; nothing where the text is empty."""
-        self.widget.label = f"{self.label} · {words}" if words else self.label
+        self.widget.label = f"{self.label} · {text}" if text else self.label
 
     def offer(self, choices: Choices) -> None:
         """Change what a choice offers; the value goes to the nearest one left: itself, or the last."""
@@ -144,8 +144,8 @@ class SettingControl:
             return
         self._quiet = threading.get_ident()
         try:
-            kept = self.widget.value if self.widget.value in values else values[-1]
-            self.widget.param.update(options=options, disabled_options=[], value=kept)
+            selected = self.widget.value if self.widget.value in values else values[-1]
+            self.widget.param.update(options=options, disabled_options=[], value=selected)
         finally:
             self._quiet = None
 
@@ -191,14 +191,16 @@ class SettingControl:
 
 
 def _values(choices: Choices) -> list[Any]:
-    """The values that choices stand for."""
+    """Return the values that choices stand for."""
     if not isinstance(choices, Mapping):
         return list(choices)
-    return [each for value in choices.values() for each in (value.values() if isinstance(value, Mapping) else [value])]
+    return [
+        choice for value in choices.values() for choice in (value.values() if isinstance(value, Mapping) else [value])
+    ]
 
 
 def _offered(choices: Choices) -> dict[str, Any]:
-    """The parameter of a Select that takes these choices."""
+    """Return the parameter of a Select that takes these choices."""
     if not isinstance(choices, Mapping):
         return {"options": list(choices)}
     grouped = any(isinstance(value, Mapping) for value in choices.values())
@@ -228,7 +230,7 @@ class LogControl(SettingControl):
 
 
 def make_control(option: Option, choices: Choices | None = None) -> SettingControl:
-    """The control that fits an option."""
+    """Return the control that fits an option."""
     return LogControl(option) if option.logarithmic else SettingControl(option, choices)
 
 
@@ -236,7 +238,7 @@ def make_control(option: Option, choices: Choices | None = None) -> SettingContr
 
 
 def folded(title: str, *content: Any, most_px: int = 0) -> pn.Card:
-    """The content under a title that opens it; what is higher than ``most_px``, where given, scrolls.
+    """Return content under a title that opens it; where it is higher than ``most_px``, it scrolls.
 
     The value of its ``header`` is the title; Panel's own title is a pane, which asks a notebook's page for the internet
     when it changes.
@@ -244,7 +246,7 @@ def folded(title: str, *content: Any, most_px: int = 0) -> pn.Card:
     scrolling = {"max-height": f"{most_px}px", "overflow-y": "auto"} if most_px else {}
     inside = pn.Column(*content, sizing_mode="stretch_width", margin=0, styles=scrolling)
     edge = {"border": f"1px solid {coloured('line')}", "box-shadow": "none"}
-    looks: dict[str, Any] = {"styles": edge, "header_background": "#f6f8fa"}
+    style: dict[str, Any] = {"styles": edge, "header_background": "#f6f8fa"}
     heading = pn.widgets.StaticText(value=title, margin=(0, 4), styles={"font-size": "12.5px", "font-weight": "600"})
     rounded = ":host { min-width: 0 !important; border-radius: 8px; } .card-header { padding: 4px 8px; }"
     return pn.Card(
@@ -254,5 +256,5 @@ def folded(title: str, *content: Any, most_px: int = 0) -> pn.Card:
         sizing_mode="stretch_width",
         margin=(4, 8),
         stylesheets=[rounded],
-        **looks,
+        **style,
     )

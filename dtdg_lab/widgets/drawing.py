@@ -49,10 +49,10 @@ class DrawingOrder:
 
     def hear(self, display: str, visible: Collection[str]) -> None:
         """Note what is in view of a display; what has come into view is due at once."""
-        known = self._displays.setdefault(display, _Display())
-        for name in set(visible) - known.visible:
+        state = self._displays.setdefault(display, _Display())
+        for name in set(visible) - state.visible:
             self.force(name)
-        known.visible = frozenset(visible)
+        state.visible = frozenset(visible)
 
     def calm(self, display: str, is_calm: bool) -> None:
         """Note whether the viewer of a display prefers reduced motion."""
@@ -60,13 +60,13 @@ class DrawingOrder:
 
     def acknowledge(self, display: str, number: int, took_ms: float | None, chart: str = "") -> None:
         """Note that a display has dealt with a message; without a time it did not draw the chart."""
-        known = self._displays.setdefault(display, _Display())
-        if known.owes == number:
-            known.owes = None
+        state = self._displays.setdefault(display, _Display())
+        if state.owes == number:
+            state.owes = None
         if took_ms is None:
             self.force(chart)
         else:
-            known.took_s += SMOOTHING * (took_ms / 1e3 - known.took_s)
+            state.took_s += SMOOTHING * (took_ms / 1e3 - state.took_s)
 
     def forget(self, display: str) -> None:
         """Forget a display that was closed."""
@@ -88,7 +88,7 @@ class DrawingOrder:
         return any(display.took_s > BUSY_S for display in self._displays.values())
 
     def in_view(self) -> frozenset[str]:
-        """The charts that some display shows."""
+        """Return the charts that some display shows."""
         return frozenset().union(*(display.visible for display in self._displays.values()))
 
     def is_free(self, now_s: float) -> bool:

@@ -44,7 +44,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What the head shows.
+    """Content of the head.
 
     Attributes:
         name: of the run.

@@ -24,8 +24,8 @@ def share_inline_stylesheets(root: Any) -> None:
 class LateColumn(pn.Column):
     """A column that gets its content once it is shown."""
 
-    def _update_model(self, *given: Any) -> None:
-        super()._update_model(*given)
-        *_, model, _, comm = given
+    def _update_model(self, *arguments: Any) -> None:
+        super()._update_model(*arguments)
+        *_, model, _, comm = arguments
         if comm is not None and pn.config.inline:
             share_inline_stylesheets(model)

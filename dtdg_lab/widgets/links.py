@@ -78,9 +78,9 @@ class LinkEditor:
         for box in (*self.boxes.values(), self.free):
             if box.disabled is active:
                 box.disabled = not active
-        asked, until = self._asked
+        requested, until = self._asked
         text = str(run.config["links"])
-        if text == asked or time.monotonic() >= until:
+        if text == requested or time.monotonic() >= until:
             self._show(text)
 
     def _lay_out(self, parts: int) -> None:
@@ -106,7 +106,7 @@ class LinkEditor:
         return pn.GridBox(*cells, ncols=1 + len(askers), margin=(0, 10))
 
     def _box(self, cell: Cell, *, label: str = "") -> Any:
-        most, step = _BOUNDS[cell[0]]
+        highest, step = _BOUNDS[cell[0]]
         kind, owner, asker = cell
         tip = f"{_TIPS[kind]} from part {owner} to {'all' if asker == ALL else f'part {asker}'}."
         name = f"{_TITLES[kind]} from part {owner} to {'all' if asker == ALL else f'part {asker}'}"
@@ -116,7 +116,7 @@ class LinkEditor:
             label=label,
             value=0.0,
             start=0.0,
-            end=most,
+            end=highest,
             step=step,
             width=_REPLY_WIDTH if label else _WIDTH,
             margin=(1, 2),
@@ -158,10 +158,10 @@ class LinkEditor:
 
 def _value(links: LinkState, kind: str, owner: int, asker: int) -> float:
     """Return the value of a box; of all an owner's links, the longest delay or the lowest rate."""
-    others = [other for other in range(links.parts) if other != owner] if asker == ALL else [asker]
+    requesters = [candidate for candidate in range(links.parts) if candidate != owner] if asker == ALL else [asker]
     if kind == "delay":
-        return round(1e3 * float(links.delay_s[owner, others].max()), 6)
-    rate = float(links.bytes_per_s[owner, others].min()) * BITS
+        return round(1e3 * float(links.delay_s[owner, requesters].max()), 6)
+    rate = float(links.bytes_per_s[owner, requesters].min()) * BITS
     return round(rate, 6) if np.isfinite(rate) else 0.0
 
 

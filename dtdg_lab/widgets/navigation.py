@@ -33,18 +33,18 @@ class SystemCard:
 
 
 def cards_of_families() -> list[SystemCard]:
-    """The cards of all families of systems, in the catalogue's order; families of one title share a card."""
-    found: dict[str, SystemCard] = {}
+    """Return the cards of all families, in the catalogue's order; families of one title share a card."""
+    cards: dict[str, SystemCard] = {}
     for family in catalogue.families():
         mine = [system for system in catalogue.SYSTEMS if system.family == family.name]
         if not mine:  # it adds other things
             continue
         title = family.card or family.name.replace("_", " ").capitalize()
-        known = found.get(title, SystemCard(title, "", (), ()))
-        idea = known.idea or family.idea or ("" if family.card else mine[0].summary)
-        systems = (*known.systems, *(system.name for system in mine))
-        found[title] = SystemCard(title, idea, known.sketch or tuple(family.sketch), systems)
-    return list(found.values())
+        card = cards.get(title, SystemCard(title, "", (), ()))
+        idea = card.idea or family.idea or ("" if family.card else mine[0].summary)
+        systems = (*card.systems, *(system.name for system in mine))
+        cards[title] = SystemCard(title, idea, card.sketch or tuple(family.sketch), systems)
+    return list(cards.values())
 
 
 class Navigation(TextComponent):

@@ -50,8 +50,8 @@ class PanelCharts(ChartCards):
     def _full(self, name: str) -> str:
         return f"{self._prefix}-{name}" if self._prefix else name
 
-    def _spec(self, name: str, figure: Figure, place: str) -> CardSpec:
-        return CardSpec(name=name, run="", title=title_of(figure), place=place, height=self._height)
+    def _spec(self, name: str, figure: Figure, section: str) -> CardSpec:
+        return CardSpec(name=name, run="", title=title_of(figure), place=section, height=self._height)
 
     def tick(self) -> None:
         """Send the chart whose turn it is, where it has changed; called while the page is open."""
@@ -60,11 +60,11 @@ class PanelCharts(ChartCards):
             return
         for name, is_forced in self._order.due(now_s):
             figure, caption = self._panels[name]
-            drawn = encoded(figure), caption
+            drawing = encoded(figure), caption
             self._order.looked(name, now_s)
-            if is_forced or self._sent.get(name) != drawn:
-                self._sent[name] = drawn
-                self.send(name, *drawn, self._order.sent(name, now_s))
+            if is_forced or self._sent.get(name) != drawing:
+                self._sent[name] = drawing
+                self.send(name, *drawing, self._order.sent(name, now_s))
                 return
 
     def _click(self, chart: str, x: Any, y: Any, customdata: Any) -> None:
@@ -76,11 +76,11 @@ class PanelCharts(ChartCards):
         self._clicked = listener
 
     def figures(self) -> dict[str, Figure]:
-        """The figures by their names on the page."""
+        """Return the figures by their names on the page."""
         return {name: figure for name, (figure, _) in self._panels.items()}
 
     def captions(self) -> dict[str, str]:
-        """What is seen in each."""
+        """Return the captions by the same names."""
         return {name: caption for name, (_, caption) in self._panels.items()}
 
 
@@ -89,5 +89,5 @@ def _still(figure: Figure) -> Figure:
     meta = figure["layout"].get("meta", {})
     if "handles" not in meta:
         return figure
-    kept = {name: value for name, value in meta.items() if name != "handles"}
-    return {**figure, "layout": {**figure["layout"], "meta": kept}}
+    static_meta = {name: value for name, value in meta.items() if name != "handles"}
+    return {**figure, "layout": {**figure["layout"], "meta": static_meta}}

@@ -33,10 +33,13 @@ ALERT = {
 }
 
 
-def text_line(value: str = "", **more: Any) -> pn.widgets.StaticText:
-    """A line of text. Not a pane: a pane that changes in a notebook requests its style sheets from the internet."""
+def text_line(value: str = "", **extra: Any) -> pn.widgets.StaticText:
+    """Return a line of text.
+
+    A pane that changes in a notebook would request its style sheets from the internet.
+    """
     return pn.widgets.StaticText(
-        **{"value": value, "margin": (4, 10), "styles": TEXT, "sizing_mode": "stretch_width", **more}
+        **{"value": value, "margin": (4, 10), "styles": TEXT, "sizing_mode": "stretch_width", **extra}
     )
 
 
@@ -46,7 +49,7 @@ def show_text(line: pn.widgets.StaticText, text: str, *, problem: bool = False) 
 
 
 def alert_html(text: str) -> str:
-    """A text that screen readers read out at once."""
+    """Return a text that screen readers read out at once."""
     return f'<div role="alert">{html.escape(text, quote=False)}</div>'
 
 
@@ -75,7 +78,7 @@ class Page:
         return charts
 
     def in_background(self, work: Callable[[T], None], name: str) -> BackgroundWorker[T]:
-        """A thread for the page's work, which ends when the page is closed; see :class:`BackgroundWorker`."""
+        """Return a worker for the page, which ends when the page is closed."""
         worker = BackgroundWorker(work, name)
         self._workers.append(worker)
         return worker
@@ -116,18 +119,18 @@ class Pages(Page):
         self.panel = pn.Column(*(part.panel for part in parts), **STRETCH)
 
     def shown(self) -> list[Page]:
-        """The parts that are shown."""
+        """Return the parts that are shown."""
         raise NotImplementedError
 
     def open(self) -> None:
         """Show the parts that are shown now, with their charts."""
-        shown = self.shown()
-        self.compares_runs = any(part.compares_runs for part in shown)
-        self.needs_settings = any(part.needs_settings for part in shown)
+        visible_parts = self.shown()
+        self.compares_runs = any(part.compares_runs for part in visible_parts)
+        self.needs_settings = any(part.needs_settings for part in visible_parts)
         for part in self.parts.values():
-            if part.panel.visible != (part in shown):
-                part.panel.visible = part in shown
-        for part in shown:
+            if part.panel.visible != (part in visible_parts):
+                part.panel.visible = part in visible_parts
+        for part in visible_parts:
             part.open()
 
     def follow(self, run: Run | None) -> None:
@@ -153,7 +156,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def describe(error: Exception, what: str) -> str:
-    """An error as text for a person. One that is not our own is also logged, with the traceback.
+    """Return an error as text for a person; log one that is not our own, with the traceback.
 
     Args:
         error: whose message is shown.
@@ -185,7 +188,7 @@ class BackgroundWorker(Generic[T]):
 
     @property
     def overtaken(self) -> bool:
-        """Whether the result of the present work is no longer needed: there is a newer request, or the end."""
+        """Whether the present result is no longer needed, because of a newer request or the end."""
         return self._closed or self._request is not None
 
     def ask(self, request: T) -> None:

@@ -112,19 +112,19 @@ class CardPage(Page):
             self._maker.ask(name)
 
     def _make(self, name: str) -> None:
-        """In the thread: raises nothing."""
+        """Make a card in the thread; it raises nothing."""
         try:
-            made = Card(name)
-            panels = made.pictures
-            done = _Made(name, made.html(root=None), panels, made.note)
+            card = Card(name)
+            panels = card.pictures
+            result = _Made(name, card.html(root=None), panels, card.note)
         except (LabError, OSError, ValueError) as error:
-            done = _Made(name, "", [], f"The card of {name} could not be made: {error}")
-        self._defer(lambda: self._came(done))
+            result = _Made(name, "", [], f"The card of {name} could not be made: {error}")
+        self._defer(lambda: self._came(result))
 
-    def _came(self, made: _Made) -> None:
-        if made.system == self._asked:
-            self._made = made
-            self.card.value = made.html
+    def _came(self, result: _Made) -> None:
+        if result.system == self._asked:
+            self._made = result
+            self.card.value = result.html
             self._draw()
 
     def _draw(self) -> None:
@@ -132,22 +132,22 @@ class CardPage(Page):
             self._say(f"Charts of run {self._run.id}.")
         elif self._made and self._made.system == self.system.value:
             self._say(self._made.note)
-        wide = [f"{self._name}-{place}" for place, chart in enumerate(self._of_run) if chart.place == "picture"]
-        self.charts.draw({f"{self._name}-{place}": panel for place, panel in enumerate(self._panels)}, wide)
+        wide = [f"{self._name}-{index}" for index, chart in enumerate(self._of_run) if chart.place == "picture"]
+        self.charts.draw({f"{self._name}-{index}": panel for index, panel in enumerate(self._panels)}, wide)
 
-    def _say(self, words: str) -> None:
-        self.words.value = html.escape(words, quote=False)
+    def _say(self, text: str) -> None:
+        self.words.value = html.escape(text, quote=False)
 
 
 def _first(cards: Mapping[Chart, Panel]) -> dict[Chart, Panel]:
     """Return the pictures, which are as wide as the page, and the first few of the others."""
     pictures = {chart: panel for chart, panel in cards.items() if chart.place == "picture"}
-    others = [chart for chart in cards if chart not in pictures]
-    return pictures | {chart: cards[chart] for chart in others[:MOST]}
+    other_charts = [chart for chart in cards if chart not in pictures]
+    return pictures | {chart: cards[chart] for chart in other_charts[:MOST]}
 
 
 def _by_paper() -> dict[str, dict[str, str]]:
-    """Systems grouped by paper, for a menu."""
+    """Return the systems by paper, for a menu."""
     return {
         paper["name"]: {name: name for name, text in TEXTS.items() if text.paper is paper} for paper in PAPERS.values()
     }

@@ -67,8 +67,8 @@ class Branch(Page):
         settings.watch(self._show_changes)
         self.enable("idle", free=False)
 
-    def _button(self, words: str, tip: str, ask: Callable[[Run], None]) -> pn.widgets.Button:
-        button = pn.widgets.Button(label=words, stylesheets=[tipped(tip)], **_ROW)
+    def _button(self, label: str, tip: str, ask: Callable[[Run], None]) -> pn.widgets.Button:
+        button = pn.widgets.Button(label=label, stylesheets=[tipped(tip)], **_ROW)
         button.on_click(lambda event: self._actions.later(partial(self._clicked, ask)))
         return button
 
@@ -80,14 +80,16 @@ class Branch(Page):
     # user actions
 
     def _fork(self, run: Run) -> None:
-        kept = self._chosen
-        if kept is not None:
-            self._actions.do("Fork", lambda: fork(run.path, kept.name, session=self._session, **self._changed(kept)))
+        checkpoint = self._chosen
+        if checkpoint is not None:
+            self._actions.do(
+                "Fork", lambda: fork(run.path, checkpoint.name, session=self._session, **self._changed(checkpoint))
+            )
 
     def _replay(self, run: Run) -> None:
-        def begun(again: Run) -> None:
-            self._replayed = again
-            self.found.value = html.escape(f"{again.id} replays {run.id}. The two are compared at its end.")
+        def begun(replay: Run) -> None:
+            self._replayed = replay
+            self.found.value = html.escape(f"{replay.id} replays {run.id}. The two are compared at its end.")
 
         self._actions.do("Replay", lambda: start_replay(run.path, session=self._session), then=begun)
 
@@ -95,14 +97,17 @@ class Branch(Page):
     def _chosen(self) -> Kept | None:
         return self._kept.get(self.at.value)
 
-    def _changed(self, kept: Kept) -> dict[str, Any]:
-        """The settings of the controls that differ from those of a checkpoint.
+    def _changed(self, checkpoint: Kept) -> dict[str, Any]:
+        """Return the settings of the controls that differ from those of a checkpoint.
 
         Raises:
             ConfigError: the values are incompatible.
         """
-        now, before = self._settings.config().flat, kept.config.replace(**kept.waiting).flat
-        return {name: value for name, value in now.items() if before.get(name) != value}
+        settings, checkpoint_settings = (
+            self._settings.config().flat,
+            checkpoint.config.replace(**checkpoint.waiting).flat,
+        )
+        return {name: value for name, value in settings.items() if checkpoint_settings.get(name) != value}
 
     # display
 
@@ -124,13 +129,13 @@ class Branch(Page):
             return
         if self._run is not None and not self.panel.collapsed:
             self._reader.ask(self._run.path)
-        again = self._replayed
-        if again is not None and again.status not in ACTIVE:
+        replayed = self._replayed
+        if replayed is not None and replayed.status not in ACTIVE:
             self._replayed = None
-            self._actions.do("Compare the replay", lambda: store_verification(again.path), then=self._show_result)
+            self._actions.do("Compare the replay", lambda: store_verification(replayed.path), then=self._show_result)
 
-    def _show_result(self, found: ReplayVerification) -> None:
-        self.found.value = html.escape(found.caption[:1].upper() + found.caption[1:])
+    def _show_result(self, verification: ReplayVerification) -> None:
+        self.found.value = html.escape(verification.caption[:1].upper() + verification.caption[1:])
 
     def _read(self, path: Path) -> None:
         try:
@@ -138,37 +143,37 @@ class Branch(Page):
         except OSError:  # one was removed just now: the next poll is in a second
             return
         if files != self._files:
-            kept = kept_checkpoints(path / "checkpoints")
-            self._actions.later(lambda: self._show_of(path, kept, files))
+            checkpoints = kept_checkpoints(path / "checkpoints")
+            self._actions.later(lambda: self._show_of(path, checkpoints, files))
 
-    def _show_of(self, path: Path, kept: tuple[Kept, ...], files: tuple[Any, ...]) -> None:
+    def _show_of(self, path: Path, checkpoints: tuple[Kept, ...], files: tuple[Any, ...]) -> None:
         if self._run is not None and self._run.path == path:
-            self._show(kept, files)
+            self._show(checkpoints, files)
 
-    def _show(self, kept: tuple[Kept, ...], files: tuple[Any, ...]) -> None:
-        self._files, self._kept = files, {each.name: each for each in reversed(kept)}
-        options = {_label(each): name for name, each in self._kept.items()}
+    def _show(self, checkpoints: tuple[Kept, ...], files: tuple[Any, ...]) -> None:
+        self._files, self._kept = files, {checkpoint.name: checkpoint for checkpoint in reversed(checkpoints)}
+        options = {_label(checkpoint): name for name, checkpoint in self._kept.items()}
         value = self.at.value if self.at.value in self._kept else next(iter(self._kept), None)
         self.at.param.update(options=options, value=value)
         self._show_changes()
 
     def _show_changes(self) -> None:
-        kept = self._chosen
-        if kept is None:
+        checkpoint = self._chosen
+        if checkpoint is None:
             self.changes.value = NONE if self._run is not None else ""
             return
         try:
-            self.changes.value = html.escape(self._words(kept))
+            self.changes.value = html.escape(self._words(checkpoint))
         except LabError as error:  # the same error as the Run button's
             self.changes.value = html.escape(str(error))
 
-    def _words(self, kept: Kept) -> str:
-        described = join_words([f"{name}={value!r}" for name, value in self._changed(kept).items()])
-        if kept.epoch >= self._settings.config().epochs:
-            return f"All {kept.epoch} epochs are trained: a fork from here needs more epochs."
-        return f"From there on, a fork differs by {described}." if described else "A fork repeats this run."
+    def _words(self, checkpoint: Kept) -> str:
+        differences = join_words([f"{name}={value!r}" for name, value in self._changed(checkpoint).items()])
+        if checkpoint.epoch >= self._settings.config().epochs:
+            return f"All {checkpoint.epoch} epochs are trained: a fork from here needs more epochs."
+        return f"From there on, a fork differs by {differences}." if differences else "A fork repeats this run."
 
 
-def _label(kept: Kept) -> str:
-    where = f", in epoch {kept.epoch}" if kept.iteration else f", after {kept.epoch} epochs"
-    return f"{kept.name}: step {kept.step}{where}"
+def _label(checkpoint: Kept) -> str:
+    position = f", in epoch {checkpoint.epoch}" if checkpoint.iteration else f", after {checkpoint.epoch} epochs"
+    return f"{checkpoint.name}: step {checkpoint.step}{position}"

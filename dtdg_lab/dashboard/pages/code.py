@@ -32,7 +32,7 @@ class CodePage(Page):
         self._write()
 
     def _write(self) -> None:
-        """The settings of the controls, or why they are no valid run."""
+        """Write the settings of the controls, or why they are not valid."""
         try:
             config = self._settings.config()
         except LabError as error:

@@ -89,7 +89,7 @@ class ComparePage(Pages):
         self.panel.insert(0, self.choice)
 
     def shown(self) -> list[Page]:
-        """The chosen part."""
+        """Return the chosen part."""
         return [self.parts[self.choice.value]]
 
 
@@ -183,16 +183,16 @@ class RunsPage(Page):
         session = [run.path for run in self._session.values()]
         self._reader.ask(_Wanted(tuple(stored), tuple(session)))
 
-    def _read_runs(self, wanted: _Wanted) -> None:
-        known, read = self._read, _Read()
+    def _read_runs(self, request: _Wanted) -> None:
+        state, read = self._read, _Read()
         ended = sorted((file.parent for file in self._runs_dir.glob("*/summary.json")), reverse=True)[:LISTED]
         for path in ended:
-            run = known.listed.get(path.name)
+            run = state.listed.get(path.name)
             read.listed[path.name] = read_listed(path) if run is None else run
-        read.names = {path.name: RunDirectory(path).name() for path in wanted.session}
+        read.names = {path.name: RunDirectory(path).name() for path in request.session}
         self._actions.later(partial(self._take, read))
-        for path in wanted.stored:
-            if path.name in known.problems:
+        for path in request.stored:
+            if path.name in state.problems:
                 continue
             if self._reader.overtaken:
                 return
@@ -204,14 +204,14 @@ class RunsPage(Page):
             self._actions.later(partial(self._take, opened))
 
     def _take(self, read: _Read) -> None:
-        known = self._read
+        state = self._read
         changed = False
         if read.listed or read.names:
-            listed = {name: known.listed.get(name, run) for name, run in read.listed.items()}
-            changed = listed != known.listed or read.names != known.names
-            known.listed, known.names = listed, read.names
-        known.tables |= read.tables
-        known.problems |= read.problems
+            listed = {name: state.listed.get(name, run) for name, run in read.listed.items()}
+            changed = listed != state.listed or read.names != state.names
+            state.listed, state.names = listed, read.names
+        state.tables |= read.tables
+        state.problems |= read.problems
         for name in read.problems:
             self._choice.tick(name, False)
         if changed or read.tables or read.problems:
@@ -225,11 +225,11 @@ class RunsPage(Page):
             self._show()
             self._ask()
             return
-        name, given = message["rename"], message["name"]
+        name, new_name = message["rename"], message["name"]
         run = self._session.get(name)
         path = self._read.listed[name].path if run is None else run.path
         self._actions.do(
-            "Rename", partial(RunDirectory(path).rename, given), then=lambda _: self._take_name(name, given)
+            "Rename", partial(RunDirectory(path).rename, new_name), then=lambda _: self._take_name(name, new_name)
         )
 
     def _take_name(self, run_id: str, name: str) -> None:
@@ -275,15 +275,17 @@ class RunsPage(Page):
         self._forget_target(compared)
         self._list(session, stored, reasons)
         tables = {run.id: self._tables(run.id) for run in compared}
-        runs = {name: known for name, known in tables.items() if known is not None}
-        versions = tuple((name, known.version, colours[name], self._names[name]) for name, known in runs.items())
+        runs = {name: run_tables for name, run_tables in tables.items() if run_tables is not None}
+        versions = tuple(
+            (name, run_tables.version, colours[name], self._names[name]) for name, run_tables in runs.items()
+        )
         is_alone = not any(self._can_tick(run, reasons) for run in (*session, *stored) if run.id not in colours)
-        drawn = (self._over, self._is_smooth, self._target, versions, is_alone)
-        if drawn == self._drawn:
+        drawing_key = (self._over, self._is_smooth, self._target, versions, is_alone)
+        if drawing_key == self._drawn:
             return
-        self._drawn = drawn
+        self._drawn = drawing_key
         with self._locked(runs):
-            named = [(self._names[name], known) for name, known in runs.items()]
+            named = [(self._names[name], run_tables) for name, run_tables in runs.items()]
             comparison = compare_runs(named, self._target, [colours[name] for name in runs])
             self._draw(comparison, is_alone=is_alone, is_urgent=is_urgent)
 
@@ -301,11 +303,11 @@ class RunsPage(Page):
         """
         self._loss = loss_card(comparison, self._over, is_smooth=self._is_smooth)
         count = len(comparison.runs)
-        words = headline(comparison, self._over) if count > 1 else LONELY if is_alone else TICK[count]
+        headline_text = headline(comparison, self._over) if count > 1 else LONELY if is_alone else TICK[count]
         self.head.draw(
             CHOICES,
             {"over": self._over, "draw": "smooth" if self._is_smooth else "all"},
-            headline=" ".join(filter(None, (words, verdicts(comparison)))),
+            headline=" ".join(filter(None, (headline_text, verdicts(comparison)))),
             notice=notice(comparison),
             table=settings_table(comparison),
         )
@@ -341,18 +343,18 @@ class RunsPage(Page):
 
     def _name(self, session: Sequence[ListedRun], stored: Sequence[ListedRun]) -> None:
         """Name the runs that are compared by what differs among them, and each other one beside these."""
-        known = {run.id: run for run in (*session, *stored) if run.config is not None}
-        compared = sorted(run_id for run_id in known if run_id in self._choice.colours)  # by time: the second is (2)
-        state = (tuple((run.id, run.name) for run in known.values()), tuple(compared))
+        readable = {run.id: run for run in (*session, *stored) if run.config is not None}
+        compared = sorted(run_id for run_id in readable if run_id in self._choice.colours)  # by time: the second is (2)
+        state = (tuple((run.id, run.name) for run in readable.values()), tuple(compared))
         if state == self._named:
             return
         self._named = state
-        configs = [config for run_id in compared if (config := known[run_id].config) is not None]
-        given = [known[run_id].name for run_id in compared]
-        self._names = dict(zip(compared, differing_names(configs, given), strict=True))
-        for run_id, run in known.items():
+        configs = [config for run_id in compared if (config := readable[run_id].config) is not None]
+        given_names = [readable[run_id].name for run_id in compared]
+        self._names = dict(zip(compared, differing_names(configs, given_names), strict=True))
+        for run_id, run in readable.items():
             if run_id not in self._names and run.config is not None:
-                self._names[run_id] = differing_names([*configs, run.config], [*given, run.name])[-1]
+                self._names[run_id] = differing_names([*configs, run.config], [*given_names, run.name])[-1]
 
     def _list(self, session: Sequence[ListedRun], stored: Sequence[ListedRun], reasons: Mapping[str, str]) -> None:
         today = date.today()

@@ -40,13 +40,13 @@ class Described:
 
 
 def data_key(config: RunConfig) -> tuple[Any, ...]:
-    """Everything the graph and its split depend on: equal keys give equal charts."""
+    """Return what the graph and its split depend on: equal keys give equal charts."""
     options = tuple(sorted(config.options.get("datasets", {}).items()))
     return (config.dataset, config.protocol, config.seed if is_generated(config.dataset) else 0, options)
 
 
 def why_not(config: RunConfig) -> str:
-    """Why a graph is not loaded for a chart only; empty where it is."""
+    """Return why a graph is not loaded for a chart only; empty where it is."""
     if is_stored(config.dataset):
         return ""
     if ("datasets", config.dataset) in ABSENT:
@@ -63,7 +63,7 @@ def why_not(config: RunConfig) -> str:
 
 
 def is_here(config: RunConfig) -> bool:
-    """Whether a config's graph is available offline."""
+    """Return whether a config's graph is available offline."""
     if ("datasets", config.dataset) in ABSENT:
         return False
     return is_stored(config.dataset) or is_generated(config.dataset) or _info(config).on_this_machine
@@ -95,12 +95,12 @@ class GraphLoader(BackgroundWorker[RunConfig]):
 
     def _describe(self, config: RunConfig) -> None:
         key = data_key(config)
-        found = self._known.get(key) or describe_data(config)
-        if found.statistics is not None:  # a graph that is missing now may be there once a run has fetched it
-            self._known[key] = found
+        description = self._known.get(key) or describe_data(config)
+        if description.statistics is not None:  # a graph that is missing now may be there once a run has fetched it
+            self._known[key] = description
         while len(self._known) > KEPT:
             self._known.pop(next(iter(self._known)))
-        self._on_done(found)
+        self._on_done(description)
 
 
 # The chosen graph: a small picture beside the controls, and a page of charts.
@@ -123,7 +123,7 @@ class GraphPage(Page):
         self._key: tuple[Any, ...] | None = None
         self._view: GraphCharts | None = None
         self._note = READING
-        self._loader = GraphLoader(lambda described: defer(lambda: self._show(described)))
+        self._loader = GraphLoader(lambda description: defer(lambda: self._show(description)))
         self._workers.append(self._loader)
         self.picture = pn.widgets.StaticText(value=message_html(READING), margin=(0, 8, 4, 9), width=NARROW)
         self.charts = PanelCharts("", defer=defer, chart_height=330, **STRETCH)
@@ -134,7 +134,7 @@ class GraphPage(Page):
         self._follow_settings()
 
     def figures(self) -> dict[str, Figure]:
-        """The charts of the page; before the graph has been described they give the reason."""
+        """Return the charts of the page; without a graph they are empty and give the reason."""
         if self._view is not None:
             return self._view.figures()
         note = "<br>".join(textwrap.wrap(self._note, 44))
@@ -142,7 +142,7 @@ class GraphPage(Page):
         return dict.fromkeys(GRAPH_CHARTS, empty)
 
     def captions(self) -> dict[str, str]:
-        """The captions of the charts; none where there are none."""
+        """Return the captions of the charts."""
         return dict.fromkeys(GRAPH_CHARTS, "") if self._view is None else self._view.captions()
 
     def _draw(self) -> None:
@@ -165,16 +165,18 @@ class GraphPage(Page):
             self._key = None
             self._follow_settings()
 
-    def _show(self, described: Described) -> None:
-        config, found = described.config, described.statistics
+    def _show(self, description: Described) -> None:
+        config, statistics = description.config, description.statistics
         if data_key(config) != self._key:
             return  # another one has been chosen since
-        if found is None:
-            self._view, self._note = None, described.why_not
-            self.picture.value = message_html(f"No chart: {described.why_not}.")
+        if statistics is None:
+            self._view, self._note = None, description.why_not
+            self.picture.value = message_html(f"No chart: {description.why_not}.")
         else:
-            self._view = GraphCharts(found, config.protocol)
-            words = thumbnail_words(len(found.edges), found.V, int(found.edges.max()), mean_of(found.kept))
-            drawing = thumbnail_svg(found.edges, found.kept, self._view.spans)
-            self.picture.value = thumbnail_html(drawing, words)
+            self._view = GraphCharts(statistics, config.protocol)
+            caption = thumbnail_words(
+                len(statistics.edges), statistics.V, int(statistics.edges.max()), mean_of(statistics.kept)
+            )
+            drawing = thumbnail_svg(statistics.edges, statistics.kept, self._view.spans)
+            self.picture.value = thumbnail_html(drawing, caption)
         self._draw()

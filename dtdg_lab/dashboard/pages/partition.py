@@ -59,16 +59,16 @@ class PartitionAnswer:
     why_not: str = ""
 
 
-def _outcome(graph: DynamicGraph, name: str, wanted: WantedPartition) -> PartitionAnswer:
+def _outcome(graph: DynamicGraph, name: str, request: WantedPartition) -> PartitionAnswer:
     try:
-        measured = partition_graph(graph, name, wanted.parts, **_settings(wanted.config))
+        measured = partition_graph(graph, name, request.parts, **_settings(request.config))
         return PartitionAnswer(name, PartitionFacts.read(measured.to_dict()))
     except Exception as error:  # a partitioner that fails leaves the others; there is no caller to raise to
         return PartitionAnswer(name, why_not=describe(error, f"partitioner {name} failed"))
 
 
 def _settings(config: RunConfig) -> dict[str, Any]:
-    """What partitions, and the rows that a model aggregates across them, depend on."""
+    """Return the settings that partitions and the rows sent between them depend on."""
     read = ("seed", "model", "layers", "hidden", "protocol")
     options = {**config.options.get("models", {}), **{name: config[name] for name in partition_settings()}}
     return {**{name: config[name] for name in read}, **options}
@@ -86,7 +86,7 @@ READING = (
 
 
 def table_html(measured: Mapping[str, PartitionFacts], refused: Mapping[str, str], waiting: Sequence[str] = ()) -> str:
-    """The table.
+    """Return the table of partitions as HTML.
 
     Args:
         measured: partitioner -> its partition.
@@ -105,7 +105,7 @@ def table_html(measured: Mapping[str, PartitionFacts], refused: Mapping[str, str
 
 
 def _cells(facts: PartitionFacts) -> list[tuple[str, float, str]]:
-    """The text of each cell, its value for comparison, and its tooltip."""
+    """Return the text of each cell, its value for comparison, and its tooltip."""
     totals, shares = facts.totals, {name: share(value) for name, value in facts.shares.items()}
     halo, replicated = (f"{totals[name]:,.0f}" for name in ("halo", "replicated"))
     edges = f"{totals['cut_edges']:,.0f} of {totals['all_edges']:,.0f} edges"
@@ -114,12 +114,12 @@ def _cells(facts: PartitionFacts) -> list[tuple[str, float, str]]:
         (f"{halo} ({shares['halo']})", totals["halo"], f"{shares['halo']} of the rows that partitions read"),
         (replicated, totals["replicated"], f"{shares['replicated']} of the rows that partitions hold"),
     ]
-    ratios = [facts.imbalance[of] for of in ("vertices", "edges", "load")]
-    held = [float(facts.memory[layout].max()) for layout in ("halo_vertex", "cached_vertex")]
+    ratios = [facts.imbalance[quantity] for quantity in ("vertices", "edges", "load")]
+    memory_bytes = [float(facts.memory[layout].max()) for layout in ("halo_vertex", "cached_vertex")]
     return [
         *counted,
         *((f"{ratio:.2f}", round(ratio, 2), "") for ratio in ratios),
-        *((format_bytes(count), count, "") for count in held),
+        *((format_bytes(count), count, "") for count in memory_bytes),
         (format_seconds(facts.seconds), facts.seconds, ""),
     ]
 
@@ -173,8 +173,8 @@ class PartitionPage(Page):
         self.parts.stylesheets = [tipped("Number of partitions to measure. The run does not change.")]
         sheets = [".bk-input-group.bk-inline { flex-wrap: wrap; }", labelled("Partitioners to measure")]
         sheets.append(tipped("Partitioners to compare; each takes seconds to minutes on a large graph."))
-        looks = {"inline": True, "margin": (0, 8, 4, 8), "sizing_mode": "stretch_width", "stylesheets": sheets}
-        self.partitioners = pn.widgets.CheckBoxGroup(options=every, value=named, **looks)
+        style = {"inline": True, "margin": (0, 8, 4, 8), "sizing_mode": "stretch_width", "stylesheets": sheets}
+        self.partitioners = pn.widgets.CheckBoxGroup(options=every, value=named, **style)
         self.button = pn.widgets.Button(label="Measure", color="primary", width=100, margin=(20, 8, 0, 8))
         self.button.stylesheets = [tipped("Partition the graph now with each of these, and compare the costs.")]
         self.button.on_click(lambda event: defer(self._measure))
@@ -189,9 +189,9 @@ class PartitionPage(Page):
         self.tiles = Tiles(lambda message: None, defer=defer, sizing_mode="stretch_width", margin=(4, 0, 10, 0))
 
     def _lay_out(self) -> pn.Column:
-        asked = pn.Row(self.data, self.parts, self.button, margin=0, sizing_mode="stretch_width")
+        request_row = pn.Row(self.data, self.parts, self.button, margin=0, sizing_mode="stretch_width")
         looked_at = (self.looked_at, self.tiles, self.place(self.charts))
-        return pn.Column(asked, self.partitioners, self.status, self.table, self.reading, *looked_at, **STRETCH)
+        return pn.Column(request_row, self.partitioners, self.status, self.table, self.reading, *looked_at, **STRETCH)
 
     # user actions
 
@@ -226,24 +226,24 @@ class PartitionPage(Page):
 
     # what the thread measures
 
-    def _work(self, wanted: WantedPartition) -> None:
-        """In the thread: measure, until there is a newer request."""
+    def _work(self, request: WantedPartition) -> None:
+        """Measure in the thread, until there is a newer request."""
         why_not = ""
         try:
-            if is_here(wanted.config):
-                graph = load_for(wanted.config)
-                for name in wanted.partitioners:
+            if is_here(request.config):
+                graph = load_for(request.config)
+                for name in request.partitioners:
                     if self._worker.overtaken:
                         break
-                    self._defer(partial(self._came, wanted, _outcome(graph, name, wanted)))
+                    self._defer(partial(self._came, request, _outcome(graph, name, request)))
             else:
-                why_not = NOT_HERE.format(name=wanted.config.dataset)
+                why_not = NOT_HERE.format(name=request.config.dataset)
         except Exception as error:  # there is no caller to raise to: the page says it
-            why_not = describe(error, f"{wanted.config.dataset} could not be read")
-        self._defer(lambda: self._ended(wanted, why_not))
+            why_not = describe(error, f"{request.config.dataset} could not be read")
+        self._defer(lambda: self._ended(request, why_not))
 
-    def _came(self, wanted: WantedPartition, outcome: PartitionAnswer) -> None:
-        if wanted is not self._wanted:
+    def _came(self, request: WantedPartition, outcome: PartitionAnswer) -> None:
+        if request is not self._wanted:
             return  # another measurement has been requested since
         if outcome.facts is None:
             self._refused[outcome.partitioner] = outcome.why_not
@@ -251,30 +251,30 @@ class PartitionPage(Page):
             self._measured[outcome.partitioner] = outcome.facts
         self._report()
 
-    def _ended(self, wanted: WantedPartition, why_not: str) -> None:
-        if wanted is not self._wanted:
+    def _ended(self, request: WantedPartition, why_not: str) -> None:
+        if request is not self._wanted:
             return
         if why_not:
-            show_text(self.status, f"{_what(wanted)}: {why_not}", problem=True)
+            show_text(self.status, f"{_what(request)}: {why_not}", problem=True)
             self._wanted = None
         else:
-            show_text(self.status, f"{_what(wanted)}:")
+            show_text(self.status, f"{_what(request)}:")
         self._report()
 
     def _report(self) -> None:
         """Update table and menu with the partitions measured so far."""
-        wanted, known = self._wanted, {*self._measured, *self._refused}
-        waiting = [name for name in (wanted.partitioners if wanted else ()) if name not in known]
-        self.table.param.update(value=table_html(self._measured, self._refused, waiting), visible=wanted is not None)
-        self.reading.visible = wanted is not None
+        request, finished = self._wanted, {*self._measured, *self._refused}
+        waiting = [name for name in (request.partitioners if request else ()) if name not in finished]
+        self.table.param.update(value=table_html(self._measured, self._refused, waiting), visible=request is not None)
+        self.reading.visible = request is not None
         self._offer()
 
     def _offer(self) -> None:
-        """The partitions that can be selected: the run's own, and the measured ones."""
+        """Offer the partitions that can be selected: the run's own and the measured ones."""
         offered = [*([RUN] if self._run_partitions else []), *self._measured]
         if offered != self.looked_at.options or not self.looked_at.visible:
-            kept = self.looked_at.value if self.looked_at.value in offered else (offered or [RUN])[0]
-            self.looked_at.param.update(options=offered or [RUN], value=kept, visible=bool(offered))
+            selected = self.looked_at.value if self.looked_at.value in offered else (offered or [RUN])[0]
+            self.looked_at.param.update(options=offered or [RUN], value=selected, visible=bool(offered))
         self._draw()
 
     # what the run has
@@ -314,15 +314,15 @@ class PartitionPage(Page):
             self.tiles.draw(())
             self.charts.draw({})
             return
-        *before, facts = self.shown
+        *previous, facts = self.shown
         self.tiles.draw(partition_tiles(facts, self._sent if self.looked_at.value == RUN else None))
-        cards = partition_cards(facts, before[0] if before else None)
-        self.charts.draw({str(place): (figure, caption) for place, (figure, caption) in enumerate(cards)})
+        cards = partition_cards(facts, previous[0] if previous else None)
+        self.charts.draw({str(index): (figure, caption) for index, (figure, caption) in enumerate(cards)})
 
 
-def _what(wanted: WantedPartition) -> str:
-    """Data, partitions and the aggregating model, as text."""
-    config = wanted.config
+def _what(request: WantedPartition) -> str:
+    """Return data, partitions and the aggregating model as text."""
+    config = request.config
     data = dataset_title(config.dataset)
     layers = f"{config.layers} layer{'s' if config.layers > 1 else ''}"
-    return f"{data} in {wanted.parts} partitions, for {config.model} with {layers}"
+    return f"{data} in {request.parts} partitions, for {config.model} with {layers}"

@@ -90,9 +90,9 @@ class RacePage(Page):
         self.stop = self._button("Stop the race", "danger", self._stop, "Stop the race. The same name resumes it.")
         self.remove = self._button("Remove selected", "default", self._remove, "Remove the selected contestants.")
 
-        def box(label: str, width: int, tip: str, **more: Any) -> pn.widgets.TextInput:
+        def box(label: str, width: int, tip: str, **extra: Any) -> pn.widgets.TextInput:
             tip = f"{tip} A change takes effect in the next race."
-            return pn.widgets.TextInput(label=label, width=width, stylesheets=[tipped(tip)], **more)
+            return pn.widgets.TextInput(label=label, width=width, stylesheets=[tipped(tip)], **extra)
 
         self.chosen = pn.widgets.MultiSelect(
             label="Contestants", options={}, value=[], size=4, width=420, stylesheets=[tipped("Settings that race.")]
@@ -134,7 +134,7 @@ class RacePage(Page):
         self._show_problem("")
         try:
             config = self._settings.config()
-            if config.to_json() in [known.to_json() for known in self.configs]:
+            if config.to_json() in [contestant.to_json() for contestant in self.configs]:
                 raise ConfigError("These settings are already a contestant. Change the system or another setting.")
             if len(self.configs) >= MOST:
                 raise ConfigError(f"A race has at most {MOST} contestants here. Remove one.")
@@ -145,13 +145,13 @@ class RacePage(Page):
         self._list()
 
     def _remove(self) -> None:
-        gone = set(self.chosen.value)
-        self.configs = [config for place, config in enumerate(self.configs) if place not in gone]
+        removed = set(self.chosen.value)
+        self.configs = [config for index, config in enumerate(self.configs) if index not in removed]
         self._list()
 
     def _list(self) -> None:
         labels = labels_for(self.configs)
-        self.chosen.param.update(options={label: place for place, label in enumerate(labels)}, value=[])
+        self.chosen.param.update(options={label: index for index, label in enumerate(labels)}, value=[])
         self._offer()
 
     def _start(self) -> None:
@@ -159,9 +159,9 @@ class RacePage(Page):
             return
         self._show_problem("")
         try:
-            asked = {
+            rules = {
                 "seeds": [
-                    int(_number(word, "Seeds", whole=True)) for word in _text(self.seeds).replace(",", " ").split()
+                    int(_number(word, "Seeds", is_whole=True)) for word in _text(self.seeds).replace(",", " ").split()
                 ],
                 "stop": self._rule(),
                 "parallel": bool(self.parallel.value),
@@ -173,24 +173,24 @@ class RacePage(Page):
         self._runner, self._past, self._to_stop = None, None, False
         self.past.value = ""
         self._thread = threading.Thread(
-            target=self._race, args=(list(self.configs), asked), name="dashboard-race-runs", daemon=True
+            target=self._race, args=(list(self.configs), rules), name="dashboard-race-runs", daemon=True
         )
         self._thread.start()
         self._offer()
 
     def _rule(self) -> StopRule | None:
         fields = {"epochs": self.epochs, "patience": self.patience, "seconds": self.seconds, "loss": self.loss}
-        given: dict[str, Any] = {}
+        limits: dict[str, Any] = {}
         for name, widget in fields.items():
             text = _text(widget)
             if text:
-                given[name] = _number(text, widget.label, whole=name in ("epochs", "patience"))
-        return StopRule(**given) if given else None
+                limits[name] = _number(text, widget.label, is_whole=name in ("epochs", "patience"))
+        return StopRule(**limits) if limits else None
 
-    def _race(self, configs: list[RunConfig], asked: dict[str, Any]) -> None:
+    def _race(self, configs: list[RunConfig], rules: dict[str, Any]) -> None:
         """Run the whole race; there is no caller to raise to, so the page shows the error."""
         try:
-            self._runner = prepare(configs, session=self._session, runs_dir=self._runs_dir, progress=False, **asked)
+            self._runner = prepare(configs, session=self._session, runs_dir=self._runs_dir, progress=False, **rules)
             if self._to_stop:  # while it was prepared
                 self._runner.stop()
             self._runner.run()
@@ -242,7 +242,7 @@ class RacePage(Page):
             self.past.options = options
 
     def _draw(self, race: Race) -> None:
-        """In the drawing thread: charts and table of the race in its present state."""
+        """Draw charts and table of the race in the drawing thread."""
         try:
             self._drawn = race.panels(), race.html()
         except Exception as error:  # there is no caller to raise to: the page says it
@@ -254,15 +254,15 @@ class RacePage(Page):
         self.start.disabled = racing or len(self.configs) < 2
         self.stop.disabled = not racing
         self.remove.disabled = not self.configs
-        words = _EMPTY if len(self.configs) < 2 else f"Contestants: {join_words(labels_for(self.configs))}."
+        status = _EMPTY if len(self.configs) < 2 else f"Contestants: {join_words(labels_for(self.configs))}."
         if racing:
-            words = "Preparing the race: loading and comparing the data." if self._runner is None else "Racing."
+            status = "Preparing the race: loading and comparing the data." if self._runner is None else "Racing."
         elif self._past is not None:
-            words = f"A past race. lab.races.open({str(self._past.folder)!r}) opens it in a notebook."
+            status = f"A past race. lab.races.open({str(self._past.folder)!r}) opens it in a notebook."
         elif self._runner is not None:
             end = "was stopped. The same name resumes it." if self._runner.stopped else "has ended."
-            words = f"The race {end} It is kept in {self._runner.race.folder}, which lab.races.open(...) reads."
-        self.words.value = html.escape(words, quote=False)
+            status = f"The race {end} It is kept in {self._runner.race.folder}, which lab.races.open(...) reads."
+        self.words.value = html.escape(status, quote=False)
 
     def _show_problem(self, text: str) -> None:
         self._problem = self._shown_problem = text
@@ -273,9 +273,9 @@ def _text(widget: pn.widgets.TextInput) -> str:
     return (widget.value or "").strip()
 
 
-def _number(text: str, label: str, *, whole: bool) -> float:
+def _number(text: str, label: str, *, is_whole: bool) -> float:
     try:
-        return int(text) if whole else float(text)
+        return int(text) if is_whole else float(text)
     except ValueError as error:
-        kind = "whole numbers" if whole else "a number"
+        kind = "whole numbers" if is_whole else "a number"
         raise ConfigError(f"{label}: cannot read {text!r}; enter {kind}.") from error

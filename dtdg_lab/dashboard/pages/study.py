@@ -81,57 +81,57 @@ class RunSeen:
 
 
 def studies_in(folder: Path) -> list[str]:
-    """Names of the studies in a folder, the last changed first."""
+    """Return the names of the studies in a folder, the last changed first."""
     if not folder.is_dir():
         return []
-    found = [path.parent for path in folder.glob(f"*/{SWEEP_FILE}")]
-    return [path.name for path in sorted(found, key=lambda path: (stamp_of(path), path.name), reverse=True)]
+    folders = [path.parent for path in folder.glob(f"*/{SWEEP_FILE}")]
+    return [path.name for path in sorted(folders, key=lambda path: (stamp_of(path), path.name), reverse=True)]
 
 
 def stamp_of(path: Path) -> tuple[int, ...]:
-    """Changes with every line of a study."""
+    """Return sizes and times of a study's files, which change with every line."""
     stamps = [file.stat() for name in (FILE, SWEEP_FILE) if (file := path / name).is_file()]
     return tuple(value for stamp in stamps for value in (stamp.st_mtime_ns, stamp.st_size))
 
 
-def look_at_study(wanted: WantedStudy) -> StudySeen:
-    """The study, its map by the requested axes, and its runs; where it cannot be read, why."""
+def look_at_study(request: WantedStudy) -> StudySeen:
+    """Return the study, its map by the requested axes, and its runs, or why it cannot be read."""
     try:
-        study = open_study(wanted.path)
+        study = open_study(request.path)
         names, objective = list(study.sweep.names), study.sweep.objective
-        described = (pair for trial in study.trials for pair in trial.values.items())
-        known = sorted({name for name, value in described if finite_number(value) is not None})
-        numbers = [objective, *(name for name in known if name != objective)]
-        x = wanted.x if wanted.x in names else names[0]
-        y = wanted.y if wanted.y in names and wanted.y != x else next((name for name in names if name != x), None)
-        colour = wanted.colour if wanted.colour in numbers else objective
+        values = (pair for trial in study.trials for pair in trial.values.items())
+        names_of_numbers = sorted({name for name, value in values if finite_number(value) is not None})
+        numbers = [objective, *(name for name in names_of_numbers if name != objective)]
+        x = request.x if request.x in names else names[0]
+        y = request.y if request.y in names and request.y != x else next((name for name in names if name != x), None)
+        colour = request.colour if request.colour in numbers else objective
         panels = dict(study.analysis())
         if y is not None:
             panels = {"map": study.map_panel(x, y, colour)} | {name: panels[name] for name in panels if name != "map"}
         runs = {"none": "", **{_called(study, trial): trial.key for trial in study.trials if trial.run is not None}}
         return StudySeen(study.path, study.summary(), panels, names, numbers, x, y, colour, runs)
     except Exception as error:  # shown on the page: there is no caller to raise to
-        return StudySeen(words=describe(error, f"the study {wanted.path} could not be read"))
+        return StudySeen(words=describe(error, f"the study {request.path} could not be read"))
 
 
 def _called(study: Study, trial: Trial) -> str:
-    described = ", ".join(f"{name} {short(value)}" for name, value in trial.settings.items())
+    settings = ", ".join(f"{name} {short(value)}" for name, value in trial.settings.items())
     value = finite_number(trial.values.get(study.sweep.objective))
     came = trial.status if value is None else f"{trial.status}, {study.sweep.objective} {value:.4g}"
-    return f"{trial.number}: {described}, seed {trial.seed} ({came})"
+    return f"{trial.number}: {settings}, seed {trial.seed} ({came})"
 
 
 def look_at_run(path: Path, key: str) -> RunSeen:
-    """The run of a study's trial; where it cannot be read, why."""
+    """Return the run of a study's trial, or why it cannot be read."""
     try:
         study = open_study(path)
         trial = study.trial(key)
         run = study.open(trial)
         report, options = run.directory.report_file, ChartOptions(whole_run=True, ended=run.status in ENDED)
-        words = f"Run {run.id} of trial {trial.number}, seed {trial.seed}: {run.status}. {trial.reason or run.reason}"
+        text = f"Run {run.id} of trial {trial.number}, seed {trial.seed}: {run.status}. {trial.reason or run.reason}"
         charts = drawn_charts(run.live, options)
         return RunSeen(
-            f"{words} lab.runs.open({str(run.path)!r})",
+            f"{text} lab.runs.open({str(run.path)!r})",
             {chart.name: panel for chart, panel in charts.items()},
             tuple(chart.name for chart in charts if chart.place == "picture"),
             str(report) if report.is_file() else None,
@@ -226,8 +226,8 @@ class StudyPage(Page):
     def _offer_studies(self) -> None:
         names = studies_in(Path(self.folder.value or "."))
         if names != list(self.study.options):
-            chosen = self.study.value if self.study.value in names else (names[0] if names else None)
-            self.study.param.update(options=names, value=chosen)
+            selected = self.study.value if self.study.value in names else (names[0] if names else None)
+            self.study.param.update(options=names, value=selected)
 
     def _new_study(self) -> None:
         self._seen, self._stamp = StudySeen(), None
@@ -242,42 +242,42 @@ class StudyPage(Page):
             self._say(_HOW)
             return
         path = Path(self.folder.value or ".") / self.study.value
-        wanted = WantedStudy(path, self.across.value, self.up.value, self.colour.value)
+        request = WantedStudy(path, self.across.value, self.up.value, self.colour.value)
         stamp = stamp_of(path)
-        if (wanted, stamp) != (self._asked, self._stamp):
-            self._asked, self._stamp = wanted, stamp
-            self._reader.ask(wanted)
+        if (request, stamp) != (self._asked, self._stamp):
+            self._asked, self._stamp = request, stamp
+            self._reader.ask(request)
 
-    def _read(self, wanted: WantedStudy) -> None:
-        """In the reader's thread."""
-        seen = look_at_study(wanted)
-        self._defer(lambda: self._took(wanted, seen))
+    def _read(self, request: WantedStudy) -> None:
+        """Read a study in the reader's thread."""
+        result = look_at_study(request)
+        self._defer(lambda: self._took(request, result))
 
-    def _took(self, wanted: WantedStudy, seen: StudySeen) -> None:
-        if wanted != self._asked:
+    def _took(self, request: WantedStudy, result: StudySeen) -> None:
+        if request != self._asked:
             return
-        self._seen = seen
-        self._say(seen.words)
+        self._seen = result
+        self._say(result.words)
         for widget, options, value in (
-            (self.across, seen.names, seen.x),
-            (self.up, seen.names, seen.y),
-            (self.colour, seen.numbers, seen.colour),
+            (self.across, result.names, result.x),
+            (self.up, result.names, result.y),
+            (self.colour, result.numbers, result.colour),
         ):
             if list(widget.options) != options or widget.value != value:
                 widget.param.update(options=options, value=value, disabled=len(options) < 2)
-        self._asked = WantedStudy(wanted.path, self.across.value, self.up.value, self.colour.value)
-        if dict(self.trial.options) != seen.runs:
-            kept = self.trial.value if self.trial.value in seen.runs.values() else ""
-            self.trial.param.update(options=seen.runs, value=kept)
-        self.map.draw(seen.panels)
+        self._asked = WantedStudy(request.path, self.across.value, self.up.value, self.colour.value)
+        if dict(self.trial.options) != result.runs:
+            selected = self.trial.value if self.trial.value in result.runs.values() else ""
+            self.trial.param.update(options=result.runs, value=selected)
+        self.map.draw(result.panels)
 
-    def _say(self, words: str) -> None:
-        self.words.value = html.escape(words, quote=False)
+    def _say(self, text: str) -> None:
+        self.words.value = html.escape(text, quote=False)
 
     # the run
 
     def _clicked(self, chart: str, x: Any, y: Any, customdata: Any) -> None:
-        """A cell was clicked: show its run."""
+        """Show the run of the cell that was clicked."""
         key = customdata[1] if isinstance(customdata, list) and len(customdata) > 1 else ""
         if key and key in self._seen.runs.values():
             self.trial.value = key
@@ -295,14 +295,14 @@ class StudyPage(Page):
         if self._run_key and self._seen.path is not None:
             self._run_reader.ask((self._seen.path, self._run_key))
 
-    def _read_run(self, wanted: tuple[Path, str]) -> None:
-        """In the reader's thread."""
-        seen = look_at_run(*wanted)
-        self._defer(lambda: self._took_run(wanted[1], seen))
+    def _read_run(self, request: tuple[Path, str]) -> None:
+        """Read a study in the reader's thread."""
+        result = look_at_run(*request)
+        self._defer(lambda: self._took_run(request[1], result))
 
-    def _took_run(self, key: str, seen: RunSeen) -> None:
+    def _took_run(self, key: str, result: RunSeen) -> None:
         if key == self._run_key:
-            self._run = seen
+            self._run = result
             self._show_run()
 
     def _show_run(self) -> None:

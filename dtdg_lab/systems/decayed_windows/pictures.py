@@ -38,8 +38,8 @@ def window_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
             "Rows of nodes in a window",
             "rows",
             rows,
-            own=own,
-            words=f"Windows of {PAPER_WINDOW} snapshots of {graph.num_nodes:,} nodes, with K 2 and alpha 0.1.",
+            highlighted=own,
+            caption=f"Windows of {PAPER_WINDOW} snapshots of {graph.num_nodes:,} nodes, with K 2 and alpha 0.1.",
         ),
     ]
 
@@ -63,7 +63,7 @@ def sampled_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
             "Edges of a window",
             ("snapshot of a window, oldest first", "edges"),
             {"sampled": drawn, "left out": left_out},
-            words=words,
+            caption=words,
         )
     ]
 

@@ -166,8 +166,8 @@ def _loads(own: str, loads: np.ndarray, graph: DynamicGraph) -> Panel:
         "Load of the heaviest of four partitions",
         "relative to the mean",
         worst,
-        own=own,
-        words=(
+        highlighted=own,
+        caption=(
             f"Load is the length of computation graphs (DynaHB's algorithm 1); 1 is balanced. This system uses {own}."
         ),
     )

@@ -76,7 +76,7 @@ class SingleFamily(SystemFamily):
                 "Full batch: one step takes everything",
                 ("snapshot", "edges"),
                 {"edges": edges},
-                words=(
+                caption=(
                     f"All {graph.num_snapshots} snapshots of {graph.num_nodes} nodes, {sum(edges):,} edges, in one "
                     "batch. The other systems use smaller batches, or distribute this one."
                 ),

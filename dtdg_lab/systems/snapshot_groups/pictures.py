@@ -55,8 +55,8 @@ def schedule_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
             "Predicted epoch",
             "milliseconds",
             {**{name: 1e3 * span for name, span in spans.items()}, "bound": 1e3 * bound_s},
-            own=named,
-            words=words,
+            highlighted=named,
+            caption=words,
         ),
     ]
 

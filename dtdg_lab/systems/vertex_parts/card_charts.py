@@ -29,7 +29,7 @@ def vertex_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
         f"{quantity} with {PARTS} partitions of the same small graph. Fewer are better: a partitioner uses the "
         "structure of the graph or ignores it (hash)."
     )
-    return [*panels, compared_panel(quantity, "rows", rows, own=partitioner, words=words)]
+    return [*panels, compared_panel(quantity, "rows", rows, highlighted=partitioner, caption=words)]
 
 
 def _bytes_between_parts(facts: PartitionFacts) -> Panel:

@@ -1,4 +1,4 @@
-"""What a change did: means of the steps before and after it, where they differ clearly."""
+"""Effects of changes: means of the steps before and after each, where they differ clearly."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def step_times(tables: RunTables) -> tuple[Array, Array]:
     rows = tables.rows("steps")
     if tables.own_steps:
         rows = rows.where(rows["rank"] == 0)
-    steps, place = np.unique(rows["step"], return_inverse=True)
-    return steps, np.bincount(place, rows["time_s"], len(steps)) / np.bincount(place, minlength=len(steps))
+    steps, indices = np.unique(rows["step"], return_inverse=True)
+    return steps, np.bincount(indices, rows["time_s"], len(steps)) / np.bincount(indices, minlength=len(steps))
 
 
 STEP_TIME = Effect("Step time", seconds_text, step_times)
@@ -84,8 +84,8 @@ def _bounds(tables: RunTables) -> list[float]:
 
 
 def _block_means(values: Array) -> Array:
-    whole = values[: len(values) // BLOCK * BLOCK].astype(np.float64).reshape(-1, BLOCK)
-    means: Array = np.nanmean(whole[~np.isnan(whole).all(axis=1)], axis=1)
+    blocks = values[: len(values) // BLOCK * BLOCK].astype(np.float64).reshape(-1, BLOCK)
+    means: Array = np.nanmean(blocks[~np.isnan(blocks).all(axis=1)], axis=1)
     return means
 
 

@@ -187,13 +187,13 @@ class _Log:
 
     def read(self) -> tuple[RequestedChange, ...]:
         """Return the log of all events."""
-        others = []
+        events_of_other_ranks = []
         for event, is_replaced in self._events():
             if event["rank"] == 0:
                 self._add(event, is_replaced)
             elif not is_replaced and event["kind"] == SettingsChanged.kind:
-                others.append(event)
-        self._add_steps(others)
+                events_of_other_ranks.append(event)
+        self._add_steps(events_of_other_ranks)
         if has_ended(self._tables):
             for entry in self._open:
                 entry.end("not applied", ENDED_FIRST)
@@ -202,10 +202,12 @@ class _Log:
     def _events(self) -> Iterator[tuple[Record, bool]]:
         """Yield the events in order of time, and whether a resume replaced each."""
         records: list[tuple[int, int, int, int, Record, bool]] = []
-        for place, kind in enumerate(KINDS):
-            kept = {id(event) for event in self._tables.events(kind)}
+        for kind_index, kind in enumerate(KINDS):
+            kept_ids = {id(event) for event in self._tables.events(kind)}
             for event in self._tables.events(kind, all_attempts=True):
-                records.append((event["attempt"], event["time_ns"], place, len(records), event, id(event) not in kept))
+                records.append(
+                    (event["attempt"], event["time_ns"], kind_index, len(records), event, id(event) not in kept_ids)
+                )
         for *_, record, is_replaced in sorted(records):
             yield record, is_replaced
 
@@ -232,8 +234,8 @@ class _Log:
         """Add an entry for this event; what was asked before the first step of an attempt has that step."""
         event = {**event, "step": max(event["step"], self._first_steps.get(event["attempt"], 0))}
         number = self._entries[-1].number + 1 if self._entries else 1
-        known = event["data"].get("old") or {}
-        old = {name: known.get(name, self._values.get(name)) for name in new}
+        old_values = event["data"].get("old") or {}
+        old = {name: old_values.get(name, self._values.get(name)) for name in new}
         entry = _Entry(number, dict(new), old, by, event, version, outcome)
         self._entries.append(entry)
         return entry
@@ -269,10 +271,10 @@ class _Log:
     def _ask(self, event: Record, changes: Mapping[str, Any]) -> list[_Entry]:
         """Add the entries of a request that the ranks have not received yet."""
         data, by = event["data"], event["data"].get("by") or ""
-        now = {name: value for name, value in changes.items() if _is_applied_at_steps(name)}
-        later = {name: value for name, value in changes.items() if name not in now}
-        entries = [self._new(event, now, by, "asked", data["version"])] if now else []
-        entries += [self._new(event, later, by, "waiting", data["version"])] if later else []
+        at_step = {name: value for name, value in changes.items() if _is_applied_at_steps(name)}
+        at_epoch = {name: value for name, value in changes.items() if name not in at_step}
+        entries = [self._new(event, at_step, by, "asked", data["version"])] if at_step else []
+        entries += [self._new(event, at_epoch, by, "waiting", data["version"])] if at_epoch else []
         for entry in entries:
             entry.number, entry.is_received = entries[0].number, False
         self._open += entries
@@ -348,8 +350,8 @@ class _Log:
         counts: dict[tuple[Any, ...], int] = {}
         for event in events:
             key, rank = _key(event), event["rank"]
-            place = counts[key, rank] = counts.get((key, rank), -1) + 1
-            for entry in next(iter(self._applied.get(key, [])[place : place + 1]), ()):
+            index = counts[key, rank] = counts.get((key, rank), -1) + 1
+            for entry in next(iter(self._applied.get(key, [])[index : index + 1]), ()):
                 entry.steps[rank] = event["step"]
 
 

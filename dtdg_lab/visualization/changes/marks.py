@@ -27,12 +27,12 @@ class ChangeMark:
     Attributes:
         number: in the log of changes; None for a resume.
         text: what was changed.
-        at: its place on the x axis.
+        position: on the x axis.
     """
 
     number: int | None
     text: str
-    at: float
+    position: float
 
 
 def with_changes(
@@ -48,11 +48,11 @@ def with_changes(
         end: where it ends.
         width: pixels of the plot, by which close changes share a chip.
     """
-    marks = [mark for mark in change_marks(tables, x) if begin <= mark.at <= end][-CHIPS:]
+    marks = [mark for mark in change_marks(tables, x) if begin <= mark.position <= end][-CHIPS:]
     chips: list[list[ChangeMark]] = []
     for mark in marks:
         near = NEAR if not chips or len(chips[-1]) == 1 else WIDE
-        if chips and (mark.at - chips[-1][0].at) * width < near * (end - begin):
+        if chips and (mark.position - chips[-1][0].position) * width < near * (end - begin):
             chips[-1].append(mark)
         else:
             chips.append([mark])
@@ -72,7 +72,7 @@ def change_marks(tables: RunTables, x: XAxis) -> list[ChangeMark]:
             ChangeMark(None, f"resumed{_at_step(steps)}", float(min(steps.values())) if x == "steps" else seconds)
             for steps, seconds in tables.resumes
         ]
-        return sorted([*changes, *resumes], key=lambda mark: mark.at)
+        return sorted([*changes, *resumes], key=lambda mark: mark.position)
 
     return tables.once(("change marks", x), marks, state=log_state(tables))
 
@@ -84,8 +84,8 @@ def _mark(change: RequestedChange, x: XAxis) -> ChangeMark:
     )
     text = f"{change.number}: {', '.join(values)}{f', {change.times} times' if change.times > 1 else ''}"
     steps, asked_s = change.steps or {0: change.step}, change.asked_s
-    at = float(min(steps.values())) if x == "steps" else asked_s if change.seconds is None else change.seconds
-    return ChangeMark(change.number, text if len(set(steps.values())) == 1 else text + _at_step(steps), at)
+    position = float(min(steps.values())) if x == "steps" else asked_s if change.seconds is None else change.seconds
+    return ChangeMark(change.number, text if len(set(steps.values())) == 1 else text + _at_step(steps), position)
 
 
 def _at_step(steps: Mapping[int, int]) -> str:
@@ -96,9 +96,9 @@ def _at_step(steps: Mapping[int, int]) -> str:
 
 
 def _line(mark: ChangeMark) -> dict[str, Any]:
-    ends = {"x0": mark.at, "x1": mark.at, "y0": 0, "y1": 1}
-    looks = {"color": MARK_COLOUR, "width": 1, "dash": "dot"}
-    return {"type": "line", "xref": "x", "yref": "paper", **ends, "line": looks, "layer": "below"}
+    ends = {"x0": mark.position, "x1": mark.position, "y0": 0, "y1": 1}
+    stroke = {"color": MARK_COLOUR, "width": 1, "dash": "dot"}
+    return {"type": "line", "xref": "x", "yref": "paper", **ends, "line": stroke, "layer": "below"}
 
 
 def _chip(marks: Sequence[ChangeMark]) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def _chip(marks: Sequence[ChangeMark]) -> dict[str, Any]:
     text += RESUMED if len(numbers) < len(marks) else ""
     return {
         "name": "changes " + " ".join(map(str, numbers)),
-        "x": marks[0].at,
+        "x": marks[0].position,
         "y": 1,
         "xref": "x",
         "yref": "paper",

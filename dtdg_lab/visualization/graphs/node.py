@@ -20,7 +20,7 @@ _COLOURS = 8  # of the palette; from there on lines are dotted
 def vertex_figure(
     vertex: int, label: Floats, predictions: Mapping[str, Floats], neighbours: NDArray[np.integer]
 ) -> Figure:
-    """A node's label and every model's prediction of it, over its in-neighbours.
+    """Return a node's label and every model's prediction of it, over its in-neighbours.
 
     Args:
         vertex: its number.
@@ -34,14 +34,14 @@ def vertex_figure(
         *(_line(name, values, _style(index)) for index, (name, values) in enumerate(predictions.items())),
     ]
     title = f"Node {vertex}: its label, and what each model predicts"
-    looks: Drawn = {"yaxis": {"overlaying": "y2"}, "height": 420, "margin": {"l": 56, "t": 34, "b": 96}}
-    figure = chart(title, SNAPSHOT, "label", data, showlegend=True, **looks)
+    layout: Drawn = {"yaxis": {"overlaying": "y2"}, "height": 420, "margin": {"l": 56, "t": 34, "b": 96}}
+    figure = chart(title, SNAPSHOT, "label", data, showlegend=True, **layout)
     right_axis(figure["layout"], "in-neighbours", 56, overlaying=None, **FROM_ZERO)
     return figure
 
 
 def perturbation_figure(affected: Mapping[str, NDArray[np.integer]], largest: Mapping[str, Floats]) -> Figure:
-    """The number of nodes that a change affects, and the largest difference, by snapshots since the change.
+    """Return the number of nodes that a change affects and the largest difference, over snapshots.
 
     Args:
         affected: model -> shape (T',): number of affected nodes.
@@ -53,8 +53,8 @@ def perturbation_figure(affected: Mapping[str, NDArray[np.integer]], largest: Ma
         data.append(_line(name, _gaps(affected[name]), _style(index), **points))
         data.append(_line(name, _gaps(largest[name]), _style(index), **points, yaxis="y2", showlegend=False))
     titles = ("Nodes that a change of one node affects, and how strongly", "snapshots since the change (number)")
-    looks: Drawn = {"showlegend": True, "height": 520, "margin": {"l": 64, "r": 14, "t": 34, "b": 96}}
-    figure = chart(*titles, "affected nodes", data, yaxis={"type": "log", "dtick": 1}, **looks)
+    layout: Drawn = {"showlegend": True, "height": 520, "margin": {"l": 64, "r": 14, "t": 34, "b": 96}}
+    figure = chart(*titles, "affected nodes", data, yaxis={"type": "log", "dtick": 1}, **layout)
     below: Drawn = {"exponentformat": "power", "dtick": 2}
     _add_panel(figure["layout"], "largest difference of a hidden value", **below)
     return figure
@@ -70,7 +70,7 @@ def _add_panel(layout: dict[str, Any], title: str, **changes: Any) -> None:
 
 
 def _gaps(values: NDArray[Any]) -> NDArray[np.float64]:
-    """0 has no place on a logarithmic axis: the line ends there."""
+    """Return the values with gaps for 0, which has no place on a logarithmic axis."""
     return np.where(values > 0, values, np.nan).astype(np.float64)
 
 
@@ -78,7 +78,7 @@ def _style(index: int) -> dict[str, Any]:
     return {"color": palette.series_colour(index), "width": 1.6, "dash": "solid" if index < _COLOURS else "dot"}
 
 
-def _line(name: str, values: Floats, stroke: Drawn, **more: Any) -> Drawn:
+def _line(name: str, values: Floats, stroke: Drawn, **extra: Any) -> Drawn:
     ys = [None if np.isnan(value) else value for value in values.tolist()]
-    looks: Drawn = {"mode": "lines", "line": stroke, "hovertemplate": "snapshot %{x}: %{y:.4~g}", "connectgaps": False}
-    return {"type": "scatter", "name": name, "x": list(range(len(ys))), "y": ys, **looks, **more}
+    style: Drawn = {"mode": "lines", "line": stroke, "hovertemplate": "snapshot %{x}: %{y:.4~g}", "connectgaps": False}
+    return {"type": "scatter", "name": name, "x": list(range(len(ys))), "y": ys, **style, **extra}

@@ -34,7 +34,7 @@ MEMORY = {"halo_vertex": "memory, exchanging", "cached_vertex": "memory, copying
 
 @dataclass(frozen=True, slots=True)
 class PartMap:
-    """What one heat map shows.
+    """Content of one heat map.
 
     Attributes:
         title: of its card.
@@ -68,20 +68,23 @@ def run_partitions(tables: RunTables) -> list[PartitionFacts]:
     return changed
 
 
-def partition_cards(facts: PartitionFacts, before: PartitionFacts | None = None) -> list[Card]:
+def partition_cards(facts: PartitionFacts, previous: PartitionFacts | None = None) -> list[Card]:
     """Return maps of edges, rows received and rows copied, the load of the parts, and bytes between them.
 
     Args:
         facts: of the partition.
-        before: of the one that it replaced: then each map and the load stand beside how they were.
+        previous: of the one that it replaced: then each map and the load stand beside how they were.
     """
     cards: list[Card] = []
     for name in PART_MAPS:
-        shown = [facts] if before is None else [before, facts]
-        top = max(float(each.maps[name].max(initial=0.0)) for each in shown)
-        cards += [(part_map(name, each, top=top, note=_note(each, before)), map_caption(name, each)) for each in shown]
-    for each in [facts] if before is None else [before, facts]:
-        cards.append((part_load(each, note=_note(each, before)), load_caption(each)))
+        partitions = [facts] if previous is None else [previous, facts]
+        top = max(float(partition.maps[name].max(initial=0.0)) for partition in partitions)
+        cards += [
+            (part_map(name, partition, top=top, note=_note(partition, previous)), map_caption(name, partition))
+            for partition in partitions
+        ]
+    for partition in [facts] if previous is None else [previous, facts]:
+        cards.append((part_load(partition, note=_note(partition, previous)), load_caption(partition)))
     if facts.exchanges and facts.predicted and not facts.ranks:
         traffic = Traffic({name: layers.sum(axis=0) for name, layers in facts.predicted.items()})
         caption = f"A step would send {bytes_text(traffic.total)} between parts."
@@ -98,13 +101,13 @@ def part_map(name: str, facts: PartitionFacts, *, top: float | None = None, note
         top: the value of the darkest colour, so that several maps can be compared; its largest where not given.
         note: which partition, where several stand beside each other.
     """
-    shown = PART_MAPS[name]
+    part_map_type = PART_MAPS[name]
     values, bounds = binned(facts.maps[name], facts.bounds)
     highest = float(values.max(initial=0.0)) if top is None else top
-    hover = f"part %{{y}}, snapshot %{{x:.0f}}: %{{z:,.4~g}} {shown.unit}<extra></extra>"
-    looks: Drawn = {"span": (0, highest or 1.0), "hover": hover, "showscale": False}
+    hover = f"part %{{y}}, snapshot %{{x:.0f}}: %{{z:,.4~g}} {part_map_type.unit}<extra></extra>"
+    style: Drawn = {"span": (0, highest or 1.0), "hover": hover, "showscale": False}
     x, y = (bounds - 0.5).tolist(), range(len(values))
-    data = [heat(shown.title, values.round(2).tolist(), x, y, HEAT_SCALES[shown.scale], **looks)]
+    data = [heat(part_map_type.title, values.round(2).tolist(), x, y, HEAT_SCALES[part_map_type.scale], **style)]
     axes: Drawn = {
         "xaxis": {"showgrid": False, "range": [x[0], x[-1]], **({"dtick": 1} if len(x) <= 9 else {})},
         "yaxis": {
@@ -114,9 +117,11 @@ def part_map(name: str, facts: PartitionFacts, *, top: float | None = None, note
             "tickprefix": "part ",
         },
     }
-    unit, margin = f"{shown.unit}{f', {note}' if note else ''}", {"l": 72}
-    keys = [darkest_key(highest, shown.unit.split()[0], shown.scale)]
-    return card(data, shown.title, unit=unit, keys=keys, x_title=SNAPSHOTS, height=HEAT_HEIGHT, margin=margin, **axes)
+    unit, margin = f"{part_map_type.unit}{f', {note}' if note else ''}", {"l": 72}
+    keys = [darkest_key(highest, part_map_type.unit.split()[0], part_map_type.scale)]
+    return card(
+        data, part_map_type.title, unit=unit, keys=keys, x_title=SNAPSHOTS, height=HEAT_HEIGHT, margin=margin, **axes
+    )
 
 
 def darkest_key(largest: float, unit: str, scale: str) -> Key:
@@ -146,14 +151,17 @@ def part_load(facts: PartitionFacts, *, note: str = "") -> Figure:
     kinds = part_work(facts)
     data, keys = [], []
     size = 7 if facts.parts <= 16 else 4
-    for place, (name, values) in enumerate(kinds.items()):
-        shift = SPREAD * (place / max(len(kinds) - 1, 1) - 0.5)
-        said = [bytes_text(value) if "memory" in name else f"{value:,.0f}" for value in values.tolist()]
-        looks: Drawn = {"marker": {"symbol": SYMBOLS[place]}, "customdata": [[*each] for each in enumerate(said)]}
+    for index, (name, values) in enumerate(kinds.items()):
+        shift = SPREAD * (index / max(len(kinds) - 1, 1) - 0.5)
+        texts = [bytes_text(value) if "memory" in name else f"{value:,.0f}" for value in values.tolist()]
+        style: Drawn = {
+            "marker": {"symbol": SYMBOLS[index]},
+            "customdata": [[*index_and_text] for index_and_text in enumerate(texts)],
+        }
         hover = "part %{customdata[0]}: %{customdata[1]}, %{y:.2f} times the mean"
         x, y = [part + shift for part in range(len(values))], over_mean(values).round(4).tolist()
-        data.append(points(name, x, y, series_colour(place), hover, size=size, **looks))
-        key: Key = (name, series_colour(place), "dot")
+        data.append(points(name, x, y, series_colour(index), hover, size=size, **style))
+        key: Key = (name, series_colour(index), "dot")
         keys.append(key)
     top = max(float(over_mean(values).max()) for values in kinds.values())
     axes: Drawn = {
@@ -161,18 +169,18 @@ def part_load(facts: PartitionFacts, *, note: str = "") -> Figure:
         "yaxis": {"range": [0, 1.08 * top], "nticks": 5},
     }
     unit = f"over the mean{f', {note}' if note else ''}"
-    looks = {"shapes": [rule(y=1, width=1)], "height": HEAT_HEIGHT}
-    return card(data, "Load of the parts", unit=unit, keys=keys, x_title="part", **axes, **looks)
+    style = {"shapes": [rule(y=1, width=1)], "height": HEAT_HEIGHT}
+    return card(data, "Load of the parts", unit=unit, keys=keys, x_title="part", **axes, **style)
 
 
 def load_caption(facts: PartitionFacts) -> str:
     """Return which part has most of anything."""
     kinds = {name: over_mean(values) for name, values in part_work(facts).items()}
-    name = max(kinds, key=lambda each: kinds[each].max())
-    most = float(kinds[name].max())
-    if most < EVEN:
+    name = max(kinds, key=lambda kind: kinds[kind].max())
+    largest = float(kinds[name].max())
+    if largest < EVEN:
         return "The parts share nodes, edges, load and memory evenly."
-    return f"Part {int(kinds[name].argmax())} has {three_digits(most)} times the mean {name}."
+    return f"Part {int(kinds[name].argmax())} has {three_digits(largest)} times the mean {name}."
 
 
 def part_work(facts: PartitionFacts) -> dict[str, Array]:
@@ -248,23 +256,23 @@ def comparison_cards(partitions: Partitions) -> list[Card]:
 
 
 def _share_card(partitions: Partitions, name: str) -> Card:
-    title, unit, words = _SHARES[name]
+    title, unit, denominator = _SHARES[name]
     shares = {label: facts.shares[name] for label, facts in partitions.items()}
-    least = min(shares, key=lambda label: shares[label])
+    lowest = min(shares, key=lambda label: shares[label])
     figure = _bars(
         title, unit, [100 * share for share in shares.values()], list(shares), lambda v: percent_text(v / 100)
     )
-    return figure, f"Least by {least}: {percent_text(shares[least])} {words}."
+    return figure, f"Least by {lowest}: {percent_text(shares[lowest])} {denominator}."
 
 
 def _imbalance_card(partitions: Partitions) -> Card:
     data, keys = [], []
-    for place, (kind, name) in enumerate(_IMBALANCE.items()):
+    for index, (kind, name) in enumerate(_IMBALANCE.items()):
         ratios = [facts.imbalance[kind] for facts in partitions.values()]
-        looks: Drawn = {"size": 9, "marker": {"symbol": SYMBOLS[place]}}
+        style: Drawn = {"size": 9, "marker": {"symbol": SYMBOLS[index]}}
         hover = "%{x}: %{y:.3f} times the mean"
-        data.append(points(name, list(partitions), ratios, series_colour(place), hover, **looks))
-        key: Key = (name, series_colour(place), "dot")
+        data.append(points(name, list(partitions), ratios, series_colour(index), hover, **style))
+        key: Key = (name, series_colour(index), "dot")
         keys.append(key)
     top = max(max(trace["y"]) for trace in data)
     room = (top - 1) or 0.1
@@ -276,24 +284,26 @@ def _imbalance_card(partitions: Partitions) -> Card:
 
 
 def _sent_card(partitions: Partitions) -> Card:
-    sent = {name: sum(float(each.sum()) for each in facts.predicted.values()) for name, facts in partitions.items()}
-    least, (unit, factor) = min(sent, key=lambda name: sent[name]), byte_unit(max(sent.values()))
+    sent = {name: sum(float(layers.sum()) for layers in facts.predicted.values()) for name, facts in partitions.items()}
+    lowest, (unit, factor) = min(sent, key=lambda name: sent[name]), byte_unit(max(sent.values()))
     values = [count / factor for count in sent.values()]
     figure = _bars("Bytes exchanged", f"{unit} per step", values, list(sent), lambda value: bytes_text(value * factor))
-    return figure, f"A step would send least by {least}: {bytes_text(sent[least])}."
+    return figure, f"A step would send least by {lowest}: {bytes_text(sent[lowest])}."
 
 
 def _seconds_card(partitions: Partitions) -> Card:
     seconds = {name: facts.seconds for name, facts in partitions.items()}
-    least = min(seconds, key=lambda name: seconds[name])
+    lowest = min(seconds, key=lambda name: seconds[name])
     figure = _bars("Time to make it", "s", list(seconds.values()), list(seconds), seconds_text)
-    return figure, f"Quickest is {least}: {seconds_text(seconds[least])}."
+    return figure, f"Quickest is {lowest}: {seconds_text(seconds[lowest])}."
 
 
-def _bars(title: str, unit: str, values: Sequence[float], labels: list[str], said: Callable[[float], str]) -> Figure:
-    colours = [series_colour(place) for place in range(len(values))]
+def _bars(
+    title: str, unit: str, values: Sequence[float], labels: list[str], format_value: Callable[[float], str]
+) -> Figure:
+    colours = [series_colour(index) for index in range(len(values))]
     above: Drawn = {"textposition": "outside", "cliponaxis": False, "textfont": {"size": 10}}
-    text = [said(value) for value in values]
+    text = [format_value(value) for value in values]
     data = [bars(title, labels, list(values), colours, "%{x}: %{text}<extra></extra>", text=text, **above)]
     y_axis = {**FROM_ZERO, "range": [0, 1.18 * max(values) or 1.0], "nticks": 5}
     return card(data, title, unit=unit, xaxis=_label_axis(labels), yaxis=y_axis)
@@ -306,10 +316,10 @@ def _label_axis(labels: Sequence[str] | Partitions) -> Drawn:
     return {"type": "category", "showgrid": False, "range": [-0.5, len(short) - 0.5], **ticks}
 
 
-def _note(facts: PartitionFacts, before: PartitionFacts | None) -> str:
-    if before is None:
+def _note(facts: PartitionFacts, previous: PartitionFacts | None) -> str:
+    if previous is None:
         return ""
-    return f"{'before' if facts is before else 'now'}: {facts.label}"
+    return f"{'before' if facts is previous else 'now'}: {facts.label}"
 
 
 def binned(values: Array, bounds: Array) -> tuple[Array, Array]:

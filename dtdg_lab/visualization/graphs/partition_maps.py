@@ -26,7 +26,7 @@ SNAPSHOT = "snapshot (number)"
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """What one heat map shows.
+    """Content of one heat map.
 
     Attributes:
         title: of its panel.
@@ -54,24 +54,24 @@ def map_figure(name: str, values: NDArray[np.float64], bounds: NDArray[np.int64]
         values: (P, K), means of a snapshot.
         bounds: (K + 1,) snapshots at which columns begin; the last is where they end.
     """
-    shown = MAPS[name]
-    hover = "part %{y}, snapshot %{x:.0f}: %{z:,.4~g} " + shown.unit + "<extra></extra>"
+    heat_map = MAPS[name]
+    hover = "part %{y}, snapshot %{x:.0f}: %{z:,.4~g} " + heat_map.unit + "<extra></extra>"
     cells, x, y = np.round(values, 2).tolist(), (bounds - 0.5).tolist(), range(len(values))
     span = (0, float(values.max(initial=0.0)) or 1.0)
-    looks: Drawn = {"span": span, "hover": hover, "colorbar": traces.colour_bar(shown.unit)}
-    trace = traces.heat(shown.title, cells, x, y, HEAT_SCALES[shown.scale], **looks)
+    style: Drawn = {"span": span, "hover": hover, "colorbar": traces.colour_bar(heat_map.unit)}
+    trace = traces.heat(heat_map.title, cells, x, y, HEAT_SCALES[heat_map.scale], **style)
     axes: Drawn = {"xaxis": _snapshot_axis(int(bounds[0]), int(bounds[-1])), "yaxis": part_axis(len(values))}
-    return layout.chart(shown.title, SNAPSHOT, "part", [trace], **axes)
+    return layout.chart(heat_map.title, SNAPSHOT, "part", [trace], **axes)
 
 
 def _snapshot_axis(first: int, end: int) -> dict[str, Any]:
-    """An axis over snapshots first to end - 1, with whole numbers only."""
+    """Return an axis over snapshots first to end - 1, with whole numbers only."""
     few = {"dtick": 1} if end - first <= _FEW else {}
     return {"showgrid": False, "range": [first - 0.5, end - 0.5], **few}
 
 
 def part_axis(parts: int) -> dict[str, Any]:
-    """An axis of part numbers, the first one on top."""
+    """Return an axis of part numbers, the first one on top."""
     return {"range": [parts - 0.5, -0.5], "dtick": max(1, -(-parts // 8)), "showgrid": False}
 
 
@@ -83,7 +83,7 @@ _DARK = 0.55  # share of the largest value from which writing is white
 
 
 def matrix_figure(title: str, sent: Mapping[str, Matrix], *, who: str, top: float) -> Figure:
-    """One matrix, senders down and receivers across; all passes together, apart where one points at a cell.
+    """Return one matrix of bytes, senders down and receivers across; hover shows each pass.
 
     Args:
         title: of the panel.
@@ -91,29 +91,29 @@ def matrix_figure(title: str, sent: Mapping[str, Matrix], *, who: str, top: floa
         who: ``rank`` or ``part``.
         top: bytes of the darkest colour.
     """
-    whole = np.sum(list(sent.values()), axis=0)
-    count = len(whole)
+    total = np.sum(list(sent.values()), axis=0)
+    count = len(total)
     # plotly's prefixes for bytes would be decimal: the largest value's binary unit is chosen instead
     unit, factor = byte_unit(top)
-    cells = np.round(whole / factor, 4).tolist()
-    looks: Drawn = {
+    cells = np.round(total / factor, 4).tolist()
+    style: Drawn = {
         "span": (0, top / factor or 1.0),
         "colorbar": traces.colour_bar(f"{unit} a step", tickformat=",.3~g"),
         "customdata": [[_to_dict(sent, q, p) for p in range(count)] for q in range(count)],
         "hover": f"{who} %{{y}} to {who} %{{x}}: %{{customdata}}<extra></extra>",
     }
-    trace = traces.heat(title, cells, range(count), range(count), HEAT_SCALES["bytes"], **looks)
+    trace = traces.heat(title, cells, range(count), range(count), HEAT_SCALES["bytes"], **style)
     size = 10 if count <= _WRITTEN // 2 else 8
     notes = []
-    for q, p in zip(*(at.tolist() for at in whole.nonzero()), strict=True) if count <= _WRITTEN else ():
-        colour = "white" if whole[q, p] > _DARK * top else TEXT_COLOUR
-        notes.append(traces.label(format_bytes(float(whole[q, p])), p, q, colour, size))
+    for q, p in zip(*(indices.tolist() for indices in total.nonzero()), strict=True) if count <= _WRITTEN else ():
+        colour = "white" if total[q, p] > _DARK * top else TEXT_COLOUR
+        notes.append(traces.label(format_bytes(float(total[q, p])), p, q, colour, size))
     axes: Drawn = {"xaxis": {**part_axis(count), "range": [-0.5, count - 0.5]}, "yaxis": part_axis(count)}
     return layout.chart(title, f"to {who} (number)", f"from {who}", [trace], annotations=notes, **axes)
 
 
 def _to_dict(sent: Mapping[str, Matrix], q: int, p: int) -> str:
-    return ", ".join(f"{format_bytes(float(each[q, p]))} {pass_name}" for pass_name, each in sent.items())
+    return ", ".join(f"{format_bytes(float(matrix[q, p]))} {pass_name}" for pass_name, matrix in sent.items())
 
 
 # What a heat map shows, in words.
@@ -151,8 +151,8 @@ def _halo(facts: PartitionFacts) -> str:
 def _replicated(facts: PartitionFacts) -> str:
     if not facts.totals["replicated"]:
         return "No part would copy rows of another."
-    held = "would hold without any exchange" if facts.exchanges else "holds"
-    text = f"Of the rows a part {held}, {share(facts.shares['replicated'])} are copies"
+    verb = "would hold without any exchange" if facts.exchanges else "holds"
+    text = f"Of the rows a part {verb}, {share(facts.shares['replicated'])} are copies"
     if facts.shares["replicated"] >= 0.5:
         return f"{text}: over half. Parts {'would ' if facts.exchanges else ''}repeat the work more than they share it."
     return f"{text}. What is copied {'would be' if facts.exchanges else 'is'} computed several times."

@@ -1,4 +1,4 @@
-"""What a dynamic graph looks like over time, before anything is trained on it: four charts, each with a sentence."""
+"""Four charts of a dynamic graph over time, each with a sentence, before anything is trained on it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NARROW = 0.08  # a band of a smaller share of the chart has no room for its nam
 
 
 def spans_of(snapshots: int, edge_life: int, protocol: str) -> tuple[list[Span], str]:
-    """The parts of T snapshots under a protocol, with what is purged between them, and why there are none.
+    """Return the parts of T snapshots under a protocol and what is purged between them.
 
     Args:
         snapshots: T.
@@ -60,13 +60,13 @@ def spans_of(snapshots: int, edge_life: int, protocol: str) -> tuple[list[Span],
 
 
 def span_marks(spans: list[Span]) -> Drawn:
-    """Bands and their names as shapes and annotations of a layout; snapshot t covers t - 1/2 .. t + 1/2."""
-    whole = spans[-1][2] + 1 if spans else 1
+    """Return bands and their names for a layout; snapshot t covers t - 1/2 to t + 1/2."""
+    snapshots = spans[-1][2] + 1 if spans else 1
     shapes, names = [], []
     for name, first, last in spans:
-        looks: Drawn = {"opacity": 0.25 if name == PURGE else 0.08, "line": {"width": 0}, "layer": "below"}
-        shapes.append(box((first - 0.5, last + 0.5), (0, 1), yref="paper", fillcolor=split_colour(name), **looks))
-        if last + 1 - first >= _NARROW * whole:
+        style: Drawn = {"opacity": 0.25 if name == PURGE else 0.08, "line": {"width": 0}, "layer": "below"}
+        shapes.append(box((first - 0.5, last + 0.5), (0, 1), yref="paper", fillcolor=split_colour(name), **style))
+        if last + 1 - first >= _NARROW * snapshots:
             middle = (first + last) / 2
             names.append(label(name, middle, 1, split_colour(name), 10, yref="paper", yanchor="top"))
     return {"shapes": shapes, "annotations": names}
@@ -83,9 +83,9 @@ def split_colour(name: str) -> str:
 _BURST = 3.0  # a snapshot of so many times the median's edges is called a burst
 
 
-def size_words(found: GraphStatistics) -> str:
-    """How large the graph is, and how unevenly."""
-    edges = found.edges
+def size_words(statistics: GraphStatistics) -> str:
+    """Return how large the graph is, and how unevenly, in words."""
+    edges = statistics.edges
     median = float(np.median(edges))
     text = f"{len(edges):,} snapshots; the median one has {median:,.0f} edges, the largest {int(edges.max()):,}."
     bursts = int(np.count_nonzero(edges > _BURST * median)) if median else 0
@@ -94,32 +94,32 @@ def size_words(found: GraphStatistics) -> str:
         text += f" Look for bursts: {count} over {_BURST:.0f} times the median, which a quiet past does not predict."
     elif edges[-1] > 2 * max(int(edges[0]), 1):
         text += " It grows: what is tested is larger than what is trained on."
-    empty = sum(map(len, found.empty))
+    empty = sum(map(len, statistics.empty))
     if empty:
         text += f" {empty:,} without edges (crosses): their labels are all 0."
     return text
 
 
-def overlap(found: GraphStatistics) -> str:
-    """How much neighbours share, and what that means."""
-    mean = mean_of(found.kept)
+def overlap(statistics: GraphStatistics) -> str:
+    """Return how much neighbours share, and what that means, in words."""
+    mean = mean_of(statistics.kept)
     if np.isnan(mean):
         return "No snapshot with edges has a successor."
     text = f"On average {percent(mean)} of a snapshot's edges are in the next one"
-    if found.edge_life > 1:
-        text += f"; edges live {found.edge_life} base intervals, so neighbours share all but one of theirs"
+    if statistics.edge_life > 1:
+        text += f"; edges live {statistics.edge_life} base intervals, so neighbours share all but one of theirs"
     if mean >= 0.5:
         return text + ". The label is largely there already: persistence will be hard to beat."
     return text + ". The less is shared, the more there is to predict."
 
 
-def degrees(found: GraphStatistics) -> str:
-    """How heavy the tail of the in-degrees is."""
-    quantiles = found.in_degrees
+def degrees(statistics: GraphStatistics) -> str:
+    """Return how heavy the tail of the in-degrees is, in words."""
+    quantiles = statistics.in_degrees
     if not quantiles:
         return "There are no edges."
     text = f"Half of the in-degrees are at most {quantiles[0.5]:,}, the largest is {quantiles[1.0]:,}."
-    if found.tail is None:
+    if statistics.tail is None:
         return text + " There are too few large ones to fit a law."
     return (
         f"{text} The straighter the line, the closer to a power law; the smaller its exponent, the more a few nodes "
@@ -127,9 +127,9 @@ def degrees(found: GraphStatistics) -> str:
     )
 
 
-def baselines(found: GraphStatistics) -> str:
-    """What a model has to beat."""
-    persistence, mean = found.persistence_mse, found.mean_mse
+def baselines(statistics: GraphStatistics) -> str:
+    """Return what a model has to beat, in words."""
+    persistence, mean = statistics.persistence_mse, statistics.mean_mse
     text = f"Persistence scores {persistence:.3g}, the mean {mean:.3g}."
     if persistence < mean:
         share = percent(1 - persistence / mean) if mean else "0%"
@@ -138,9 +138,9 @@ def baselines(found: GraphStatistics) -> str:
 
 
 def mean_of(values: Floats) -> float:
-    """The mean of what is a number; NaN where nothing is."""
-    there = values[~np.isnan(values)]
-    return float(there.mean()) if len(there) else float("nan")
+    """Return the mean of all values that are numbers; NaN where none is."""
+    numbers = values[~np.isnan(values)]
+    return float(numbers.mean()) if len(numbers) else float("nan")
 
 
 GRAPH_CHARTS = ("size", "overlap", "degrees", "baselines")
@@ -163,88 +163,90 @@ class GraphCharts:
         self.spans, self.no_split = spans_of(snapshots, self.statistics.edge_life, protocol)
 
     def figures(self) -> dict[str, Figure]:
-        """The charts by name, as plotly figure dicts."""
-        found, spans = self.statistics, self.spans
+        """Return the charts by name."""
+        statistics, spans = self.statistics, self.spans
         return {
-            "size": _size(found, spans),
-            "overlap": _overlap(found, spans),
-            "degrees": _degrees(found),
-            "baselines": _baselines(found, spans),
+            "size": _size(statistics, spans),
+            "overlap": _overlap(statistics, spans),
+            "degrees": _degrees(statistics),
+            "baselines": _baselines(statistics, spans),
         }
 
     def captions(self) -> dict[str, str]:
-        """What to look for in each chart."""
-        found = self.statistics
-        size = size_words(found)
+        """Return what to look for in each chart."""
+        statistics = self.statistics
+        size = size_words(statistics)
         return {
             "size": f"{size} No parts are shaded: {self.no_split}" if self.no_split else size,
-            "overlap": overlap(found),
-            "degrees": degrees(found),
-            "baselines": baselines(found),
+            "overlap": overlap(statistics),
+            "degrees": degrees(statistics),
+            "baselines": baselines(statistics),
         }
 
 
-def _over_time(name: str, values: NDArray[Any], colour: str, *, start: int = 0, **looks: Any) -> Drawn:
-    """A line of a value by snapshot, thinned to what a picture can show; not a number is a gap."""
-    wide = values.astype(np.float64)
-    drawn = shown_indices(wide)
-    ys = [None if np.isnan(value) else value for value in wide[drawn].tolist()]
-    at = (drawn + start).tolist()
-    return line(name, at, ys, colour, "snapshot %{x}: %{y:,.4~g}", width=1.6, mode="lines", **looks)
+def _over_time(name: str, values: NDArray[Any], colour: str, *, start: int = 0, **style: Any) -> Drawn:
+    """Return a line over snapshots with as many points as a picture can show; NaN is a gap."""
+    numbers = values.astype(np.float64)
+    indices = shown_indices(numbers)
+    ys = [None if np.isnan(value) else value for value in numbers[indices].tolist()]
+    snapshots = (indices + start).tolist()
+    return line(name, snapshots, ys, colour, "snapshot %{x}: %{y:,.4~g}", width=1.6, mode="lines", **style)
 
 
-def _snapshots_chart(found: GraphStatistics, spans: list[Span], title: str, y_title: str, data: list[Drawn]) -> Figure:
-    """A chart over all snapshots from 0 up, with the parts of the split shaded."""
-    x_axis = {"range": [-0.5, max(len(found.edges) - 0.5, 0.5)]}
+def _snapshots_chart(
+    statistics: GraphStatistics, spans: list[Span], title: str, y_title: str, data: list[Drawn]
+) -> Figure:
+    """Return a chart over all snapshots, with the parts of the split shaded."""
+    x_axis = {"range": [-0.5, max(len(statistics.edges) - 0.5, 0.5)]}
     marks = span_marks(spans)
     return chart(title, SNAPSHOT, y_title, data, xaxis=x_axis, yaxis=FROM_ZERO, showlegend=True, **marks)
 
 
-def _size(found: GraphStatistics, spans: list[Span]) -> Figure:
+def _size(statistics: GraphStatistics, spans: list[Span]) -> Figure:
     data = [
-        _over_time("edges", found.edges, palette.EDGE_COLOUR),
-        _over_time("nodes with an edge (right axis)", found.active, palette.VERTEX_COLOUR, yaxis="y2"),
+        _over_time("edges", statistics.edges, palette.EDGE_COLOUR),
+        _over_time("nodes with an edge (right axis)", statistics.active, palette.VERTEX_COLOUR, yaxis="y2"),
     ]
-    if found.empty:
-        data.append(_empty_marks(found))
-    figure = _snapshots_chart(found, spans, "Edges and nodes over time", "distinct edges", data)
+    if statistics.empty:
+        data.append(_empty_marks(statistics))
+    figure = _snapshots_chart(statistics, spans, "Edges and nodes over time", "distinct edges", data)
     right_axis(figure["layout"], "nodes", 48, **FROM_ZERO)
     return figure
 
 
-def _empty_marks(found: GraphStatistics) -> Drawn:
-    """Crosses at the foot of the chart where snapshots have no edges; the middle of a stretch stands for it."""
-    stretches = runs_of(found.edges == 0)[:_MOST_EMPTY]
-    said = [f"snapshot {first}" if first == last else f"snapshots {first} to {last}" for first, last in stretches]
+def _empty_marks(statistics: GraphStatistics) -> Drawn:
+    """Return crosses at the foot of the chart for stretches of snapshots without edges."""
+    stretches = runs_of(statistics.edges == 0)[:_MOST_EMPTY]
+    texts = [f"snapshot {first}" if first == last else f"snapshots {first} to {last}" for first, last in stretches]
     x, y = [(first + last) / 2 for first, last in stretches], [0] * len(stretches)
-    looks: Drawn = {"size": 8, "marker": {"symbol": "x"}, "cliponaxis": False, "text": said}
-    return points("no edges", x, y, palette.WARNING_COLOUR, "%{text}: no edges<extra></extra>", **looks)
+    style: Drawn = {"size": 8, "marker": {"symbol": "x"}, "cliponaxis": False, "text": texts}
+    return points("no edges", x, y, palette.WARNING_COLOUR, "%{text}: no edges<extra></extra>", **style)
 
 
-def _overlap(found: GraphStatistics, spans: list[Span]) -> Figure:
+def _overlap(statistics: GraphStatistics, spans: list[Span]) -> Figure:
     data = [
         _over_time(
-            "share of the edges before that are still there", 100 * found.kept, palette.series_colour(1), start=1
+            "share of the edges before that are still there", 100 * statistics.kept, palette.series_colour(1), start=1
         ),
-        _over_time("Jaccard index", 100 * found.jaccard, palette.series_colour(2), start=1),
+        _over_time("Jaccard index", 100 * statistics.jaccard, palette.series_colour(2), start=1),
     ]
-    figure = _snapshots_chart(found, spans, "Edges shared with the snapshot before", "share, %", data)
+    figure = _snapshots_chart(statistics, spans, "Edges shared with the snapshot before", "share, %", data)
     figure["layout"]["yaxis"]["range"] = [-2, 102]
     return figure
 
 
-def _degrees(found: GraphStatistics) -> Figure:
-    above = np.cumsum(found.degree_counts[::-1])[::-1]
-    whole = max(int(above[0]), 1) if len(above) else 1
-    drawn = _spread(found.degrees)
+def _degrees(statistics: GraphStatistics) -> Figure:
+    above = np.cumsum(statistics.degree_counts[::-1])[::-1]
+    total = max(int(above[0]), 1) if len(above) else 1
+    indices = _spread(statistics.degrees)
     hover = "%{y:.3~g} of the in-degrees are at least %{x:,}"
-    x, y = found.degrees[drawn].tolist(), (above[drawn] / whole).tolist()
+    x, y = statistics.degrees[indices].tolist(), (above[indices] / total).tolist()
     dots: Drawn = {"mode": "lines+markers", "marker": {"size": 4}, "width": 1}
     data = [line("nodes and snapshots", x, y, palette.EDGE_COLOUR, hover, **dots)]
-    if found.tail is not None:
-        tail = found.tail
-        ends = np.array([tail.start, int(found.degrees[-1])], dtype=np.float64)
-        fitted = tail.values / whole * (ends / tail.start) ** (1 - tail.exponent)
+    if statistics.tail is not None:
+        tail = statistics.tail
+        ends = np.array([tail.start, int(statistics.degrees[-1])], dtype=np.float64)
+        fitted = tail.values / total * (ends / tail.start) ** (1 - tail.exponent)
         name, x, y = f"power law, exponent {tail.exponent:.2f}", ends.tolist(), fitted.tolist()
         data.append(line(name, x, y, palette.BASELINE_COLOUR, hover, width=1.5, dash="dash"))
     log: Drawn = {"type": "log", "dtick": 1}
@@ -252,20 +254,20 @@ def _degrees(found: GraphStatistics) -> Figure:
     return chart("In-degrees at least this large", "in-degree (edges)", "share of in-degrees above 0", data, **axes)
 
 
-def _spread(degrees: NDArray[np.int64], most: int = 300) -> NDArray[np.int64]:
-    """Indices of about ``most`` degrees, evenly spread over a logarithmic axis, with the first and the last."""
-    if len(degrees) <= most:
+def _spread(degrees: NDArray[np.int64], limit: int = 300) -> NDArray[np.int64]:
+    """Return indices of about ``limit`` degrees, evenly spread over a logarithmic axis, with both ends."""
+    if len(degrees) <= limit:
         return np.arange(len(degrees))
-    at = np.searchsorted(degrees, np.geomspace(degrees[0], degrees[-1], most))
-    return np.unique(at)
+    indices = np.searchsorted(degrees, np.geomspace(degrees[0], degrees[-1], limit))
+    return np.unique(indices)
 
 
-def _baselines(found: GraphStatistics, spans: list[Span]) -> Figure:
+def _baselines(statistics: GraphStatistics, spans: list[Span]) -> Figure:
     data = [
-        _over_time("persistence: as before", found.persistence_errors, palette.series_colour(0)),
-        _over_time("mean of all labels", found.mean_errors, palette.BASELINE_COLOUR, dash="dot"),
+        _over_time("persistence: as before", statistics.persistence_errors, palette.series_colour(0)),
+        _over_time("mean of all labels", statistics.mean_errors, palette.BASELINE_COLOUR, dash="dot"),
     ]
-    return _snapshots_chart(found, spans, "Baseline losses", "mean squared error of the label", data)
+    return _snapshots_chart(statistics, spans, "Baseline losses", "mean squared error of the label", data)
 
 
 # Several cuts of one graph, or several graphs, side by side: what they share, and the losses of baselines.
@@ -282,13 +284,13 @@ COLUMNS: Mapping[str, str] = {
 }
 
 
-def graph_row(found: GraphStatistics) -> dict[str, float]:
-    """One graph in the numbers of ``COLUMNS``."""
-    persistence, mean = found.persistence_mse, found.mean_mse
+def graph_row(statistics: GraphStatistics) -> dict[str, float]:
+    """Return one graph in the numbers of ``COLUMNS``."""
+    persistence, mean = statistics.persistence_mse, statistics.mean_mse
     return {
-        "snapshots": len(found.edges),
-        "edges": float(found.edges.mean()),
-        "kept": mean_of(found.kept),
+        "snapshots": len(statistics.edges),
+        "edges": float(statistics.edges.mean()),
+        "kept": mean_of(statistics.kept),
         "persistence": persistence,
         "mean": mean,
         "explained": 1 - persistence / mean if mean else float("nan"),
@@ -296,21 +298,21 @@ def graph_row(found: GraphStatistics) -> dict[str, float]:
 
 
 def compare_graphs_figure(rows: Mapping[str, Mapping[str, float]]) -> Figure:
-    """Bars of what persistence and the mean score, and a line of the share of edges that neighbours keep."""
+    """Return bars of the losses of persistence and the mean, and a line of the share of edges kept."""
     names = list(rows)
 
     def values(column: str) -> list[float | None]:
         return [None if math.isnan(row[column]) else row[column] for row in rows.values()]
 
-    kept, hover = "edges kept by the next snapshot (right axis)", "%{x}: %{y:.4~g}"
+    kept_label, hover = "edges kept by the next snapshot (right axis)", "%{x}: %{y:.4~g}"
     over: Drawn = {"mode": "lines+markers", "marker": {}, "yaxis": "y2"}
     data = [
         bars("persistence", names, values("persistence"), palette.EDGE_COLOUR, hover),
         bars("mean of all labels", names, values("mean"), palette.BASELINE_COLOUR, hover),
-        line(kept, names, values("kept"), palette.series_colour(1), "%{x}: %{y:.0%}", **over),
+        line(kept_label, names, values("kept"), palette.series_colour(1), "%{x}: %{y:.0%}", **over),
     ]
     titles = ("Baseline losses by graph", "graph", "mean squared error of the label")
-    looks: Drawn = {"barmode": "group", "bargap": 0.35, "showlegend": True}
-    figure = chart(*titles, data, xaxis={"type": "category"}, yaxis=FROM_ZERO, **looks)
+    style: Drawn = {"barmode": "group", "bargap": 0.35, "showlegend": True}
+    figure = chart(*titles, data, xaxis={"type": "category"}, yaxis=FROM_ZERO, **style)
     right_axis(figure["layout"], "share of edges kept", 56, range=[0, 1.02], tickformat=".0%")
     return figure

@@ -102,8 +102,8 @@ def communication_caption(tables: RunTables, options: ChartOptions) -> str:
     time = communication_time(tables)
     if time is None:
         return NOTHING_YET
-    waited, whole = (three_digits(1e3 * seconds) for seconds in (time.exposed_s, time.in_flight_s))
-    return f"Ranks waited for {waited} of {whole} ms of row exchange per step."
+    waited, total = (three_digits(1e3 * seconds) for seconds in (time.exposed_s, time.in_flight_s))
+    return f"Ranks waited for {waited} of {total} ms of row exchange per step."
 
 
 def communication_chart(place: Place = "supporting", shown: Callable[[RunTables], bool] = always) -> Chart:

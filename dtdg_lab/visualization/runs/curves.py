@@ -1,4 +1,4 @@
-"""What a run had reached and spent over time: evaluations, joules, bytes and memory, for comparisons of runs."""
+"""Evaluations, joules, bytes and memory of a run over time, for comparisons of runs."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ def _evaluations_of(tables: RunTables, split: str) -> list[Evaluation]:
     by_step = {row["step"]: Evaluation(**row) for row in rows}
     old = _of_split(tables.rollup(EVALUATED), split)
     first = min(by_step, default=None)
-    before = [
+    older = [
         Evaluation(**{**row, "step": int(row["step"])})
         for row in old.to_dicts("step", "seconds", "loss", "persistence_loss")
         if first is None or row["step"] < first
     ]
-    return [*before, *by_step.values()]
+    return [*older, *by_step.values()]
 
 
 def _of_split(rows: Rows, split: str) -> Rows:
@@ -111,8 +111,8 @@ def joules_at(tables: RunTables, seconds: ArrayLike) -> Array | None:
     readings = readings_of(tables, FINE_READINGS, FINE_STEP_JOULES)
     if not readings:
         return None
-    at = np.asarray(seconds, np.float64)
-    return np.sum([each.so_far(at) for each in readings], axis=0)
+    times = np.asarray(seconds, np.float64)
+    return np.sum([reading.so_far(times) for reading in readings], axis=0)
 
 
 def joules_until(tables: RunTables, attempts: Sequence[int], times_ns: Sequence[int]) -> Array | None:
@@ -157,5 +157,5 @@ def steps_sent(tables: RunTables) -> int:
 def peak_bytes(tables: RunTables) -> int | None:
     """Return the largest peak of tensor memory of any rank; None where unknown."""
     rows = tables.rollup(PEAKS)
-    most = float(rows["peak_bytes_most"].max()) if len(rows) else -np.inf
-    return int(most) if np.isfinite(most) else None
+    largest = float(rows["peak_bytes_most"].max()) if len(rows) else -np.inf
+    return int(largest) if np.isfinite(largest) else None

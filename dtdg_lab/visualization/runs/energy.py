@@ -76,7 +76,7 @@ NAME_ROOM = 0.14  # of the chart's height, for a name at the right end
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """What one reader tells of one device, in all attempts.
+    """Readings of one device by one reader, in all attempts.
 
     Attributes:
         name: whose joules they are: of a rank, or of a machine.
@@ -93,10 +93,10 @@ class Readings:
     def so_far(self, seconds: Array) -> Array:
         """Return the joules until these seconds of training; in a gap as many as before it."""
         total = self.joules.cumsum()
-        before = np.concatenate([[0.0], total[:-1]])
+        total_before = np.concatenate([[0.0], total[:-1]])
         begins = np.maximum(self.begins, np.concatenate([self.begins[:1], self.ends[:-1]]))  # stretches may overlap
-        at = np.maximum.accumulate(np.stack([begins, self.ends], axis=1).ravel())
-        return np.interp(seconds, at, np.stack([before, total], axis=1).ravel())
+        times = np.maximum.accumulate(np.stack([begins, self.ends], axis=1).ravel())
+        return np.interp(seconds, times, np.stack([total_before, total], axis=1).ravel())
 
     def until(self, seconds: Array, end: float) -> Array:
         """Return the joules until these seconds; NaN in gaps between stretches.
@@ -147,7 +147,7 @@ def watts_now(tables: RunTables) -> float | None:
         return None
     attempt, rows = max(stream.attempt for stream in streams), _streams(tables)
     newest = [rows[stream]["watts"][-1] for stream in streams if stream.attempt == attempt and stream in rows]
-    watts = [float(each) for each in newest if each is not None and np.isfinite(each)]
+    watts = [float(power) for power in newest if power is not None and np.isfinite(power)]
     return sum(watts) if watts else None
 
 
@@ -157,19 +157,19 @@ def energy_figure(tables: RunTables, options: ChartOptions) -> Figure:
     if not readings:
         empty = UNKNOWN_NOTE if tables.seconds >= SETTLED_S else FIRST_SECOND
         return card([], TITLE, unit="J, all ranks", x_title=SECONDS_TITLE, empty=empty)
-    end = max(float(each.ends[-1]) for each in readings)
+    end = max(float(reading.ends[-1]) for reading in readings)
     seconds = np.linspace(0.0, end, POINTS + 1)
     by_name: dict[str, Array] = {}
-    for each in readings:
-        by_name[each.name] = by_name.get(each.name, 0.0) + each.until(seconds, end)
+    for reading in readings:
+        by_name[reading.name] = by_name.get(reading.name, 0.0) + reading.until(seconds, end)
     if len(by_name) > AREAS:
         by_name = {"all ranks": np.sum(list(by_name.values()), axis=0)}
-    unit, factor = ("kJ", 1e3) if sum(float(each.joules.sum()) for each in readings) >= KILO else ("J", 1.0)
+    unit, factor = ("kJ", 1e3) if sum(float(reading.joules.sum()) for reading in readings) >= KILO else ("J", 1.0)
     data: list[Drawn] = []
     notes, lower = [], np.zeros(len(seconds))
-    for place, (name, joules) in enumerate(by_name.items()):
+    for index, (name, joules) in enumerate(by_name.items()):
         upper = lower + joules / factor
-        colour = series_colour(place) if len(by_name) > 1 else STEP_COLOUR
+        colour = series_colour(index) if len(by_name) > 1 else STEP_COLOUR
         data += _area(name, seconds, (lower, upper), joules, colour)
         middle = 0.5 * (lower + upper)[np.isfinite(upper)]
         notes.append((name, colour, float(middle[-1]) if len(middle) else 0.0))
@@ -197,8 +197,8 @@ def energy_caption(tables: RunTables, options: ChartOptions) -> str:
         return f"Energy is known for {percent_text(1 - missing)} of the time; the rest is missing."
     watts, ranks = watts_now(tables), tables.ranks
     who = "The only rank has" if ranks == 1 else f"{'Both' if ranks == 2 else 'All'} ranks have"
-    now = "" if watts is None else f" and draw{'s' if ranks == 1 else ''} {three_digits(watts)} W now"
-    return f"{who} used {joules_text(joules)}{now}."
+    power_text = "" if watts is None else f" and draw{'s' if ranks == 1 else ''} {three_digits(watts)} W now"
+    return f"{who} used {joules_text(joules)}{power_text}."
 
 
 def energy_chart() -> Chart:
@@ -240,8 +240,8 @@ def _grouped(rows: Rows, by: Sequence[str]) -> dict[tuple[Any, ...], Rows]:
     """Return the rows with each combination of values."""
     index: dict[tuple[Any, ...], int] = {}
     keys = zip(*(known(rows[name]) for name in by), strict=True) if len(rows) else ()
-    place = np.array([index.setdefault(key, len(index)) for key in keys], np.int64)
-    return {key: rows.where(place == at) for key, at in index.items()}
+    indices = np.array([index.setdefault(key, len(index)) for key in keys], np.int64)
+    return {key: rows.where(indices == number) for key, number in index.items()}
 
 
 def _sums(rows: Rows, *names: str) -> dict[str, Any]:
@@ -272,7 +272,7 @@ def _owner(stream: Stream, streams: Sequence[Stream]) -> str:
     """Return whose joules a stream has."""
     if stream.scope == "rank":
         return f"rank {stream.rank}"
-    machines = sorted({each.node for each in streams if each.scope != "rank"})
+    machines = sorted({candidate.node for candidate in streams if candidate.scope != "rank"})
     return "machine" if len(machines) == 1 else f"machine {machines.index(stream.node)}"
 
 
@@ -294,21 +294,21 @@ def _area(name: str, seconds: Array, bounds: tuple[Array, Array], joules: Array,
     is_known = np.isfinite(upper) & np.isfinite(lower)
     for piece in np.split(np.arange(len(seconds)), np.flatnonzero(np.diff(is_known.astype(int))) + 1):
         if is_known[piece[0]]:
-            around = [*seconds[piece].tolist(), *seconds[piece[::-1]].tolist()]
-            x += [*(round(each, 3) for each in around), None]
+            outline = [*seconds[piece].tolist(), *seconds[piece[::-1]].tolist()]
+            x += [*(round(second, 3) for second in outline), None]
             y += [*upper[piece].round(3).tolist(), *lower[piece[::-1]].round(3).tolist(), None]
     fill: Drawn = {"fill": "toself", "fillcolor": _pale(colour), "width": 0, "mode": "lines", "hoverinfo": "skip"}
-    said = [joules_text(value) for value in joules.tolist()]
+    texts = [joules_text(value) for value in joules.tolist()]
     top = known(upper.round(3))
     hover = f"{name}: %{{customdata}} until %{{x:.3~g}} s<extra></extra>"
     return [
         line(name, x, y, colour, **fill),
-        line(name, seconds.round(3).tolist(), top, colour, hover, width=1, mode="lines", customdata=said),
+        line(name, seconds.round(3).tolist(), top, colour, hover, width=1, mode="lines", customdata=texts),
     ]
 
 
 def _pale(colour: str) -> str:
-    red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+    red, green, blue = (int(colour[index : index + 2], 16) for index in (1, 3, 5))
     return f"rgba({red},{green},{blue},0.35)"
 
 
@@ -353,19 +353,19 @@ def joules_by_phase(tables: RunTables) -> dict[int, Counter[str]]:
 
 def phases_in_order(bars: Mapping[str, Mapping[str, float]]) -> list[str]:
     """Return the phases of some bars as they are stacked."""
-    known = {phase for phases in bars.values() for phase in phases}
-    return [*(phase for phase in PHASE_ORDER if phase in known), *sorted(known - set(PHASE_ORDER))]
+    present = {phase for phases in bars.values() for phase in phases}
+    return [*(phase for phase in PHASE_ORDER if phase in present), *sorted(present - set(PHASE_ORDER))]
 
 
 def energy_by_phase_figure(tables: RunTables, options: ChartOptions) -> Figure:
     """Return a bar for each rank, its joules stacked by phase; of many ranks one bar."""
     by_rank = {f"rank {rank}": phases for rank, phases in joules_by_phase(tables).items()}
-    whole = sum(by_rank.values(), Counter[str]())
-    if not whole:
+    total = sum(by_rank.values(), Counter[str]())
+    if not total:
         empty = UNKNOWN_NOTE if tables.seconds >= SETTLED_S else FIRST_SECOND
         return card([], PHASES_TITLE, unit="J", empty=empty)
-    bars = merge_small(by_rank if len(by_rank) <= BARS else {"all ranks": whole})
-    unit, factor = ("kJ", 1e3) if whole.total() >= KILO else ("J", 1.0)
+    bars = merge_small(by_rank if len(by_rank) <= BARS else {"all ranks": total})
+    unit, factor = ("kJ", 1e3) if total.total() >= KILO else ("J", 1.0)
     data, keys = [], []
     for phase in phases_in_order(bars):
         colour, name = ENERGY_COLOURS.get(phase, "#8A9099"), ENERGY_NAMES.get(phase, phase)
@@ -383,11 +383,11 @@ def energy_by_phase_figure(tables: RunTables, options: ChartOptions) -> Figure:
 
 def energy_by_phase_caption(tables: RunTables, options: ChartOptions) -> str:
     """Return which phase took most of the energy."""
-    whole = sum(joules_by_phase(tables).values(), Counter[str]())
-    if not whole:
+    total = sum(joules_by_phase(tables).values(), Counter[str]())
+    if not total:
         return UNKNOWN if tables.seconds >= SETTLED_S else NOTHING_YET
-    ((phase, joules),) = whole.most_common(1)
-    return f"{ENERGY_NAMES.get(phase, phase).capitalize()} took {percent_text(joules / whole.total())} of the energy."
+    ((phase, joules),) = total.most_common(1)
+    return f"{ENERGY_NAMES.get(phase, phase).capitalize()} took {percent_text(joules / total.total())} of the energy."
 
 
 def energy_by_phase_chart() -> Chart:

@@ -66,15 +66,15 @@ class Losses:
         steps: where each stands.
         seconds: likewise.
         values: NaN where unknown.
-        least: the least loss behind each mean; empty where each is one step.
-        most: likewise the largest.
+        lowest: the lowest loss behind each mean; empty where each is one step.
+        highest: likewise the highest.
     """
 
     steps: Array
     seconds: Array
     values: Array
-    least: Array
-    most: Array
+    lowest: Array
+    highest: Array
 
     def along(self, x: XAxis) -> Array:
         """Return the places on an axis."""
@@ -95,8 +95,8 @@ def _step_losses(tables: RunTables) -> Losses:
     rows = tables.rollup(STEP_LOSSES)
     counts = rows["global_loss_known"]
     means = np.where(counts > 0, rows["global_loss"] / np.maximum(counts, 1), np.nan)
-    least, most = (np.where(counts > 0, rows[f"global_loss_{end}"], np.nan) for end in ("least", "most"))
-    return Losses(rows["step_most"], rows["seconds_most"], means, least, most)
+    lowest, highest = (np.where(counts > 0, rows[f"global_loss_{end}"], np.nan) for end in ("least", "most"))
+    return Losses(rows["step_most"], rows["seconds_most"], means, lowest, highest)
 
 
 def evaluations(tables: RunTables) -> dict[str, list[dict[str, Any]]]:
@@ -139,12 +139,12 @@ def loss_figure(tables: RunTables, options: ChartOptions) -> Figure:
     x_title, unit = STEPS_TITLE if x == "steps" else SECONDS_TITLE, loss_name(tables.setting("task"))
     if not len(steps.values) and not splits:
         return card([], TITLE, unit=unit, x_title=x_title)
-    place = "step" if x == "steps" else "seconds"
+    column = "step" if x == "steps" else "seconds"
     ends = [float(steps.along(x)[-1])] if len(steps.steps) else []
-    end = max([*ends, *(float(rows[-1][place]) for rows in splits.values())])
-    shown = [split for split in SPLIT_NAMES if split in splits]
-    values = {split: [row["loss"] for row in splits[split]] for split in shown}
-    lines, keys = _split_lines(splits, values, place)
+    end = max([*ends, *(float(rows[-1][column]) for rows in splits.values())])
+    shown_splits = [split for split in SPLIT_NAMES if split in splits]
+    values = {split: [row["loss"] for row in splits[split]] for split in shown_splits}
+    lines, keys = _split_lines(splits, values, column)
     data = [*_step_lines(steps, x), *lines]
     begin, persistence = -0.02 * end, _persistence(splits, judged)
     notes = []
@@ -153,7 +153,7 @@ def loss_figure(tables: RunTables, options: ChartOptions) -> Figure:
     y_axis = _loss_axis(steps, splits, persistence, linear=options.linear)
     if persistence is not None:
         curves: list[tuple[Any, Any]] = [(steps.along(x), steps.values)] if len(steps.steps) > 1 else []
-        curves += [([row[place] for row in splits[split]], values[split]) for split in shown]
+        curves += [([row[column] for row in splits[split]], values[split]) for split in shown_splits]
         notes.append(_persistence_label(persistence, curves, y_axis, end))
     axes: Drawn = {"xaxis": {"range": [begin, 1.01 * end or 1.0]}, "yaxis": y_axis, "annotations": notes}
     figure = card(data, TITLE, unit=unit, keys=keys, x_title=x_title, **axes)
@@ -162,7 +162,7 @@ def loss_figure(tables: RunTables, options: ChartOptions) -> Figure:
 
 
 def _split_lines(
-    splits: Mapping[str, Sequence[Mapping[str, Any]]], values: Mapping[str, Sequence[Any]], place: str
+    splits: Mapping[str, Sequence[Mapping[str, Any]]], values: Mapping[str, Sequence[Any]], column: str
 ) -> tuple[list[Drawn], list[Key]]:
     """Return a line for the values of each split, over a column of its rows; and keys, the last split's first."""
     data: list[Drawn] = []
@@ -171,20 +171,20 @@ def _split_lines(
         name, colour = SPLIT_NAMES[split], SPLIT_COLOURS[split]
         is_dotted = split != "train" and len(some) <= DOTTED
         dots: Drawn = {"mode": "lines+markers", "marker": {"size": 4.5, "color": colour}} if is_dotted else {}
-        data.append(line(name, [row[place] for row in splits[split]], some, colour, "%{x:.5~g}: %{y:.4~g}", **dots))
+        data.append(line(name, [row[column] for row in splits[split]], some, colour, "%{x:.5~g}: %{y:.4~g}", **dots))
         keys.insert(0, (f"{name} {three_digits(some[-1])}", colour, "line"))
     return data, keys
 
 
 def _persistence_line(persistence: float, begin: float, end: float) -> Drawn:
-    looks: Drawn = {"dash": "dash", "width": 1.4, "hoverinfo": "skip", "mode": "lines"}
-    return line("persistence", [begin, end], [persistence, persistence], BASELINE_COLOUR, **looks)
+    style: Drawn = {"dash": "dash", "width": 1.4, "hoverinfo": "skip", "mode": "lines"}
+    return line("persistence", [begin, end], [persistence, persistence], BASELINE_COLOUR, **style)
 
 
 def _metric_figure(tables: RunTables, metric: str, x: XAxis) -> Figure:
     """Return a metric of the evaluations, and what persistence reaches, on a linear axis."""
     x_title, title = STEPS_TITLE if x == "steps" else SECONDS_TITLE, _capitalised(metric_name(metric))
-    splits, judged, place = evaluations(tables), judged_split(tables), "step" if x == "steps" else "seconds"
+    splits, judged, column = evaluations(tables), judged_split(tables), "step" if x == "steps" else "seconds"
     values = {
         split: [finite_scores(row["metrics"]).get(metric) for row in splits[split]]
         for split in SPLIT_NAMES
@@ -193,8 +193,8 @@ def _metric_figure(tables: RunTables, metric: str, x: XAxis) -> Figure:
     if not values:
         return card([], title, x_title=x_title, empty=FIRST_EPOCH)
     unit = "larger is better" if metric in metrics_of(tables.setting("task")) else "smaller is better"
-    end = max(float(splits[split][-1][place]) for split in values)
-    begin, (data, keys) = -0.02 * end, _split_lines(splits, values, place)
+    end = max(float(splits[split][-1][column]) for split in values)
+    begin, (data, keys) = -0.02 * end, _split_lines(splits, values, column)
     persistence = finite_scores(splits[judged][-1]["metrics"]).get(BASELINE + metric) if judged in splits else None
     if persistence is not None:
         data.append(_persistence_line(persistence, begin, end))
@@ -281,12 +281,12 @@ def _step_lines(steps: Losses, x: XAxis) -> list[Drawn]:
     """Return the pale line of steps, over a band where it is of means."""
     pale: Drawn = {"width": 1, "mode": "lines", "hoverinfo": "skip"}
     edge: Drawn = {"width": 0, "mode": "lines", "hoverinfo": "skip"}
-    at, data = steps.along(x).tolist(), []
-    if len(steps.least):
+    x_values, data = steps.along(x).tolist(), []
+    if len(steps.lowest):
         filled: Drawn = {"fill": "tonexty", "fillcolor": "rgba(159,195,220,0.35)"}
-        data.append(line("least", at, known(steps.least), STEP_COLOUR, **edge))
-        data.append(line("most", at, known(steps.most), STEP_COLOUR, **edge, **filled))
-    return [*data, line("each step", at, known(steps.values), STEP_COLOUR, **pale)]
+        data.append(line("least", x_values, known(steps.lowest), STEP_COLOUR, **edge))
+        data.append(line("most", x_values, known(steps.highest), STEP_COLOUR, **edge, **filled))
+    return [*data, line("each step", x_values, known(steps.values), STEP_COLOUR, **pale)]
 
 
 def _persistence(splits: Mapping[str, Sequence[Mapping[str, Any]]], judged: str) -> float | None:
@@ -300,9 +300,9 @@ def _persistence_label(persistence: float, curves: Sequence[tuple[Any, Any]], y_
     level = persistence if is_linear else log10(persistence)
     height = LABEL_HEIGHT * (y_axis["range"][1] - y_axis["range"][0])
 
-    def covered(place: tuple[str, str]) -> float:
+    def covered(corner: tuple[str, str]) -> float:
         """Return how much of curves is where the name would stand."""
-        side, edge = place
+        side, edge = corner
         begin = end * (1 - LABEL_WIDTH) if side == "right" else 0.0
         middles, total = np.linspace(begin, begin + LABEL_WIDTH * end, LABEL_POINTS), 0.0
         for along, losses in curves:
@@ -313,8 +313,8 @@ def _persistence_label(persistence: float, curves: Sequence[tuple[Any, Any]], y_
         return total
 
     side, edge = min(product(("right", "left"), ("bottom", "top")), key=covered)
-    looks: Drawn = {"xref": "paper", "xanchor": side, "yanchor": edge, "bgcolor": "rgba(255,255,255,0.75)"}
-    return label("persistence", float(side == "right"), level, size=10, borderpad=0, **looks)
+    style: Drawn = {"xref": "paper", "xanchor": side, "yanchor": edge, "bgcolor": "rgba(255,255,255,0.75)"}
+    return label("persistence", float(side == "right"), level, size=10, borderpad=0, **style)
 
 
 def _loss_axis(

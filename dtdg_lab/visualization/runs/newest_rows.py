@@ -27,6 +27,6 @@ def newest_rows(rows: Rows, count: int, is_enough: Callable[[Rows], bool]) -> Ro
 
 def least_by_rank(rows: Rows, column: str, ranks: int) -> Array:
     """Return the least value of a column of whole numbers for each rank, (R,); of a rank without rows the largest."""
-    least = np.full(ranks, np.iinfo(np.int64).max)
-    np.minimum.at(least, rows["rank"].astype(np.int64), rows[column].astype(np.int64))
-    return least
+    lowest = np.full(ranks, np.iinfo(np.int64).max)
+    np.minimum.at(lowest, rows["rank"].astype(np.int64), rows[column].astype(np.int64))
+    return lowest

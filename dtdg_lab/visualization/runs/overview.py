@@ -1,4 +1,4 @@
-"""What every run has, whatever its system: charts of loss, time and energy, and two tiles."""
+"""Charts and tiles of every run, whatever its system: loss, time and energy."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def loss_tile(tables: RunTables) -> Tile:
 def step_time_tile(tables: RunTables) -> Tile:
     """Return the tile of the time per step over all ranks."""
     times = step_times(tables)
-    mean_s = fmean(each.time_s for each in times.values()) if times else None
+    mean_s = fmean(rank_times.time_s for rank_times in times.values()) if times else None
     rows = tables.rollup(STEP_SECONDS)
     means = rows["time_s"] / np.maximum(rows["time_s_known"], 1) if len(rows) else np.empty(0)
     return Tile(

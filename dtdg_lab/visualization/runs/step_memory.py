@@ -45,18 +45,18 @@ def memory_lines(facts: MemoryFacts, **axes: Any) -> list[Drawn]:
     unit, factor = memory_unit(facts)
     lines = []
     for name in (_NO_PASS, *PASSES):
-        chosen = np.flatnonzero(passes == name)
-        if not len(chosen):
+        indices = np.flatnonzero(passes == name)
+        if not len(indices):
             continue
-        inner = chosen[chosen + 1 < len(passes)]
+        inner = indices[indices + 1 < len(passes)]
         ends = np.flatnonzero(passes[inner + 1] != name) + 1  # a fill would bridge the gap to the next span
-        x = np.insert(milliseconds[chosen], ends, milliseconds[chosen[ends - 1] + 1]).round(4).tolist()
-        y = np.insert(live[chosen] / factor, ends, 0.0).round(4).tolist()
+        x = np.insert(milliseconds[indices], ends, milliseconds[indices[ends - 1] + 1]).round(4).tolist()
+        y = np.insert(live[indices] / factor, ends, 0.0).round(4).tolist()
         colour = PASS_COLOURS.get(name, BASELINE_COLOUR if facts.blocks else PASS_COLOURS["forward"])
         stroke = {"color": colour, "width": 1, "shape": "hv"}
-        looks: Drawn = {"line": stroke, "mode": "lines", "fill": "tozeroy", "fillcolor": _pale(colour)}
+        style: Drawn = {"line": stroke, "mode": "lines", "fill": "tozeroy", "fillcolor": _pale(colour)}
         hover = "%{x:.3~g} ms: %{y:.3~g} " + unit
-        lines.append(line(PASS_NAMES.get(name, name), x, y, colour, hover, **looks, **axes))
+        lines.append(line(PASS_NAMES.get(name, name), x, y, colour, hover, **style, **axes))
     return lines
 
 
@@ -137,10 +137,10 @@ def _samples(facts: MemoryFacts) -> tuple[NDArray[np.float64], NDArray[np.float6
     passes = np.array(names)[np.searchsorted(begins, facts.seconds, side="right")]
     stride = -(-len(facts.seconds) // _MOST_SAMPLES)
     groups = np.pad(facts.bytes, (0, -len(facts.bytes) % stride), constant_values=-1).reshape(-1, stride)
-    chosen = groups.argmax(axis=1) + stride * np.arange(len(groups))
-    return 1e3 * facts.seconds[chosen], facts.bytes[chosen], passes[chosen]
+    indices = groups.argmax(axis=1) + stride * np.arange(len(groups))
+    return 1e3 * facts.seconds[indices], facts.bytes[indices], passes[indices]
 
 
 def _pale(colour: str) -> str:
-    red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+    red, green, blue = (int(colour[index : index + 2], 16) for index in (1, 3, 5))
     return f"rgba({red},{green},{blue},0.33)"

@@ -68,9 +68,9 @@ def step_times(tables: RunTables) -> dict[int, StepTimes]:
         for rank, rows in tables.last("steps", RECENT).by("rank").items():
             phases = {phase: float(np.nan_to_num(rows[f"{phase}_s"].astype(np.float64)).mean()) for phase in PHASES}
             steps_s = rows["time_s"].astype(np.float64)
-            known = steps_s[np.isfinite(steps_s)]
+            known_s = steps_s[np.isfinite(steps_s)]
             phases_s = sum(phases.values())
-            time_s = float(known.mean()) if len(known) else phases_s
+            time_s = float(known_s.mean()) if len(known_s) else phases_s
             phases["control"] += max(0.0, time_s - phases_s)  # so that bars are as long as steps
             by_rank[rank] = StepTimes(phases, time_s)
         return by_rank
@@ -80,8 +80,8 @@ def step_times(tables: RunTables) -> dict[int, StepTimes]:
 
 def imbalance(times: Mapping[int, StepTimes]) -> float:
     """Return the own time of the slowest rank over the mean of all ranks; 1 is perfect balance."""
-    own = [of_rank.own_s for of_rank in times.values()]
-    return max(own) / fmean(own) if sum(own) > 0 else 1.0
+    own_times_s = [of_rank.own_s for of_rank in times.values()]
+    return max(own_times_s) / fmean(own_times_s) if sum(own_times_s) > 0 else 1.0
 
 
 def merge_small(bars: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
@@ -119,13 +119,13 @@ def step_time_figure(tables: RunTables, options: ChartOptions) -> Figure:
             continue
         key: Key = (PHASE_NAMES[phase], PHASE_COLOURS[phase], "box")
         keys.append((sum(seconds), key))
-        looks: Drawn = {"hovertemplate": f"%{{y}}: {PHASE_NAMES[phase]} %{{x:.3~g}} ms<extra></extra>"}
+        style: Drawn = {"hovertemplate": f"%{{y}}: {PHASE_NAMES[phase]} %{{x:.3~g}} ms<extra></extra>"}
         if len(times_by_rank) <= NAMED:
-            looks["text"] = [_text(phase, each, longest) for each in seconds]
-            looks |= {"textposition": "inside", "insidetextanchor": "middle", "textangle": 0, "constraintext": "none"}
-            looks["textfont"] = {"size": 11, "color": TEXT_COLOURS.get(phase, INK_COLOUR)}
-        values = [round(1e3 * each, 4) for each in seconds]
-        data.append(level_bars(PHASE_NAMES[phase], list(bars), values, PHASE_COLOURS[phase], **looks))
+            style["text"] = [_text(phase, phase_s, longest) for phase_s in seconds]
+            style |= {"textposition": "inside", "insidetextanchor": "middle", "textangle": 0, "constraintext": "none"}
+            style["textfont"] = {"size": 11, "color": TEXT_COLOURS.get(phase, INK_COLOUR)}
+        values = [round(1e3 * phase_s, 4) for phase_s in seconds]
+        data.append(level_bars(PHASE_NAMES[phase], list(bars), values, PHASE_COLOURS[phase], **style))
     ordered = [key for _, key in sorted(keys, key=lambda pair: -pair[0])]
     axes: Drawn = {
         "xaxis": {"range": [0, 1.02e3 * longest or 1.0], "nticks": 6},
@@ -140,16 +140,18 @@ def step_time_caption(tables: RunTables, options: ChartOptions) -> str:
     if not times:
         return NOTHING_YET
     slowest = max(times, key=lambda rank: times[rank].own_s)
-    mean_s = fmean(each.own_s for each in times.values())
+    mean_s = fmean(rank_times.own_s for rank_times in times.values())
     works = _own_words(times[slowest], "works", "fetches")
     if tables.ranks == 1:
         return f"The only rank {works} per step."
     if tables.own_steps:
         return f"Rank {slowest} is slowest: it {works} per step, but no rank waits for it."
     if times[slowest].own_s <= EVEN * mean_s:
-        whole_s = sum(each.time_s for each in times.values()) or 1.0
-        waited = percent_text(sum(each.phases["wait"] for each in times.values()) / whole_s)
-        mean = StepTimes({phase: fmean(each.phases[phase] for each in times.values()) for phase in PHASES}, mean_s)
+        whole_s = sum(rank_times.time_s for rank_times in times.values()) or 1.0
+        waited = percent_text(sum(rank_times.phases["wait"] for rank_times in times.values()) / whole_s)
+        mean = StepTimes(
+            {phase: fmean(rank_times.phases[phase] for rank_times in times.values()) for phase in PHASES}, mean_s
+        )
         return f"All ranks {_own_words(mean, 'work about', 'fetch')} per step, and wait {waited} of each step."
     above = percent_text(times[slowest].own_s / mean_s - 1)
     return f"Rank {slowest} is slowest: it {works} per step, {above} above average."
@@ -181,12 +183,12 @@ def step_time_chart() -> Chart:
 def _bars_shown(times: Mapping[int, StepTimes]) -> dict[str, StepTimes]:
     """Return the ranks that are drawn by name; of very many the mean, the slowest and the fastest."""
     if len(times) <= ALL:
-        return {f"rank {rank}": each for rank, each in times.items()}
+        return {f"rank {rank}": rank_times for rank, rank_times in times.items()}
     order = sorted(times, key=lambda rank: -times[rank].own_s)
-    phases = {phase: fmean(each.phases[phase] for each in times.values()) for phase in PHASES}
-    mean = StepTimes(phases, fmean(each.time_s for each in times.values()))
-    chosen = {f"rank {rank}": times[rank] for rank in (*order[:SLOWEST], *order[-FASTEST:])}
-    return {f"mean of {len(times)}": mean, **chosen}
+    phases = {phase: fmean(rank_times.phases[phase] for rank_times in times.values()) for phase in PHASES}
+    mean = StepTimes(phases, fmean(rank_times.time_s for rank_times in times.values()))
+    extremes = {f"rank {rank}": times[rank] for rank in (*order[:SLOWEST], *order[-FASTEST:])}
+    return {f"mean of {len(times)}": mean, **extremes}
 
 
 def _text(phase: str, seconds: float, longest: float) -> str:

@@ -33,7 +33,7 @@ SILENT_S = 5.0  # behind the newest rank: the others do not wait for such a one
 SHORTEST = 1e-3  # share of the span: shorter blocks are less than a pixel
 SHORTEST_CELL = 1e-9  # share of a column: less is a rounding error
 ORDER = (*PHASES, *BETWEEN_STEPS)
-_PLACES = {phase: place for place, phase in enumerate(ORDER)}
+_INDICES = {phase: index for index, phase in enumerate(ORDER)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +90,9 @@ def _end_ns(rows: Rows, ranks: int, *, only_steps: bool) -> int:
     It is always the end of a phase, so that the span has one even after a pause.
     """
     steps = rows.where(np.isin(rows["phase"].astype(str), PHASES)) if only_steps else rows
-    known = steps if len(steps) else rows
+    candidates = steps if len(steps) else rows
     ends = np.full(ranks, -1, np.int64)
-    np.maximum.at(ends, known["rank"].astype(np.int64), known["end_ns"].astype(np.int64))
+    np.maximum.at(ends, candidates["rank"].astype(np.int64), candidates["end_ns"].astype(np.int64))
     return int(ends[ends >= ends.max() - 1e9 * SILENT_S].min())
 
 
@@ -106,10 +106,10 @@ def timeline_figure(tables: RunTables, options: ChartOptions) -> Figure:
     axes: Drawn = {"xaxis": _seconds_axis(span.seconds, is_over=is_over(tables)), "yaxis": _rank_axis(span)}
     height = MARGIN_HEIGHT + (HEAT_HEIGHT if many else ROW_HEIGHT) * len(span.ranks)
     unit = f"the last {_length(span.seconds)} of every rank"
-    looks: Drawn = {"barmode": "overlay", "bargap": 0.22, "margin": {"t": 4, "r": 18}, "height": height}
+    style: Drawn = {"barmode": "overlay", "bargap": 0.22, "margin": {"t": 4, "r": 18}, "height": height}
     if many:
-        looks["margin"]["l"] = HEAT_MARGIN
-    return card(data, TITLE, unit=unit, keys=_keys(data, many=many), **axes, **looks)
+        style["margin"]["l"] = HEAT_MARGIN
+    return card(data, TITLE, unit=unit, keys=_keys(data, many=many), **axes, **style)
 
 
 def timeline_caption(tables: RunTables, options: ChartOptions) -> str:
@@ -123,12 +123,12 @@ def timeline_caption(tables: RunTables, options: ChartOptions) -> str:
         return f"The only rank computed for {percent_text(span.shares('compute')[rank])} of {last}."
     if tables.own_steps:
         counts = {rank: len(np.unique(span.rows["step"][span.rows["rank"] == rank])) for rank in span.ranks}
-        most, fewest = max(counts, key=lambda rank: counts[rank]), min(counts, key=lambda rank: counts[rank])
-        if most == fewest:
-            return f"Each rank made {counts[most]} step{'' if counts[most] == 1 else 's'} in {last}."
-        return f"Rank {most} made {counts[most]} steps in {last} and rank {fewest} made {counts[fewest]}."
+        fastest, slowest = max(counts, key=lambda rank: counts[rank]), min(counts, key=lambda rank: counts[rank])
+        if fastest == slowest:
+            return f"Each rank made {counts[fastest]} step{'' if counts[fastest] == 1 else 's'} in {last}."
+        return f"Rank {fastest} made {counts[fastest]} steps in {last} and rank {slowest} made {counts[slowest]}."
     waits = span.shares("wait")
-    rank = max(waits, key=lambda each: waits[each])
+    rank = max(waits, key=lambda candidate: waits[candidate])
     return (
         f"Rank {rank} waited for {percent_text(waits[rank])} of {last}."
         if waits[rank]
@@ -163,11 +163,11 @@ def _keys(data: list[Drawn], *, many: bool) -> list[Key]:
     """Return the colours that are drawn, in blocks or in the cells of a heat map."""
     if many:
         cells = {cell for row in data[0]["z"] for cell in row}
-        drawn = [phase for phase, place in _PLACES.items() if place in cells]
+        phases = [phase for phase, index in _INDICES.items() if index in cells]
     else:
         names = {trace["name"] for trace in data}
-        drawn = [phase for phase in ORDER if PHASE_NAMES[phase] in names]
-    return [(PHASE_NAMES[phase], PHASE_COLOURS[phase], "box") for phase in drawn]
+        phases = [phase for phase in ORDER if PHASE_NAMES[phase] in names]
+    return [(PHASE_NAMES[phase], PHASE_COLOURS[phase], "box") for phase in phases]
 
 
 def _blocks(span: Span) -> list[Drawn]:
@@ -179,12 +179,12 @@ def _blocks(span: Span) -> list[Drawn]:
     data, by_phase = [], rows.by("phase")
     for phase in (phase for phase in ORDER if phase in by_phase):
         some = by_phase[phase]
-        looks: Drawn = {"base": some["begin"].round(6).tolist(), "marker": {"color": PHASE_COLOURS[phase]}}
-        looks["marker"]["line"] = {"width": 0}
+        style: Drawn = {"base": some["begin"].round(6).tolist(), "marker": {"color": PHASE_COLOURS[phase]}}
+        style["marker"]["line"] = {"width": 0}
         names = [_rank_name(rank, span) for rank in some["rank"].tolist()]
         lengths_s = (some["end"] - some["begin"]).round(6).tolist()
         hover = f"%{{y}}: {PHASE_NAMES[phase]} %{{x:.3~g}} s<extra></extra>"
-        data.append(level_bars(PHASE_NAMES[phase], names, lengths_s, None, hover, **looks))
+        data.append(level_bars(PHASE_NAMES[phase], names, lengths_s, None, hover, **style))
     return data
 
 
@@ -195,26 +195,26 @@ def _heat_map(span: Span) -> Drawn:
     edges = np.linspace(-span.seconds, 0.0, columns + 1)
     cells = _longest(span.rows, max(ranks) + 1, edges)[ranks]
     colours = [PHASE_COLOURS[phase] for phase in ORDER]
-    scale = [(step / len(ORDER), colour) for at, colour in enumerate(colours) for step in (at, at + 1)]
+    scale = [(step / len(ORDER), colour) for index, colour in enumerate(colours) for step in (index, index + 1)]
     z = [[cell if cell >= 0 else None for cell in row] for row in cells.tolist()]
-    looks: Drawn = {"showscale": False, "hover": "rank %{y}, %{x:.3~g} s<extra></extra>"}
+    style: Drawn = {"showscale": False, "hover": "rank %{y}, %{x:.3~g} s<extra></extra>"}
     middles = (0.5 * (edges[1:] + edges[:-1])).round(6).tolist()
-    return heat(TITLE, z, middles, ranks, scale, span=(-0.5, len(ORDER) - 0.5), **looks)
+    return heat(TITLE, z, middles, ranks, scale, span=(-0.5, len(ORDER) - 0.5), **style)
 
 
 def _longest(rows: Rows, ranks: int, edges: Array) -> Array:
     """Return the place of the longest phase of each rank in each column, (R, C); -1 where nothing is known."""
-    places = np.array([_PLACES.get(phase, -1) for phase in rows["phase"].tolist()], np.int64)
+    places = np.array([_INDICES.get(phase, -1) for phase in rows["phase"].tolist()], np.int64)
     rows, places = rows.where(places >= 0), places[places >= 0]
     columns, width = len(edges) - 1, edges[1] - edges[0]
     begin, end = ((rows[name] - edges[0]) / width for name in ("begin", "end"))  # in columns
-    first, last = (np.clip(at.astype(np.int64), 0, columns - 1) for at in (begin, end))
+    first, last = (np.clip(position.astype(np.int64), 0, columns - 1) for position in (begin, end))
     line = (places * ranks + rows["rank"].astype(np.int64)) * (columns + 1)
     size = len(ORDER) * ranks * (columns + 1)
     # up to each column in full, with the parts before the begin and after the end taken away again
-    whole = np.bincount(line + first, minlength=size) - np.bincount(line + last + 1, minlength=size)
+    full_columns = np.bincount(line + first, minlength=size) - np.bincount(line + last + 1, minlength=size)
     missing = np.bincount(line + first, begin - first, size) + np.bincount(line + last, last + 1 - end, size)
-    spent = whole.reshape(-1, columns + 1).cumsum(axis=1) - missing.reshape(-1, columns + 1)
+    spent = full_columns.reshape(-1, columns + 1).cumsum(axis=1) - missing.reshape(-1, columns + 1)
     spent = spent.reshape(len(ORDER), ranks, columns + 1)[:, :, :columns]
     return np.where(spent.max(axis=0) > SHORTEST_CELL, spent.argmax(axis=0), -1)
 
@@ -233,7 +233,7 @@ def _rank_axis(span: Span) -> Drawn:
 
 
 def _seconds_axis(seconds: float, *, is_over: bool) -> Drawn:
-    distance = next(each for each in TICKS_S if seconds <= 5 * each)
+    distance = next(tick_s for tick_s in TICKS_S if seconds <= 5 * tick_s)
     ticks = [-distance * number for number in range(int(seconds / distance + 1e-9), 0, -1)]
     texts = [*(f"{MINUS}{-tick:g} s" for tick in ticks), "end" if is_over else "now"]
     return {"range": [-seconds, 0], "tickvals": [*ticks, 0.0], "ticktext": texts, "showgrid": False}

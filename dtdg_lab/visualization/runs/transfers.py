@@ -89,10 +89,10 @@ def _measured(tables: RunTables) -> Traffic | None:
     steps = rows["step"]
     # rows of a step may come after it, so a step is complete once another follows it on every rank
     for complete in (steps < common, steps <= common):
-        chosen = rows.where(complete & (steps >= since))
-        if len(chosen):
-            step = int(chosen["step"].max())
-            return Traffic(_matrices(chosen.where(chosen["step"] == step), tables.ranks), step)
+        candidates = rows.where(complete & (steps >= since))
+        if len(candidates):
+            step = int(candidates["step"].max())
+            return Traffic(_matrices(candidates.where(candidates["step"] == step), tables.ranks), step)
     return None
 
 
@@ -130,23 +130,23 @@ def traffic_card(
     matrix = traffic.matrix
     unit, factor = byte_unit(float(matrix.max()))
     numbers = range(len(matrix))
-    shown = np.where(np.eye(len(matrix), dtype=bool), np.nan, matrix / factor)
-    cells = [known(row) for row in shown.round(4)]
-    looks: Drawn = {"span": (0, float(np.nanmax(shown)) or 1.0), "showscale": False, "xgap": 1, "ygap": 1}
-    looks["hover"] = f"{who} %{{y}} to {who} %{{x}}: %{{customdata}}<extra></extra>"
-    looks["customdata"] = [[_cell_text(measured, predicted, q, p) for p in numbers] for q in numbers]
+    values = np.where(np.eye(len(matrix), dtype=bool), np.nan, matrix / factor)
+    cells = [known(row) for row in values.round(4)]
+    style: Drawn = {"span": (0, float(np.nanmax(values)) or 1.0), "showscale": False, "xgap": 1, "ygap": 1}
+    style["hover"] = f"{who} %{{y}} to {who} %{{x}}: %{{customdata}}<extra></extra>"
+    style["customdata"] = [[_cell_text(measured, predicted, q, p) for p in numbers] for q in numbers]
     if len(matrix) <= WRITTEN:
-        looks["text"] = [[three_digits(value) if value else "" for value in row] for row in cells]
-        looks |= {"texttemplate": "%{text}", "textfont": {"size": 11}}
+        style["text"] = [[three_digits(value) if value else "" for value in row] for row in cells]
+        style |= {"texttemplate": "%{text}", "textfont": {"size": 11}}
     bare = {"showgrid": False, "zeroline": False}
     axes: Drawn = {
         "xaxis": {**bare, "range": [-0.5, len(matrix) - 0.5], "dtick": -(-len(matrix) // 16), "tickprefix": "to "},
         "yaxis": {**bare, "range": [len(matrix) - 0.5, -0.5], "dtick": -(-len(matrix) // 8), "tickprefix": "from "},
     }
     how = "" if measured is not None else ", predicted"
-    top = float(np.nanmax(shown))
+    top = float(np.nanmax(values))
     keys: list[Key] = [(f"darkest: {three_digits(top)} {unit}", HEAT_SCALES["bytes"][-1][1], "box")]
-    data = [heat(title, cells, numbers, numbers, HEAT_SCALES["bytes"], **looks)]
+    data = [heat(title, cells, numbers, numbers, HEAT_SCALES["bytes"], **style)]
     return card(data, title, unit=f"{unit} of rows per step{how}", keys=keys, margin={"l": 72}, **axes)
 
 
@@ -166,10 +166,10 @@ def transfers_caption(tables: RunTables, options: ChartOptions) -> str:
         return f"A step sent {sent}."
     if not predicted.total:
         return f"A step sent {sent}, although nothing was predicted."
-    more = measured.total / predicted.total - 1
-    if abs(more) <= EQUAL:
+    excess = measured.total / predicted.total - 1
+    if abs(excess) <= EQUAL:
         return f"A step sent {sent}, as predicted."
-    return f"A step sent {sent}, {percent_text(abs(more))} {'more' if more > 0 else 'less'} than predicted."
+    return f"A step sent {sent}, {percent_text(abs(excess))} {'more' if excess > 0 else 'less'} than predicted."
 
 
 def transfers_chart(place: Place = "supporting", shown: Callable[[RunTables], bool] = always) -> Chart:

@@ -30,8 +30,8 @@ EVEN = 0.05  # of a step's time: smaller differences between ranks are none
 def waiting_share(tables: RunTables) -> float | None:
     """Return the share of the ranks' time in which they wait for the slowest, over the newest 50 steps."""
     times = step_times(tables)
-    total = sum(each.time_s for each in times.values())
-    return sum(each.phases["wait"] for each in times.values()) / total if total else None
+    total = sum(rank_times.time_s for rank_times in times.values())
+    return sum(rank_times.phases["wait"] for rank_times in times.values()) / total if total else None
 
 
 def waiting_figure(tables: RunTables, options: ChartOptions) -> Figure:
@@ -54,13 +54,13 @@ def waiting_caption(tables: RunTables, options: ChartOptions) -> str:
         return NOTHING_YET
     if tables.ranks == 1:
         return "The only rank never waits."
-    waits = {rank: each.phases["wait"] for rank, each in times.items()}
-    least, most = min(waits, key=lambda rank: waits[rank]), max(waits, key=lambda rank: waits[rank])
-    if max(waits.values()) - waits[least] < EVEN * max(each.time_s for each in times.values()):
+    waits = {rank: rank_times.phases["wait"] for rank, rank_times in times.items()}
+    shortest, longest = min(waits, key=lambda rank: waits[rank]), max(waits, key=lambda rank: waits[rank])
+    if max(waits.values()) - waits[shortest] < EVEN * max(rank_times.time_s for rank_times in times.values()):
         mean_ms = 1e3 * sum(waits.values()) / len(waits)
         return f"All ranks waited about {three_digits(mean_ms)} ms per step."
-    least_ms, most_ms = (three_digits(1e3 * waits[rank]) for rank in (least, most))
-    return f"Rank {least} waited least, {least_ms} ms per step, and rank {most} waited most, {most_ms} ms."
+    least_ms, most_ms = (three_digits(1e3 * waits[rank]) for rank in (shortest, longest))
+    return f"Rank {shortest} waited least, {least_ms} ms per step, and rank {longest} waited most, {most_ms} ms."
 
 
 def waiting_chart(place: Place = "supporting", shown: Callable[[RunTables], bool] = always) -> Chart:
@@ -98,17 +98,17 @@ def _lines(rows: Rows) -> tuple[list[Drawn], list[Key]]:
 
 def _band(rows: Rows) -> tuple[list[Drawn], list[Key]]:
     means = _means_ms(rows)
-    buckets, place = np.unique(rows["bucket"], return_inverse=True)
-    least, most = np.full(len(buckets), np.inf), np.full(len(buckets), -np.inf)
-    np.minimum.at(least, place, means)
-    np.maximum.at(most, place, means)
-    counts = np.bincount(place)
-    mean, x = np.bincount(place, means) / counts, (np.bincount(place, _middles(rows)) / counts).tolist()
+    buckets, indices = np.unique(rows["bucket"], return_inverse=True)
+    lowest, highest = np.full(len(buckets), np.inf), np.full(len(buckets), -np.inf)
+    np.minimum.at(lowest, indices, means)
+    np.maximum.at(highest, indices, means)
+    counts = np.bincount(indices)
+    mean, x = np.bincount(indices, means) / counts, (np.bincount(indices, _middles(rows)) / counts).tolist()
     edge: Drawn = {"width": 0, "hoverinfo": "skip", "mode": "lines"}
     filled: Drawn = {"fill": "tonexty", "fillcolor": "rgba(159,195,220,0.45)"}
     data = [
-        line("least", x, least.round(4).tolist(), STEP_COLOUR, **edge),
-        line("most", x, most.round(4).tolist(), STEP_COLOUR, **edge, **filled),
+        line("least", x, lowest.round(4).tolist(), STEP_COLOUR, **edge),
+        line("most", x, highest.round(4).tolist(), STEP_COLOUR, **edge, **filled),
         line("mean", x, mean.round(4).tolist(), BASELINE_COLOUR, "step %{x:.0f}: %{y:.3~g} ms"),
     ]
     keys: list[Key] = [("mean of the ranks", BASELINE_COLOUR, "line"), ("least to most", STEP_COLOUR, "box")]

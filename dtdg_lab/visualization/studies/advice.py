@@ -1,4 +1,4 @@
-"""What systems would take on a graph: seconds of an epoch by what they go to, bytes sent, memory beside the budget."""
+"""Predicted costs of systems on a graph: epoch time by its parts, bytes sent, and memory beside the budget."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FAINT = 0.35  # of systems that do not fit
 
 
 def advice_figure(rows: Sequence[Row], *, title: str = "") -> Figure:
-    """Systems in the order they are given, best first: epoch, bytes, memory, imbalance.
+    """Return panels of epoch time, memory, bytes and imbalance of systems, in the order they are given.
 
     Args:
         rows: one for each system: ``system``, ``fits`` (yes, perhaps, no), ``epoch_s`` and its parts ``compute_s``,
@@ -44,10 +44,10 @@ def advice_figure(rows: Sequence[Row], *, title: str = "") -> Figure:
 
 
 def system_axis(names: Iterable[str]) -> Drawn:
-    """A horizontal axis of systems, whose names are broken at their hyphens so that two dozen stand side by side."""
-    shown = list(dict.fromkeys(names))
-    ticks = {"tickmode": "array", "tickvals": shown, "ticktext": [name.replace("-", "-<br>", 1) for name in shown]}
-    order = {"categoryorder": "array", "categoryarray": shown}
+    """Return an axis of systems, whose names are broken at their hyphens."""
+    systems = list(dict.fromkeys(names))
+    ticks = {"tickmode": "array", "tickvals": systems, "ticktext": [name.replace("-", "-<br>", 1) for name in systems]}
+    order = {"categoryorder": "array", "categoryarray": systems}
     return {**CATEGORIES, **ticks, "tickangle": 0, "tickfont": {"size": 8}, **order}
 
 
@@ -57,26 +57,26 @@ def _epochs(rows: Sequence[Row]) -> Panel:
         for key, name, colour in PARTS
         if any(row[key] for row in rows)
     ]
-    known = [row for row in rows if row["error"] is not None]
-    if known:
-        x, y = [row["system"] for row in known], [1e3 * row["epoch_s"] for row in known]
+    with_error = [row for row in rows if row["error"] is not None]
+    if with_error:
+        x, y = [row["system"] for row in with_error], [1e3 * row["epoch_s"] for row in with_error]
         error: Drawn = {"type": "data", "color": BASELINE_COLOUR, "thickness": 1.5, "width": 4}
-        error["array"] = [1e3 * row["epoch_s"] * row["error"] for row in known]
-        looks: Drawn = {"size": 6, "marker": {"symbol": "circle-open"}, "error_y": error, "hoverinfo": "skip"}
-        data.append(points("error learnt (median)", x, y, BASELINE_COLOUR, **looks))
+        error["array"] = [1e3 * row["epoch_s"] * row["error"] for row in with_error]
+        style: Drawn = {"size": 6, "marker": {"symbol": "circle-open"}, "error_y": error, "hoverinfo": "skip"}
+        data.append(points("error learnt (median)", x, y, BASELINE_COLOUR, **style))
     # from 0 to the largest value and its error
-    most = max((1e3 * row["epoch_s"] * (1 + min(row["error"] or 0.0, 1.0)) for row in rows), default=1.0)
-    stacked: Drawn = {"barmode": "stack", "bargap": 0.35, "yaxis": {"range": [0, 1.05 * most]}}
+    highest = max((1e3 * row["epoch_s"] * (1 + min(row["error"] or 0.0, 1.0)) for row in rows), default=1.0)
+    stacked: Drawn = {"barmode": "stack", "bargap": 0.35, "yaxis": {"range": [0, 1.05 * highest]}}
     fitting = [row for row in rows if row["fits"] != "no"]
-    words = "No system fits the memory; pale bars say what they would take."
+    caption = "No system fits the memory; pale bars say what they would take."
     if fitting:
-        words = f"Best first: {fitting[0]['system']} with {format_seconds(fitting[0]['epoch_s'])}"
-        words += f", {fitting[1]['system']} next with {format_seconds(fitting[1]['epoch_s'])}" * (len(fitting) > 1)
-        words += ". Bars that reach into each other's error are as good as equal. " * bool(known)
-        words += ". Rates are assumed where no error is drawn. " * (not known)
+        caption = f"Best first: {fitting[0]['system']} with {format_seconds(fitting[0]['epoch_s'])}"
+        caption += f", {fitting[1]['system']} next with {format_seconds(fitting[1]['epoch_s'])}" * (len(fitting) > 1)
+        caption += ". Bars that reach into each other's error are as good as equal. " * bool(with_error)
+        caption += ". Rates are assumed where no error is drawn. " * (not with_error)
     pale = sum(row["fits"] == "no" for row in rows)
     figure = _by_system(rows, "Predicted epoch", "time of an epoch (ms)", data, **stacked)
-    return figure, words + f"Pale: {pale} that do not fit." * bool(pale)
+    return figure, caption + f"Pale: {pale} that do not fit." * bool(pale)
 
 
 def _memory(rows: Sequence[Row]) -> Panel:
@@ -86,38 +86,38 @@ def _memory(rows: Sequence[Row]) -> Panel:
         _bar("data", [_MIB * row["held_bytes"] for row in rows], rows, series_colour(5)),
     ]
     budget = _MIB * rows[0]["budget_bytes"]
-    most = max(_MIB * (row["peak_bytes"] + row["held_bytes"]) for row in rows)
-    if budget < 3 * most:
+    highest = max(_MIB * (row["peak_bytes"] + row["held_bytes"]) for row in rows)
+    if budget < 3 * highest:
         ends, hover = [names[0], names[-1]], "budget %{y:.4g} MiB"
         data.append(line("budget", ends, [budget, budget], WARNING_COLOUR, hover, dash="dash", mode="lines"))
     largest = max(rows, key=lambda row: row["peak_bytes"] + row["held_bytes"])
-    words = f"{largest['system']} takes most, {format_bytes(largest['peak_bytes'] + largest['held_bytes'])}"
-    words += f" of {format_bytes(rows[0]['budget_bytes'])}. Look which bars end above the dashed budget."
-    return _by_system(rows, "Memory of a rank", "MiB", data, barmode="stack", bargap=0.35), words
+    caption = f"{largest['system']} takes most, {format_bytes(largest['peak_bytes'] + largest['held_bytes'])}"
+    caption += f" of {format_bytes(rows[0]['budget_bytes'])}. Look which bars end above the dashed budget."
+    return _by_system(rows, "Memory of a rank", "MiB", data, barmode="stack", bargap=0.35), caption
 
 
 def _bytes(rows: Sequence[Row]) -> Panel:
     data = [_bar("sent", [_MIB * row["rank_bytes"] for row in rows], rows, PHASE_COLOURS["communicate"])]
-    least = min(rows, key=lambda row: row["rank_bytes"])
-    words = f"{least['system']} sends least: {format_bytes(least['rank_bytes'])} an epoch. Look who sends rows of "
-    words += "nodes beside gradients: these grow with the cut."
-    return _by_system(rows, "Sent by the busiest rank", "MiB an epoch", data), words
+    lowest = min(rows, key=lambda row: row["rank_bytes"])
+    caption = f"{lowest['system']} sends least: {format_bytes(lowest['rank_bytes'])} an epoch. Look who sends rows of "
+    caption += "nodes beside gradients: these grow with the cut."
+    return _by_system(rows, "Sent by the busiest rank", "MiB an epoch", data), caption
 
 
 def _imbalance(rows: Sequence[Row]) -> Panel:
-    shown = [row for row in rows if isfinite(row["imbalance"])]
-    data = [_bar("busiest over least busy rank", [row["imbalance"] for row in shown], shown, PHASE_COLOURS["wait"])]
-    most = max(shown, key=lambda row: row["imbalance"], default=None)
-    words = "" if most is None else f"{most['system']} is least even: {most['imbalance']:.2f}. "
-    idle = len(rows) - len(shown)
-    words += f"In {idle} a rank has nothing to do. " * bool(idle)
-    words += f"1 is even; at 2 a rank waits up to {percent(0.5)} of its time."
-    return _by_system(rows, "Imbalance", "own time, most over least", data), words
+    finite = [row for row in rows if isfinite(row["imbalance"])]
+    data = [_bar("busiest over least busy rank", [row["imbalance"] for row in finite], finite, PHASE_COLOURS["wait"])]
+    largest = max(finite, key=lambda row: row["imbalance"], default=None)
+    caption = "" if largest is None else f"{largest['system']} is least even: {largest['imbalance']:.2f}. "
+    idle = len(rows) - len(finite)
+    caption += f"In {idle} a rank has nothing to do. " * bool(idle)
+    caption += f"1 is even; at 2 a rank waits up to {percent(0.5)} of its time."
+    return _by_system(rows, "Imbalance", "own time, most over least", data), caption
 
 
-def _by_system(rows: Sequence[Row], title: str, y_title: str, data: Sequence[Drawn], **looks: Any) -> Figure:
+def _by_system(rows: Sequence[Row], title: str, y_title: str, data: Sequence[Drawn], **style: Any) -> Figure:
     axes: Drawn = {"xaxis": system_axis(row["system"] for row in rows), "yaxis": FROM_ZERO}
-    return chart(title, "", y_title, data, **{**axes, **looks})
+    return chart(title, "", y_title, data, **{**axes, **style})
 
 
 def _bar(name: str, y: Sequence[float], rows: Sequence[Row], colour: str) -> Drawn:
@@ -149,48 +149,48 @@ _TICKS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
 def advice_measured_figure(rows: Sequence[Row]) -> Figure:
-    """A panel for each quantity: predicted over measured by system, 1 is right.
+    """Return a panel for each quantity: predicted over measured by system; 1 is right.
 
     Args:
         rows: one for each run and quantity: ``run``, ``system``, ``ranks``, ``quantity``, ``measured``, ``predicted``,
             ``left_out`` (whether the run was left out of the fit), ``system_known`` (whether other runs of its system
             were in it), ``crowded`` (whether something else ran on the machine).
     """
-    panels = [_panel([row for row in rows if row["quantity"] == name], said) for name, said in NAMED.items()]
+    panels = [_panel([row for row in rows if row["quantity"] == name], title) for name, title in NAMED.items()]
     return grid(panels, title="Predicted over measured", wide=range(len(panels)))
 
 
 def advice_measured_words(rows: Sequence[Row]) -> str:
-    """How far predictions of runs that were left out are from them, quantity by quantity."""
-    said = []
-    for name, words in NAMED.items():
+    """Return how far predictions of runs that were left out are from them, by quantity."""
+    sentences = []
+    for name, title in NAMED.items():
         off = relative_errors([row for row in rows if row["quantity"] == name])
         if off:
             runs = f"{len(off)} run{'s' * (len(off) > 1)}"
-            said.append(f"{words.lower()} {percent(median(off))} (worst {percent(max(off))}, {runs})")
-    if not said:
+            sentences.append(f"{title.lower()} {percent(median(off))} (worst {percent(max(off))}, {runs})")
+    if not sentences:
         return "No run could be left out and predicted, so that no error is known."
-    return "Runs predicted by the others were off by, at the median: " + "; ".join(said) + "."
+    return "Runs predicted by the others were off by, at the median: " + "; ".join(sentences) + "."
 
 
 def relative_errors(rows: Sequence[Row]) -> list[float]:
-    """Relative errors of runs that were left out: of undisturbed ones, where there are any."""
+    """Return the relative errors of runs that were left out, undisturbed ones where there are any."""
     mine = [row for row in rows if row["left_out"]]
     calm = [row for row in mine if not row.get("crowded") or row["quantity"].endswith("bytes")]  # these stay the same
     return [abs(row["predicted"] / row["measured"] - 1) for row in calm or mine]
 
 
-def _panel(rows: Sequence[Row], said: str) -> Panel:
+def _panel(rows: Sequence[Row], title: str) -> Panel:
     far = max((abs(log10(row["predicted"] / row["measured"])) for row in rows), default=0.0)
     edge = max(1.1 * far, log10(_LEAST_RANGE))
     ticks = {"tickvals": list(_TICKS), "ticktext": [f"{tick:g}" for tick in _TICKS]}
-    looks: Drawn = {"yaxis": {"type": "log", "range": [-edge, edge], **ticks}, "empty": "no run was predicted"}
+    style: Drawn = {"yaxis": {"type": "log", "range": [-edge, edge], **ticks}, "empty": "no run was predicted"}
     data = []
-    shown: set[str] = set()
-    for left_out, known, name, symbol in _KINDS:
-        mine = [row for row in rows if (row["left_out"], row["system_known"]) == (left_out, known)]
+    legend_names: set[str] = set()
+    for left_out, system_known, name, symbol in _KINDS:
+        mine = [row for row in rows if (row["left_out"], row["system_known"]) == (left_out, system_known)]
         if mine:
-            calm = series_colour(0 if known else 1)
+            calm = series_colour(0 if system_known else 1)
             colours = [PURGE_COLOUR if row.get("crowded") else calm for row in mine]
             x, y = [row["system"] for row in mine], [round(row["predicted"] / row["measured"], 5) for row in mine]
             hover, told = (
@@ -198,15 +198,15 @@ def _panel(rows: Sequence[Row], said: str) -> Panel:
                 [f"{row['run']}, {row['ranks']} rank(s)" for row in mine],
             )
             marker: Drawn = {"color": colours, "symbol": symbol}
-            named: Drawn = {"showlegend": name not in shown, "customdata": told}
+            named: Drawn = {"showlegend": name not in legend_names, "customdata": told}
             data.append(points(name, x, y, calm, hover, size=9, marker=marker, **named))
-            shown.add(name)
-    figure = _by_system(rows, said, "predicted over measured", data, **looks)
+            legend_names.add(name)
+    figure = _by_system(rows, title, "predicted over measured", data, **style)
     if not rows:
         return figure, ""
     figure["layout"]["shapes"] = [rule(y=1, width=1.5, dash="dash")]
     off = relative_errors(rows)
     noise = "Noise makes ranks uneven, which is not predicted. " * (rows[0]["quantity"] == "imbalance")
-    words = f"Off by {percent(median(off))} at the median, {percent(max(off))} at worst. " if off else ""
+    caption = f"Off by {percent(median(off))} at the median, {percent(max(off))} at worst. " if off else ""
     noise += "Grey: something else ran on the machine. " * any(row.get("crowded") for row in rows)
-    return figure, words + noise + "The dashed line is right; above, too much was predicted."
+    return figure, caption + noise + "The dashed line is right; above, too much was predicted."

@@ -58,12 +58,12 @@ Spending = Literal["seconds", "joules", "bytes", "steps"]  # what runs spend unt
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """How a headline says what was spent."""
+    """Phrases of a headline for one kind of spending."""
 
     text: Callable[[float], str]
-    at: str
+    when: str
     alike: str
-    least: str = ""
+    superlative: str = ""
     much: str = "many"
 
 
@@ -71,11 +71,17 @@ _WORDS: Mapping[Spending, _Words] = MappingProxyType(
     {
         "seconds": _Words(seconds_text, "after {spent}", "at about the same time: after {spent}"),
         "joules": _Words(
-            joules_text, "with {spent} used", "with about the same energy: {spent}", least="least energy", much="much"
+            joules_text,
+            "with {spent} used",
+            "with about the same energy: {spent}",
+            superlative="least energy",
+            much="much",
         ),
-        "bytes": _Words(bytes_text, "with {spent} sent", "with about as much sent: {spent}", least="fewest bytes sent"),
+        "bytes": _Words(
+            bytes_text, "with {spent} sent", "with about as much sent: {spent}", superlative="fewest bytes sent"
+        ),
         "steps": _Words(
-            "{:,.0f}".format, "after {spent} steps", "after about as many steps: {spent}", least="fewest steps"
+            "{:,.0f}".format, "after {spent} steps", "after about as many steps: {spent}", superlative="fewest steps"
         ),
     }
 )
@@ -126,7 +132,7 @@ class ComparedRun:
     @property
     def lowest(self) -> float | None:
         """The lowest loss so far."""
-        return min((float(each.loss or 0.0) for each in self.evaluations), default=None)
+        return min((float(evaluation.loss or 0.0) for evaluation in self.evaluations), default=None)
 
     @property
     def steps_per_second(self) -> float | None:
@@ -159,13 +165,13 @@ class ComparedRuns:
 
     Attributes:
         runs: those that can be compared.
-        others: those of other data, of another task or split.
+        excluded: those of other data, of another task or split.
         target: a loss; None before the first evaluation.
         persistence: what persistence reaches; None where unknown.
     """
 
     runs: tuple[ComparedRun, ...]
-    others: tuple[ComparedRun, ...]
+    excluded: tuple[ComparedRun, ...]
     target: float | None
     persistence: float | None
 
@@ -191,13 +197,16 @@ def compare_runs(runs: Labelled, target: float | None = None, colours: Sequence[
         target: a loss; by default 20% below persistence, or 5% above the lowest loss where persistence is unknown.
         colours: of each run; by default those of a series.
     """
-    colours = colours or [series_colour(place) for place in range(len(runs))]
+    colours = colours or [series_colour(index) for index in range(len(runs))]
     reasons = [difference_of_data(tables.config, runs[0][1].config) for _, tables in runs]
-    losses = [tuple(each for each in judged_evaluations(tables) if each.loss is not None) for _, tables in runs]
+    losses = [
+        tuple(evaluation for evaluation in judged_evaluations(tables) if evaluation.loss is not None)
+        for _, tables in runs
+    ]
     comparable = [some for some, reason in zip(losses, reasons, strict=True) if not reason]
     persistence = _persistence(comparable)
     aim = _first_target(comparable, persistence) if target is None else target
-    known = [
+    compared_runs = [
         ComparedRun(
             name=name,
             colour=PURGE_COLOUR if reason else colour,
@@ -208,36 +217,38 @@ def compare_runs(runs: Labelled, target: float | None = None, colours: Sequence[
         )
         for (name, tables), evaluations, reason, colour in zip(runs, losses, reasons, colours, strict=True)
     ]
-    compared = tuple(run for run in known if not run.reason)
-    return ComparedRuns(compared, tuple(run for run in known if run.reason), aim, persistence)
+    compared = tuple(run for run in compared_runs if not run.reason)
+    return ComparedRuns(compared, tuple(run for run in compared_runs if run.reason), aim, persistence)
 
 
 def first_at(tables: RunTables, target: float) -> Evaluation | None:
     """Return the first of three evaluations in a row at or below a loss, once training is below its persistence."""
     judged, trained = judged_evaluations(tables), evaluations_of(tables, "train")
-    is_low = [each.loss is not None and each.loss <= target for each in judged]
-    for place in range(len(judged) - IN_A_ROW + 1):
-        if all(is_low[place : place + IN_A_ROW]) and _has_learned(trained, judged[place].step):
-            return judged[place]
+    is_low = [evaluation.loss is not None and evaluation.loss <= target for evaluation in judged]
+    for first in range(len(judged) - IN_A_ROW + 1):
+        if all(is_low[first : first + IN_A_ROW]) and _has_learned(trained, judged[first].step):
+            return judged[first]
     return None
 
 
 def _has_learned(trained: Sequence[Evaluation], step: int) -> bool:
     """Return whether the training loss was below its own persistence; True where that was never measured."""
-    known = [each for each in trained if each.loss is not None and each.persistence_loss is not None]
-    until = [each for each in known if each.step <= step]
-    return not known or bool(until and (until[-1].loss or 0.0) < (until[-1].persistence_loss or 0.0))
+    measured = [
+        evaluation for evaluation in trained if evaluation.loss is not None and evaluation.persistence_loss is not None
+    ]
+    until = [evaluation for evaluation in measured if evaluation.step <= step]
+    return not measured or bool(until and (until[-1].loss or 0.0) < (until[-1].persistence_loss or 0.0))
 
 
 def _persistence(losses: Sequence[Sequence[Evaluation]]) -> float | None:
-    values = [each.persistence_loss for some in losses for each in some[-1:] if each.persistence_loss]
+    values = [evaluation.persistence_loss for some in losses for evaluation in some[-1:] if evaluation.persistence_loss]
     return values[0] if values else None
 
 
 def _first_target(losses: Sequence[Sequence[Evaluation]], persistence: float | None) -> float | None:
     if persistence is not None:
         return (1 - BELOW_PERSISTENCE) * persistence
-    lowest = min((float(each.loss or 0.0) for some in losses for each in some), default=None)
+    lowest = min((float(evaluation.loss or 0.0) for some in losses for evaluation in some), default=None)
     return None if lowest is None else (1 + ABOVE_LOWEST) * lowest
 
 
@@ -299,8 +310,8 @@ def notice(comparison: ComparedRuns) -> str:
     labels = [setting_label(name) for name in settings]
     if len(labels) > LISTED:
         labels = [*labels[:LISTED], f"{len(labels) - LISTED} more"]
-    words = join_words([*labels, *changed])
-    return (SAME_SYSTEM_NOTICE if has_one_system else NOTICE).format(settings=words)
+    differences = join_words([*labels, *changed])
+    return (SAME_SYSTEM_NOTICE if has_one_system else NOTICE).format(settings=differences)
 
 
 def settings_table(comparison: ComparedRuns) -> list[list[str]]:
@@ -337,17 +348,19 @@ def headline(comparison: ComparedRuns, over: Spending = "seconds") -> str:
         return (NOBODY if is_over else NOBODY_YET).format(target=target)
     if any(run.spent(over) is None for run in arrived):
         over = "seconds"
-    (spent, first), *others = sorted(((run.spent(over) or 0.0, run) for run in arrived), key=itemgetter(0))
-    words, text = _WORDS[over], _WORDS[over].text(spent)
-    texts = {"first": first.name, "target": target, "spent": text, "at": words.at.format(spent=text)}
-    if not others:
+    (spent, first), *slower = sorted(((run.spent(over) or 0.0, run) for run in arrived), key=itemgetter(0))
+    phrases, text = _WORDS[over], _WORDS[over].text(spent)
+    texts = {"first": first.name, "target": target, "spent": text, "at": phrases.when.format(spent=text)}
+    if not slower:
         return (SINGLE if len(comparison.runs) == 1 else ALONE).format(**texts)
-    more, second = others[0]
+    second_spent, second = slower[0]
     texts["second"] = second.name
-    if more <= EVEN * spent:
-        return TOGETHER.format(alike=words.alike.format(spent=text), **texts)
-    times = _times_text(more / spent) if spent > 0 else "many"
-    return (LEAST if words.least else FIRST).format(times=times, least=words.least, much=words.much, **texts)
+    if second_spent <= EVEN * spent:
+        return TOGETHER.format(alike=phrases.alike.format(spent=text), **texts)
+    times = _times_text(second_spent / spent) if spent > 0 else "many"
+    return (LEAST if phrases.superlative else FIRST).format(
+        times=times, least=phrases.superlative, much=phrases.much, **texts
+    )
 
 
 def _times_text(ratio: float) -> str:
@@ -358,8 +371,8 @@ def verdicts(comparison: ComparedRuns) -> str:
     """Return what families of systems say of their runs against the target; empty where they say nothing."""
     if comparison.target is None:
         return ""
-    said = (family.comparison(comparison.runs, comparison.target) for family in catalogue.families())
-    return " ".join(filter(None, said))
+    sentences = (family.comparison(comparison.runs, comparison.target) for family in catalogue.families())
+    return " ".join(filter(None, sentences))
 
 
 def target_text(comparison: ComparedRuns) -> str:
@@ -432,8 +445,8 @@ Values = Sequence[float | None]
 
 def _plain(values: Values, text: Text, *, best: Callable[[Iterable[float]], float] = min) -> list[Cell]:
     """Return a column; those are best that read the same as the best."""
-    known = [value for value in values if value is not None]
-    best_text = text(best(known)) if len(values) > 1 and known else ""
+    numbers = [value for value in values if value is not None]
+    best_text = text(best(numbers)) if len(values) > 1 and numbers else ""
     return [Cell(text(value), is_best=text(value) == best_text) for value in values]
 
 

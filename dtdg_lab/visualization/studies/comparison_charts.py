@@ -95,13 +95,13 @@ def loss_card(comparison: ComparedRuns, over: Spending = "seconds", *, is_smooth
         over: what the x axis shows.
         is_smooth: medians of five evaluations, or every evaluation.
     """
-    runs = (*comparison.runs, *comparison.others)
-    lines = [drawn for run in runs if (drawn := _line(run, over, is_smooth=is_smooth)) is not None]
+    runs = (*comparison.runs, *comparison.excluded)
+    lines = [curve for run in runs if (curve := _line(run, over, is_smooth=is_smooth)) is not None]
     judged = {judged_split(run.tables) for run in comparison.runs} or {"validation"}
     what = LOSSES[judged.pop()] if len(judged) == 1 else "Validation or training loss"
     unit = loss_name(comparison.runs[0].tables.setting("task")) if comparison.runs else ""
     unit += f", smoothed (median of {SMOOTH} evaluations)" if is_smooth and unit else ""
-    end = max((float(drawn.x[-1]) for drawn in lines), default=0.0)
+    end = max((float(curve.x[-1]) for curve in lines), default=0.0)
     factor, x_title = _scale(over, end)
     titles: Drawn = {"unit": unit, "x_title": x_title, "height": _height(len(lines))}
     title = f"{what} over {OVER[over]}"
@@ -110,7 +110,7 @@ def loss_card(comparison: ComparedRuns, over: Spending = "seconds", *, is_smooth
         return card([], title, empty=NOT_RECORDED if has_losses else NOT_EVALUATED, **titles)
     end = 1.02 * end / factor or 1.0
     y_axis = _loss_axis(comparison, lines)
-    data = [_trace(drawn, factor, x_title) for drawn in lines]
+    data = [_trace(curve, factor, x_title) for curve in lines]
     stars = (_star(comparison, run, over, factor) for run in comparison.arrived)
     data += [star for star in stars if star is not None]
     layout: Drawn = {
@@ -139,18 +139,20 @@ def _line(run: ComparedRun, over: Spending, *, is_smooth: bool) -> _Line | None:
     x = spent_at(run, over)
     if x is None or not len(x):
         return None
-    losses = np.array([each.loss for each in run.evaluations], np.float64)
+    losses = np.array([evaluation.loss for evaluation in run.evaluations], np.float64)
     if is_smooth:
         half = SMOOTH // 2
-        losses = np.array([median(losses[max(0, at - half) : at + half + 1].tolist()) for at in range(len(losses))])
-    shown = shown_indices(losses, LINE_POINTS)
-    return _Line(run, x[shown], losses[shown])
+        losses = np.array(
+            [median(losses[max(0, index - half) : index + half + 1].tolist()) for index in range(len(losses))]
+        )
+    indices = shown_indices(losses, LINE_POINTS)
+    return _Line(run, x[indices], losses[indices])
 
 
 def spent_at(run: ComparedRun, over: Spending) -> Array | None:
     """Return what a run had spent at each evaluation; None where it is unknown."""
-    seconds = np.array([each.seconds for each in run.evaluations], np.float64)
-    steps = np.array([each.step for each in run.evaluations], np.float64)
+    seconds = np.array([evaluation.seconds for evaluation in run.evaluations], np.float64)
+    steps = np.array([evaluation.step for evaluation in run.evaluations], np.float64)
     if over == "joules":
         return joules_at(run.tables, seconds)
     if over == "bytes":
@@ -170,8 +172,8 @@ def _scale(over: Spending, end: float) -> tuple[float, str]:
 
 def _loss_axis(comparison: ComparedRuns, lines: Sequence[_Line]) -> Drawn:
     """Return an axis that fits the target, the ends of lines and most losses, but not the first spike."""
-    values = np.concatenate([drawn.y for drawn in lines])
-    ends = [float(drawn.y[-1]) for drawn in lines]
+    values = np.concatenate([curve.y for curve in lines])
+    ends = [float(curve.y[-1]) for curve in lines]
     levels = [level for level in (comparison.target, comparison.persistence) if level is not None]
     low, high = min([*values.tolist(), *levels]), max([float(np.quantile(values, FITTED)), *ends, *levels])
     if low <= 0:
@@ -184,12 +186,12 @@ def _place(value: float, y_axis: Mapping[str, Any]) -> float:
     return log10(value) if y_axis["type"] == "log" else value
 
 
-def _trace(drawn: _Line, factor: float, x_title: str) -> Drawn:
-    x = (drawn.x / factor).round(4).tolist()
-    name = drawn.run.name
+def _trace(curve: _Line, factor: float, x_title: str) -> Drawn:
+    x = (curve.x / factor).round(4).tolist()
+    name = curve.run.name
     hover = f"{name}: %{{y:.4~g}} at %{{x:.4~g}} {x_title.split(maxsplit=1)[0]}<extra></extra>"
-    looks: Drawn = {"width": 1.2, "dash": "dot"} if drawn.run.reason else {"width": 2.2}
-    return line(name, x, drawn.y.tolist(), drawn.run.colour, hover, **looks)
+    style: Drawn = {"width": 1.2, "dash": "dot"} if curve.run.reason else {"width": 2.2}
+    return line(name, x, curve.y.tolist(), curve.run.colour, hover, **style)
 
 
 def _star(comparison: ComparedRuns, run: ComparedRun, over: Spending, factor: float) -> Drawn | None:
@@ -206,10 +208,14 @@ def _add_levels(layout: Drawn, comparison: ComparedRuns, y_axis: Mapping[str, An
     """Add target and persistence as named lines, the upper one named above, and the target's handle."""
     levels = [("persistence", comparison.persistence, BASELINE_COLOUR, "dot")]
     levels.append(("target", comparison.target, MARK_COLOUR, "dash"))
-    known = sorted((value, name, colour, dash) for name, value, colour, dash in levels if value is not None)
-    for value, name, colour, dash in known:
+    known_levels = sorted((value, name, colour, dash) for name, value, colour, dash in levels if value is not None)
+    for value, name, colour, dash in known_levels:
         layout["shapes"].append(rule(y=value, colour=colour, width=1.5, dash=dash))
-        side = "top" if len(known) > 1 and value == known[0][0] and known[1][0] < 1.2 * value else "bottom"
+        side = (
+            "top"
+            if len(known_levels) > 1 and value == known_levels[0][0] and known_levels[1][0] < 1.2 * value
+            else "bottom"
+        )
         placed: Drawn = {"xref": "paper", "xanchor": "right", "yanchor": side, "bgcolor": VEIL, "borderpad": 0}
         text = f"{name} {three_digits(value)}"
         layout["annotations"].append(label(text, 0.95, _place(value, y_axis), colour, **placed))
@@ -246,7 +252,7 @@ def _shortened(name: str, letters: int = LONGEST_NAME) -> str:
 
 
 def _names_width(lines: Sequence[_Line]) -> float:
-    return 34 + NAME_LETTER * max(len(_shortened(_end_name(drawn.run))) for drawn in lines)
+    return 34 + NAME_LETTER * max(len(_shortened(_end_name(curve.run))) for curve in lines)
 
 
 def _end_name(run: ComparedRun) -> str:
@@ -257,18 +263,18 @@ def _names(lines: Sequence[_Line], y_axis: Mapping[str, Any]) -> list[Drawn]:
     """Return the names at the ends of the lines, moved apart."""
     low, high = y_axis["range"]
     height = _height(len(lines)) - TOP - BOTTOM
-    shares = [(_place(float(drawn.y[-1]), y_axis) - low) / (high - low) for drawn in lines]
-    wanted = [height * (1 - min(1.0, max(0.0, share))) for share in shares]
+    shares = [(_place(float(curve.y[-1]), y_axis) - low) / (high - low) for curve in lines]
+    heights = [height * (1 - min(1.0, max(0.0, share))) for share in shares]
     placed: Drawn = {"xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "middle", "xshift": 8, "size": 12}
     return [
         label(
-            f'<span style="color:{drawn.run.colour}">●</span> {_shortened(_end_name(drawn.run))}',
+            f'<span style="color:{curve.run.colour}">●</span> {_shortened(_end_name(curve.run))}',
             1,
             1 - pixels / height,
-            hovertext=_end_name(drawn.run),
+            hovertext=_end_name(curve.run),
             **placed,
         )
-        for drawn, pixels in zip(lines, apart(wanted, NAME_GAP, height), strict=True)
+        for curve, pixels in zip(lines, apart(heights, NAME_GAP, height), strict=True)
     ]
 
 
@@ -276,12 +282,12 @@ def apart(places: Sequence[float], gap: float, end: float) -> list[float]:
     """Return places from 0 to an end, moved so that they are at least a gap apart, in the same order."""
     order = sorted(range(len(places)), key=places.__getitem__)
     moved = list(places)
-    for before, at in pairwise(order):
-        moved[at] = max(moved[at], moved[before] + gap)
+    for previous, index in pairwise(order):
+        moved[index] = max(moved[index], moved[previous] + gap)
     limit = end
-    for at in reversed(order):
-        moved[at] = min(moved[at], limit)
-        limit = moved[at] - gap
+    for index in reversed(order):
+        moved[index] = min(moved[index], limit)
+        limit = moved[index] - gap
     return moved
 
 
@@ -304,7 +310,7 @@ def energy_card(comparison: ComparedRuns) -> Figure:
         marker: Drawn = {"color": colour, "line": {"width": 0}}
         if phase in STALLED:
             marker["pattern"] = {"shape": "/", "size": 6, "solidity": 0.35}
-        looks: Drawn = {
+        style: Drawn = {
             "marker": marker,
             "text": [name if value >= 100 * TEXT_SHARE else "" for value in values],
             "textposition": "inside",
@@ -313,7 +319,7 @@ def energy_card(comparison: ComparedRuns) -> Figure:
             "textfont": {"size": 10.5, "color": TEXT_COLOURS.get(phase, INK_COLOUR)},
         }
         data.append(
-            level_bars(name, list(shares), values, None, f"%{{y}}: {name} %{{x:.3~g}}%<extra></extra>", **looks)
+            level_bars(name, list(shares), values, None, f"%{{y}}: {name} %{{x:.3~g}}%<extra></extra>", **style)
         )
         key: Key = (name, colour, "hatch" if phase in STALLED else "box")
         keys.append(key)
@@ -359,9 +365,9 @@ def trade_card(comparison: ComparedRuns) -> Figure:
     """Return the lowest loss of each run over its joules per epoch."""
     title, unit = "Loss against energy", "lowest loss"
     runs = _with_energy(comparison)
-    looks: Drawn = {"unit": unit, "x_title": "joules per epoch", "height": TRADE_HEIGHT}
+    style: Drawn = {"unit": unit, "x_title": "joules per epoch", "height": TRADE_HEIGHT}
     if not runs:
-        return card([], title, empty=UNKNOWN_NOTE, **looks)
+        return card([], title, empty=UNKNOWN_NOTE, **style)
     joules, losses = zip(*runs.values(), strict=True)
     x_axis = log_axis(0.5 * min(joules), 2 * max(joules))
     room = 0.25 * (max(losses) - min(losses)) or 0.25 * max(losses)
@@ -369,19 +375,19 @@ def trade_card(comparison: ComparedRuns) -> Figure:
     data: list[Drawn] = []
     boxes: list[Box] = []
     (left, right), height = x_axis["range"], TRADE_HEIGHT - TOP - BOTTOM
-    at = [
+    pixels = [
         (TRADE_WIDTH * (log10(spent) - left) / (right - left), height * (high - loss) / (high - low))
         for spent, loss in runs.values()
     ]
-    for (run, (spent, loss)), pixel in zip(runs.items(), at, strict=True):
+    for (run, (spent, loss)), pixel in zip(runs.items(), pixels, strict=True):
         name = _shortened(run.name, SHORT_NAME)
-        side, box = _free_side(pixel, name, [*boxes, *(_dot(other) for other in at if other != pixel)])
+        side, box = _free_side(pixel, name, [*boxes, *(_dot(candidate) for candidate in pixels if candidate != pixel)])
         boxes.append(box)
         text: Drawn = {"text": [f" {name} "], "textposition": side, "cliponaxis": False}
         hover = f"{run.name}: %{{x:.3~g}} J per epoch, loss %{{y:.3~g}}<extra></extra>"
         dot = points(run.name, [spent], [loss], run.colour, hover, size=11, **text)
         data.append({**dot, "mode": "markers+text"})
-    return card(data, title, **looks, xaxis=x_axis, yaxis={"range": [low, high], "nticks": 4})
+    return card(data, title, **style, xaxis=x_axis, yaxis={"range": [low, high], "nticks": 4})
 
 
 def trade_caption(comparison: ComparedRuns) -> str:
@@ -393,21 +399,21 @@ def trade_caption(comparison: ComparedRuns) -> str:
     if len(runs) == 1:
         ((run, (joules, loss)),) = runs.items()
         return OF_ONE.format(run=run.name, loss=three_digits(loss), joules=joules_text(joules))
-    lowest, least = min(runs, key=lambda run: runs[run][1]), min(runs, key=lambda run: runs[run][0])
-    template = LOWEST_AND_LEAST if lowest is least else LOWEST
-    return template.format(lowest=lowest.name, least=least.name)
+    lowest, cheapest = min(runs, key=lambda run: runs[run][1]), min(runs, key=lambda run: runs[run][0])
+    template = LOWEST_AND_LEAST if lowest is cheapest else LOWEST
+    return template.format(lowest=lowest.name, least=cheapest.name)
 
 
 def _with_energy(comparison: ComparedRuns) -> dict[ComparedRun, tuple[float, float]]:
     """Return joules per epoch and lowest loss of the runs where both are known."""
-    known = {run: (run.joules_per_epoch, run.lowest) for run in comparison.runs}
-    return {run: (joules, loss) for run, (joules, loss) in known.items() if joules and loss is not None}
+    values = {run: (run.joules_per_epoch, run.lowest) for run in comparison.runs}
+    return {run: (joules, loss) for run, (joules, loss) in values.items() if joules and loss is not None}
 
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom, in pixels
 
 
-def _free_side(pixel: tuple[float, float], name: str, taken: Sequence[Box]) -> tuple[str, Box]:
+def _free_side(pixel: tuple[float, float], name: str, obstacles: Sequence[Box]) -> tuple[str, Box]:
     """Return the side of a point at which its name covers least, and the room it takes."""
     x, y = pixel
     width = LETTER * (len(name) + 2)
@@ -417,19 +423,19 @@ def _free_side(pixel: tuple[float, float], name: str, taken: Sequence[Box]) -> t
         "top center": (x - width / 2, y - 22, x + width / 2, y - 8),
         "bottom center": (x - width / 2, y + 8, x + width / 2, y + 22),
     }
-    side = min(sides, key=lambda name: _covered(sides[name], taken))
+    side = min(sides, key=lambda name: _covered(sides[name], obstacles))
     return side, sides[side]
 
 
-def _covered(box: Box, taken: Sequence[Box]) -> float:
+def _covered(box: Box, obstacles: Sequence[Box]) -> float:
     """Return how much of a box is outside the plot or covers others, in pixels squared."""
     inside = _overlap(box, (0, 0, TRADE_WIDTH, TRADE_HEIGHT - TOP - BOTTOM))
-    return (box[2] - box[0]) * (box[3] - box[1]) - inside + sum(_overlap(box, other) for other in taken)
+    return (box[2] - box[0]) * (box[3] - box[1]) - inside + sum(_overlap(box, obstacle) for obstacle in obstacles)
 
 
-def _overlap(box: Box, other: Box) -> float:
-    width = min(box[2], other[2]) - max(box[0], other[0])
-    height = min(box[3], other[3]) - max(box[1], other[1])
+def _overlap(first: Box, second: Box) -> float:
+    width = min(first[2], second[2]) - max(first[0], second[0])
+    height = min(first[3], second[3]) - max(first[1], second[1])
     return max(0.0, width) * max(0.0, height)
 
 

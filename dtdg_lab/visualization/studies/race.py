@@ -60,7 +60,7 @@ class Curve:
     over: bool
 
     def cost(self, name: str) -> tuple[float, ...]:
-        """What had been spent at every evaluation, one of ``COSTS``; empty where unknown."""
+        """Return what had been spent at every evaluation, one of ``COSTS``; empty where unknown."""
         if name == "peak":
             return () if self.peak is None else (float(self.peak),) * len(self.losses)
         return {"seconds": self.seconds, "joules": self.joules, "bytes": self.bytes}[name]
@@ -68,13 +68,16 @@ class Curve:
 
 def curve_of(label: str, seed: int, tables: RunTables, *, over: bool) -> Curve:
     """Return the curve of a run so far; the run's lock keeps out a thread that adds to its tables."""
-    known = [evaluation for evaluation in judged_evaluations(tables) if evaluation.loss is not None]
-    seconds = [evaluation.seconds for evaluation in known]
-    joules, sent = joules_at(tables, seconds), bytes_at(tables, seconds, [evaluation.step for evaluation in known])
+    evaluations = [evaluation for evaluation in judged_evaluations(tables) if evaluation.loss is not None]
+    seconds = [evaluation.seconds for evaluation in evaluations]
+    joules, sent = (
+        joules_at(tables, seconds),
+        bytes_at(tables, seconds, [evaluation.step for evaluation in evaluations]),
+    )
     return Curve(
         label=label,
         seed=seed,
-        losses=tuple(float(evaluation.loss or 0.0) for evaluation in known),
+        losses=tuple(float(evaluation.loss or 0.0) for evaluation in evaluations),
         seconds=tuple(seconds),
         joules=() if joules is None else tuple(joules.tolist()),
         bytes=() if sent is None else tuple(sent.tolist()),
@@ -87,7 +90,7 @@ def curve_of(label: str, seed: int, tables: RunTables, *, over: bool) -> Curve:
 
 
 def near_losses(curves: Curves, labels: Sequence[str], lost: Collection[Place] = ()) -> dict[int, float]:
-    """By seed, the least loss that any contestant reached and 5 % more; seeds that some contestant lacks are left out.
+    """Return the lowest loss of any contestant plus 5 % by seed, without seeds that some contestant lacks.
 
     What is near follows the seed, since graph and first parameters do.
 
@@ -96,25 +99,25 @@ def near_losses(curves: Curves, labels: Sequence[str], lost: Collection[Place] =
         labels: the contestants.
         lost: contestant and seed of runs that failed: they too are not waited for.
     """
-    found: dict[int, dict[str, float]] = {}
+    lowest_losses: dict[int, dict[str, float]] = {}
     gone = {*lost, *((curve.label, curve.seed) for curve in curves if curve.over and not curve.losses)}
     for curve in curves:
         if curve.losses:
-            found.setdefault(curve.seed, {})[curve.label] = min(curve.losses)
+            lowest_losses.setdefault(curve.seed, {})[curve.label] = min(curve.losses)
     return {
-        seed: min(least.values()) * (1 + NEAR)
-        for seed, least in found.items()
-        if all(label in least or (label, seed) in gone for label in labels)
+        seed: min(lowest.values()) * (1 + NEAR)
+        for seed, lowest in lowest_losses.items()
+        if all(label in lowest or (label, seed) in gone for label in labels)
     }
 
 
 def reached(curve: Curve, near: Near, cost: str) -> float | None:
-    """What the run had spent when it was near the best for the first time; None where it never was, or is unknown."""
+    """Return what a run had spent when it first came near the best loss; None where it did not, or unknown."""
     spent = curve.cost(cost)
     if curve.seed not in near or not spent:
         return None
-    at = next((place for place, loss in enumerate(curve.losses) if loss <= near[curve.seed]), None)
-    return None if at is None else spent[at]
+    first = next((index for index, loss in enumerate(curve.losses) if loss <= near[curve.seed]), None)
+    return None if first is None else spent[first]
 
 
 NO_LOSS = "no run has been evaluated yet"
@@ -151,7 +154,7 @@ class RaceLevel:
 def race_panels(
     curves: Curves, levels: Sequence[RaceLevel] = (), labels: Sequence[str] | None = None, lost: Collection[Place] = ()
 ) -> dict[str, Panel]:
-    """``seconds``, ``joules``, ``bytes`` and ``peak``: a figure each, and a sentence to stand under it.
+    """Return a figure and a caption for each of ``COSTS``.
 
     Args:
         curves: of all runs of the race as far as they are.
@@ -166,41 +169,41 @@ def race_panels(
 
 
 def race_figure(panels: Mapping[str, Panel], title: str = "Race") -> Figure:
-    """The four panels as one figure, whose losses are zoomed together."""
-    drawn = grid([panels[cost] for cost in COSTS], title=title)
-    layout = drawn["layout"]
+    """Return the four panels as one figure, whose losses are zoomed together."""
+    figure = grid([panels[cost] for cost in COSTS], title=title)
+    layout = figure["layout"]
     for name in [name for name in layout if name.startswith("yaxis") and name != "yaxis"]:
         layout[name] = {**layout[name], "matches": "y"}
-    return drawn
+    return figure
 
 
 def _panel(cost: str, curves: Curves, levels: Sequence[RaceLevel], labels: Sequence[str], near: Near) -> Panel:
-    shown = [curve for curve in curves if curve.losses and curve.cost(cost)]
-    largest = max((max(curve.cost(cost)) for curve in shown), default=0.0)
+    shown_curves = [curve for curve in curves if curve.losses and curve.cost(cost)]
+    largest = max((max(curve.cost(cost)) for curve in shown_curves), default=0.0)
     unit, factor = _unit(cost, largest)
     title, x_title = _TITLES[cost]
     titles = (title, f"{x_title} ({unit})", _loss_name(curves))
-    looks: Drawn = {"showlegend": True, "xaxis": FROM_ZERO, "yaxis": _loss_axis(curves)}
+    style: Drawn = {"showlegend": True, "xaxis": FROM_ZERO, "yaxis": _loss_axis(curves)}
     unknown = [label for label in labels if _lacks(label, cost, curves)]
-    if not shown or (cost == "bytes" and not largest):
+    if not shown_curves or (cost == "bytes" and not largest):
         note = f"{_LEAST[cost]} is unknown for {join_words(unknown)}" if unknown else NO_LOSS
-        note = "no communication: one process each" if shown else note
-        return layout.chart(*titles, [], empty=as_drawn(note), **looks), _LOOK[cost]
-    data = [_thin(curve, cost, factor, labels) for curve in shown]
-    by_label = {label: [curve for curve in shown if curve.label == label] for label in labels}
-    data += [_thick(own, cost, factor, labels) for own in by_label.values() if own]
-    figure = layout.chart(*titles, data, **looks)
+        note = "no communication: one process each" if shown_curves else note
+        return layout.chart(*titles, [], empty=as_drawn(note), **style), _LOOK[cost]
+    data = [_thin(curve, cost, factor, labels) for curve in shown_curves]
+    by_label = {label: [curve for curve in shown_curves if curve.label == label] for label in labels}
+    data += [_thick(seed_curves, cost, factor, labels) for seed_curves in by_label.values() if seed_curves]
+    figure = layout.chart(*titles, data, **style)
     _draw_levels(figure["layout"], levels, factor, labels)
     return figure, _words(cost, curves, labels, unknown, near)
 
 
 def _lacks(label: str, cost: str, curves: Curves) -> bool:
-    own = [curve for curve in curves if curve.label == label and curve.losses]
-    return bool(own) and not any(curve.cost(cost) for curve in own)
+    evaluated = [curve for curve in curves if curve.label == label and curve.losses]
+    return bool(evaluated) and not any(curve.cost(cost) for curve in evaluated)
 
 
 def _unit(cost: str, largest: float) -> tuple[str, float]:
-    """The unit of an axis, and what a second, joule or byte is of it."""
+    """Return the unit of an axis, and the factor from seconds, joules or bytes."""
     if cost == "seconds":
         return ("min", 1 / 60) if largest > 600 else ("s", 1.0)
     if cost == "joules":
@@ -217,7 +220,7 @@ def _loss_name(curves: Curves) -> str:
 
 
 def _loss_axis(curves: Curves) -> dict[str, Any]:
-    """Logarithmic where losses fall so far that the end of a straight axis would show nothing."""
+    """Return a logarithmic axis where losses fall so far that a linear one would show nothing of the end."""
     losses = [loss for curve in curves for loss in curve.losses]
     wide = bool(losses) and min(losses) > 0 and max(losses) / min(losses) > _LOG_FROM
     return {"type": "log"} if wide else {}
@@ -229,42 +232,42 @@ def _style(label: str, labels: Sequence[str]) -> Drawn:
 
 
 def _thin(curve: Curve, cost: str, factor: float, labels: Sequence[str]) -> Drawn:
-    """One seed; against memory, which is a number of the run, a point for the least loss."""
+    """Return the line of one seed; against memory, a point at its lowest loss."""
     style, name = _style(curve.label, labels), as_drawn(f"{curve.label}, seed {curve.seed}")
     xs, ys = [value * factor for value in curve.cost(cost)], list(curve.losses)
-    looks: Drawn = {"hover": f"{_HOVER}</extra>", "legendgroup": curve.label, "showlegend": False, "opacity": 0.45}
+    options: Drawn = {"hover": f"{_HOVER}</extra>", "legendgroup": curve.label, "showlegend": False, "opacity": 0.45}
     if cost == "peak":
-        return traces.points(name, xs[:1], [min(ys)], style["colour"], size=6, **looks)
-    return traces.line(name, [round(x, 6) for x in xs], ys, mode="lines", width=1, **style, **looks)
+        return traces.points(name, xs[:1], [min(ys)], style["colour"], size=6, **options)
+    return traces.line(name, [round(x, 6) for x in xs], ys, mode="lines", width=1, **style, **options)
 
 
-def _thick(own: Curves, cost: str, factor: float, labels: Sequence[str]) -> Drawn:
-    """The median over seeds, evaluation by evaluation, as far as half of the seeds have come."""
-    name, style = own[0].label, _style(own[0].label, labels)
-    looks: Drawn = {"hover": f"{_HOVER}, median</extra>", "legendgroup": name}
+def _thick(curves: Curves, cost: str, factor: float, labels: Sequence[str]) -> Drawn:
+    """Return the median over seeds, evaluation by evaluation, as far as half of the seeds have come."""
+    name, style = curves[0].label, _style(curves[0].label, labels)
+    options: Drawn = {"hover": f"{_HOVER}, median</extra>", "legendgroup": name}
     if cost == "peak":
-        x, y = median(curve.cost(cost)[0] for curve in own), median(min(curve.losses) for curve in own)
+        x, y = median(curve.cost(cost)[0] for curve in curves), median(min(curve.losses) for curve in curves)
         diamond = {"symbol": "diamond", "line": {"width": 1, "color": TEXT_COLOUR}}
-        return traces.points(as_drawn(name), [x * factor], [y], style["colour"], size=12, marker=diamond, **looks)
-    lengths = sorted((len(curve.losses) for curve in own), reverse=True)
+        return traces.points(as_drawn(name), [x * factor], [y], style["colour"], size=12, marker=diamond, **options)
+    lengths = sorted((len(curve.losses) for curve in curves), reverse=True)
     reach = lengths[math.ceil(len(lengths) / 2) - 1]
     xs, ys = [], []
-    for place in range(reach):
-        there = [curve for curve in own if len(curve.losses) > place]
-        xs.append(round(median(curve.cost(cost)[place] for curve in there) * factor, 6))
-        ys.append(median(curve.losses[place] for curve in there))
-    return traces.line(as_drawn(name), xs, ys, mode="lines+markers", width=3, marker={"size": 5}, **style, **looks)
+    for index in range(reach):
+        long_enough = [curve for curve in curves if len(curve.losses) > index]
+        xs.append(round(median(curve.cost(cost)[index] for curve in long_enough) * factor, 6))
+        ys.append(median(curve.losses[index] for curve in long_enough))
+    return traces.line(as_drawn(name), xs, ys, mode="lines+markers", width=3, marker={"size": 5}, **style, **options)
 
 
 def _draw_levels(layout: dict[str, Any], levels: Sequence[RaceLevel], factor: float, labels: Sequence[str]) -> None:
-    """Bounds as upright lines with their names, one under the other so that they can be read."""
-    for place, level in enumerate(levels):
+    """Draw bounds as upright lines with their names, one under the other."""
+    for index, level in enumerate(levels):
         colour = _style(level.label, labels)["colour"] if level.label in labels else BASELINE_COLOUR
         x = level.value * factor
         layout["shapes"].append(traces.rule(x=x, colour=colour, width=1.5, dash="dash") | {"layer": "below"})
-        words = as_drawn(f"{level.label}: {level.name}")
+        text = as_drawn(f"{level.label}: {level.name}")
         beside: Drawn = {"yref": "paper", "xanchor": "left", "yanchor": "top", "xshift": 3}
-        layout["annotations"].append(traces.label(words, x, 0.98 - 0.09 * place, colour, 10, **beside))
+        layout["annotations"].append(traces.label(text, x, 0.98 - 0.09 * index, colour, 10, **beside))
 
 
 _LOOK: Mapping[str, str] = {
@@ -277,21 +280,23 @@ _LOOK: Mapping[str, str] = {
 
 
 def _words(cost: str, curves: Curves, labels: Sequence[str], unknown: Sequence[str], near: Near) -> str:
-    """Who needs least to come near the best loss, and what to look for."""
+    """Return who needs least to come near the best loss, and what to look for."""
     lost = f" Unknown for {join_words(unknown)}." if unknown else ""
     spent: dict[str, list[float]] = {}
     for curve in curves:
         value = reached(curve, near, cost)
         if value is not None:
             spent.setdefault(curve.label, []).append(value)
-    whole = {label: median(values) for label, values in spent.items() if len(values) == len(near)}
-    if not whole:
+    medians = {label: median(values) for label, values in spent.items() if len(values) == len(near)}
+    if not medians:
         return _LOOK[cost] + lost
-    order = sorted(whole, key=lambda label: whole[label])
-    described = _TOLD[cost]
-    missed = [label for label in labels if label not in whole]
-    text = f"To a loss within 5 % of the best, {order[0]} needs least {_LEAST[cost]}: {described(whole[order[0]])}"
-    text += "".join(f"; {label} {described(whole[label])}" for label in order[1:])
+    order = sorted(medians, key=lambda label: medians[label])
+    format_cost = _TOLD[cost]
+    missed = [label for label in labels if label not in medians]
+    text = f"To a loss within 5 % of the best, {order[0]} needs least {_LEAST[cost]}: {format_cost(medians[order[0]])}"
+    text += "".join(f"; {label} {format_cost(medians[label])}" for label in order[1:])
     short = f" {join_words(missed)} did not get there with every seed." if missed else ""
-    how = f" Joules are {join_words(sorted({of for curve in curves for of in curve.sources}))}." * (cost == "joules")
+    how = f" Joules are {join_words(sorted({source for curve in curves for source in curve.sources}))}." * (
+        cost == "joules"
+    )
     return f"{text}.{short}{how}{lost} {_LOOK[cost]}"

@@ -1,4 +1,4 @@
-"""What each contestant of a race took, beside what it could not go below."""
+"""Measured seconds and joules of the contestants of a race beside their lower bounds."""
 
 from __future__ import annotations
 
@@ -69,30 +69,30 @@ class Bound:
 
 
 def bounds_panels(bounds: Sequence[Bound], labels: Sequence[str]) -> dict[str, Panel]:
-    """A panel for every quantity that has a bound, with ``labels`` in their colours; one empty one where none has."""
-    shown = [name for name in QUANTITIES if any(each.quantity == name for each in bounds)] or ["epoch"]
-    return {name: _panel(name, [each for each in bounds if each.quantity == name], labels) for name in shown}
+    """Return a panel for every quantity that has a bound, or one empty panel."""
+    quantities = [name for name in QUANTITIES if any(bound.quantity == name for bound in bounds)] or ["epoch"]
+    return {name: _panel(name, [bound for bound in bounds if bound.quantity == name], labels) for name in quantities}
 
 
 def bounds_figure(bounds: Sequence[Bound], labels: Sequence[str]) -> Figure:
-    """All panels as one figure."""
+    """Return all panels as one figure."""
     return grid(list(bounds_panels(bounds, labels).values()), title="Measured and bound")
 
 
 def _panel(quantity: str, bounds: Sequence[Bound], labels: Sequence[str]) -> Panel:
     titles, look = (*QUANTITIES[quantity], ""), _LOOK[quantity]
-    looks: Drawn = {"yaxis": NAMES, "bargap": 0.45, "showlegend": True}
+    style: Drawn = {"yaxis": NAMES, "bargap": 0.45, "showlegend": True}
     if not bounds:
-        return layout.chart(*titles, [], empty=NO_BOUND, xaxis=FROM_ZERO, **looks), look
-    names = [as_drawn(each.label) for each in bounds]
-    colours = [series_colour(labels.index(each.label)) for each in bounds]
+        return layout.chart(*titles, [], empty=NO_BOUND, xaxis=FROM_ZERO, **style), look
+    names = [as_drawn(bound.label) for bound in bounds]
+    colours = [series_colour(labels.index(bound.label)) for bound in bounds]
     above: Drawn = {"textposition": "outside", "cliponaxis": False, "showlegend": False}
     above |= {
-        "text": ["" if each.over is None else f"x {_factor(each.over)}" for each in bounds],
+        "text": ["" if bound.over is None else f"x {_factor(bound.over)}" for bound in bounds],
         "marker": {"color": colours, "opacity": 0.75},
     }
-    measured, limits = [each.measured for each in bounds], [each.bound for each in bounds]
-    of_bounds = join_words(list(dict.fromkeys(each.name for each in bounds)))
+    measured, limits = [bound.measured for bound in bounds], [bound.bound for bound in bounds]
+    of_bounds = join_words(list(dict.fromkeys(bound.name for bound in bounds)))
     mark: Drawn = {"size": 22, "marker": {"symbol": "line-ns-open", "line": {"width": 2.5}}}
     hover = "%{y}: %{x:.4~g}<extra>bound</extra>"
     data = [
@@ -100,7 +100,7 @@ def _panel(quantity: str, bounds: Sequence[Bound], labels: Sequence[str]) -> Pan
         traces.points(of_bounds, limits, names, TEXT_COLOUR, hover, **mark),
     ]
     x_axis = {**FROM_ZERO, **_axis([*measured, *limits])}
-    figure = layout.chart(*titles, data, xaxis=x_axis, **looks)
+    figure = layout.chart(*titles, data, xaxis=x_axis, **style)
     return figure, f"{_bound_text(quantity, bounds)} {look}"
 
 
@@ -109,21 +109,21 @@ def _factor(over: float) -> str:
 
 
 def _axis(values: Sequence[float]) -> dict[str, Any]:
-    """Logarithmic where bounds are far below what was measured; with room for the words after a bar."""
-    largest, least = max(values), min(values)
-    if least > 0 and largest / least > _LOG_FROM:
-        return {"type": "log", "range": [math.log10(least) - 0.3, math.log10(largest) + 0.7]}
+    """Return an axis with room for words after a bar, logarithmic where bounds are far below the bars."""
+    largest, smallest = max(values), min(values)
+    if smallest > 0 and largest / smallest > _LOG_FROM:
+        return {"type": "log", "range": [math.log10(smallest) - 0.3, math.log10(largest) + 0.7]}
     return {"range": [0, largest * 1.18 or 1.0]}
 
 
 def _bound_text(quantity: str, bounds: Sequence[Bound]) -> str:
-    """Who is closest to its bound."""
-    known = [each for each in bounds if each.over is not None]
-    if not known:
+    """Return who is closest to its bound."""
+    positive = [bound for bound in bounds if bound.over is not None]
+    if not positive:
         return "No bound is above 0."
-    closest = min(known, key=lambda each: abs((each.over or 0.0) - 1))
-    words = format_joules if quantity == "energy" else format_seconds
+    closest = min(positive, key=lambda bound: abs((bound.over or 0.0) - 1))
+    format_value = format_joules if quantity == "energy" else format_seconds
     return (
-        f"{closest.label} is closest to its bound: {words(closest.measured)}, {_factor(closest.over or 0.0)} times "
-        f"{words(closest.bound)} ({closest.name})."
+        f"{closest.label} is closest to its bound: {format_value(closest.measured)}, "
+        f"{_factor(closest.over or 0.0)} times {format_value(closest.bound)} ({closest.name})."
     )

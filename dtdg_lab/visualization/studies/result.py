@@ -1,4 +1,4 @@
-"""What a study found, as a table, in words and as HTML: the base of the results of studies and forecasts."""
+"""The base of results of studies and forecasts: a table, words, and both as HTML."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class StudyResult:
 
         @property
         def described(self) -> str:
-            """What was done, in words."""
+            """Description of the work."""
 
     @property
     def table(self) -> pd.DataFrame:
@@ -64,24 +64,24 @@ class StudyResult:
         return pd.DataFrame(list(self.rows))
 
     def to_pandas(self) -> pd.DataFrame:
-        """The rows as a frame."""
+        """Return the rows as a frame."""
         return self.table
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values: what was done, and the rows."""
+        """Return plain values: what was done, and the rows."""
         return {"described": self.described, "rows": [dict(row) for row in self.rows]}
 
     def conclusion(self) -> str:
-        """What follows from the rows, in words."""
+        """Return what follows from the rows, in words."""
         return ""
 
     def summary(self) -> str:
-        """What was done, the table, and what follows from it."""
+        """Return what was done, the table, and what follows from it."""
         table = self.readable(self.text_columns).to_string(index=False)
         return "\n".join(part for part in (self.described, table, self.conclusion()) if part)
 
     def readable(self, columns: Iterable[str] = ()) -> pd.DataFrame:
-        """The table as text: bytes and seconds with their units, numbers of few digits.
+        """Return the table as text: bytes and seconds with their units, numbers of few digits.
 
         Args:
             columns: in their order; all where empty.
@@ -105,19 +105,21 @@ class StudyResult:
         return self.summary()
 
     def _repr_html_(self) -> str:
-        """The table with what its columns mean; ``lab.plot`` draws the figure."""
+        """Return the table with the meaning of its columns as HTML."""
         table = self.readable(self.html_columns)
-        kept = {name: meaning for name, meaning in self.meanings.items() if name in table or not self.html_columns}
-        words = paragraphs(self.conclusion())
-        return f"<p>{html.escape(self.described)}</p>{table.to_html(index=False)}{words}{explained(kept)}"
+        meanings = {name: meaning for name, meaning in self.meanings.items() if name in table or not self.html_columns}
+        conclusion = paragraphs(self.conclusion())
+        return f"<p>{html.escape(self.described)}</p>{table.to_html(index=False)}{conclusion}{explained(meanings)}"
 
 
-def paragraphs(words: str) -> str:
-    """Lines as paragraphs of a page."""
-    return "".join(f"<p>{html.escape(line)}</p>" for line in words.split("\n") if line)
+def paragraphs(text: str) -> str:
+    """Return lines as paragraphs of a page."""
+    return "".join(f"<p>{html.escape(line)}</p>" for line in text.split("\n") if line)
 
 
 def explained(meanings: Mapping[str, str]) -> str:
-    """Names with what they mean, as a list of a page."""
-    items = "".join(f"<li><b>{html.escape(name)}</b>: {html.escape(words)}</li>" for name, words in meanings.items())
+    """Return names with their meanings as a list of a page."""
+    items = "".join(
+        f"<li><b>{html.escape(name)}</b>: {html.escape(meaning)}</li>" for name, meaning in meanings.items()
+    )
     return f"<ul style='font-size:90%'>{items}</ul>"

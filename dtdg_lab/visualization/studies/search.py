@@ -65,7 +65,7 @@ class StudyCell:
 
 @dataclass(frozen=True, slots=True)
 class MapNames:
-    """What a map is called.
+    """Names of a map.
 
     Attributes:
         title: of the figure.
@@ -85,27 +85,35 @@ class MapNames:
 
 
 def study_map(cells: Sequence[StudyCell], names: MapNames) -> Panel:
-    """The map and what to look for in it; cells that are not done are grey."""
+    """Return the heat map and its caption; unfinished cells are grey."""
     across, up = ordered([cell.x for cell in cells]), ordered([cell.y for cell in cells])
     titles = (names.title, names.x, names.y)
-    looks: Drawn = {"margin": {"l": 70, "r": 14, "t": 34, "b": 92}, **_CLICKS}
+    style: Drawn = {"margin": {"l": 70, "r": 14, "t": 34, "b": 92}, **_CLICKS}
     if not cells:
-        return layout.chart(*titles, [], empty=NOTHING_YET, **looks), "Nothing is studied yet."
+        return layout.chart(*titles, [], empty=NOTHING_YET, **style), "Nothing is studied yet."
     grid = {(across.index(cell.x), up.index(cell.y)): cell for cell in cells}
     say = writer(names.measure)
     written = len(across) <= _COLUMNS and len(across) * len(up) <= _WRITTEN
-    middle = {place: median(cell.values) for place, cell in grid.items() if cell.values}
+    middle = {position: median(cell.values) for position, cell in grid.items() if cell.values}
     low, high = (min(middle.values()), max(middle.values())) if middle else (0.0, 1.0)
     span = (high - low) or abs(low) or 1.0
-    least, most = low - _PALE * span, low + span
+    lowest_colour, highest_colour = low - _PALE * span, low + span
     bar: Drawn = {} if written else {"colorbar": traces.colour_bar(names.measure, tickformat=".3~g")}
     columns, rows = range(len(across)), range(len(up))
     gaps: Drawn = {"xgap": 2, "ygap": 2, "showscale": not written, "hoverongaps": False}
     z = [[middle.get((x, y)) for x in columns] for y in rows]
-    shown = [[_hover(grid.get((x, y)), names, say) for x in columns] for y in rows]
-    said: Drawn = {"customdata": shown, "hover": "%{customdata[0]}<extra></extra>", **gaps, **bar}
-    map_ = traces.heat(names.measure, z, columns, rows, palette.HEAT_SCALES["owned"], span=(least, most), **said)
-    notes, dark = [], least + _DARK * (most - least)
+    hover_data = [[_hover(grid.get((x, y)), names, say) for x in columns] for y in rows]
+    trace_options: Drawn = {"customdata": hover_data, "hover": "%{customdata[0]}<extra></extra>", **gaps, **bar}
+    map_ = traces.heat(
+        names.measure,
+        z,
+        columns,
+        rows,
+        palette.HEAT_SCALES["owned"],
+        span=(lowest_colour, highest_colour),
+        **trace_options,
+    )
+    notes, dark = [], lowest_colour + _DARK * (highest_colour - lowest_colour)
     for (x, y), value in middle.items() if written else ():
         cell = grid[x, y]
         part = "" if len(cell.values) >= cell.asked else f"<br>{len(cell.values)} of {cell.asked}"
@@ -115,51 +123,53 @@ def study_map(cells: Sequence[StudyCell], names: MapNames) -> Panel:
         x, y = across.index(best.x), up.index(best.y)
         edge: Drawn = {"line": {"color": palette.TEXT_COLOUR, "width": 2.5}, "fillcolor": "rgba(0,0,0,0)"}
         shapes.append(traces.box((x - 0.48, x + 0.48), (y - 0.48, y + 0.48), **edge))
-    looks |= {"xaxis": _axis(across), "yaxis": _axis(up), "annotations": notes, "shapes": shapes}
+    style |= {"xaxis": _axis(across), "yaxis": _axis(up), "annotations": notes, "shapes": shapes}
     data = [map_, *(trace for state in STATES if (trace := _marks(grid, state)) is not None)]
     # behind cells that are not done
-    return layout.chart(*titles, data, plot_bgcolor=palette.GRID_COLOUR, **looks), _words(cells, names, best)
+    return layout.chart(*titles, data, plot_bgcolor=palette.GRID_COLOUR, **style), _words(cells, names, best)
 
 
 def _clickable(cells: Sequence[StudyCell], heads: Sequence[str] = ()) -> Drawn:
-    """What is shown over points of cells, and the keys of the runs that a click opens."""
+    """Return hover texts of cells, and the keys of the runs that a click opens."""
     first = [[head] for head in heads] or [[] for _ in cells]
-    shown = [["<br>".join([*head, *cell.described[:8]]), cell.key] for head, cell in zip(first, cells, strict=True)]
-    return {"customdata": shown, "hover": "%{customdata[0]}<extra></extra>"}
+    hover_data = [
+        ["<br>".join([*head, *cell.described[:8]]), cell.key] for head, cell in zip(first, cells, strict=True)
+    ]
+    return {"customdata": hover_data, "hover": "%{customdata[0]}<extra></extra>"}
 
 
 def _unfinished(cells: Sequence[StudyCell], x_of: Callable[[StudyCell], Any], y: float) -> list[Drawn]:
-    """Marks of cells whose runs gave no number, by their state."""
-    found = []
-    for state, (words, symbol, colour) in STATES.items():
+    """Return marks of cells whose runs gave no number, by their state."""
+    markers = []
+    for state, (label, symbol, colour) in STATES.items():
         mine = [cell for cell in cells if cell.states.get(state) and not cell.values]
-        looks: Drawn = {"size": 10, "marker": {"symbol": symbol}, **_clickable(mine)}
+        style: Drawn = {"size": 10, "marker": {"symbol": symbol}, **_clickable(mine)}
         if mine:
-            found.append(traces.points(words, [x_of(cell) for cell in mine], [y] * len(mine), colour, **looks))
-    return found
+            markers.append(traces.points(label, [x_of(cell) for cell in mine], [y] * len(mine), colour, **style))
+    return markers
 
 
 _NOTHING_SAID = f"{NOTHING_YET[:1].upper()}{NOTHING_YET[1:]}"
 
 
 def is_numeric(values: Sequence[Any]) -> bool:
-    """Whether all values are numbers."""
+    """Return whether all values are numbers."""
     return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
 
 
 def _is_wide(values: Sequence[Any]) -> bool:
-    """Whether numbers need a logarithmic axis."""
+    """Return whether numbers need a logarithmic axis."""
     return is_numeric(values) and min(values) > 0 and max(values) / min(values) >= _DECADES
 
 
 def ordered(values: Sequence[Any]) -> list[Any]:
-    """Each value once: numbers by size, others as they come."""
+    """Return each value once: numbers by size, others as they come."""
     once = list(dict.fromkeys(values))
     return sorted(once) if is_numeric(once) else once
 
 
 def writer(measure: str) -> Callable[[float], str]:
-    """How a number of runs is written, by the unit that its name ends in."""
+    """Return the function that writes a number of runs, by the unit in its name."""
     if measure.endswith("_bytes") or measure.startswith("bytes_"):
         return format_bytes
     if measure.endswith("_j"):
@@ -168,11 +178,11 @@ def writer(measure: str) -> Callable[[float], str]:
 
 
 def best_cell(cells: Sequence[StudyCell], *, least: bool) -> StudyCell | None:
-    """The cell with the best median of those with the most runs done; None before any is."""
-    most = max((len(cell.values) for cell in cells), default=0)
-    known = [cell for cell in cells if cell.values and len(cell.values) == most]
+    """Return the cell with the best median among those with the most finished runs; None before any is."""
+    most_runs = max((len(cell.values) for cell in cells), default=0)
+    candidates = [cell for cell in cells if cell.values and len(cell.values) == most_runs]
     sign = 1 if least else -1
-    return min(known, key=lambda cell: sign * median(cell.values), default=None)
+    return min(candidates, key=lambda cell: sign * median(cell.values), default=None)
 
 
 def _axis(values: Sequence[Any]) -> Drawn:
@@ -180,7 +190,7 @@ def _axis(values: Sequence[Any]) -> Drawn:
 
 
 def _hover(cell: StudyCell | None, names: MapNames, say: Callable[[float], str]) -> list[str]:
-    """What is shown over a cell, and the key of the run that a click opens."""
+    """Return the hover text of a cell, and the key of the run that a click opens."""
     if cell is None:
         return ["", ""]
     lines = [f"{names.x} {short(cell.x)}, {names.y} {short(cell.y)}"]
@@ -188,23 +198,23 @@ def _hover(cell: StudyCell | None, names: MapNames, say: Callable[[float], str])
         spread = f", {say(min(cell.values))} to {say(max(cell.values))}" if len(cell.values) > 1 else ""
         lines.append(f"{names.measure}: median {say(median(cell.values))}{spread}")
     lines.append(f"{len(cell.values)} of {cell.asked} runs done")
-    more = [f"... and {len(cell.described) - 8} more"] if len(cell.described) > 8 else []
-    return ["<br>".join([*lines, *cell.described[:8], *more]), cell.key]
+    remainder = [f"... and {len(cell.described) - 8} more"] if len(cell.described) > 8 else []
+    return ["<br>".join([*lines, *cell.described[:8], *remainder]), cell.key]
 
 
 def _marks(grid: Mapping[tuple[int, int], StudyCell], state: str) -> Drawn | None:
-    """A mark in the corner of each cell with such runs; in the middle where nothing else is known of it."""
-    words, symbol, colour = STATES[state]
+    """Return marks in the corners of cells with such runs, in the middle of cells without others."""
+    label, symbol, colour = STATES[state]
     across, up = {"failed": (_CORNER, _CORNER), "pruned": (_CORNER, -_CORNER), "running": (-_CORNER, _CORNER)}[state]
-    mine = {place: cell for place, cell in grid.items() if cell.states.get(state)}
-    if not mine:
+    matching = {position: cell for position, cell in grid.items() if cell.states.get(state)}
+    if not matching:
         return None
-    alone = [not cell.values and len(cell.states) == 1 for cell in mine.values()]
-    x = [x if centred else x + across for (x, _), centred in zip(mine, alone, strict=True)]
-    y = [y if centred else y + up for (_, y), centred in zip(mine, alone, strict=True)]
+    alone = [not cell.values and len(cell.states) == 1 for cell in matching.values()]
+    x = [x if centred else x + across for (x, _), centred in zip(matching, alone, strict=True)]
+    y = [y if centred else y + up for (_, y), centred in zip(matching, alone, strict=True)]
     marker = {"symbol": symbol, "line": {"color": "white", "width": 1}}
-    said = _clickable([*mine.values()], [f"{cell.states[state]} {words}" for cell in mine.values()])
-    return traces.points(words, x, y, colour, size=11, marker=marker, **said)
+    trace_options = _clickable([*matching.values()], [f"{cell.states[state]} {label}" for cell in matching.values()])
+    return traces.points(label, x, y, colour, size=11, marker=marker, **trace_options)
 
 
 def _words(cells: Sequence[StudyCell], names: MapNames, best: StudyCell | None) -> str:
@@ -212,47 +222,48 @@ def _words(cells: Sequence[StudyCell], names: MapNames, best: StudyCell | None) 
         return f"{_NOTHING_SAID}: grey cells wait."
     say = writer(names.measure)
     which = "Lowest" if names.least_is_best else "Highest"
-    place = f"{names.x} {short(best.x)}, {names.y} {short(best.y)}"
-    described = f"{which} {names.measure} (outlined): {say(median(best.values))} at {place}"
-    others = [cell for cell in cells if cell.values and cell is not best]
+    position = f"{names.x} {short(best.x)}, {names.y} {short(best.y)}"
+    caption = f"{which} {names.measure} (outlined): {say(median(best.values))} at {position}"
+    finished = [cell for cell in cells if cell.values and cell is not best]
     if len(best.values) > 1:
         apart = [
             cell
-            for cell in others
+            for cell in finished
             if (min(cell.values) > max(best.values) if names.least_is_best else max(cell.values) < min(best.values))
         ]
-        near = len(others) - len(apart)
+        near = len(finished) - len(apart)
         like = f"{near or 'no'} other cell{'s' * (near != 1)}"
-        described += f", the median of {len(best.values)} runs; the runs of {like} overlap with its."
+        caption += f", the median of {len(best.values)} runs; the runs of {like} overlap with its."
     else:
-        described += ", of one run: another seed may move it."
+        caption += ", of one run: another seed may move it."
     waiting = sum(not cell.values for cell in cells)
-    described += f" {waiting} of {len(cells)} cells are not done (grey)." if waiting else ""
+    caption += f" {waiting} of {len(cells)} cells are not done (grey)." if waiting else ""
     pooled = f" Each cell is the median over {join_words(names.pooled)} too." if names.pooled else ""
-    return described + pooled + " Click on a cell to open its run."
+    return caption + pooled + " Click on a cell to open its run."
 
 
 # A search as it went: every combination's number, and the best so far.
 
 
 def study_course(cells: Sequence[StudyCell], names: MapNames) -> Panel:
-    """Combinations over their numbers, which are their ``x``, and the best of those before as a step line."""
+    """Return combinations over their numbers, which are their ``x``, with the best so far as a step line."""
     titles = (names.title, "trial", names.measure)
-    done = sorted((cell for cell in cells if cell.values), key=lambda cell: cell.x)
-    if not done:
+    finished = sorted((cell for cell in cells if cell.values), key=lambda cell: cell.x)
+    if not finished:
         return layout.chart(*titles, [], empty=NOTHING_YET, **_CLICKS), f"{_NOTHING_SAID}."
-    middle = [median(cell.values) for cell in done]
+    middle = [median(cell.values) for cell in finished]
     best = list(accumulate(middle, min if names.least_is_best else max))
-    places = [cell.x for cell in done]
+    places = [cell.x for cell in finished]
     step = {"color": palette.series_colour(1), "width": 2, "shape": "hv"}
     data = [
-        traces.points("trial", places, middle, palette.series_colour(0), size=8, **_clickable(done)),
+        traces.points("trial", places, middle, palette.series_colour(0), size=8, **_clickable(finished)),
         traces.line("best so far", places, best, line=step, mode="lines", hoverinfo="skip"),
         *_unfinished(cells, lambda cell: cell.x, max(middle)),
     ]
-    say, last = writer(names.measure), max(place for place, value in enumerate(middle) if value == best[-1])
-    since = len(done) - 1 - last
-    text = f"Best so far {say(best[-1])}, found by trial {done[last].x}; {since} have ended since without a better one."
+    say, last = writer(names.measure), max(index for index, value in enumerate(middle) if value == best[-1])
+    since = len(finished) - 1 - last
+    text = f"Best so far {say(best[-1])}, found by trial {finished[last].x}; "
+    text += f"{since} have ended since without a better one."
     return layout.chart(*titles, data, **_CLICKS), text
 
 
@@ -263,7 +274,7 @@ _DECADES = 50.0  # most over least value of a setting from which its axis is log
 
 
 def study_line(cells: Sequence[StudyCell], names: MapNames, *, joined: bool = True) -> Panel:
-    """The line and what to look for in it.
+    """Return the line and its caption.
 
     Args:
         cells: one for each value of the setting, which is their ``x``.
@@ -271,7 +282,7 @@ def study_line(cells: Sequence[StudyCell], names: MapNames, *, joined: bool = Tr
         joined: whether neighbours are joined by a line; drawn settings of a search are not.
     """
     values = ordered([cell.x for cell in cells])
-    done = [cell for value in values for cell in cells if cell.x == value and cell.values]
+    finished = [cell for value in values for cell in cells if cell.x == value and cell.values]
     titles = (names.title, names.x, names.measure)
     best = best_cell(cells, least=names.least_is_best)
     if best is None:
@@ -282,28 +293,32 @@ def study_line(cells: Sequence[StudyCell], names: MapNames, *, joined: bool = Tr
     def x_of(cell: StudyCell) -> Any:
         return cell.x if numeric else values.index(cell.x)
 
-    say, middle = writer(names.measure), [median(cell.values) for cell in done]
-    heads = [f"{names.x} {short(cell.x)}: median {say(at)}" for cell, at in zip(done, middle, strict=True)]
-    least, most = [min(cell.values) for cell in done], [max(cell.values) for cell in done]
-    looks: Drawn = {"mode": "lines+markers" if joined and numeric else "markers", "marker": {"size": 8}}
-    looks["error_y"] = traces.whiskers(least, middle, most, palette.series_colour(0), width=4)
-    place, circle = ([x_of(best)], [median(best.values)]), {"symbol": "circle-open", "line": {"width": 2}}
-    x, said = [x_of(cell) for cell in done], _clickable(done, heads)
+    say, middle = writer(names.measure), [median(cell.values) for cell in finished]
+    heads = [
+        f"{names.x} {short(cell.x)}: median {say(value_at)}" for cell, value_at in zip(finished, middle, strict=True)
+    ]
+    lowest, highest = [min(cell.values) for cell in finished], [max(cell.values) for cell in finished]
+    style: Drawn = {"mode": "lines+markers" if joined and numeric else "markers", "marker": {"size": 8}}
+    style["error_y"] = traces.whiskers(lowest, middle, highest, palette.series_colour(0), width=4)
+    best_point, circle = ([x_of(best)], [median(best.values)]), {"symbol": "circle-open", "line": {"width": 2}}
+    x, hover_options = [x_of(cell) for cell in finished], _clickable(finished, heads)
     data = [
-        traces.line("median over seeds", x, middle, palette.series_colour(0), **said, **looks),
+        traces.line("median over seeds", x, middle, palette.series_colour(0), **hover_options, **style),
         *_unfinished(cells, x_of, max(middle)),
-        traces.points("best", *place, palette.TEXT_COLOUR, size=15, marker=circle, hoverinfo="skip"),
+        traces.points("best", *best_point, palette.TEXT_COLOUR, size=15, marker=circle, hoverinfo="skip"),
     ]
     x_axis = {"type": "log"} if _is_wide(values) else ticks
-    return layout.chart(*titles, data, xaxis=x_axis, **_CLICKS), _words_study_line(done, best, names)
+    return layout.chart(*titles, data, xaxis=x_axis, **_CLICKS), _words_study_line(finished, best, names)
 
 
-def _words_study_line(done: Sequence[StudyCell], best: StudyCell, names: MapNames) -> str:
+def _words_study_line(finished: Sequence[StudyCell], best: StudyCell, names: MapNames) -> str:
     say = writer(names.measure)
     which = "Lowest" if names.least_is_best else "Highest"
     text = f"{which} median: {say(median(best.values))} at {names.x} {short(best.x)}."
-    least, most = min(best.values), max(best.values)
-    near = [cell for cell in done if cell is not best and min(cell.values) <= most and max(cell.values) >= least]
+    lowest, highest = min(best.values), max(best.values)
+    near = [
+        cell for cell in finished if cell is not best and min(cell.values) <= highest and max(cell.values) >= lowest
+    ]
     if len(best.values) > 1:
         values = f"{len(near) or 'no'} other value{'s' * (len(near) != 1)}"
         text += f" Whiskers reach from the least to the most seed; those of {values} overlap with its."
@@ -336,7 +351,7 @@ class Way:
 
 
 def study_parallel(ways: Sequence[Way], names: Sequence[str], measure: str, *, title: str, least: bool = True) -> Panel:
-    """The lines, best drawn last and darkest; where there are more than ``MOST_LINES``, the best of them.
+    """Return the lines, the best last and darkest; of more than ``MOST_LINES``, the best of them.
 
     Args:
         ways: combinations that are done.
@@ -345,32 +360,40 @@ def study_parallel(ways: Sequence[Way], names: Sequence[str], measure: str, *, t
         title: of the figure.
         least: whether little of it is good.
     """
-    looks: Drawn = {"margin": {"l": 40, "r": 60, "t": 54, "b": 40}, **_CLICKS}
+    style: Drawn = {"margin": {"l": 40, "r": 60, "t": 54, "b": 40}, **_CLICKS}
     if not ways:
-        return layout.chart(title, "", "", [], empty=NOTHING_YET, **looks), f"{_NOTHING_SAID}."
+        return layout.chart(title, "", "", [], empty=NOTHING_YET, **style), f"{_NOTHING_SAID}."
     best_last = sorted(ways, key=lambda way: way.value, reverse=least)[-MOST_LINES:]
-    axes = [_Scale([way.settings[place] for way in ways]) for place in range(len(names))]
+    axes = [_Scale([way.settings[index] for way in ways]) for index in range(len(names))]
     axes.append(_Scale([way.value for way in best_last]))
     heads = [*names, measure]
     ends = {"range": [-0.25, len(heads) - 0.65], "side": "top", "showline": False}
     x_axis = {**named_axis(heads), **ends, "showgrid": True, "gridcolor": "#B8BEC6"}
     beside: Drawn = {"size": 10, "xanchor": "left", "xshift": 4, "bgcolor": "rgba(255,255,255,0.7)"}
-    notes = [traces.label(text, place, at, **beside) for place, axis in enumerate(axes) for at, text in axis.ticks]
+    notes = [
+        traces.label(text, index, value, **beside) for index, axis in enumerate(axes) for value, text in axis.ticks
+    ]
     data = []
-    for place, way in enumerate(best_last):
+    for index, way in enumerate(best_last):
         y = [axis.place(value) for axis, value in zip(axes, (*way.settings, way.value), strict=True)]
-        said: Drawn = {"customdata": [[way.described, way.key]] * len(heads), "showlegend": False}
-        said |= {"hover": "%{customdata[0]}<extra></extra>", "width": 3 if place == len(best_last) - 1 else 1.4}
-        data.append(traces.line("", range(len(heads)), y, _colour(place, len(best_last)), mode="lines", **said))
+        trace_options: Drawn = {"customdata": [[way.described, way.key]] * len(heads), "showlegend": False}
+        trace_options |= {
+            "hover": "%{customdata[0]}<extra></extra>",
+            "width": 3 if index == len(best_last) - 1 else 1.4,
+        }
+        data.append(
+            traces.line("", range(len(heads)), y, _colour(index, len(best_last)), mode="lines", **trace_options)
+        )
     best = best_last[-1]
-    at = ", ".join(f"{name} {short(value)}" for name, value in zip(names, best.settings, strict=True))
-    left = f" The best {MOST_LINES} of {len(ways)} are drawn." if len(ways) > MOST_LINES else ""
-    words = (
-        f"{len(ways)} combinations, the darker the better; the best (thick) {writer(measure)(best.value)} at {at}. "
-        f"Where dark lines run together on an axis, its value matters.{left}"
+    settings = ", ".join(f"{name} {short(value)}" for name, value in zip(names, best.settings, strict=True))
+    remainder = f" The best {MOST_LINES} of {len(ways)} are drawn." if len(ways) > MOST_LINES else ""
+    caption = (
+        f"{len(ways)} combinations, the darker the better; "
+        f"the best (thick) {writer(measure)(best.value)} at {settings}. "
+        f"Where dark lines run together on an axis, its value matters.{remainder}"
     )
     y_axis = {"visible": False, "range": [-0.06, 1.06]}
-    return layout.chart(title, "", "", data, xaxis=x_axis, yaxis=y_axis, annotations=notes, **looks), words
+    return layout.chart(title, "", "", data, xaxis=x_axis, yaxis=y_axis, annotations=notes, **style), caption
 
 
 class _Scale:
@@ -382,8 +405,8 @@ class _Scale:
         if self._numeric and len(self._values) > _TICKS:
             low, high = self._scaled(self._values[0]), self._scaled(self._values[-1])
             marks = [low + (high - low) * step / (_TICKS - 2) for step in range(_TICKS - 1)]
-            shown: list[Any] = [math.exp(mark) if self._log else mark for mark in marks]
-            self.ticks = [(self.place(value), f"{value:.3g}") for value in shown]
+            tick_values: list[Any] = [math.exp(mark) if self._log else mark for mark in marks]
+            self.ticks = [(self.place(value), f"{value:.3g}") for value in tick_values]
         else:
             self.ticks = [(self.place(value), short(value)) for value in self._values]
 
@@ -397,8 +420,8 @@ class _Scale:
         return 0.5 if high == low else (self._scaled(value) - low) / (high - low)
 
 
-def _colour(place: int, count: int) -> str:
-    """From pale, the worst, to dark, the best."""
-    share = 1.0 if count == 1 else place / (count - 1)
+def _colour(index: int, count: int) -> str:
+    """Return a colour from pale, the worst, to dark, the best."""
+    share = 1.0 if count == 1 else index / (count - 1)
     mixed = [round(worst + (best - worst) * share) for worst, best in zip(_WORST, _BEST, strict=True)]
     return "#" + "".join(f"{part:02X}" for part in mixed)

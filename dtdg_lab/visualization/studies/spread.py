@@ -42,7 +42,7 @@ class SpreadBar:
 
 
 def spread_bars(bars: Sequence[SpreadBar], title: str, unit: str) -> Figure:
-    """Horizontal bars in the order given, the first on top; points are seeds.
+    """Return horizontal bars in the order given, the first on top; points are seeds.
 
     Args:
         bars: of any length; those without a value keep their row.
@@ -67,23 +67,23 @@ def spread_bars(bars: Sequence[SpreadBar], title: str, unit: str) -> Figure:
 
 
 def apart(first: SpreadBar, second: SpreadBar) -> bool:
-    """Whether the seeds of two bars do not overlap, at least two of each."""
+    """Return whether the seeds of two bars do not overlap, with at least two each."""
     if min(len(first.values), len(second.values)) < 2:
         return False
     return max(first.values) < min(second.values) or max(second.values) < min(first.values)
 
 
 def order_words(bars: Sequence[SpreadBar], what: str) -> str:
-    """Which bar is shortest, and which others are indistinguishable from it."""
-    known = sorted((bar for bar in bars if bar.values), key=lambda bar: (bar.missed, bar.middle or 0.0))
-    if not known:
+    """Return which bar is shortest, and which others are indistinguishable from it."""
+    measured = sorted((bar for bar in bars if bar.values), key=lambda bar: (bar.missed, bar.middle or 0.0))
+    if not measured:
         return f"No run has a {what} yet."
-    first, *others = known
-    whole = [bar for bar in others if not bar.missed]
-    like, missed = [bar.label for bar in whole if not apart(first, bar)], [bar.label for bar in bars if bar.missed]
-    described = f"{first.label} has the least {what} (median {first.middle:.4g})"
+    first, *rest = measured
+    complete = [bar for bar in rest if not bar.missed]
+    like, missed = [bar.label for bar in complete if not apart(first, bar)], [bar.label for bar in bars if bar.missed]
+    caption = f"{first.label} has the least {what} (median {first.middle:.4g})"
     if like:
-        described += f"; indistinguishable from it: {join_words(like)}"
+        caption += f"; indistinguishable from it: {join_words(like)}"
     if missed:
-        described += f"; not with every seed: {join_words(missed)}"
-    return f"{described}. Look whether points overlap: {TELLING}."
+        caption += f"; not with every seed: {join_words(missed)}"
+    return f"{caption}. Look whether points overlap: {TELLING}."

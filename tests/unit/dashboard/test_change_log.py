@@ -47,21 +47,21 @@ def change(number: int, changes: dict[str, tuple[Any, Any]], outcome: Any = "app
     ],
 )
 def test_an_entry_says_what_was_changed_by_whom_and_what_became_of_it(made, what, meta, note):
-    (entry,) = entries_of([made], own={1, 2, 3}, epoch=14)
+    (entry,) = entries_of([made], own_versions={1, 2, 3}, epoch=14)
     assert entry.changes == (what,)
     assert (entry.meta, entry.note, entry.state) == (meta, note, made.outcome)
 
 
 def test_settings_of_one_request_are_one_entry_that_is_open_while_a_part_is():
     parts = [change(1, {"alpha": (0.1, 0.3)}), change(1, {"window": (8, 6)}, "waiting")]
-    (entry,) = entries_of(parts, own={1}, epoch=2)
+    (entry,) = entries_of(parts, own_versions={1}, epoch=2)
     assert [name for name, _ in entry.changes] == ["alpha", "window"]
     assert (entry.state, entry.note) == ("waiting", "Waiting for epoch 3")
 
 
 def test_the_newest_entry_is_first_and_undo_asks_for_the_old_values():
     log = [change(1, {"alpha": (0.1, 0.3), "window": (8, 6)}), change(2, {"alpha": (None, 0.5)})]
-    assert [entry.number for entry in entries_of(log, own=set(), epoch=1)] == [2, 1]
+    assert [entry.number for entry in entries_of(log, own_versions=set(), epoch=1)] == [2, 1]
     assert undo_of(log, 1) == {"alpha": 0.1, "window": 8}
     assert undo_of(log, 2) == {}
 
@@ -70,7 +70,7 @@ def test_a_single_change_has_one_effect():
     log = [change(1, {"alpha": (0.1, 0.3)}), change(2, {"alpha": (0.3, 0.5)})]
     shown, offers = ChangeLog(lambda message: None), []
     for count in (0, 1, 2):
-        shown.draw(entries_of(log[:count], own=set(), epoch=1))
+        shown.draw(entries_of(log[:count], own_versions=set(), epoch=1))
         offers.append(json.loads(shown.content)["more"])
     assert offers == ["", "Show its effect", "Show all 2 with their effects"]
 

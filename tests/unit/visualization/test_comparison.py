@@ -221,11 +221,11 @@ def test_runs_of_other_data_tasks_or_protocols_are_told_apart() -> None:
     ]
     found = compare_runs(runs)
     assert [run.name for run in found.runs] == ["first"]
-    assert {run.name: run.reason for run in found.others} == {
+    assert {run.name: run.reason for run in found.excluded} == {
         "cut": "other data", "links": "another task", "cold": "another protocol",
     }  # fmt: skip
     figure = check(loss_card(found))
-    assert "first" in headline(found) and figure["data"][1]["line"]["color"] == found.others[0].colour == "#8A9099"
+    assert "first" in headline(found) and figure["data"][1]["line"]["color"] == found.excluded[0].colour == "#8A9099"
     assert "cut, other data" in figure["layout"]["annotations"][1]["text"]
 
 

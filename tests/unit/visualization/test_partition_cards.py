@@ -72,7 +72,7 @@ def test_cards_of_a_measured_partition() -> None:
 
 
 def test_a_partition_stands_beside_the_one_before() -> None:
-    cards = partition_cards(facts(4, ranks=2), before=facts(2, ranks=2))
+    cards = partition_cards(facts(4, ranks=2), previous=facts(2, ranks=2))
     assert len(cards) == 8
     before, now = (figure for figure, _ in cards[:2])
     assert before["data"][0]["zmax"] == now["data"][0]["zmax"] == 40

@@ -72,8 +72,8 @@ def cache_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
             "Joules of one partition in this run",
             "joules",
             joules,
-            own=policy,
-            words=f"{policy} uses {spent} for this run.",
+            highlighted=policy,
+            caption=f"{policy} uses {spent} for this run.",
         ),
     ]
 

@@ -41,11 +41,11 @@ def _hits_caption(tables: RunTables, options: ChartOptions) -> str:
         return NOTHING_YET
     if not has_cache(tables):
         return captions.HIT_RATE_NO_CACHE
-    changes = [mark for mark in change_marks(tables, "steps") if mark.number is not None and mark.at < end]
+    changes = [mark for mark in change_marks(tables, "steps") if mark.number is not None and mark.position < end]
     if changes:
         newest = changes[-1]
-        previous_rate = hit_rate(tables, newest.at - RECENT, newest.at)
-        current_rate = hit_rate(tables, max(newest.at, end - RECENT), end)
+        previous_rate = hit_rate(tables, newest.position - RECENT, newest.position)
+        current_rate = hit_rate(tables, max(newest.position, end - RECENT), end)
         if previous_rate is not None and current_rate is not None:
             texts = {"rate": percent_text(current_rate), "before": percent_text(previous_rate)}
             return captions.HIT_RATE_CHANGED.format(number=newest.number, **texts)

@@ -32,9 +32,9 @@ from dtdg_lab.systems.feature_cache.simulation.comparison import compare as comp
 from dtdg_lab.systems.feature_cache.simulation.episode import draw_episode
 from dtdg_lab.systems.hybrid_batches.batches import LoadGroups, TargetSampler, load_groups
 from dtdg_lab.systems.hybrid_batches.policies import LANDSCAPES, BatchSimulator, over_best_fixed
+from dtdg_lab.systems.snapshot_groups.epoch_times import predict_epochs
 from dtdg_lab.systems.snapshot_groups.gantt import planned_figure
-from dtdg_lab.systems.snapshot_groups.schedulers.base import replay
-from dtdg_lab.systems.snapshot_groups.time_model import predict_epochs
+from dtdg_lab.systems.snapshot_groups.schedulers.simulation import replay
 
 __all__ = [
     "LANDSCAPES",

@@ -162,7 +162,7 @@ def check_schedule(rows: Any, times_s: Sequence[float], ranks: int = 2) -> Feedb
     """Check a schedule of groups: valid, and as short as the bound."""
     import numpy as np
 
-    from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
+    from dtdg_lab.systems.snapshot_groups.schedulers.bounds import lower_bound_s
 
     try:
         seconds = Schedule(rows, groups=len(times_s)).makespan_s(np.asarray(times_s, dtype=float))

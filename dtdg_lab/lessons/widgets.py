@@ -36,7 +36,8 @@ from dtdg_lab.systems.feature_cache.simulation.simulator import CacheSimulator
 from dtdg_lab.systems.hybrid_batches.events import size_name
 from dtdg_lab.systems.hybrid_batches.policies import BatchSimulator, make_batch_policy, planned_s
 from dtdg_lab.systems.snapshot_groups.gantt import planned_figure
-from dtdg_lab.systems.snapshot_groups.schedulers.base import PSG, checked_times, lower_bound_s, solve
+from dtdg_lab.systems.snapshot_groups.schedulers.base import PSG, checked_times, solve
+from dtdg_lab.systems.snapshot_groups.schedulers.bounds import lower_bound_s
 from dtdg_lab.visualization.layout import Figure
 
 

@@ -123,8 +123,8 @@ def test_broken_groups_are_refused(start: np.ndarray) -> None:
 
 @given(st.integers(1, 40), st.integers(1, 8), st.integers(1, 4))
 def test_both_schedulers_place_every_group_once(groups: int, parts: int, each: int) -> None:
-    from dtdg_lab.systems.snapshot_groups.schedulers.base import schedule_longest_first as longest_first
     from dtdg_lab.systems.snapshot_groups.schedulers.heuristics import schedule_round_robin as round_robin
+    from dtdg_lab.systems.snapshot_groups.schedulers.longest_first import schedule_longest_first as longest_first
 
     times_s = np.arange(1.0, groups + 1.0)
     for make in (round_robin, longest_first):

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtdg_lab.config.catalogue import Entry, entries
-from dtdg_lab.systems.snapshot_groups.schedulers import base, dygnex, dygnex_ilp, heuristics
-from dtdg_lab.systems.snapshot_groups.schedulers.contract import check_plan
+from dtdg_lab.systems.snapshot_groups.schedulers import dygnex, dygnex_ilp, heuristics, longest_first
+from dtdg_lab.testing.contracts import check_plan
 
 times = st.lists(st.floats(0.0, 1e6, allow_subnormal=False), min_size=1, max_size=40).map(np.array)
 counts = st.lists(st.integers(1, 5), min_size=1, max_size=40).map(lambda values: np.array(values, float))  # many ties
@@ -49,7 +49,8 @@ def test_longest_first_is_never_slower_than_round_robin_when_graphs_grow(
 ) -> None:
     grown = np.sort(times_s)
     even, eager = (
-        rule(grown, parts, per_rank=per_rank) for rule in (base.schedule_longest_first, heuristics.schedule_round_robin)
+        rule(grown, parts, per_rank=per_rank)
+        for rule in (longest_first.schedule_longest_first, heuristics.schedule_round_robin)
     )
     assert even.makespan_s(grown) <= eager.makespan_s(grown) * (1 + 1e-12)
 
@@ -58,7 +59,7 @@ def test_longest_first_is_never_slower_than_round_robin_when_graphs_grow(
 def test_with_one_group_a_part_it_is_the_best_there_is(times_s: Any, parts: int) -> None:
     """The sum of the maxima of blocks of P is least when blocks are cut from the sorted times."""
     ordered = np.sort(times_s)[::-1]
-    assert base.schedule_longest_first(times_s, parts, per_rank=1).makespan_s(times_s) == pytest.approx(
+    assert longest_first.schedule_longest_first(times_s, parts, per_rank=1).makespan_s(times_s) == pytest.approx(
         ordered[::parts].sum()
     )
 
@@ -66,7 +67,7 @@ def test_with_one_group_a_part_it_is_the_best_there_is(times_s: Any, parts: int)
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=7).map(lambda v: np.array(v, float)), st.integers(1, 3))
 def test_graham_s_bound_holds_where_all_groups_fit_one_iteration(times_s: Any, parts: int) -> None:
     """LPT <= (4/3 - 1/(3m)) OPT (Graham 1969), with room for all groups on a part so that the rule is plain LPT."""
-    plan = base.schedule_longest_first(times_s, parts, per_rank=len(times_s))
+    plan = longest_first.schedule_longest_first(times_s, parts, per_rank=len(times_s))
     assert len(plan.assignment) == 1
     deals = itertools.product(range(parts), repeat=len(times_s))
     best = min(max(np.bincount(deal, weights=times_s, minlength=parts)) for deal in deals)
@@ -75,7 +76,7 @@ def test_graham_s_bound_holds_where_all_groups_fit_one_iteration(times_s: Any, p
 
 @given(times, parts, st.integers(1, 3))
 def test_iterations_come_longest_first(times_s: Any, parts: int, per_rank: int) -> None:
-    plan = base.schedule_longest_first(times_s, parts, per_rank=per_rank)
+    plan = longest_first.schedule_longest_first(times_s, parts, per_rank=per_rank)
     spans = [[times_s[g] for part in row for g in part] for row in plan.assignment]
     for earlier, later in itertools.pairwise(spans):
         assert min(earlier) >= max(later)

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from dtdg_lab.config.catalogue import entries
 from dtdg_lab.core.rng import generator
-from dtdg_lab.systems.snapshot_groups.schedulers import base, dygnex, dygnex_ilp, heuristics
-from dtdg_lab.systems.snapshot_groups.schedulers.base import Problem, lower_bound_s
+from dtdg_lab.systems.snapshot_groups.schedulers import dygnex, dygnex_ilp, heuristics, longest_first
+from dtdg_lab.systems.snapshot_groups.schedulers.base import Problem
+from dtdg_lab.systems.snapshot_groups.schedulers.bounds import lower_bound_s
 
 tiny = st.lists(st.integers(0, 12), min_size=1, max_size=7).map(lambda values: np.array(values, float))
 times = st.lists(st.floats(0.0, 1e6, allow_subnormal=False), min_size=1, max_size=30).map(np.array)
@@ -78,7 +79,7 @@ def test_fold_is_the_best_there_is_up_to_two_groups_a_rank(times_s: Any, data: s
 
 @given(times, st.integers(1, 40))
 def test_one_group_a_rank_meets_the_bound(times_s: Any, ranks: int) -> None:
-    assert base.schedule_longest_first(times_s, ranks, per_rank=1).gap == 0.0
+    assert longest_first.schedule_longest_first(times_s, ranks, per_rank=1).gap == 0.0
 
 
 @pytest.mark.parametrize("name", HEURISTICS)

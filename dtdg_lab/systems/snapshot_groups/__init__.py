@@ -30,12 +30,12 @@ class SnapshotGroupsFamily(SystemFamily):
     name = "snapshot_groups"
 
     def summary(self, tables: Mapping[str, pd.DataFrame], everything: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
-        """Facts of the run's last schedule."""
+        """Return facts of the run's last schedule."""
         from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
 
         events = tables["events"]
-        described = [data for data in events.loc[events["kind"] == "schedule", "data"] if isinstance(data, dict)]
-        facts = ScheduleFacts.read_plan(described[-1]) if described else None
+        schedules = [data for data in events.loc[events["kind"] == "schedule", "data"] if isinstance(data, dict)]
+        facts = ScheduleFacts.read_plan(schedules[-1]) if schedules else None
         if facts is None:
             return dict.fromkeys(self.summary_meanings)
         return {
@@ -48,35 +48,35 @@ class SnapshotGroupsFamily(SystemFamily):
         }
 
     def charts(self) -> Sequence[Chart]:
-        """Return the schedule, what it costs, and what other schedules would."""
+        """Return the schedule, its cost, and other schedules."""
+        from dtdg_lab.systems.snapshot_groups.charts import GROUP_TIMES, IMBALANCE, OWN_WORK
         from dtdg_lab.systems.snapshot_groups.comparison import OTHER_RANKS, OTHER_SCHEDULERS
-        from dtdg_lab.systems.snapshot_groups.picture import SCHEDULE
-        from dtdg_lab.systems.snapshot_groups.supporting import GROUP_TIMES, IMBALANCE, OWN_WORK
+        from dtdg_lab.systems.snapshot_groups.schedule_chart import SCHEDULE
 
         return SCHEDULE, IMBALANCE, GROUP_TIMES, OWN_WORK, OTHER_SCHEDULERS, OTHER_RANKS
 
     def tiles(self, tables: RunTables) -> Sequence[Tile]:
         """Return validation loss, epoch time, distance from the bound, waiting and imbalance."""
-        from dtdg_lab.systems.snapshot_groups.tiles import schedule_tiles
+        from dtdg_lab.systems.snapshot_groups.page import schedule_tiles
 
         return schedule_tiles(tables)
 
     def suggestions(self, config: RunConfig) -> Sequence[Suggestion]:
         """Return changes of the schedule, and a slow rank."""
-        from dtdg_lab.systems.snapshot_groups.tiles import schedule_suggestions
+        from dtdg_lab.systems.snapshot_groups.page import schedule_suggestions
 
         return schedule_suggestions(config)
 
     def effect(self, system: str) -> Effect:
         """Return the epoch time."""
-        from dtdg_lab.systems.snapshot_groups.tiles import EPOCH_TIME
+        from dtdg_lab.systems.snapshot_groups.page import EPOCH_TIME
 
         return EPOCH_TIME
 
     def has_clock(self, config: RunConfig) -> bool:
         """Return whether schedules follow measured times, or their search may stop at its time limit.
 
-        Of a scheduler that only a run's folder describes, neither is known: its schedules may depend on times.
+        A scheduler whose code is absent may use times.
         """
         from dtdg_lab.systems.snapshot_groups.schedulers.base import facts_of
 
@@ -88,23 +88,23 @@ class SnapshotGroupsFamily(SystemFamily):
         return facts.searches or (facts.uses_times and config["group_times"] != "size")
 
     def epoch_bounds(self, run: StoredRun, newest: int) -> pd.Series[float] | None:
-        """Of complete epochs; None where the times of two groups overlap."""
+        """Return bounds of complete epochs; None where the times of two groups overlap."""
         import pandas as pd
 
         from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
-        from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
+        from dtdg_lab.systems.snapshot_groups.schedulers.bounds import lower_bound_s
 
         facts = run.live.event(ScheduleFacts)
         if facts is None or run.config.flat.get("pipelined"):
             return None
         table = run.table("groups")
         seconds = (table["end_ns"] - table["start_ns"]) * 1e-9
-        found = {
+        bounds_s = {
             epoch: lower_bound_s(times.to_numpy(float), facts.ranks, per_rank=facts.rank_groups)
             for epoch, times in list(seconds.groupby(table["epoch"]))[-newest:]
             if len(times) == facts.groups
         }
-        return pd.Series(found, dtype=float)
+        return pd.Series(bounds_s, dtype=float)
 
     def build(self, context: BuildContext) -> Strategy:
         """Return the strategy that trains a run on this rank."""
@@ -114,7 +114,7 @@ class SnapshotGroupsFamily(SystemFamily):
 
     def pictures(self, system: System, graph: DynamicGraph) -> list[Panel]:
         """Return the charts on the card of one of its systems."""
-        from dtdg_lab.systems.snapshot_groups.pictures import schedule_pictures
+        from dtdg_lab.systems.snapshot_groups.card_charts import schedule_pictures
 
         return schedule_pictures(system, graph)
 

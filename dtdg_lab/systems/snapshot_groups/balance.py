@@ -1,4 +1,4 @@
-"""How evenly ranks worked: imbalance, waiting and own work, iteration by iteration and by epoch."""
+"""Balance of the ranks: imbalance, waiting and own work, by iteration and by epoch."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ BALANCE = Rollup(
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """How evenly ranks worked in an epoch, or in a stretch of epochs.
+    """Balance of the ranks in an epoch, or in several epochs of a long run.
 
     Attributes:
-        epoch: its number, from 0; of a stretch the last one.
+        epoch: its number from 0; of several epochs the last one.
         iterations: that all ranks have made.
         own_s: own work of a rank, in the mean; the sum over iterations, as are all seconds here.
         wait_s: waiting of a rank, in the mean.
@@ -110,12 +110,11 @@ def balance_of(tables: RunTables, epoch: int) -> Balance | None:
 def last_balance(tables: RunTables) -> Balance | None:
     """Return the balance of the last whole epoch, or of the first one while it runs; None before its first step."""
     complete = tables.complete_epoch
-    newest = max(tables.epochs.values(), default=0) if complete is None else complete
-    return balance_of(tables, newest)
+    return balance_of(tables, max(tables.epochs.values(), default=0) if complete is None else complete)
 
 
 def balance_by_epoch(tables: RunTables) -> Rows:
-    """Return sums of epochs, or of stretches of them in a long run, without the epoch that runs."""
+    """Return sums of each epoch, or of several epochs in a long run, without the running epoch."""
     rows, epoch = tables.rollup(BALANCE), tables.complete_epoch
     if epoch is None or not len(rows) or tables.width(BALANCE) > 1:
         return rows

@@ -13,24 +13,24 @@ from numpy.typing import ArrayLike, NDArray
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.records.rows import Array, Rows, as_column
 from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
-from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
+from dtdg_lab.systems.snapshot_groups.schedulers.bounds import lower_bound_s
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
 
 PAUSES = ("wait", "communicate")  # phases that are drawn beside groups
-WATCHED_S = 3.0  # an epoch that takes so long is drawn while it runs, a shorter one when it is over
+LONG_EPOCH_S = 3.0  # an epoch that takes this long is drawn while it runs, a shorter one when it is over
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EpochBlocks:
-    """What ranks did when in one epoch.
+    """Blocks of time of all ranks in one epoch.
 
     Attributes:
         epoch: its number, from 0.
         groups: ``rank``, ``step``, ``group``, ``start_ns`` and ``end_ns`` of each group that was computed.
         pauses: ``rank``, ``step``, ``phase``, ``start_ns`` and ``end_ns`` of waiting and of exchanges.
-        schedule: that it follows.
+        schedule: the schedule that the epoch follows.
     """
 
     epoch: int
@@ -40,12 +40,12 @@ class EpochBlocks:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all groups of its schedule have been computed."""
+        """True if all groups of its schedule have been computed."""
         return self.schedule is not None and len(self.groups) == self.schedule.groups
 
     @property
     def begin_ns(self) -> int:
-        """When its first block began."""
+        """Begin of its first block."""
         return int(min(self.groups["start_ns"].min(), self.pauses["start_ns"].min(initial=2**62)))
 
     @property
@@ -77,13 +77,13 @@ class EpochBlocks:
         np.add.at(loads, (steps - first, ranks), lengths_ns(self.groups))
         return {first + index: int(rank) for index, rank in enumerate(loads.argmax(axis=1))}
 
-    def newest(self, most: int) -> EpochBlocks:
-        """Return the newest iterations that have at most so many blocks together, one at least."""
+    def newest(self, limit: int) -> EpochBlocks:
+        """Return the newest iterations with at most ``limit`` blocks together, and at least one iteration."""
         steps, counts = np.unique(np.concatenate([self.groups["step"], self.pauses["step"]]), return_counts=True)
-        shown = int((np.cumsum(counts[::-1]) <= most).sum())
-        if shown >= len(steps):
+        iterations = int((np.cumsum(counts[::-1]) <= limit).sum())
+        if iterations >= len(steps):
             return self
-        first = steps[-max(shown, 1)]
+        first = steps[-max(iterations, 1)]
         groups, pauses = (rows.where(rows["step"] >= first) for rows in (self.groups, self.pauses))
         return EpochBlocks(self.epoch, groups, pauses, self.schedule)
 
@@ -124,11 +124,12 @@ def shown_epoch(tables: RunTables) -> EpochBlocks | None:
             return None
         epochs = groups["epoch"]
         number = newest = int(epochs.max())
-        running, before = groups.where(epochs == newest), groups.where(epochs == newest - 1)
+        running, previous = groups.where(epochs == newest), groups.where(epochs == newest - 1)
         schedule = schedule_of(tables, newest)
         is_over = schedule is not None and len(running) >= schedule.groups
-        if not is_over and len(before) and np.ptp([before["start_ns"].min(), before["end_ns"].max()]) < WATCHED_S * 1e9:
-            number = newest - 1
+        if not is_over and len(previous):
+            previous_ns = previous["end_ns"].max() - previous["start_ns"].min()
+            number = newest - 1 if previous_ns < LONG_EPOCH_S * 1e9 else newest
         phases = tables.rows("phases")
         phases = phases.where(phases["epoch"] == number)
         pauses = phases.where(np.isin(phases["phase"].astype(str), PAUSES))
@@ -183,17 +184,17 @@ def planned_epoch(
                 end = ends[rank] + float(times[group])
                 groups.append((rank, step, group, ends[rank], end))
                 ends[rank] = end
-        met = max(ends.values())
-        pauses += [(rank, step, "wait", end, met) for rank, end in ends.items() if end < met]
+        slowest = max(ends.values())
+        pauses += [(rank, step, "wait", end, slowest) for rank, end in ends.items() if end < slowest]
         if allreduce_s > 0:
-            pauses += [(rank, step, "communicate", met, met + allreduce_s) for rank in ends]
-        begin = met + allreduce_s
+            pauses += [(rank, step, "communicate", slowest, slowest + allreduce_s) for rank in ends]
+        begin = slowest + allreduce_s
     return EpochBlocks(0, _rows(groups, "group"), _rows(pauses, "phase"))
 
 
-def _rows(blocks: list[tuple[Any, ...]], what: str) -> Rows:
+def _rows(blocks: list[tuple[Any, ...]], kind: str) -> Rows:
     """Return blocks, whose ends are seconds, as rows of a table."""
-    names = ("rank", "step", what, "start_ns", "end_ns")
+    names = ("rank", "step", kind, "start_ns", "end_ns")
     columns = [list(values) for values in zip(*blocks, strict=True)] or [[]] * len(names)
     columns[3:] = [[round(second * 1e9) for second in seconds] for seconds in columns[3:]]
     empty = {name: np.empty(0, object if name == "phase" else np.int64) for name in names}

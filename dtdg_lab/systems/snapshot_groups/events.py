@@ -28,15 +28,15 @@ class ScheduleFacts(Event):
         parts: P; each rank executes P / R of them.
         per_rank: groups a part may compute in an iteration.
         iterations: updates of the model in an epoch.
-        source: where ``times_s`` are from: ``size`` (then in no unit), ``profile`` or ``linear``.
-        times_s: (K,) seconds of each group as the scheduler knew them.
+        source: of ``times_s``: ``size`` (without unit), ``profile`` or ``linear``.
+        times_s: (K,) seconds of each group that the scheduler assumed.
         assignment: [iteration][part] -> groups.
         makespan_s: of an epoch, predicted from ``times_s``, with the exchange of each iteration.
         bound_s: no schedule of these times and exchanges is shorter.
         gap: makespan over a bound, less 1; None where unknown.
         targets: most targets that DyGNeX-G tried in an iteration; None where Algorithm 2 was not asked.
-        notes: what must be known of how it was made.
-        solve_s: making it took.
+        notes: remarks of the scheduler.
+        solve_s: seconds that the scheduler took.
         psg_makespan_s: of PSG's round robin for the same times, with its own exchanges; None where unknown.
         timed_by: clock of ``times_s``: ``processor`` or ``wall``.
         allreduce_s: an exchange of each iteration, which makespans, bound and gap hold.
@@ -67,7 +67,7 @@ class ScheduleFacts(Event):
 
     @property
     def in_seconds(self) -> bool:
-        """Whether its times are seconds; sizes have no unit."""
+        """True if its times are seconds; sizes have no unit."""
         return self.source != "size"
 
     @property
@@ -82,7 +82,7 @@ class ScheduleFacts(Event):
 
     @property
     def excess(self) -> float | None:
-        """How much longer than the bound its makespan is, as a share; None where there is no bound."""
+        """Makespan over the bound, less 1; None where there is no bound."""
         return self.makespan_s / self.bound_s - 1 if self.bound_s > 0 else None
 
     @property
@@ -92,7 +92,7 @@ class ScheduleFacts(Event):
         return f"{self.scheduler}, {self.groups:,} groups on {ranks}"
 
     def scale(self, measured_s: NDArray[np.float64]) -> float | None:
-        """Return what makes its times seconds on the wall clock; None where that is not known.
+        """Return the factor from its times to seconds of the wall clock; None where that is not known.
 
         It is 1 for such seconds; else, for sizes and for processor seconds of ranks that share cores, the ratio of
         measured to given times, over measured groups.
@@ -102,15 +102,15 @@ class ScheduleFacts(Event):
         """
         if self.in_seconds and self.timed_by == "wall":
             return 1.0
-        known = np.isfinite(measured_s)
-        given = float(self.times_s[known].sum())
-        if given > 0:
-            return float(measured_s[known].sum()) / given
+        is_measured = np.isfinite(measured_s)
+        assumed_s = float(self.times_s[is_measured].sum())
+        if assumed_s > 0:
+            return float(measured_s[is_measured].sum()) / assumed_s
         return 1.0 if self.in_seconds else None
 
     @property
     def words(self) -> str:
-        """The schedule and how it was made, as a row of a table of events."""
+        """Description of the schedule, for a row of a table of events."""
         text = f"{self.label} in {self.iterations:,} iterations: "
         text += f"{format_seconds(self.makespan_s)} per epoch, " if self.in_seconds else ""
         excess = self.excess
@@ -119,8 +119,8 @@ class ScheduleFacts(Event):
             saved = 1 - self.makespan_s / self.psg_makespan_s
             less = f"{format_percent(abs(saved))} {'less' if saved > 0 else 'more'} than"
             text += f", {less if abs(saved) >= _EQUAL else 'as long as'} round robin"
-        made = f"Solved in {format_seconds(self.solve_s)} from {_SOURCES.get(self.source, self.source)}"
+        solution = f"Solved in {format_seconds(self.solve_s)} from {_SOURCES.get(self.source, self.source)}"
         if self.targets is not None:
-            tried = "all" if self.targets >= self.groups else f"{self.targets:,} of {self.groups:,}"
-            made += f"; DyGNeX-G tried {tried} targets in each iteration"
-        return f"{text}. {made}. {self.notes}".strip().rstrip(".") + "."
+            targets = "all" if self.targets >= self.groups else f"{self.targets:,} of {self.groups:,}"
+            solution += f"; DyGNeX-G tried {targets} targets in each iteration"
+        return f"{text}. {solution}. {self.notes}".strip().rstrip(".") + "."

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
-from dtdg_lab.systems.snapshot_groups.schedulers import base
-from dtdg_lab.systems.snapshot_groups.simulation import simulation_figure
-from dtdg_lab.systems.snapshot_groups.time_model import CURVES, group_times, growth, snapshot_times
+from dtdg_lab.systems.snapshot_groups.growing_times import CURVES, group_times, growth, snapshot_times
+from dtdg_lab.systems.snapshot_groups.schedulers import base, simulation
+from dtdg_lab.systems.snapshot_groups.simulation_chart import simulation_figure
 from dtdg_lab.systems.workload import ASSUMED_COMPUTE, EpochWork, Facts, GroupWork, Numbers, Row, curve_row, plain_work
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.studies.result import StudyResult
@@ -45,7 +45,7 @@ class ScheduledGroups(GroupWork):
         """Seconds of the schedule, their bound, and imbalance."""
         if self.parts != ranks:  # several parts a rank, one after another
             return float(times_s.sum()) / ranks, None, 1.0
-        (found,) = base.simulate(
+        (found,) = simulation.simulate(
             times_s,
             ranks=(ranks,),
             schedulers=(self.scheduler,),
@@ -119,9 +119,9 @@ class ScheduleStudy(StudyResult):
         described: what was simulated, in words.
     """
 
-    outcomes: Mapping[str, tuple[base.ScheduleOutcome, ...]]
+    outcomes: Mapping[str, tuple[simulation.ScheduleOutcome, ...]]
     described: str
-    meanings = base.MEANINGS
+    meanings = simulation.MEANINGS
     html_columns = SHOWN
     missing = "infinite"
 
@@ -134,7 +134,7 @@ class ScheduleStudy(StudyResult):
     def figure(self) -> Figure:
         """Throughput and imbalance over the number of ranks, as in Figure 5, as a plotly figure dict."""
         simulated = {each.ranks for outcomes in self.outcomes.values() for each in outcomes}
-        paper = {} if MEASURED in self.outcomes else base.PAPER_THROUGHPUT
+        paper = {} if MEASURED in self.outcomes else simulation.PAPER_THROUGHPUT
         return simulation_figure(self.rows, paper={count: paper[count] for count in paper if count in simulated})
 
     def summary(self) -> str:
@@ -155,8 +155,8 @@ def simulate_schedules(
     stride: int = 1,
     noise: float = 0.05,
     foresight: bool = True,
-    ranks: Sequence[int] = base.RANKS,
-    schedulers: Sequence[str] = base.SCHEDULERS,
+    ranks: Sequence[int] = simulation.RANKS,
+    schedulers: Sequence[str] = simulation.SCHEDULERS,
     per_rank: int = 2,
     allreduce_s: float = 0.0,
     time_limit_s: float = 10.0,
@@ -165,11 +165,11 @@ def simulate_schedules(
 ) -> ScheduleStudy:
     """Per-rank throughput and imbalance of schedulers on many ranks, from group times alone; nothing is trained.
 
-    :mod:`dtdg_lab.systems.snapshot_groups.schedulers.base` describes the simulation and its limits.
+    :mod:`dtdg_lab.systems.snapshot_groups.schedulers.simulation` describes the simulation and its limits.
 
     Args:
         times_s: (K,) seconds of each group, measured by a run, or of a growing graph by a model fitted to one (see
-            ``modelled_times`` of :mod:`dtdg_lab.systems.snapshot_groups.time_model`); by default those of synthetic
+            ``modelled_times`` of :mod:`dtdg_lab.systems.snapshot_groups.growing_times`); by default those of synthetic
             growing
             graphs.
         curves: how the graphs grow: ``linear`` (the last snapshot is 10 times the first) and ``exponential`` (20).
@@ -197,7 +197,7 @@ def simulate_schedules(
     References: DyGNeX section 5.4, Figure 5; it does not give its growth curve, so two of ours stand in.
     """
     run = partial(
-        base.simulate,
+        simulation.simulate,
         ranks=ranks,
         schedulers=schedulers,
         per_rank=per_rank,
@@ -278,7 +278,7 @@ def schedule_rows(
     bound = "bound_s" if quantity == "epoch_s" else "bound_throughput"
     found: list[Row] = []
     for count in ranks:
-        described = base.simulate(times_s, ranks=(count,), schedulers=schedulers, allreduce_s=allreduce_s(count))
+        described = simulation.simulate(times_s, ranks=(count,), schedulers=schedulers, allreduce_s=allreduce_s(count))
         found += [
             curve_row(quantity, each.scheduler, count, float(getattr(each, name)), "simulated") for each in described
         ]

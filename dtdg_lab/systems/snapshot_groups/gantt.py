@@ -11,7 +11,7 @@ import numpy as np
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.records.rows import Rows
 from dtdg_lab.systems.snapshot_groups.epoch_blocks import EpochBlocks, lengths_ns, planned_epoch
-from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
+from dtdg_lab.systems.snapshot_groups.schedulers.bounds import lower_bound_s
 from dtdg_lab.visualization.axes import time_unit
 from dtdg_lab.visualization.chart import Key
 from dtdg_lab.visualization.layout import Figure, chart
@@ -25,12 +25,12 @@ _PAUSES = {"wait": WAITING, "communicate": EXCHANGE}
 _PALE = 0.4  # opacity of what is planned, and of an epoch of the schedule before
 _NUMBERED = 12  # ranks up to which a block has room for its number
 _DIGIT = 0.0075  # of the width of the chart, that a digit needs
-_NOTHING = 2e-4  # of the width of the chart, below which a pause is not drawn
+_MIN_PAUSE = 2e-4  # of the width of the chart, below which a pause is not drawn
 _NAMED = 32  # ranks up to which each has its name beside its row
 
 
 class End(NamedTuple):
-    """An upright line at an end that is not measured: its name, seconds, colour and dash."""
+    """Upright line at an end that is not measured."""
 
     name: str
     seconds: float
@@ -89,8 +89,7 @@ def rank_axis(ranks: int) -> Drawn:
     """Return the axis of ranks, the first on top."""
     ticks: Drawn = {"tickvals": [*range(ranks)], "ticktext": [f"rank {rank} " for rank in range(ranks)]}
     if ranks > _NAMED:
-        named = range(0, ranks, 8)
-        ticks = {"tickvals": [*named], "ticktext": [f"rank {rank} " for rank in named]}
+        ticks = {"tickvals": [*range(0, ranks, 8)], "ticktext": [f"rank {rank} " for rank in range(0, ranks, 8)]}
     return {"range": [ranks - 0.45, -0.55], "showgrid": False, "zeroline": False, **ticks}
 
 
@@ -101,8 +100,8 @@ def end_marks(ends: Sequence[End], axis: TimeAxis) -> dict[str, list[Drawn]]:
         x = end.seconds * axis.factor
         side = "right" if x > axis.end / 2 else "left"
         shapes.append(rule(x=x, colour=end.colour, width=1.8, dash=end.dash))
-        hung: Drawn = {"yref": "paper", "xanchor": side, "yanchor": "bottom", "yshift": 14 * row}
-        notes.append(label(f"{end.name}: {seconds_text(end.seconds)}", x, 1, end.colour, **hung))
+        position: Drawn = {"yref": "paper", "xanchor": side, "yanchor": "bottom", "yshift": 14 * row}
+        notes.append(label(f"{end.name}: {seconds_text(end.seconds)}", x, 1, end.colour, **position))
     return {"shapes": shapes, "annotations": notes}
 
 
@@ -121,9 +120,9 @@ def _group_bars(blocks: EpochBlocks, axis: TimeAxis, *, numbered: bool) -> list[
     sets_pace = np.array([pace.get(step) == rank for step, rank in _pairs(groups, "step", "rank")], bool)
     first = int(groups["step"].min())
     traces = []
-    for name, chosen in ((GROUP, ~sets_pace), (PACE, sets_pace)):
-        if chosen.any():
-            traces.append(_bars_of_groups(name, groups.where(chosen), axis, first, numbered=numbered))
+    for name, mask in ((GROUP, ~sets_pace), (PACE, sets_pace)):
+        if mask.any():
+            traces.append(_bars_of_groups(name, groups.where(mask), axis, first, numbered=numbered))
     return traces
 
 
@@ -135,36 +134,37 @@ def _bars_of_groups(name: str, rows: Rows, axis: TimeAxis, first: int, *, number
         for group, length in zip(rows["group"].tolist(), lengths, strict=True)
     ]
     white = TONES[GROUP][1], TONES[PACE][1]
-    about = [[group, step - first + 1, step, rank] for group, step, rank in _pairs(rows, "group", "step", "rank")]
+    details = [[group, step - first + 1, step, rank] for group, step, rank in _pairs(rows, "group", "step", "rank")]
     hover = (
         "rank %{customdata[3]}: group %{customdata[0]}, iteration %{customdata[1]} (step %{customdata[2]}), "
         f"%{{x:.4g}} {axis.unit}<extra></extra>"
     )
-    looks: Drawn = {"marker": {"color": colours, "line": {"width": 1, "color": "white"}}, "width": 0.78}
-    looks |= {"textposition": "inside", "textangle": 0, "insidetextanchor": "middle", "constraintext": "none"}
-    looks["insidetextfont"] = {"size": 11, "color": ["white" if each in white else TEXT_COLOUR for each in colours]}
+    style: Drawn = {"marker": {"color": colours, "line": {"width": 1, "color": "white"}}, "width": 0.78}
+    style |= {"textposition": "inside", "textangle": 0, "insidetextanchor": "middle", "constraintext": "none"}
+    text_colours = ["white" if colour in white else TEXT_COLOUR for colour in colours]
+    style["insidetextfont"] = {"size": 11, "color": text_colours}
     return level_bars(
-        name, rows["rank"].tolist(), lengths, None, hover, base=starts, text=texts, customdata=about, **looks
+        name, rows["rank"].tolist(), lengths, None, hover, base=starts, text=texts, customdata=details, **style
     )
 
 
 def _pause_bars(pauses: Rows, axis: TimeAxis, *, hatched: bool) -> list[Drawn]:
     """Return waiting, hatched where rows are high enough, and exchanges."""
     hatch = {"shape": "/", "fgcolor": PURGE_COLOUR, "size": 6, "solidity": 0.22}
-    looks: Mapping[str, Drawn] = {
+    markers: Mapping[str, Drawn] = {
         "wait": {"color": "rgba(0,0,0,0)", "line": {"width": 0.5, "color": PURGE_COLOUR}, "pattern": hatch}
         if hatched
         else {"color": PHASE_COLOURS["wait"], "line": {"width": 0}},
         "communicate": {"color": PHASE_COLOURS["communicate"], "line": {"width": 0}},
     }
-    is_seen, traces = lengths_ns(pauses) / 1e9 * axis.factor > _NOTHING * axis.end, []
+    is_visible, traces = lengths_ns(pauses) / 1e9 * axis.factor > _MIN_PAUSE * axis.end, []
     for phase, name in _PAUSES.items():
-        rows = pauses.where((pauses["phase"] == phase) & is_seen)
+        rows = pauses.where((pauses["phase"] == phase) & is_visible)
         if len(rows):
             starts, lengths = axis.bars(rows)
             hover = f"rank %{{y}}: {name} %{{x:.4g}} {axis.unit}<extra></extra>"
             bars: Any = level_bars(name, rows["rank"].tolist(), lengths, None, hover, base=starts, width=0.78)
-            traces.append({**bars, "marker": looks[phase]})
+            traces.append({**bars, "marker": markers[phase]})
     return traces
 
 

@@ -33,27 +33,26 @@ class GroupTimes:
 
     @property
     def scale(self) -> float | None:
-        """What makes the schedule's times seconds; None where they are sizes and no group was measured."""
+        """Factor from the schedule's times to seconds; None where they are sizes and no group was measured."""
         return self.schedule.scale(self.seconds)
 
     @property
     def known(self) -> NDArray[np.bool_]:
-        """(K,) whether a group has a measured and a predicted time."""
+        """(K,) true for groups with a measured and a predicted time."""
         return np.isfinite(self.seconds) & (self.seconds > 0) & (self.schedule.times_s > 0)
 
     @property
     def predicted_s(self) -> NDArray[np.float64]:
-        """(K,) seconds as the scheduler knew them; NaN where they are sizes and no group was measured."""
+        """(K,) seconds that the scheduler assumed; NaN where they are sizes and no group was measured."""
         predicted: NDArray[np.float64] = self.schedule.times_s * (np.nan if self.scale is None else self.scale)
         return predicted
 
     @property
     def error(self) -> float | None:
         """Mean relative error of the predicted times; None where no group was measured."""
-        known = self.known
-        if not known.any():
+        if not self.known.any():
             return None
-        return float(np.abs(self.predicted_s[known] / self.seconds[known] - 1).mean())
+        return float(np.abs(self.predicted_s[self.known] / self.seconds[self.known] - 1).mean())
 
     @property
     def best_s(self) -> NDArray[np.float64]:
@@ -62,7 +61,7 @@ class GroupTimes:
 
 
 def group_times(tables: RunTables) -> GroupTimes | None:
-    """Return what was measured of the groups of the newest schedule; None where the run has no schedule."""
+    """Return measurements of the groups of the newest schedule; None where the run has no schedule."""
 
     def times() -> GroupTimes | None:
         schedule = tables.event(ScheduleFacts)
@@ -88,25 +87,18 @@ def _measured(tables: RunTables, schedule: ScheduleFacts) -> GroupTimes:
         table[np.isfinite(np.delete(table, warm, axis=1)).any(axis=1), warm] = np.nan
     else:
         table[np.isfinite(table[:, 1:]).any(axis=1), 0] = np.nan  # the newest five
-    return GroupTimes(schedule, _medians(table), ranks)
+    medians: NDArray[np.float64] = np.ma.median(np.ma.masked_invalid(table), axis=1).filled(np.nan)
+    return GroupTimes(schedule, medians, ranks)
 
 
 def _first_epoch(tables: RunTables, schedule: ScheduleFacts) -> int:
-    """Return the epoch from which on there are as many groups as now: other numbers are of other groups."""
+    """Return the epoch since which the number of groups is the same; other numbers are of other groups."""
     first = 0
     for row, facts in reversed(tables.typed(ScheduleFacts)):
         if facts is None or facts.groups != schedule.groups:
             break
         first = int(row["epoch"] or 0)
     return first
-
-
-def _medians(table: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the median of each row without NaN; NaN where there is nothing else."""
-    ordered, counts = np.sort(table, axis=1), np.isfinite(table).sum(axis=1)
-    rows = np.arange(len(table))
-    medians: NDArray[np.float64] = (ordered[rows, (counts - 1) // 2] + ordered[rows, counts // 2]) / 2
-    return np.where(counts > 0, medians, np.nan)
 
 
 def planned_seconds(schedule: ScheduleFacts, times_s: NDArray[np.float64]) -> float:

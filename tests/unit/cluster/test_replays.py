@@ -16,7 +16,7 @@ from dtdg_lab.core.errors import ConfigError, ControlError, NotFiniteError, RunS
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.record_writer import RecordWriter
 from dtdg_lab.runs.run import StoredRun, open_run
-from dtdg_lab.systems.snapshot_groups.strategy import GroupScheduling
+from dtdg_lab.systems.snapshot_groups.group_scheduling import GroupScheduling
 from dtdg_lab.training.replay import changes_key
 from tests.runs_synthetic import START_NS, write_steps
 from tests.steered_here import events, losses, scores, small, steered

@@ -17,15 +17,7 @@ from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.record_writer import RecordWriter
 from dtdg_lab.runs.report import event_rows
 from dtdg_lab.runs.run import open_run
-from dtdg_lab.visualization.graphs.partition import (
-    comparison_cards,
-    load_caption,
-    map_caption,
-    part_map,
-    partition_cards,
-    partition_tiles,
-    run_partitions,
-)
+from dtdg_lab.visualization.graphs.partition import comparison_cards, load_caption, map_caption, part_map, partition_cards, partition_tiles, run_partitions
 from dtdg_lab.visualization.sheet import sheet
 from tests.runs_synthetic import finished_run
 from tests.tables import START_NS, run_tables

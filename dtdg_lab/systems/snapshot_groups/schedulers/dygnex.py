@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.core.plans import Schedule
-from dtdg_lab.systems.snapshot_groups.schedulers import base
-from dtdg_lab.systems.snapshot_groups.schedulers.base import scheduler
+from dtdg_lab.systems.snapshot_groups.schedulers.base import Problem, scheduler
+from dtdg_lab.systems.snapshot_groups.schedulers.longest_first import longest_first_slots
+from dtdg_lab.systems.snapshot_groups.schedulers.slots import Slots, finished, from_rows
 
 # Algorithm 2's choice of an iteration, exactly: each pick is a closest pair of the remaining groups, found with a heap.
 
@@ -25,7 +26,7 @@ LEAST_TARGETS = 8
 
 
 def targets_within(groups: int, ranks: int) -> int:
-    """How many targets each iteration may try within about a second per epoch; by operation counts, not by a clock.
+    """Return how many targets an iteration may try within about a second per epoch, by operation counts.
 
     Args:
         groups: K.
@@ -34,15 +35,15 @@ def targets_within(groups: int, ranks: int) -> int:
     Returns:
         K, which means all, if that fits into ``WORK``; otherwise as many as fit, and at least 8.
     """
-    left = np.arange(groups, ranks, -2 * ranks, dtype=np.float64)  # at the start of each iteration
-    steps = left + PICK * ranks
-    if float((left * steps).sum()) <= WORK:
+    remaining = np.arange(groups, ranks, -2 * ranks, dtype=np.float64)  # at the start of each iteration
+    steps = remaining + PICK * ranks
+    if float((remaining * steps).sum()) <= WORK:
         return groups
     return min(groups, max(LEAST_TARGETS, int(WORK / steps.sum())))
 
 
 class Pairs:
-    """Chooses iterations of R pairs from sorted groups, and removes the groups it has chosen.
+    """Sorted groups from which iterations of R pairs are chosen and removed.
 
     Args:
         times_s: (n,) seconds, ascending; group k is numbered k + 1 here, and 0 is the zero group.
@@ -57,40 +58,40 @@ class Pairs:
     def __init__(self, times_s: NDArray[np.float64], ranks: int, targets: int) -> None:
         self._ranks, self._targets = ranks, targets
         self._times = np.append(0.0, times_s)
-        self._kept = np.arange(len(times_s) + 1)
+        self._free = np.arange(len(times_s) + 1)
         self._compiled = len(times_s) > INTERPRETED_GROUPS
         self._choose = compiled() if self._compiled else choose
 
     @property
-    def left(self) -> int:
+    def count(self) -> int:
         """Number of groups that are not chosen yet."""
-        return len(self._kept) - 1
+        return len(self._free) - 1
 
     def groups_left(self) -> list[int]:
-        """The groups that are not chosen yet, ascending."""
-        return [int(group) for group in self._kept[1:]]
+        """Return the groups that are not chosen yet, ascending."""
+        return [int(group) for group in self._free[1:]]
 
     def choose(self) -> list[tuple[int, int]]:
-        """The target and its R - 1 pairs, or fewer if groups run out, with the least waste; they are removed."""
-        times_s = self._times[self._kept]
+        """Remove and return the target and its R - 1 pairs of least waste, or fewer if groups run out."""
+        times_s = self._times[self._free]
         ends = np.searchsorted(times_s, times_s, side="right") - 1
         workspace = [np.empty(len(times_s), np.int64) for _ in range(4)]
         rows = [np.empty((self._ranks, 2), np.int64) for _ in range(2)]
-        given: list[Any] = [times_s, ends, *workspace, np.empty(len(times_s)), *rows]
+        arrays: list[Any] = [times_s, ends, *workspace, np.empty(len(times_s)), *rows]
         if not self._compiled:
-            given = [each.tolist() for each in given]
-        most_s = float(times_s[-2 * self._ranks :].sum())  # the most that R ranks can compute
-        found = self._choose(self._ranks, self._targets, most_s, *given)
-        chosen = np.asarray(given[-1])[:found]
-        pairs = self._kept[chosen].tolist()
-        self._kept = np.delete(self._kept, chosen[chosen > 0])
+            arrays = [array.tolist() for array in arrays]
+        capacity_s = float(times_s[-2 * self._ranks :].sum())  # the most that R ranks can compute
+        count = self._choose(self._ranks, self._targets, capacity_s, *arrays)
+        members = np.asarray(arrays[-1])[:count]
+        pairs = self._free[members].tolist()
+        self._free = np.delete(self._free, members[members > 0])
         return [(int(head), int(tail)) for head, tail in pairs]
 
 
 def choose(  # noqa: PLR0912, PLR0915, PLR0917 - one function of positional arguments is what numba compiles
     ranks: int,
     targets: int,
-    most_s: float,
+    capacity_s: float,
     times: Any,
     ends: Any,
     down: Any,
@@ -101,7 +102,7 @@ def choose(  # noqa: PLR0912, PLR0915, PLR0917 - one function of positional argu
     trial: Any,
     best: Any,
 ) -> int:
-    """Algorithm 2's loop over targets for one iteration; returns how many pairs it writes to ``best``.
+    """Choose one iteration by Algorithm 2's loop over targets; return how many pairs are written to ``best``.
 
     The two pointers of GetGroupPair find, of all pairs of free groups, the one whose sum is closest to the target; of
     equally close ones that with the lowest head, then the highest tail. Here one sweep finds the best tail of every
@@ -114,7 +115,7 @@ def choose(  # noqa: PLR0912, PLR0915, PLR0917 - one function of positional argu
     Args:
         ranks: R.
         targets: how many to try.
-        most_s: what the longest 2 R groups take.
+        capacity_s: seconds of the longest 2 R groups.
         times: (n + 1,) seconds, ascending, the zero group first.
         ends: (n + 1,) the last group of equal time.
         down: (n + 1,) workspace: the nearest free group at or below, with path compression.
@@ -127,12 +128,12 @@ def choose(  # noqa: PLR0912, PLR0915, PLR0917 - one function of positional argu
     """
     longest = len(times) - 1
     tried = min(targets, longest)
-    least, found = np.inf, 0
+    least_waste, best_count = np.inf, 0
     for number in range(tried):
         partner = number * (longest - 1) // max(1, tried - 1)
         target = times[partner] + times[longest]
         slack = 1e-9 * ranks * target  # more than the rounding of a sum of R numbers of the target's size
-        if least == 0 or target * ranks - most_s > least + slack:
+        if least_waste == 0 or target * ranks - capacity_s > least_waste + slack:
             break  # targets ascend, and every rank waits for the target
         for group in range(longest + 1):
             down[group] = group
@@ -145,7 +146,10 @@ def choose(  # noqa: PLR0912, PLR0915, PLR0917 - one function of positional argu
         trial[0][1] = longest
         count, slowest, total = 1, target, target
         position, below = 0, longest - 1
-        near, farther = 2 * ranks * (times[longest] - times[1]) / longest**2, 0  # dense sums: more than R are this near
+        near, farther = (
+            2 * ranks * (times[longest] - times[1]) / longest**2,
+            0,
+        )  # dense sums: more than R are this near
         heap = [(0.0, 0)]
         heap.pop()
         while count < ranks:
@@ -161,9 +165,9 @@ def choose(  # noqa: PLR0912, PLR0915, PLR0917 - one function of positional argu
                 high[head] = below
             else:
                 while farther > 0 and (len(heap) == 0 or heap[0][0] > near):
-                    before, near = near, max(8 * near, 1e-9 * target)
+                    nearer, near = near, max(8 * near, 1e-9 * target)
                     for head in range(longest):
-                        if before < gaps[head] <= near:
+                        if nearer < gaps[head] <= near:
                             heapq.heappush(heap, (gaps[head], head))
                             farther -= 1
                 if len(heap) == 0:
@@ -181,7 +185,7 @@ def choose(  # noqa: PLR0912, PLR0915, PLR0917 - one function of positional argu
                     seconds = times[head] + times[tail]
                     slowest = max(slowest, seconds)
                     total += seconds
-                    if slowest * count - total > least + slack:
+                    if slowest * count - total > least_waste + slack:
                         break  # waste only grows with every pair
                     if head > 0:
                         down[head] = head - 1
@@ -218,26 +222,26 @@ def choose(  # noqa: PLR0912, PLR0915, PLR0917 - one function of positional argu
                     farther += 1
                 else:
                     heapq.heappush(heap, (distance, head))
-        if slowest * count - total > least + slack or slowest * ranks - total > least + slack:
+        if slowest * count - total > least_waste + slack or slowest * ranks - total > least_waste + slack:
             continue
-        waste, lost = (ranks - count) * slowest, 0.0  # Neumaier's sum, so that equal wastes are equal
+        waste, lost = ((ranks - count) * slowest, 0.0)  # Neumaier's sum, so that equal wastes are equal
         for row in range(count):
             seconds = slowest - (times[trial[row][0]] + times[trial[row][1]])
             both = waste + seconds
             lost += (waste - both) + seconds if waste >= seconds else (seconds - both) + waste
             waste = both
         waste += lost
-        if waste < least:
-            least, found = waste, count
+        if waste < least_waste:
+            least_waste, best_count = waste, count
             for row in range(count):
                 best[row][0] = trial[row][0]
                 best[row][1] = trial[row][1]
-    return found
+    return best_count
 
 
 @functools.cache
 def compiled() -> Any:
-    """:func:`choose`, compiled by numba, which caches it on disk for later processes if it can."""
+    """Return :func:`choose` compiled by numba, which caches it on disk for later processes if it can."""
     if importlib.util.find_spec("numba") is None:
         raise NotAvailableError(
             f"DyGNeX-G of more than {INTERPRETED_GROUPS} groups needs numba, which is not installed. Install it (pip "
@@ -252,7 +256,7 @@ def compiled() -> Any:
 
 
 @scheduler
-def schedule(problem: base.Problem) -> Schedule:
+def schedule(problem: Problem) -> Schedule:
     """Algorithm 2: combine the longest group with each other one, find R - 1 pairs close to that sum, waste least.
 
     Options:
@@ -278,25 +282,25 @@ def schedule(problem: base.Problem) -> Schedule:
     """
     if problem.per_rank == 1:
         notes = "Algorithm 2 makes pairs; with one group per rank it reduces to longest first."
-        return base.finished(base.longest_first_slots(problem), problem, notes=notes)
+        return finished(longest_first_slots(problem), problem, notes=notes)
     tried = targets_of(problem)
-    said = [] if tried == problem.groups else [f"{tried:,} of up to {problem.groups:,} targets in each iteration."]
+    remarks = [] if tried == problem.groups else [f"{tried:,} of up to {problem.groups:,} targets in each iteration."]
     if problem.per_rank > 2:
-        said.append(f"Algorithm 2 makes pairs: at most 2 of {problem.per_rank} groups per rank are used.")
-    return base.finished(greedy(problem), problem, notes=" ".join(said), targets=tried)
+        remarks.append(f"Algorithm 2 makes pairs: at most 2 of {problem.per_rank} groups per rank are used.")
+    return finished(greedy(problem), problem, notes=" ".join(remarks), targets=tried)
 
 
-def targets_of(problem: base.Problem) -> int:
-    """Number of targets that an iteration tries; K if it tries all."""
+def targets_of(problem: Problem) -> int:
+    """Return the number of targets that an iteration tries; K if it tries all."""
     return min(problem.targets, problem.groups) or targets_within(problem.groups, problem.ranks)
 
 
-def greedy(problem: base.Problem) -> base.Slots:
-    """The slots of :func:`schedule`, for L >= 2."""
+def greedy(problem: Problem) -> Slots:
+    """Return the slots of :func:`schedule`, for L >= 2."""
     order = np.argsort(problem.times_s, kind="stable")
     pairs = Pairs(problem.times_s[order], problem.ranks, targets_of(problem))
     rows: list[list[tuple[int, ...]]] = []
-    while pairs.left > problem.ranks:
+    while pairs.count > problem.ranks:
         rows.append([tuple(int(order[group - 1]) for group in pair if group) for pair in pairs.choose()])
     rows.append([(int(order[group - 1]),) for group in pairs.groups_left()])
-    return base.from_rows([row for row in rows if row], problem)
+    return from_rows([row for row in rows if row], problem)

@@ -13,18 +13,11 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.core.plans import Schedule
-from dtdg_lab.systems.snapshot_groups.schedulers.base import (
-    Problem,
-    Slots,
-    finished,
-    loads_s,
-    makespan_s,
-    problem_bound_s,
-    relative_gap,
-    scheduler,
-)
+from dtdg_lab.systems.snapshot_groups.schedulers.base import Problem, scheduler
+from dtdg_lab.systems.snapshot_groups.schedulers.bounds import problem_bound_s, relative_gap
 from dtdg_lab.systems.snapshot_groups.schedulers.dygnex import schedule as schedule_greedy
 from dtdg_lab.systems.snapshot_groups.schedulers.heuristics import best_slots
+from dtdg_lab.systems.snapshot_groups.schedulers.slots import Slots, finished, loads_s, makespan_s
 
 
 @scheduler(searches=True, most_groups=100)  # from there the paper uses the greedy rule
@@ -77,16 +70,16 @@ def schedule(problem: Problem) -> Schedule:
 
 
 def _improved(problem: Problem, slots: Slots, bound_s: float, notes: str, until: float) -> tuple[Slots, float, str]:
-    """Slots, bound and notes after the search, which starts from the given slots."""
-    found = searched(problem, slots, until=until)
-    if found is None:
+    """Return slots, bound and notes after the search, which starts from the given slots."""
+    solution = searched(problem, slots, until=until)
+    if solution is None:
         late = _late(problem, relative_gap(makespan_s(slots, problem), bound_s))
         return (slots, bound_s, f"{notes} CP-SAT was not started: its programme was too large to build in time. {late}")
-    if found.slots is not None and makespan_s(found.slots, problem) < makespan_s(slots, problem):
-        slots, notes = found.slots, "Best: CP-SAT."
-    bound_s = max(bound_s, found.bound_s)
-    if found.by_time:
-        return slots, bound_s, f"{notes} {_late(problem, relative_gap(makespan_s(slots, problem), bound_s))}"
+    if solution.slots is not None and makespan_s(solution.slots, problem) < makespan_s(slots, problem):
+        slots, notes = solution.slots, "Best: CP-SAT."
+    bound_s = max(bound_s, solution.bound_s)
+    if solution.by_time:
+        return (slots, bound_s, f"{notes} {_late(problem, relative_gap(makespan_s(slots, problem), bound_s))}")
     return slots, bound_s, f"{notes} CP-SAT searched to the gap."
 
 
@@ -134,11 +127,11 @@ def searched(problem: Problem, start: Slots, *, until: float) -> IlpSolution | N
     unit_s = max(float(problem.times_s.sum()) / problem.ranks, problem.allreduce_s * problem.fewest) / FINENESS
     units = np.floor(problem.times_s / unit_s).astype(np.int64)
     alpha = math.floor(problem.allreduce_s / unit_s)
-    now = time.perf_counter()
-    built = _built(cp_model, problem, start, units, alpha, until=now + (until - now) / 2)
-    if built is None:
+    now_s = time.perf_counter()
+    programme = _build(cp_model, problem, start, units, alpha, until=now_s + (until - now_s) / 2)
+    if programme is None:
         return None
-    model, takes = built
+    model, takes = programme
     solver = cp_model.CpSolver()
     # four strategies in turns on one thread: reproducible, unlike four threads, and better than one strategy
     solver.parameters.num_workers = 4
@@ -157,7 +150,7 @@ def searched(problem: Problem, start: Slots, *, until: float) -> IlpSolution | N
 
 
 def _stop_at(cp_model: Any, gap: float) -> Any:
-    """Ends the search at the first solution within the gap: with interleaved strategies CP-SAT runs to its limit."""
+    """Return a callback that ends the search within the gap: interleaved strategies run to the time limit."""
 
     class Stop(cp_model.CpSolverSolutionCallback):
         def on_solution_callback(self) -> None:
@@ -167,24 +160,24 @@ def _stop_at(cp_model: Any, gap: float) -> Any:
     return Stop()
 
 
-def _built(
+def _build(
     cp_model: Any, problem: Problem, start: Slots, units: NDArray[np.int64], alpha: int, *, until: float
 ) -> tuple[Any, NDArray[Any]] | None:
-    """The programme with its start hint, and its variables (K, iterations, R): whether a group is computed there.
+    """Build the programme with its start hint, and its variables (K, iterations, R): whether a group is computed there.
 
-    None if building takes longer than ``until``.
+    Return None if building takes longer than ``until``.
     """
     model = cp_model.CpModel()
-    groups, iterations, ranks = range(problem.groups), range(problem.most), range(problem.ranks)
+    groups, iterations, ranks = (range(problem.groups), range(problem.most), range(problem.ranks))
     takes = np.empty((problem.groups, problem.most, problem.ranks), object)
-    wanted = _wanted(takes.shape, problem, start, units)
+    hints = _hints(takes.shape, problem, start, units)
     for group in groups:
         if time.perf_counter() > until:
             return None
-        own = [model.new_bool_var("") for _ in range(takes[group].size)]
-        takes[group] = np.array(own, object).reshape(takes[group].shape)
-        model.add_exactly_one(own)
-        for variable, value in zip(own, wanted[group].ravel().tolist(), strict=True):
+        variables = [model.new_bool_var("") for _ in range(takes[group].size)]
+        takes[group] = np.array(variables, object).reshape(takes[group].shape)
+        model.add_exactly_one(variables)
+        for variable, value in zip(variables, hints[group].ravel().tolist(), strict=True):
             model.add_hint(variable, value)
     total = int(units.sum())
     loads = [[model.new_int_var(0, total, "") for _ in ranks] for _ in iterations]
@@ -208,22 +201,22 @@ def _built(
     return model, takes
 
 
-def _wanted(shape: tuple[int, ...], problem: Problem, start: Slots, units: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Where the start slots place each group, in the order that breaks the symmetry."""
+def _hints(shape: tuple[int, ...], problem: Problem, start: Slots, units: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return where the start slots put each group, in the order that breaks the symmetry."""
     rounded = Problem(units.astype(np.float64), problem.ranks, problem.per_rank)
     loads = loads_s(start, rounded)
-    held = (start < problem.groups).any(axis=(1, 2))
-    wanted = np.zeros(shape, bool)
-    for i, row in enumerate(np.lexsort((~held, -loads.max(axis=1)))[: int(held.sum())].tolist()):
+    is_used = (start < problem.groups).any(axis=(1, 2))
+    hints = np.zeros(shape, bool)
+    for i, row in enumerate(np.lexsort((~is_used, -loads.max(axis=1)))[: int(is_used.sum())].tolist()):
         for j, rank in enumerate(np.argsort(-loads[row], kind="stable").tolist()):
             for group in start[row, rank]:
                 if group < problem.groups:
-                    wanted[group, i, j] = True
-    return wanted
+                    hints[group, i, j] = True
+    return hints
 
 
 def _read(solver: Any, takes: NDArray[Any], problem: Problem) -> Slots:
-    """The slots of the solver's solution."""
+    """Return the slots of the solver's solution."""
     slots = np.full((problem.most, problem.ranks, problem.per_rank), problem.groups)
     filled = np.zeros(slots.shape[:2], np.int64)
     for group, i, j in np.ndindex(takes.shape):
@@ -257,7 +250,7 @@ def schedule_auto(problem: Problem) -> Schedule:
     References: DyGNeX appendix G.
     """
     few = problem.groups < ILP_BELOW
-    given = {each.name: getattr(problem, each.name) for each in fields(problem) if each.init}
-    plan = (schedule if few else schedule_greedy)(**given)
-    why = f"DyGNeX-L, below {ILP_BELOW} groups." if few else f"DyGNeX-G, from {ILP_BELOW} groups."
-    return replace(plan, notes=f"{why} {plan.notes}".strip())
+    arguments = {field.name: getattr(problem, field.name) for field in fields(problem) if field.init}
+    plan = (schedule if few else schedule_greedy)(**arguments)
+    reason = f"DyGNeX-L, below {ILP_BELOW} groups." if few else f"DyGNeX-G, from {ILP_BELOW} groups."
+    return replace(plan, notes=f"{reason} {plan.notes}".strip())

@@ -10,17 +10,11 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.core.plans import Schedule
-from dtdg_lab.systems.snapshot_groups.schedulers.base import (
-    Problem,
-    Slots,
-    finished,
-    longest_first_slots,
-    makespan_s,
-    problem_bound_s,
-    relative_gap,
-    scheduler,
-)
+from dtdg_lab.systems.snapshot_groups.schedulers.base import Problem, scheduler
+from dtdg_lab.systems.snapshot_groups.schedulers.bounds import problem_bound_s, relative_gap
 from dtdg_lab.systems.snapshot_groups.schedulers.dygnex import greedy, targets_of
+from dtdg_lab.systems.snapshot_groups.schedulers.longest_first import longest_first_slots
+from dtdg_lab.systems.snapshot_groups.schedulers.slots import Slots, finished, makespan_s
 
 # Fold: pair the largest with the smallest, and place similar sums side by side.
 
@@ -48,12 +42,12 @@ def schedule_fold(problem: Problem) -> Schedule:
 
 
 def folded(problem: Problem, bundles: int) -> Slots:
-    """Groups in a number of bundles, at least ceil(K / L), assigned in runs of R; (ceil(bundles / R), R, L)."""
-    groups, each = problem.groups, problem.per_rank
+    """Return groups in a number of bundles, at least ceil(K / L), assigned in runs of R; (ceil(bundles / R), R, L)."""
+    groups, per_bundle = problem.groups, problem.per_rank
     lengths_s = np.append(problem.times_s, 0.0)
-    longest_first = np.full(bundles * each, groups)
+    longest_first = np.full(bundles * per_bundle, groups)
     longest_first[:groups] = np.argsort(-problem.times_s, kind="stable")
-    rounds = longest_first.reshape(each, bundles)
+    rounds = longest_first.reshape(per_bundle, bundles)
     members = rounds.T.copy()
     sums = lengths_s[rounds[0]]
     for number, groups_of_round in enumerate(rounds[1:], start=1):
@@ -61,16 +55,16 @@ def folded(problem: Problem, bundles: int) -> Slots:
         members[smallest_first, number] = groups_of_round
         sums[smallest_first] += lengths_s[groups_of_round]
     iterations = -(-bundles // problem.ranks)
-    slots = np.full((iterations * problem.ranks, each), groups)
+    slots = np.full((iterations * problem.ranks, per_bundle), groups)
     slots[:bundles] = members[np.argsort(-sums, kind="stable")]
-    return slots.reshape(iterations, problem.ranks, each)
+    return slots.reshape(iterations, problem.ranks, per_bundle)
 
 
 # Merge iterations that are at most half full: never slower, and it saves an all-reduce.
 
 
 def merged(slots: Slots, problem: Problem) -> Slots:
-    """Slots with at most one iteration of R groups or fewer, and no empty ones, where L >= 2.
+    """Return slots with at most one iteration of R groups or fewer, and no empty ones, where L >= 2.
 
     Two iterations of at most R groups each are merged: one group per rank, then the longest stacked on the shortest.
     No rank takes longer than both iterations did.
@@ -80,19 +74,19 @@ def merged(slots: Slots, problem: Problem) -> Slots:
     if problem.per_rank == 1:
         return slots
     few = (slots < groups).sum(axis=(1, 2)) <= ranks
-    kept = list(slots[~few])
+    iterations = list(slots[~few])
     waiting = [row[row < groups] for row in slots[few]]
     while len(waiting) > 1:
         both = np.concatenate([waiting.pop(), waiting.pop()])
         if len(both) <= ranks:
             waiting.append(both)
         else:
-            kept.append(_stacked(both, problem))
-    return np.array(kept + [_stacked(rest, problem) for rest in waiting])
+            iterations.append(_stacked(both, problem))
+    return np.array(iterations + [_stacked(rest, problem) for rest in waiting])
 
 
 def _stacked(groups: NDArray[np.int64], problem: Problem) -> NDArray[np.int64]:
-    """One iteration (R, L) of at most 2 R groups: the longest one per rank, the others paired with the shortest."""
+    """Return one iteration (R, L) of at most 2 R groups: the longest one per rank, the others with the shortest."""
     longest_first = groups[np.argsort(-problem.times_s[groups], kind="stable")]
     ranks = problem.ranks
     row = np.full((ranks, problem.per_rank), problem.groups)
@@ -109,7 +103,7 @@ WORK = 4_000_000  # slots examined in total: about a tenth of a second
 
 
 def swapped(slots: Slots, problem: Problem, *, until: float) -> Slots:
-    """Slots improved by the best swap of each straggler's groups in turn; an empty slot counts as a group of 0 s.
+    """Improve slots by the best swap of each straggler's groups in turn; an empty slot counts as a group of 0 s.
 
     The work is bounded by a number of slots, so that the same input gives the same slots; ``until``, a value of
     ``time.perf_counter()``, only matters on a much slower machine.
@@ -129,25 +123,24 @@ def swapped(slots: Slots, problem: Problem, *, until: float) -> Slots:
 
 
 def _swap(slots: Slots, times_s: NDArray[np.float64], iteration: int, position: int) -> bool:
-    """Swap the group at this position of the iteration's straggler with the best other; whether that helped."""
+    """Swap the group at this position of the iteration's straggler with the best other; return whether it helped."""
     loads = times_s.sum(axis=2)
     longest = loads.max(axis=1)
     rank = int(loads[iteration].argmax())
-    others = np.delete(loads[iteration], rank)
-    second = float(others.max()) if len(others) else 0.0
+    second = float(np.delete(loads[iteration], rank).max(initial=0.0))
     less = times_s[iteration, rank, position] - times_s  # (iterations, R, L): reduction of the straggler's load
-    own = np.maximum(second, longest[iteration] - less)  # this iteration afterwards
+    shortened = np.maximum(second, longest[iteration] - less)  # this iteration afterwards
     raised = loads[:, :, None] + less
-    change = own - longest[iteration] + np.maximum(raised - longest[:, None, None], 0.0)
-    change[iteration] = np.maximum(own[iteration], raised[iteration]) - longest[iteration]
+    change = shortened - longest[iteration] + np.maximum(raised - longest[:, None, None], 0.0)
+    change[iteration] = np.maximum(shortened[iteration], raised[iteration]) - longest[iteration]
     change[less <= 0] = 0.0
     change[iteration, rank] = 0.0
     best = int(change.argmin())
     if change.flat[best] >= -1e-12 * longest.sum():
         return False
-    here, there = (iteration, rank, position), np.unravel_index(best, change.shape)
-    slots[here], slots[there] = slots[there], slots[here]
-    times_s[here], times_s[there] = times_s[there], times_s[here]
+    first, second_slot = ((iteration, rank, position), np.unravel_index(best, change.shape))
+    for array in (slots, times_s):
+        array[first], array[second_slot] = array[second_slot], array[first]
     return True
 
 
@@ -180,16 +173,16 @@ def schedule_best_of(problem: Problem) -> Schedule:
 
 
 def best_slots(problem: Problem, bound_s: float, *, until: float) -> tuple[Slots, str, int | None]:
-    """The best slots, the name of their heuristic, and the targets that DyGNeX-G tried; None if it did not run."""
+    """Return the best slots, their heuristic's name, and the targets that DyGNeX-G tried; None if it did not run."""
     best_s, best, winner, untried = float("inf"), None, "", []
     for name, make in _heuristics(problem):
         if best is not None and time.perf_counter() > until:
             untried.append(name)
             continue
         slots = merged(make(), problem)
-        made_s = makespan_s(slots, problem)
-        if made_s < best_s:
-            best_s, best, winner = made_s, slots, name
+        slots_s = makespan_s(slots, problem)
+        if slots_s < best_s:
+            best_s, best, winner = slots_s, slots, name
         if relative_gap(best_s, bound_s) <= NEAR:
             break
     assert best is not None
@@ -210,27 +203,27 @@ def best_slots(problem: Problem, bound_s: float, *, until: float) -> tuple[Slots
     return best, f"Best: {winner}.{late}{missing}", tried
 
 
-def _improved(slots: Slots, made_by: str, problem: Problem, bound_s: float, until: float) -> tuple[Slots, str]:
-    """Slots after swaps and a description; unchanged if they are near the bound or swaps do not help."""
+def _improved(slots: Slots, winner: str, problem: Problem, bound_s: float, until: float) -> tuple[Slots, str]:
+    """Return slots after swaps and a description; unchanged if they are near the bound or swaps do not help."""
     if relative_gap(makespan_s(slots, problem), bound_s) <= NEAR:
-        return slots, made_by
+        return slots, winner
     better = swapped(slots, problem, until=until)
     if makespan_s(better, problem) < makespan_s(slots, problem):
-        return better, f"{made_by}, improved by swaps"
-    return slots, made_by
+        return better, f"{winner}, improved by swaps"
+    return slots, winner
 
 
 def _heuristics(problem: Problem) -> Iterator[tuple[str, Callable[[], Slots]]]:
-    """Names and functions of the heuristics that take milliseconds, the fastest first."""
+    """Yield names and functions of the heuristics that take milliseconds, the fastest first."""
     ranks, fewest = problem.ranks, problem.fewest
     yield "fold", lambda: folded(problem, fewest * ranks)
     pairs = -(-problem.groups // problem.per_rank)
     if pairs < fewest * ranks:
         yield "fold without lone groups", lambda: folded(problem, pairs)
     yield "longest first", lambda: longest_first_slots(problem)
-    for more in range(1, min(FOLDS, problem.most - fewest) + 1):
-        bundles = (fewest + more) * ranks
-        yield f"fold into {fewest + more} iterations", lambda bundles=bundles: folded(problem, bundles)  # type: ignore[misc]
+    for iterations in range(fewest + 1, fewest + min(FOLDS, problem.most - fewest) + 1):
+        bundles = iterations * ranks
+        yield (f"fold into {iterations} iterations", lambda bundles=bundles: folded(problem, bundles))  # type: ignore[misc]
 
 
 # Consecutive groups to one rank: what BLAD pipelines.

@@ -22,10 +22,11 @@ from dtdg_lab.distributed.group import SoloGroup, hash_of_host
 from dtdg_lab.engine.backprop.reference import GroupClock
 from dtdg_lab.engine.strategy import Step, StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.systems.snapshot_groups import strategy as group_scheduling
-from dtdg_lab.systems.snapshot_groups.schedulers import base, dygnex, heuristics
-from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
-from dtdg_lab.systems.snapshot_groups.strategy import GroupScheduling, shares_cores, snapshot_groups
+from dtdg_lab.systems.snapshot_groups import group_scheduling
+from dtdg_lab.systems.snapshot_groups.group_scheduling import GroupScheduling, shares_cores
+from dtdg_lab.systems.snapshot_groups.schedulers import dygnex, heuristics, longest_first
+from dtdg_lab.systems.snapshot_groups.schedulers.bounds import lower_bound_s
+from dtdg_lab.systems.snapshot_groups.strategy import snapshot_groups
 from dtdg_lab.testing.training import Trained, train_in_memory
 from dtdg_lab.training.build import RunComponents, build
 from dtdg_lab.training.memory import peak_bytes
@@ -385,7 +386,7 @@ def test_interrupted_and_resumed_keeps_times_and_schedule(
         first = train(tmp_path, config, script={step: {"stop": True}})
         with monkeypatch.context() as patch:
             if step >= by_profile["step"] - 1:  # all is known: nobody may be asked for a schedule
-                patch.setattr("dtdg_lab.systems.snapshot_groups.strategy.solve", _refuse)
+                patch.setattr(group_scheduling, "solve", _refuse)
             second = train(tmp_path, config, resume=True, first_step=step + 1)
         again = second.recorder.events("schedule")
         known = step >= by_profile["step"] - 1
@@ -501,16 +502,18 @@ def _failing(error: Exception) -> Callable[[pytest.MonkeyPatch], None]:
     def broken(*_: Any, **__: Any) -> Schedule:
         raise error
 
-    return lambda patch: patch.setattr(base, "schedule_longest_first", broken)
+    return lambda patch: patch.setattr(longest_first, "schedule_longest_first", broken)
 
 
 def _forgetful(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(base, "schedule_longest_first", lambda *_, **__: Schedule((((0,), (1,)),), GROUPS))
+    patch.setattr(longest_first, "schedule_longest_first", lambda *_, **__: Schedule((((0,), (1,)),), GROUPS))
 
 
 def _for_others(patch: pytest.MonkeyPatch) -> None:
     """Three parts where there are two."""
-    patch.setattr(base, "schedule_longest_first", lambda *_, **__: Schedule(((tuple(range(8)), (), (8,)),), GROUPS))
+    patch.setattr(
+        longest_first, "schedule_longest_first", lambda *_, **__: Schedule(((tuple(range(8)), (), (8,)),), GROUPS)
+    )
 
 
 FAILURES: list[tuple[str, Callable[[pytest.MonkeyPatch], None], str]] = [

@@ -7,21 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dtdg_lab.core.plans import Schedule
-from dtdg_lab.systems.snapshot_groups import captions
 from dtdg_lab.systems.snapshot_groups.balance import balance_of
 from dtdg_lab.systems.snapshot_groups.epoch_blocks import EpochBlocks, measured_bound, planned_epoch, shown_epoch
 from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
-from dtdg_lab.systems.snapshot_groups.gantt import (
-    End,
-    TimeAxis,
-    bound_end,
-    end_marks,
-    gantt_keys,
-    gantt_traces,
-    predicted_end,
-    rank_axis,
-    time_axis,
-)
+from dtdg_lab.systems.snapshot_groups.gantt import End, TimeAxis, bound_end, end_marks, gantt_keys, gantt_traces, predicted_end, rank_axis, time_axis
 from dtdg_lab.systems.snapshot_groups.group_times import predicted_seconds
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, card
 from dtdg_lab.visualization.layout import Figure
@@ -32,8 +21,8 @@ if TYPE_CHECKING:
 
 MOST_BLOCKS = 900
 _ROOM = 1.02  # end of the axis over the end of what is drawn
-_HIGH, _MOST_HIGH, _MARGIN = 250, 390, 68  # pixels: of the chart, and of what is beside its rows
-_ROW, _LEAST_ROW = 22, 5  # pixels of a rank
+_MIN_HEIGHT, _MAX_HEIGHT, _MARGIN = 250, 390, 68  # pixels of the chart, and of its margins
+_ROW, _MIN_ROW = 22, 5  # pixels of a rank
 
 
 def is_scheduled(tables: RunTables) -> bool:
@@ -47,39 +36,40 @@ def schedule_figure(tables: RunTables, options: ChartOptions) -> Figure:
     if blocks is None:
         return _planned(tables, schedule)
     ranks, is_current = tables.ranks, schedule is not None and blocks.schedule is schedule
-    shown = blocks.newest(MOST_BLOCKS)
+    newest = blocks.newest(MOST_BLOCKS)
     title, x_title, ends = f"Schedule of epoch {blocks.epoch + 1}", "since the epoch began", _ends(tables, blocks)
-    if shown is not blocks:
-        count = len(np.unique(shown.groups["step"]))
+    if newest is not blocks:
+        count = len(np.unique(newest.groups["step"]))
         title, x_title, ends = f"{title}, last {count} iterations", f"since the first of {count} iterations began", []
-    axis = time_axis(shown, ends)
+    axis = time_axis(newest, ends)
     return _card(
-        shown, title, axis, ranks, x_title=f"{axis.unit} {x_title}", pale=not is_current, **end_marks(ends, axis)
+        newest, title, axis, ranks, x_title=f"{axis.unit} {x_title}", pale=not is_current, **end_marks(ends, axis)
     )
 
 
 def schedule_caption(tables: RunTables, options: ChartOptions) -> str:
-    """Return how long ranks waited in the epoch that is drawn."""
+    """Return how long ranks waited in the epoch that is drawn, or the planned epoch before."""
     schedule, blocks = tables.event(ScheduleFacts), shown_epoch(tables)
     if blocks is None:
         return NOTHING_YET if schedule is None else _planned_caption(schedule)
     time = seconds_text(epoch_seconds(tables, blocks))
     if tables.ranks == 1:
-        return captions.ALONE.format(groups=f"{len(blocks.groups):,}", time=time)
+        return f"The only rank computed {len(blocks.groups):,} groups in {time}."
     balance = balance_of(tables, blocks.epoch)
-    waited = blocks.waiting_share(tables.ranks) if balance is None else balance.waiting_share
-    words = captions.WAITED if blocks.is_whole else captions.WAITED_SO_FAR
-    return words.format(share=percent_text(waited), epoch=blocks.epoch + 1, time=time)
+    share = percent_text(blocks.waiting_share(tables.ranks) if balance is None else balance.waiting_share)
+    if not blocks.is_whole:
+        return f"Ranks have waited for {share} of their time in epoch {blocks.epoch + 1} so far."
+    return f"Ranks waited for {share} of their time in epoch {blocks.epoch + 1}, which took {time}."
 
 
 def epoch_seconds(tables: RunTables, blocks: EpochBlocks) -> float:
-    """Return the wall-clock seconds of an epoch: as rank 0 timed it, else of its blocks."""
-    ended = {event["data"]["epoch"]: event["data"].get("time_s") for event in tables.events("epoch")}
-    return float(ended.get(blocks.epoch) or blocks.span_s)
+    """Return the wall-clock seconds of an epoch as rank 0 timed it, else of its blocks."""
+    seconds = {event["data"]["epoch"]: event["data"].get("time_s") for event in tables.events("epoch")}
+    return float(seconds.get(blocks.epoch) or blocks.span_s)
 
 
 def _planned(tables: RunTables, schedule: ScheduleFacts | None) -> Figure:
-    """Return the schedule that the next epoch will follow, pale; of sizes, in percent of the epoch."""
+    """Return the schedule of the next epoch, pale; in percent of the epoch where it follows from sizes."""
     ranks = tables.ranks
     if schedule is None:
         return card([], "Schedule", **_frame(ranks))
@@ -88,18 +78,19 @@ def _planned(tables: RunTables, schedule: ScheduleFacts | None) -> Figure:
     exchange_s = schedule.allreduce_s * unit_s
     blocks = planned_epoch(plan, schedule.times_s * unit_s, allreduce_s=exchange_s, ranks=schedule.ranks)
     title = f"Schedule that epoch {(tables.complete_epoch or 0) + 1} will follow"
-    shown = blocks.newest(MOST_BLOCKS)
-    axis = time_axis(shown)
+    newest = blocks.newest(MOST_BLOCKS)
+    axis = time_axis(newest)
     if not schedule.in_seconds:
-        axis = TimeAxis(axis.begin_ns, "%", 100.0, 100 * shown.span_s)
+        axis = TimeAxis(axis.begin_ns, "%", 100.0, 100 * newest.span_s)
     x_title = "since the epoch begins" if schedule.in_seconds else "of the epoch, by the sizes of groups"
-    return _card(shown, title, axis, ranks, x_title=f"{axis.unit} {x_title}", pale=True)
+    return _card(newest, title, axis, ranks, x_title=f"{axis.unit} {x_title}", pale=True)
 
 
 def _planned_caption(schedule: ScheduleFacts) -> str:
-    words = captions.PLANNED if schedule.in_seconds else captions.PLANNED_SIZES
-    time = seconds_text(schedule.makespan_s)
-    return words.format(groups=f"{schedule.groups:,}", iterations=f"{schedule.iterations:,}", time=time)
+    size = f"{schedule.groups:,} groups in {schedule.iterations:,} iterations"
+    if not schedule.in_seconds:
+        return f"This schedule has {size}; it follows from sizes, not times."
+    return f"By this schedule, an epoch of {size} takes {seconds_text(schedule.makespan_s)}."
 
 
 def _ends(tables: RunTables, blocks: EpochBlocks) -> list[End]:
@@ -114,21 +105,17 @@ def _ends(tables: RunTables, blocks: EpochBlocks) -> list[End]:
     return ends
 
 
-def _card(blocks: EpochBlocks, title: str, axis: TimeAxis, ranks: int, **looks: Any) -> Figure:
-    return card(
-        gantt_traces(blocks, axis, ranks, pale=looks.pop("pale")),
-        title,
-        xaxis={"range": [0, _ROOM * axis.end], "showgrid": False},
-        **_frame(ranks),
-        **looks,
-    )
+def _card(blocks: EpochBlocks, title: str, axis: TimeAxis, ranks: int, *, pale: bool, **layout: Any) -> Figure:
+    traces = gantt_traces(blocks, axis, ranks, pale=pale)
+    return card(traces, title, xaxis={"range": [0, _ROOM * axis.end], "showgrid": False}, **_frame(ranks), **layout)
 
 
 def _frame(ranks: int) -> dict[str, Any]:
     """Return keys and layout, the same in all states."""
-    rows = max(min(_ROW * ranks, _MOST_HIGH - _MARGIN), _LEAST_ROW * ranks)
-    looks = {"yaxis": rank_axis(ranks), "barmode": "overlay", "bargap": 0.22, "height": max(_HIGH, rows + _MARGIN)}
-    return {"keys": gantt_keys(ranks), "margin": {"l": 70, "t": 34}, **looks}
+    rows = max(min(_ROW * ranks, _MAX_HEIGHT - _MARGIN), _MIN_ROW * ranks)
+    bars = {"yaxis": rank_axis(ranks), "barmode": "overlay", "bargap": 0.22}
+    height = max(_MIN_HEIGHT, rows + _MARGIN)
+    return {"keys": gantt_keys(ranks), "margin": {"l": 70, "t": 34}, "height": height, **bars}
 
 
 SCHEDULE = Chart(

@@ -1,4 +1,4 @@
-"""Supporting charts of snapshot groups: imbalance by epoch, group times, and where the ranks' time goes."""
+"""Charts of snapshot groups by epoch and group: imbalance, group times, and where the ranks' time goes."""
 
 from __future__ import annotations
 
@@ -7,22 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dtdg_lab.records.rows import Array, Rows, known
-from dtdg_lab.systems.snapshot_groups import captions
 from dtdg_lab.systems.snapshot_groups.balance import BALANCE, balance_by_epoch, last_balance
 from dtdg_lab.systems.snapshot_groups.group_times import group_times
-from dtdg_lab.systems.snapshot_groups.picture import is_scheduled
+from dtdg_lab.systems.snapshot_groups.schedule_chart import is_scheduled
 from dtdg_lab.visualization.axes import time_unit
 from dtdg_lab.visualization.changes.marks import HALF_WIDTH, with_changes
-from dtdg_lab.visualization.chart import (
-    FIRST_EPOCH,
-    NOTHING_YET,
-    SECONDS_TITLE,
-    STEPS_TITLE,
-    Chart,
-    ChartOptions,
-    Key,
-    card,
-)
+from dtdg_lab.visualization.chart import FIRST_EPOCH, NOTHING_YET, SECONDS_TITLE, STEPS_TITLE, Chart, ChartOptions, Key, card
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import percent_text, three_digits
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, EDGE_COLOUR, PHASE_COLOURS, series_colour
@@ -31,9 +21,9 @@ from dtdg_lab.visualization.traces import Drawn, line, points, rule
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
 
-_MARKED = 60  # epochs up to which each has a dot
-_COLOURED = 8  # ranks up to which each has a colour
-_DOTS = 1_500
+_MOST_MARKERS = 60  # epochs up to which each has a dot
+_MOST_COLOURS = 8  # ranks up to which each has a colour
+_MOST_DOTS = 1_500
 _LOGARITHMIC = 30.0  # largest over smallest time from which axes are logarithmic
 
 
@@ -71,37 +61,37 @@ def imbalance_caption(tables: RunTables, options: ChartOptions) -> str:
     balance = last_balance(tables)
     if balance is None or balance.imbalance is None:
         return NOTHING_YET
-    return captions.IMBALANCE.format(ratio=three_digits(balance.imbalance), epoch=balance.epoch + 1)
+    return f"The slowest rank worked {three_digits(balance.imbalance)} times the mean in epoch {balance.epoch + 1}."
 
 
 def times_figure(tables: RunTables, options: ChartOptions) -> Figure:
     """Return a dot for each group, predicted across and measured up; on the diagonal both are equal."""
     times, title = group_times(tables), "Group times, predicted and measured"
-    chosen = np.empty(0, np.int64) if times is None or times.scale is None else np.flatnonzero(times.known)
-    if times is None or not len(chosen):
+    groups = np.empty(0, np.int64) if times is None or times.scale is None else np.flatnonzero(times.known)
+    if times is None or not len(groups):
         return card([], title, unit="ms measured", x_title="ms predicted", empty=FIRST_EPOCH)
-    if len(chosen) > _DOTS:  # evenly over the sizes
-        chosen = chosen[np.argsort(times.predicted_s[chosen], kind="stable")][:: -(-len(chosen) // _DOTS)]
-    predicted, measured = times.predicted_s[chosen], times.seconds[chosen]
+    if len(groups) > _MOST_DOTS:  # evenly over the sizes
+        groups = groups[np.argsort(times.predicted_s[groups], kind="stable")][:: -(-len(groups) // _MOST_DOTS)]
+    predicted, measured = times.predicted_s[groups], times.seconds[groups]
     low, high = min(predicted.min(), measured.min()), max(predicted.max(), measured.max())
     unit, factor = time_unit(float(high))
     ends = [float(low * factor), float(high * factor)]
     data = [line("equal", ends, ends, width=1, dash="dot", hoverinfo="skip")]
     keys: list[Key] = [("equal", BASELINE_COLOUR, "dash")]
-    ranks = times.ranks[chosen]
+    ranks = times.ranks[groups]
     present = np.unique(ranks).tolist()
     hover = f"group %{{customdata}}: predicted %{{x:.4g}} {unit}, measured %{{y:.4g}} {unit}"
-    for rank in present if len(present) <= _COLOURED else [-1]:
-        is_shown = ranks == rank if rank >= 0 else np.ones(len(chosen), bool)
+    for rank in present if len(present) <= _MOST_COLOURS else [-1]:
+        is_shown = ranks == rank if rank >= 0 else np.ones(len(groups), bool)
         x, y = ((seconds[is_shown] * factor).round(5).tolist() for seconds in (predicted, measured))
         name, colour = (f"rank {rank}", series_colour(rank)) if rank >= 0 else ("group", EDGE_COLOUR)
-        looks: Drawn = {"size": 6, "marker": {"opacity": 0.75}, "customdata": chosen[is_shown].tolist()}
-        data.append(points(name, x, y, colour, hover, **looks))
+        style: Drawn = {"size": 6, "marker": {"opacity": 0.75}, "customdata": groups[is_shown].tolist()}
+        data.append(points(name, x, y, colour, hover, **style))
         keys.append((name, colour, "dot"))
     axis: Drawn = {"type": "log", "dtick": 1} if high > _LOGARITHMIC * low else {"rangemode": "tozero"}
-    given = {"size": " by size", "linear": " from nodes and edges"}.get(times.schedule.source, "")
+    source = {"size": " by size", "linear": " from nodes and edges"}.get(times.schedule.source, "")
     return card(
-        data, title, unit=f"{unit} measured", keys=keys, x_title=f"{unit} predicted{given}", xaxis=axis, yaxis=axis
+        data, title, unit=f"{unit} measured", keys=keys, x_title=f"{unit} predicted{source}", xaxis=axis, yaxis=axis
     )
 
 
@@ -110,25 +100,25 @@ def times_caption(tables: RunTables, options: ChartOptions) -> str:
     times = group_times(tables)
     if times is None or times.error is None:
         return NOTHING_YET
-    return captions.TIMES.format(share=percent_text(times.error))
+    return f"Predicted group times are off by {percent_text(times.error)} on average."
 
 
 def own_work_figure(tables: RunTables, options: ChartOptions) -> Figure:
     """Return where the ranks' time goes, by epoch: own groups, waiting, and the rest."""
     epochs = balance_by_epoch(tables)
-    whole = np.maximum(epochs["time_s"], 1e-12)
-    own, waiting = epochs["own_s"] / whole, epochs["wait_s"] / whole
+    time_s = np.maximum(epochs["time_s"], 1e-12)
+    working, waiting = epochs["own_s"] / time_s, epochs["wait_s"] / time_s
     kinds: list[tuple[str, Array, str]] = [
-        ("own groups", own, PHASE_COLOURS["compute"]),
+        ("own groups", working, PHASE_COLOURS["compute"]),
         ("waiting", waiting, PHASE_COLOURS["wait"]),
-        ("exchange and rest", np.maximum(0, 1 - own - waiting), PHASE_COLOURS["communicate"]),
+        ("exchange and rest", np.maximum(0, 1 - working - waiting), PHASE_COLOURS["communicate"]),
     ]
     hover = "epoch %{customdata}: %{y:.3g}%"
     data = _over_time(epochs, options, [(name, 100 * shares, colour, hover) for name, shares, colour in kinds])
     data = [{**trace, "mode": "lines", "stackgroup": "time", "fillcolor": trace["line"]["color"]} for trace in data]
     keys: list[Key] = [(name, colour, "box") for name, _, colour in kinds]
-    looks: dict[str, Any] = {"x_title": _x_title(options), "empty": FIRST_EPOCH, "yaxis": {"range": [0, 100]}}
-    figure = card(data, "Where the ranks' time goes", unit="% of their time in whole epochs", keys=keys, **looks)
+    axes: dict[str, Any] = {"x_title": _x_title(options), "empty": FIRST_EPOCH, "yaxis": {"range": [0, 100]}}
+    figure = card(data, "Where the ranks' time goes", unit="% of their time in whole epochs", keys=keys, **axes)
     return _with_changes(figure, tables, options)
 
 
@@ -137,7 +127,7 @@ def own_work_caption(tables: RunTables, options: ChartOptions) -> str:
     balance = last_balance(tables)
     if balance is None:
         return NOTHING_YET
-    return captions.OWN_WORK.format(share=percent_text(balance.own_share), epoch=balance.epoch + 1)
+    return f"Ranks spent {percent_text(balance.own_share)} of epoch {balance.epoch + 1} on their own groups."
 
 
 def _over_time(epochs: Rows, options: ChartOptions, curves: list[tuple[str, Array, str, str]]) -> list[Drawn]:
@@ -146,10 +136,10 @@ def _over_time(epochs: Rows, options: ChartOptions, curves: list[tuple[str, Arra
         return []
     x = known(epochs["step_most" if options.x == "steps" else "seconds_most"])
     numbers = (epochs["epoch_most"] + 1).astype(np.int64).tolist()
-    mode = "lines+markers" if len(x) <= _MARKED else "lines"
-    looks: Drawn = {"mode": mode, "customdata": numbers}
+    mode = "lines+markers" if len(x) <= _MOST_MARKERS else "lines"
+    style: Drawn = {"mode": mode, "customdata": numbers}
     return [
-        line(name, x, known(values.round(5)), colour, hover, **{**looks, "marker": {"size": 5, "color": colour}})
+        line(name, x, known(values.round(5)), colour, hover, **style, marker={"size": 5, "color": colour})
         for name, values, colour, hover in curves
     ]
 

@@ -1,4 +1,4 @@
-"""Pictures on the cards of its systems: schedules of a growing graph."""
+"""Charts on the cards of its systems: schedules of a growing graph."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from dtdg_lab.config.catalogue import System, entry
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.core.units import format_seconds, percent
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.systems.snapshot_groups.epoch_blocks import EpochBlocks, planned_epoch
+from dtdg_lab.systems.snapshot_groups.epoch_blocks import planned_epoch
 from dtdg_lab.systems.snapshot_groups.gantt import planned_figure
-from dtdg_lab.systems.snapshot_groups.schedulers.base import PSG, lower_bound_s, solve
+from dtdg_lab.systems.snapshot_groups.schedulers.base import PSG, solve
+from dtdg_lab.systems.snapshot_groups.schedulers.bounds import lower_bound_s
 from dtdg_lab.visualization.panels import Panel, compared_panel
 
 RANKS, WINDOW = 4, 4
@@ -26,7 +27,7 @@ _NAMES = {"round_robin": PSG, "consecutive": "blad", "dygnex_greedy": "dygnex-g"
 
 
 def group_times_s(graph: DynamicGraph) -> NDArray[np.float64]:
-    """(T - 3,) seconds of every group of four snapshots, by their edges: assumed, with 5 % noise."""
+    """Return (T - 3,) seconds of every group of four snapshots, by their edges: assumed, with 5 % noise."""
     edges = np.array([snapshot.num_edges for snapshot in graph.snapshots], np.float64)
     sums = np.convolve(edges, np.ones(WINDOW), "valid")
     noise = np.random.default_rng(0).normal(1.0, _SPREAD, len(sums))
@@ -34,59 +35,47 @@ def group_times_s(graph: DynamicGraph) -> NDArray[np.float64]:
 
 
 def schedule_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
-    """The Gantt chart of the system's schedule of a small epoch, and its duration beside that of other systems."""
-    times_s, own = group_times_s(graph), system.parts["scheduling"]
-    plans = _plans(tuple(times_s.tolist()), own, entry("scheduling", own).load())
-    named = _NAMES.get(own, own)
-    plan = plans[named]
-    spans = {name: planned_epoch(each, times_s, allreduce_s=EXCHANGE_S).span_s for name, each in plans.items()}
+    """Return the Gantt chart of the system's schedule of a small epoch, and its duration beside other systems'."""
+    times_s, scheduler = group_times_s(graph), system.parts["scheduling"]
+    plans = _plans(tuple(times_s.tolist()), scheduler, entry("scheduling", scheduler).load())
+    name = _NAMES.get(scheduler, scheduler)
+    epochs = {other: planned_epoch(plan, times_s, allreduce_s=EXCHANGE_S) for other, plan in plans.items()}
     bound_s = lower_bound_s(times_s, RANKS, per_rank=2, allreduce_s=EXCHANGE_S)
-    gantt = planned_figure(plan, times_s, per_rank=2, allreduce_s=EXCHANGE_S, label=named)
+    excess = percent(epochs[name].span_s / bound_s - 1)
     words = (
         f"The same {len(times_s)} groups on {RANKS} ranks, with times assumed from edges. No schedule of at most two "
-        "groups "
-        f"per rank ends before {format_seconds(bound_s)}; {named} is {percent(spans[named] / bound_s - 1)} above that."
+        f"groups per rank ends before {format_seconds(bound_s)}; {name} is {excess} above that."
     )
-    if named == "blad":
+    if name == "blad":
         words += " The prediction ignores that its two groups run concurrently."
+    waiting = (
+        "Blocks are groups, one tone an iteration. The others wait for orange ones (hatched): "
+        f"{percent(epochs[name].waiting_share(RANKS))} of the ranks' time."
+    )
+    milliseconds = {other: 1e3 * epoch.span_s for other, epoch in epochs.items()} | {"bound": 1e3 * bound_s}
     return [
-        (gantt, _waiting_words(planned_epoch(plan, times_s, allreduce_s=EXCHANGE_S))),
-        compared_panel(
-            "Predicted epoch",
-            "milliseconds",
-            {**{name: 1e3 * span for name, span in spans.items()}, "bound": 1e3 * bound_s},
-            highlighted=named,
-            caption=words,
-        ),
+        (planned_figure(plans[name], times_s, per_rank=2, allreduce_s=EXCHANGE_S, label=name), waiting),
+        compared_panel("Predicted epoch", "milliseconds", milliseconds, highlighted=name, caption=words),
     ]
 
 
-def _waiting_words(epoch: EpochBlocks) -> str:
-    """Return what the Gantt chart shows, in words."""
-    waited = percent(epoch.waiting_share(RANKS))
-    return (
-        "Blocks are groups, one tone an iteration. The others wait for orange ones (hatched): "
-        f"{waited} of the ranks' time."
-    )
-
-
 @lru_cache(maxsize=4)
-def _plans(times_s: tuple[float, ...], own: str, code: Any) -> dict[str, Schedule]:
+def _plans(times_s: tuple[float, ...], scheduler: str, code: Any) -> dict[str, Schedule]:
     """Return schedules of the same groups by system, and by the scheduler of another system.
 
     Args:
         times_s: of the groups, seconds.
-        own: the other system's scheduler.
+        scheduler: of the other system.
         code: its function, so that another one of that name gets its own schedule.
     """
     return {
-        _NAMES.get(scheduler, scheduler): solve(
-            scheduler,
+        _NAMES.get(name, name): solve(
+            name,
             np.array(times_s),
             RANKS,
-            per_rank=1 if scheduler == "round_robin" else 2,
+            per_rank=1 if name == "round_robin" else 2,
             allreduce_s=EXCHANGE_S,
             time_limit_s=LIMIT_S,
         )
-        for scheduler in dict.fromkeys((*_NAMES, own))
+        for name in dict.fromkeys((*_NAMES, scheduler))
     }

@@ -1,4 +1,4 @@
-"""Tiles, suggestions and the compared number of runs that schedule snapshot groups."""
+"""Page of snapshot groups: tiles, suggestions and the compared number."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ def excess_and_bound(tables: RunTables) -> tuple[float | None, float | None]:
     return excess, None if scale is None else scale * schedule.bound_s
 
 
-def _ratios(values: Array, whole: Array) -> Array:
-    ratios: Array = values / np.where(whole > 0, whole, np.nan)
+def _ratios(values: Array, totals: Array) -> Array:
+    ratios: Array = values / np.where(totals > 0, totals, np.nan)
     return ratios
 
 
@@ -98,10 +98,9 @@ def _ratios(values: Array, whole: Array) -> Array:
 def schedule_suggestions(config: RunConfig) -> list[Suggestion]:
     """Return changes of the schedule, and a slow rank."""
     by_turns, pairs = config["scheduler"] == "round_robin", config["groups_per_rank"] > 1
+    greedy = Suggestion("Pair groups by time: dygnex_greedy", {"scheduler": "dygnex_greedy"})
     suggestions = [
-        Suggestion("Pair groups by time: dygnex_greedy", {"scheduler": "dygnex_greedy"})
-        if by_turns
-        else Suggestion("Use round robin", {"scheduler": "round_robin"}),
+        greedy if by_turns else Suggestion("Use round robin", {"scheduler": "round_robin"}),
         Suggestion("Allow 1 group per rank", {"groups_per_rank": 1})
         if pairs
         else Suggestion("Allow 2 groups per rank", {"groups_per_rank": 2}),
@@ -115,10 +114,10 @@ def schedule_suggestions(config: RunConfig) -> list[Suggestion]:
 def epoch_pace(tables: RunTables) -> tuple[Array, Array]:
     """Return recent steps, and the seconds of an epoch at the pace of each: its time by the iterations of its epoch."""
     rows = iterations(tables.rows("steps"))
-    counts = {epoch: schedule_of(tables, epoch) for epoch in np.unique(rows["epoch"]).tolist()}
-    of_epoch = [counts[epoch] for epoch in rows["epoch"].tolist()]
-    number = np.array([np.nan if schedule is None else schedule.iterations for schedule in of_epoch], np.float64)
-    return rows["step"], rows["time_s"] * number
+    schedules = {epoch: schedule_of(tables, epoch) for epoch in np.unique(rows["epoch"]).tolist()}
+    iterations_by_epoch = {epoch: np.nan if plan is None else plan.iterations for epoch, plan in schedules.items()}
+    counts = np.array([iterations_by_epoch[epoch] for epoch in rows["epoch"].tolist()], np.float64)
+    return rows["step"], rows["time_s"] * counts
 
 
 EPOCH_TIME = Effect("Epoch time", seconds_text, epoch_pace)

@@ -9,7 +9,7 @@ from dtdg_lab.config.catalogue import family
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.runs.charts import all_rollups
 from dtdg_lab.runs.tables import RunTables
-from dtdg_lab.systems.snapshot_groups.tiles import EPOCH_TIME, schedule_suggestions, schedule_tiles
+from dtdg_lab.systems.snapshot_groups.page import EPOCH_TIME, schedule_suggestions, schedule_tiles
 from dtdg_lab.visualization.tiles import Tile
 from tests.schedules_synthetic import add_epoch, add_schedule, schedule_data, scheduled_tables
 from tests.tables import run_tables
@@ -28,34 +28,42 @@ def test_before_the_first_epoch_tiles_have_no_values() -> None:
 
 
 def test_tiles_have_the_numbers_of_the_last_epoch() -> None:
-    found = tiles(scheduled_tables(TIMES, ASSIGNMENT, epochs=3))
-    assert list(found) == ["Validation loss", "Epoch time", "Above the bound", "Waiting", "Imbalance"]
-    assert {label: (tile.value, tile.note) for label, tile in found.items() if label != "Validation loss"} == {
+    tiles_by_label = tiles(scheduled_tables(TIMES, ASSIGNMENT, epochs=3))
+    assert list(tiles_by_label) == ["Validation loss", "Epoch time", "Above the bound", "Waiting", "Imbalance"]
+    assert {label: (tile.value, tile.note) for label, tile in tiles_by_label.items() if label != "Validation loss"} == {
         "Epoch time": ("704 ms", "predicted: 700 ms"),
         "Above the bound": ("40%", "groups alone: 500 ms at best"),
         "Waiting": ("28%", "of the ranks' time"),
         "Imbalance": ("1.40×", "slowest rank over mean"),
     }
-    assert found["Epoch time"].spark == pytest.approx([0.704] * 3) and len(found["Imbalance"].spark) == 3
+    assert (
+        tiles_by_label["Epoch time"].spark == pytest.approx([0.704] * 3) and len(tiles_by_label["Imbalance"].spark) == 3
+    )
 
 
 def test_the_bound_is_the_scheduler_s_until_an_epoch_was_measured() -> None:
     tables = scheduled_tables(TIMES, ASSIGNMENT)
     assert tiles(tables)["Above the bound"].note == "groups alone: 500 ms at best"
-    add_epoch(tables, ASSIGNMENT, [2 * each for each in TIMES])
+    add_epoch(tables, ASSIGNMENT, [2 * time for time in TIMES])
     assert tiles(tables)["Above the bound"].note == "groups alone: 1.00 s at best"
 
 
 def test_sizes_have_no_seconds_before_a_group_was_measured() -> None:
-    data = schedule_data([1e6 * each for each in TIMES], ASSIGNMENT, source="size")
-    found = tiles(scheduled_tables(TIMES, ASSIGNMENT, data=data))
-    assert found["Epoch time"].note == "predicted: –"
-    assert (found["Above the bound"].value, found["Above the bound"].note) == ("40%", "no bound is known")
+    data = schedule_data([1e6 * time for time in TIMES], ASSIGNMENT, source="size")
+    tiles_by_label = tiles(scheduled_tables(TIMES, ASSIGNMENT, data=data))
+    assert tiles_by_label["Epoch time"].note == "predicted: –"
+    assert (tiles_by_label["Above the bound"].value, tiles_by_label["Above the bound"].note) == (
+        "40%",
+        "no bound is known",
+    )
 
 
 def test_groups_that_overlap_have_no_bound() -> None:
-    found = tiles(scheduled_tables(TIMES, ASSIGNMENT, epochs=1, config={"system": "blad"}))
-    assert (found["Above the bound"].value, found["Above the bound"].note) == ("–", "no bound is known")
+    tiles_by_label = tiles(scheduled_tables(TIMES, ASSIGNMENT, epochs=1, config={"system": "blad"}))
+    assert (tiles_by_label["Above the bound"].value, tiles_by_label["Above the bound"].note) == (
+        "–",
+        "no bound is known",
+    )
 
 
 @pytest.mark.parametrize(
@@ -68,9 +76,9 @@ def test_groups_that_overlap_have_no_bound() -> None:
 )
 def test_suggestions_change_what_is_set_and_can_be_set(settings: dict[str, object], first: dict[str, object]) -> None:
     config = RunConfig(dataset="sbm", **settings)
-    found = schedule_suggestions(config)
-    assert found[0].changes == first and len(found) == 3 + (config.ranks > 1)
-    for suggestion in found:
+    suggestions = schedule_suggestions(config)
+    assert suggestions[0].changes == first and len(suggestions) == 3 + (config.ranks > 1)
+    for suggestion in suggestions:
         assert config.replace(**suggestion.changes) != config
 
 

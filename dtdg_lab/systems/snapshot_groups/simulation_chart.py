@@ -8,7 +8,7 @@ from math import ceil, floor, log10
 from typing import Any
 
 from dtdg_lab.core.units import format_seconds, share
-from dtdg_lab.systems.snapshot_groups.schedulers.base import PAPER_THROUGHPUT
+from dtdg_lab.systems.snapshot_groups.schedulers.simulation import PAPER_THROUGHPUT
 from dtdg_lab.visualization import palette
 from dtdg_lab.visualization.axes import counts_axis
 from dtdg_lab.visualization.layout import Figure, chart
@@ -16,15 +16,15 @@ from dtdg_lab.visualization.panels import Panel, grid
 from dtdg_lab.visualization.traces import SYMBOLS, Drawn, line, points
 
 Row = Mapping[str, Any]
-_GOOD = 0.85  # throughput the paper reaches at its largest cluster
+_PAPER_LEAST = 0.85  # throughput the paper reaches at its largest cluster
 _UNEVEN = 10.0  # largest ratio up to which the axis is plain
 
 
 def simulation_figure(rows: Sequence[Row], *, paper: Mapping[int, float] | None = None) -> Figure:
-    """Throughput, imbalance, distance to the bound and solve time over ranks, a line a scheduler.
+    """Draw throughput, imbalance, distance to the bound and solve time over ranks, a line for each scheduler.
 
     Args:
-        rows: one for each number of ranks and scheduler, as ``scheduling.outcome.Outcome.row`` gives them; rows
+        rows: one for each number of ranks and scheduler, as ``ScheduleOutcome.row`` gives them; rows
             with different ``curve`` get panels of their own.
         paper: ranks -> throughput of DyGNeX-G, drawn beside; what the paper says (section 5.4) when not given.
     """
@@ -34,8 +34,8 @@ def simulation_figure(rows: Sequence[Row], *, paper: Mapping[int, float] | None 
     panels: list[Panel] = []
     for draw in (_throughput, _imbalance, _idle, _solving):
         for curve in curves:
-            mine = [row for row in rows if str(row.get("curve") or "") == curve]
-            panels.append(draw(mine, names, f" · {curve}" if curve else "", reached))
+            curve_rows = [row for row in rows if str(row.get("curve") or "") == curve]
+            panels.append(draw(curve_rows, names, f" · {curve}" if curve else "", reached))
     nothing = chart("Throughput", "ranks", "share of one rank's", [], empty="nothing simulated")
     return grid(panels or [(nothing, "")], title="Simulation of schedules on many ranks")
 
@@ -45,15 +45,17 @@ def _throughput(rows: list[Row], names: list[str], curve: str, paper: Mapping[in
     bound = {int(row["ranks"]): row["bound_throughput"] for row in rows if row.get("bound_throughput") is not None}
     hidden: Drawn = {"showlegend": False}
     if bound:
-        known, name = sorted(bound), "bound: none can be better"
+        counts, name = sorted(bound), "bound: none can be better"
         hover = "%{x} ranks: %{y:.4f}"
-        data.append(line(name, known, [bound[r] for r in known], hover=hover, width=1.5, dash="dash", **hidden))
+        data.append(
+            line(name, counts, [bound[count] for count in counts], hover=hover, width=1.5, dash="dash", **hidden)
+        )
     if paper:
         star: Drawn = {"size": 12, "marker": {"symbol": "star-open"}, **hidden}
         name, hover = "the paper's DyGNeX-G", "%{x} ranks: %{y:.3f}"
         data.append(points(name, list(paper), list(paper.values()), "black", hover, **star))
-    least = min((value for trace in data for value in trace["y"] if value is not None), default=0.0)
-    axis = {"range": [min(0.9 * least, 0.8), 1.02]}
+    lowest = min((value for trace in data for value in trace["y"] if value is not None), default=0.0)
+    axis = {"range": [min(0.9 * lowest, 0.8), 1.02]}
     figure = _over_ranks(rows, f"Throughput per rank{curve}", "share of one rank's", data, axis)
     largest = max(int(row["ranks"]) for row in rows)
     last = {str(row["scheduler"]): row["throughput"] for row in rows if row["ranks"] == largest}
@@ -67,11 +69,13 @@ def _throughput(rows: list[Row], names: list[str], curve: str, paper: Mapping[in
 
 
 def _drop(rows: list[Row], name: str) -> str:
-    """Where a scheduler falls below what the paper keeps at its largest cluster."""
-    mine = sorted((int(row["ranks"]), float(row["throughput"])) for row in rows if row["scheduler"] == name)
-    for (ranks, before), (more, after) in pairwise(mine):
-        if before >= _GOOD > after:
-            return f" It falls below {share(_GOOD)} between {ranks:,} and {more:,} ranks."
+    """Return where a scheduler falls below the paper's throughput on its largest cluster, in a sentence."""
+    points_of_scheduler = sorted(
+        (int(row["ranks"]), float(row["throughput"])) for row in rows if row["scheduler"] == name
+    )
+    for (fewer, high), (more, low) in pairwise(points_of_scheduler):
+        if high >= _PAPER_LEAST > low:
+            return f" It falls below {share(_PAPER_LEAST)} between {fewer:,} and {more:,} ranks."
     return ""
 
 
@@ -108,16 +112,16 @@ def _solving(rows: list[Row], names: list[str], curve: str, _: Mapping[int, floa
 
 
 def _lines(rows: list[Row], names: list[str], key: str, factor: float = 1.0) -> list[Drawn]:
-    found = []
+    lines = []
     for index, name in enumerate(names):
-        mine = sorted((row for row in rows if row["scheduler"] == name), key=lambda row: int(row["ranks"]))
-        y = [None if row.get(key) is None else round(row[key] * factor, 6) for row in mine]
+        points_by_ranks = sorted((row for row in rows if row["scheduler"] == name), key=lambda row: int(row["ranks"]))
+        y = [None if row.get(key) is None else round(row[key] * factor, 6) for row in points_by_ranks]
         colour = palette.series_colour(index)
         marker = {"symbol": SYMBOLS[index % len(SYMBOLS)], "size": 7, "color": colour}
-        looks: Drawn = {"hover": "%{x} ranks: %{y:.4g}", "mode": "lines+markers", "marker": marker}
-        if mine:
-            found.append(line(name, [int(row["ranks"]) for row in mine], y, colour, **looks))
-    return found
+        style: Drawn = {"hover": "%{x} ranks: %{y:.4g}", "mode": "lines+markers", "marker": marker}
+        if points_by_ranks:
+            lines.append(line(name, [int(row["ranks"]) for row in points_by_ranks], y, colour, **style))
+    return lines
 
 
 def _over_ranks(rows: list[Row], title: str, y_title: str, data: list[Drawn], y_axis: Drawn) -> Figure:
@@ -126,9 +130,14 @@ def _over_ranks(rows: list[Row], title: str, y_title: str, data: list[Drawn], y_
 
 
 def _decades(values: Sequence[float]) -> dict[str, Any]:
-    """A logarithmic axis of seconds over whole powers of ten."""
-    known = [value for value in values if value > 0] or [1.0]
-    low, high = floor(log10(min(known))), ceil(log10(max(known)))
-    ticks = [10.0**power for power in range(low, max(high, low + 1) + 1)]
-    said = [format_seconds(tick) for tick in ticks]
-    return {"type": "log", "range": [low, max(high, low + 1)], "tickvals": ticks, "ticktext": said}
+    """Return a logarithmic axis of seconds over whole powers of ten."""
+    positive = [value for value in values if value > 0] or [1.0]
+    low = floor(log10(min(positive)))
+    high = max(ceil(log10(max(positive))), low + 1)
+    ticks = [10.0**power for power in range(low, high + 1)]
+    return {
+        "type": "log",
+        "range": [low, high],
+        "tickvals": ticks,
+        "ticktext": [format_seconds(tick) for tick in ticks],
+    }

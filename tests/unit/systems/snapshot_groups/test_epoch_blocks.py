@@ -1,0 +1,25 @@
+"""Blocks of planned epochs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dtdg_lab.core.plans import Schedule
+from dtdg_lab.systems.snapshot_groups.epoch_blocks import lengths_ns, planned_epoch
+
+
+def test_a_planned_epoch_has_every_group_and_every_second_of_waiting() -> None:
+    plan = Schedule((((0, 3), (1,)), ((), (2,))), 4)
+    blocks = planned_epoch(plan, [1, 2, 3, 4], allreduce_s=0.5)
+    places = zip(*(blocks.groups[name].tolist() for name in ("group", "rank", "step")), strict=True)
+    assert set(places) == {(0, 0, 0), (3, 0, 0), (1, 1, 0), (2, 1, 1)}
+    waits = blocks.pauses.where(blocks.pauses["phase"] == "wait")
+    assert dict(zip(waits["rank"].tolist(), (lengths_ns(waits) / 1e9).tolist(), strict=True)) == {1: 3.0, 0: 3.0}
+    assert blocks.span_s == plan.makespan_s(np.array([1, 2, 3, 4]), allreduce_s=0.5) == 9.0
+    assert blocks.waiting_share(2) == pytest.approx(6 / 18)
+
+
+def test_parts_of_one_rank_are_computed_one_after_the_other() -> None:
+    blocks = planned_epoch(Schedule((((0,), (1,), (2,), (3,)),), 4), [1, 2, 3, 4], ranks=2)
+    assert blocks.groups["rank"].tolist() == [0, 0, 1, 1] and blocks.span_s == 7

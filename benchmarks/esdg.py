@@ -43,7 +43,7 @@ from contenders import esdg_text as words
 from contenders.esdg_plan import FULL_PLAN, MODELS, PROTOCOL, QUICK_PLAN, Plan, Scaling
 
 from dtdg_lab.datasets.names import list_datasets, load_dataset
-from dtdg_lab.partition.volume import PAPER_SPEEDUPS as SPEEDUPS
+from dtdg_lab.partition.redistribution_volume import PAPER_SPEEDUPS as SPEEDUPS
 from dtdg_lab.runs.scaling_study import ScalingStudy
 from dtdg_lab.systems.snapshot_blocks.forecast import estimate_transfers
 from dtdg_lab.visualization.studies.scaling import scaling_words

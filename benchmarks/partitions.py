@@ -30,7 +30,7 @@ from contenders.vertex_parts import WARM_UPS, Contender, in_turn, memory
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.datasets.names import list_datasets, load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.partition.metrics import partition_graph
+from dtdg_lab.partition.measured_partition import partition_graph
 from dtdg_lab.testing.processes import run_ranks
 
 REAL_DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "real"

@@ -8,7 +8,7 @@ from dtdg_lab.config.options import OPTIONS
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.datasets.names import load_for
-from dtdg_lab.partition.metrics import MeasuredPartition, partition_graph
+from dtdg_lab.partition.measured_partition import MeasuredPartition, partition_graph
 from dtdg_lab.training.live_settings import check_changes
 from tests.pretend_session import PER_EPOCH, PretendRun, PretendSession
 from tests.synthetic_lines import START_NS, knob_row

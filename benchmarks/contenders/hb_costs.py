@@ -145,7 +145,7 @@ def _largest(by_rank: Sequence[Row]) -> Row:
 def partition_rows(plan: Plan, workload: Workload, parts: int) -> list[Row]:
     """Figure 9a: seconds of a partition in a fresh cache, and what it leaves uneven and copies."""
     from dtdg_lab.datasets.names import load_for
-    from dtdg_lab.partition.metrics import partition_graph
+    from dtdg_lab.partition.measured_partition import partition_graph
 
     graph = load_for(config(workload, "dynahb", plan.models[0], ranks=1, parts=1))
     rows = []

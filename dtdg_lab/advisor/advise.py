@@ -29,7 +29,12 @@ from dtdg_lab.runs.run import StoredRun
 from dtdg_lab.systems.step_time import NetworkCosts
 from dtdg_lab.systems.workload import EpochWork, Facts, count_work, facts_of
 from dtdg_lab.visualization.layout import Figure
-from dtdg_lab.visualization.studies.advice import advice_figure, advice_measured_figure, advice_measured_words, relative_errors
+from dtdg_lab.visualization.studies.advice import (
+    advice_figure,
+    advice_measured_figure,
+    advice_measured_words,
+    relative_errors,
+)
 from dtdg_lab.visualization.studies.result import StudyResult, paragraphs
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.partition.base import make_partition
-from dtdg_lab.partition.metrics import PartitionMeasures
+from dtdg_lab.partition.measures import PartitionMeasures
 from dtdg_lab.runs.html import template
 from dtdg_lab.systems.step_time import NetworkCosts
 from dtdg_lab.systems.workload import Facts, GroupWork, Row, count_work, curve_row

@@ -26,7 +26,7 @@ from dtdg_lab.datasets.download import one_at_a_time
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.storage import META, Draft, cache_folder, holds_graph, read
-from dtdg_lab.partition.halo import hop_distance, transposed, union_of
+from dtdg_lab.partition.neighbourhoods import hop_distance, transposed, union_of
 
 # One part's nodes with the neighbours that its layers reach: what it trains on without asking anybody.
 

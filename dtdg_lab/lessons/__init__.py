@@ -14,8 +14,8 @@ from dtdg_lab.lessons.race_screen import RaceScreen
 from dtdg_lab.lessons.seeds import near_by_seed_words
 from dtdg_lab.lessons.widgets import BatchBench, CacheBench, ScheduleBench
 from dtdg_lab.network.patterns import make_pattern, parse_links
+from dtdg_lab.partition.redistribution_volume import collective_rows, collectives
 from dtdg_lab.partition.simple import vertex_loads
-from dtdg_lab.partition.volume import collective_rows, collectives
 from dtdg_lab.runs.liveness import read_notes
 from dtdg_lab.studies.race_result import MEASURES
 from dtdg_lab.studies.study import importance_of

@@ -49,7 +49,7 @@ def _words(said: Any, right: Iterable[str], known: Iterable[str], *, hint: str, 
 
 def check_sent_rows(said: Any) -> Feedback:
     """Check the rows of an uneven redistribution: three ranks, seven snapshots, five nodes."""
-    from dtdg_lab.partition.volume import collective_rows
+    from dtdg_lab.partition.redistribution_volume import collective_rows
 
     rows = collective_rows(SnapshotBlocks(range(7), 1, 3, 5), "to_vertices")
     right = {"rank 2 to rank 1": float(rows[2, 1]), "all together": float(rows.sum())}
@@ -107,7 +107,7 @@ def check_reads(said: Any, graph: DynamicGraph) -> Feedback:
     """Check the nodes that a batch of node 0 in the first two snapshots reads by two layers."""
     import numpy as np
 
-    from dtdg_lab.partition.halo import hop_distance
+    from dtdg_lab.partition.neighbourhoods import hop_distance
 
     far = hop_distance(graph.snapshots[:2], np.array([0]), hops=2)
     read = [str(node) for node, distance in enumerate(far) if distance <= 2]

@@ -1,4 +1,4 @@
-"""Which part owns each node: partitioners, all functions of one signature, and what their partitions cost."""
+"""Partitioners of nodes, all functions of one signature, and the cost of their partitions."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dtdg_lab.partition.base import load_partition as load
-    from dtdg_lab.partition.metrics import compare_partitions as compare
-    from dtdg_lab.partition.metrics import partition_graph as partition
+    from dtdg_lab.partition.measured_partition import compare_partitions as compare
+    from dtdg_lab.partition.measured_partition import partition_graph as partition
 
 __all__ = ["compare", "load", "partition"]
 
 _HOMES = {
-    "compare": "dtdg_lab.partition.metrics:compare_partitions",
+    "compare": "dtdg_lab.partition.measured_partition:compare_partitions",
     "load": "dtdg_lab.partition.base:load_partition",
-    "partition": "dtdg_lab.partition.metrics:partition_graph",
+    "partition": "dtdg_lab.partition.measured_partition:partition_graph",
 }
 
 

@@ -31,7 +31,7 @@ from dtdg_lab.graphs.storage import cache_folder
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assigned:
-    """The result of a partitioner.
+    """Result of a partitioner.
 
     Attributes:
         owner: (N,) int32, the part of each node, 0 to P - 1; every part owns at least one node.
@@ -64,14 +64,14 @@ def without_empty_parts(
     empty = np.flatnonzero(counts == 0)
     for part in empty:
         largest = int(counts.argmax())
-        own = np.flatnonzero(owner == largest)
-        owner[own[np.argmin(weights[own])]] = part
+        nodes = np.flatnonzero(owner == largest)
+        owner[nodes[np.argmin(weights[nodes])]] = part
         counts[largest] -= 1
         counts[part] = 1
-    words = [notes] if notes else []
+    remarks = [notes] if notes else []
     if len(empty):
-        words.append(f"{len(empty)} empty {'part was' if len(empty) == 1 else 'parts were'} given a node")
-    return Assigned(owner, groups, "; ".join(words))
+        remarks.append(f"{len(empty)} empty {'part was' if len(empty) == 1 else 'parts were'} given a node")
+    return Assigned(owner, groups, "; ".join(remarks))
 
 
 # Partitions in files.
@@ -141,16 +141,16 @@ def _read(file: Path) -> Partition:
     remedy = "Make the partition again and save it to another file."
     with reading(file, remedy=remedy, damaged="is damaged or not a partition"):
         try:
-            found = read_arrays(file)
-            if str(found["format"]) != FORMAT:
-                raise ValueError(f"its format is {str(found['format'])[:40]!r}, not {FORMAT!r}")
+            arrays = read_arrays(file)
+            if str(arrays["format"]) != FORMAT:
+                raise ValueError(f"its format is {str(arrays['format'])[:40]!r}, not {FORMAT!r}")
             return Partition(
-                found["owner"],
-                int(found["parts"]),
-                found.get("groups"),
-                str(found["data_hash"]),
-                str(found["made_by"]),
-                float(found["seconds"]),
+                arrays["owner"],
+                int(arrays["parts"]),
+                arrays.get("groups"),
+                str(arrays["data_hash"]),
+                str(arrays["made_by"]),
+                float(arrays["seconds"]),
             )
         except (FileNotFoundError, IsADirectoryError) as error:
             raise DataError(f"there is no file {file}. Give a file written by .save(path) of a partition.") from error
@@ -158,20 +158,20 @@ def _read(file: Path) -> Partition:
             raise DataError(f"{file} is not a valid partition: {error}") from error
 
 
-def check_graph(called: str, partition: Partition, graph: DynamicGraph) -> None:
-    """Check that a partition, which messages call so, is of this graph's nodes.
+def check_graph(name: str, partition: Partition, graph: DynamicGraph) -> None:
+    """Check that a partition, called ``name`` in messages, is of this graph's nodes.
 
     Raises:
         PartitionError: it belongs to another graph, or has another number of nodes.
     """
     if partition.data_hash and partition.data_hash != graph.data_hash:
         raise PartitionError(
-            f"{called} was made for another graph: its data hash is {partition.data_hash[:16]}, that of {graph.name!r} "
+            f"{name} was made for another graph: its data hash is {partition.data_hash[:16]}, that of {graph.name!r} "
             f"is {graph.data_hash[:16]}. Load the graph it was made for, or make a partition of this one and save it."
         )
     if len(partition.owner) != graph.num_nodes:
         raise PartitionError(
-            f"{called} has {len(partition.owner):,} nodes, but {graph.name!r} has {graph.num_nodes:,}. Give a "
+            f"{name} has {len(partition.owner):,} nodes, but {graph.name!r} has {graph.num_nodes:,}. Give a "
             "partition of this graph."
         )
 
@@ -211,10 +211,10 @@ def reads_file(name: str) -> bool:
     return "partition_file" in inspect.signature(catalogue.entry("partition", name).load()).parameters
 
 
-def accepted(function: Callable[..., Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that are parameters of a partitioner's function."""
-    taken = inspect.signature(function).parameters
-    return {name: value for name, value in settings.items() if name in taken}
+def accepted_settings(function: Callable[..., Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that are parameters of a partitioner's function."""
+    parameters = inspect.signature(function).parameters
+    return {name: value for name, value in settings.items() if name in parameters}
 
 
 def make_partition(
@@ -246,7 +246,7 @@ def make_partition(
     entry = catalogue.entry("partition", name)
     assign = entry.load()
     parts, settings = _checked_parts(graph, parts), _checked_settings(settings)
-    read = accepted(assign, {"hops": hops, "seed": seed, **settings})
+    read = accepted_settings(assign, {"hops": hops, "seed": seed, **settings})
     if "partition_file" in read:  # a file may change and is cheap to read
         return _timed(assign, name, graph, parts, read)
     file = _cache_file(entry, graph, parts, read)
@@ -273,14 +273,14 @@ def _timed(
 
 
 def _cache_file(entry: catalogue.Entry, graph: DynamicGraph, parts: int, read: dict[str, Any]) -> Path | None:
-    """Return the file of a partition; None where it is not known whether the partitioner is that of the file."""
-    asked = {"version": PARTITION_VERSION, "graph": graph.data_hash, "name": entry.name, "parts": parts, **read}
+    """Return the file of a partition; None where the code of the partitioner is unknown."""
+    request = {"version": PARTITION_VERSION, "graph": graph.data_hash, "name": entry.name, "parts": parts, **read}
     code = code_digest(entry)
     if code is None:
         return None
     if code:
-        asked["code"] = code
-    key = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:32]
+        request["code"] = code
+    key = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()[:32]
     return cache_folder() / "partitions" / f"{key}.npz"
 
 
@@ -302,8 +302,8 @@ def _checked_parts(graph: DynamicGraph, parts: Any) -> int:
 
 
 def _checked_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    known = partition_settings()
-    unknown = [name for name in settings if name not in known]
+    names = partition_settings()
+    unknown = [name for name in settings if name not in names]
     if unknown:
-        raise UnknownNameError("setting of partitioners", unknown[0], known)
-    return {name: OPTIONS[name].check(settings.get(name, OPTIONS[name].default)) for name in known}
+        raise UnknownNameError("setting of partitioners", unknown[0], names)
+    return {name: OPTIONS[name].check(settings.get(name, OPTIONS[name].default)) for name in names}

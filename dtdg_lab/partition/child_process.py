@@ -23,7 +23,7 @@ from dtdg_lab.core.errors import NotAvailableError, PartitionError
 from dtdg_lab.core.files import read_array
 from dtdg_lab.core.preparation import doing
 
-# The child process of :mod:`dtdg_lab.partition.child_process`: ``child PARENT SOLVER GIVEN.npz ANSWER.npy``.
+# The child process of :mod:`dtdg_lab.partition.child_process`: ``child PARENT SOLVER INPUT.npz OUTPUT.npy``.
 
 
 END_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
@@ -37,20 +37,20 @@ def end_with(parent: int) -> None:
             sys.exit(f"the parent process {parent} has ended")
 
 
-def main(parent: str, solver: str, given: str, answer: str) -> None:
-    """Run ``solve_<solver>`` on the arrays of file ``given``; write the (K,) parts to file ``answer``."""
+def main(parent: str, solver: str, input_file: str, output_file: str) -> None:
+    """Run ``solve_<solver>`` on the arrays of the input file; write the (K,) parts to the output file."""
     end_with(int(parent))
-    with np.load(given, allow_pickle=False) as file:
+    with np.load(input_file, allow_pickle=False) as file:
         arrays = {name: file[name] for name in file.files}
     solve = {"hypergraph": solve_hypergraph, "metis": solve_metis}[solver]
-    np.save(answer, np.asarray(solve(arrays)), allow_pickle=False)
+    np.save(output_file, np.asarray(solve(arrays)), allow_pickle=False)
 
 
 # Runs in the child process; imports nothing else of the package.
 
 
 def solve_hypergraph(arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
-    """Mt-KaHyPar on the nets of N nodes: starts, pins and weights in, (N,) parts out."""
+    """Run Mt-KaHyPar on the nets of N nodes: starts, pins and weights in, (N,) parts out."""
     import mtkahypar
 
     # one thread: with several only the deterministic preset is reproducible, which takes three times as long
@@ -60,7 +60,7 @@ def solve_hypergraph(arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
     context.set_partitioning_parameters(int(arrays["parts"]), float(arrays["imbalance"]), mtkahypar.Objective.KM1)
     context.logging = False
     starts, pins = arrays["starts"].tolist(), arrays["pins"].tolist()
-    nets = [pins[first:after] for first, after in itertools.pairwise(starts)]
+    nets = [pins[start:stop] for start, stop in itertools.pairwise(starts)]
     hypergraph = library.create_hypergraph(
         context,
         len(arrays["vertex_weights"]),
@@ -73,7 +73,7 @@ def solve_hypergraph(arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
 
 
 TIME_LIMIT_S = 600.0
-LOOK_S = 0.2
+POLL_S = 0.2
 EXPECTED_S = {"metis": 3e-7, "hypergraph": 5e-6}  # for each number that the solver is given, as measured on one core
 _REMEDY = "Choose another partitioner, such as load_aware, which needs no library."
 
@@ -111,15 +111,15 @@ def in_child(
     """
     size = f"{vertices:,} nodes in {parts} parts"
     with tempfile.TemporaryDirectory(prefix="dtdg-lab-partition-") as name:
-        given, answer = Path(name) / "given.npz", Path(name) / "answer.npy"
+        input_file, output_file = Path(name) / "input.npz", Path(name) / "output.npy"
         start = time.monotonic()
         expected_s = sum(array.size for array in arrays.values()) * EXPECTED_S[solver]
         command = [sys.executable, "-P", "-m", "dtdg_lab.partition.child_process", str(os.getpid())]
         try:
-            np.savez(given, allow_pickle=False, **arrays)
+            np.savez(input_file, allow_pickle=False, **arrays)
             with stops_blocked():
                 child = subprocess.Popen(
-                    [*command, solver, given, answer],
+                    [*command, solver, input_file, output_file],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
@@ -127,7 +127,7 @@ def in_child(
                 )
             with child:
                 try:
-                    done = _ended(child, f"{solver} divides {size}", expected_s, time_limit_s)
+                    process = _wait(child, f"{solver} divides {size}", expected_s, time_limit_s)
                 finally:
                     child.kill()  # where this process is to stop, or the time is over; else it has ended
         except subprocess.TimeoutExpired as error:
@@ -136,37 +136,37 @@ def in_child(
             ) from error
         except OSError as error:
             raise PartitionError(f"the process of {solver} could not be started: {error}. {_REMEDY}") from error
-        _check_end(solver, done, size, time.monotonic() - start)
-        return _read_result(solver, answer, vertices, parts)
+        _check_end(solver, process, size, time.monotonic() - start)
+        return _read_result(solver, output_file, vertices, parts)
 
 
-def _ended(
-    child: subprocess.Popen[bytes], what: str, expected_s: float, time_limit_s: float
+def _wait(
+    child: subprocess.Popen[bytes], activity: str, expected_s: float, time_limit_s: float
 ) -> subprocess.CompletedProcess[bytes]:
-    """The child's end; until then, what it does is reported."""
+    """Wait for the end of the child, and report its activity until then."""
     began_s = time.monotonic()
     while True:
         passed_s = time.monotonic() - began_s
-        doing(what, expected_s - passed_s if passed_s < expected_s else None)
+        doing(activity, expected_s - passed_s if passed_s < expected_s else None)
         try:
-            printed = child.communicate(timeout=max(0.0, min(LOOK_S, time_limit_s - passed_s)))
+            output = child.communicate(timeout=max(0.0, min(POLL_S, time_limit_s - passed_s)))
         except subprocess.TimeoutExpired:
             if passed_s >= time_limit_s:
                 raise
         else:
-            return subprocess.CompletedProcess(child.args, child.returncode, *printed)
+            return subprocess.CompletedProcess(child.args, child.returncode, *output)
 
 
-def _check_end(solver: str, done: subprocess.CompletedProcess[bytes], size: str, duration_s: float) -> None:
-    if not done.returncode:
+def _check_end(solver: str, process: subprocess.CompletedProcess[bytes], size: str, duration_s: float) -> None:
+    if not process.returncode:
         return
-    last = [line.strip() for line in done.stderr.decode(errors="replace").splitlines() if line.strip()][-1:]
+    last = [line.strip() for line in process.stderr.decode(errors="replace").splitlines() if line.strip()][-1:]
     printed = f" Its last output: {last[0][:300]}" if last else ""
-    if done.returncode > 0:
-        raise PartitionError(f"{solver} failed on {size} with exit status {done.returncode}.{printed} {_REMEDY}")
+    if process.returncode > 0:
+        raise PartitionError(f"{solver} failed on {size} with exit status {process.returncode}.{printed} {_REMEDY}")
     raise PartitionError(
-        f"{solver} {end_of(done.returncode)} after {duration_s:.1f} s, on {size}.{printed} It ran in its own process, "
-        f"so nothing else was affected. {_REMEDY}"
+        f"{solver} {end_of(process.returncode)} after {duration_s:.1f} s, on {size}.{printed} It ran in its own "
+        f"process, so nothing else was affected. {_REMEDY}"
     )
 
 
@@ -176,9 +176,9 @@ def _read_result(solver: str, file: Path, vertices: int, parts: int) -> NDArray[
             owner = read_array(stored)
     except (OSError, ValueError, EOFError) as error:
         raise PartitionError(f"{solver} wrote no readable result: {error}. {_REMEDY}") from error
-    whole = owner.shape == (vertices,) and np.issubdtype(owner.dtype, np.integer)
-    if not whole or (vertices and not (owner.min() >= 0 and owner.max() < parts)):
-        span = f", from {owner.min()} to {owner.max()}" if whole else ""
+    is_vector = owner.shape == (vertices,) and np.issubdtype(owner.dtype, np.integer)
+    if not is_vector or (vertices and not (owner.min() >= 0 and owner.max() < parts)):
+        span = f", from {owner.min()} to {owner.max()}" if is_vector else ""
         raise PartitionError(
             f"{solver} returned {owner.dtype} of shape {owner.shape}{span}, instead of one part from 0 to {parts - 1} "
             f"for each of {vertices:,} nodes. {_REMEDY}"
@@ -190,7 +190,7 @@ def _read_result(solver: str, file: Path, vertices: int, parts: int) -> NDArray[
 
 
 def solve_metis(arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
-    """METIS on K connected nodes: CSR arrays and weights in, (K,) parts out."""
+    """Run METIS on K connected nodes: CSR arrays and weights in, (K,) parts out."""
     import pymetis
 
     number = pymetis.zero_copy_dtype()
@@ -198,7 +198,7 @@ def solve_metis(arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
     options = pymetis.Options(
         seed=int(arrays["seed"]), ufactor=max(1, round(1000 * float(arrays["imbalance"]))), numbering=0
     )
-    found = pymetis.part_graph(
+    partition = pymetis.part_graph(
         parts,
         pymetis.CSRAdjacency(arrays["indptr"].astype(number), arrays["indices"].astype(number)),
         vweights=arrays["vertex_weights"].astype(number),
@@ -206,7 +206,7 @@ def solve_metis(arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
         recursive=parts <= 8,  # as METIS's manual advises
         options=options,
     )
-    return np.asarray(found.vertex_part, np.int64)
+    return np.asarray(partition.vertex_part, np.int64)
 
 
 if __name__ == "__main__":

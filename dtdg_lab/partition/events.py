@@ -26,16 +26,16 @@ SHARES = ("cut", "halo", "replicated")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PartitionFacts(Event):
-    """A partition of N nodes in P parts, measured over T snapshots that are binned into K columns.
+    """Partition of N nodes in P parts, measured over T snapshots that are binned into K columns.
 
     Attributes:
         partitioner: its name.
-        made_by: what made it.
+        made_by: description of the partitioner and its settings.
         parts: P.
         ranks: R, processes that execute the parts; 0 where no run does.
         layout: ``halo_vertex`` or ``cached_vertex``; empty where no run uses it.
-        seconds: making the partition took.
-        rebuild_s: the whole change took, in the middle of a run; None at a run's start.
+        seconds: of making the partition.
+        rebuild_s: seconds of the whole change in the middle of a run; None at a run's start.
         measures: ``PartitionMeasures.to_dict``.
         predicted: pass -> (L, R, R) bytes from one rank to another in a step (part to part where there are no ranks);
             empty where nothing was predicted.
@@ -56,7 +56,7 @@ class PartitionFacts(Event):
 
     @classmethod
     def entries(cls, data: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The predictions in the order of the passes."""
+        """Return the data with predictions in the order of the passes."""
         predicted = data.get("predicted") or {}
         return {**data, "predicted": {name: predicted[name] for name in PASSES if name in predicted}}
 
@@ -68,7 +68,7 @@ class PartitionFacts(Event):
 
     @property
     def words(self) -> str:
-        """The partition in one sentence: what it cuts, and what is received and replicated for it."""
+        """One sentence on cut edges, rows received and rows replicated."""
         cache = "a cache would hold" if self.exchanges else "the caches hold"
         return (
             f"{self.label[:1].upper()}{self.label[1:]} ({self.making_words}): {share(self.shares['cut'])} of the edges "
@@ -78,7 +78,7 @@ class PartitionFacts(Event):
 
     @property
     def making_words(self) -> str:
-        """How long it took to make, and to change to in the middle of a run."""
+        """Time of making the partition, and of changing to it in the middle of a run."""
         text = f"made in {format_seconds(self.seconds)}"
         return text if self.rebuild_s is None else f"{text}, the change took {format_seconds(self.rebuild_s)}"
 
@@ -132,15 +132,15 @@ class PartitionFacts(Event):
 
     @property
     def exchanges(self) -> bool:
-        """Whether rows are sent between ranks, or would be."""
+        """True if rows are sent between ranks, or would be."""
         return self.layout != "cached_vertex"
 
     @property
     def layout_key(self) -> tuple[object, ...]:
-        """Equal where it is the same partition, executed in the same way."""
-        drawn = (self.vertices, *self.maps.values(), *self.predicted.values())
+        """Key that is equal for the same partition, executed in the same way."""
+        arrays = (self.vertices, *self.maps.values(), *self.predicted.values())
         names = (self.partitioner, self.parts, self.ranks, self.layout, *self.predicted)
-        return (*names, *(values.tolist() for values in drawn))
+        return (*names, *(values.tolist() for values in arrays))
 
 
 # Blocks of time, of an event ``blocks``.
@@ -167,8 +167,8 @@ class BlockFacts(Event):
         chunks: [rank] nodes that it runs through all snapshots of a block; of that layout alone.
         predicted: pass -> (L, R, R) bytes from one rank to another in a step; read without ``rerun`` where there is
             none.
-        collectives: what is sent in a step, in order; of that layout alone.
-        note: what is uneven, and why there are so many blocks.
+        collectives: of a step, in order; of that layout alone.
+        note: uneven shares, and the reason of the number of blocks.
     """
 
     kind: ClassVar[str] = "blocks"
@@ -189,9 +189,9 @@ class BlockFacts(Event):
     note: str = ""
 
     @classmethod
-    def of(cls, plan: SnapshotBlocks, layout: str, **more: Any) -> BlockFacts:
-        """The facts of a plan; ``more`` is what it does not have."""
-        redistributes, many = layout == "snapshot", range(plan.blocks)
+    def of(cls, plan: SnapshotBlocks, layout: str, **facts: Any) -> BlockFacts:
+        """Return the facts of a plan, and further ones."""
+        redistributes, blocks = layout == "snapshot", range(plan.blocks)
         ranks = range(plan.ranks if redistributes else 0)
         return cls(
             layout=layout,
@@ -199,39 +199,41 @@ class BlockFacts(Event):
             row_ranks=plan.row_ranks if redistributes else 1,
             nodes=plan.nodes,
             blocks=plan.blocks,
-            bounds=np.array([plan.snapshots.start, *(plan.block(b).stop for b in many)]),
-            own=tuple(tuple(_ends(plan.own(b, rank)) for rank in ranks) for b in many) if redistributes else (),
+            bounds=np.array([plan.snapshots.start, *(plan.block(b).stop for b in blocks)]),
+            own=tuple(tuple(_ends(plan.own(b, rank)) for rank in ranks) for b in blocks) if redistributes else (),
             rows=tuple(_ends(plan.rows(rank)) for rank in ranks),
             chunks=tuple(_ends(plan.chunk(rank)) for rank in ranks),
-            **more,
+            **facts,
         )
 
     @property
     def words(self) -> str:
-        """Blocks and what is sent between them in a sentence or two, as a row of a table of events."""
-        how = "as set" if self.requested else "the fewest that fit the memory"
-        text = f"{self.label} ({self.note.rstrip('.') or how})."
+        """One or two sentences on the blocks and their collectives, for a table of events."""
+        choice = "as set" if self.requested else "the fewest that fit the memory"
+        text = f"{self.label} ({self.note.rstrip('.') or choice})."
         if not self.sends:
             return f"{text} Ranks send each other gradients of the model, and no rows."
         counts = {pass_name: sum(sent[1] == pass_name for sent in self.collectives) for pass_name in PASSES}
-        described = [f"{count} {pass_name}" for pass_name, count in counts.items() if count]
-        return f"{text} Collectives of a step, over its layers: {join_words(described)}." if described else text
+        collectives = [f"{count} {pass_name}" for pass_name, count in counts.items() if count]
+        return f"{text} Collectives of a step, over its layers: {join_words(collectives)}." if collectives else text
 
     @classmethod
     def entries(cls, data: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The predictions in the order of the passes, without a rerun that sends nothing."""
+        """Return the data with predictions in the order of the passes, without a rerun that sends nothing."""
         predicted = data.get("predicted") or {}
         moved = {name: np.asarray(predicted[name], np.float64) for name in PASSES if name in predicted}
-        kept = {name: each for name, each in moved.items() if each.size and (name in ALWAYS or each.any())}
-        return {**data, "predicted": kept}
+        return {
+            **data,
+            "predicted": {n: sent for n, sent in moved.items() if sent.size and (n in ALWAYS or sent.any())},
+        }
 
     def check(self) -> None:
         """Raise a DataError if its spans are not those of its blocks and ranks."""
         counts = {"own": len(self.own) if self.redistributes else self.blocks, "bounds": len(self.bounds) - 1}
         fit = set(counts.values()) == {self.blocks} and (np.diff(self.bounds) > 0).all() and self.blocks > 0
         by_rank = [self.rows, self.chunks, *self.own] if self.redistributes else []
-        shapes = [each.shape[1:] == (self.ranks, self.ranks) for each in self.predicted.values()]
-        if not (fit and all(len(each) == self.ranks for each in by_rank) and all(shapes)):
+        shapes = [sent.shape[1:] == (self.ranks, self.ranks) for sent in self.predicted.values()]
+        if not (fit and all(len(spans) == self.ranks for spans in by_rank) and all(shapes)):
             raise DataError(
                 f"an event has {self.blocks} blocks on {self.ranks} ranks with bounds {self.bounds.tolist()[:8]}, "
                 f"which do not fit each other: was it recorded by another version?"
@@ -255,13 +257,13 @@ class BlockFacts(Event):
 
     @property
     def redistributes(self) -> bool:
-        """Whether ranks compute whole snapshots first and then nodes through time."""
+        """True if ranks compute whole snapshots first and then nodes through time."""
         return self.layout == "snapshot"
 
     @property
     def sends(self) -> bool:
-        """Whether ranks send each other rows, or anything else but gradients of the model."""
-        return any(each.any() for each in self.predicted.values())
+        """True if ranks send each other anything but gradients of the model."""
+        return any(sent.any() for sent in self.predicted.values())
 
 
 def _s(count: int) -> str:

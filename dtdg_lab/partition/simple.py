@@ -77,7 +77,7 @@ def assign_hash(graph: DynamicGraph, parts: int, *, seed: int = 0) -> Assigned:
 
 
 def vertex_loads(graph: DynamicGraph, hops: int) -> NDArray[np.float64]:
-    """Number of edges of each node's computation graph, over all snapshots and layers.
+    """Return the number of edges of each node's computation graph, over all snapshots and layers.
 
     The load of v at depth 1 is its in-degree; at depth l it is the sum of the depth l - 1 loads of its in-neighbours:
     the walks of l edges that end in v. A layer l computes the depths 1 to l, so depth l counts L - l + 1 times.
@@ -141,12 +141,12 @@ def assign_load_aware(
     if assignment_order not in ("boustrophedon", "plain"):
         raise ConfigError(f"assignment_order={shortened(assignment_order)} must be boustrophedon or plain.")
     loads = vertex_loads(graph, hops)
-    owner = dealt(loads, parts, assignment_order)
+    owner = deal(loads, parts, assignment_order)
     return Assigned(owner, _groups(owner, _heaviest_first(loads), parts))
 
 
-def dealt(loads: NDArray[np.float64], parts: int, assignment_order: str = "boustrophedon") -> NDArray[np.int32]:
-    """The part of each of K nodes, (K,), assigned by load as :func:`assign_load_aware` does for a whole graph.
+def deal(loads: NDArray[np.float64], parts: int, assignment_order: str = "boustrophedon") -> NDArray[np.int32]:
+    """Assign K nodes by load, as :func:`assign_load_aware` does for a whole graph; return their parts, (K,).
 
     Args:
         loads: (K,) of the nodes.
@@ -167,11 +167,11 @@ def _heaviest_first(loads: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def _groups(owner: NDArray[np.int32], order: NDArray[Any], parts: int) -> NDArray[np.int32]:
-    """The group of each node, (N,): each part's nodes in this order, cut into equal groups."""
+    """Return the group of each node, (N,): each part's nodes in this order, cut into equal groups."""
     groups = np.empty(len(owner), np.int32)
     for part in range(parts):
-        own = order[owner[order] == part]
-        groups[own] = np.arange(len(own)) * min(GROUPS, len(own)) // max(1, len(own))
+        nodes = order[owner[order] == part]
+        groups[nodes] = np.arange(len(nodes)) * min(GROUPS, len(nodes)) // max(1, len(nodes))
     return groups
 
 

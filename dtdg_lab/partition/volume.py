@@ -1,286 +1,157 @@
-"""Cost model of snapshot parallelism: work, volume and time of a step on R ranks."""
+"""Volume of a step: rows, numbers and bytes that ranks send each other, counted before training."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
-from dtdg_lab.config.model_facts import PASSES, Pull, SpatialOutput, check_memory, model_facts
-from dtdg_lab.core.plans import Partition, SnapshotBlocks
-from dtdg_lab.graphs.snapshot import Snapshot
-from dtdg_lab.partition.metrics import Counts, Volume, empty_counts, pulled_volume
-
-# What a step of ESDG sends between the spatial and the temporal parts of layers, by collective, beside the paper's
-# count.
-#
-# Every collective sends a row for each node and snapshot once. The paper counts six a layer: to nodes and back to
-# snapshots, in forward, in the rerun and in backward. Ours are fewer, or of other widths, where ``why`` says so.
+from dtdg_lab.config.model_facts import PASSES, Pull
+from dtdg_lab.core.errors import PlanError
+from dtdg_lab.core.plans import Partition
+from dtdg_lab.graphs.snapshot import Snapshot, give_up
+from dtdg_lab.partition.halo import pulled_rows
+from dtdg_lab.partition.measures import Counts, PartitionMeasures
 
 
-_NARROW = (
-    "what goes is Ã x, before its product with the layer's weights: {ours} numbers a row; the paper sends the "
-    "product, of {paper}"
-)
-_BLOCK = "there is one block: nothing is computed again"
-_LAST = "the loss is a sum over nodes, and computed where they are"
-_READOUT = "pairs are scored from the readout, of {ours} numbers a row; the paper sends the embedding, of {paper}"
-_SCORED_ONCE = "forward scores the last block alone: the others are scored in their rerun"
-_CONSTANT = "Ã x of the data holds no parameter: no rank needs its gradient"
-_KEPT = "Ã x of the data is the same in every step: it was sent in the first, and kept"
-_SUMMARIES = "the paper has EvolveGCN-O only; -H reads the data, and every rank needs every snapshot's summary"
-_WEIGHTS = "the paper has EvolveGCN-O only; these weights read the data, and a rank starts from those of the one before"
+def predicted_bytes(
+    measures: PartitionMeasures, pulls: Sequence[Pull], *, itemsize: int = 4, reuse: bool = False
+) -> dict[str, Counts]:
+    """Return the bytes of halo rows in one full-batch step over the measured snapshots.
 
+    This is for a single time block. :func:`between_parts` also counts rows that several time blocks send again. If
+    DCRNN or EvolveGCN-H would keep more than 2 GiB in one block, each snapshot is recomputed
+    (:mod:`dtdg_lab.engine.backprop.time_blocks`) and exchanged again, which is not counted.
 
-@dataclass(frozen=True, slots=True)
-class AllToAllCost:
-    """One redistribution of a step, or none where the paper has one.
-
-    Attributes:
-        layer: of the model, from 0.
-        pass_name: ``forward``, ``rerun`` (the same again, in all blocks but the last) or ``backward``.
-        collective: ``to_vertices``, ``to_snapshots``, ``summaries`` or ``weights``.
-        width: numbers in a row; 0 where there is no such collective.
-        paper: the same as the paper counts it; 0 where it has no such collective.
-        why: the reason of a difference; empty where there is none.
-        only_last: whether the last block alone has it, of forward.
-    """
-
-    layer: int
-    pass_name: str
-    collective: str
-    width: int
-    paper: int
-    why: str = ""
-    only_last: bool = False
-
-
-def collectives(
-    model: str,
-    features: int,
-    hidden: int,
-    layers: int,
-    *,
-    pairs: int = 0,
-    blocks: int = 1,
-    reuse: bool = False,
-    **options: Any,
-) -> tuple[AllToAllCost, ...]:
-    """The collectives of a step in their order, those that are not sent included.
+    Rows received forward are sent back as gradients, so backward is the transpose of forward for learned inputs. Not
+    counted are parameter gradients and ``top``, whose candidates are all-gathered.
 
     Args:
-        model: name in the catalogue.
-        features: F.
-        hidden: H.
-        layers: of the model.
-        pairs: numbers of a node that pairs are scored from, where the task is of pairs (link prediction); 0 where the
-            loss is a sum over nodes.
-        blocks: nb; where there is one, nothing is computed again.
-        reuse: whether Ã x of the data is kept from an earlier step (option ``halo_reuse``): it is not sent again.
-        options: of the model.
+        measures: of the partition and the training snapshots. If ranks run several parts each, measure
+            ``partition.on_ranks(R)``.
+        pulls: of the model, see :class:`dtdg_lab.config.model_facts.ModelFacts`.
+        itemsize: bytes per number: 4 for float32, 8 for float64.
+        reuse: whether halo rows of input features are cached (option ``halo_reuse``).
+
+    Returns:
+        ``forward`` and ``backward``, each (L, P, P) int64: [l, q, p] bytes that part q sends to part p for layer l.
 
     Raises:
-        UnknownNameError: there is no such model.
-        UnsupportedError: its memory does not run through time node by node.
-        ConfigError: a size is below 1, or an option's value is not allowed.
-
-    References: ESDG sections 4.2 (two redistributions a layer, mirrored by backward) and 3.1 (rerun).
+        PlanError: the model uses an edge direction that was not measured.
     """
-    check_memory(model, "snapshot", hidden=hidden, layers=layers, **options)
-    facts = model_facts(model, features, hidden, layers, **options)
-    widths = [features, *[hidden] * (layers - 1)]
-    if facts.memory == "weights_from_data":
-        summaries = [width * hidden for width in widths]
-        gathered = ("weights", facts.relayed, _WEIGHTS) if facts.relayed else ("summaries", summaries, _SUMMARIES)
-        return tuple(_gathered(*gathered, blocks=blocks))
-    if facts.memory != "per_vertex":
-        return ()
-    counted = _Counted(model, tuple(widths), hidden, facts.spatial, pairs, blocks, reuse)
-    return tuple(cost for pass_name in PASSES for cost in counted.of(pass_name))
+    along = [pull for pull in pulls if pull.direction != "top"]
+    unknown = {pull.direction for pull in along} - set(measures.directions)
+    if unknown:
+        raise PlanError(
+            f"the model aggregates over {', '.join(sorted(unknown))}, but directions={measures.directions} were "
+            "measured. Measure the partition with the directions of dtdg_lab.config.model_facts.model_facts."
+        )
+    layers = 1 + max((pull.layer for pull in along), default=0)
+    forward, backward = np.zeros((2, layers, measures.parts, measures.parts), np.int64)
+    for pull in along:
+        rows = measures.matrix[pull.direction]
+        if not (reuse and pull.of_features):
+            forward[pull.layer] += rows * (pull.width * itemsize)
+        if pull.learned:
+            returned = rows if pull.at_first else rows - measures.first_matrix[pull.direction]
+            backward[pull.layer] += returned.T * (pull.width * itemsize)
+    return {"forward": forward, "backward": backward}
 
 
-def sent(costs: tuple[AllToAllCost, ...]) -> tuple[AllToAllCost, ...]:
-    """The collectives that are sent."""
-    return tuple(cost for cost in costs if cost.width)
+# Rows, numbers and bytes that ranks send each other in one step.
+
+RERUN_MEMORIES = ("per_vertex", "weights_from_data", "neighbourhood")  # others need no block before to run one
 
 
-def _gathered(name: str, widths: Sequence[int], why: str, *, blocks: int) -> Iterator[AllToAllCost]:
-    """What goes from each rank to all, layer by layer; gradients come back to the rank that sent it."""
-    for pass_name in ("forward", *(["rerun"] if blocks > 1 else []), "backward"):
-        layers = range(len(widths))
-        for layer in reversed(layers) if pass_name == "backward" else layers:
-            yield AllToAllCost(layer, pass_name, name, widths[layer], 0, why)
+@dataclass(frozen=True, slots=True, eq=False)
+class Volume:
+    """Rows that ranks send each other in one step: for each pass (L, R, R), from q to p for layer l at [l, q, p].
 
+    Attributes:
+        rows: pass -> rows; collectives of a pass and layer together.
+        numbers: pass -> numbers in these rows; bytes are these times the size of one.
+    """
 
-@dataclass(frozen=True, slots=True)
-class _Counted:
-    """Both counts of a model whose nodes run through time; names as the arguments of :func:`collectives`."""
+    rows: Mapping[str, Counts]
+    numbers: Mapping[str, Counts]
 
-    model: str
-    widths: tuple[int, ...]
-    hidden: int
-    between: tuple[SpatialOutput, ...]
-    pairs: int
-    blocks: int
-    reuse: bool
+    def __post_init__(self) -> None:
+        for counts in (*self.rows.values(), *self.numbers.values()):
+            give_up(counts)
 
-    def of(self, pass_name: str) -> Iterator[AllToAllCost]:
-        if pass_name == "backward":
-            yield from self._backward()
-        elif pass_name == "rerun" and self.blocks == 1:
-            for cost in self._forward(pass_name):
-                yield AllToAllCost(cost.layer, pass_name, cost.collective, 0, cost.paper, _BLOCK)
-        else:
-            yield from self._forward(pass_name)
+    def __add__(self, other: Volume) -> Volume:
+        return Volume(
+            {pass_name: self.rows[pass_name] + other.rows[pass_name] for pass_name in PASSES},
+            {pass_name: self.numbers[pass_name] + other.numbers[pass_name] for pass_name in PASSES},
+        )
 
     @property
-    def _last(self) -> int:
-        return len(self.between) - 1
+    def total(self) -> int:
+        """Numbers sent in a step, of all ranks, layers and ways."""
+        return sum(int(numbers.sum()) for numbers in self.numbers.values())
 
-    def _input(self, layer: int) -> int:
-        """Width of what the paper sends to nodes: the input of its RNN."""
-        own = self.widths[layer] if self.model == "cdgcn" else 0
-        return own + (2 if self.model == "mpnn-lstm" else 1) * self.hidden
-
-    def _forward(self, pass_name: str) -> Iterator[AllToAllCost]:
-        for layer, mixed in enumerate(self.between):
-            paper = self._input(layer)
-            if layer == 0 and self.reuse and mixed.constant:
-                yield AllToAllCost(layer, pass_name, "to_vertices", 0, paper, _KEPT)
-            else:
-                yield AllToAllCost(
-                    layer, pass_name, "to_vertices", mixed.width, paper, _unlike(_NARROW, mixed.width, paper)
-                )
-            if layer < self._last:
-                yield AllToAllCost(layer, pass_name, "to_snapshots", self.hidden, self.hidden)
-        yield self._readout(pass_name, "to_snapshots")
-
-    def _backward(self) -> Iterator[AllToAllCost]:
-        yield self._readout("backward", "to_vertices")
-        for layer in range(self._last, -1, -1):
-            mixed, paper = self.between[layer], self._input(layer)
-            width = mixed.width if mixed.learned else 0
-            why = _unlike(_NARROW, mixed.width, paper) if mixed.learned else _CONSTANT
-            yield AllToAllCost(layer, "backward", "to_snapshots", width, paper, why)
-            if layer:  # the gradient of a layer's input, which the layer before gives
-                yield AllToAllCost(layer, "backward", "to_vertices", self.hidden, self.hidden)
-
-    def _readout(self, pass_name: str, collective: str) -> AllToAllCost:
-        """After the last layer: embeddings to snapshots in the paper, and their gradients back."""
-        why = _unlike(_READOUT, self.pairs, self.hidden) if self.pairs else _LAST
-        only_last = bool(self.pairs) and pass_name == "forward" and self.blocks > 1
-        if only_last:
-            why = f"{why}; {_SCORED_ONCE}" if why else _SCORED_ONCE
-        return AllToAllCost(self._last, pass_name, collective, self.pairs, self.hidden, why, only_last)
+    def bytes(self, itemsize: int = 4) -> dict[str, Counts]:
+        """Return bytes, (L, R, R) for each pass; ``itemsize`` is 4 for float32, 8 for float64."""
+        return {pass_name: numbers * itemsize for pass_name, numbers in self.numbers.items()}
 
 
-def _unlike(words: str, ours: int, paper: int) -> str:
-    return words.format(ours=ours, paper=paper) if ours != paper else ""
-
-
-# Rows, numbers and bytes that a step of ESDG sends from rank to rank, computed before anything is sent.
-
-
-def collective_rows(
-    blocks: SnapshotBlocks, name: str, *, pass_name: str = "forward", only_last: bool = False
-) -> Counts:
-    """Rows from rank p to rank q of one collective in all blocks of a pass, at [p, q]: (R, R); none to itself.
-
-    In a block p sends q the rows of its own snapshots and of q's chunk of nodes (``to_vertices``), or those of q's
-    snapshots and of its own chunk (``to_snapshots``); ``summaries`` are one row for each own snapshot, to all of the
-    column, and on the way back from all of them; ``weights`` are likewise one row of each rank with a snapshot. Rows
-    stay within a column. Over all pairs that is S N (R - 1) / R in each pass but ``rerun``, where all shares are even
-    and ``row_ranks`` is 1.
+def between_parts(
+    snapshots: Sequence[Snapshot],
+    partition: Partition,
+    pulls: Sequence[Pull],
+    *,
+    rerun_before: int = 0,
+    reuse: bool = False,
+) -> Volume:
+    """Count the volume of a step where ranks own nodes and exchange halo rows.
 
     Args:
-        blocks: who has which snapshots and nodes.
-        name: ``to_vertices``, ``to_snapshots``, ``summaries`` or ``weights``.
-        pass_name: ``forward``, ``backward``, or ``rerun``: all blocks but the last.
-        only_last: whether the last block alone has it.
+        snapshots: the trained ones.
+        partition: of their nodes into R parts, one for each rank.
+        pulls: of the model.
+        rerun_before: number of snapshots, from the first, that are pulled again in the backward pass: those of all
+            blocks of time but the last. It is 0 with one block, or without rerun. Otherwise gradients of states go
+            back to the beginning of the first block, too.
+        reuse: whether pulls of the data alone are kept from an earlier step.
     """
-    ranks, last = range(blocks.ranks), blocks.blocks - 1
-    ran = range(last if only_last else 0, last if pass_name == "rerun" else last + 1)
-    counted = [[len(blocks.own(block, rank)) for block in ran] for rank in ranks]
-    if name == "weights":
-        counted = [[int(count > 0) for count in of] for of in counted]
-    own, to_all = np.array([sum(of) for of in counted], np.int64), name in ("summaries", "weights")
-    chunk = np.array([len(blocks.chunk(rank)) for rank in ranks], np.int64)
-    column = np.arange(blocks.ranks) % blocks.row_ranks
-    rows = np.outer(own, np.ones_like(own) if to_all else chunk) * (column[:, None] == column)
-    np.fill_diagonal(rows, 0)
-    back = name == "to_snapshots" or (to_all and pass_name == "backward")
-    return rows.T.copy() if back else rows
+
+    def moved(pull: Pull, rows: Counts) -> dict[str, Counts]:
+        ahead = not (reuse and pull.of_features)
+        return {
+            "forward": rows.sum(axis=0) * ahead,
+            "rerun": rows[:rerun_before].sum(axis=0) * ahead,
+            "backward": rows[0 if pull.at_first or rerun_before else 1 :].sum(axis=0).T * pull.learned,
+        }
+
+    return pulled_volume(snapshots, partition, pulls, partition.parts, moved)
 
 
-def redistributed(blocks: SnapshotBlocks, collectives: Sequence[AllToAllCost], layers: int) -> Volume:
-    """Volume of the collectives of a step.
+def pulled_volume(
+    snapshots: Sequence[Snapshot],
+    partition: Partition,
+    pulls: Sequence[Pull],
+    ranks: int,
+    moved: Callable[[Pull, Counts], Mapping[str, Counts]],
+) -> Volume:
+    """Count the volume of the pulls of a step on R ranks, without rows that ``top`` gathers.
 
-    Args:
-        blocks: who has which snapshots and nodes.
-        collectives: of a step, by :func:`dtdg_lab.partition.volume.collectives`.
-        layers: L.
+    ``moved`` turns a pull and its halo rows (T, P, P) into pass -> (R, R).
     """
-    rows, numbers = empty_counts(layers, blocks.ranks), empty_counts(layers, blocks.ranks)
-    for cost in collectives:
-        if cost.width:
-            moved = collective_rows(blocks, cost.collective, pass_name=cost.pass_name, only_last=cost.only_last)
-            rows[cost.pass_name][cost.layer] += moved
-            numbers[cost.pass_name][cost.layer] += moved * cost.width
+    layers = 1 + max(pull.layer for pull in pulls)
+    rows, numbers = empty_counts(layers, ranks), empty_counts(layers, ranks)
+    along = [pull for pull in pulls if pull.direction != "top"]
+    rows_by_direction = {
+        direction: pulled_rows(snapshots, partition, direction)
+        for direction in dict.fromkeys(pull.direction for pull in along)
+    }
+    for pull in along:
+        for pass_name, sent in moved(pull, rows_by_direction[pull.direction]).items():
+            rows[pass_name][pull.layer] += sent
+            numbers[pass_name][pull.layer] += sent * pull.width
     return Volume(rows, numbers)
 
 
-def pulled_by_groups(
-    snapshots: Sequence[Snapshot], blocks: SnapshotBlocks, pulls: Sequence[Pull], *, rerun: bool, reuse: bool = False
-) -> Volume:
-    """Volume of the pulls in a hybrid, whose groups of ranks split each snapshot by rows: halo rows of a group.
-
-    What ``top`` gathers is not in it, as nowhere. None where ``row_ranks`` is 1.
-
-    Args:
-        snapshots: of the graph, by number; those of ``blocks`` are counted.
-        blocks: who has which snapshots and rows.
-        pulls: of the model.
-        rerun: whether a block's pulls are repeated on the way back.
-        reuse: whether pulls of the data alone are kept from an earlier step.
-    """
-    split = blocks.row_ranks
-    if split == 1:
-        layers = 1 + max((pull.layer for pull in pulls), default=0)
-        return Volume(empty_counts(layers, blocks.ranks), empty_counts(layers, blocks.ranks))
-    owner = np.concatenate([np.full(len(blocks.rows(rank)), rank, np.int32) for rank in range(split)])
-    times = [snapshots[t] for t in blocks.snapshots]
-    last = len(times) - len(blocks.block(blocks.blocks - 1))
-
-    def moved(pull: Pull, every: Counts) -> dict[str, Counts]:
-        ahead, whole = not (reuse and pull.of_features), _placed(every, blocks, len(times))
-        again = _placed(every, blocks, last)
-        return {"forward": whole * ahead, "rerun": again * (ahead and rerun), "backward": whole.T * pull.learned}
-
-    return pulled_volume(times, Partition(owner, split), pulls, blocks.ranks, moved)
-
-
-def _placed(of_snapshots: Counts, blocks: SnapshotBlocks, stop: int) -> Counts:
-    """Rows between the G shares of each of the first ``stop`` snapshots, between the ranks that have them: (R, R)."""
-    split, first = blocks.row_ranks, blocks.snapshots.start
-    moved = np.zeros((blocks.ranks, blocks.ranks), np.int64)
-    for block in range(blocks.blocks):
-        for group in range(blocks.groups):
-            own = blocks.own(block, group * split)
-            some = of_snapshots[own.start - first : min(own.stop - first, stop)].sum(axis=0)
-            moved[group * split : (group + 1) * split, group * split : (group + 1) * split] += some
-    return moved
-
-
-# What each rank has to do in one step of ESDG: edges, rows and snapshots to pass over, bytes to send and to bring.
-
-
-# ESDG sections 6.3, Figures 5 and 7, on 128 GPUs: speed-ups over 1; strong is the best of all its graphs and models
-PAPER_SPEEDUPS: Mapping[bool, Mapping[str, float]] = MappingProxyType(
-    {
-        False: MappingProxyType({"cdgcn": 30.0, "tmgcn": 30.0, "evolvegcn-o": 30.0}),
-        True: MappingProxyType({"cdgcn": 79.0, "tmgcn": 125.0, "evolvegcn-o": 260.0}),
-    }
-)
+def empty_counts(layers: int, ranks: int) -> dict[str, Counts]:
+    """Return pass -> (L, R, R) zeros."""
+    return {pass_name: np.zeros((layers, ranks, ranks), np.int64) for pass_name in PASSES}

@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.config import catalogue
 from dtdg_lab.core.errors import UnknownNameError
 from dtdg_lab.records.rollups import Rollup
-from dtdg_lab.visualization.chart import APPEARS, FIRST_EPOCH, FIRST_STEP, NOT_RECORDED, NOTHING_MEASURED, NOTHING_YET, PLACES, Chart, ChartOptions, XAxis
+from dtdg_lab.visualization.chart import (
+    APPEARS,
+    FIRST_EPOCH,
+    FIRST_STEP,
+    NOT_RECORDED,
+    NOTHING_MEASURED,
+    NOTHING_YET,
+    PLACES,
+    Chart,
+    ChartOptions,
+    XAxis,
+)
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.runs.curves import CURVE_ROLLUPS
 from dtdg_lab.visualization.runs.overview import common_charts

@@ -12,7 +12,7 @@ from dtdg_lab.core.plans import Partition
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.statistics import GraphStatistics
 from dtdg_lab.partition.events import PartitionFacts
-from dtdg_lab.partition.metrics import MeasuredPartition
+from dtdg_lab.partition.measured_partition import MeasuredPartition
 from dtdg_lab.runs.charts import drawn_charts, lock_of
 from dtdg_lab.runs.directory import ENDED
 from dtdg_lab.runs.inspect_model import FollowedNode, GraphComparison, Perturbation

@@ -33,7 +33,15 @@ from dtdg_lab.visualization.runs.loss import step_losses
 from dtdg_lab.visualization.runs.step_time import imbalance, step_times
 from dtdg_lab.visualization.sheet import as_figure, sheet
 from dtdg_lab.visualization.studies.comparison import ComparedRuns, Spending, compare_runs, headline, verdicts
-from dtdg_lab.visualization.studies.comparison_charts import OVER, energy_caption, energy_card, loss_caption, loss_card, trade_caption, trade_card
+from dtdg_lab.visualization.studies.comparison_charts import (
+    OVER,
+    energy_caption,
+    energy_card,
+    loss_caption,
+    loss_card,
+    trade_caption,
+    trade_card,
+)
 from dtdg_lab.visualization.studies.result import COLUMNS
 
 if TYPE_CHECKING:

@@ -29,9 +29,17 @@ from dtdg_lab.runs.summary import SUMMARY_MEANINGS
 from dtdg_lab.studies.race_plan import FILE, Check, RacePlan, checks
 from dtdg_lab.studies.trials import FAILED, FINISHED, INTERRUPTED, RUNNING, Trial, TrialJournal
 from dtdg_lab.visualization.layout import Figure
-from dtdg_lab.visualization.runs.curves import evaluations_of
-from dtdg_lab.visualization.studies.race import Curve, RaceLevel, curve_of, near_losses, race_figure, race_panels, reached
 from dtdg_lab.visualization.panels import Panel
+from dtdg_lab.visualization.runs.curves import evaluations_of
+from dtdg_lab.visualization.studies.race import (
+    Curve,
+    RaceLevel,
+    curve_of,
+    near_losses,
+    race_figure,
+    race_panels,
+    reached,
+)
 from dtdg_lab.visualization.studies.race_bounds import Bound, bounds_figure, bounds_panels
 from dtdg_lab.visualization.theme import coloured
 

@@ -22,7 +22,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import split
 from dtdg_lab.partition.base import make_partition, partition_settings
-from dtdg_lab.partition.metrics import PartitionMeasures, measures_for
+from dtdg_lab.partition.measures import PartitionMeasures, measures_for
 
 # What a config computes on a graph, whatever its system: snapshots trained, pulls, sizes of rows and of gradients.
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.contract import require
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.partition.base import Assigned, accepted
+from dtdg_lab.partition.base import Assigned, accepted_settings
 from dtdg_lab.testing.example_graphs import graph_of, power_law
 
 Partitioner = Callable[..., Assigned]  # (graph, parts, *, the settings of make_partition that it uses)
@@ -51,7 +51,7 @@ def check_assignment(
         "imbalance": 0.03,
         "partition_file": "",
     }
-    assigned = assign(graph, parts, **accepted(assign, settings))
+    assigned = assign(graph, parts, **accepted_settings(assign, settings))
     case = f"{graph.name}, N={graph.num_nodes}, P={parts}, seed={seed}"
     require(isinstance(assigned, Assigned), f"a partitioner returns Assigned, not {type(assigned).__name__} ({case})")
     # a copy computes the hash of its arrays again

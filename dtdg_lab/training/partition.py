@@ -22,8 +22,9 @@ from dtdg_lab.graphs.split import Split
 from dtdg_lab.graphs.statistics import runs_of
 from dtdg_lab.partition.base import make_partition, partition_settings
 from dtdg_lab.partition.events import BlockFacts, PartitionFacts
-from dtdg_lab.partition.metrics import RERUN_MEMORIES, Volume, between_parts, measures_for, predicted_bytes
-from dtdg_lab.partition.volume import AllToAllCost, collectives, pulled_by_groups, redistributed, sent
+from dtdg_lab.partition.measures import measures_for
+from dtdg_lab.partition.redistribution_volume import AllToAllCost, collectives, pulled_by_groups, redistributed, sent
+from dtdg_lab.partition.volume import RERUN_MEMORIES, Volume, between_parts, predicted_bytes
 from dtdg_lab.tasks.base import PARTS, Task
 
 T = TypeVar("T")

@@ -27,7 +27,7 @@ ALLOWED: dict[tuple[str, str], str] = {
         "partition/child_process.py",
         "partition",
     ): "solvers of a process of their own, not the catalogue's names",
-    ("partition/volume.py", "models"): "formulas and measurements of the ESDG paper",
+    ("partition/redistribution_volume.py", "models"): "formulas and measurements of the ESDG paper",
     ("systems/decayed_windows/chunks.py", "partition"): "chunkers, choices of an option of their own",
     ("systems/hybrid_batches/pictures.py", "partition"): "bars of a card",
     ("systems/decayed_windows/tiles.py", "partition"): "a change to try",

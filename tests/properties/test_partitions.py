@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.plans import Partition
-from dtdg_lab.partition import libraries
+from dtdg_lab.partition import metis
 from dtdg_lab.partition import simple as hash_
 from dtdg_lab.partition import simple as load_aware
 from dtdg_lab.partition import simple as round_robin
 from dtdg_lab.partition.base import load_partition, save_partition
-from dtdg_lab.partition.libraries import MOST, fitting, merged_nets, union_graph
+from dtdg_lab.partition.hypergraph import merged_nets
+from dtdg_lab.partition.metis import union_graph
 from dtdg_lab.partition.simple import vertex_loads
+from dtdg_lab.partition.solver_weights import MAX_SUM, fitting
 from dtdg_lab.testing.example_graphs import graph_of
 from dtdg_lab.testing.partitioners import check_assignment
 
@@ -100,7 +102,7 @@ def test_dealt_loads_differ_by_at_most_the_heaviest(
 @given(st.integers(1, 50), st.data())
 def test_metis_deals_vertices_without_neighbours_evenly(nodes: int, data: st.DataObject) -> None:
     parts = data.draw(st.integers(1, nodes))
-    counts = np.bincount(libraries.assign_metis(graph_of(nodes, [[(0, 0)]]), parts).owner, minlength=parts)
+    counts = np.bincount(metis.assign_metis(graph_of(nodes, [[(0, 0)]]), parts).owner, minlength=parts)
     assert counts.max() - counts.min() <= 1
 
 
@@ -108,7 +110,7 @@ def test_metis_deals_vertices_without_neighbours_evenly(nodes: int, data: st.Dat
 def test_weights_fit_into_32_bits(weights: list[float]) -> None:
     fitted = fitting(np.array(weights))
     assert fitted.min() >= 1
-    assert fitted.sum() <= MOST + len(weights)
+    assert fitted.sum() <= MAX_SUM + len(weights)
     assert (np.diff(fitted[np.argsort(weights)]) >= 0).all()
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dtdg_lab.config.catalogue import Entry, entries
 from dtdg_lab.systems.snapshot_groups.schedulers import dygnex, dygnex_ilp, heuristics, longest_first
-from dtdg_lab.testing.contracts import check_plan
+from dtdg_lab.systems.snapshot_groups.schedulers.contract import check_plan
 
 times = st.lists(st.floats(0.0, 1e6, allow_subnormal=False), min_size=1, max_size=40).map(np.array)
 counts = st.lists(st.integers(1, 5), min_size=1, max_size=40).map(lambda values: np.array(values, float))  # many ties

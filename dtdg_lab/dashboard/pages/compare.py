@@ -23,8 +23,28 @@ from dtdg_lab.runs.run import open_run
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.run_names import differing_names
-from dtdg_lab.visualization.studies.comparison import ComparedRuns, Spending, arrivals, compare_runs, count_changes, difference_of_data, headline, notice, settings_table, target_text, verdicts
-from dtdg_lab.visualization.studies.comparison_charts import energy_caption, energy_card, loss_caption, loss_card, target_of, trade_caption, trade_card
+from dtdg_lab.visualization.studies.comparison import (
+    ComparedRuns,
+    Spending,
+    arrivals,
+    compare_runs,
+    count_changes,
+    difference_of_data,
+    headline,
+    notice,
+    settings_table,
+    target_text,
+    verdicts,
+)
+from dtdg_lab.visualization.studies.comparison_charts import (
+    energy_caption,
+    energy_card,
+    loss_caption,
+    loss_card,
+    target_of,
+    trade_caption,
+    trade_card,
+)
 from dtdg_lab.widgets.arrival_table import ArrivalTable
 from dtdg_lab.widgets.chart_cards import CardActions, CardSpec
 from dtdg_lab.widgets.comparison_head import ComparisonHead

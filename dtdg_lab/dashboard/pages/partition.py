@@ -19,7 +19,7 @@ from dtdg_lab.dashboard.settings import PARTS, Settings
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.partition.base import partition_settings, reads_file
 from dtdg_lab.partition.events import PartitionFacts
-from dtdg_lab.partition.metrics import partition_graph
+from dtdg_lab.partition.measured_partition import partition_graph
 from dtdg_lab.runs.html import render
 from dtdg_lab.visualization.graphs.partition import partition_cards, partition_tiles, run_partitions
 from dtdg_lab.visualization.run_names import dataset_title

@@ -25,8 +25,8 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.storage import cache_folder
 from dtdg_lab.partition.base import without_empty_parts
 from dtdg_lab.partition.child_process import needs_library
-from dtdg_lab.partition.libraries import UnionGraph, cut_union, restricted, union_graph, vertex_weights
-from dtdg_lab.partition.simple import dealt, mixed, vertex_loads
+from dtdg_lab.partition.metis import UnionGraph, cut_union, restricted, union_graph, vertex_weights
+from dtdg_lab.partition.simple import deal, mixed, vertex_loads
 from dtdg_lab.records.events import Event
 from dtdg_lab.systems.decayed_windows.events import ChunkFacts
 from dtdg_lab.systems.decayed_windows.window import WHOLE_CHUNKS, Chunking
@@ -142,7 +142,7 @@ def make_chunks(name: str, graph: DynamicGraph, partition: Partition, chunks: in
     """Divide the nodes of every part into chunks; a node keeps its chunk in all snapshots.
 
     ``metis`` cuts each part's share of the union graph so that the cut edges occur in few snapshots, into chunks of
-    similar weight (see :func:`dtdg_lab.partition.libraries.vertex_weights`), in a child process. ``hash`` assigns nodes
+    similar weight (see :func:`dtdg_lab.partition.metis.vertex_weights`), in a child process. ``hash`` assigns nodes
     by a mixed index. ``load_aware`` assigns them by in-degree over all snapshots, heaviest first, in serpentine order.
     If METIS is missing or fails, the chunks are those of ``hash``, and ``note`` gives the reason.
     Chunks are cached by graph, partition and arguments. If several processes request them at once, the first makes
@@ -230,7 +230,7 @@ def _by_hash(graph: DynamicGraph, partition: Partition, chunks: int, seed: int) 
 
 def _by_load(graph: DynamicGraph, partition: Partition, chunks: int, seed: int) -> NDArray[np.int32]:
     loads = vertex_loads(graph, 1)
-    return _part_by_part(partition, lambda part, own: dealt(loads[own], chunks))
+    return _part_by_part(partition, lambda part, own: deal(loads[own], chunks))
 
 
 def _part_by_part(

@@ -14,7 +14,14 @@ from dtdg_lab.visualization.axes import named_axis
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, card
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import three_digits
-from dtdg_lab.visualization.palette import BASELINE_COLOUR, GRID_COLOUR, HEAT_SCALES, MARK_COLOUR, TEXT_COLOUR, series_colour
+from dtdg_lab.visualization.palette import (
+    BASELINE_COLOUR,
+    GRID_COLOUR,
+    HEAT_SCALES,
+    MARK_COLOUR,
+    TEXT_COLOUR,
+    series_colour,
+)
 from dtdg_lab.visualization.traces import Drawn, box, heat, label, line, points
 
 if TYPE_CHECKING:

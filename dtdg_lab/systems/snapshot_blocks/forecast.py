@@ -26,8 +26,7 @@ from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import split
 from dtdg_lab.graphs.windowing import averaged, lived
 from dtdg_lab.partition.base import make_partition
-from dtdg_lab.partition.metrics import RERUN_MEMORIES, between_parts
-from dtdg_lab.partition.volume import (
+from dtdg_lab.partition.redistribution_volume import (
     PAPER_SPEEDUPS,
     AllToAllCost,
     collective_rows,
@@ -36,6 +35,7 @@ from dtdg_lab.partition.volume import (
     redistributed,
     sent,
 )
+from dtdg_lab.partition.volume import RERUN_MEMORIES, between_parts
 from dtdg_lab.records.events import MemoryFacts
 from dtdg_lab.systems.snapshot_blocks import forecast_charts
 from dtdg_lab.systems.snapshot_blocks.block_costs import StepCost, draw_block_costs, least_memory_caption

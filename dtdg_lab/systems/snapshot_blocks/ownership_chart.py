@@ -27,7 +27,14 @@ from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, 
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import bytes_text
 from dtdg_lab.visualization.palette import TEXT_COLOUR, WARNING_COLOUR, series_colour
-from dtdg_lab.visualization.runs.step_memory import NOT_PROBED, RECOMPUTE, memory_keys, memory_lines, memory_unit, pass_names
+from dtdg_lab.visualization.runs.step_memory import (
+    NOT_PROBED,
+    RECOMPUTE,
+    memory_keys,
+    memory_lines,
+    memory_unit,
+    pass_names,
+)
 from dtdg_lab.visualization.runs.transfers import EQUAL
 from dtdg_lab.visualization.traces import Drawn, heat, label
 

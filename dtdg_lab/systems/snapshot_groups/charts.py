@@ -12,7 +12,16 @@ from dtdg_lab.systems.snapshot_groups.group_times import group_times
 from dtdg_lab.systems.snapshot_groups.schedule_chart import is_scheduled
 from dtdg_lab.visualization.axes import time_unit
 from dtdg_lab.visualization.changes.marks import HALF_WIDTH, with_changes
-from dtdg_lab.visualization.chart import FIRST_EPOCH, NOTHING_YET, SECONDS_TITLE, STEPS_TITLE, Chart, ChartOptions, Key, card
+from dtdg_lab.visualization.chart import (
+    FIRST_EPOCH,
+    NOTHING_YET,
+    SECONDS_TITLE,
+    STEPS_TITLE,
+    Chart,
+    ChartOptions,
+    Key,
+    card,
+)
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import percent_text, three_digits
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, EDGE_COLOUR, PHASE_COLOURS, series_colour

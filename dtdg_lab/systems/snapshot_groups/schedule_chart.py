@@ -10,7 +10,17 @@ from dtdg_lab.core.plans import Schedule
 from dtdg_lab.systems.snapshot_groups.balance import balance_of
 from dtdg_lab.systems.snapshot_groups.epoch_blocks import EpochBlocks, measured_bound, planned_epoch, shown_epoch
 from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
-from dtdg_lab.systems.snapshot_groups.gantt import End, TimeAxis, bound_end, end_marks, gantt_keys, gantt_traces, predicted_end, rank_axis, time_axis
+from dtdg_lab.systems.snapshot_groups.gantt import (
+    End,
+    TimeAxis,
+    bound_end,
+    end_marks,
+    gantt_keys,
+    gantt_traces,
+    predicted_end,
+    rank_axis,
+    time_axis,
+)
 from dtdg_lab.systems.snapshot_groups.group_times import predicted_seconds
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, card
 from dtdg_lab.visualization.layout import Figure

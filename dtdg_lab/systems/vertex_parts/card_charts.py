@@ -7,7 +7,7 @@ import numpy as np
 from dtdg_lab.config.catalogue import System
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.partition.events import PartitionFacts
-from dtdg_lab.partition.metrics import partition_graph
+from dtdg_lab.partition.measured_partition import partition_graph
 from dtdg_lab.visualization.graphs.partition_maps import map_figure, map_words, matrix_figure
 from dtdg_lab.visualization.panels import Panel, compared_panel
 

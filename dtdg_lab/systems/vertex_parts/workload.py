@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dtdg_lab.core.plans import SnapshotBlocks
-from dtdg_lab.partition.metrics import RERUN_MEMORIES, between_parts, predicted_bytes
+from dtdg_lab.partition.volume import RERUN_MEMORIES, between_parts, predicted_bytes
 from dtdg_lab.systems.workload import EXACT, EpochWork, Facts, Numbers, on_largest, on_ranks, plain_work
 
 PULLED_ALONE = ("per_vertex", "weights", "none")  # memories for which ranks send rows along edges and nothing else

@@ -18,7 +18,16 @@ from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.records.rows import Array, Rows, known
 from dtdg_lab.visualization.axes import NAMES
 from dtdg_lab.visualization.changes.marks import with_changes
-from dtdg_lab.visualization.chart import FIRST_SECOND, NOTHING_YET, SECONDS_TITLE, Chart, ChartOptions, Key, always, card
+from dtdg_lab.visualization.chart import (
+    FIRST_SECOND,
+    NOTHING_YET,
+    SECONDS_TITLE,
+    Chart,
+    ChartOptions,
+    Key,
+    always,
+    card,
+)
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import joules_text, percent_text, three_digits
 from dtdg_lab.visualization.palette import PHASE_COLOURS, STEP_COLOUR, WARNING_COLOUR, series_colour

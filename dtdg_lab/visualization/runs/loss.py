@@ -15,7 +15,18 @@ from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.records.rows import Array, Rows, known
 from dtdg_lab.visualization.axes import log_axis
 from dtdg_lab.visualization.changes.marks import CHIPS, with_changes
-from dtdg_lab.visualization.chart import FIRST_EPOCH, NOTHING_YET, SECONDS_TITLE, STEPS_TITLE, Chart, ChartOptions, Key, XAxis, always, card
+from dtdg_lab.visualization.chart import (
+    FIRST_EPOCH,
+    NOTHING_YET,
+    SECONDS_TITLE,
+    STEPS_TITLE,
+    Chart,
+    ChartOptions,
+    Key,
+    XAxis,
+    always,
+    card,
+)
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.metrics import BASELINE, finite_scores, main_metric, metric_name
 from dtdg_lab.visualization.numbers import percent_text, three_digits

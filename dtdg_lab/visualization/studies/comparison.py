@@ -19,7 +19,14 @@ from dtdg_lab.visualization.changes.log import has_ended, requested_changes
 from dtdg_lab.visualization.numbers import bytes_text, joules_text, percent_text, seconds_text, three_digits
 from dtdg_lab.visualization.palette import PURGE_COLOUR, series_colour
 from dtdg_lab.visualization.run_names import setting_label, value_text
-from dtdg_lab.visualization.runs.curves import Evaluation, bytes_at, evaluations_of, joules_at, judged_evaluations, steps_sent
+from dtdg_lab.visualization.runs.curves import (
+    Evaluation,
+    bytes_at,
+    evaluations_of,
+    joules_at,
+    judged_evaluations,
+    steps_sent,
+)
 from dtdg_lab.visualization.runs.energy import joules_so_far
 
 if TYPE_CHECKING:

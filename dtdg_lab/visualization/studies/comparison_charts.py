@@ -24,7 +24,15 @@ from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import joules_text, percent_text, three_digits
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, INK_COLOUR, MARK_COLOUR
 from dtdg_lab.visualization.runs.curves import bytes_at, joules_at, judged_split
-from dtdg_lab.visualization.runs.energy import ENERGY_COLOURS, ENERGY_NAMES, KILO, UNKNOWN_NOTE, energy_total, joules_by_phase, phases_in_order
+from dtdg_lab.visualization.runs.energy import (
+    ENERGY_COLOURS,
+    ENERGY_NAMES,
+    KILO,
+    UNKNOWN_NOTE,
+    energy_total,
+    joules_by_phase,
+    phases_in_order,
+)
 from dtdg_lab.visualization.runs.step_time import TEXT_COLOURS, merge_small
 from dtdg_lab.visualization.studies.comparison import ComparedRun, ComparedRuns, Spending, target_text
 from dtdg_lab.visualization.thinning import shown_indices

@@ -15,7 +15,7 @@ from dtdg_lab.dashboard.pages import partition as partition_measurer
 from dtdg_lab.dashboard.pages.partition import RUN, table_html
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.partition.events import PartitionFacts
-from dtdg_lab.partition.metrics import partition_graph
+from dtdg_lab.partition.measured_partition import partition_graph
 from dtdg_lab.visualization.chart import title_of
 from tests.dashboards import choose, click, entries, notice, settle
 from tests.pretend_partitions import SMALL, PartitionedRun, PartitionedSession

@@ -40,7 +40,7 @@ from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.models.base import DynamicModel, make_model
-from dtdg_lab.partition.metrics import measure
+from dtdg_lab.partition.measures import measure
 from dtdg_lab.systems.single.strategy import SingleStrategy
 from dtdg_lab.systems.vertex_parts.strategy import ReplicatedStrategy
 from dtdg_lab.tasks.classification import Classification

@@ -38,7 +38,7 @@ from dtdg_lab.graphs.split import Split
 from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.kernels.spmm import Adjacency
 from dtdg_lab.models.base import DynamicModel, State, make_model
-from dtdg_lab.partition.halo import hop_distance
+from dtdg_lab.partition.neighbourhoods import hop_distance
 from dtdg_lab.tasks.classification import Classification
 from dtdg_lab.tasks.link_prediction import LinkPrediction
 from dtdg_lab.tasks.regression import Regression

@@ -19,8 +19,8 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.graphs.split import split
 from dtdg_lab.partition.halo import pulled_rows
-from dtdg_lab.partition.metrics import between_parts, measure, predicted_bytes
-from dtdg_lab.partition.volume import (
+from dtdg_lab.partition.measures import measure
+from dtdg_lab.partition.redistribution_volume import (
     AllToAllCost,
     collective_rows,
     collectives,
@@ -28,6 +28,7 @@ from dtdg_lab.partition.volume import (
     redistributed,
     sent,
 )
+from dtdg_lab.partition.volume import between_parts, predicted_bytes
 from dtdg_lab.systems.snapshot_blocks.forecast import PAPER
 from dtdg_lab.training.build import build, make_task
 from dtdg_lab.training.partition import blocks_event

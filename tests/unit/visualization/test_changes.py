@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from dtdg_lab.visualization.changes.log import ENDED_FIRST, LATER_REQUEST, OTHER_SYSTEM, SET_AGAIN, UNDONE, RequestedChange, changes_frame, requested_changes
+from dtdg_lab.visualization.changes.log import (
+    ENDED_FIRST,
+    LATER_REQUEST,
+    OTHER_SYSTEM,
+    SET_AGAIN,
+    UNDONE,
+    RequestedChange,
+    changes_frame,
+    requested_changes,
+)
 from tests.tables import run_tables
 
 CONFIG = {"system": "flaredtdg", "dataset": "growing", "alpha": 0.1, "window": 8}

@@ -15,8 +15,29 @@ from dtdg_lab.runs.charts import all_rollups
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.studies import comparison, comparison_charts
-from dtdg_lab.visualization.studies.comparison import ComparedRuns, Spending, arrivals, compare_runs, difference_of_data, differing_settings, first_at, headline, notice, settings_table
-from dtdg_lab.visualization.studies.comparison_charts import OVER, apart, energy_caption, energy_card, loss_caption, loss_card, target_of, trade_caption, trade_card
+from dtdg_lab.visualization.studies.comparison import (
+    ComparedRuns,
+    Spending,
+    arrivals,
+    compare_runs,
+    difference_of_data,
+    differing_settings,
+    first_at,
+    headline,
+    notice,
+    settings_table,
+)
+from dtdg_lab.visualization.studies.comparison_charts import (
+    OVER,
+    apart,
+    energy_caption,
+    energy_card,
+    loss_caption,
+    loss_card,
+    target_of,
+    trade_caption,
+    trade_card,
+)
 from tests.tables import START_NS, record_lines, run_tables
 
 PERSISTENCE = 0.05

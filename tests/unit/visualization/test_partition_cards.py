@@ -12,12 +12,20 @@ import pytest
 import dtdg_lab as lab
 from dtdg_lab.core.errors import ConfigError, DataError
 from dtdg_lab.partition.events import PartitionFacts
-from dtdg_lab.partition.metrics import MeasuredPartition, partition_graph
+from dtdg_lab.partition.measured_partition import MeasuredPartition, partition_graph
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.record_writer import RecordWriter
 from dtdg_lab.runs.report import event_rows
 from dtdg_lab.runs.run import open_run
-from dtdg_lab.visualization.graphs.partition import comparison_cards, load_caption, map_caption, part_map, partition_cards, partition_tiles, run_partitions
+from dtdg_lab.visualization.graphs.partition import (
+    comparison_cards,
+    load_caption,
+    map_caption,
+    part_map,
+    partition_cards,
+    partition_tiles,
+    run_partitions,
+)
 from dtdg_lab.visualization.sheet import sheet
 from tests.runs_synthetic import finished_run
 from tests.tables import START_NS, run_tables

@@ -13,7 +13,16 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.runs.charts import all_rollups
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.runs.curves import FETCHED, FINE, bytes_at
-from dtdg_lab.visualization.studies.race import COSTS, Curve, RaceLevel, curve_of, near_losses, race_figure, race_panels, reached
+from dtdg_lab.visualization.studies.race import (
+    COSTS,
+    Curve,
+    RaceLevel,
+    curve_of,
+    near_losses,
+    race_figure,
+    race_panels,
+    reached,
+)
 from dtdg_lab.visualization.studies.race_bounds import Bound, bounds_figure, bounds_panels
 from tests.synthetic_lines import START_NS, energy_row, evaluation_row, line, step_row
 

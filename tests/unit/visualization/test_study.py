@@ -5,7 +5,16 @@ from __future__ import annotations
 import plotly.graph_objects as go
 import pytest
 
-from dtdg_lab.visualization.studies.search import MOST_LINES, MapNames, StudyCell, Way, study_course, study_line, study_map, study_parallel
+from dtdg_lab.visualization.studies.search import (
+    MOST_LINES,
+    MapNames,
+    StudyCell,
+    Way,
+    study_course,
+    study_line,
+    study_map,
+    study_parallel,
+)
 
 NAMES = MapNames("s: validation_loss", "K", "alpha", "validation_loss")
 

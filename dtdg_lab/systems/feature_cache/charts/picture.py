@@ -38,7 +38,14 @@ from dtdg_lab.systems.feature_cache.charts.run_facts import (
 from dtdg_lab.visualization.changes.marks import PAGE_WIDTH, with_changes
 from dtdg_lab.visualization.chart import NOTHING_YET, STEPS_TITLE, Chart, ChartOptions, Key, card
 from dtdg_lab.visualization.numbers import percent_text
-from dtdg_lab.visualization.palette import BASELINE_COLOUR, GRID_COLOUR, HEAT_SCALES, TEXT_COLOUR, WARNING_COLOUR, series_colour
+from dtdg_lab.visualization.palette import (
+    BASELINE_COLOUR,
+    GRID_COLOUR,
+    HEAT_SCALES,
+    TEXT_COLOUR,
+    WARNING_COLOUR,
+    series_colour,
+)
 from dtdg_lab.visualization.traces import Drawn, bars, heat, line
 
 if TYPE_CHECKING:

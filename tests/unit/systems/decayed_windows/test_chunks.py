@@ -16,7 +16,7 @@ from dtdg_lab.core.plans import Partition
 from dtdg_lab.graphs.storage import cache_folder
 from dtdg_lab.partition.base import make_partition
 from dtdg_lab.partition.child_process import in_child
-from dtdg_lab.partition.libraries import restricted, union_graph, vertex_weights
+from dtdg_lab.partition.metis import restricted, union_graph, vertex_weights
 from dtdg_lab.systems.decayed_windows import chunks as chunks_module
 from dtdg_lab.systems.decayed_windows.chunks import (
     CHUNKERS,
@@ -122,7 +122,7 @@ def test_chunks_are_balanced_by_edges_and_labelled_vertices_of_all_parts(monkeyp
         shown.append((solver, arrays, named))
         return in_child(solver, arrays, **named)
 
-    monkeypatch.setattr("dtdg_lab.partition.libraries.in_child", looked)
+    monkeypatch.setattr("dtdg_lab.partition.metis.in_child", looked)
     make_chunks("metis", graph, partition, 3, seed=0)
     assert [(solver, named["parts"]) for solver, _, named in shown] == [("metis", 3)] * 2
     assert len({int(arrays["seed"]) for _, arrays, _ in shown}) == 2
@@ -200,7 +200,7 @@ def test_hash_stands_in_where_one_part_fails(monkeypatch: pytest.MonkeyPatch) ->
             raise PartitionError("out of luck")
         return in_child(*given, **named)
 
-    monkeypatch.setattr("dtdg_lab.partition.libraries.in_child", second_fails)
+    monkeypatch.setattr("dtdg_lab.partition.metis.in_child", second_fails)
     graph = power_law(nodes=43)
     partition = make_partition("hash", graph, 2)
     made = make_chunks("metis", graph, partition, 3, seed=0)

@@ -6,7 +6,14 @@ import pytest
 
 from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.runs.tables import RunTables
-from dtdg_lab.systems.snapshot_groups.comparison import COMPARE, OTHER_RANKS, OTHER_SCHEDULERS, TOO_EARLY, measurements, prepare
+from dtdg_lab.systems.snapshot_groups.comparison import (
+    COMPARE,
+    OTHER_RANKS,
+    OTHER_SCHEDULERS,
+    TOO_EARLY,
+    measurements,
+    prepare,
+)
 from dtdg_lab.systems.snapshot_groups.epoch_times import predict_epochs
 from dtdg_lab.systems.snapshot_groups.schedulers.simulation import replay
 from dtdg_lab.visualization.chart import NOTHING_YET, ChartOptions

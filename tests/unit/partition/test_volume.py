@@ -1,0 +1,29 @@
+"""Predicted bytes of halo rows, by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from dtdg_lab.config.model_facts import Pull
+from dtdg_lab.core.errors import PlanError
+from dtdg_lab.partition.measures import measure
+from dtdg_lab.partition.volume import predicted_bytes
+from tests.small_graphs import HALVES, path_graph
+
+
+def test_bytes_by_hand():
+    measured = measure(path_graph(), HALVES, directions=("in", "out"))
+    pulls = [
+        Pull(0, "in", 3, False, of_features=True),
+        Pull(0, "out", 5, True, at_first=False),
+        Pull(1, "in", 2, True),
+        Pull(1, "top", 9, True),
+    ]
+    sent = predicted_bytes(measured, pulls)
+    assert sent["forward"].tolist() == [[[0, 32], [32, 0]], [[0, 8], [8, 0]]]
+    # out: in the first snapshot part 1 sends to part 0, whose gradient is not wanted back; in the second the reverse
+    assert sent["backward"].tolist() == [[[0, 0], [20, 0]], [[0, 8], [8, 0]]]
+    assert predicted_bytes(measured, pulls, reuse=True)["forward"][0].tolist() == [[0, 20], [20, 0]]
+    assert (predicted_bytes(measured, pulls, itemsize=8)["forward"] == 2 * sent["forward"]).all()
+    with pytest.raises(PlanError, match="the model aggregates over out, but directions="):
+        predicted_bytes(measure(path_graph(), HALVES), pulls)

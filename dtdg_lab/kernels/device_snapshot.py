@@ -38,14 +38,14 @@ class DeviceSnapshot:
 
 
 def stacked_on_device(snapshots: Sequence[DeviceSnapshot]) -> DeviceSnapshot:
-    """S snapshots of N nodes as one of S N: node v of snapshot s becomes s N + v."""
+    """Return S snapshots of N nodes as one of S N: node v of snapshot s becomes s N + v."""
     nodes, end = snapshots[0].num_nodes, 0
     offsets = [snapshots[0].indptr[:1]]
     for snapshot in snapshots:
         offsets.append(snapshot.indptr[1:] + end)
         end += snapshot.num_edges
-    indices = torch.cat([of.indices + s * nodes for s, of in enumerate(snapshots)])
-    weights = [of.weights for of in snapshots if of.weights is not None]
+    indices = torch.cat([snapshot.indices + s * nodes for s, snapshot in enumerate(snapshots)])
+    weights = [snapshot.weights for snapshot in snapshots if snapshot.weights is not None]
     return DeviceSnapshot(torch.cat(offsets), indices, torch.cat(weights) if weights else None)
 
 
@@ -58,73 +58,73 @@ _SOURCES = (1 << TARGET_BITS) - 1
 
 
 def unpack(contents: Contents, numbers: Tensor, values: Tensor | None) -> list[DeviceSnapshot]:
-    """The snapshots of a payload in our form; whole ones, and all weights, are views of it.
+    """Return the snapshots of a payload in our form; whole ones, and all weights, are views of it.
 
     Args:
         contents: what is in the payload, whose form is ``CSR32``.
         numbers: (W,) int32.
         values: (sum of E,) float32; None where there are none.
     """
-    found: list[DeviceSnapshot] = []
+    snapshots: list[DeviceSnapshot] = []
     keys: Tensor | None = None
-    for part, at, values_at in contents.pieces():
-        own = [numbers[each] for each in at]
-        weights = None if values is None else values[values_at]
+    for part, spans, value_span in contents.pieces():
+        arrays = [numbers[span] for span in spans]
+        weights = None if values is None else values[value_span]
         if part.whole:
             keys = None  # made when a difference follows
-            found.append(DeviceSnapshot(own[0], own[1], weights))
+            snapshots.append(DeviceSnapshot(arrays[0], arrays[1], weights))
             continue
-        before = found[-1]
-        keys = _keys(before.indices, edge_rows(before.indptr, before.num_edges)) if keys is None else keys
-        leaving, targets, sources = own
-        indptr = before.indptr + _offsets(targets, keys[leaving.long()] >> TARGET_BITS, contents.nodes)
+        previous = snapshots[-1]
+        keys = _keys(previous.indices, edge_rows(previous.indptr, previous.num_edges)) if keys is None else keys
+        leaving, targets, sources = arrays
+        indptr = previous.indptr + _offsets(targets, keys[leaving.long()] >> TARGET_BITS, contents.nodes)
         keys = replaced(keys, leaving, _keys(sources, targets))
-        found.append(DeviceSnapshot(indptr, (keys & _SOURCES).to(torch.int32), weights))
-    return found
+        snapshots.append(DeviceSnapshot(indptr, (keys & _SOURCES).to(torch.int32), weights))
+    return snapshots
 
 
 def unpack_pairs(contents: Contents, numbers: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """The targets and sources, (E,) int64 each, of every snapshot of a payload in the form ``COO64``.
+    """Return targets and sources, (E,) int64 each, of every snapshot of a payload in the form ``COO64``.
 
-    What the paper's program has on its device: kept to compare with, not trained from.
+    This is the paper's format, for comparisons only.
     """
-    found: list[tuple[Tensor, Tensor]] = []
+    pairs: list[tuple[Tensor, Tensor]] = []
     keys: Tensor | None = None
-    for part, at, _ in contents.pieces():
-        own = [numbers[each] for each in at]
+    for part, spans, _ in contents.pieces():
+        arrays = [numbers[span] for span in spans]
         if part.whole:
             keys = None
-            found.append((own[0], own[1]))
+            pairs.append((arrays[0], arrays[1]))
             continue
-        keys = _keys(found[-1][1], found[-1][0]) if keys is None else keys
-        leaving = torch.searchsorted(keys, _keys(own[1], own[0]))
-        keys = replaced(keys, leaving, _keys(own[3], own[2]))
-        found.append((keys >> TARGET_BITS, keys & _SOURCES))
-    return found
+        keys = _keys(pairs[-1][1], pairs[-1][0]) if keys is None else keys
+        leaving = torch.searchsorted(keys, _keys(arrays[1], arrays[0]))
+        keys = replaced(keys, leaving, _keys(arrays[3], arrays[2]))
+        pairs.append((keys >> TARGET_BITS, keys & _SOURCES))
+    return pairs
 
 
 def replaced(keys: Tensor, leaving: Tensor, arriving: Tensor) -> Tensor:
-    """Rising keys without those at the places ``leaving``, with rising keys ``arriving`` among the rest.
+    """Return rising keys without those at positions ``leaving``, merged with rising keys ``arriving``.
 
-    The j-th key that stays stood behind as many that leave as have at most j that stay before them.
+    The j-th remaining key moves down by the number of leaving keys that have at most j remaining keys before them.
     """
     device = keys.device
     if len(leaving):
-        before = leaving - torch.arange(len(leaving), device=device)
-        place = torch.arange(len(keys) - len(leaving), device=device)
-        keys = keys[place + torch.searchsorted(before, place, right=True)]
+        remaining_before = leaving - torch.arange(len(leaving), device=device)
+        position = torch.arange(len(keys) - len(leaving), device=device)
+        keys = keys[position + torch.searchsorted(remaining_before, position, right=True)]
     if not len(arriving):
         return keys
-    place = torch.searchsorted(keys, arriving)
+    position = torch.searchsorted(keys, arriving)
     merged = keys.new_empty(len(keys) + len(arriving))
-    merged[place + torch.arange(len(arriving), device=device)] = arriving
+    merged[position + torch.arange(len(arriving), device=device)] = arriving
     stays = torch.arange(len(keys), device=device)
-    merged[stays + torch.searchsorted(place, stays, right=True)] = keys
+    merged[stays + torch.searchsorted(position, stays, right=True)] = keys
     return merged
 
 
 def edge_rows(indptr: Tensor, edges: int) -> Tensor:
-    """The row of each of E edges, (E,) int64."""
+    """Return the row of each of E edges, (E,) int64."""
     rows = torch.arange(len(indptr) - 1, device=indptr.device)
     return torch.repeat_interleave(rows, indptr.diff(), output_size=edges)
 
@@ -134,7 +134,7 @@ def _keys(sources: Tensor, targets: Tensor) -> Tensor:
 
 
 def _offsets(arriving: Tensor, leaving: Tensor, nodes: int) -> Tensor:
-    """What offsets rise by when edges into these targets arrive and leave; (N + 1,) int32."""
+    """Return the changes of offsets when edges into these targets arrive and leave; (N + 1,) int32."""
     rise = torch.zeros(nodes + 1, dtype=torch.int32, device=arriving.device)
     for ends, by in ((arriving, 1), (leaving, -1)):
         rise.index_add_(0, ends + 1, torch.full((1,), by, dtype=torch.int32, device=rise.device).expand(len(ends)))

@@ -41,7 +41,7 @@ class OperatorSettings:
     self_loops: bool = True
 
     def adjacency(self, indptr: Any, indices: Any, weights: Any, **shape: Any) -> Adjacency:
-        """A matrix for such products; arguments as for :class:`dtdg_lab.kernels.spmm.Adjacency`."""
+        """Return a matrix for such products; arguments as for :class:`dtdg_lab.kernels.spmm.Adjacency`."""
         return Adjacency(indptr, indices, weights, backend=self.backend, dtype=self.dtype, device=self.device, **shape)
 
 
@@ -64,7 +64,7 @@ class EdgeSource(Protocol):
         """The column of row 0."""
 
     def adjacency(self, direction: str) -> Adjacency:
-        """The edges that rows pull along, (n, M); the same object until ``release``."""
+        """Return the edges that rows pull along, (n, M); the same object until ``release``."""
 
     def row_degrees(self, direction: str) -> Tensor:
         """Weighted degree of each row along a direction, (n,)."""
@@ -79,7 +79,7 @@ class EdgeSource(Protocol):
         """Return the weight of each edge of ``adjacency`` in the graph, (E,); None where edges carry none."""
 
     def release(self) -> None:
-        """Let go of everything made; what is asked for again is made again."""
+        """Drop everything cached; it is made again on request."""
 
 
 class SnapshotSource:
@@ -103,14 +103,15 @@ class SnapshotSource:
         return self._rows.start
 
     def adjacency(self, direction: str) -> Adjacency:
-        """The edges that rows pull along, (n, N).
+        """Return the edges that rows pull along, (n, N).
 
         Raises:
             UnsupportedError: there is no such direction.
         """
         if direction not in self._parts:
-            whole = self._all(direction)
-            self._parts[direction] = whole if len(self._rows) == whole.shape[0] else whole.part(self._rows)
+            adjacency = self._all(direction)
+            is_complete = len(self._rows) == adjacency.shape[0]
+            self._parts[direction] = adjacency if is_complete else adjacency.part(self._rows)
         return self._parts[direction]
 
     def row_degrees(self, direction: str) -> Tensor:
@@ -126,8 +127,8 @@ class SnapshotSource:
             UnsupportedError: there is no such direction.
         """
         if direction not in self._degrees:
-            whole = self._all("in")
-            self._degrees[direction] = whole.row_sums() if checked(direction) == "in" else whole.column_sums()
+            edges = self._all("in")
+            self._degrees[direction] = edges.row_sums() if checked(direction) == "in" else edges.column_sums()
         return self._degrees[direction]
 
     def drawn_share(self, direction: str) -> Tensor | None:
@@ -139,7 +140,7 @@ class SnapshotSource:
         return self.adjacency(direction).weights
 
     def release(self) -> None:
-        """Let go of everything made; what is asked for again is made again."""
+        """Drop everything cached; it is made again on request."""
         self._whole = None
         self._parts.clear()
         self._degrees.clear()
@@ -147,13 +148,13 @@ class SnapshotSource:
     def _all(self, direction: str) -> Adjacency:
         checked(direction)
         if self._whole is None:
-            of = self._snapshot
-            self._whole = self._settings.adjacency(of.indptr, of.indices, of.weights)
+            snapshot = self._snapshot
+            self._whole = self._settings.adjacency(snapshot.indptr, snapshot.indices, snapshot.weights)
         return self._whole if direction == "in" else self._whole.transposed_adjacency()
 
 
 def checked(direction: str) -> str:
-    """The way, where it is one.
+    """Return the direction, if it is one.
 
     Raises:
         UnsupportedError: there is no such direction.
@@ -206,15 +207,15 @@ class AttentionOperator:
     """
 
     def __init__(self, adjacency: Adjacency, *, first: int = 0) -> None:
-        kept = spmm.without_loops(adjacency.indptr, adjacency.indices, first)
-        indptr, indices, _ = spmm.with_self(*kept, first)
+        loopless = spmm.without_loops(adjacency.indptr, adjacency.indices, first)
+        indptr, indices, _ = spmm.with_self(*loopless, first)
         self.edges = adjacency.like(indptr, indices, None, columns=adjacency.shape[1])
         self.rows = self.edges.edge_rows().to(self.edges.indices.dtype)
         self.offsets = self.edges.indptr.long()
         self._order: Tensor | None = None
 
     def apply(self, x: Tensor, scores_from: Tensor, scores_to: Tensor) -> Tensor:
-        """Attention of all heads, differentiable in all three: (n, heads d).
+        """Return the attention of all heads, differentiable in all three: (n, heads d).
 
         Args:
             x: (M, heads d), the heads side by side.
@@ -233,12 +234,12 @@ class AttentionOperator:
         return ops.u_mul_e_sum(block, x.view(len(x), scores_from.shape[1], -1), share).flatten(1)
 
     def row_sums(self, values: Tensor) -> Tensor:
-        """Sums of edge values by row: (E, heads) -> (n, heads)."""
+        """Sum edge values by row: (E, heads) -> (n, heads)."""
         return torch.segment_reduce(values, "sum", offsets=self.offsets, axis=0)
 
     @property
     def transposed_order(self) -> Tensor:
-        """Which edge each edge of the transpose is, (E,). Made once."""
+        """Number of the edge of each edge of the transpose, (E,). Made once."""
         if self._order is None:
             self._order = self.edges.transposed_order().to(self.rows.dtype)
         return self._order
@@ -285,20 +286,20 @@ class _Attention(torch.autograd.Function):
         return torch.cat(dx, dim=1), dfrom, operator.row_sums(draw), None
 
 
-def edge_products(edges: Adjacency, rows: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    """left[v] . right[u] of every edge u -> v: (n, F) and (M, F) -> (E,).
+def edge_products(edges: Adjacency, rows: Tensor, x_rows: Tensor, x_columns: Tensor) -> Tensor:
+    """Return x_rows[v] . x_columns[u] of every edge u -> v: (n, F) and (M, F) -> (E,).
 
     Args:
         edges: the E edges, (n, M).
         rows: (E,) the row of each.
-        left: (n, F).
-        right: (M, F).
+        x_rows: (n, F).
+        x_columns: (M, F).
     """
     if edges.device == "cpu":  # the gradient of embedding_bag by its weights is this product, without gathering rows
         backward = torch.ops.aten._embedding_bag_per_sample_weights_backward
-        return backward(left, right, edges.indices, edges.indptr, rows, 0)
+        return backward(x_rows, x_columns, edges.indices, edges.indptr, rows, 0)
     products = [
-        (left.index_select(0, v) * right.index_select(0, u)).sum(dim=1)
+        (x_rows.index_select(0, v) * x_columns.index_select(0, u)).sum(dim=1)
         for v, u in zip(rows.split(_EDGES_AT_ONCE), edges.indices.split(_EDGES_AT_ONCE), strict=True)
     ]
     return torch.cat(products)
@@ -330,7 +331,7 @@ class Operators:
         self._attention: AttentionOperator | None = None
 
     def scaled(self, kind: str) -> ScaledOperator:
-        """The operator of any kind but ``attention``.
+        """Return the operator of any kind but ``attention``.
 
         Raises:
             UnsupportedError: there is no such kind.
@@ -359,13 +360,13 @@ class Operators:
         return self._source.own_weights(direction)
 
     def attention(self) -> AttentionOperator:
-        """The attention over in-neighbours and the node itself."""
+        """Return the attention over in-neighbours and the node itself."""
         if self._attention is None:
             self._attention = AttentionOperator(self._source.adjacency("in"), first=self._source.first)
         return self._attention
 
     def release(self) -> None:
-        """Let go of everything made; what is asked for again is made again."""
+        """Drop everything cached; it is made again on request."""
         self._attention = None
         self._scaled.clear()
         self._source.release()
@@ -377,39 +378,39 @@ class Operators:
         source, loops = self._source, self._settings.self_loops
         extra, adjacency, first = 1.0 if loops else 0.0, source.adjacency("in"), source.first
         if self._settings.norm == "in":  # rows are columns too
-            right = _over(torch.sqrt(source.column_degrees("in") + extra))
-            left = right[first : first + adjacency.shape[0]]
+            column_scale = _over(torch.sqrt(source.column_degrees("in") + extra))
+            row_scale = column_scale[first : first + adjacency.shape[0]]
         else:
-            right = _over(torch.sqrt(source.column_degrees("out") + extra))
-            left = _over(torch.sqrt(source.row_degrees("in") + extra))
-        return ScaledOperator(adjacency, left, right, add_self=loops, first=first)
+            column_scale = _over(torch.sqrt(source.column_degrees("out") + extra))
+            row_scale = _over(torch.sqrt(source.row_degrees("in") + extra))
+        return ScaledOperator(adjacency, row_scale, column_scale, add_self=loops, first=first)
 
 
 class SharedOperators(Operators):
     """The operators of S snapshots on their stacked rows, whose shared edges are aggregated once.
 
     Args:
-        each: of S >= 2 snapshots, all their nodes.
+        operators: of S >= 2 snapshots, all their nodes.
 
     References: see :class:`dtdg_lab.kernels.spmm.SharedOperator`.
     """
 
-    def __init__(self, each: Sequence[Operators]) -> None:
-        self._each = each
+    def __init__(self, operators: Sequence[Operators]) -> None:
+        self._operators = operators
         self._scaled: dict[str, ScaledOperator] = {}
 
     def scaled(self, kind: str) -> ScaledOperator:
-        """The operator of any kind along in-neighbours but ``attention``.
+        """Return the operator of any kind along in-neighbours but ``attention``.
 
         Raises:
             UnsupportedError: there is no such kind.
         """
         if kind not in self._scaled:
-            self._scaled[kind] = spmm.SharedOperator([of.scaled(kind) for of in self._each])
+            self._scaled[kind] = spmm.SharedOperator([operators.scaled(kind) for operators in self._operators])
         return self._scaled[kind]
 
     def adjacency(self, direction: str) -> Adjacency:
-        """Not shared: a message differs by snapshot.
+        """Raise, since a message differs by snapshot.
 
         Raises:
             UnsupportedError: always.
@@ -419,7 +420,7 @@ class SharedOperators(Operators):
         )
 
     def attention(self) -> AttentionOperator:
-        """Not shared: its weights follow from features.
+        """Raise, since weights follow from features.
 
         Raises:
             UnsupportedError: always.
@@ -429,12 +430,12 @@ class SharedOperators(Operators):
         )
 
     def release(self) -> None:
-        """Let go of everything made; what is asked for again is made again."""
+        """Drop everything cached; it is made again on request."""
         self._scaled.clear()
-        for of in self._each:
-            of.release()
+        for operators in self._operators:
+            operators.release()
 
 
 def _over(numbers: Tensor) -> Tensor:
-    """1 / d, and 0 where d is 0."""
+    """Return 1 / d, and 0 where d is 0."""
     return torch.where(numbers > 0, 1.0 / numbers, torch.zeros_like(numbers))

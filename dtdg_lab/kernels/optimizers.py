@@ -7,12 +7,14 @@ from collections.abc import Callable
 
 import torch
 
-_METHODS = {name: inspect.unwrap(of) for name, of in vars(torch.optim.Optimizer).items() if inspect.isfunction(of)}
+_METHODS = {
+    name: inspect.unwrap(method) for name, method in vars(torch.optim.Optimizer).items() if inspect.isfunction(method)
+}
 _Unguarded = type("_Unguarded", (torch.optim.Optimizer,), _METHODS)
 
 
 def _unguarded(kind: type[torch.optim.Optimizer]) -> Callable[..., torch.optim.Optimizer]:
-    """The same optimiser; torch's wrappers of its methods, where there are any, are left out."""
+    """Return the same optimiser without torch's wrappers of its methods."""
     step = torch.no_grad()(inspect.unwrap(kind.step))
     return type(kind.__name__, (kind, _Unguarded), {"step": step, "__module__": __name__})
 

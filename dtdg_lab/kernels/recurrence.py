@@ -34,7 +34,7 @@ def gru_sequence(
     bias: Tensor | None = None,
     heights: Sequence[int] = (),
 ) -> Tensor:
-    """A GRU through time; rows never mix. Differentiable once, in all given.
+    """Run a GRU through time; rows never mix. Differentiable once, in all arguments.
 
     With fed = (fed_u, fed_r, fed_c) and weights = (W_u, W_r, W_c): u = sigma(fed_u + h W_u), r = sigma(fed_r + h W_r),
     c = tanh(fed_c + (r * h) W_c), h' = u * h + (1 - u) * c.
@@ -67,7 +67,7 @@ def lstm_sequence(
     bias: Tensor | None = None,
     heights: Sequence[int] = (),
 ) -> tuple[Tensor, Tensor]:
-    """An LSTM through time; rows never mix. Differentiable once, in all given.
+    """Run an LSTM through time; rows never mix. Differentiable once, in all arguments.
 
     With gates i, f, g, o: i, f, o = sigma(fed + h W), g = tanh(fed_g + h W_g), c' = f * c + i * g, h' = o * tanh(c').
 
@@ -92,28 +92,28 @@ def lstm_sequence(
 
 
 def by_snapshot(x: Tensor, heights: Sequence[int]) -> Sequence[Tensor]:
-    """The rows of each snapshot, (n_t, C), of (S, n, C), or of packed (1, R, C) with these heights."""
+    """Return the rows of each snapshot, (n_t, C), of (S, n, C), or of packed (1, R, C) with these heights."""
     return x[0].split(list(heights)) if len(x) < len(heights) else x.unbind()
 
 
 def carried(states: Tensor, heights: Sequence[int]) -> Tensor:
-    """Of (S, n, H) the last; with heights each node's state after its first snapshot, (n, H), without history."""
+    """Return the last state; with heights each node's state after its first snapshot, (n, H), without history."""
     return _first(by_snapshot(states.detach(), heights), heights) if heights else states[-1]
 
 
 def _first(parts: Sequence[Tensor], heights: Sequence[int]) -> Tensor:
-    """Of each snapshot's rows those of nodes that were not in the one before: (n, H), in memory (H, n)."""
-    found = [part[held:].t() for part, held in zip(parts, (0, *heights), strict=False) if len(part) > held]
-    return (found[0] if len(found) == 1 else torch.cat(found, dim=1)).t()
+    """Return the rows of nodes that are new in each snapshot: (n, H), in memory (H, n)."""
+    new = [part[height:].t() for part, height in zip(parts, (0, *heights), strict=False) if len(part) > height]
+    return (new[0] if len(new) == 1 else torch.cat(new, dim=1)).t()
 
 
 def newest(states: Tensor, heights: Sequence[int], snapshots: int) -> Tensor:
-    """The states after the last snapshots alone: (S', n, H), or packed.
+    """Return the states after the last snapshots alone: (S', n, H), or packed.
 
     Backward writes zeros for the others as the states lie in memory; that of a slice does so row by row.
     """
-    found: Tensor = _Newest.apply(states, tuple(heights), snapshots)
-    return found
+    newest_states: Tensor = _Newest.apply(states, tuple(heights), snapshots)
+    return newest_states
 
 
 class _Newest(torch.autograd.Function):
@@ -132,7 +132,7 @@ class _Newest(torch.autograd.Function):
 
 
 def _joined(fed: Tensor, weights: Tensor, feed: Tensor | None, bias: Tensor | None) -> Tensor:
-    """What [h ; 1 ; x] is multiplied with to give all G gates: (G H, H + 1 + C), with its history."""
+    """Return the matrix that gives all G gates of [h ; 1 ; x]: (G H, H + 1 + C), with its history."""
     if feed is None or bias is None:
         feed = torch.eye(fed.shape[2], dtype=fed.dtype, device=fed.device)
         bias = fed.new_zeros(fed.shape[2])
@@ -140,46 +140,46 @@ def _joined(fed: Tensor, weights: Tensor, feed: Tensor | None, bias: Tensor | No
 
 
 def _for_sigmoids(matrix: Tensor, width: int) -> Tensor:
-    """The matrix with -2 times the rows of the last gate, the candidate: see :func:`_tanh_from`."""
+    """Return the matrix with -2 times the rows of the last gate, the candidate: see :func:`_tanh_from`."""
     return torch.cat([matrix[:-width], -2.0 * matrix[-width:]])
 
 
 def _tanh_from(x: Tensor) -> Tensor:
-    """tanh(a) = 1 - 2 sigma(-2 a), in the place of sigma(-2 a). A sigmoid takes a sixth of the time of torch's tanh."""
+    """Replace sigma(-2 a) by tanh(a) = 1 - 2 sigma(-2 a). A sigmoid takes a sixth of the time of torch's tanh."""
     return torch.sub(x.new_ones(()), x, alpha=2, out=x)
 
 
-def _steps(x: Tensor, height: int, rows: Sequence[int], *, kept: bool) -> list[Tensor]:
-    """Room of each snapshot, (height, rows), the same for all where nothing is kept for backward.
+def _steps(x: Tensor, height: int, rows: Sequence[int], *, saves: bool) -> list[Tensor]:
+    """Allocate room of each snapshot, (height, rows), the same for all where nothing is saved for backward.
 
     One array for all would be too large for the heap.
     """
-    if kept:
+    if saves:
         return [x.new_empty(height, some) for some in rows]
     room = x.new_empty(height, rows[-1])
     return [room[:, :some] for some in rows]
 
 
 def _room(like: Tensor, height: int, rows: Sequence[int], *, packed: bool) -> Tensor:
-    """Room for something before each snapshot and after the last: (S + 1, height, n), or packed, (height, R + n)."""
+    """Allocate room before each snapshot and after the last: (S + 1, height, n), or packed, (height, R + n)."""
     if packed:
         return like.new_empty(height, sum(rows) + rows[-1])
     return like.new_empty(len(rows) + 1, height, rows[0])
 
 
 def _cut(room: Tensor, rows: Sequence[int]) -> tuple[Sequence[Tensor], list[Tensor]]:
-    """Of such room what is before each snapshot, (height, n_t), and after the last; and what is after each."""
-    before = room.unbind() if room.ndim == 3 else room.split([*rows, rows[-1]], dim=1)
-    return before, [x[:, :some] for x, some in zip(before[1:], rows, strict=True)]
+    """Return the parts of such room before each snapshot, (height, n_t), and after the last; and those after each."""
+    starts = room.unbind() if room.ndim == 3 else room.split([*rows, rows[-1]], dim=1)
+    return starts, [x[:, :count] for x, count in zip(starts[1:], rows, strict=True)]
 
 
-def _enter(before: Sequence[Tensor], state: Tensor, rows: Sequence[int]) -> None:
+def _enter(starts: Sequence[Tensor], state: Tensor, rows: Sequence[int]) -> None:
     """Put rows of the initial state, (n', H), where nodes enter, and zeros beyond: (H, n_t) for each snapshot."""
-    for x, held, some in zip(before, (0, *rows), rows, strict=False):
-        if some > held:
-            entering = state[held:some]
-            x[:, held : held + len(entering)] = entering.t()
-            x[:, held + len(entering) :] = 0.0
+    for x, previous, count in zip(starts, (0, *rows), rows, strict=False):
+        if count > previous:
+            entering = state[previous:count]
+            x[:, previous : previous + len(entering)] = entering.t()
+            x[:, previous + len(entering) :] = 0.0
 
 
 class _Products:
@@ -207,11 +207,11 @@ class _Products:
 
     @property
     def gradient(self) -> Tensor:
-        """The gradient of the matrix, from all that was taken."""
+        """Gradient of the matrix, summed over all calls of ``take``."""
         return torch.cat(self._gradients, dim=1)
 
     def states(self, x: Tensor, rows: Sequence[int]) -> Tensor:
-        """Room for z of every snapshot and after the last one, (S + 1, height, n) or (height, R + n), without h."""
+        """Allocate z of every snapshot and after the last one, (S + 1, height, n) or (height, R + n), without h."""
         z = _room(x, self._top.shape[1], rows, packed=len(x) < len(rows))
         if z.ndim == 3:
             ones, inputs, of_x = z[:, self.width], z[:-1, self.width + 1 :], x.transpose(1, 2)
@@ -223,7 +223,7 @@ class _Products:
         return z
 
     def put(self, t: int, rows: slice, z: Tensor, out: Tensor, *, resting: bool = False) -> Tensor:
-        """Some rows of the matrix times [h ; 1 ; x] at snapshot t, into ``out``; h is not looked at where it is 0."""
+        """Write some rows of the matrix times [h ; 1 ; x] at snapshot t into ``out``; with ``resting``, h is 0."""
         matrix, z = (self._rest, z[self.width :]) if resting else (self._top, z)
         if self.wide is None:
             return torch.mm(matrix[rows], z, out=out)
@@ -231,12 +231,12 @@ class _Products:
         return out.addmm_(matrix[rows], z)
 
     def take(self, rows: slice, h: Tensor, gates: Tensor, dh: Tensor) -> Tensor:
-        """Add what some gates' gradient gives that of h's matrix, and write that of h, as many nodes as ``dh`` has."""
+        """Add some gates' contribution to the gradient of h's matrix; write that of h for the nodes of ``dh``."""
         self._gradients[0][rows].addmm_(gates, h.t())
         return torch.mm(self._back_h[rows].t(), gates[:, : dh.shape[1]], out=dh) if dh.shape[1] else dh
 
     def take_inputs(self, t: int, rest: Tensor, gates: Tensor, dx: Sequence[Tensor] | None) -> None:
-        """Add what all gates' gradient gives biases and inputs' matrix, and write that of x at snapshot t.
+        """Add all gates' contribution to the gradients of biases and inputs' matrix; write that of x at snapshot t.
 
         ``rest`` are the rows of z below h.
         """
@@ -248,17 +248,17 @@ class _Products:
 
 
 def _is_rest(*states: Tensor) -> bool:
-    """Whether the states are rows of zeros that share their memory, as :func:`at_rest` gives them."""
+    """Return whether the states are rows of zeros that share their memory, as those of :func:`at_rest`."""
     return all(x.device.type == "cpu" and x.stride(0) == 0 and len(x) > 1 and not bool(x[0].any()) for x in states)
 
 
 def at_rest(state: Tensor, rows: int) -> Tensor:
-    """A row (1, H) of zeros as the state of many, (rows, H), in the memory of one; its products are left out."""
+    """Expand a row (1, H) of zeros to the state of many, (rows, H), in the memory of one; its products are left out."""
     return state.expand(rows, -1)
 
 
-def _given_back(z: Tensor, after: Sequence[Tensor], width: int) -> Tensor:
-    """The states after each snapshot, of z: (S, n, H) where they lie, or packed."""
+def _states_of(z: Tensor, after: Sequence[Tensor], width: int) -> Tensor:
+    """Return the states after each snapshot, of z: (S, n, H) as a view, or packed."""
     return z[1:, :width].transpose(1, 2) if z.ndim == 3 else torch.cat(list(after), dim=1).t().unsqueeze(0)
 
 
@@ -268,50 +268,52 @@ class _GRU(torch.autograd.Function):
         width, rows = h.shape[1], heights or (len(h),) * len(x)
         products = _Products(_for_sigmoids(matrix, width), x, rows)
         z = products.states(x, rows)
-        before, after = _cut(z, rows)
-        hs, after = [x[:width] for x in before], [x[:width] for x in after]
+        starts, ends = _cut(z, rows)
+        hs, after = [x[:width] for x in starts], [x[:width] for x in ends]
         _enter(hs, h, rows)
-        kept = any(ctx.needs_input_grad)
-        gates, candidates = (_steps(x, height, rows, kept=kept) for height in (2 * width, width))
+        saves = any(ctx.needs_input_grad)
+        gates, candidates = (_steps(x, height, rows, saves=saves) for height in (2 * width, width))
         both, last = slice(0, 2 * width), slice(2 * width, None)
-        reset_z = x.new_empty(len(before[0]), rows[-1])  # [r * h ; 1 ; x]
+        reset_z = x.new_empty(len(starts[0]), rows[-1])  # [r * h ; 1 ; x]
         ctx.rows, ctx.begins, ctx.rests = rows, len(h), not ctx.needs_input_grad[1] and _is_rest(h)
         for t, (gate, candidate) in enumerate(zip(gates, candidates, strict=True)):
             resting, reset_now = ctx.rests and t == 0, reset_z[:, : rows[t]]
-            update, reset = products.put(t, both, before[t], gate, resting=resting).sigmoid_().chunk(2)
+            update, reset = products.put(t, both, starts[t], gate, resting=resting).sigmoid_().chunk(2)
             if not resting:
                 torch.mul(reset, hs[t], out=reset_now[:width])
-                reset_now[width:] = before[t][width:]
-            now = before[t] if resting else reset_now
-            _tanh_from(products.put(t, last, now, candidate, resting=resting).sigmoid_())
+                reset_now[width:] = starts[t][width:]
+            start = starts[t] if resting else reset_now
+            _tanh_from(products.put(t, last, start, candidate, resting=resting).sigmoid_())
             torch.lerp(candidate, hs[t], update, out=after[t])
         ctx.save_for_backward(x, matrix, z, *candidates, *gates)
-        return _given_back(z, after, width)
+        return _states_of(z, after, width)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dstates: Tensor) -> tuple[Tensor | None, ...]:
-        x, matrix, z, *kept = ctx.saved_tensors
+        x, matrix, z, *saved = ctx.saved_tensors
         rows, width, needs_h = ctx.rows, len(matrix) // 3, ctx.needs_input_grad[1]
         products, steps, (zs, _) = _Products(matrix, x, rows), len(rows), _cut(z, rows)
-        candidates, gates = kept[:steps], kept[steps:]
+        candidates, gates = saved[:steps], saved[steps:]
         dx = torch.empty_like(x) if ctx.needs_input_grad[0] else None  # lies in memory as x does
         of_x, of_states = None if dx is None else by_snapshot(dx, rows), by_snapshot(dstates, rows)
         both, last = slice(0, 2 * width), slice(2 * width, None)
         dgates, reset_h = z.new_empty(3 * width, rows[-1]), z.new_empty(width, rows[-1])
         begin = z.new_empty(width, rows[-1]) if needs_h else None
-        dh, before, part = z.new_zeros(width, rows[-1]), z.new_empty(width, rows[-1]), z.new_empty(width, rows[-1])
+        dh, dh_before, part = (z.new_zeros(width, rows[-1]), *(z.new_empty(width, rows[-1]) for _ in range(2)))
         for t in reversed(range(steps)):
-            dgates, reset_h, dh, before, part = (of[:, : rows[t]] for of in (dgates, reset_h, dh, before, part))
+            dgates, reset_h, dh, dh_before, part = (
+                array[:, : rows[t]] for array in (dgates, reset_h, dh, dh_before, part)
+            )
             d_both, (d_update, d_reset, d_candidate) = dgates[both], dgates.chunk(3)
-            held = rows[t - 1] if t else 0  # nodes that were there before; others start from their initial state
-            back = rows[t] if needs_h else held
+            previous = rows[t - 1] if t else 0  # nodes of the snapshot before; new ones start from their initial state
+            back = rows[t] if needs_h else previous
             h, rest, candidate, (update, reset) = zs[t][:width], zs[t][width:], candidates[t], gates[t].chunk(2)
             dh.add_(of_states[t].t())
             # h' = c + u (h - c)
             torch.sub(h, candidate, out=d_update).mul_(dh)
-            torch.mul(dh, update, out=before)
-            _tanh_backward(dh.sub_(before), candidate, grad_input=d_candidate)
+            torch.mul(dh, update, out=dh_before)
+            _tanh_backward(dh.sub_(dh_before), candidate, grad_input=d_candidate)
             if ctx.rests and t == 0:  # h is zero, so r has no effect
                 d_reset.zero_()
                 _sigmoid_backward(d_both, gates[t], grad_input=d_both)
@@ -321,40 +323,40 @@ class _GRU(torch.autograd.Function):
             products.take(last, torch.mul(reset, h, out=reset_h), d_candidate, dh=part)
             torch.mul(part, h, out=d_reset)
             if back:
-                before[:, :back].addcmul_(part[:, :back], reset[:, :back])
+                dh_before[:, :back].addcmul_(part[:, :back], reset[:, :back])
             _sigmoid_backward(d_both, gates[t], grad_input=d_both)
             products.take(both, h, d_both, dh=part[:, :back])
             if back:
-                before[:, :back].add_(part[:, :back])
+                dh_before[:, :back].add_(part[:, :back])
             products.take_inputs(t, rest, dgates, of_x)
             if begin is not None:
-                begin[:, held : rows[t]] = before[:, held:]
-            dh, before = before, dh
+                begin[:, previous : rows[t]] = dh_before[:, previous:]
+            dh, dh_before = dh_before, dh
         return dx, None if begin is None else begin[:, : ctx.begins].t(), products.gradient, None
 
 
-# What an LSTM's step does element by element, of arrays (H, n), and (4H, n) for gates i, f, o, g.
+# Element-wise part of an LSTM's step, on arrays (H, n), and (4H, n) for gates i, f, o, g.
 
 
-def _step_forward(gates: Tensor, before: Tensor, after: Tensor, tanhs: Tensor, h: Tensor) -> None:
-    """Write gates, cells after, their tanh and h.
+def _step_forward(gates: Tensor, cells: Tensor, after: Tensor, tanhs: Tensor, h: Tensor) -> None:
+    """Write gates, the next cells, their tanh and h.
 
     Args:
         gates: products, those of g times -2, which become the gates.
-        before: cells.
-        after: cells, written.
+        cells: of the step before.
+        after: next cells, written.
         tanhs: of the cells after, written.
         h: state after, written.
     """
     take, forget, give, candidate = gates.sigmoid_().chunk(4)
-    torch.mul(forget, before, out=after).addcmul_(take, _tanh_from(candidate))
+    torch.mul(forget, cells, out=after).addcmul_(take, _tanh_from(candidate))
     torch.mul(give, _tanh_from(torch.mul(after, -2.0, out=tanhs).sigmoid_()), out=h)
 
 
 def _step_backward(  # noqa: PLR0917 - the arrays of a step
-    gates: Tensor, before: Tensor, tanhs: Tensor, dh: Tensor, dc: Tensor, dgates: Tensor
+    gates: Tensor, cells: Tensor, tanhs: Tensor, dh: Tensor, dc: Tensor, dgates: Tensor
 ) -> None:
-    """Write the gradient of the gates' products; that of the cells, ``dc``, becomes that of ``before``.
+    """Write the gradient of the gates' products; that of the next cells, ``dc``, becomes that of ``cells``.
 
     ``dh`` is the gradient of h and is not kept.
     """
@@ -365,7 +367,7 @@ def _step_backward(  # noqa: PLR0917 - the arrays of a step
     dc.add_(_tanh_backward(dh.mul_(give), tanhs, grad_input=d_candidate))
     # c' = f c + i g
     torch.mul(dc, candidate, out=d_take)
-    torch.mul(dc, before, out=d_forget)
+    torch.mul(dc, cells, out=d_forget)
     _tanh_backward(torch.mul(dc, take, out=d_candidate), candidate, grad_input=d_candidate)
     _sigmoid_backward(d_sigmoids, gates[: 3 * len(dh)], grad_input=d_sigmoids)
     dc.mul_(forget)
@@ -382,32 +384,32 @@ class _LSTM(torch.autograd.Function):
         packed = len(x) < len(rows)
         products = _Products(_for_sigmoids(matrix, width), x, rows)
         z, cells = products.states(x, rows), _room(x, width, rows, packed=packed)
-        (before, after), (cells_before, cells_after) = _cut(z, rows), _cut(cells, rows)
-        hs, after = [x[:width] for x in before], [x[:width] for x in after]
+        (starts, ends), (cells_before, cells_after) = _cut(z, rows), _cut(cells, rows)
+        hs, after = [x[:width] for x in starts], [x[:width] for x in ends]
         _enter(hs, h, rows)
         _enter(cells_before, c, rows)
-        kept = any(ctx.needs_input_grad)
-        gates, tanhs = (_steps(x, height, rows, kept=kept) for height in (4 * width, width))
+        saves = any(ctx.needs_input_grad)
+        gates, tanhs = (_steps(x, height, rows, saves=saves) for height in (4 * width, width))
         ctx.rests = not any(ctx.needs_input_grad[1:3]) and _is_rest(h, c)
         ctx.rows, ctx.begins, ctx.heights = rows, len(h), heights
         for t, gate in enumerate(gates):
-            products.put(t, slice(None), before[t], gate, resting=ctx.rests and t == 0)
+            products.put(t, slice(None), starts[t], gate, resting=ctx.rests and t == 0)
             _step_forward(gate, cells_before[t], cells_after[t], tanhs[t], after[t])
         ctx.save_for_backward(x, matrix, z, cells, *tanhs, *gates)
-        states = _given_back(z, after, width)
+        states = _states_of(z, after, width)
         if not heights:
             return states, cells_before[-1].t().clone()
-        cell = _first([of.t() for of in cells_after], rows)
+        cell = _first([cells_of_step.t() for cells_of_step in cells_after], rows)
         ctx.mark_non_differentiable(cell)
         return states, cell
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dstates: Tensor, dcell: Tensor) -> tuple[Tensor | None, ...]:
-        x, matrix, z, cells, *kept = ctx.saved_tensors
+        x, matrix, z, cells, *saved = ctx.saved_tensors
         rows, width, steps, needs = ctx.rows, len(matrix) // 4, len(ctx.rows), ctx.needs_input_grad[1:3]
         products, (zs, _), (cells, _) = _Products(matrix, x, rows), _cut(z, rows), _cut(cells, rows)
-        tanhs, gates = kept[:steps], kept[steps:]
+        tanhs, gates = saved[:steps], saved[steps:]
         dx = torch.empty_like(x) if ctx.needs_input_grad[0] else None  # lies in memory as x does
         of_x, of_states = None if dx is None else by_snapshot(dx, rows), by_snapshot(dstates, rows)
         dgates, dh, dc = z.new_empty(4 * width, rows[-1]), *(z.new_zeros(width, rows[-1]) for _ in range(2))
@@ -415,14 +417,14 @@ class _LSTM(torch.autograd.Function):
         if not ctx.heights:
             dc.copy_(dcell.t())
         for t in reversed(range(steps)):
-            dgates, dh, dc = (of[:, : rows[t]] for of in (dgates, dh, dc))
-            held = rows[t - 1] if t else 0  # nodes that were there before; others start from their initial state
+            dgates, dh, dc = (array[:, : rows[t]] for array in (dgates, dh, dc))
+            previous = rows[t - 1] if t else 0  # nodes of the snapshot before; new ones start from their initial state
             dh.add_(of_states[t].t())
             _step_backward(gates[t], cells[t], tanhs[t], dh, dc, dgates)
             if not (ctx.rests and t == 0):
-                products.take(slice(None), zs[t][:width], dgates, dh=dh[:, : rows[t] if begins else held])
+                products.take(slice(None), zs[t][:width], dgates, dh=dh[:, : rows[t] if begins else previous])
             products.take_inputs(t, zs[t][width:], dgates, of_x)
-            for begin, of in zip(begins, (dh, dc), strict=False):
-                begin[:, held : rows[t]] = of[:, held:]
+            for begin, gradient in zip(begins, (dh, dc), strict=False):
+                begin[:, previous : rows[t]] = gradient[:, previous:]
         of_begin = [begin[:, : ctx.begins].t() for begin in begins] or [None, None]
         return dx, *of_begin, products.gradient, None

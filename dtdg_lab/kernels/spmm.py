@@ -98,20 +98,20 @@ def choose_backend(kernel: str, *, device: str, weighted: bool, edges: int, dtyp
 def transposed(
     indptr: Tensor, indices: Tensor, values: Tensor | None, columns: int
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Offsets (M + 1,), rows (E,) and values of the transpose of n rows and M columns; types as given.
+    """Return offsets (M + 1,), rows (E,) and values of the transpose of n rows and M columns; types as given.
 
     Edges of one column stay in the order of rows. On the CPU scipy counts columns, which takes a quarter of a sort.
     """
     if indices.device.type == "cpu":
         from scipy.sparse import csr_array
 
-        given = torch.ones_like(indices, dtype=torch.int8) if values is None else values
-        turned = csr_array(
-            (given.numpy(), indices.numpy(), indptr.numpy()), shape=(len(indptr) - 1, columns), copy=False
+        data = torch.ones_like(indices, dtype=torch.int8) if values is None else values
+        columnwise = csr_array(
+            (data.numpy(), indices.numpy(), indptr.numpy()), shape=(len(indptr) - 1, columns), copy=False
         ).tocsc()
-        arrays = zip((turned.indptr, turned.indices, turned.data), (indptr, indices, given), strict=True)
-        offsets, rows, found = (torch.tensor(array, dtype=of.dtype) for array, of in arrays)
-        return offsets, rows, None if values is None else found
+        arrays = zip((columnwise.indptr, columnwise.indices, columnwise.data), (indptr, indices, data), strict=True)
+        offsets, rows, data = (torch.tensor(array, dtype=like.dtype) for array, like in arrays)
+        return offsets, rows, None if values is None else data
     order = torch.argsort(indices, stable=True)
     counts = torch.zeros(columns + 1, dtype=indptr.dtype, device=indptr.device)
     counts.index_add_(0, indices + 1, torch.ones_like(indices, dtype=indptr.dtype))
@@ -120,24 +120,24 @@ def transposed(
 
 
 def without_loops(indptr: Tensor, indices: Tensor, first: int) -> tuple[Tensor, Tensor]:
-    """The edges that are not self loops, where row i is node ``first + i``: offsets (n + 1,) and in-neighbours."""
-    kept = indices != edge_rows(indptr, len(indices)) + first
+    """Return offsets (n + 1,) and in-neighbours without self loops, where row i is node ``first + i``."""
+    is_edge = indices != edge_rows(indptr, len(indices)) + first
     counted = torch.zeros(len(indices) + 1, dtype=indptr.dtype, device=indptr.device)
-    counted[1:] = kept.cumsum(0, dtype=indptr.dtype)
-    return counted.index_select(0, indptr), indices.masked_select(kept)
+    counted[1:] = is_edge.cumsum(0, dtype=indptr.dtype)
+    return counted.index_select(0, indptr), indices.masked_select(is_edge)
 
 
 def with_self(
-    indptr: Tensor, indices: Tensor, first: int, values: Tensor | None = None, own: Tensor | None = None
+    indptr: Tensor, indices: Tensor, first: int, values: Tensor | None = None, self_values: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Every row's own node before its in-neighbours; a self loop that is there stays beside it.
+    """Put every row's own node before its in-neighbours; an existing self loop stays beside it.
 
     Args:
         indptr: (n + 1,).
         indices: (E,).
         first: the node of row 0.
         values: (E,) of the edges; None where there are none.
-        own: (n,) of the new edges, where there are values.
+        self_values: (n,) of the new edges, where there are values.
 
     Returns:
         Offsets (n + 1,), in-neighbours (E + n,) and their values.
@@ -152,8 +152,8 @@ def with_self(
         merged = edges.new_empty(len(edges) + len(selves)).scatter_(0, own_places, selves.to(edges.dtype))
         return merged.scatter_(0, places, edges)
 
-    both = None if values is None or own is None else joined(values, own)
-    return offsets, joined(indices, numbers[:-1] + first), both
+    merged_values = None if values is None or self_values is None else joined(values, self_values)
+    return offsets, joined(indices, numbers[:-1] + first), merged_values
 
 
 # A sparse matrix whose row v lists the in-neighbours of node v, and its differentiable product with features.
@@ -226,12 +226,12 @@ class Adjacency:
         self._transposed: Adjacency | None = None
 
     def multiply(self, x: Tensor) -> Tensor:
-        """Weighted sums over in-neighbours: (M, F) -> (n, F), differentiable in x."""
+        """Return weighted sums over in-neighbours: (M, F) -> (n, F), differentiable in x."""
         product: Tensor = _Product.apply(x, self)
         return product
 
     def product(self, x: Tensor, weights: Tensor | None = None) -> Tensor:
-        """Sums over in-neighbours with these weights (E,), or the own ones: (M, F) -> (n, F), without gradient."""
+        """Return sums over in-neighbours with weights (E,), by default its own: (M, F) -> (n, F), without gradient."""
         weights = self.weights if weights is None else weights
         x = x.contiguous()
         if self.backend == "dgl":
@@ -245,7 +245,7 @@ class Adjacency:
         return self._csr(weights) @ x
 
     def block(self) -> Any:
-        """The edges as a DGL block from M to n nodes, made once."""
+        """Return the edges as a DGL block from M to n nodes, made once."""
         if self._block is None:
             # explicit edge numbers: with DGL's own, its sum of edge values fails in single precision
             numbers = torch.arange(self.num_edges, dtype=self.indices.dtype, device=self.device)
@@ -273,7 +273,7 @@ class Adjacency:
         return torch.segment_reduce(self.weights, "sum", offsets=self.indptr.long(), axis=0, initial=0)
 
     def edge_rows(self) -> Tensor:
-        """The row of every edge, (E,) int64."""
+        """Return the row of every edge, (E,) int64."""
         return edge_rows(self.indptr, self.num_edges)
 
     def column_sums(self) -> Tensor:
@@ -283,58 +283,64 @@ class Adjacency:
         return sums.index_add_(0, self.indices, ones if self.weights is None else self.weights)
 
     def part(self, rows: range) -> Adjacency:
-        """Some of the rows, (len(rows), M)."""
+        """Return some of the rows, (len(rows), M)."""
         return self.like(self.indptr, self.indices, self.weights, rows=rows, columns=self.shape[1])
 
     def transposed_adjacency(self) -> Adjacency:
-        """The transpose, (M, n): row u lists the nodes that have u as in-neighbour. Made once."""
+        """Return the transpose, (M, n): row u lists the nodes that have u as in-neighbour. Made once."""
         if self._transposed is None:
-            turned = transposed(self.indptr, self.indices, self.weights, self.shape[1])
-            self._transposed = self.like(*turned, columns=self.shape[0])
+            arrays = transposed(self.indptr, self.indices, self.weights, self.shape[1])
+            self._transposed = self.like(*arrays, columns=self.shape[0])
         return self._transposed
 
     def transposed_order(self) -> Tensor:
-        """Which edge of this matrix each edge of the transpose is, (E,) int64."""
+        """Return the number of the edge of each edge of the transpose, (E,) int64."""
         numbers = torch.arange(self.num_edges, device=self.device)
         order = transposed(self.indptr, self.indices, numbers, self.shape[1])[2]
         assert order is not None
         return order
 
     def like(self, indptr: Any, indices: Any, weights: Any, **shape: Any) -> Adjacency:
-        """Another matrix with the same backend, type and device; ``rows`` and ``columns`` as in the constructor."""
+        """Return a matrix with the same backend, type and device; ``rows`` and ``columns`` as in the constructor."""
         return Adjacency(indptr, indices, weights, backend=self.backend, dtype=self.dtype, device=self.device, **shape)
 
 
 def _on(array: NDArray[Any], device: str) -> Tensor:
-    """The array as a tensor that is only read; on the CPU it shares the array's memory."""
+    """Return the array as a tensor that is only read; on the CPU it shares the array's memory."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         return torch.from_numpy(array).to(device)
 
 
-# Row scalings around a neighbour sum: diag(left) (A + I) diag(right), which graph convolutions and means are.
+# Row scalings around a neighbour sum, diag(row_scale) (A + I) diag(column_scale): graph convolutions and means.
 
 
 class ScaledOperator:
-    """diag(left) (A + I) diag(right), or without the identity; rows (n,) of M nodes.
+    """Operator diag(row_scale) (A + I) diag(column_scale), or without the identity; rows (n,) of M nodes.
 
     Args:
         adjacency: A, (n, M).
-        left: (n,) scale of each row; 1 where None.
-        right: (M,) scale of each column; 1 where None.
+        row_scale: (n,) scale of each row; 1 where None.
+        column_scale: (M,) scale of each column; 1 where None.
         add_self: whether the identity is added: a self loop that is there counts beside it.
         first: the node of row 0.
     """
 
     def __init__(
-        self, adjacency: Adjacency, left: Tensor | None, right: Tensor | None, *, add_self: bool = False, first: int = 0
+        self,
+        adjacency: Adjacency,
+        row_scale: Tensor | None,
+        column_scale: Tensor | None,
+        *,
+        add_self: bool = False,
+        first: int = 0,
     ) -> None:
-        self._adjacency, self._left, self._right = adjacency, left, right
+        self._adjacency, self._row_scale, self._column_scale = adjacency, row_scale, column_scale
         self._add_self, self._first = add_self, first
         self._baked: Adjacency | None = None
 
     def apply(self, x: Tensor) -> Tensor:
-        """The operator times x, (M, F) -> (n, F), differentiable.
+        """Return the operator times x, (M, F) -> (n, F), differentiable.
 
         Scales and identity are baked into edge weights, since torch's weighted sum costs what its plain one does; DGL's
         costs several times as much, so there the scales stay outside.
@@ -346,24 +352,32 @@ class ScaledOperator:
         return self._baked.multiply(x)
 
     def apply_once(self, x: Tensor) -> Tensor:
-        """The same without preparation, for a product that is computed once."""
+        """Return the same without preparation, for a product that is computed once."""
         rows = slice(self._first, self._first + self._adjacency.shape[0])
-        x = x if self._right is None else x * self._right.unsqueeze(1)
+        x = x if self._column_scale is None else x * self._column_scale.unsqueeze(1)
         y = self._adjacency.multiply(x)
         y = y + x[rows] if self._add_self else y
-        return y if self._left is None else y * self._left.unsqueeze(1)
+        return y if self._row_scale is None else y * self._row_scale.unsqueeze(1)
 
     def _bake(self) -> Adjacency:
         adjacency, first = self._adjacency, self._first
         height, width = adjacency.shape
-        left = adjacency.indptr.new_ones(height, dtype=adjacency.dtype) if self._left is None else self._left
-        right = adjacency.indptr.new_ones(width, dtype=adjacency.dtype) if self._right is None else self._right
-        scaled = left.index_select(0, adjacency.edge_rows()).mul_(right.index_select(0, adjacency.indices))
+        row_scale = (
+            adjacency.indptr.new_ones(height, dtype=adjacency.dtype) if self._row_scale is None else self._row_scale
+        )
+        column_scale = (
+            adjacency.indptr.new_ones(width, dtype=adjacency.dtype)
+            if self._column_scale is None
+            else self._column_scale
+        )
+        scaled = row_scale.index_select(0, adjacency.edge_rows())
+        scaled = scaled.mul_(column_scale.index_select(0, adjacency.indices))
         scaled = scaled if adjacency.weights is None else scaled.mul_(adjacency.weights)
         if not self._add_self:
             return adjacency.like(adjacency.indptr, adjacency.indices, scaled, columns=width)
-        own = left * right[first : first + height]
-        return adjacency.like(*with_self(adjacency.indptr, adjacency.indices, first, scaled, own), columns=width)
+        self_scale = row_scale * column_scale[first : first + height]
+        edges = with_self(adjacency.indptr, adjacency.indices, first, scaled, self_scale)
+        return adjacency.like(*edges, columns=width)
 
 
 # The edges that consecutive snapshots share, aggregated once for all of them.
@@ -410,12 +424,12 @@ class SharedAdjacency:
         self._transposed: SharedAdjacency | None = None
 
     def multiply(self, x: Tensor) -> Tensor:
-        """The product, (S n, F) -> (S n, F), differentiable in x."""
+        """Return the product, (S n, F) -> (S n, F), differentiable in x."""
         product: Tensor = _Product.apply(x, self)
         return product
 
     def product(self, x: Tensor) -> Tensor:
-        """The product, (S n, F) -> (S n, F), without gradient."""
+        """Return the product, (S n, F) -> (S n, F), without gradient."""
         if not self._sizes[2]:  # nothing is shared
             return self._rest.product(x)
         width = x.shape[1]
@@ -424,7 +438,7 @@ class SharedAdjacency:
         return self._rest.product(torch.cat([x, sums]))
 
     def transposed_adjacency(self) -> SharedAdjacency:
-        """The transpose, which has the same form. Made once."""
+        """Return the transpose, which has the same form. Made once."""
         if self._transposed is None:
             gather, common, scatter, direct = ((columns, rows, values) for rows, columns, values in self._entries)
             nodes, sources, targets = self._sizes
@@ -448,7 +462,7 @@ class SharedOperator(ScaledOperator):
     An edge is shared where all snapshots have it with equal weight. Exact but for the order of sums.
 
     Args:
-        each: the operators of S >= 2 snapshots of the same n nodes, square, with the same identity or none.
+        operators: the operators of S >= 2 snapshots of the same n nodes, square, with the same identity or none.
 
     References: the idea of Wang, Sun, Bai 2023, "PiPAD" (PPoPP), to aggregate the overlap of snapshots once.
 
@@ -457,58 +471,62 @@ class SharedOperator(ScaledOperator):
     here.
     """
 
-    def __init__(self, each: Sequence[ScaledOperator]) -> None:
-        self._each = tuple(each)
+    def __init__(self, operators: Sequence[ScaledOperator]) -> None:
+        self._operators = tuple(operators)
         self._shared: SharedAdjacency | None = None
 
     @functools.cached_property
     def edges(self) -> tuple[int, int]:
-        """The edges that all snapshots have, and those of all snapshots together."""
-        keys = [_edge_keys(of._adjacency) for of in self._each]
-        return len(_shared_keys(self._each, keys)), sum(map(len, keys))
+        """Numbers of edges that all snapshots have, and of edges of all snapshots together."""
+        keys = [_edge_keys(operator._adjacency) for operator in self._operators]
+        return len(_shared_keys(self._operators, keys)), sum(map(len, keys))
 
     def apply(self, x: Tensor) -> Tensor:
-        """The operators times stacked rows, (S n, F) -> (S n, F), differentiable."""
+        """Return the operators times stacked rows, (S n, F) -> (S n, F), differentiable."""
         if self._shared is None:
-            self._shared = _shared_adjacency(self._each)
+            self._shared = _shared_adjacency(self._operators)
         return self._shared.multiply(x)
 
     def apply_once(self, x: Tensor) -> Tensor:
-        """The same without preparation, snapshot by snapshot, for a product that is computed once."""
-        parts = x.chunk(len(self._each))
-        return torch.cat([of.apply_once(part) for of, part in zip(self._each, parts, strict=True)])
+        """Return the same without preparation, snapshot by snapshot, for a product that is computed once."""
+        parts = x.chunk(len(self._operators))
+        products = (operator.apply_once(part) for operator, part in zip(self._operators, parts, strict=True))
+        return torch.cat(list(products))
 
 
-def _edge_keys(of: Adjacency) -> NDArray[np.int64]:
-    """Row M + column of every edge, ascending, (E,)."""
-    rows = np.repeat(np.arange(of.shape[0]), np.diff(of.indptr.cpu().numpy()))
-    keys: NDArray[np.int64] = rows * of.shape[1] + of.indices.cpu().numpy()
+def _edge_keys(adjacency: Adjacency) -> NDArray[np.int64]:
+    """Return row M + column of every edge, ascending, (E,)."""
+    rows = np.repeat(np.arange(adjacency.shape[0]), np.diff(adjacency.indptr.cpu().numpy()))
+    keys: NDArray[np.int64] = rows * adjacency.shape[1] + adjacency.indices.cpu().numpy()
     return keys
 
 
-def _shared_keys(each: Sequence[ScaledOperator], keys: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """The edges that all have, with equal weight."""
+def _shared_keys(operators: Sequence[ScaledOperator], keys: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Return the edges that all have, with equal weight."""
     shared = functools.reduce(functools.partial(np.intersect1d, assume_unique=True), keys)
     first: NDArray[Any] | None = None
     equal = np.ones(len(shared), bool)
-    for of, own in zip(each, keys, strict=True):
-        if of._adjacency.weights is not None:
-            weights = of._adjacency.weights.cpu().numpy()[np.searchsorted(own, shared)]
+    for operator, edges in zip(operators, keys, strict=True):
+        if operator._adjacency.weights is not None:
+            weights = operator._adjacency.weights.cpu().numpy()[np.searchsorted(edges, shared)]
             first = weights if first is None else first
             equal &= weights == first
     return shared[equal]
 
 
-def _shared_adjacency(each: Sequence[ScaledOperator]) -> SharedAdjacency:
-    of = each[0]._adjacency
-    count, nodes, loops = len(each), of.shape[0], each[0]._add_self
-    keys = [_edge_keys(one._adjacency) for one in each]
-    shared = _shared_keys(each, keys)
+def _shared_adjacency(operators: Sequence[ScaledOperator]) -> SharedAdjacency:
+    adjacency = operators[0]._adjacency
+    count, nodes, loops = len(operators), adjacency.shape[0], operators[0]._add_self
+    keys = [_edge_keys(operator._adjacency) for operator in operators]
+    shared = _shared_keys(operators, keys)
     shared = shared[np.bincount(shared // nodes, minlength=nodes)[shared // nodes] >= LEAST_SHARED_IN]
     shared = shared[np.bincount(shared % nodes, minlength=nodes)[shared % nodes] >= LEAST_SHARED_OUT]
-    left, right = (
+    row_scales, column_scales = (
         np.stack([np.ones(nodes) if scale is None else scale.cpu().numpy() for scale in scales])
-        for scales in ([one._left for one in each], [one._right for one in each])
+        for scales in (
+            [operator._row_scale for operator in operators],
+            [operator._column_scale for operator in operators],
+        )
     )
     targets, rows = np.unique(shared // nodes, return_inverse=True)
     has_sums = np.zeros(nodes, bool)
@@ -516,33 +534,43 @@ def _shared_adjacency(each: Sequence[ScaledOperator]) -> SharedAdjacency:
     sources = np.unique(np.concatenate([shared % nodes, targets] if loops else [shared % nodes]))
     columns = np.searchsorted(sources, shared % nodes)
     values = None
-    if of.weights is not None:
-        values = of.weights.cpu().numpy()[np.searchsorted(keys[0], shared)]
+    if adjacency.weights is not None:
+        values = adjacency.weights.cpu().numpy()[np.searchsorted(keys[0], shared)]
     if loops:  # the identity is shared too
         rows = np.concatenate([rows, np.arange(len(targets))])
         columns = np.concatenate([columns, np.searchsorted(sources, targets)])
         values = None if values is None else np.concatenate([values, np.ones(len(targets), values.dtype)])
-    places = np.arange(count) * nodes
-    gather = (np.arange(len(sources) * count), np.add.outer(sources, places).ravel(), right[:, sources].T.ravel())
-    scatter = (np.add.outer(targets, places).ravel(), np.arange(len(targets) * count), left[:, targets].T.ravel())
+    offsets = np.arange(count) * nodes
+    gather = (
+        np.arange(len(sources) * count),
+        np.add.outer(sources, offsets).ravel(),
+        column_scales[:, sources].T.ravel(),
+    )
+    scatter = (
+        np.add.outer(targets, offsets).ravel(),
+        np.arange(len(targets) * count),
+        row_scales[:, targets].T.ravel(),
+    )
     alone = np.flatnonzero(~has_sums) if loops else np.empty(0, np.int64)
     direct = []
-    for place, (one, own) in enumerate(zip(each, keys, strict=True)):
-        kept = ~np.isin(own, shared, assume_unique=True)
-        v, u = (np.concatenate([ends[kept], alone]) for ends in (own // nodes, own % nodes))
-        weights = np.ones(len(v)) if one._adjacency.weights is None else one._adjacency.weights.cpu().numpy()[kept]
-        weights = np.concatenate([weights, np.ones(len(v) - len(weights))])
-        direct.append((v + place * nodes, u + place * nodes, left[place][v] * right[place][u] * weights))
+    for number, (operator, edges) in enumerate(zip(operators, keys, strict=True)):
+        unshared = ~np.isin(edges, shared, assume_unique=True)
+        v, u = (np.concatenate([ends[unshared], alone]) for ends in (edges // nodes, edges % nodes))
+        weights = operator._adjacency.weights
+        values_of = np.ones(len(v)) if weights is None else weights.cpu().numpy()[unshared]
+        values_of = np.concatenate([values_of, np.ones(len(v) - len(values_of))])
+        scaled = row_scales[number][v] * column_scales[number][u] * values_of
+        direct.append((v + offsets[number], u + offsets[number], scaled))
     joined = tuple(np.concatenate(parts) for parts in zip(*direct, strict=True))
     sizes = (nodes, len(sources), len(targets))
-    return SharedAdjacency(of, count, (gather, (rows, columns, values), scatter, cast(Entries, joined)), sizes)
+    return SharedAdjacency(adjacency, count, (gather, (rows, columns, values), scatter, cast(Entries, joined)), sizes)
 
 
 # Several snapshots as one, block-diagonally: one product then serves them all.
 
 
 def stacked(snapshots: Sequence[Snapshot | DeviceSnapshot]) -> Snapshot | DeviceSnapshot:
-    """S snapshots of N nodes as one of S N, where they are: node v of snapshot s becomes s N + v."""
+    """Return S snapshots of N nodes as one of S N, where they are: node v of snapshot s becomes s N + v."""
     if len(snapshots) == 1:
         return snapshots[0]
     if isinstance(snapshots[0], DeviceSnapshot):
@@ -553,7 +581,7 @@ def stacked(snapshots: Sequence[Snapshot | DeviceSnapshot]) -> Snapshot | Device
 def _stacked_on_host(snapshots: Sequence[Snapshot]) -> Snapshot:
     nodes = snapshots[0].num_nodes
     ends = np.cumsum([0, *(snapshot.num_edges for snapshot in snapshots)])
-    indptr = np.concatenate([[0], *(of.indptr[1:] + end for of, end in zip(snapshots, ends[:-1], strict=True))])
-    indices = np.concatenate([of.indices + np.int32(s * nodes) for s, of in enumerate(snapshots)])
-    parts = [of.weights for of in snapshots if of.weights is not None]
-    return Snapshot(indptr, indices, np.concatenate(parts) if parts else None)
+    indptr = np.concatenate([[0], *(part.indptr[1:] + end for part, end in zip(snapshots, ends[:-1], strict=True))])
+    indices = np.concatenate([part.indices + np.int32(s * nodes) for s, part in enumerate(snapshots)])
+    weights = [part.weights for part in snapshots if part.weights is not None]
+    return Snapshot(indptr, indices, np.concatenate(weights) if weights else None)

@@ -1,3 +1,1 @@
-"""The systems: one folder each, with strategy, events, charts, page, workload and card. Shared code finds them by the
-catalogue.
-"""
+"""Families of systems, one folder each, with strategy, events, charts, page, workload and card."""

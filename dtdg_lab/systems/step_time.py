@@ -21,6 +21,7 @@ from math import log2
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from scipy.optimize import nnls
 
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.graphs.delta import SequenceChanges
@@ -43,13 +44,13 @@ class StepForecast(Protocol):
         """Name in the catalogue."""
 
     def work(self, changes: SequenceChanges, ranks: int) -> StepWork:
-        """What R ranks do in a step on a sequence."""
+        """Return what R ranks do in a step on a sequence."""
 
     def paper_speedup(self, *, weak: bool) -> float | None:
-        """The paper's speed-up of this model on its most ranks; None where it gives none."""
+        """Return the paper's speed-up of this model on its most ranks; None where it gives none."""
 
     def differences(self, other: Any) -> list[str]:
-        """Names of settings for which rates of the one do not hold for the other."""
+        """Return names of settings for which rates of the one do not hold for the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +82,16 @@ class NetworkCosts:
             raise PlanError(f"message_s={self.message_s}: seconds of at least 0 are needed.")
 
     def moved(self, sent: Numbers) -> tuple[float, float]:
-        """Bytes that the busiest rank sends or gets within its node, and the busiest node through its link.
+        """Return bytes that the busiest rank sends or gets within its node, and the busiest node through its link.
 
         Args:
             sent: (R, R) bytes from rank to rank.
         """
         node = np.arange(len(sent)) // self.per_node
-        apart = node[:, None] != node
-        within = np.where(apart, 0.0, sent)
+        is_between = node[:, None] != node
+        within = np.where(is_between, 0.0, sent)
         between = np.zeros((node[-1] + 1, node[-1] + 1))
-        np.add.at(between, (node[:, None], node[None, :]), np.where(apart, sent, 0.0))
+        np.add.at(between, (node[:, None], node[None, :]), np.where(is_between, sent, 0.0))
         return _busiest(within), _busiest(between)
 
 
@@ -144,7 +145,7 @@ class PredictedStepTime:
 
 
 def measured_from(name: str, work: StepWork, by_rank: pd.DataFrame, *, shared: bool) -> MeasuredStep:
-    """A step as a run recorded it.
+    """Return a step as a run recorded it.
 
     Args:
         name: of the step.
@@ -179,7 +180,7 @@ class ScalingModel:
     byte_s: float | None
 
     def predict(self, work: StepWork, network: NetworkCosts | None = None) -> PredictedStepTime:
-        """Seconds of a step.
+        """Return the seconds of a step.
 
         Raises:
             PlanError: a part of the step was never measured, and the network does not give it.
@@ -209,7 +210,7 @@ class ScalingModel:
 
 
 def fit_scaling(steps: Sequence[MeasuredStep]) -> ScalingModel:
-    """The rates that fit measured steps best.
+    """Fit rates to measured steps.
 
     Ranks of a step whose exchanges were timed are taken to be on one node.
 
@@ -221,8 +222,8 @@ def fit_scaling(steps: Sequence[MeasuredStep]) -> ScalingModel:
     passes, brought = (np.concatenate([getattr(step.work, name) for step in steps]) for name in ("passes", "brought"))
     compute_s, transfer_s = (np.concatenate([getattr(step, name) for step in steps]) for name in _OF_RANKS)
     compute = _non_negative(passes, compute_s)
-    here = brought.any(axis=1)
-    transfer = _non_negative(brought[here], transfer_s[here]) if here.any() else None
+    has_transfer = brought.any(axis=1)
+    transfer = _non_negative(brought[has_transfer], transfer_s[has_transfer]) if has_transfer.any() else None
     timed = [step for step in steps if step.communicate_s is not None and step.work.exchanges]
     if not timed:
         return ScalingModel(compute, transfer, None, None)
@@ -232,24 +233,22 @@ def fit_scaling(steps: Sequence[MeasuredStep]) -> ScalingModel:
 
 
 def _messages(work: StepWork) -> float:
-    """Exchanges, each as often as its latency counts."""
+    """Return exchanges, each as often as its latency counts."""
     return work.exchanges * log2(work.ranks)
 
 
 def _busiest(sent: Numbers) -> float:
-    """Most that one of them sends, or gets."""
+    """Return the most that one of them sends, or gets."""
     return float(max(sent.sum(axis=0).max(), sent.sum(axis=1).max()))
 
 
 def _non_negative(rows: Numbers, seconds: Numbers) -> Numbers:
-    """X >= 0 for which ``rows @ x`` comes nearest to ``seconds``, in relative terms."""
-    from scipy.optimize import nnls
-
+    """Return x >= 0 for which ``rows @ x`` comes nearest to ``seconds``, in relative terms."""
     above = seconds > 0
     if not above.any():
         return np.zeros(rows.shape[1])
-    left = rows[above] / seconds[above, None]
-    scale = np.abs(left).max(axis=0)
+    relative = rows[above] / seconds[above, None]
+    scale = np.abs(relative).max(axis=0)
     scale[scale == 0] = 1.0
-    found: Numbers = nnls(left / scale, np.ones(len(left)))[0]
-    return found / scale
+    rates: Numbers = nnls(relative / scale, np.ones(len(relative)))[0]
+    return rates / scale

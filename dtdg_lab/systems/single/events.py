@@ -12,7 +12,7 @@ from dtdg_lab.records.events import Event
 
 @dataclass(frozen=True, slots=True)
 class OverlapProfile(Event):
-    """How many snapshots share one product, and the measurements behind that choice.
+    """Number of snapshots that share one product, and the measurements behind that choice.
 
     Attributes:
         chosen: snapshots in a group; 1 is the ordinary product of each snapshot.
@@ -34,14 +34,14 @@ class OverlapProfile(Event):
 
     @property
     def words(self) -> str:
-        """The choice and its reason."""
+        """One or two sentences on the choice and its reason."""
         how = "each snapshot has its own product" if self.chosen == 1 else f"{self.chosen} snapshots share one product"
         if self.note:
             return f"{how[0].upper()}{how[1:]}: {self.note}."
-        best, own = self.seconds[self.sizes.index(self.chosen)], self.seconds[0]
+        best, unshared = self.seconds[self.sizes.index(self.chosen)], self.seconds[0]
         return (
             f"{how[0].upper()}{how[1:]}: {format_seconds(best)} forward and backward for a snapshot, "
-            f"{format_seconds(own)} without sharing. They have "
+            f"{format_seconds(unshared)} without sharing. They have "
             f"{format_percent(self.shares[self.sizes.index(self.chosen)])} of their edges in common."
         )
 
@@ -53,7 +53,7 @@ class OverlapProfile(Event):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotTimes(Event):
-    """How long each training snapshot takes, as its forward pass was timed before the first step.
+    """Time of each training snapshot's forward pass, measured before the first step.
 
     Attributes:
         first: number of the first training snapshot.

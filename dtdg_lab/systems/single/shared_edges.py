@@ -53,7 +53,7 @@ class OverlapSequence(DeviceSequence):
         self._size = size
 
     def stacks(self, snapshots: range, layer: int = 0) -> list[SnapshotView]:
-        """Consecutive snapshots in groups of about equal length."""
+        """Return consecutive snapshots in groups of about equal length."""
         if self._size == 1:
             return super().stacks(snapshots, layer)
         pieces = -(-len(snapshots) // self._size)
@@ -61,22 +61,23 @@ class OverlapSequence(DeviceSequence):
         return [self.stack(range(*pair)) for pair in pairwise(bounds)]
 
     def common(self, snapshots: range) -> float:
-        """The share of all edges that the snapshots of their groups have in common."""
+        """Return the share of all edges that the snapshots of their groups have in common."""
         groups = [view.snapshots for view in self.stacks(snapshots) if len(view.snapshots) > 1]
         counts = [
-            SharedOperator([operators.scaled("gcn") for operators in self._each(group)]).edges for group in groups
+            SharedOperator([operators.scaled("gcn") for operators in self._operators_by_snapshot(group)]).edges
+            for group in groups
         ]
         common = sum(shared * len(group) for group, (shared, _) in zip(groups, counts, strict=True))
-        return common / max(sum(every for _, every in counts), 1)
+        return common / max(sum(total for _, total in counts), 1)
 
-    def _each(self, snapshots: range) -> list[Operators]:
-        own, settings = range(self.graph.num_nodes), self.settings
-        return [Operators(SnapshotSource(self.graph.snapshots[t], own, settings), settings) for t in snapshots]
+    def _operators_by_snapshot(self, snapshots: range) -> list[Operators]:
+        nodes, settings = range(self.graph.num_nodes), self.settings
+        return [Operators(SnapshotSource(self.graph.snapshots[t], nodes, settings), settings) for t in snapshots]
 
     def _operators(self, snapshots: range, rows: range) -> Operators:
         if self._size == 1 or len(snapshots) == 1:
             return super()._operators(snapshots, rows)
-        return SharedOperators(self._each(snapshots))
+        return SharedOperators(self._operators_by_snapshot(snapshots))
 
 
 def shared_pulls(facts: ModelFacts) -> list[Pull]:
@@ -85,11 +86,11 @@ def shared_pulls(facts: ModelFacts) -> list[Pull]:
     Raises:
         UnsupportedError: a pull weighs edges otherwise than by degrees.
     """
-    other = sorted({pull.kind for pull in facts.along_edges} - set(SHARED_KINDS))
-    if other:
+    unsupported = sorted({pull.kind for pull in facts.along_edges} - set(SHARED_KINDS))
+    if unsupported:
         raise UnsupportedError(
             f"system='pipad' shares sums over in-neighbours that are scaled by degrees ({', '.join(SHARED_KINDS)}), "
-            f"but the model pulls by {', '.join(other)}. Choose a model that mixes neighbours by graph.gcn(x) or "
+            f"but the model pulls by {', '.join(unsupported)}. Choose a model that mixes neighbours by graph.gcn(x) or "
             "graph.mean(x) alone, such as tgcn, or system='single'."
         )
     return [(pull.kind, pull.width) for pull in facts.along_edges if not pull.of_features]
@@ -111,26 +112,26 @@ class OverlapStrategy(SingleStrategy):
         self._profile = profile
 
     def plan_events(self) -> list[Event]:
-        """The group size and the candidates' times."""
+        """Return the group size and the candidates' times."""
         return [self._profile]
 
     def state_dict(self) -> dict[str, Any]:
-        """The profile, so that a resumed run does not measure again."""
+        """Return the profile, so that a resumed run does not measure again."""
         return {"shared_edges": self._profile.write()}
 
 
 def build(context: BuildContext) -> OverlapStrategy:
-    """The strategy of a run; its group size is given, or measured here.
+    """Build the strategy of a run; its group size is set, or measured here.
 
     Raises:
         UnsupportedError: the model has pulls that cannot be shared.
     """
-    pulls, given = shared_pulls(context.model.facts), context.config["shared_snapshots"]
-    if given:
-        return OverlapStrategy(context, OverlapProfile(given, (), (), (), "shared_snapshots is given"))
+    pulls, size = shared_pulls(context.model.facts), context.config["shared_snapshots"]
+    if size:
+        return OverlapStrategy(context, OverlapProfile(size, (), (), (), "shared_snapshots is given"))
     if not pulls:
-        why = "no pull of the model depends on parameters, and the others are computed once"
-        return OverlapStrategy(context, OverlapProfile(1, (), (), (), why))
+        reason = "no pull of the model depends on parameters, and the others are computed once"
+        return OverlapStrategy(context, OverlapProfile(1, (), (), (), reason))
     if context.state.get("shared_edges", {}).get("sizes"):  # measured before
         return OverlapStrategy(context, OverlapProfile.read(context.state["shared_edges"]))
     return OverlapStrategy(context, measured(context.sequence, context.train, pulls, seed=context.config.seed))
@@ -150,39 +151,39 @@ def measured(sequence: DeviceSequence, train: range, pulls: Sequence[Pull], *, s
     Returns:
         The chosen size with the seconds a snapshot and the share of common edges of each size.
     """
-    some = train[-PROFILED:]
+    snapshots = train[-PROFILED:]
     draw = torch.Generator("cpu").manual_seed(torch_seed(seed, "overlap"))
-    rows = len(some) * sequence.own
-    given = {
+    rows = len(snapshots) * sequence.own
+    inputs = {
         width: torch.randn(rows, width, generator=draw).to(sequence.device, sequence.dtype)
         for width in sorted({width for _, width in pulls})
     }
-    sizes = tuple(size for size in SIZES if size <= len(some))
+    sizes = tuple(size for size in SIZES if size <= len(snapshots))
     seconds, shares = [], []
     for size in sizes:
         candidate = OverlapSequence(sequence, size, spaces_bytes=0)  # it keeps none, so that they go with the views
-        views = candidate.stacks(some)
-        times = [_seconds(views, pulls, given, sequence) for _ in range(1 + ROUNDS)]  # the first prepares
+        views = candidate.stacks(snapshots)
+        times = [_seconds(views, pulls, inputs, sequence) for _ in range(1 + ROUNDS)]  # the first prepares
         del views
-        seconds.append(min(times[1:]) / len(some))
-        shares.append(1.0 if size == 1 else candidate.common(some))
+        seconds.append(min(times[1:]) / len(snapshots))
+        shares.append(1.0 if size == 1 else candidate.common(snapshots))
     best = min(range(len(sizes)), key=seconds.__getitem__)
-    chosen = sizes[best] if seconds[best] <= LEAST_GAIN * seconds[0] else 1
-    return OverlapProfile(chosen, sizes, tuple(seconds), tuple(shares))
+    size = sizes[best] if seconds[best] <= LEAST_GAIN * seconds[0] else 1
+    return OverlapProfile(size, sizes, tuple(seconds), tuple(shares))
 
 
 def _seconds(
-    views: Sequence[SnapshotView], pulls: Sequence[Pull], given: dict[int, Tensor], sequence: DeviceSequence
+    views: Sequence[SnapshotView], pulls: Sequence[Pull], inputs: dict[int, Tensor], sequence: DeviceSequence
 ) -> float:
-    """Forward and backward of all pulls."""
+    """Return the seconds of forward and backward of all pulls."""
     wait_for(sequence.device)
-    began = time.perf_counter()
+    began_s = time.perf_counter()
     for kind, width in pulls:
         start = 0
         for view in views:
-            x = given[width][start : start + view.num_rows].requires_grad_()
+            x = inputs[width][start : start + view.num_rows].requires_grad_()
             start += view.num_rows
             y = view.pull(x, kind)
             torch.autograd.grad(y, x, y.detach())
     wait_for(sequence.device)
-    return time.perf_counter() - began
+    return time.perf_counter() - began_s

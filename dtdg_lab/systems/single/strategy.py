@@ -35,11 +35,11 @@ class SingleStrategy(Strategy):
         self._runner = GroupRunner(model, sequence, task, groups, "all")
 
     def epoch(self, epoch: int) -> Sequence[Step]:
-        """The one step, the same every epoch."""
+        """Return the one step, the same every epoch."""
         return (Step(0, (0,), 1),)
 
     def compute(self, work: Step, marks: StepMarks) -> StepResult:
-        """Gradients of the whole sequence."""
+        """Add the gradients of the whole sequence."""
         return self._runner.compute(work, marks)
 
     def plan_events(self) -> list[Event]:
@@ -47,6 +47,6 @@ class SingleStrategy(Strategy):
         return [time_snapshots(self._model, self._sequence, self._train)]
 
 
-def build(of: BuildContext) -> SingleStrategy:
-    """All of the training split as one batch."""
-    return SingleStrategy(of.model, of.sequence, of.task, of.train)
+def build(context: BuildContext) -> SingleStrategy:
+    """Build the strategy that trains on the whole training split as one batch."""
+    return SingleStrategy(context.model, context.sequence, context.task, context.train)

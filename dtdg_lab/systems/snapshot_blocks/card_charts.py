@@ -37,11 +37,11 @@ def snapshot_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
         pass_name: layers.sum(axis=0).astype(np.float64) for pass_name, layers in _volume(plan, graph).bytes().items()
     }
     bytes_of_step = sum(bytes_by_pass.values(), np.zeros((RANKS, RANKS)))
-    words = (
+    caption = (
         f"{MODEL}, {LAYERS} layers, hidden {HIDDEN}, {BLOCKS} blocks: a step sends "
         f"{format_bytes(float(bytes_of_step.sum()))} over all pairs, counted from the plan. "
     )
-    words += (
+    caption += (
         "Neighbour rows are exchanged within a group of ranks, node rows between groups."
         if row_ranks > 1
         else "The volume does not depend on edges; pairs differ only if snapshots do not divide evenly."
@@ -53,7 +53,7 @@ def snapshot_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
             WITHIN_GROUPS if row_ranks > 1 else WITHIN,
         ),
         (_map_figure("Over time: ranks own nodes", facts, over_time), OVER_TIME),
-        (matrix_figure("What a step sends", bytes_by_pass, who="rank", top=top), words),
+        (matrix_figure("What a step sends", bytes_by_pass, who="rank", top=top), caption),
     ]
 
 

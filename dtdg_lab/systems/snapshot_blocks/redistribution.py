@@ -43,7 +43,7 @@ TO_VERTICES, TO_SNAPSHOTS = "to_vertices", "to_snapshots"
 
 @dataclass(slots=True)
 class Redistribution:
-    """How the rows of a plan move between the ranks of this rank's column.
+    """Movement of the rows of a plan between the ranks of this rank's column.
 
     Attributes:
         plan: the assignment of snapshots and nodes to ranks.
@@ -51,12 +51,12 @@ class Redistribution:
         column: the K ranks of its column.
         exchanger: of the column; records what it exchanges.
         dtype: of the rows.
-        device: where they are.
+        device: of the rows.
         features: F, width of the input.
         overlap: whether rows are sent piece by piece while more are computed.
         reuse: whether rows that depend on no parameter are sent once and kept.
         alone: whether own snapshots must be computed sequentially: if ranks exchange rows during aggregation.
-        kept: block -> rows that were sent once.
+        sent_once: block -> rows that were sent once and kept.
     """
 
     plan: SnapshotBlocks
@@ -69,109 +69,109 @@ class Redistribution:
     overlap: bool
     reuse: bool
     alone: bool
-    kept: dict[int, list[Tensor]] = field(default_factory=dict)
+    sent_once: dict[int, list[Tensor]] = field(default_factory=dict)
 
     @property
     def ranks(self) -> list[int]:
-        """The run's ranks in the column, in its order."""
+        """Ranks of the run in the column, in its order."""
         return self.plan.column(self.rank)
 
     def slots(self, block: int, rank: int) -> list[range]:
-        """A rank's own snapshots of a block in runs that are computed together; the same number for every rank."""
-        largest = max((self.plan.own(block, other) for other in self.ranks), key=len)
-        rows = max(len(self.plan.rows(other)) for other in range(self.plan.ranks))
+        """Return a rank's snapshots of a block in runs that are computed together; every rank has equally many runs."""
+        largest = max((self.plan.own(block, member) for member in self.ranks), key=len)
+        rows = max(len(self.plan.rows(member)) for member in range(self.plan.ranks))
         runs = len(stack_ranges(largest, rows=rows, features=self.features, device=self.device)) if largest else 0
         runs = max(runs, min(PIECES, len(largest), len(largest) * rows // LEAST_ROWS))
         return [share(self.plan.own(block, rank), slot, runs) for slot in range(runs)]
 
     def of_block(self, block: int, pass_name: str) -> RankRedistribution:
-        """The redistribution of one block; ``pass_name`` is the pass of the values: ``forward`` or ``rerun``."""
+        """Return the redistribution of one block; ``pass_name`` is ``forward`` or ``rerun``."""
         return RankRedistribution(self, block, pass_name)
 
     def empty(self, *shape: int) -> Tensor:
-        """An uninitialised tensor for rows."""
+        """Return an uninitialised tensor for rows."""
         return torch.empty(*shape, dtype=self.dtype, device=self.device)
 
 
 class RankRedistribution(BlockRows):
-    """Moves rows of one block of time (see :class:`BlockRows`). Collective in the column.
+    """Movement of the rows of one block of time (see :class:`BlockRows`). Collective in the column.
 
     Args:
-        of: settings shared by all blocks.
+        shared: settings shared by all blocks.
         block: index of the block.
         pass_name: ``forward`` or ``rerun``.
     """
 
-    def __init__(self, of: Redistribution, block: int, pass_name: str) -> None:
-        plan, ranks = of.plan, of.ranks
-        self._of, self._pass, self._number = of, pass_name, block
-        self._block, self._rows = plan.block(block), plan.rows(of.rank)
+    def __init__(self, shared: Redistribution, block: int, pass_name: str) -> None:
+        plan, ranks = shared.plan, shared.ranks
+        self._shared, self._pass, self._number = shared, pass_name, block
+        self._block, self._rows = plan.block(block), plan.rows(shared.rank)
         self._own = [plan.own(block, rank) for rank in ranks]
         self._chunks = [plan.chunk(rank) for rank in ranks]
-        self._slots = [of.slots(block, rank) for rank in ranks]
-        self._me = of.column.rank
+        self._slots = [shared.slots(block, rank) for rank in ranks]
+        self._me = shared.column.rank
 
     def to_vertices(self, work: OfStack[T], phase: AllToAllPhase) -> Moved[T]:
         """Send own snapshots' rows to the ranks that have their nodes, run by run."""
-        of, mine = self._of, [slot for slot in self._slots[self._me] if slot]
-        first = of.reuse and phase.layer == 0 and not phase.backward
-        if first and self._number in of.kept:
-            return of.kept[self._number], []
-        out = of.empty(len(self._block), len(self._chunks[self._me]), phase.width)
+        shared, slots_here = self._shared, [slot for slot in self._slots[self._me] if slot]
+        is_constant = shared.reuse and phase.layer == 0 and not phase.backward
+        if is_constant and self._number in shared.sent_once:
+            return shared.sent_once[self._number], []
+        out = shared.empty(len(self._block), len(self._chunks[self._me]), phase.width)
         rests: list[T] = []
         in_progress: list[tuple[Started, list[range]]] = []
-        with closing(parallel_imap(work, range(len(mine)), device=of.device, alone=of.alone)) as found:
+        with closing(parallel_imap(work, range(len(slots_here)), device=shared.device, alone=shared.alone)) as results:
             for slots in self._sends(len(self._slots[self._me])):
                 stacks: list[Tensor] = []
                 for slot in slots:
-                    if own := self._slots[self._me][slot]:
-                        rows, rest = next(found)
+                    if snapshots := self._slots[self._me][slot]:
+                        rows, rest = next(results)
                         rests.append(rest)
-                        stacks.append(rows.unflatten(0, (len(own), -1)))
-                there = [range(of_rank[slots[0]].start, of_rank[slots[-1]].stop) for of_rank in self._slots]
-                in_progress.append((self._send_snapshots(stacks, there, phase), there))
-        for pending, there in in_progress:
-            rows = of.exchanger.finish(pending).rows
-            parts = rows.split([len(snapshots) * out.shape[1] for snapshots in there])
-            for snapshots, part in zip(there, parts, strict=True):
+                        stacks.append(rows.unflatten(0, (len(snapshots), -1)))
+                spans = [range(slots_of[slots[0]].start, slots_of[slots[-1]].stop) for slots_of in self._slots]
+                in_progress.append((self._send_snapshots(stacks, spans, phase), spans))
+        for pending, spans in in_progress:
+            rows = shared.exchanger.finish(pending).rows
+            parts = rows.split([len(snapshots) * out.shape[1] for snapshots in spans])
+            for snapshots, part in zip(spans, parts, strict=True):
                 start = snapshots.start - self._block.start
                 out[start : start + len(snapshots)] = part.view(len(snapshots), *out.shape[1:])
         arrived = list(out.unbind())
-        if first:
-            of.kept[self._number] = arrived
+        if is_constant:
+            shared.sent_once[self._number] = arrived
         return arrived, rests
 
     def to_snapshots(
         self, work: OfRows[T], pieces: Sequence[slice], phase: AllToAllPhase, *, like: Tensor, height: int
     ) -> Moved[T]:
         """Send own nodes' rows to the ranks that have the snapshots, piece by piece."""
-        of, own = self._of, self._own[self._me]
-        out = of.empty(len(own), len(self._rows), phase.width)
+        shared, snapshots = self._shared, self._own[self._me]
+        out = shared.empty(len(snapshots), len(self._rows), phase.width)
         rests: list[T] = []
         in_progress: list[tuple[Started, list[range]]] = []
-        with closing(parallel_imap(work, pieces, device=of.device)) as found:
+        with closing(parallel_imap(work, pieces, device=shared.device)) as results:
             for numbers in self._sends(len(pieces)):
-                here = []
-                for rows, rest in islice(found, len(numbers)):
+                computed = []
+                for rows, rest in islice(results, len(numbers)):
                     rests.append(rest)
-                    here.append(rows)
+                    computed.append(rows)
                 ends = [
                     (share(chunk, numbers[0], len(pieces)), share(chunk, numbers[-1], len(pieces)))
                     for chunk in self._chunks
                 ]
-                there = [range(first.start, last.stop) for first, last in ends]
-                in_progress.append((self._send_vertices(here, there, phase), there))
-        for pending, there in in_progress:
-            arrived = of.exchanger.finish(pending).rows
-            parts = arrived.split([len(own) * len(vertices) for vertices in there])
-            for vertices, part in zip(there, parts, strict=True):
+                spans = [range(first.start, last.stop) for first, last in ends]
+                in_progress.append((self._send_vertices(computed, spans, phase), spans))
+        for pending, spans in in_progress:
+            arrived = shared.exchanger.finish(pending).rows
+            parts = arrived.split([len(snapshots) * len(vertices) for vertices in spans])
+            for vertices, part in zip(spans, parts, strict=True):
                 start = vertices.start - self._rows.start
-                out[:, start : start + len(vertices)] = part.view(len(own), len(vertices), phase.width)
+                out[:, start : start + len(vertices)] = part.view(len(snapshots), len(vertices), phase.width)
         lengths = [len(slot) for slot in self._slots[self._me] if slot]
         return [rows.flatten(0, 1) for rows in out.split(lengths)] if lengths else [], rests
 
     def pieces(self, rows: int, size: int) -> list[slice]:
-        """The own chunk, in as many equal pieces as the largest chunk needs."""
+        """Cut the own chunk into as many equal pieces as the largest chunk needs."""
         longest, shortest = (max(map(len, self._chunks)), min(map(len, self._chunks)))
         worth = len(self._block) * longest // LEAST_ROWS
         number = max(-(-longest // size), min(PIECES, shortest, worth), 1)
@@ -179,33 +179,37 @@ class RankRedistribution(BlockRows):
         return [slice(piece.start, piece.stop) for piece in cut]
 
     def _sends(self, number: int) -> list[range]:
-        """Pieces of work that are sent together: all, or with overlap a few in turn, each a header and a call."""
-        sends = min(SENDS, number) if self._of.overlap else 1
+        """Return pieces of work that are sent together: all, or with overlap a few in turn, each in a call."""
+        sends = min(SENDS, number) if self._shared.overlap else 1
         return [share(range(number), send, sends) for send in range(sends)]
 
-    def _send_snapshots(self, stacks: list[Tensor], there: list[range], phase: AllToAllPhase) -> Started:
-        """Start sending rows (S', n, C) of own snapshots, some stacked; rank p sends its snapshots ``there[p]``."""
-        snapshots = len(there[self._me])
+    def _send_snapshots(self, stacks: list[Tensor], spans: list[range], phase: AllToAllPhase) -> Started:
+        """Start sending rows (S', n, C) of own snapshots, some stacked; rank p sends its snapshots ``spans[p]``."""
+        snapshots = len(spans[self._me])
         send = [snapshots * len(chunk) for chunk in self._chunks]
-        rows = self._of.empty(sum(send), phase.width)
+        rows = self._shared.empty(sum(send), phase.width)
         for chunk, part in zip(self._chunks, rows.split(send), strict=True):
-            start, at = chunk.start - self._rows.start, 0
+            start, offset = chunk.start - self._rows.start, 0
             for stack in stacks:
-                of_chunk = part[at : at + len(stack) * len(chunk)].view(len(stack), len(chunk), phase.width)
-                of_chunk.copy_(stack[:, start : start + len(chunk)])
-                at += len(stack) * len(chunk)
-        receive = [len(of_rank) * len(self._chunks[self._me]) for of_rank in there]
+                target = part[offset : offset + len(stack) * len(chunk)].view(len(stack), len(chunk), phase.width)
+                target.copy_(stack[:, start : start + len(chunk)])
+                offset += len(stack) * len(chunk)
+        receive = [len(span) * len(self._chunks[self._me]) for span in spans]
         return self._start(rows, send, receive, phase, TO_VERTICES)
 
-    def _send_vertices(self, pieces: list[Tensor], there: list[range], phase: AllToAllPhase) -> Started:
-        """Start sending rows (S, piece, C) of own nodes; rank q sends its nodes ``there[q]``."""
+    def _send_vertices(self, pieces: list[Tensor], spans: list[range], phase: AllToAllPhase) -> Started:
+        """Start sending rows (S, piece, C) of own nodes; rank q sends its nodes ``spans[q]``."""
         y = torch.cat(pieces, dim=1) if len(pieces) > 1 else pieces[0]
-        own, piece = len(self._own[self._me]), len(there[self._me])
+        snapshots_here, piece = len(self._own[self._me]), len(spans[self._me])
         send = [len(snapshots) * piece for snapshots in self._own]  # in the order of time, as the rows are
         return self._start(
-            y.reshape(-1, phase.width), send, [own * len(vertices) for vertices in there], phase, TO_SNAPSHOTS
+            y.reshape(-1, phase.width),
+            send,
+            [snapshots_here * len(vertices) for vertices in spans],
+            phase,
+            TO_SNAPSHOTS,
         )
 
     def _start(self, rows: Tensor, send: list[int], receive: list[int], phase: AllToAllPhase, name: str) -> Started:
         pass_name = "backward" if phase.backward else self._pass
-        return self._of.exchanger.start(rows, send, receive, phase.layer, pass_name, name=name)
+        return self._shared.exchanger.start(rows, send, receive, phase.layer, pass_name, name=name)

@@ -35,9 +35,9 @@ class SnapshotBlockStrategy(Strategy, Replannable, ObservesSteps, DescribesMemor
     Losses and gradients are those of :class:`dtdg_lab.systems.single.SingleStrategy`, whatever the blocks and ranks.
 
     Args:
-        context: what it is built from. Its model is any but of ``neighbourhood`` memory, whose spatial part reads what
-            the snapshot before left. Option ``overlap`` says whether rows travel piece by piece while more are
-            computed, ``halo_reuse`` whether rows that depend on no parameter are moved once and kept.
+        context: of the run. Its model has any but ``neighbourhood`` memory, whose spatial part reads the state of the
+            previous snapshot. With option ``overlap`` rows are sent piece by piece while more are computed. With
+            ``halo_reuse`` rows that depend on no parameter are sent once and kept.
         plan: the snapshots and nodes of each rank; its snapshots are the labelled ones of the training split.
         snapshots: this rank's rows of the graph: all of them, or a share where ranks split snapshots by rows.
         halo: what ranks that split snapshots exchange rows by; None where none do.
@@ -82,11 +82,11 @@ class SnapshotBlockStrategy(Strategy, Replannable, ObservesSteps, DescribesMemor
             )
             if overlap == "auto" and through_time:
                 self._trial = OverlapTrial(group, snapshots.device)
-        of_run: SnapshotSequence = snapshots
+        trained: SnapshotSequence = snapshots
         if moves is not None and through_time:  # the loss is taken over the nodes that run through time here
             chunk = plan.chunk(group.rank)
-            of_run = NumberedSequence(snapshots, torch.arange(chunk.start, chunk.stop, device=snapshots.device))
-        self._run = SequenceSegment(model, of_run, context.task, plan.snapshots, "all")
+            trained = NumberedSequence(snapshots, torch.arange(chunk.start, chunk.stop, device=snapshots.device))
+        self._run = SequenceSegment(model, trained, context.task, plan.snapshots, "all")
         self._gather = SnapshotSummaries(plan, ranks, self._summaries)
         self._relay = StateRelay(plan, ranks, group.rank, self._summaries)
         self._timeline = blocks.BlockTimeline(
@@ -101,11 +101,11 @@ class SnapshotBlockStrategy(Strategy, Replannable, ObservesSteps, DescribesMemor
         self._timeline.turned = self._turned
 
     def epoch(self, epoch: int) -> Sequence[Step]:
-        """The one step, the same every epoch."""
+        """Return the one step, the same every epoch."""
         return (Step(0, (0,) if self._rank == 0 else (), 1),)
 
     def compute(self, work: Step, marks: StepMarks) -> StepResult:
-        """This rank's share of the loss and of the gradients of the whole sequence."""
+        """Add this rank's share of the loss and of the gradients of the whole sequence."""
         run = self._run
         self._moved.marks = self._summaries.marks = self._timeline.marks = marks
         if self._halo is not None:
@@ -114,14 +114,14 @@ class SnapshotBlockStrategy(Strategy, Replannable, ObservesSteps, DescribesMemor
         run.task.prepare(run.at)
         marks("transfer")
         loss = float(self._add_gradients())
-        own = sum(len(self._plan.own(block, self._rank)) for block in range(self._plan.blocks))
-        return StepResult(loss, len(work.groups), own * self._snapshots.own)
+        snapshots = sum(len(self._plan.own(block, self._rank)) for block in range(self._plan.blocks))
+        return StepResult(loss, len(work.groups), snapshots * self._snapshots.own)
 
     def rows(self) -> RecordRows:
         """Return and forget the rows sent to each rank, seconds of exchanges and graphs brought."""
         exchangers = [self._moved, self._summaries, *([] if self._halo is None else [self._halo])]
-        links = [link for of in exchangers for link in of.drain()]
-        exchanges = [row for of in exchangers for row in of.times.drain()]
+        links = [link for exchanger in exchangers for link in exchanger.drain()]
+        exchanges = [row for exchanger in exchangers for row in exchanger.times.drain()]
         feed = self._snapshots.feed if isinstance(self._snapshots, DeviceSequence) else None
         return {"links": links, "exchanges": exchanges, "transfers": [] if feed is None else [*feed.drain()]}
 
@@ -133,9 +133,9 @@ class SnapshotBlockStrategy(Strategy, Replannable, ObservesSteps, DescribesMemor
             return evolved.add_gradients_from_data(self._run, self._timeline, self._gather, self._relay)
         return evolved.add_gradients_evolved(self._run, self._timeline)
 
-    def _bring(self, own: range) -> None:
+    def _bring(self, snapshots: range) -> None:
         if isinstance(self._snapshots, DeviceSequence):
-            self._snapshots.bring(own)
+            self._snapshots.bring(snapshots)
 
     def _turned(self, number: int, pass_name: str) -> None:
         if self._halo is not None and pass_name != "backward":
@@ -151,19 +151,19 @@ class SnapshotBlockStrategy(Strategy, Replannable, ObservesSteps, DescribesMemor
         return self._plan
 
     def plan_events(self) -> list[Event]:
-        """The blocks of time."""
-        of, memory = self.context, self._block_memory
+        """Return the blocks of time, and whether exchanges overlap where a trial chose it."""
+        config, graph, memory = self.context.config, self.context.graph, self._block_memory
         peak = None if memory is None else memory.peak_bytes(self._plan.blocks)
         note = ""
-        if of.config["graph_storage"] == "auto" and self._plan.blocks > 1 and self._plan.row_ranks == 1:
-            size = format_bytes(kept_bytes(of.graph, self._plan, np.dtype(of.config["dtype"]).itemsize))
+        if config["graph_storage"] == "auto" and self._plan.blocks > 1 and self._plan.row_ranks == 1:
+            size = format_bytes(kept_bytes(graph, self._plan, np.dtype(config["dtype"]).itemsize))
             streamed = isinstance(self._snapshots, DeviceSequence) and self._snapshots.feed is not None
-            how = "do not fit, so that graphs are transferred for every block" if streamed else "stay on the device"
-            note = f"operators of {size} {how} (memory_gib={of.config['memory_gib']:g})"
-        described: list[Event] = [blocks_event(of.config, of.graph, self._plan, of.task, peak_bytes=peak, graphs=note)]
+            storage = "do not fit, so that graphs are transferred for every block" if streamed else "stay on the device"
+            note = f"operators of {size} {storage} (memory_gib={config['memory_gib']:g})"
+        events: list[Event] = [blocks_event(config, graph, self._plan, self.context.task, peak_bytes=peak, graphs=note)]
         if self._trial is not None and self._trial.chosen is not None:
-            described.append(self._trial.chosen)
-        return described
+            events.append(self._trial.chosen)
+        return events
 
     @property
     def epoch_changes(self) -> dict[str, Any]:
@@ -187,13 +187,13 @@ class SnapshotBlockStrategy(Strategy, Replannable, ObservesSteps, DescribesMemor
     def adopt_plan(self, recorded: Mapping[str, Any]) -> tuple[str, ...]:
         """Overlap exchanges as in the run that is replayed, whose choice is not measured again."""
         assert self._trial is not None and self._moves is not None
-        chosen = OverlapChosen.read(recorded)
-        self._trial.choose(chosen)
-        self._moves.overlap = chosen.on
-        return (chosen.kind,)
+        choice = OverlapChosen.read(recorded)
+        self._trial.choose(choice)
+        self._moves.overlap = choice.on
+        return (choice.kind,)
 
     def probes_after(self, before: Strategy) -> bool:
-        """Where the blocks of time are others than before."""
+        """Return True if the blocks of time differ from those before."""
         return not (
             isinstance(before, SnapshotBlockStrategy)
             and before.plan == self._plan
@@ -201,42 +201,42 @@ class SnapshotBlockStrategy(Strategy, Replannable, ObservesSteps, DescribesMemor
         )
 
 
-def build(of: BuildContext) -> SnapshotBlockStrategy:
-    """Snapshots over ranks in blocks of time; collective.
+def build(context: BuildContext) -> SnapshotBlockStrategy:
+    """Build the strategy of snapshots over ranks in blocks of time; collective.
 
     Raises:
         LabError: blocks of time do not fit the snapshots, the ranks or the memory.
     """
-    config = of.config
-    measured = partial(_of_plan, of, streamed=config["graph_storage"] != "resident")
-    plan, memory = planned_blocks(of, by_rows=config["row_ranks"], make=measured)
+    config = context.config
+    make = partial(_build_for_plan, context, streamed=config["graph_storage"] != "resident")
+    plan, memory = planned_blocks(context, by_rows=config["row_ranks"], make=make)
     peak = 0.0 if memory is None else memory.peak_bytes(plan.blocks)
-    return _of_plan(of, plan, memory, streamed=is_streamed(config, of.graph, plan, peak_bytes=peak))
+    return _build_for_plan(context, plan, memory, streamed=is_streamed(config, context.graph, plan, peak_bytes=peak))
 
 
-def _of_plan(
-    of: BuildContext, plan: SnapshotBlocks, block_memory: BlockMemory | None = None, *, streamed: bool
+def _build_for_plan(
+    context: BuildContext, plan: SnapshotBlocks, block_memory: BlockMemory | None = None, *, streamed: bool
 ) -> SnapshotBlockStrategy:
-    config = of.config
-    snapshots: DeviceSequence | HaloSequence = of.sequence
+    config, sequence = context.config, context.sequence
+    snapshots: DeviceSequence | HaloSequence = sequence
     halo = None
     if plan.row_ranks > 1:
-        row_group, _ = of.group.split(plan.row_ranks)
-        first = of.group.rank - of.group.rank % plan.row_ranks  # of the ranks that share this one's snapshots
+        row_group, _ = context.group.split(plan.row_ranks)
+        first = context.group.rank - context.group.rank % plan.row_ranks  # of the ranks that share this one's snapshots
         halo = Exchanger(row_group, ranks=range(first, first + plan.row_ranks))
         counts = [len(plan.rows(rank)) for rank in range(plan.row_ranks)]
         owner = np.repeat(np.arange(plan.row_ranks), counts).astype(np.int32)
         snapshots = HaloSequence(
-            of.sequence.graph,
+            sequence.graph,
             Partition(owner, plan.row_ranks),
             halo,
             row_group,
-            of.sequence.settings,
-            directions=of.model.facts.directions,
+            sequence.settings,
+            directions=context.model.facts.directions,
             reuse=config["halo_reuse"],
         )
     elif plan.blocks > 1 and streamed:  # those of one block at a time are here
-        snapshots = of.sequence.fed(difference=config["delta_transfer"])
+        snapshots = sequence.fed(difference=config["delta_transfer"])
     elif plan.blocks > 1:
-        of.sequence.keep_spaces(int(config["memory_gib"] * 2**30))
-    return SnapshotBlockStrategy(of, plan, snapshots, halo=halo, block_memory=block_memory)
+        sequence.keep_spaces(int(config["memory_gib"] * 2**30))
+    return SnapshotBlockStrategy(context, plan, snapshots, halo=halo, block_memory=block_memory)

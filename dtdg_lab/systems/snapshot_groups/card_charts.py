@@ -39,23 +39,23 @@ def schedule_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
     times_s, scheduler = group_times_s(graph), system.parts["scheduling"]
     plans = _plans(tuple(times_s.tolist()), scheduler, entry("scheduling", scheduler).load())
     name = _NAMES.get(scheduler, scheduler)
-    epochs = {other: planned_epoch(plan, times_s, allreduce_s=EXCHANGE_S) for other, plan in plans.items()}
+    epochs = {label: planned_epoch(plan, times_s, allreduce_s=EXCHANGE_S) for label, plan in plans.items()}
     bound_s = lower_bound_s(times_s, RANKS, per_rank=2, allreduce_s=EXCHANGE_S)
     excess = percent(epochs[name].span_s / bound_s - 1)
-    words = (
+    caption = (
         f"The same {len(times_s)} groups on {RANKS} ranks, with times assumed from edges. No schedule of at most two "
         f"groups per rank ends before {format_seconds(bound_s)}; {name} is {excess} above that."
     )
     if name == "blad":
-        words += " The prediction ignores that its two groups run concurrently."
+        caption += " The prediction ignores that its two groups run concurrently."
     waiting = (
         "Blocks are groups, one tone an iteration. The others wait for orange ones (hatched): "
         f"{percent(epochs[name].waiting_share(RANKS))} of the ranks' time."
     )
-    milliseconds = {other: 1e3 * epoch.span_s for other, epoch in epochs.items()} | {"bound": 1e3 * bound_s}
+    milliseconds = {label: 1e3 * epoch.span_s for label, epoch in epochs.items()} | {"bound": 1e3 * bound_s}
     return [
         (planned_figure(plans[name], times_s, per_rank=2, allreduce_s=EXCHANGE_S, label=name), waiting),
-        compared_panel("Predicted epoch", "milliseconds", milliseconds, highlighted=name, caption=words),
+        compared_panel("Predicted epoch", "milliseconds", milliseconds, highlighted=name, caption=caption),
     ]
 
 

@@ -60,12 +60,12 @@ def _throughput(rows: list[Row], names: list[str], curve: str, paper: Mapping[in
     largest = max(int(row["ranks"]) for row in rows)
     last = {str(row["scheduler"]): row["throughput"] for row in rows if row["ranks"] == largest}
     best = max(last, key=lambda name: last[name])
-    words = f"On {largest:,} ranks {best} keeps {share(last[best])} of one rank's throughput"
-    words += f"; the bound is {share(bound[largest])}" if largest in bound else ""
+    caption = f"On {largest:,} ranks {best} keeps {share(last[best])} of one rank's throughput"
+    caption += f"; the bound is {share(bound[largest])}" if largest in bound else ""
     if "psg" in last and best != "psg":
-        words += f" and psg keeps {share(last['psg'])}"
+        caption += f" and psg keeps {share(last['psg'])}"
     marks = "Dashed: a bound of all schedules. " * bool(bound) + "Stars: the paper's DyGNeX-G. " * bool(paper)
-    return figure, f"{words}.{_drop(rows, best)} {marks}".strip()
+    return figure, f"{caption}.{_drop(rows, best)} {marks}".strip()
 
 
 def _drop(rows: list[Row], name: str) -> str:
@@ -92,23 +92,23 @@ def _imbalance(rows: list[Row], names: list[str], curve: str, _: Mapping[int, fl
 
 def _idle(rows: list[Row], names: list[str], curve: str, _: Mapping[int, float]) -> Panel:
     data = _lines(rows, names, "idle_share", 100.0)
-    words = (
+    caption = (
         "Time a rank waits in an iteration for the slowest one: this is what the throughput loses. With few groups a "
         "rank there is nothing left to balance."
     )
     axis = {"rangemode": "tozero"}
-    return _over_ranks(rows, f"Waiting{curve}", "share of the ranks' time (%)", data, axis), words
+    return _over_ranks(rows, f"Waiting{curve}", "share of the ranks' time (%)", data, axis), caption
 
 
 def _solving(rows: list[Row], names: list[str], curve: str, _: Mapping[int, float]) -> Panel:
     data = _lines(rows, names, "solve_s")
     axis = _decades([row["solve_s"] for row in rows])
     longest = max(rows, key=lambda row: float(row["solve_s"]))
-    words = (
+    caption = (
         f"Paid once. Longest: {longest['scheduler']} on {longest['ranks']:,} ranks, "
         f"{format_seconds(longest['solve_s'])} for {longest['groups']:,} groups."
     )
-    return _over_ranks(rows, f"Time to make the schedule{curve}", "time", data, axis), words
+    return _over_ranks(rows, f"Time to make the schedule{curve}", "time", data, axis), caption
 
 
 def _lines(rows: list[Row], names: list[str], key: str, factor: float = 1.0) -> list[Drawn]:

@@ -25,11 +25,11 @@ def vertex_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
     if name == "halo":
         panels.append(_bytes_between_parts(facts))
     quantity = "Rows copied" if name == "replicated" else "Halo rows of a step"
-    words = (
+    caption = (
         f"{quantity} with {PARTS} partitions of the same small graph. Fewer are better: a partitioner uses the "
         "structure of the graph or ignores it (hash)."
     )
-    return [*panels, compared_panel(quantity, "rows", rows, highlighted=partitioner, caption=words)]
+    return [*panels, compared_panel(quantity, "rows", rows, highlighted=partitioner, caption=caption)]
 
 
 def _bytes_between_parts(facts: PartitionFacts) -> Panel:

@@ -58,11 +58,11 @@ class HaloStrategy(Strategy, DescribesMemory):
         self._bring()  # the indices of exchanges are part of what making the layout costs
 
     def epoch(self, epoch: int) -> Sequence[Step]:
-        """The one step, the same every epoch."""
+        """Return the one step, the same every epoch."""
         return (Step(0, (0,) if self.context.group.rank == 0 else (), 1),)
 
     def compute(self, work: Step, marks: StepMarks) -> StepResult:
-        """This rank's share of the loss and of the gradients of the whole sequence."""
+        """Add this rank's share of the loss and of the gradients of the whole sequence."""
         run, self._exchanger.marks, self._marks = self._run, marks, marks
         marks("batch")
         self._bring()
@@ -75,7 +75,7 @@ class HaloStrategy(Strategy, DescribesMemory):
         return {"links": [*self._exchanger.drain()], "exchanges": [*self._exchanger.times.drain()]}
 
     def _bring(self) -> None:
-        """Spaces as they will be asked for: of all snapshots, or of those of each block."""
+        """Prepare the views of all snapshots, or of each block."""
         run, plan = self._run, self._plan
         if plan.blocks == 1 or run.model.memory != "per_vertex":
             bring(run)
@@ -107,7 +107,7 @@ class HaloStrategy(Strategy, DescribesMemory):
 
     @property
     def plan_kinds(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Blocks are described where there are several, or their number was left to the memory."""
+        """Kinds of its plans; blocks are one where there are several, or where memory sets their number."""
         return ("partition", "blocks") if self._names_blocks else ("partition",)
 
     @property
@@ -120,18 +120,25 @@ class HaloStrategy(Strategy, DescribesMemory):
         return self._plan.blocks > 1 or self.context.config["blocks"] != 1
 
     def plan_events(self) -> list[Event]:
-        """The partition, and the blocks of time."""
-        of, memory = self.context, self._block_memory
-        events: list[Event] = [partition_event(of, blocks=self._plan)]
+        """Return the partition, and the blocks of time."""
+        context, memory = self.context, self._block_memory
+        events: list[Event] = [partition_event(context, blocks=self._plan)]
         if self._names_blocks:
             peak = None if memory is None else memory.peak_bytes(self._plan.blocks)
             events.append(
-                blocks_event(of.config, of.graph, self._plan, of.task, partition=of.partition, peak_bytes=peak)
+                blocks_event(
+                    context.config,
+                    context.graph,
+                    self._plan,
+                    context.task,
+                    partition=context.partition,
+                    peak_bytes=peak,
+                )
             )
         return events
 
     def probes_after(self, before: Strategy) -> bool:
-        """Where the blocks of time are others than before."""
+        """Return True if the blocks of time differ from those before."""
         if not self._names_blocks:
             return False
         return not (
@@ -180,11 +187,11 @@ class ReplicatedStrategy(Strategy):
         self._runs = [SequenceSegment(model, sequence, task, train, "all") for sequence in sequences]
 
     def epoch(self, epoch: int) -> Sequence[Step]:
-        """The one step, the same every epoch."""
+        """Return the one step, the same every epoch."""
         return (Step(0, (0,) if self._counts_group else (), 1),)
 
     def compute(self, work: Step, marks: StepMarks) -> StepResult:
-        """Gradients of this rank's parts, one part after another."""
+        """Add the gradients of this rank's parts, one part after another."""
         marks("batch")
         for run in self._runs:
             bring(run)
@@ -195,39 +202,45 @@ class ReplicatedStrategy(Strategy):
     plan_kinds = ("partition",)
 
     def plan_events(self) -> list[Event]:
-        """The partition."""
+        """Return the partition."""
         return [] if self._describe is None else [self._describe()]
 
 
-def build_halo(of: BuildContext) -> HaloStrategy:
-    """Node partitions that exchange halo rows; collective.
+def build_halo(context: BuildContext) -> HaloStrategy:
+    """Build the strategy of node partitions that exchange halo rows; collective.
 
     Raises:
         LabError: blocks of time do not fit the snapshots or the memory.
     """
 
     def make(plan: SnapshotBlocks, block_memory: BlockMemory | None = None) -> HaloStrategy:
-        exchanger = Exchanger(of.group)
-        return HaloStrategy(of, own_nodes(of, exchanger), exchanger, plan=plan, block_memory=block_memory)
+        exchanger = Exchanger(context.group)
+        return HaloStrategy(context, own_nodes(context, exchanger), exchanger, plan=plan, block_memory=block_memory)
 
-    return make(*planned_blocks(of, by_rows=of.group.size, make=make))
+    return make(*planned_blocks(context, by_rows=context.group.size, make=make))
 
 
-def build_replicated(of: BuildContext) -> ReplicatedStrategy:
-    """Node partitions with copies of their neighbours.
+def build_replicated(context: BuildContext) -> ReplicatedStrategy:
+    """Build the strategy of node partitions with copies of their neighbours.
 
     Raises:
         UnsupportedError: the copies do not fit their budget.
     """
-    assert of.partition is not None
+    assert context.partition is not None
     sequences = cached_sequences(
-        of.sequence.graph,
-        of.partition,
-        of.parts,
-        of.model,
-        of.train,
-        cache_gib=of.config["cache_gib"],
-        settings=of.sequence.settings,
+        context.sequence.graph,
+        context.partition,
+        context.parts,
+        context.model,
+        context.train,
+        cache_gib=context.config["cache_gib"],
+        settings=context.sequence.settings,
     )
-    describe, counts_group = partial(partition_event, of), of.group.rank == 0
-    return ReplicatedStrategy(of.model, sequences, of.task, of.train, counts_group=counts_group, describe=describe)
+    return ReplicatedStrategy(
+        context.model,
+        sequences,
+        context.task,
+        context.train,
+        counts_group=context.group.rank == 0,
+        describe=partial(partition_event, context),
+    )

@@ -153,7 +153,7 @@ NEAR = 1e-3  # relative distance from the bound below which only DyGNeX-G is sti
 
 @scheduler(searches=True)
 def schedule_best_of(problem: Problem) -> Schedule:
-    """The best of fold with several numbers of iterations, longest first and DyGNeX-G, improved by swaps.
+    """Take the best of fold with several numbers of iterations, longest first and DyGNeX-G, improved by swaps.
 
     Options:
         per_rank: L, the maximum number of groups per rank and iteration.

@@ -28,9 +28,9 @@ from dtdg_lab.config.options import option
 from dtdg_lab.core.child_process import environment
 from dtdg_lab.core.errors import NotAvailableError, PartitionError
 from dtdg_lab.datasets.names import list_datasets
-from dtdg_lab.energy.monitor import readers_for
 from dtdg_lab.energy.nvml import name_gpus, start_nvml, stop_nvml
-from dtdg_lab.energy.readers import POWERCAP, RaplReader
+from dtdg_lab.energy.rank_readers import readers_for
+from dtdg_lab.energy.rapl import POWERCAP, RaplReader
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.network.netem import may_administer, tc_program

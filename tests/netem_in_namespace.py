@@ -20,8 +20,8 @@ from statistics import median
 from typing import Any
 
 from dtdg_lab.core.errors import NotAvailableError
+from dtdg_lab.network.links import parse_links
 from dtdg_lab.network.netem import NetemLinks, root_queue, run, undo_left_over
-from dtdg_lab.network.patterns import parse_links
 
 MEGABYTE, MBIT = 1_000_000, 80.0
 REPLY = b"x" * MEGABYTE

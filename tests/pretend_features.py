@@ -6,7 +6,7 @@ from typing import Any
 
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.run_config import RunConfig
-from dtdg_lab.network.patterns import parse_links
+from dtdg_lab.network.links import parse_links
 from tests import pretend_session
 from tests.features_synthetic import (
     PER_EPOCH,

@@ -13,7 +13,8 @@ import numpy as np
 from contenders.gd_here import costs_here
 from contenders.gd_plan import Ground, Plan, config
 from dtdg_lab.core.errors import LabError
-from dtdg_lab.network.patterns import BITS, make_pattern
+from dtdg_lab.network.links import BITS
+from dtdg_lab.network.patterns import make_pattern
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
 from dtdg_lab.systems.feature_cache.calibration.shipped import shipped_costs
 from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts

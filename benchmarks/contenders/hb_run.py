@@ -16,8 +16,8 @@ from dtdg_lab.config.record_tables import TABLES
 
 if TYPE_CHECKING:
     from dtdg_lab.config.run_config import RunConfig
+    from dtdg_lab.distributed.averager import ControlState
     from dtdg_lab.distributed.group import Group
-    from dtdg_lab.distributed.model_averaging import ControlState
     from dtdg_lab.engine.strategy import Step
 
 # the paper's names of Table 3 -> phases; ``rsv`` is generators' processor time, ``rl`` is timed by itself
@@ -137,7 +137,7 @@ class RankRun:
         self._wanted = self._heard = number
 
     def _asked(self) -> ControlState:
-        from dtdg_lab.distributed.model_averaging import ControlState
+        from dtdg_lab.distributed.averager import ControlState
 
         return ControlState(self._wanted, 0 if self._adaptive is None else self._adaptive.requested_choice)
 

@@ -487,10 +487,10 @@ def _meet(
     place = place_of(directory, task.attempt)
     if task.rank != 0:
         first = wait_for_note(directory.live, 0, task.attempt)
-        store = reach_store(first.store, task.size, key=task.key, place=place)
+        store = reach_store(first.store, task.size, key=task.key, scope=place)
         write_note(directory.live, own_note(task.rank, task.attempt, telemetry))
         return store, StoredControl(store, partial(ask, first.control, task.key, place=place, timeout_s=1.0), task.rank)
-    store, address = open_store(task.size, key=task.key, place=place, host="" if task.host else host)
+    store, address = open_store(task.size, key=task.key, scope=place, host="" if task.host else host)
     # the check is set below, before the note publishes the server's address
     refuse, accept = request_log.refuse, request_log.accept
     control = ControlServer(task.key, store, _not_ready, refuse, place=place, host=host, on_acceptance=accept)

@@ -79,11 +79,11 @@ class FlatGradients:
             )
         group, slots = self._group, self._flat[self._numel :]
         arrived_ns = group.clock_ns()
-        own = torch.zeros(len(slots), dtype=torch.float64)
-        own[_VERSION], own[_CHOICE] = (version, choice) if group.rank == 0 else (0, 0)
-        own[_LOSS], own[_GROUPS] = loss_sum, groups
-        own[_ARRIVALS + group.rank] = (arrived_ns % _CLOCK_PERIOD_NS) * 1e-9 + stops * _STOPS_S
-        slots.copy_(own)
+        own_slots = torch.zeros(len(slots), dtype=torch.float64)
+        own_slots[_VERSION], own_slots[_CHOICE] = (version, choice) if group.rank == 0 else (0, 0)
+        own_slots[_LOSS], own_slots[_GROUPS] = loss_sum, groups
+        own_slots[_ARRIVALS + group.rank] = (arrived_ns % _CLOCK_PERIOD_NS) * 1e-9 + stops * _STOPS_S
+        slots.copy_(own_slots)
         group.all_reduce(self._flat)
         agreed = slots.tolist()  # waits for the device, so that the clock below is read after the exchange
         ended_ns = group.clock_ns()
@@ -107,7 +107,7 @@ class FlatGradients:
             self.gradients.div_(groups)
 
     def agree(self, version: int) -> int:
-        """Rank 0's newest control version, exchanged without gradients, as while a run is paused."""
+        """Exchange rank 0's newest control version without gradients, as while a run is paused."""
         state = torch.tensor([float(version if self._group.rank == 0 else 0)], dtype=torch.float64)
         state = state.to(self._flat.device)
         self._group.all_reduce(state)
@@ -115,7 +115,7 @@ class FlatGradients:
 
 
 def _last_arrival_after(arrivals_s: list[float], rank: int) -> float:
-    """Seconds from this rank's arrival to the last one's, on a clock that wraps."""
+    """Return seconds from this rank's arrival to the last one's, on a clock that wraps."""
     period = _CLOCK_PERIOD_NS * 1e-9
-    later = [(other - arrivals_s[rank] + period / 2) % period - period / 2 for other in arrivals_s]
-    return max(0.0, *later)
+    delays_s = [(arrival_s - arrivals_s[rank] + period / 2) % period - period / 2 for arrival_s in arrivals_s]
+    return max(0.0, *delays_s)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import math
 import socket
 import time
 from collections.abc import Sequence
@@ -17,95 +16,25 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dtdg_lab.core.errors import ClusterError, ConfigError, PlanError
+from dtdg_lab.core.errors import ClusterError, PlanError
 from dtdg_lab.distributed.all_to_all import GroupMembers, NothingPending, PendingRows, check_counts, start_rows
+from dtdg_lab.distributed.array_broadcast import broadcast_array, checked, moved_bytes
 from dtdg_lab.distributed.store import SignedStore
-
-# Broadcast of an array from rank 0.
-
-
-_TYPES = ("uint8", "int32", "int64", "float64")
-_MOST_DIMENSIONS = 6
-_HEADER = 2 + _MOST_DIMENSIONS  # type, dimensions, lengths
-_REFUSED = -1
-
-
-def broadcast_array(
-    array: NDArray[Any] | None, *, rank: int, device: str, process_group: dist.ProcessGroup | None = None
-) -> NDArray[Any]:
-    """Broadcast rank 0's array, with shape and type, to a writable copy on every rank.
-
-    Args:
-        array: the array to send on rank 0; ignored on other ranks.
-        rank: this process.
-        device: device of the group's tensors.
-        process_group: torch group of the ranks; None is the default group.
-
-    Raises:
-        ConfigError: rank 0 has no array of an allowed type. All ranks raise, and stay synchronised.
-    """
-    header, refusal = torch.zeros(_HEADER, dtype=torch.int64), None
-    if rank == 0:
-        try:
-            header = _header_of(checked(array))
-        except ConfigError as error:
-            header[0], refusal = _REFUSED, error
-    header = header.to(device)
-    source = 0 if process_group is None else dist.get_global_rank(process_group, 0)
-    dist.broadcast(header, source, group=process_group)
-    code, dimensions, *lengths = header.tolist()
-    if code == _REFUSED:
-        raise refusal or ConfigError("rank 0 has no array that can be sent; see the error of rank 0.")
-    shape = tuple(lengths[:dimensions])
-    # rank 0 sends a copy, because torch warns about read-only arrays
-    mine = np.empty(shape, dtype=_TYPES[code]) if rank else np.array(array, order="C")
-    if not math.prod(shape):
-        return mine
-    data = torch.from_numpy(mine.reshape(-1)).to(device)
-    dist.broadcast(data, source, group=process_group)
-    return np.asarray(data.cpu().numpy().reshape(shape))
-
-
-def checked(array: NDArray[Any] | None) -> NDArray[Any]:
-    """Check that an array can be broadcast.
-
-    Raises:
-        ConfigError: it cannot.
-    """
-    if isinstance(array, np.ndarray) and array.dtype in _TYPES and array.ndim <= _MOST_DIMENSIONS:
-        return array
-    given = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
-    raise ConfigError(
-        f"rank 0 cannot send {given} to the others: give an array of {', '.join(_TYPES)} with at most "
-        f"{_MOST_DIMENSIONS} dimensions."
-    )
-
-
-def moved_bytes(array: NDArray[Any], rank: int, size: int) -> tuple[int, int]:
-    """Bytes sent and received by this rank, assuming that rank 0 sends to each other rank directly."""
-    total = array.nbytes + 8 * _HEADER
-    return (total * (size - 1), 0) if rank == 0 else (0, total)
-
-
-def _header_of(array: NDArray[Any]) -> torch.Tensor:
-    lengths = array.shape + (0,) * (_MOST_DIMENSIONS - array.ndim)
-    return torch.tensor([_TYPES.index(array.dtype.name), array.ndim, *lengths], dtype=torch.int64)
-
 
 # Row groups hold the same snapshots, and columns hold the same rows.
 
 
 def rows_of(row_ranks: int, ranks: int) -> list[list[int]]:
-    """The row groups: ranks of equal r // G, G = ``row_ranks``, which divides R."""
+    """Return the row groups: ranks of equal r // G, where G = ``row_ranks`` divides R."""
     return [list(range(start, start + row_ranks)) for start in range(0, ranks, row_ranks)]
 
 
 def columns_of(row_ranks: int, ranks: int) -> list[list[int]]:
-    """The columns: ranks of equal r % G."""
+    """Return the columns: ranks of equal r % G."""
     return [list(range(start, ranks, row_ranks)) for start in range(row_ranks)]
 
 
-def check_split(row_ranks: int, ranks: int, *, whole: bool = True) -> None:
+def check_split(row_ranks: int, ranks: int, *, is_whole: bool = True) -> None:
     """Check that ranks can be split into row groups.
 
     Raises:
@@ -116,7 +45,7 @@ def check_split(row_ranks: int, ranks: int, *, whole: bool = True) -> None:
             f"{ranks} rank(s) cannot be split into groups of row_ranks={row_ranks}: set row_ranks to a divisor of "
             f"{ranks}."
         )
-    if not whole:
+    if not is_whole:
         raise PlanError(f"a subgroup of {ranks} rank(s) cannot be split again: split the group of the run.")
 
 
@@ -128,14 +57,13 @@ def make_mine(parts: list[list[int]], rank: int, timeout: datetime.timedelta) ->
         rank: this one, in the default group.
         timeout: of their collectives.
     """
-    made = [dist.new_group(part, timeout=timeout) for part in parts]
+    groups = [dist.new_group(part, timeout=timeout) for part in parts]
     number = next(number for number, part in enumerate(parts) if rank in part)
-    return parts[number], made[number]
+    return parts[number], groups[number]
 
 
-COLLECTIVE_TIMEOUT = datetime.timedelta(
-    minutes=30
-)  # long, because dead ranks are detected otherwise and a pause must not end a run
+# long, because dead ranks are detected otherwise and a pause must not end a run
+COLLECTIVE_TIMEOUT = datetime.timedelta(minutes=30)
 
 
 class Group(Protocol):
@@ -151,10 +79,10 @@ class Group(Protocol):
         """Sum over ranks, in place."""
 
     def gather_rows(self, rows: Tensor, counts: list[int]) -> Tensor:
-        """All ranks' rows in rank order, (sum(counts), F); rank r has ``counts[r]`` rows; no gradient."""
+        """Gather the ranks' rows in rank order, (sum(counts), F); rank r has ``counts[r]`` rows; no gradient."""
 
     def start_exchange(
-        self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, place: Sequence[int] = ()
+        self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, tag: Sequence[int] = ()
     ) -> PendingRows:
         """Start an all-to-all of rows without gradient; the wait also returns the time spent on the straggler.
 
@@ -166,14 +94,14 @@ class Group(Protocol):
             rows: (s, F), those for rank 0 first.
             send_counts: (R,) rows for each rank.
             receive_counts: (R,) rows from each.
-            place: numbers that identify the exchange and must be equal on all ranks.
+            tag: numbers that identify the exchange and must be equal on all ranks.
 
         Raises:
             PlanError: counts are inconsistent with the rows or the ranks. Other errors are raised by ``wait()``.
         """
 
     def split(self, row_ranks: int) -> tuple[Group, Group]:
-        """Two smaller groups of this rank r: its row group and its column (see ``core.plans.SnapshotBlocks``).
+        """Split off the row group and the column of this rank r (see ``core.plans.SnapshotBlocks``).
 
         The row group has the G = ``row_ranks`` ranks of equal r // G, this one its rank r % G; the column has the R / G
         ranks of equal r % G, this one its rank r // G. Both are created once per G and cached; the first call with a G
@@ -184,7 +112,7 @@ class Group(Protocol):
         """
 
     def broadcast_array(self, array: NDArray[Any] | None) -> NDArray[Any]:
-        """Rank 0's array (uint8, int32, int64 or float64, at most six dimensions) on every rank; others give None.
+        """Broadcast rank 0's array (uint8, int32, int64 or float64, at most six dimensions); others give None.
 
         Raises:
             ConfigError: on all ranks, if rank 0 has nothing of an allowed type.
@@ -197,7 +125,7 @@ class Group(Protocol):
         """Return when every rank has called it."""
 
     def clock_ns(self) -> int:
-        """Nanoseconds of a clock shared by all ranks."""
+        """Return the nanoseconds of a clock shared by all ranks."""
 
     def close(self) -> None:
         """Leave the group; a second call does nothing."""
@@ -211,41 +139,41 @@ class SoloGroup:
         self.store: Any = None
 
     def all_reduce(self, flat: Tensor) -> None:
-        """Does nothing: the sum over one rank is its own tensor."""
+        """Do nothing: the sum over one rank is its own tensor."""
 
     def gather_rows(self, rows: Tensor, counts: list[int]) -> Tensor:
         """Return the rows."""
         return rows
 
     def start_exchange(
-        self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, place: Sequence[int] = ()
+        self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, tag: Sequence[int] = ()
     ) -> PendingRows:
-        """The rows that this rank sends to itself, available at once."""
+        """Return the rows that this rank sends to itself; they are available at once."""
         check_counts(rows, send_counts, receive_counts, self.rank, self.size)
         return NothingPending(rows.detach())
 
     def split(self, row_ranks: int) -> tuple[Group, Group]:
-        """This group is its own row group and column."""
+        """Return this group as its own row group and column."""
         check_split(row_ranks, self.size)
         return self, self
 
     def broadcast_array(self, array: NDArray[Any] | None) -> NDArray[Any]:
-        """A copy of this rank's array."""
+        """Return a copy of this rank's array."""
         return checked(array).copy()
 
     def broadcast_text(self, text: str) -> str:
-        """This rank's text."""
+        """Return this rank's text."""
         return text
 
     def barrier(self) -> None:
         """Return at once."""
 
     def clock_ns(self) -> int:
-        """This machine's monotonic clock."""
+        """Return the nanoseconds of this machine's monotonic clock."""
         return time.monotonic_ns()
 
     def close(self) -> None:
-        """Nothing to leave."""
+        """Do nothing: there is no group to leave."""
 
 
 @dataclass(slots=True)
@@ -302,7 +230,7 @@ class ProcessGroup:
         host = torch.tensor([float(abs(hash_of_host()) % 2**31)], dtype=torch.float64, device=self.device)
         hosts = [torch.zeros_like(host) for _ in range(self.size)]
         dist.all_gather(hosts, host)
-        if any(bool(other != host) for other in hosts):
+        if any(bool(other_host != host) for other_host in hosts):
             dist.barrier()
             self._offset_ns = time.monotonic_ns()
 
@@ -313,7 +241,7 @@ class ProcessGroup:
         self._count(moved, moved)
 
     def gather_rows(self, rows: Tensor, counts: list[int]) -> Tensor:
-        """All ranks' rows in rank order; padded to the largest share, because gloo refuses uneven gathers."""
+        """Gather the ranks' rows in rank order, padded to the largest share: gloo refuses uneven gathers."""
         width = max(counts)
         padded = rows.new_zeros(width, rows.shape[1])
         padded[: len(rows)] = rows
@@ -324,16 +252,16 @@ class ProcessGroup:
         return torch.cat([share[:count] for share, count in zip(shares, counts, strict=True)])
 
     def start_exchange(
-        self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, place: Sequence[int] = ()
+        self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, tag: Sequence[int] = ()
     ) -> PendingRows:
-        """Rows to and from every rank in one uneven all-to-all, left to the network's own threads or streams."""
-        pending = start_rows(rows, send_counts, receive_counts, self._members, place=place)
+        """Start one uneven all-to-all of rows on the network's own threads or streams."""
+        pending = start_rows(rows, send_counts, receive_counts, self._members, tag=tag)
         self._count(pending.bytes_sent, pending.bytes_received)
         return pending
 
     def split(self, row_ranks: int) -> tuple[Group, Group]:
-        """Groups of torch's own; where one would be all ranks or this one alone, nothing is made."""
-        check_split(row_ranks, self.size, whole=self._whole is None)
+        """Create torch groups; none is needed for all ranks together or for this rank alone."""
+        check_split(row_ranks, self.size, is_whole=self._whole is None)
         if row_ranks not in self._splits:
             self._splits[row_ranks] = (
                 self._part(rows_of(row_ranks, self.size)),
@@ -342,7 +270,7 @@ class ProcessGroup:
         return self._splits[row_ranks]
 
     def _part(self, parts: list[list[int]]) -> Group:
-        """This rank's subgroup of a division of the ranks."""
+        """Return this rank's subgroup of a division of the ranks."""
         if len(parts) == 1:
             return self
         if len(parts) == self.size:
@@ -354,10 +282,10 @@ class ProcessGroup:
         return part
 
     def beside(self) -> tuple[dist.ProcessGroup, Any]:
-        """A second torch group with the same ranks, and a second connection to the store.
+        """Return a second torch group with the same ranks, and a second connection to the store.
 
-        For asynchronous exchanges that must not mix with this group's. Both are created once and cached: the first
-        call is collective, and they are closed with this group. Their user counts the bytes.
+        They serve asynchronous exchanges that must not mix with this group's. Both are created once, by a collective
+        first call, and closed with this group. Their user counts the bytes.
 
         Raises:
             PlanError: this is a subgroup.
@@ -379,13 +307,13 @@ class ProcessGroup:
             self._whole._count(sent, received)
 
     def broadcast_array(self, array: NDArray[Any] | None) -> NDArray[Any]:
-        """Rank 0's array, after its shape and type."""
+        """Broadcast rank 0's array, after its shape and type."""
         received = broadcast_array(array, rank=self.rank, device=self.device, process_group=self._members.process_group)
         self._count(*moved_bytes(received, self.rank, self.size))
         return received
 
     def broadcast_text(self, text: str) -> str:
-        """Rank 0's text, as an array of its bytes."""
+        """Broadcast rank 0's text, as an array of its bytes."""
         letters = np.frombuffer(text.encode(), dtype=np.uint8) if self.rank == 0 else None
         return self.broadcast_array(letters).tobytes().decode()
 
@@ -394,7 +322,10 @@ class ProcessGroup:
         dist.barrier(group=self._members.process_group)
 
     def clock_ns(self) -> int:
-        """The machine's monotonic clock; between machines, time since the group formed (skew of a barrier's exit)."""
+        """Return nanoseconds of the machine's monotonic clock.
+
+        Between machines they count from the moment when the group formed; the skew is that of a barrier's exit.
+        """
         return time.monotonic_ns() - self._offset_ns
 
     def close(self) -> None:
@@ -406,7 +337,7 @@ class ProcessGroup:
 
 
 def hash_of_host() -> int:
-    """A number that identifies this machine and boot."""
+    """Return a number that identifies this machine and boot."""
     from hashlib import sha256
 
     try:
@@ -423,7 +354,7 @@ MOST_BYTES = 600
 
 
 def gather_texts(group: Group, text: str, *, device: str = "cpu") -> list[str]:
-    """Every rank's text in rank order; collective.
+    """Gather the ranks' texts in rank order; collective.
 
     Args:
         group: the ranks.

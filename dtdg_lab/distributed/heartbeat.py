@@ -98,25 +98,25 @@ class Heartbeat:
             self._failure = self._failure or f"The run's store cannot be reached ({error})."
 
     def left(self, timeout_s: float) -> dict[int, int]:
-        """Ranks that have stopped beating, after waiting for all -> values of the store that each has ignored."""
+        """Return how many of the store's values each stopped rank has ignored, after waiting for all ranks."""
         end_s = time.monotonic() + timeout_s
         while True:
             marks = {rank: self._store.read(f"{self._name}/left/{rank}") for rank in range(self._ranks)}
-            left = {rank: int(mark) for rank, mark in marks.items() if mark is not None}
-            if len(left) == self._ranks or time.monotonic() > end_s:
-                return left
+            ignored_values = {rank: int(mark) for rank, mark in marks.items() if mark is not None}
+            if len(ignored_values) == self._ranks or time.monotonic() > end_s:
+                return ignored_values
             time.sleep(0.005)
 
     def _watch(self) -> None:
-        others = [rank for rank in range(self._ranks) if rank != self._rank]
-        now = time.monotonic()
-        beats = dict.fromkeys(others, -1)
-        received = dict.fromkeys(others, now)
+        watched_ranks = [rank for rank in range(self._ranks) if rank != self._rank]
+        start_s = time.monotonic()
+        beats = dict.fromkeys(watched_ranks, -1)
+        received = dict.fromkeys(watched_ranks, start_s)
         while not self._stop.wait(self._limit_s / 8):
             try:
                 self._beat()
-                for rank in list(others):
-                    self._look(rank, beats, received, others)
+                for rank in list(watched_ranks):
+                    self._look(rank, beats, received, watched_ranks)
                 self._failure = (self._store.read(f"{self._name}/cause") or b"").decode() or self._failure
             except RuntimeError as error:
                 self._failure = f"The run's store cannot be reached ({error})."
@@ -129,19 +129,19 @@ class Heartbeat:
         self._beats += 1
         self._store.set(f"{self._name}/beat/{self._rank}", str(self._beats))
 
-    def _look(self, rank: int, beats: dict[int, int], received: dict[int, float], others: list[int]) -> None:
-        asked = time.monotonic()
+    def _look(self, rank: int, beats: dict[int, int], received: dict[int, float], watched_ranks: list[int]) -> None:
+        asked_s = time.monotonic()
         beat = self._store.read(f"{self._name}/beat/{rank}")
         # without a beat a rank is starting, or a stranger has overwritten it: that is no sign of a death
         if beat is None or int(beat) != beats[rank]:
-            beats[rank], received[rank] = int(beat or 0), asked
+            beats[rank], received[rank] = int(beat or 0), asked_s
             return
-        silent_s = asked - received[rank]
+        silent_s = asked_s - received[rank]
         # three quarters, and two beats of an eighth: all ranks know within the limit
         if silent_s < 0.75 * self._limit_s or self._exists(rank):
             return
         if self._store.read(f"{self._name}/left/{rank}") is not None:
-            others.remove(rank)
+            watched_ranks.remove(rank)
         else:
             self._silent_rank = rank
             self._failure = f"Rank {rank} has given no sign of life for {silent_s:.1f} s."

@@ -31,7 +31,7 @@ _FILE, _TCP = "file:", "tcp:"
 
 
 class SignedStore(dist.Store):
-    """A torch store whose values are signed with the run's key over place, name and value (HMAC-SHA256).
+    """A torch store whose values are signed with the run's key over scope, name and value (HMAC-SHA256).
 
     A value with another signature counts as missing: it is counted in :attr:`ignored`, and nothing else of it is used.
     Signatures say who wrote a value, not when: who can write may delete values, or put back older ones of a name.
@@ -42,14 +42,14 @@ class SignedStore(dist.Store):
         below: torch's store.
         address: where other processes find it, see :func:`reach_store`.
         key: secret of the run or session, hexadecimal.
-        place: run and attempt; values of others are ignored.
+        scope: run and attempt; values of others are ignored.
         size: number of ranks.
     """
 
-    def __init__(self, below: Any, address: str, *, key: str, place: str, size: int) -> None:
+    def __init__(self, below: Any, address: str, *, key: str, scope: str, size: int) -> None:
         super().__init__()
         self.unsigned, self.address, self._size = below, address, size
-        self._key, self._place = key, place
+        self._key, self._scope = key, scope
         self._ignored: list[int] = [0]  # shared by the connections of a process
         self._wrong: dict[str, int] = {}
         self._known: dict[str, str] = {}
@@ -65,14 +65,14 @@ class SignedStore(dist.Store):
         return self._ignored[0]
 
     def again(self) -> SignedStore:
-        """Another connection: one serves one thread at a time.
+        """Open another connection: each serves one thread at a time.
 
         Raises:
             ClusterError: the store is gone.
         """
-        other = reach_store(self.address, self._size, key=self._key, place=self._place)
-        other._ignored = self._ignored
-        return other
+        connection = reach_store(self.address, self._size, key=self._key, scope=self._scope)
+        connection._ignored = self._ignored
+        return connection
 
     def remove(self) -> None:
         """Remove the folder of a file store, once no process uses it any more."""
@@ -84,11 +84,11 @@ class SignedStore(dist.Store):
         self.unsigned.set(name, self._signed(name, value))
 
     def read(self, name: str) -> bytes | None:
-        """The value of a name; None if it has none that this run has signed."""
+        """Return the value of a name; None if it has none that this run has signed."""
         return self._verified(name, self._text(name))
 
     def get(self, name: str) -> bytes:
-        """The value of a name, after waiting for it, 60 s at most."""
+        """Wait for the value of a name, 60 s at most, and return it."""
         self.wait([name], datetime.timedelta(seconds=WAIT_S))
         value = self.read(name)
         if value is None:
@@ -96,13 +96,13 @@ class SignedStore(dist.Store):
         return value
 
     def set_once(self, name: str, value: bytes | str) -> bool:
-        """Write a value unless the name has one that this run has signed; returns whether it was written."""
+        """Write a value unless the name has one that this run has signed; return whether it was written."""
         signed, text = self._signed(name, value), self._text(name)
         while self._verified(name, text) is None:
-            text, before = self.unsigned.compare_set(name, text, signed).decode(errors="replace"), text
+            text, previous_text = self.unsigned.compare_set(name, text, signed).decode(errors="replace"), text
             if text == signed:
                 return True
-            if text == before:  # bytes that are no text cannot be compared
+            if text == previous_text:  # bytes that are no text cannot be compared
                 self.unsigned.set(name, signed)
                 return True
         return False
@@ -115,23 +115,23 @@ class SignedStore(dist.Store):
         text = self._text(name) if not amount else self._known.get(name, "")
         while True:
             value = self._verified(name, text)
-            held = int(value if value is not None else self._verified(name, self._known.get(name, "")) or 0)
+            number = int(value if value is not None else self._verified(name, self._known.get(name, "")) or 0)
             if value is not None:
                 self._known[name] = text
             if not amount:
-                return held
-            wanted = self._signed(name, str(held + amount))
-            found = self.unsigned.compare_set(name, text, wanted).decode(errors="replace")
-            if found == text and text:  # bytes that are no text, or a deleted name
-                self.unsigned.set(name, wanted)
-                found = wanted
-            if found == wanted:
-                self._known[name] = wanted
-                return held + amount
-            text = found
+                return number
+            new_text = self._signed(name, str(number + amount))
+            stored_text = self.unsigned.compare_set(name, text, new_text).decode(errors="replace")
+            if stored_text == text and text:  # bytes that are no text, or a deleted name
+                self.unsigned.set(name, new_text)
+                stored_text = new_text
+            if stored_text == new_text:
+                self._known[name] = new_text
+                return number + amount
+            text = stored_text
 
     def check(self, names: Sequence[str]) -> bool:
-        """Whether every name has a value."""
+        """Return whether every name has a value."""
         return all(self.read(name) is not None for name in names)
 
     def wait(self, names: Sequence[str], timeout: datetime.timedelta | None = None) -> None:
@@ -157,14 +157,14 @@ class SignedStore(dist.Store):
         return self._signature(name, content) + content
 
     def _signature(self, name: str, content: str) -> str:
-        parts = [part.encode() for part in (self._place, name, content)]
+        parts = [part.encode() for part in (self._scope, name, content)]
         message = b"".join(len(part).to_bytes(8, "little") + part for part in parts)
         return hmac.digest(bytes.fromhex(self._key), message, hashlib.sha256).hex()
 
     def _text(self, name: str) -> str:
-        """What stands under a name, signed or not; empty for nothing. It neither waits nor writes."""
-        found = self.unsigned.compare_set(name, _NEVER, _NEVER).decode(errors="replace")
-        return "" if found == _NEVER else found
+        """Return the raw value of a name, signed or not; empty for none. This neither waits nor writes."""
+        text = self.unsigned.compare_set(name, _NEVER, _NEVER).decode(errors="replace")
+        return "" if text == _NEVER else text
 
     def _verified(self, name: str, text: str) -> bytes | None:
         if not text:
@@ -178,13 +178,13 @@ class SignedStore(dist.Store):
         return base64.b64decode(content[_MARK:])
 
 
-def open_store(size: int, *, key: str = "", place: str = "", host: str = "") -> tuple[SignedStore, str]:
-    """Make the store of a run; returns it and its address.
+def open_store(size: int, *, key: str = "", scope: str = "", host: str = "") -> tuple[SignedStore, str]:
+    """Create the store of a run; return it and its address.
 
     Args:
         size: number of ranks.
         key: secret of the run or session, hexadecimal; empty: a new one, which then is part of the address.
-        place: run and attempt.
+        scope: run and attempt.
         host: address to serve the store on, at a free port, for ranks on several machines. Empty: a file in a folder
             that only this account can open.
     """
@@ -195,7 +195,7 @@ def open_store(size: int, *, key: str = "", place: str = "", host: str = "") -> 
         _sweep()
         file = f"{tempfile.mkdtemp(prefix=_FOLDER)}/store"  # mkdtemp: mode 0700
         below, address = _file_store(file), _FILE + file
-    store = SignedStore(below, address, key=secret, place=place, size=size)
+    store = SignedStore(below, address, key=secret, scope=scope, size=size)
     return store, address if key else f"{address}#{secret}"
 
 
@@ -208,28 +208,30 @@ def _serve(size: int, host: str) -> tuple[Any, str]:
     return store, f"{_TCP}{host}:{port}"
 
 
-def reach_store(address: str, size: int, *, key: str = "", place: str = "", timeout_s: float = WAIT_S) -> SignedStore:
+def reach_store(address: str, size: int, *, key: str = "", scope: str = "", timeout_s: float = WAIT_S) -> SignedStore:
     """Connect to the store that another process made with :func:`open_store`.
 
     Raises:
         ClusterError: no store is at the address, or nothing gives its key.
     """
-    where, _, part = address.partition("#")
-    if not (secret := key or part):
-        raise ClusterError(f"the store at {where} needs the key of its run: give key=...")
+    location, _, address_key = address.partition("#")
+    if not (secret := key or address_key):
+        raise ClusterError(f"the store at {location} needs the key of its run: give key=...")
     try:
-        if where.startswith(_FILE):
-            file = where.removeprefix(_FILE)
+        if location.startswith(_FILE):
+            file = location.removeprefix(_FILE)
             if not os.path.exists(file):  # torch would wait for it
                 raise ValueError("its file is gone")
             below: Any = _file_store(file)
         else:
-            host, port = where.removeprefix(_TCP).rsplit(":", 1)
+            host, port = location.removeprefix(_TCP).rsplit(":", 1)
             limit = datetime.timedelta(seconds=timeout_s)
             below = dist.TCPStore(host, int(port), size, is_master=False, wait_for_workers=False, timeout=limit)
     except (RuntimeError, ValueError) as error:
-        raise ClusterError(f"no store answers at {where}: {error}. The rank that serves it may have died.") from error
-    return SignedStore(below, where, key=secret, place=place, size=size)
+        raise ClusterError(
+            f"no store answers at {location}: {error}. The rank that serves it may have died."
+        ) from error
+    return SignedStore(below, location, key=secret, scope=scope, size=size)
 
 
 _kept: list[Any] = []
@@ -245,8 +247,8 @@ def _sweep() -> None:
     """Remove the folders of this account's runs that were killed. Ranks that live write every few seconds."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
         try:
-            own = folder.stat().st_uid == os.getuid()
-            newest_s = max(each.stat().st_mtime for each in (folder, *folder.iterdir())) if own else time.time()
+            is_ours = folder.stat().st_uid == os.getuid()
+            newest_s = max(path.stat().st_mtime for path in (folder, *folder.iterdir())) if is_ours else time.time()
         except FileNotFoundError:  # its run has just ended
             continue
         if time.time() - newest_s > _SWEEP_S:

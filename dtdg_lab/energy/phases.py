@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from dtdg_lab.energy.monitor import EnergyMeter, EnergyWindow, Measurement, ReaderEnergy, shared_out, spread
-from dtdg_lab.energy.readers import BusySeconds, PowerModel
+from dtdg_lab.energy.measurement import Measurement, ReaderEnergy, shared_out, spread
+from dtdg_lab.energy.modelled import BusySeconds
+from dtdg_lab.energy.monitor import EnergyMeter, EnergyWindow
+from dtdg_lab.energy.readers import PowerModel
 
 IDLE = "idle"  # between steps, and not in anything that has a name
 STALL = "stall"  # standing still for features that were not there yet, whichever phase that was in
@@ -47,7 +49,7 @@ class PhaseEnergy:
     the modelled processors that is exactly ``P = P_idle / n + (P_max - P_idle) * utilisation`` in each phase; for a
     counter it is a model of the sharing, and the sum is what was counted. Rows whose readings come later (a counter
     that moves every 100 ms) are given later. Readers of a whole node are left out: give the meter a
-    :class:`~dtdg_lab.energy.monitor.NodeShareReader` beside them.
+    :class:`~dtdg_lab.energy.rank_readers.NodeShareReader` beside them.
 
     One thread, the training one, calls it.
 
@@ -124,16 +126,19 @@ class PhaseEnergy:
         self._tell_gpu(seconds)
 
     def end_epoch(self) -> list[Row]:
-        """Rows of an epoch that is over; those that wait for a reading come with a later call."""
+        """Return the rows of an epoch that is over; those that wait for a reading come with a later call."""
         self._turn()
         return self._ready()
 
     def close(self) -> list[Row]:
-        """All rows that are left, whether or not readings reach to their ends."""
+        """Return all remaining rows, whether or not readings reach to their ends."""
         self._turn()
-        left, self._waiting = list(self._waiting), deque()
+        stretches, self._waiting = list(self._waiting), deque()
         return [
-            row for stretch in left if stretch.window for row in self._rows(stretch, self._meter.ended(stretch.window))
+            row
+            for stretch in stretches
+            if stretch.window
+            for row in self._rows(stretch, self._meter.ended(stretch.window))
         ]
 
     def set_power(self, power: PowerModel) -> None:
@@ -186,15 +191,15 @@ class PhaseEnergy:
         return rows
 
     def _rows(self, stretch: _Stretch, measured: Measurement) -> list[Row]:
-        """One row for each phase and source; where no reader is the rank's own, one for each phase, unknown."""
-        own = [each for each in measured.readers if each.scope == "rank"]
+        """Return a row for each phase and source; without a reader of the rank's own, an unknown one for each phase."""
+        rank_readers = [reader for reader in measured.readers if reader.scope == "rank"]
         by_source: dict[str | None, list[ReaderEnergy]] = {}
-        for each in own:
-            by_source.setdefault(each.source, []).append(each)
+        for reader in rank_readers:
+            by_source.setdefault(reader.source, []).append(reader)
         rows: list[Row] = []
         for source, readers in by_source.items() or [(None, [])]:
-            parts = [self._shared(each, stretch, measured.seconds) for each in readers if each.joules is not None]
-            coverage = sum(each.coverage for each in readers) / len(readers) if readers else 0.0
+            parts = [self._shared(reader, stretch, measured.seconds) for reader in readers if reader.joules is not None]
+            coverage = sum(reader.coverage for reader in readers) / len(readers) if readers else 0.0
             for phase, lasted_s in stretch.seconds.items():
                 joules = sum(part[phase] for part in parts) if parts else None
                 if lasted_s <= 0 and not joules:
@@ -202,10 +207,10 @@ class PhaseEnergy:
                 rows.append((stretch.step, stretch.epoch, stretch.time_ns, phase, joules, lasted_s, source, coverage))
         return rows
 
-    def _shared(self, of: ReaderEnergy, stretch: _Stretch, seconds: float) -> dict[str, float]:
-        joules = of.joules or 0.0
-        covered_s, power = of.coverage * seconds, stretch.power or self._power
-        if of.device == "gpu":
+    def _shared(self, reader: ReaderEnergy, stretch: _Stretch, seconds: float) -> dict[str, float]:
+        joules = reader.joules or 0.0
+        covered_s, power = reader.coverage * seconds, stretch.power or self._power
+        if reader.device == "gpu":
             busy_s = {phase: lasted for phase, lasted in stretch.seconds.items() if phase in GPU_PHASES}
             return shared_out(joules, stretch.seconds, busy_s, power.gpu_idle_w * covered_s)
         busy_s = dict(stretch.cpu_s)
@@ -214,14 +219,14 @@ class PhaseEnergy:
 
 
 def _seconds(intervals: Iterable[Interval]) -> dict[str, float]:
-    found: dict[str, float] = {}
+    seconds: dict[str, float] = {}
     for phase, start_ns, end_ns in intervals:
-        found[phase] = found.get(phase, 0.0) + (end_ns - start_ns) * 1e-9
-    return found
+        seconds[phase] = seconds.get(phase, 0.0) + (end_ns - start_ns) * 1e-9
+    return seconds
 
 
 def _moved(seconds: dict[str, float], stalled_s: Mapping[str, float]) -> dict[str, float]:
-    """Seconds by phase with those of standing still apart."""
+    """Return seconds by phase with stalls as a phase of their own."""
     for phase, given_s in stalled_s.items():
         still_s = min(max(given_s, 0.0), seconds.get(phase, 0.0))
         if still_s > 0:
@@ -233,17 +238,17 @@ def _moved(seconds: dict[str, float], stalled_s: Mapping[str, float]) -> dict[st
 def _parted(
     cpu_s: Mapping[str, float], seconds: Mapping[str, float], stalled_s: Mapping[str, float]
 ) -> dict[str, float]:
-    """Processor seconds by phase where a part of a phase stood still.
+    """Return processor seconds by phase with stalls as a phase of their own.
 
-    A thread cannot work longer than what is left of the phase: what is more was done beside it, such as receiving
-    features, and goes with the standing still.
+    A thread cannot work longer than the rest of its phase. Processor seconds beyond that were spent by other threads,
+    such as those that receive features, and count as stalls.
     """
-    found = dict(cpu_s)
-    for phase in stalled_s.keys() & seconds.keys() & found.keys():
-        beside_s = max(found[phase] - seconds[phase], 0.0)
-        found[phase] -= beside_s
-        found[STALL] = found.get(STALL, 0.0) + beside_s
-    return found
+    seconds_by_phase = dict(cpu_s)
+    for phase in stalled_s.keys() & seconds.keys() & seconds_by_phase.keys():
+        beside_s = max(seconds_by_phase[phase] - seconds[phase], 0.0)
+        seconds_by_phase[phase] -= beside_s
+        seconds_by_phase[STALL] = seconds_by_phase.get(STALL, 0.0) + beside_s
+    return seconds_by_phase
 
 
 def _by_time(cpu_s: float, seconds: Mapping[str, float]) -> dict[str, float]:
@@ -251,6 +256,6 @@ def _by_time(cpu_s: float, seconds: Mapping[str, float]) -> dict[str, float]:
     return {**dict.fromkeys(seconds, 0.0), **spread(cpu_s, working if sum(working.values()) > 0 else seconds)}
 
 
-def _add(to: dict[str, float], more: Mapping[str, float]) -> None:
-    for phase, amount in more.items():
-        to[phase] = to.get(phase, 0.0) + amount
+def _add(totals: dict[str, float], amounts: Mapping[str, float]) -> None:
+    for phase, amount in amounts.items():
+        totals[phase] = totals.get(phase, 0.0) + amount

@@ -44,7 +44,7 @@ class Stream(NamedTuple):
 
 
 def stream_of(rank: int, attempt: int, row: Mapping[str, Any]) -> Stream:
-    """The stream that a row of ``energy`` belongs to.
+    """Return the stream that a row of ``energy`` belongs to.
 
     Rows recorded before there were the columns ``device`` and ``node`` are placed by their reader and rank.
     """
@@ -62,7 +62,7 @@ def stream_of(rank: int, attempt: int, row: Mapping[str, Any]) -> Stream:
 
 
 def counted(streams: Mapping[Stream, float]) -> list[Stream]:
-    """The streams whose joules add up to the run's: every device once in every attempt.
+    """Choose the streams whose joules add up to the run's: every device once in every attempt.
 
     A GPU read by several ranks counts once, by the rank that read it longest. Measured GPUs are identified by the UUID
     in the name of their reader, modelled ones by rank. The processors of a node count by the reader of the whole node;
@@ -72,19 +72,21 @@ def counted(streams: Mapping[Stream, float]) -> list[Stream]:
         streams: each with the seconds for which its joules are known, above 0.
     """
     best: dict[tuple[Any, ...], Stream] = {}
-    whole = {(each.attempt, each.node) for each in streams if each.device == PROCESSOR and each.scope == "node"}
-    for each in sorted(streams):
+    whole_nodes = {
+        (stream.attempt, stream.node) for stream in streams if stream.device == PROCESSOR and stream.scope == "node"
+    }
+    for stream in sorted(streams):
         device: tuple[Any, ...]
-        if each.device == GPU:
-            device = (each.attempt, each.reader if each.reader.startswith(_NVML) else (each.node, each.rank))
-        elif (each.attempt, each.node) not in whole:
-            device = (each.attempt, each.node, each.rank)
-        elif each.scope == "node":
-            device = (each.attempt, each.node)
+        if stream.device == GPU:
+            device = (stream.attempt, stream.reader if stream.reader.startswith(_NVML) else (stream.node, stream.rank))
+        elif (stream.attempt, stream.node) not in whole_nodes:
+            device = (stream.attempt, stream.node, stream.rank)
+        elif stream.scope == "node":
+            device = (stream.attempt, stream.node)
         else:
             continue  # a share of what the node's reader has
-        if device not in best or streams[each] > streams[best[device]]:
-            best[device] = each
+        if device not in best or streams[stream] > streams[best[device]]:
+            best[device] = stream
     return sorted(best.values())
 
 
@@ -95,7 +97,7 @@ class _Known:
 
 
 class EnergyTotal:
-    """Sums up rows of ``energy`` and ``steps`` in any order of ranks; a repeated row counts once.
+    """Sum of rows of ``energy`` and ``steps`` in any order of ranks; a repeated row counts once.
 
     Joules of steps that a resumed run repeated stay counted, because they were spent.
     """
@@ -140,85 +142,98 @@ class EnergyTotal:
         return self._take(self._in_steps, stream, time_ns, joules, seconds)
 
     def streams(self) -> list[Stream]:
-        """Those that count; see :func:`counted`."""
-        return counted({stream: known.seconds for stream, known in self._all().items()})
+        """Return the streams that count; see :func:`counted`."""
+        return counted({stream: energy.seconds for stream, energy in self._all().items()})
 
     def joules(self, device: str | None = None) -> dict[str, float]:
-        """Joules by source, of all devices or of one kind of them; empty where none are known."""
-        known = self._all()
-        found: dict[str, float] = {}
+        """Return joules by source, of all devices or of one kind; empty if none are known."""
+        energy = self._all()
+        joules: dict[str, float] = {}
         for stream in self.streams():
             if device in (None, stream.device):
-                found[stream.source] = found.get(stream.source, 0.0) + known[stream].joules
-        return found
+                joules[stream.source] = joules.get(stream.source, 0.0) + energy[stream].joules
+        return joules
 
     def coverage(self) -> dict[str, float] | None:
-        """How the energy of all devices' time is known, in shares that sum to 1: ``read``, ``modelled``, ``unknown``.
+        """Return the shares of all devices' time whose energy is ``read``, ``modelled``, ``unknown``; they sum to 1.
 
         Every GPU and the processors of every node weigh the same; None before anything was seen.
         """
-        lasted = wanted = 0.0
-        found = dict.fromkeys(KINDS, 0.0)
-        for attempt, of in self._devices().items():
+        known_total_s = device_s = 0.0
+        seconds_by_kind = dict.fromkeys(KINDS, 0.0)
+        for attempt, devices in self._devices().items():
             first, last = self._span_ns[attempt]
             span_s = (last - first) * 1e-9
-            wanted += span_s * len(of)
-            for ranks in of.values():
+            device_s += span_s * len(devices)
+            for ranks in devices.values():
                 for share, stream, seconds in ranks:
                     if stream is not None:
                         known_s = share * min(seconds, span_s)
-                        found["read" if stream.source in MEASURED else "modelled"] += known_s
-                        lasted += known_s
-        if wanted <= 0:
+                        seconds_by_kind["read" if stream.source in MEASURED else "modelled"] += known_s
+                        known_total_s += known_s
+        if device_s <= 0:
             return None
-        return {**{kind: seconds / wanted for kind, seconds in found.items()}, "unknown": max(1 - lasted / wanted, 0.0)}
+        return {
+            **{kind: seconds / device_s for kind, seconds in seconds_by_kind.items()},
+            "unknown": max(1 - known_total_s / device_s, 0.0),
+        }
 
     def unknown(self) -> list[str]:
-        """Devices of the newest attempt whose energy is neither measured nor modelled, as text."""
+        """Name the devices of the newest attempt whose energy is neither measured nor modelled."""
         devices = self._devices().get(max(self._span_ns, default=0), {})
         return [name for name, ranks in devices.items() if all(stream is None for _, stream, _ in ranks)]
 
     def _devices(self) -> dict[int, dict[str, list[tuple[float, Stream | None, float]]]]:
-        """By attempt and device: its streams, with the share of the device and the seconds of each."""
-        known = self._all()
-        streams = counted({stream: each.seconds for stream, each in known.items()})
-        found: dict[int, dict[str, list[tuple[float, Stream | None, float]]]] = {}
+        """Return by attempt and device its streams, with the share of the device and the seconds of each."""
+        energy = self._all()
+        streams = counted({stream: sums.seconds for stream, sums in energy.items()})
+        devices_by_attempt: dict[int, dict[str, list[tuple[float, Stream | None, float]]]] = {}
         for attempt in self._span_ns:
-            own = [stream for stream in streams if stream.attempt == attempt]
-            devices = found.setdefault(attempt, {})
-            nodes = {each.node: each for each in own if each.device == PROCESSOR and each.scope == "node"}
-            by_rank = {each.rank: each for each in own if each.device == PROCESSOR and each.scope == "rank"}
-            ranks = sorted(rank for of, rank in self._ranks if of == attempt)
+            attempt_streams = [stream for stream in streams if stream.attempt == attempt]
+            devices = devices_by_attempt.setdefault(attempt, {})
+            nodes = {
+                stream.node: stream
+                for stream in attempt_streams
+                if stream.device == PROCESSOR and stream.scope == "node"
+            }
+            by_rank = {
+                stream.rank: stream
+                for stream in attempt_streams
+                if stream.device == PROCESSOR and stream.scope == "rank"
+            }
+            ranks = sorted(rank for other_attempt, rank in self._ranks if other_attempt == attempt)
             for node, stream in nodes.items():
-                devices[f"the processors of node {node}"] = [(1.0, stream, known[stream].seconds)]
+                devices[f"the processors of node {node}"] = [(1.0, stream, energy[stream].seconds)]
             for rank in ranks:
                 node = self._ranks[attempt, rank]
                 named = bool(node) and node != f"of rank {rank}"
                 if node in nodes or (nodes and not named and rank not in by_rank):
                     continue  # in its node's; records that name no node have a reader of it on one rank alone
-                beside = [each for each in ranks if named and self._ranks[attempt, each] == node] or [rank]
+                beside = [other_rank for other_rank in ranks if named and self._ranks[attempt, other_rank] == node] or [
+                    rank
+                ]
                 stream_ = by_rank.get(rank)
-                seconds = 0.0 if stream_ is None else known[stream_].seconds
+                seconds = 0.0 if stream_ is None else energy[stream_].seconds
                 name = f"the processors of rank {rank}" if len(beside) == 1 else f"the processors of node {node}"
                 devices.setdefault(name, []).append((1 / len(beside), stream_, seconds))
-            gpus = [each for each in own if each.device == GPU]
-            read = {each.rank for each in known if each.device == GPU and each.attempt == attempt}
+            gpus = [stream for stream in attempt_streams if stream.device == GPU]
+            read = {stream.rank for stream in energy if stream.device == GPU and stream.attempt == attempt}
             for stream in gpus:
-                devices[f"the GPU of rank {stream.rank}"] = [(1.0, stream, known[stream].seconds)]
-            for of, rank in sorted(self._gpus):
-                if of == attempt and rank not in read:
+                devices[f"the GPU of rank {stream.rank}"] = [(1.0, stream, energy[stream].seconds)]
+            for gpu_attempt, rank in sorted(self._gpus):
+                if gpu_attempt == attempt and rank not in read:
                     devices[f"the GPU of rank {rank}"] = [(1.0, None, 0.0)]
-        return found
+        return devices_by_attempt
 
     def _all(self) -> dict[Stream, _Known]:
-        """The joules of the readers; for ranks without a processor reader, those of their steps."""
-        processors = {(each.attempt, each.rank) for each in self._known if each.device == PROCESSOR}
-        more = {
-            each._replace(node=self._ranks[each.attempt, each.rank] or f"of rank {each.rank}"): known
-            for each, known in self._in_steps.items()
-            if (each.attempt, each.rank) not in processors
+        """Return the joules of the readers; for ranks without a processor reader, those of their steps."""
+        processors = {(stream.attempt, stream.rank) for stream in self._known if stream.device == PROCESSOR}
+        of_steps = {
+            stream._replace(node=self._ranks[stream.attempt, stream.rank] or f"of rank {stream.rank}"): sums
+            for stream, sums in self._in_steps.items()
+            if (stream.attempt, stream.rank) not in processors
         }
-        return {**self._known, **more}
+        return {**self._known, **of_steps}
 
     def _take(
         self, to: dict[Stream, _Known], stream: Stream, time_ns: int, joules: float, seconds: float
@@ -226,9 +241,9 @@ class EnergyTotal:
         if time_ns <= self._newest_ns.get(stream, -1):
             return None
         self._newest_ns[stream] = time_ns
-        known = to.setdefault(stream, _Known())
-        known.joules += joules
-        known.seconds += seconds
+        sums = to.setdefault(stream, _Known())
+        sums.joules += joules
+        sums.seconds += seconds
         return stream
 
     def _seen(self, attempt: int, time_ns: int, seconds: float) -> None:
@@ -237,17 +252,17 @@ class EnergyTotal:
 
 
 def total_of(energy: Iterable[Mapping[str, Any]], steps: Iterable[Mapping[str, Any]] = ()) -> EnergyTotal:
-    """The total of rows of record tables, which have the columns ``rank`` and, after a resume, ``attempt``."""
-    found = EnergyTotal()
-    for row in sorted(energy, key=lambda each: each.get("time_ns", 0)):
-        found.add(int(row["rank"]), int(row.get("attempt", 1)), row)
-    for row in sorted(steps, key=lambda each: each["time_ns"]):
-        found.step(int(row["rank"]), int(row.get("attempt", 1)), row)
-    return found
+    """Sum up rows of record tables, which have the columns ``rank`` and, after a resume, ``attempt``."""
+    total = EnergyTotal()
+    for row in sorted(energy, key=lambda row: row.get("time_ns", 0)):
+        total.add(int(row["rank"]), int(row.get("attempt", 1)), row)
+    for row in sorted(steps, key=lambda row: row["time_ns"]):
+        total.step(int(row["rank"]), int(row.get("attempt", 1)), row)
+    return total
 
 
 def _text(value: Any) -> str:
-    """A word of a record; empty where there is none, which a table may hold as NaN."""
+    """Return a text of a record; empty if there is none, which a table may hold as NaN."""
     return value if isinstance(value, str) else ""
 
 

@@ -232,7 +232,7 @@ class Exchanger:
             row_bytes = math.prod(rows.shape[1:]) * rows.element_size()
             moved = [0 if to == self._group.rank else count for to, count in enumerate(send)]
             link += np.outer([1, row_bytes], moved)
-        pending = self._group.start_exchange(rows, send, receive, place=place)
+        pending = self._group.start_exchange(rows, send, receive, tag=place)
         return Started(pending, layer, pass_name, name or self._name)
 
     def finish(self, started: Started) -> Arrived:

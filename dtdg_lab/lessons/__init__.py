@@ -13,7 +13,8 @@ from dtdg_lab.lessons.figures import bar_chart, forecast_panels, panels, side_by
 from dtdg_lab.lessons.race_screen import RaceScreen
 from dtdg_lab.lessons.seeds import near_by_seed_words
 from dtdg_lab.lessons.widgets import BatchBench, CacheBench, ScheduleBench
-from dtdg_lab.network.patterns import make_pattern, parse_links
+from dtdg_lab.network.links import parse_links
+from dtdg_lab.network.patterns import make_pattern
 from dtdg_lab.partition.redistribution_volume import collective_rows, collectives
 from dtdg_lab.partition.simple import vertex_loads
 from dtdg_lab.runs.liveness import read_notes

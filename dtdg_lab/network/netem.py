@@ -23,7 +23,7 @@ from dtdg_lab.core.errors import ConfigError, DataError, NotAvailableError
 from dtdg_lab.core.files import replacing
 from dtdg_lab.core.system_errors import reading
 from dtdg_lab.core.units import STATE
-from dtdg_lab.network.patterns import LinkState
+from dtdg_lab.network.links import LinkState
 
 # Commands of Linux' traffic control that make replies of some ports slow, as argument lists.
 
@@ -59,12 +59,12 @@ def queue(device: str) -> Command:
 
 
 def remove(device: str) -> Command:
-    """Take the queue away, with all classes: the device gets its default one back."""
+    """Return the command that removes the queue with all classes: the device gets its default one back."""
     return _words(f"qdisc del dev {device} root handle {HANDLE}")
 
 
 def link_class(device: str, number: int, link: Link, *, change: bool = False) -> Command:
-    """The class of a link, a token bucket of its rate: ``number`` is 1 or more.
+    """Return the command for a link's class, a token bucket of its rate; ``number`` is 1 or more.
 
     The bucket is that of htb, which is tbf's with classes beside each other: tbf itself holds one class only.
     """
@@ -78,7 +78,7 @@ def link_class(device: str, number: int, link: Link, *, change: bool = False) ->
 
 
 def link_delay(device: str, number: int, link: Link, *, change: bool = False) -> Command:
-    """The delay of a link's class."""
+    """Return the command for the delay of a link's class."""
     verb = "change" if change else "add"
     return _words(
         f"qdisc {verb} dev {device} parent {HANDLE}{number:x} handle {number + 0x1000:x}: netem "
@@ -87,7 +87,7 @@ def link_delay(device: str, number: int, link: Link, *, change: bool = False) ->
 
 
 def link_filter(device: str, number: int, link: Link) -> Command:
-    """What sends a link's packets, TCP over IPv4 from its port, to its class; of all others none is touched."""
+    """Return the command that sends a link's packets (TCP over IPv4 from its port) to its class, and no others."""
     to = f"match ip dst {link.address}/32" if link.address else ""
     return _words(
         f"filter add dev {device} parent {HANDLE} protocol ip prio 1 u32 match ip protocol 6 0xff "
@@ -122,11 +122,11 @@ class NetemMark:
 
     @classmethod
     def own(cls, device: str) -> NetemMark:
-        """The mark of this process on a device."""
+        """Create the mark of this process on a device."""
         return cls(device, network_space(), os.getpid(), psutil.Process().create_time(), _boot())
 
     def file(self, folder: Path) -> Path:
-        """Where it is kept: one for each device of a namespace."""
+        """Return the mark's file: one for each device of a namespace."""
         return folder / f"netem-{self.device}-{self.space}.json"
 
     @property
@@ -181,7 +181,7 @@ def marks(folder: Path) -> Iterator[NetemMark]:
 
 
 def network_space() -> int:
-    """The number of this process's network namespace; 0 where there are none."""
+    """Return the number of this process's network namespace; 0 if there are none."""
     try:
         return os.stat("/proc/self/ns/net").st_ino
     except OSError:
@@ -241,26 +241,26 @@ def may_administer() -> bool:
 
 
 def root_queue(device: str) -> tuple[str, str]:
-    """Kind and handle of a device's queue; handle ``0:`` is the kernel's default.
+    """Return kind and handle of a device's queue; handle ``0:`` is the kernel's default.
 
     Raises:
         NotAvailableError: tc is not there, or does not answer.
     """
-    found = json.loads(run(("-j", "qdisc", "show", "dev", device)) or "[]")
-    root = next((each for each in found if each.get("root")), {"kind": "none", "handle": "0:"})
+    queues = json.loads(run(("-j", "qdisc", "show", "dev", device)) or "[]")
+    root = next((queue for queue in queues if queue.get("root")), {"kind": "none", "handle": "0:"})
     return str(root["kind"]), str(root["handle"])
 
 
 def tc_program() -> str | None:
-    """Where ``tc`` is; None where it is not installed."""
+    """Return the path of ``tc``; None if it is not installed."""
     return shutil.which("tc") or shutil.which("tc", path="/usr/sbin:/sbin")
 
 
 def run(command: Command) -> str:
-    """What ``tc`` prints, given these arguments.
+    """Run ``tc`` with these arguments and return its output.
 
     Raises:
-        NotAvailableError: it is not there, takes too long, or refuses; its words are quoted.
+        NotAvailableError: tc is missing, takes too long, or refuses; its message is quoted.
     """
     program = tc_program()
     if program is None:
@@ -268,17 +268,17 @@ def run(command: Command) -> str:
             "the program tc is not here. Install it (Debian: apt-get install iproute2), or set congestion_by=emulated."
         )
     try:
-        done = subprocess.run([program, *command], capture_output=True, text=True, timeout=TIME_LIMIT_S, check=False)
+        process = subprocess.run([program, *command], capture_output=True, text=True, timeout=TIME_LIMIT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NotAvailableError(f"tc {' '.join(command)} failed: {error}.") from error
-    if done.returncode:
-        described = " ".join(done.stderr.split()).rstrip(".")
+    if process.returncode:
+        message = " ".join(process.stderr.split()).rstrip(".")
         advice = ""
-        if "kind is unknown" in described:
+        if "kind is unknown" in message:
             lacks = "netem (sch_netem)" if "netem" in command else "htb (sch_htb)"
             advice = f" This machine's kernel lacks {lacks}: load its module, or set congestion_by=emulated."
-        raise NotAvailableError(f"tc {' '.join(command)} was refused: {described}.{advice}")
-    return done.stdout
+        raise NotAvailableError(f"tc {' '.join(command)} was refused: {message}.{advice}")
+    return process.stdout
 
 
 class NetemLinks:
@@ -368,14 +368,14 @@ class NetemLinks:
                 delay where none was announced.
             NotAvailableError: the kernel refuses.
         """
-        wanted = {place: self._wanted(links, *place) for place in self._links}
-        for number, (place, link) in enumerate(wanted.items(), start=1):
-            before = self._links[place]
-            if link.bytes_per_s != before.bytes_per_s:
+        new_links = {ends: self._wanted(links, *ends) for ends in self._links}
+        for number, (ends, link) in enumerate(new_links.items(), start=1):
+            old_link = self._links[ends]
+            if link.bytes_per_s != old_link.bytes_per_s:
                 self._run(link_class(self.device, number, link, change=True))
-            if link.delay_s != before.delay_s:
+            if link.delay_s != old_link.delay_s:
                 self._run(link_delay(self.device, number, link, change=True))
-            self._links[place] = link
+            self._links[ends] = link
 
     def close(self) -> None:
         """Give the device its default queue back; a second call does nothing, nor one in a forked process."""
@@ -395,7 +395,7 @@ class NetemLinks:
         self.commands.append(("tc", *command))
 
     def _wanted(self, links: LinkState, owner: int, to: str) -> Link:
-        """The link of an owner to those that ask from an address."""
+        """Return the link of an owner to the requesters at an address."""
         named = [owner, *self._addresses]
         if max(named) >= links.parts:
             raise ConfigError(f"links of {links.parts} parts, but a server's or requester's part is {max(named)}.")
@@ -417,7 +417,7 @@ class NetemLinks:
 
 
 def undo_left_over(folder: str | Path) -> list[str]:
-    """Give devices their default queues back whose shaping process was killed; returns their names.
+    """Restore the default queues of devices whose shaping process was killed; return their names.
 
     Only queues with this program's mark are touched, and none of a process that still runs.
 

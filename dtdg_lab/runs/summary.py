@@ -20,7 +20,7 @@ from dtdg_lab.core.errors import DataError, RunFailedError
 from dtdg_lab.core.units import as_path
 from dtdg_lab.energy.phases import STALLED
 from dtdg_lab.energy.total import GPU, PROCESSOR, EnergyTotal, total_of
-from dtdg_lab.network.patterns import save_trace
+from dtdg_lab.network.traces import save_trace
 from dtdg_lab.partition.events import PartitionFacts
 from dtdg_lab.records.events import EpochEnded, RanksGathered, SettingsChanged, reading_event
 from dtdg_lab.records.link_metrics import PAIRS, RANKED, few_pairs, interval_of, is_score

@@ -135,8 +135,8 @@ def delayed_group(group: Group, delay_s: float, bytes_per_s: float = float("inf"
     """
     import numpy as np
 
-    from dtdg_lab.network.emulated_network import LinkedGroup
-    from dtdg_lab.network.patterns import LinkState
+    from dtdg_lab.network.linked_group import LinkedGroup
+    from dtdg_lab.network.links import LinkState
 
     every = np.ones((group.size, group.size))
     return LinkedGroup(group, LinkState(delay_s * every, bytes_per_s / max(1, group.size - 1) * every))

@@ -27,7 +27,8 @@ from dtdg_lab.graphs.sealed import begin_training, sealed, unsealed
 from dtdg_lab.graphs.split import Split, split
 from dtdg_lab.kernels.optimizers import OPTIMIZERS
 from dtdg_lab.models.base import DynamicModel, make_model
-from dtdg_lab.network.emulated_network import EmulatedNetwork, LinkedGroup, RankLinks, Slowed
+from dtdg_lab.network.emulated_network import EmulatedNetwork, RankLinks, Slowed
+from dtdg_lab.network.linked_group import LinkedGroup
 from dtdg_lab.tasks.base import Task
 from dtdg_lab.training.collective import together
 from dtdg_lab.training.evaluation import Evaluator

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from dtdg_lab.distributed.averager import Round
 from dtdg_lab.distributed.group import Group
-from dtdg_lab.distributed.model_averaging import Round
 from dtdg_lab.engine.capabilities import Decision, Replannable
 from dtdg_lab.training.control_source import ControlSource
 from dtdg_lab.training.position import Position

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from dtdg_lab.distributed.model_averaging import ControlState
+from dtdg_lab.distributed.averager import ControlState
 from dtdg_lab.engine.capabilities import Adaptive
 from dtdg_lab.records.events import EpochEnded
 from dtdg_lab.training.collective import position_of_rank_0

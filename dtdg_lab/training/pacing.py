@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.distributed.averager import Averager, ControlState, Round
 from dtdg_lab.distributed.gradients import Exchanged
 from dtdg_lab.distributed.group import Group
-from dtdg_lab.distributed.model_averaging import Averager, ControlState, Round, averager_for
+from dtdg_lab.distributed.model_averaging import averager_for
 from dtdg_lab.engine.strategy import Step, StepResult
 from dtdg_lab.training.build import RunComponents
 from dtdg_lab.training.collective import joined_position

@@ -8,7 +8,7 @@ from dataclasses import astuple
 from typing import Any
 
 from dtdg_lab.config.record_tables import PHASES
-from dtdg_lab.distributed.model_averaging import Round
+from dtdg_lab.distributed.averager import Round
 from dtdg_lab.engine.capabilities import Decision, Fetched, ServesFeatures, StepOutcome
 from dtdg_lab.engine.strategy import Step, StepResult, Strategy
 from dtdg_lab.records.events import CheckpointKept, CheckpointWritten, Event, RanksGathered

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.distributed.averager import Round
 from dtdg_lab.distributed.group import Group
-from dtdg_lab.distributed.model_averaging import Round
 from dtdg_lab.engine.capabilities import RECORDED_PLAN, Decision, Replannable
 from dtdg_lab.training.collective import position_of_rank_0
 from dtdg_lab.training.control import RECEIVED_AT, Control

@@ -12,9 +12,11 @@ import psutil
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.units import peak_rss_bytes
 from dtdg_lab.distributed.group import hash_of_host
-from dtdg_lab.energy.monitor import SHARE, EnergyMeter, readers_for
+from dtdg_lab.energy.modelled import BusySeconds, ModelledReader
+from dtdg_lab.energy.monitor import EnergyMeter
 from dtdg_lab.energy.phases import Interval, PhaseEnergy, Row
-from dtdg_lab.energy.readers import BusySeconds, ChildSeconds, ModelledReader, PowerModel
+from dtdg_lab.energy.rank_readers import SHARE, readers_for
+from dtdg_lab.energy.readers import ChildSeconds, PowerModel
 from dtdg_lab.energy.total import GPU, PROCESSOR
 from dtdg_lab.training.recorder import Recorder
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.distributed.averager import ControlState
 from dtdg_lab.distributed.group import Group
-from dtdg_lab.distributed.model_averaging import ControlState
 from dtdg_lab.engine.capabilities import Adaptive, Reconfigurable, RunsInBackground, ServesFeatures
 from dtdg_lab.engine.strategy import Strategy
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph

@@ -11,7 +11,7 @@ import numpy as np
 import panel as pn
 
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.network.patterns import BITS, LinkState, parse_links, with_link
+from dtdg_lab.network.links import BITS, LinkState, parse_links, with_link
 from dtdg_lab.visualization.theme import coloured
 from dtdg_lab.widgets.component import Defer
 from dtdg_lab.widgets.controls import PATIENCE_S, folded

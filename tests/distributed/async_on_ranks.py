@@ -39,7 +39,7 @@ def in_flight(group: Group) -> dict[str, Any]:
         send, receive = table[group.rank].tolist(), table[:, group.rank].tolist()
         rows = rows_for(group.rank, exchange, sum(send))
         before = group.bytes_sent, group.bytes_received
-        one_by_one.append(group.start_exchange(rows, send, receive, place=(exchange, 7)).wait().rows)
+        one_by_one.append(group.start_exchange(rows, send, receive, tag=(exchange, 7)).wait().rows)
         between = group.bytes_sent, group.bytes_received
         pending.append(group.start_exchange(rows.requires_grad_(rows.is_floating_point()), send, receive))
         moved.append((np.subtract(between, before), np.subtract((group.bytes_sent, group.bytes_received), between)))
@@ -73,7 +73,7 @@ def times(group: Group) -> dict[str, tuple[float, float, float]]:
 def refusals(group: Group) -> dict[str, str]:
     """Ranks that do not mean the same exchange: the start goes well, every wait raises, the group goes on."""
     nobody, found = [0] * group.size, {}
-    other = group.start_exchange(torch.zeros(0, 3), nobody, nobody, place=(5, group.rank))
+    other = group.start_exchange(torch.zeros(0, 3), nobody, nobody, tag=(5, group.rank))
     expected = [2, *nobody[1:]] if group.rank == 1 else nobody  # and rank 0 sends none
     fewer = group.start_exchange(torch.zeros(0, 3), nobody, expected)
     good = group.start_exchange(torch.ones(group.size, 1), [1] * group.size, [1] * group.size)
@@ -155,13 +155,13 @@ def moved_by(part: Group, whole: Group) -> dict[str, Any]:
     text = part.broadcast_text(f"of {whole.rank}")
     send = [1 + other for other in range(part.size)]
     pending = part.start_exchange(
-        torch.full((sum(send), 1), float(whole.rank)), send, [1 + part.rank] * part.size, place=(3,)
+        torch.full((sum(send), 1), float(whole.rank)), send, [1 + part.rank] * part.size, tag=(3,)
     )
     flying = whole.start_exchange(torch.ones(whole.size, 1), [1] * whole.size, [1] * whole.size)  # both travel at once
     extra = flying.wait().rows.numel()
     part.barrier()
     try:
-        part.start_exchange(torch.zeros(0, 1), [0] * part.size, [0] * part.size, place=(part.rank,)).wait()
+        part.start_exchange(torch.zeros(0, 1), [0] * part.size, [0] * part.size, tag=(part.rank,)).wait()
     except RunFailedError as error:
         validate_settings = str(error)
     return {

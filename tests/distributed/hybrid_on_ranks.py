@@ -10,8 +10,9 @@ from typing import Any
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import RunFailedError, RunStoreError
 from dtdg_lab.datasets.names import load_for
+from dtdg_lab.distributed.averager import Averager
 from dtdg_lab.distributed.group import Group
-from dtdg_lab.distributed.model_averaging import Averager, averager_for
+from dtdg_lab.distributed.model_averaging import averager_for
 from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.testing.processes import join_group
 from dtdg_lab.testing.training import RecordingRecorder, Trained

@@ -12,8 +12,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from dtdg_lab.core.errors import ConfigError, RunFailedError
+from dtdg_lab.distributed.averager import ControlState, Round
 from dtdg_lab.distributed.group import ProcessGroup
-from dtdg_lab.distributed.model_averaging import ControlState, ModelAverager, Round, averager_for
+from dtdg_lab.distributed.model_averaging import ModelAverager, averager_for
 from dtdg_lab.distributed.store import reach_store
 from dtdg_lab.testing.processes import join_group
 
@@ -189,7 +190,13 @@ def one_after_another(rank: int, ranks: int, address: str) -> dict[str, Any]:
     for number, steps in enumerate((20, 30, 0)):
         word = ControlState(start.version + 1, number)
         averager = averager_for(
-            group, parameters, every_s=0.01, asked=lambda word=word: word, name=f"a{number}", start=start, step=step
+            group,
+            parameters,
+            every_s=0.01,
+            newest_state=lambda word=word: word,
+            name=f"a{number}",
+            start=start,
+            step=step,
         )
         with averager:
             for _ in range(steps):
@@ -340,7 +347,7 @@ def fail_while_averaging(rank: int, ranks: int, address: str) -> tuple[str, floa
 def lose_a_rank_of_a_run(rank: int, ranks: int, address: str) -> tuple[str, float]:
     """Rank 1 is killed in a round; the other says when it knows, by the network's account alone."""
     group = join_group(rank, ranks, address)
-    averager = averager_for(group, start_of(rank), every_s=0.05, asked=ControlState, name="run")
+    averager = averager_for(group, start_of(rank), every_s=0.05, newest_state=ControlState, name="run")
     assert isinstance(averager, ModelAverager)
     try:
         for step in range(10_000):

@@ -175,7 +175,7 @@ def test_a_flight_on_a_gpu_is_timed_by_the_device() -> None:
     group = ProcessGroup.join(store, 0, 1, device="cuda:0")
     rows = torch.randn(1_000_000, 8, device="cuda:0")
     matrix = torch.randn(2000, 2000, device="cuda:0")
-    pending = [group.start_exchange(rows + number, [len(rows)], [len(rows)], place=(number,)) for number in range(3)]
+    pending = [group.start_exchange(rows + number, [len(rows)], [len(rows)], tag=(number,)) for number in range(3)]
     for _ in range(20):
         matrix @ matrix
     arrived = [one.wait() for one in pending]

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.distributed.model_averaging import ControlState, ModelAverager, Round
+from dtdg_lab.distributed.averager import ControlState, Round
+from dtdg_lab.distributed.model_averaging import ModelAverager
 from dtdg_lab.testing.processes import Death, RanksError, run_ranks
 from tests.distributed import spawn
 from tests.thinning import thinned
@@ -241,7 +242,7 @@ def _two_averagers_of_one_name(rank: int, ranks: int, address: str) -> None:
 )
 def test_what_cannot_be_averaged_is_refused(parameters: object, every_s: float, limit_s: float) -> None:
     with pytest.raises(ConfigError):
-        ModelAverager(parameters, group=None, store=None, every_s=every_s, limit_s=limit_s, asked=ControlState)  # type: ignore[arg-type]
+        ModelAverager(parameters, group=None, store=None, every_s=every_s, limit_s=limit_s, newest_state=ControlState)  # type: ignore[arg-type]
 
 
 def test_staleness_counts_steps() -> None:

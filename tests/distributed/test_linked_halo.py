@@ -21,8 +21,8 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.all_to_all import Arrived
 from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.network.emulated_network import LinkedGroup
-from dtdg_lab.network.patterns import LinkState, parse_links
+from dtdg_lab.network.linked_group import LinkedGroup
+from dtdg_lab.network.links import LinkState, parse_links
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.testing.training import train_in_memory
 
@@ -40,7 +40,7 @@ def _sent(group: Group, late_s: float = 0.0) -> Arrived:
     group.barrier()
     time.sleep(late_s)
     rows = torch.arange(group.size * WIDTH, dtype=torch.float32).reshape(group.size, WIDTH) + 100.0 * group.rank
-    return group.start_exchange(rows, [1] * group.size, [1] * group.size, place=[7]).wait()
+    return group.start_exchange(rows, [1] * group.size, [1] * group.size, tag=[7]).wait()
 
 
 def _exchanges(group: Group) -> list[Arrived]:

@@ -9,7 +9,8 @@ from typing import Any
 
 from dtdg_lab.config.catalogue import family
 from dtdg_lab.datasets.names import load_for
-from dtdg_lab.distributed.model_averaging import Averager, averager_for
+from dtdg_lab.distributed.averager import Averager
+from dtdg_lab.distributed.model_averaging import averager_for
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training import pacing
 from dtdg_lab.training.rebuilding import Rebuilder

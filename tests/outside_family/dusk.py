@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dtdg_lab.network.patterns import LinkState, Pattern, PatternSettings
+from dtdg_lab.network.links import LinkState
+from dtdg_lab.network.patterns import Pattern, PatternSettings
 
 
 @dataclass(frozen=True, slots=True)

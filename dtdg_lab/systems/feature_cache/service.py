@@ -14,7 +14,7 @@ from dtdg_lab.core.plans import Partition
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import stored_once
-from dtdg_lab.network.patterns import LinkState
+from dtdg_lab.network.links import LinkState
 from dtdg_lab.systems.feature_cache.pipeline.keys import KeySpace, OwnRows
 from dtdg_lab.systems.feature_cache.rpc.addresses import exchange_addresses
 from dtdg_lab.systems.feature_cache.rpc.client import FILES, FILES_EACH, FeatureClient

@@ -15,7 +15,7 @@ from dtdg_lab.cluster import calibrate_here as here
 from dtdg_lab.cluster.local import Done
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunFailedError
-from dtdg_lab.network.patterns import BITS, parse_links
+from dtdg_lab.network.links import BITS, parse_links
 from dtdg_lab.runs.summary import WARM_UPS, power_rows, step_seconds
 from dtdg_lab.systems.feature_cache.calibration.calibration import SHIPPED, calibrate
 from dtdg_lab.systems.feature_cache.calibration.measurements import condition_named

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from dtdg_lab.distributed.model_averaging import LEASE_S, SharedSteps
+from dtdg_lab.distributed.shared_steps import LEASE_S, SharedSteps
 
 Taken = list[tuple[int, int, int]]  # rank, epoch, number of the step
 

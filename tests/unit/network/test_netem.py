@@ -14,8 +14,8 @@ import pytest
 
 from dtdg_lab.core.errors import ConfigError, DataError, NotAvailableError
 from dtdg_lab.network import netem as traffic_control
+from dtdg_lab.network.links import LinkState, parse_links
 from dtdg_lab.network.netem import NetemLinks, NetemMark, marks, undo_left_over
-from dtdg_lab.network.patterns import LinkState, parse_links
 from tests import netem_in_namespace
 from tests.netem_in_namespace import MBIT, MEGABYTE
 

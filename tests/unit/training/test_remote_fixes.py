@@ -23,7 +23,7 @@ from dtdg_lab.core.errors import ClusterError, ConfigError, NotAvailableError, R
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.network import emulated_network as kernel_links
 from dtdg_lab.network.emulated_network import EmulatedNetwork
-from dtdg_lab.network.patterns import LinkState, parse_links
+from dtdg_lab.network.links import LinkState, parse_links
 from dtdg_lab.systems.feature_cache import service
 from dtdg_lab.systems.feature_cache.rpc.client import FeatureClient
 from dtdg_lab.systems.feature_cache.service import FeatureService, host_towards

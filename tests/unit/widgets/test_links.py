@@ -6,7 +6,7 @@ from typing import Any
 
 import param
 
-from dtdg_lab.network.patterns import parse_links, with_link
+from dtdg_lab.network.links import parse_links, with_link
 from dtdg_lab.widgets.links import ALL, MOST_LINKS, MOST_REPLIES, LinkEditor
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from dtdg_lab.network.patterns import BITS
+from dtdg_lab.network.links import BITS
 from dtdg_lab.systems.feature_cache.calibration.rpc_fit import RpcFit
 from dtdg_lab.systems.feature_cache.calibration.step_model import StepModel
 

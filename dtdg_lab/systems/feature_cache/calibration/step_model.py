@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dtdg_lab.core.errors import ConfigError, DataError
-from dtdg_lab.network.patterns import BITS
+from dtdg_lab.network.links import BITS
 from dtdg_lab.systems.feature_cache.calibration.fitting import Vector, least_squares, softened
 from dtdg_lab.systems.feature_cache.calibration.measurements import StepCell, Watts, condition_named
 from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts, joined_misses

@@ -15,7 +15,7 @@ import numpy as np
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, PlanError
 from dtdg_lab.core.rng import generator
-from dtdg_lab.network.patterns import LinkState, parse_links
+from dtdg_lab.network.links import LinkState, parse_links
 from dtdg_lab.systems.feature_cache.calibration.calibration import Calibration, calibrate
 from dtdg_lab.systems.feature_cache.calibration.measurements import (
     FETCHES,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.units import join_words
-from dtdg_lab.network.patterns import BITS
+from dtdg_lab.network.links import BITS
 from dtdg_lab.records.rows import as_objects
 from dtdg_lab.systems.feature_cache.charts.decisions import decision_points, windows_axis
 from dtdg_lab.systems.feature_cache.charts.link_history import LinkHistory

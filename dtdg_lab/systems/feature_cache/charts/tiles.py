@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dtdg_lab.energy.total import MEASURED
-from dtdg_lab.network.patterns import with_link
+from dtdg_lab.network.links import with_link
 from dtdg_lab.records.rows import Array
 from dtdg_lab.systems.feature_cache.charts.batches import batch_sums, hit_rate_now, hits_by_step, wait_now_s, waits
 from dtdg_lab.systems.feature_cache.charts.caches import mean_lengths

@@ -20,7 +20,7 @@ from dtdg_lab.systems.feature_cache.rpc.client import import_zmq
 from dtdg_lab.systems.feature_cache.rpc.shared_arrays import share_array
 
 if TYPE_CHECKING:
-    from dtdg_lab.network.patterns import LinkState
+    from dtdg_lab.network.links import LinkState
 
 
 GRACE_S = 0.3  # between asking a process to exit and killing it

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
-from dtdg_lab.network.patterns import BITS
+from dtdg_lab.network.links import BITS
 from dtdg_lab.systems.feature_cache.simulation.link_trace import LinkTrace
 
 PAPER_ARCHETYPES = ("none", "one_slow", "one_fast", "two_symmetric", "two_asymmetric", "oscillating")

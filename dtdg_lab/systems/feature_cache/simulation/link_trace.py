@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import PlanError
-from dtdg_lab.network.patterns import LinkState, Pattern
+from dtdg_lab.network.links import LinkState
+from dtdg_lab.network.patterns import Pattern
 
 
 @dataclass(frozen=True, slots=True, eq=False)

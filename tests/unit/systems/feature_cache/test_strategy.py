@@ -19,7 +19,8 @@ import dtdg_lab as lab
 from dtdg_lab.config import catalogue
 from dtdg_lab.core.errors import ConfigError, DataError, LabError, RunFailedError, RunStoreError, UnsupportedError
 from dtdg_lab.datasets.names import load_for
-from dtdg_lab.network.patterns import load_trace, make_pattern
+from dtdg_lab.network.patterns import make_pattern
+from dtdg_lab.network.traces import load_trace
 from dtdg_lab.systems.feature_cache import FAMILY
 from dtdg_lab.systems.feature_cache.pipeline import cached_rows
 from dtdg_lab.systems.feature_cache.strategy import RemoteFeatureStrategy

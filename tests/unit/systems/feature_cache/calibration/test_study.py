@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dtdg_lab.core.errors import PlanError
-from dtdg_lab.network.patterns import LinkState
+from dtdg_lab.network.links import LinkState
 from dtdg_lab.systems.feature_cache.calibration.study import measure
 
 TOKEN, PARTS, K, F = b"t" * 32, 3, 4000, 50

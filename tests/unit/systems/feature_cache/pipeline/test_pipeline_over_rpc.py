@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dtdg_lab.core.errors import RunFailedError
-from dtdg_lab.network.patterns import LinkState
+from dtdg_lab.network.links import LinkState
 from dtdg_lab.systems.feature_cache.pipeline.feature_path import FeaturePath
 from dtdg_lab.systems.feature_cache.pipeline.feature_pipeline import FeaturePipeline
 from dtdg_lab.systems.feature_cache.rpc.client import FeatureClient

@@ -9,7 +9,7 @@ import pytest
 
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.distributed.group import SoloGroup
-from dtdg_lab.network.patterns import LinkState
+from dtdg_lab.network.links import LinkState
 from dtdg_lab.systems.feature_cache.rpc.addresses import agree_token, exchange_addresses
 from dtdg_lab.systems.feature_cache.rpc.server import FeatureServer
 

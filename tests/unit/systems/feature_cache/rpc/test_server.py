@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from dtdg_lab.core.errors import PlanError, RunFailedError
-from dtdg_lab.network.patterns import LinkState
+from dtdg_lab.network.links import LinkState
 from dtdg_lab.systems.feature_cache.rpc.client import FeatureClient
 from dtdg_lab.systems.feature_cache.rpc.server import FeatureServer
 from tests.thinning import thinned

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dtdg_lab.core.errors import PlanError
-from dtdg_lab.network.patterns import LinkState
+from dtdg_lab.network.links import LinkState
 from dtdg_lab.systems.feature_cache.simulation.link_trace import LinkTrace, trace_of_links, trace_of_pattern
 
 

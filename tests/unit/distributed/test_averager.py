@@ -7,8 +7,9 @@ import torch
 
 from dtdg_lab.config.record_tables import MAX_CONTROL_VERSION
 from dtdg_lab.core.errors import ConfigError, ControlError
+from dtdg_lab.distributed.averager import MAX_CHOICE, ControlState, Round, SingleProcessAverager
 from dtdg_lab.distributed.group import SoloGroup
-from dtdg_lab.distributed.model_averaging import MAX_CHOICE, ControlState, Round, SingleProcessAverager, averager_for
+from dtdg_lab.distributed.model_averaging import averager_for
 
 
 class _Asked:
@@ -23,7 +24,7 @@ class _Asked:
 
 def test_a_choice_waits_for_a_round_and_a_version_does_not() -> None:
     asked = _Asked(0, 0)
-    averager = SingleProcessAverager(every_s=60.0, asked=asked)
+    averager = SingleProcessAverager(every_s=60.0, newest_state=asked)
     asked.word = ControlState(0, 5)
     averager.control()
     assert (averager.agreed, averager.taken()) == (ControlState(0, 0), [])
@@ -41,7 +42,7 @@ def test_a_choice_waits_for_a_round_and_a_version_does_not() -> None:
 
 
 def test_a_period_of_one_step_is_a_round_a_step() -> None:
-    averager = SingleProcessAverager(every_s=0.0, asked=_Asked(), step=10)
+    averager = SingleProcessAverager(every_s=0.0, newest_state=_Asked(), step=10)
     for _ in range(5):
         averager.control()
     averager.finish()
@@ -55,7 +56,7 @@ def test_a_period_of_one_step_is_a_round_a_step() -> None:
 def test_the_group_of_one_gets_it_and_sends_nothing() -> None:
     group, parameters = SoloGroup(), torch.ones(3)
     start = ControlState(2, 4)
-    averager = averager_for(group, parameters, every_s=60.0, asked=_Asked(2, 4), name="one", start=start)
+    averager = averager_for(group, parameters, every_s=60.0, newest_state=_Asked(2, 4), name="one", start=start)
     assert isinstance(averager, SingleProcessAverager)
     with averager:
         averager.control()
@@ -72,7 +73,7 @@ def _nobody_asks() -> ControlState:
 
 def test_replay_hears_the_recorded_words_at_their_steps() -> None:
     asked = _Asked()
-    averager = SingleProcessAverager(every_s=0.0, asked=asked)
+    averager = SingleProcessAverager(every_s=0.0, newest_state=asked)
     averager.idle()  # a pause before the first step
     received = []
     for step in range(6):
@@ -81,7 +82,7 @@ def test_replay_hears_the_recorded_words_at_their_steps() -> None:
         received.append(averager.agreed)
     asked.word = ControlState(9, 9)
     averager.finish()
-    again = SingleProcessAverager(every_s=60.0, asked=_nobody_asks, replay=averager.rounds)
+    again = SingleProcessAverager(every_s=60.0, newest_state=_nobody_asks, replay=averager.rounds)
     repeated = []
     for _ in range(6):
         again.control()
@@ -94,7 +95,7 @@ def test_replay_hears_the_recorded_words_at_their_steps() -> None:
 
 @pytest.mark.parametrize("event", [Round(1, 1, 2), Round(1, 9, 9)])
 def test_rounds_of_several_ranks_are_refused(event: Round) -> None:
-    averager = SingleProcessAverager(every_s=1.0, asked=_nobody_asks, replay=[event])
+    averager = SingleProcessAverager(every_s=1.0, newest_state=_nobody_asks, replay=[event])
     with pytest.raises(ConfigError, match="round 1 was joined"):
         averager.control()
         averager.finish()
@@ -103,8 +104,8 @@ def test_rounds_of_several_ranks_are_refused(event: Round) -> None:
 @pytest.mark.parametrize("every_s", [-0.1, float("nan"), float("inf")])
 def test_a_period_that_means_nothing_is_refused_at_any_time(every_s: float) -> None:
     with pytest.raises(ConfigError, match="every_s"):
-        SingleProcessAverager(every_s=every_s, asked=_Asked())
-    averager = SingleProcessAverager(every_s=1.0, asked=_Asked())
+        SingleProcessAverager(every_s=every_s, newest_state=_Asked())
+    averager = SingleProcessAverager(every_s=1.0, newest_state=_Asked())
     with pytest.raises(ConfigError, match="every_s"):
         averager.every_s = every_s
     assert averager.every_s == 1.0
@@ -115,7 +116,7 @@ def test_a_period_that_means_nothing_is_refused_at_any_time(every_s: float) -> N
 )
 def test_a_word_that_no_slot_holds_is_refused(word: ControlState) -> None:
     with pytest.raises(ControlError, match="a round carries versions from 0"):
-        SingleProcessAverager(every_s=0.0, asked=lambda: word).control()
+        SingleProcessAverager(every_s=0.0, newest_state=lambda: word).control()
 
 
 def test_words_up_to_the_bounds_are_exact_in_a_slot() -> None:

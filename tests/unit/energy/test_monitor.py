@@ -15,18 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtdg_lab.core.errors import ConfigError, NotAvailableError
-from dtdg_lab.energy.monitor import EnergyMeter, NodeShareReader, readers_for
-from dtdg_lab.energy.readers import (
-    BusySeconds,
-    ChildSeconds,
-    ModelledGpuReader,
-    ModelledReader,
-    NvmlReader,
-    PowerModel,
-    RaplReader,
-    Reading,
-)
-from tests.doubles import ReplayClock, ReplayReader, Scripted, replay_meter
+from dtdg_lab.energy.modelled import BusySeconds, ModelledGpuReader, ModelledReader
+from dtdg_lab.energy.monitor import EnergyMeter
+from dtdg_lab.energy.nvml_reader import NvmlReader
+from dtdg_lab.energy.rank_readers import NodeShareReader, readers_for
+from dtdg_lab.energy.rapl import RaplReader
+from dtdg_lab.energy.readers import ChildSeconds, PowerModel, Reading
+from tests.energy_doubles import ReplayClock, ReplayReader, Scripted, replay_meter
 
 RANGE_UJ = 262_143_328_850
 

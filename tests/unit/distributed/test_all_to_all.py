@@ -47,7 +47,7 @@ def test_one_rank_sends_itself_what_it_says() -> None:
 
 def test_one_rank_has_nothing_in_flight() -> None:
     group, rows = SoloGroup(), torch.randn(3, 2, requires_grad=True)
-    pending = group.start_exchange(rows, [3], [3], place=(1, 2))
+    pending = group.start_exchange(rows, [3], [3], tag=(1, 2))
     arrived = pending.wait()
     assert torch.equal(arrived.rows, rows)
     assert not arrived.rows.requires_grad

@@ -24,7 +24,7 @@ class Pair(SoloGroup):
         flat.mul_(2)
 
     def start_exchange(
-        self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, place: Sequence[int] = ()
+        self, rows: Tensor, send_counts: Sequence[int], receive_counts: Sequence[int], *, tag: Sequence[int] = ()
     ) -> PendingRows:
         return NothingPending(rows)
 

@@ -23,13 +23,13 @@ KEY = "ab" * 32
 
 @pytest.fixture(params=["", "127.0.0.1"], ids=["file", "tcp"])
 def store(request: pytest.FixtureRequest) -> Iterator[SignedStore]:
-    made, _ = open_store(2, key=KEY, place="run/1", host=request.param)
+    made, _ = open_store(2, key=KEY, scope="run/1", host=request.param)
     yield made
     made.remove()
 
 
 def other(store: SignedStore, key: str = KEY, place: str = "run/1") -> SignedStore:
-    return reach_store(store.address, 2, key=key, place=place)
+    return reach_store(store.address, 2, key=key, scope=place)
 
 
 def test_values_and_numbers_are_those_of_every_connection(store: SignedStore) -> None:

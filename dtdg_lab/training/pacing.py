@@ -224,12 +224,12 @@ def pacing_for(
         group,
         [parameter.data for parameter in components.model.parameters()],
         every_s=components.config["average_every_s"],
-        asked=newest,
+        newest_state=newest,
         name=name,
         start=start,
         step=position.step,
         replay=rounds,
-        place=(position.epoch, position.iteration),
+        position=(position.epoch, position.iteration),
         share=components.strategy.share,
     )
     return Averaged(components, averager, group=group, start=position, take_step=take_step)

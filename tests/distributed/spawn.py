@@ -50,7 +50,7 @@ def average_at_own_pace(
         assert rank == 0, "only rank 0 is asked"
         return ControlState(averager.step // 40, averager.step // 15)
 
-    averager = averager_of(group, parameters, every_s=every_s, asked=asked, name="pace")
+    averager = averager_of(group, parameters, every_s=every_s, newest_state=asked, name="pace")
     work_s, step_took_s, received = [], [], []
     for _ in range(steps[rank]):
         began = time.perf_counter()
@@ -95,7 +95,7 @@ def replay_at_own_pace(
     """The same training fed with the logged rounds, at another pace (none); whoever asks for a word is wrong."""
     group = join_group(rank, ranks, address)
     parameters, received = start_of(rank), []
-    with averager_of(group, parameters, asked=_nobody_asks, replay=logs[rank]) as averager:
+    with averager_of(group, parameters, newest_state=_nobody_asks, replay=logs[rank]) as averager:
         for _ in range(steps[rank]):
             one_step(parameters, rank, averager.agreed.choice)
             averager.control()
@@ -116,7 +116,7 @@ def follow_words(rank: int, ranks: int, address: str, changes: int) -> dict[str,
     def asked() -> ControlState:
         return ControlState(min(averager.step, changes), averager.step % 9)
 
-    averager = averager_of(group, parameters, every_s=0.002, asked=asked)
+    averager = averager_of(group, parameters, every_s=0.002, newest_state=asked)
     seen, applied = 0, 0
     while averager.agreed.version < changes:
         one_step(parameters, rank, averager.agreed.choice)
@@ -144,7 +144,7 @@ def pause_and_stop(rank: int, ranks: int, address: str) -> dict[str, Any]:
         wanted[0] = version
         asked_s[version] = time.monotonic()
 
-    averager = averager_of(group, parameters, every_s=60.0, asked=lambda: ControlState(wanted[0], 7 * wanted[0]))
+    averager = averager_of(group, parameters, every_s=60.0, newest_state=lambda: ControlState(wanted[0], 7 * wanted[0]))
     periods_s = set()
     idle_rounds = paused_step = 0
     while averager.agreed.version < 3:
@@ -217,7 +217,7 @@ def replay_of_another(rank: int, ranks: int, address: str) -> str:
     """Rounds of a run with other steps."""
     group = join_group(rank, ranks, address)
     try:
-        with averager_of(group, start_of(rank), asked=_nobody_asks, limit_s=1.0, replay=[Round(1, 4, 5)]) as averager:
+        with averager_of(group, start_of(rank), newest_state=_nobody_asks, limit_s=1.0, replay=[Round(1, 4, 5)]) as averager:
             for _ in range(2 if rank == 0 else 5):
                 averager.control()
     except (ConfigError, RunFailedError) as error:

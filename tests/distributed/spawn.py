@@ -217,7 +217,9 @@ def replay_of_another(rank: int, ranks: int, address: str) -> str:
     """Rounds of a run with other steps."""
     group = join_group(rank, ranks, address)
     try:
-        with averager_of(group, start_of(rank), newest_state=_nobody_asks, limit_s=1.0, replay=[Round(1, 4, 5)]) as averager:
+        with averager_of(
+            group, start_of(rank), newest_state=_nobody_asks, limit_s=1.0, replay=[Round(1, 4, 5)]
+        ) as averager:
             for _ in range(2 if rank == 0 else 5):
                 averager.control()
     except (ConfigError, RunFailedError) as error:

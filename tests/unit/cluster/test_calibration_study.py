@@ -19,7 +19,7 @@ from dtdg_lab.network.links import BITS, parse_links
 from dtdg_lab.runs.summary import WARM_UPS, power_rows, step_seconds
 from dtdg_lab.systems.feature_cache.calibration.calibration import SHIPPED, calibrate
 from dtdg_lab.systems.feature_cache.calibration.measurements import condition_named
-from dtdg_lab.systems.feature_cache.calibration.study import cells_wanted, links_of
+from dtdg_lab.systems.feature_cache.calibration.study import links_of, planned_cells
 
 PARTS, EPOCH_STEPS = 4, 12
 MODEL = SHIPPED.steps["ogbn-products"]
@@ -120,7 +120,7 @@ def test_links_of_conditions_are_those_of_the_last_part() -> None:
 
 
 def test_cells_are_each_measured_once() -> None:
-    cells = cells_wanted((1, 2, 16, 2, 8), ("clean", "c1_50", "c1_50mbit", "c4_5", "c4_6", "c4_7"), 16)
+    cells = planned_cells((1, 2, 16, 2, 8), ("clean", "c1_50", "c1_50mbit", "c4_5", "c4_6", "c4_7"), 16)
     clean = tuple(("clean", window) for window in (1, 2, 16, 8))
     assert cells == (*clean, ("c1_50mbit", 16), ("c4_5ms", 16), ("c4_6ms", 16), ("c4_7ms", 16))
 

@@ -59,7 +59,7 @@ class Calibration:
     watts: Watts | None
     cells: Mapping[str, tuple[StepCell, ...]]
     dataset: str | None = None
-    _described: dict[str, list[CellError]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _errors: dict[str, list[CellError]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def predict(self, condition: str, window: int, *, dataset: str | None = None) -> float:
         """Return milliseconds of a step under a condition with a window.
@@ -76,7 +76,7 @@ class Calibration:
         if isinstance(window, bool) or not isinstance(window, int | np.integer) or window < 1:
             raise ConfigError(f"window={shortened(window)}: a whole number of steps, at least 1, is needed.")
         under = condition_named(condition)
-        return float(self.steps[self._meant(dataset)].step_ms(window, under.mbit, under.delay_ms))
+        return float(self.steps[self._resolve_dataset(dataset)].step_ms(window, under.mbit, under.delay_ms))
 
     def costs(self, dataset: str | None = None, *, parts: int | None = None) -> CacheCosts:
         """Return the same model as constants of the simulator and the planner.
@@ -90,7 +90,7 @@ class Calibration:
         Raises:
             ConfigError: the dataset is unknown, or there are fewer than two parts.
         """
-        name = self._meant(dataset)
+        name = self._resolve_dataset(dataset)
         fitted = self.rpc.get(name)
         measured = PARTS if fitted is None else len(fitted.owners)
         return self.steps[name].costs(
@@ -108,16 +108,16 @@ class Calibration:
         The fits take about a second, once.
         """
         only = dataset or self.dataset
-        names = list(self.cells) if only is None else [self._meant(only)]
+        names = list(self.cells) if only is None else [self._resolve_dataset(only)]
         for name in names:
-            if name not in self._described:
+            if name not in self._errors:
                 cells, same_condition = self.cells[name], lambda cell, omitted: cell.condition == omitted.condition
                 without = (
                     left_out(self.cells, name, lambda cell, omitted: cell is omitted),
                     left_out(self.cells, name, same_condition),
                 )
-                self._described[name] = _cell_errors(cells, cells, predicted_ms(self.steps[name], cells), *without)
-        return [error for name in names for error in self._described[name]]
+                self._errors[name] = _cell_errors(cells, cells, predicted_ms(self.steps[name], cells), *without)
+        return [error for name in names for error in self._errors[name]]
 
     def errors_on(self, source: str | Path | Iterable[Mapping[str, Any]]) -> list[CellError]:
         """Return held-out cells with their predictions, which :func:`regrets` accepts too.
@@ -133,7 +133,7 @@ class Calibration:
         """
         errors = []
         for dataset, held_out in read_steps(source).items():
-            fitted_cells = self.cells.get(self._meant(dataset), ())
+            fitted_cells = self.cells.get(self._resolve_dataset(dataset), ())
             without = left_out(
                 self.cells, dataset, lambda cell, omitted: cell.condition == omitted.condition, targets=held_out
             )
@@ -151,14 +151,14 @@ class Calibration:
         ]
         return "\n\n".join(reports) + "\n"
 
-    def _meant(self, dataset: str | None) -> str:
-        meant = dataset or self.dataset or (next(iter(self.steps)) if len(self.steps) == 1 else None)
-        if meant is None:
+    def _resolve_dataset(self, dataset: str | None) -> str:
+        name = dataset or self.dataset or (next(iter(self.steps)) if len(self.steps) == 1 else None)
+        if name is None:
             raise ConfigError(f"ambiguous dataset: set dataset to one of {', '.join(self.steps)}.")
-        meant = _SHORT.get(meant, meant)
-        if meant not in self.steps:
-            raise UnknownNameError("calibrated data set", meant, self.steps)
-        return meant
+        name = _SHORT.get(name, name)
+        if name not in self.steps:
+            raise UnknownNameError("calibrated data set", name, self.steps)
+        return name
 
 
 SHIPPED = Calibration(STEP_MODELS, {}, WATTS, {})
@@ -231,7 +231,7 @@ def calibrate(
         dataset=_SHORT.get(dataset, dataset) if dataset else None,
     )
     if dataset:
-        calibration._meant(dataset)
+        calibration._resolve_dataset(dataset)
     return calibration
 
 

@@ -8,17 +8,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from dtdg_lab.core.errors import ConfigError, DataError, shortened
 from dtdg_lab.core.system_errors import reading
 from dtdg_lab.core.units import as_path
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 FORMS = '"clean", "c1_<X>mbit" or "c1_<X>" (X Mbit/s left to one owner), "c4_<Y>ms" or "c4_<Y>" (Y ms on one link)'
 _NAMED = re.compile(r"c1_(?P<mbit>\d+(?:\.\d+)?)(?:mbit)?|c4_(?P<ms>\d+(?:\.\d+)?)(?:ms)?")
@@ -113,7 +110,7 @@ def read_steps(source: str | Path | Iterable[Mapping[str, Any]]) -> dict[str, li
     """
     cells: dict[str, list[StepCell]] = {}
     kinds = {"dataset": str, "condition": str, "window": int, "measured_ms": float}
-    for number, values in enumerate(_values(_rows(source, STEPS), kinds, "measured steps, row"), 1):
+    for number, values in enumerate(_parse_rows(_rows(source, STEPS), kinds, "measured steps, row"), 1):
         cell = StepCell(*values)
         condition_named(cell.condition)
         if cell.window < 1 or not 0 < cell.ms < np.inf:
@@ -132,22 +129,18 @@ def read_fetches(folder: str | Path) -> dict[str, pd.DataFrame]:
     Raises:
         DataError: a row is invalid.
     """
-    import pandas as pd
-
     path = as_path(folder, "folder") / FETCHES
     if not path.is_file():
         return {}
     numbers = ("concurrent", "requester", "owner", "rows", "rtt_s", "feat_dim")
     kinds = {"dataset": str, "condition": str, **dict.fromkeys(numbers, float)}
-    table = pd.DataFrame(_values(_of_file(path), kinds, f"{path}, row"), columns=list(kinds))
+    table = _table(_read_csv(path), kinds, f"{path}, row")
     table["nbytes"] = table["rows"] * table["feat_dim"] * FLOAT_BYTES
     return dict(iter(table.groupby("dataset", sort=False)))
 
 
 def checked_fetches(fetches: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     """Validate the fetches that a caller gives, by data set."""
-    import pandas as pd
-
     numbers = ("concurrent", "requester", "owner", "rows", "nbytes", "rtt_s")
     kinds = {"dataset": str, "condition": str, **dict.fromkeys(numbers, float)}
     if not isinstance(fetches, Mapping) or not all(isinstance(rows, pd.DataFrame) for rows in fetches.values()):
@@ -155,7 +148,7 @@ def checked_fetches(fetches: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFra
     tables = {}
     for name, rows in fetches.items():
         what = f"fetches of {name}, row"
-        table = pd.DataFrame(_values(rows.to_dict("records"), kinds, what), columns=list(kinds))
+        table = _table(rows.to_dict("records"), kinds, what)
         if table.empty:
             raise DataError(f"fetches of {name}: the table has no rows.")
         wrong = table[~np.isfinite(table[list(numbers)]).all(axis=1) | (table[["rows", "nbytes"]] <= 0).any(axis=1)]
@@ -172,13 +165,11 @@ def read_power(folder: str | Path) -> Watts | None:
     Raises:
         DataError: a state is missing, or a row is invalid.
     """
-    import pandas as pd
-
     path = as_path(folder, "folder") / POWER
     if not path.is_file():
         return None
     kinds = {"state": str, "cpu_w": float, "gpu_w": float}
-    table = pd.DataFrame(_values(_of_file(path), kinds, f"{path}, row"), columns=list(kinds))
+    table = _table(_read_csv(path), kinds, f"{path}, row")
     watts = (table["cpu_w"] + table["gpu_w"]).groupby(table["state"]).mean()
     try:
         return Watts(*(float(watts[state]) for state in ("gpu_compute", "cpu_spin", "idle")))
@@ -186,7 +177,11 @@ def read_power(folder: str | Path) -> Watts | None:
         raise DataError(f"{path} has no state {error}: gpu_compute, cpu_spin and idle are needed.") from error
 
 
-def _values(rows: Iterable[Mapping[str, Any]], kinds: Mapping[str, type], what: str) -> Iterator[tuple[Any, ...]]:
+def _table(rows: Iterable[Mapping[str, Any]], kinds: Mapping[str, type], what: str) -> pd.DataFrame:
+    return pd.DataFrame(_parse_rows(rows, kinds, what), columns=list(kinds))
+
+
+def _parse_rows(rows: Iterable[Mapping[str, Any]], kinds: Mapping[str, type], what: str) -> Iterator[tuple[Any, ...]]:
     """Yield the columns of each row, as values of their types.
 
     Raises:
@@ -210,7 +205,7 @@ def _rows(source: str | Path | Iterable[Mapping[str, Any]], name: str) -> Iterat
         path = path / name if path.is_dir() else path
         if not path.is_file():
             raise DataError(f"no measured steps at {path}: a folder with {name}, such a file, or rows are needed.")
-        yield from _of_file(path)
+        yield from _read_csv(path)
         return
     records = getattr(source, "to_dict", None)  # a table of pandas
     rows = source if records is None else records("records")
@@ -219,10 +214,10 @@ def _rows(source: str | Path | Iterable[Mapping[str, Any]], name: str) -> Iterat
     yield from rows
 
 
-def _of_file(path: Path) -> Iterator[dict[str, str]]:
-    opened = gzip.open if path.suffix == ".gz" else open
-    told = reading(path, remedy="Give a CSV file as it was measured.", damaged="cannot be read", damage=(csv.Error,))
-    with told, opened(path, "rt", newline="") as file:
+def _read_csv(path: Path) -> Iterator[dict[str, str]]:
+    open_file = gzip.open if path.suffix == ".gz" else open
+    guard = reading(path, remedy="Give a CSV file as it was measured.", damaged="cannot be read", damage=(csv.Error,))
+    with guard, open_file(path, "rt", newline="") as file:
         yield from csv.DictReader(file)
 
 
@@ -240,10 +235,7 @@ def fetches_of(rows: Iterable[Mapping[str, Any]], dataset: str) -> dict[str, pd.
     Raises:
         DataError: there are no rows, or one lacks these columns.
     """
-    import pandas as pd
-
-    columns = ("part", "owner", "rows", "bytes", "rtt_s")
-    table = pd.DataFrame(_values(rows, dict.fromkeys(columns, float), "fetch"), columns=columns)
+    table = _table(rows, dict.fromkeys(("part", "owner", "rows", "bytes", "rtt_s"), float), "fetch")
     if table.empty:
         raise DataError(f"no fetches of {dataset} were recorded: train it with a system that fetches features.")
     named = table.rename(columns={"part": "requester", "bytes": "nbytes"})

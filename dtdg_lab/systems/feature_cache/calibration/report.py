@@ -98,8 +98,8 @@ def regrets(errors: Sequence[CellError]) -> list[WindowRegret]:
         if len({error.window for error in condition_errors}) < 2:
             continue
         best = min(condition_errors, key=lambda error: error.measured_ms)
-        middle = min(condition_errors, key=_from_middle)
-        choices = _chosen(condition_errors, "cell_out_ms"), _chosen(condition_errors, "condition_out_ms")
+        middle = min(condition_errors, key=_distance_from_middle)
+        choices = _chosen_cell(condition_errors, "cell_out_ms"), _chosen_cell(condition_errors, "condition_out_ms")
         over = [
             float("nan") if choice is None else 100 * (choice.measured_ms / best.measured_ms - 1)
             for choice in (*choices, middle)
@@ -111,14 +111,16 @@ def regrets(errors: Sequence[CellError]) -> list[WindowRegret]:
     return results
 
 
-def _chosen(errors: Sequence[CellError], name: str) -> CellError | None:
+def _chosen_cell(errors: Sequence[CellError], name: str) -> CellError | None:
     """Return the window nearest to the middle among those that the model considers equivalent to its best."""
     lowest = np.min([getattr(error, name) for error in errors])
     alike = [error for error in errors if getattr(error, name) <= lowest * (1 + ALIKE)]
-    return min(alike, key=_from_middle, default=None)  # none where a prediction is missing, and the least is NaN
+    return min(
+        alike, key=_distance_from_middle, default=None
+    )  # none where a prediction is missing, and the least is NaN
 
 
-def _from_middle(error: CellError) -> float:
+def _distance_from_middle(error: CellError) -> float:
     return float(abs(np.log2(error.window / MIDDLE)))
 
 
@@ -137,13 +139,13 @@ def _cells(errors: Sequence[CellError]) -> str:
     for error, percents in zip(errors, _percents(errors).to_numpy(), strict=True):
         milliseconds = [f"{error.measured_ms:.1f}", f"{error.predicted_ms:.1f}"]
         lines.append(
-            [error.condition, str(error.window), *milliseconds, *(_plain(percent, "+") for percent in percents)]
+            [error.condition, str(error.window), *milliseconds, *(_percent_text(percent, "+") for percent in percents)]
         )
     guess, cell_out, condition_out, covered = against_middle(errors)
-    lines.append(["mean of sizes", "", "", "", *map(_plain, (*mean_percent(errors), guess))])
+    lines.append(["mean of sizes", "", "", "", *map(_percent_text, (*mean_percent(errors), guess))])
     if covered:
         over = f"the same, over the {covered} cells that the last column knows"
-        lines.append([over, "", "", "", "", *map(_plain, (cell_out, condition_out, guess))])
+        lines.append([over, "", "", "", "", *map(_percent_text, (cell_out, condition_out, guess))])
     return _markdown_table(lines)
 
 
@@ -154,9 +156,9 @@ def _regrets(errors: Sequence[CellError]) -> str:
     lines = [["regret of the chosen window", "windows", "best", "cell left out", "condition left out", "W = 16"]]
     for regret in results:
         by = (regret.cell_out, regret.cell_out_percent), (regret.condition_out, regret.condition_out_percent)
-        texts = ["-" if window is None else f"W = {window}: {_plain(percent)}" for window, percent in by]
+        texts = ["-" if window is None else f"W = {window}: {_percent_text(percent)}" for window, percent in by]
         lines.append(
-            [regret.condition, str(regret.windows), f"W = {regret.best}", *texts, _plain(regret.middle_percent)]
+            [regret.condition, str(regret.windows), f"W = {regret.best}", *texts, _percent_text(regret.middle_percent)]
         )
     return _markdown_table(lines)
 
@@ -179,7 +181,7 @@ def _fetches(fit: RpcFit) -> str:
     return "\n".join(f"- {line}" for line in lines) + "\n\n" + _markdown_table(table, text_columns=2)
 
 
-def _plain(percent: float, sign: str = "") -> str:
+def _percent_text(percent: float, sign: str = "") -> str:
     return "-" if np.isnan(percent) else f"{percent:{sign}.1f} %"
 
 

@@ -124,45 +124,45 @@ def fit_rpc(fetches: pd.DataFrame) -> RpcFit:
                 f"{dataset}: {len(mine)} clean fetches from owner {owner}; at least {_LEAST} are needed "
                 "to fit its model."
             )
-        owners[owner] = RpcModel(*_line(mine))
+        owners[owner] = RpcModel(*_fit_line(mine))
     row_bytes = float(np.median(fetches["nbytes"] / fetches["rows"]))
     bare = RpcFit(dataset, owners, {}, 0.0, row_bytes, ())
     off = np.log(clean["rtt_s"] / bare.rtt_s(clean))
     noise = float(_SPREAD * np.median(np.abs(off - np.median(off))))
     throttled = {
-        str(name): _throttled(bare, group)
+        str(name): _fit_throttled(bare, group)
         for name, group in fetches.groupby("condition")
         if not condition_named(name).is_clean
     }
     fitted = RpcFit(dataset, owners, throttled, noise, row_bytes, ())
-    return replace(fitted, errors=tuple(_errors(fitted, fetches)))
+    return replace(fitted, errors=tuple(_measure_errors(fitted, fetches)))
 
 
-def _throttled(clean: RpcFit, fetches: pd.DataFrame) -> ThrottledLink:
+def _fit_throttled(clean: RpcFit, fetches: pd.DataFrame) -> ThrottledLink:
     slower = (fetches["rtt_s"] / clean.rtt_s(fetches)).groupby(fetches["owner"]).median()
     owner = int(slower.idxmax())
     if slower[owner] < _SLOWER:
         raise DataError(f"{clean.dataset}, {fetches['condition'].iloc[0]}: no owner slowed down, {slower.to_dict()}.")
     asking = fetches[fetches["requester"] == owner]
-    wait_s, s_per_byte = _added(clean.owners[owner], fetches[fetches["owner"] == owner])
-    asking_wait_s, asking_s = _added(clean.typical, asking) if len(asking) else (0.0, 0.0)
-    return ThrottledLink(owner, _rate(s_per_byte), wait_s, _rate(asking_s), asking_wait_s)
+    wait_s, s_per_byte = _fit_added(clean.owners[owner], fetches[fetches["owner"] == owner])
+    asking_wait_s, asking_s = _fit_added(clean.typical, asking) if len(asking) else (0.0, 0.0)
+    return ThrottledLink(owner, _bytes_per_s(s_per_byte), wait_s, _bytes_per_s(asking_s), asking_wait_s)
 
 
-def _added(model: RpcModel, fetches: pd.DataFrame) -> tuple[float, float]:
-    wait_s, s_per_byte = _line(fetches)
+def _fit_added(model: RpcModel, fetches: pd.DataFrame) -> tuple[float, float]:
+    wait_s, s_per_byte = _fit_line(fetches)
     return max(wait_s - model.a_s, 0.0), max(s_per_byte - model.s_per_byte, 0.0)
 
 
-def _line(fetches: pd.DataFrame) -> tuple[float, float]:
+def _fit_line(fetches: pd.DataFrame) -> tuple[float, float]:
     return relative_line(fetches["nbytes"].to_numpy(), fetches["rtt_s"].to_numpy())
 
 
-def _rate(s_per_byte: float) -> float:
+def _bytes_per_s(s_per_byte: float) -> float:
     return 1 / s_per_byte if s_per_byte > 0 else float(np.inf)
 
 
-def _errors(fitted: RpcFit, fetches: pd.DataFrame) -> list[RpcError]:
+def _measure_errors(fitted: RpcFit, fetches: pd.DataFrame) -> list[RpcError]:
     errors = []
     for (name, concurrent), group in fetches.groupby(["condition", "concurrent"]):
         ours = np.abs(fitted.rtt_s(group) / group["rtt_s"] - 1) * 100

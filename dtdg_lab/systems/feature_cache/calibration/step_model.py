@@ -161,18 +161,20 @@ def fit_steps(cells: Mapping[str, Sequence[StepCell]]) -> dict[str, StepModel]:
                 f"{len(FREE)} constants."
             )
     conditions = {dataset: _columns(dataset_cells) for dataset, dataset_cells in cells.items()}
-    start = np.concatenate([np.log([_TRIPS, _UNHINDERED]), *(_start(*columns) for columns in conditions.values())])
+    start = np.concatenate(
+        [np.log([_TRIPS, _UNHINDERED]), *(_initial_constants(*columns) for columns in conditions.values())]
+    )
     prior_widths = np.concatenate([_HELD_CLUSTER, *([_HELD] * len(conditions))])
 
     def residuals(tried: Vector) -> Vector:
         off = [(tried - start) / prior_widths]
         for index, (windows, mbit, delay_ms, measured) in enumerate(conditions.values()):
-            model = _model(tried, index)
+            model = _unpack(tried, index)
             off.append(softened(np.log(model.step_ms(windows, mbit, delay_ms) / measured) / CELL_NOISE))
         return np.concatenate(off)
 
     fitted = least_squares(residuals, start)
-    return {dataset: _model(fitted, index) for index, dataset in enumerate(cells)}
+    return {dataset: _unpack(fitted, index) for index, dataset in enumerate(cells)}
 
 
 def left_out(
@@ -221,7 +223,7 @@ def _columns(cells: Sequence[StepCell]) -> tuple[Vector, Vector, Vector, Vector]
     return windows, mbit, delay_ms, measured
 
 
-def _start(windows: Vector, mbit: Vector, delay_ms: Vector, measured: Vector) -> Vector:
+def _initial_constants(windows: Vector, mbit: Vector, delay_ms: Vector, measured: Vector) -> Vector:
     """Start of the fit: traffic from throttled cells, or else from the slowest step on a clean network."""
     fastest, throttled = float(measured.min()), np.isfinite(mbit)
     clean = ~throttled & (delay_ms == 0)
@@ -234,7 +236,7 @@ def _start(windows: Vector, mbit: Vector, delay_ms: Vector, measured: Vector) ->
     return np.array([*np.log([base, _HIDDEN * base, traffic, _REBUILD * traffic]), _EXPONENT])
 
 
-def _model(fitted: Vector, index: int) -> StepModel:
+def _unpack(fitted: Vector, index: int) -> StepModel:
     """Return the model of a dataset: all constants are fitted as logarithms, except the exponent."""
     first = len(CLUSTER) + index * len(OWN)
     named = dict(zip(FREE, map(float, [*fitted[first : first + len(OWN)], *fitted[: len(CLUSTER)]]), strict=True))

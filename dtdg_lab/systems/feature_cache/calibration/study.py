@@ -76,7 +76,7 @@ class CalibrationStudy:
         return self.table()
 
 
-def cells_wanted(windows: Sequence[int], conditions: Sequence[str], middle: int) -> tuple[Cell, ...]:
+def planned_cells(windows: Sequence[int], conditions: Sequence[str], middle: int) -> tuple[Cell, ...]:
     """Return clean links at every window, and the other conditions at one, in the order of measurement.
 
     Args:
@@ -125,7 +125,7 @@ class CalibrationPlan:
     ) -> None:
         if steps < 1:
             raise ConfigError(f"steps={steps}: give at least one step.")
-        self.cells = cells_wanted(windows, conditions, MIDDLE)
+        self.cells = planned_cells(windows, conditions, MIDDLE)
         self.first = cell_config(config, ("clean", MIDDLE), 1)
         self._config, self._rows, self._repeats, self._steps, self._name = config, rows, repeats, steps, name
 

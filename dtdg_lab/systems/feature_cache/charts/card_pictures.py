@@ -31,7 +31,7 @@ PARTS, EPOCHS, EPOCH_STEPS = 4, 12, 25
 Span = tuple[float, float]
 LATE_S = 0.02
 _SLOW = CacheCase("one_slow", "heavy", bytes_per_s=50e6 / 8)
-_SHOWN = {
+_CARD_NAMES = {
     "epoch_hot": "rapidgnn",
     "fixed-16": "fixed-window",
     "threshold": "threshold-window",
@@ -47,9 +47,9 @@ def cache_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
     path = system.parts["features"]
     if path in ("on_demand", "prefetch"):
         return [_lanes()]
-    policy = _SHOWN[_POLICY.get(path, path)]
+    policy = _CARD_NAMES[_POLICY.get(path, path)]
     episode = draw_episode([reddit()], [_SLOW], number=1, seed=8, epochs=EPOCHS, epoch_steps=EPOCH_STEPS)
-    played = _played(episode)
+    played = _simulate(episode)
     joules = {name: cost_of(episode, windows) for name, windows in played.items()}
     over = joules[policy] / joules["clairvoyant"] - 1
     windows_of = cache_choices(PARTS, episode.epoch_steps).windows
@@ -78,7 +78,7 @@ def cache_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
     ]
 
 
-def _played(episode: CacheEpisode) -> dict[str, list[tuple[int, int]]]:
+def _simulate(episode: CacheEpisode) -> dict[str, list[tuple[int, int]]]:
     always, actions = always_compared(PARTS), CacheActions(PARTS)
     policies = {
         **{name: always[name] for name in ("epoch_hot", "fixed-16", "threshold")},
@@ -89,7 +89,7 @@ def _played(episode: CacheEpisode) -> dict[str, list[tuple[int, int]]]:
     played = {}
     for name, policy in policies.items():
         simulator = CacheSimulator([episode.costs], epoch_steps=EPOCH_STEPS, draw=lambda _: episode)
-        played[_SHOWN[name]] = list(run_policy(simulator, policy, number=0).windows[0])
+        played[_CARD_NAMES[name]] = list(run_policy(simulator, policy, number=0).windows[0])
     return played
 
 

@@ -88,12 +88,12 @@ def _links_caption(tables: RunTables, options: ChartOptions) -> str:
     return captions.SLOW_LINKS.format(slow=slow, links=parts * (parts - 1))
 
 
-_ASKED_STEPS = 50
+_ROWS_STEPS = 50
 
 
-def _asked_figure(tables: RunTables, options: ChartOptions) -> Figure:
+def _rows_figure(tables: RunTables, options: ChartOptions) -> Figure:
     """Return the rows of each owner that a step asks for: in a cache, and fetched."""
-    hits, misses = _asked(tables)
+    hits, misses = _requested(tables)
     x = [*range(len(hits))]
     series = {"in the cache": (hits, series_colour(0)), "fetched": (misses, PURGE_COLOUR)}
     data = [
@@ -107,9 +107,9 @@ def _asked_figure(tables: RunTables, options: ChartOptions) -> Figure:
     return card(data, "Rows asked by owner", unit="rows per step, all parts", keys=keys, **style)
 
 
-def _asked(tables: RunTables) -> tuple[Array, Array]:
+def _requested(tables: RunTables) -> tuple[Array, Array]:
     """Return (P,) rows of each owner that a step finds in caches, and fetches."""
-    rows, parts = recent_rows(tables, "resolved", _ASKED_STEPS), part_count(tables)
+    rows, parts = recent_rows(tables, "resolved", _ROWS_STEPS), part_count(tables)
     steps = max(len(np.unique(rows["step"])), 1)
     sums = []
     for name in ("hits", "misses"):
@@ -120,9 +120,9 @@ def _asked(tables: RunTables) -> tuple[Array, Array]:
     return sums[0], sums[1]
 
 
-def _asked_caption(tables: RunTables, options: ChartOptions) -> str:
+def _rows_caption(tables: RunTables, options: ChartOptions) -> str:
     """Return the part that is asked for most rows."""
-    totals = sum(_asked(tables))
+    totals = sum(_requested(tables))
     if not np.any(totals):
         return NOTHING_YET
     part = int(np.argmax(totals))
@@ -188,8 +188,8 @@ LINKS = Chart(
 ROWS_BY_OWNER = Chart(
     name="rows_by_owner",
     title="Rows asked by owner",
-    figure=_asked_figure,
-    caption=_asked_caption,
+    figure=_rows_figure,
+    caption=_rows_caption,
     place="folded",
     shown=fetches_features,
     help="Rows of the last 50 steps. The owner that is slowest to reply decides how long a batch waits.",

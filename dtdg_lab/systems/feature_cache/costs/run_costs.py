@@ -95,7 +95,7 @@ def run_costs(facts: RunFacts, batches: Sequence[NDArray[np.int64]]) -> CacheCos
     ahead = Lookahead(0, batches, facts.space, part=facts.part, capacity=facts.capacity, serving=None)
     windows = np.array([window for window in WINDOWS if window <= len(batches)] or [1])
     outlooks = [ahead.outlook(int(window), np.full(num_others, 1 / num_others)) for window in windows]
-    rows = np.array([outlook.asked for outlook in outlooks])
+    rows = np.array([outlook.requested for outlook in outlooks])
     missed = np.array([outlook.missed.sum() for outlook in outlooks])
     fetched = np.maximum([outlook.fetched.sum() for outlook in outlooks], 1.0)
     hits = 1 - missed / np.maximum(rows.sum(axis=1), 1.0)

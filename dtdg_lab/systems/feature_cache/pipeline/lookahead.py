@@ -19,14 +19,14 @@ class Outlook:
 
     Attributes:
         steps: counted steps: those of the window, or fewer if not all are sampled yet.
-        asked: rows per step requested from each part, on average.
+        requested: rows per step requested from each part, on average.
         missed: of these, rows that the cache would not contain.
         fetched: rows that the rebuild would fetch.
         copied: rows that it would copy from the current cache.
     """
 
     steps: int
-    asked: NDArray[np.float64]
+    requested: NDArray[np.float64]
     missed: NDArray[np.float64]
     fetched: NDArray[np.float64]
     copied: int

@@ -177,18 +177,40 @@ class FeatureRecorder:
 
     def delivered(self, facts: ResolveFacts) -> None:
         """Record that a batch was delivered to training."""
-        counts = facts.window, facts.remote, facts.hits.tolist(), facts.misses.tolist(), facts.rpcs, facts.nbytes
-        row = ResolvedRow(self._part, *counts, facts.resolve_s, facts.wait_s)
+        row = ResolvedRow(
+            part=self._part,
+            window=facts.window,
+            remote=facts.remote,
+            hits=facts.hits.tolist(),
+            misses=facts.misses.tolist(),
+            rpcs=facts.rpcs,
+            bytes=facts.nbytes,
+            resolve_s=facts.resolve_s,
+            wait_s=facts.wait_s,
+        )
         with self._lock:
             self._rows["resolved"].append(row)
 
     def swapped(self, swap: Swap, exposed_s: float) -> None:
         """Record that a cache came into use, and the seconds that training waited for it."""
         built, plan = swap.built, swap.built.plan
-        when = plan.number, swap.due, plan.length, swap.late_steps
-        what = plan.policy, plan.action, plan.biased, plan.capacity
-        rows = len(built.cache), built.copied, built.fetched, built.by_owner.tolist()
-        row = CacheWindowRow(self._part, *when, *what, *rows, built.rebuild_s, exposed_s)
+        row = CacheWindowRow(
+            part=self._part,
+            number=plan.number,
+            first=swap.due,
+            length=plan.length,
+            late_steps=swap.late_steps,
+            policy=plan.policy,
+            action=plan.action,
+            biased=plan.biased,
+            capacity=plan.capacity,
+            held=len(built.cache),
+            copied=built.copied,
+            fetched=built.fetched,
+            by_owner=built.by_owner.tolist(),
+            rebuild_s=built.rebuild_s,
+            exposed_s=exposed_s,
+        )
         with self._lock:
             self._rows["windows"].append(row)
 

@@ -65,7 +65,7 @@ class Stages:
     def __init__(self, job: PathJob, path: FeaturePath, first: int, epochs: Epochs, recorder: FeatureRecorder) -> None:
         self._job, self._path, self._epochs, self._recorder = job, path, epochs, recorder
         self._changed = threading.Condition()
-        self._position = self._wanted = first  # next step to resolve; next step of training
+        self._position = self._next_training_step = first  # next step to resolve; next step of training
         self._due: int | None = None  # the step that the resolver waits for
         self._ready: dict[int, Resolved] = {}
         self._schedule = WindowSchedule(epochs)
@@ -91,8 +91,10 @@ class Stages:
         began = time.perf_counter()
         with self._changed:
             self._raise_if_over()
-            if step != self._wanted:
-                raise PlanError(f"step {step} was requested, but {self._wanted} is next; call start({step}) before.")
+            if step != self._next_training_step:
+                raise PlanError(
+                    f"step {step} was requested, but {self._next_training_step} is next; call start({step}) before."
+                )
             if self._epochs.stop is not None and step >= self._epochs.stop:
                 raise PlanError(f"step {step} was requested, but the run stops at {self._epochs.stop}.")
             self._asked_at = began
@@ -102,7 +104,7 @@ class Stages:
             self._raise_if_over()
             resolved = self._ready.pop(step, None)
             self._position = max(self._position, step + 1)
-            self._wanted, self._asked_at = step + 1, None
+            self._next_training_step, self._asked_at = step + 1, None
             exposed_s, self._exposed_s = self._exposed_s, 0.0
             self._changed.notify_all()
         if resolved is None:
@@ -243,17 +245,17 @@ class Stages:
                     self._changed.notify_all()
 
     def _build(self, order: Order, builder: CacheBuilder, fetcher: Fetcher) -> tuple[BuiltCache, list[OwnerReply]]:
-        def unwanted() -> bool:
+        def is_obsolete() -> bool:
             return self._is_over() or not self._schedule.current(order)
 
         with self._changed:
             path, serving = self._path, self._schedule.serving
-            if unwanted():
+            if is_obsolete():
                 raise Halted
         decision = None
         if order.decided and self._job.decide is not None and self._job.parts > 1:
             if not order.early:
-                self._ahead_of_decision(order, path, serving, unwanted)
+                self._ahead_of_decision(order, path, serving, is_obsolete)
             decision = self._job.decide(self._boundary(order, path, serving))
             if order.early and decision is None:
                 raise Halted  # the previous decision is kept
@@ -268,15 +270,15 @@ class Stages:
                 epochs=self._epochs,
                 decision=decision,
             )
-            if unwanted() or plan.length < 1:
+            if is_obsolete() or plan.length < 1:
                 raise Halted
             self._built_until = plan.first + plan.length
             self._changed.notify_all()
-        batches = self._ahead.remote_keys(plan.first, plan.length, unwanted)
+        batches = self._ahead.remote_keys(plan.first, plan.length, is_obsolete)
         return builder.build(plan, batches, fetcher.fetch, None if serving is None else serving.cache)
 
     def _ahead_of_decision(
-        self, order: Order, path: FeaturePath, serving: BuiltCache | None, unwanted: Callable[[], bool]
+        self, order: Order, path: FeaturePath, serving: BuiltCache | None, is_obsolete: Callable[[], bool]
     ) -> None:
         """Wait until enough batches are sampled for a window like the last one; at most until that window ends.
 
@@ -288,9 +290,9 @@ class Stages:
         if self._epochs.stop is not None:
             needed_until = min(needed_until, self._epochs.stop)
         with self._changed:
-            while self._ahead.until < needed_until and self._position < order.first and not unwanted():
+            while self._ahead.until < needed_until and self._position < order.first and not is_obsolete():
                 self._changed.wait()
-            if unwanted():
+            if is_obsolete():
                 raise Halted
 
     def _boundary(self, order: Order, path: FeaturePath, serving: BuiltCache | None) -> Boundary:
@@ -369,7 +371,7 @@ class Stages:
         """Claim the next step to resolve, which no other thread will resolve."""
         step = self._position
         at_end = self._epochs.stop is not None and step >= self._epochs.stop
-        if not self._path.runs_ahead or at_end or step - self._wanted >= self._path.depth:
+        if not self._path.runs_ahead or at_end or step - self._next_training_step >= self._path.depth:
             return None
         if self._waits_for_first and not self._schedule.ready:
             return None

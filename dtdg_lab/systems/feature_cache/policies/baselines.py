@@ -95,13 +95,13 @@ class RandomWindows:
 
     def decide(self, view: CacheView) -> CacheDecision:
         """Draw an action, independent of the view."""
-        return CacheDecision(self.name, self._drawn(self._part, view.step), (), 1.0, False)
+        return CacheDecision(self.name, self._draw(self._part, view.step), (), 1.0, False)
 
     def decide_all(self, views: CacheViews) -> NDArray[np.int64]:
         """Draw (B,) actions."""
-        return np.array([self._drawn(int(run), int(step)) for run, step in zip(views.runs, views.steps, strict=True)])
+        return np.array([self._draw(int(run), int(step)) for run, step in zip(views.runs, views.steps, strict=True)])
 
-    def _drawn(self, counter: int, step: int) -> int:
+    def _draw(self, counter: int, step: int) -> int:
         return int(rng.generator(self._seed, "control/random_windows", counter, step).integers(len(self._actions)))
 
 
@@ -131,13 +131,13 @@ class RuleWindows:
 
     def decide(self, view: CacheView) -> CacheDecision:
         """Return the result of the rule for the observed delays."""
-        return CacheDecision(self.name, self._chosen(view.delays_s))
+        return CacheDecision(self.name, self._actions_for(view.delays_s))
 
     def decide_all(self, views: CacheViews) -> NDArray[np.int64]:
         """Return (B,) results of the rule."""
-        return np.array([self._chosen(delays_s) for delays_s in views.delays_s], dtype=np.int64)
+        return np.array([self._actions_for(delays_s) for delays_s in views.delays_s], dtype=np.int64)
 
-    def _chosen(self, delays_s: NDArray[np.float64]) -> int:
+    def _actions_for(self, delays_s: NDArray[np.float64]) -> int:
         late_ms = dict(zip(self._others, (1e3 * delays_s).tolist(), strict=True))
         try:
             window, preferred = self._rule(late_ms)
@@ -178,11 +178,11 @@ class ThresholdWindow:
 
     def decide(self, view: CacheView) -> CacheDecision:
         """Return the action for the largest delay."""
-        return CacheDecision(self.name, int(self._chosen(view.delays_s)))
+        return CacheDecision(self.name, int(self._actions_for(view.delays_s)))
 
     def decide_all(self, views: CacheViews) -> NDArray[np.int64]:
         """Return (B,) actions for the largest delays."""
-        return self._chosen(views.delays_s)
+        return self._actions_for(views.delays_s)
 
-    def _chosen(self, delays_s: NDArray[np.float64]) -> NDArray[np.int64]:
+    def _actions_for(self, delays_s: NDArray[np.float64]) -> NDArray[np.int64]:
         return self._by_lateness[np.searchsorted(LATE_S, delays_s.max(axis=-1), side="right")]

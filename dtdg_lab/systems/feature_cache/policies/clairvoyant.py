@@ -107,11 +107,11 @@ def best_plan(
     references = np.stack([costs[:, reference], seconds])
     rebuilds = np.stack([episode.rebuild_costs(of_joules=of_joules) for episode in episodes])
     if only_actions:
-        return _planned(choices, costs[:, :-1], references, change_s)
-    return _planned(choices, costs, references, change_s, rebuilds)
+        return _solve(choices, costs[:, :-1], references, change_s)
+    return _solve(choices, costs, references, change_s, rebuilds)
 
 
-def _planned(
+def _solve(
     choices: CacheChoices, costs: Floats, references: Floats, change_s: float, rebuilds: Floats | None = None
 ) -> CachePlan:
     """Return the plan from costs of every step.
@@ -125,7 +125,7 @@ def _planned(
     """
     runs, count, steps = costs.shape
     windows, allocations, row = choices.windows[:count], choices.allocations[:count], np.arange(count)
-    cost_sums, spent = _summed(costs), _summed(references)
+    cost_sums, spent = _prefix_sums(costs), _prefix_sums(references)
     to_go = np.zeros((runs, steps + 1, choices.actions.parts))
     best, lengths = (np.zeros((runs, steps, choices.actions.parts), dtype=np.int64) for _ in range(2))
     changes_allocation = (
@@ -162,7 +162,7 @@ class _EarlyEnds:
     def __init__(self, windows: Numbers, allocations: Numbers, cost_sums: Floats, rebuilds: Floats) -> None:
         self._order = np.argsort(windows, kind="stable")
         self._windows, self._allocations = windows[self._order], allocations[self._order]
-        self._rebuilt, self._before = _summed(rebuilds)[:, self._order], cost_sums[:, self._order]
+        self._rebuilt, self._before = _prefix_sums(rebuilds)[:, self._order], cost_sums[:, self._order]
         self._steps = rebuilds.shape[2]
         thrown = self._windows[:, None] * rebuilds[:, self._order]
         self._ending = self._before[:, :, :-1] - self._rebuilt[:, :, :-1] + thrown
@@ -206,7 +206,7 @@ class _EarlyEnds:
         return cost, served
 
 
-def _summed(costs: Floats) -> Floats:
+def _prefix_sums(costs: Floats) -> Floats:
     """Return sums over the steps before: (..., S) -> (..., S + 1)."""
     summed = np.zeros((*costs.shape[:-1], costs.shape[-1] + 1))
     np.cumsum(costs, axis=-1, out=summed[..., 1:])
@@ -300,7 +300,7 @@ def clairvoyant_of(trace: LinkTrace, costs: CacheCosts, *, epoch_steps: int) -> 
     tables = cache_tables(costs, choices, trace)
     reference = choices.actions.action(REFERENCE)
     references = np.stack([tables.step_j[reference], tables.step_s[reference]])[:, None, trace.which]
-    return Clairvoyant(_planned(choices, tables.step_j[None, :-1, trace.which], references, 0.0))
+    return Clairvoyant(_solve(choices, tables.step_j[None, :-1, trace.which], references, 0.0))
 
 
 STRETCH = 8 * WINDOWS[-1]  # steps of a plan; the first half is used

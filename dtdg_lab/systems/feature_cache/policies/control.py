@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,25 @@ from dtdg_lab.systems.feature_cache.policies.state import CacheObservation, cach
 WARM_EPOCHS = 2  # GreenDyGNN section V-B: their steps and fetches are assumed to be on clean links
 CHANGE = 0.05  # lambda: penalty of changing the allocation; the paper's value is unreadable in our copy
 MIN_S = 1e-6  # minimum of a fetch or a step, so that ratios stay finite
+
+
+class CacheDecisionRow(NamedTuple):
+    """A decision about a part's cache, of the table ``cache_decisions``, without the columns step and epoch."""
+
+    part: int
+    policy: str
+    state: list[float]
+    values: list[float]
+    action: int
+    window: int
+    biased: int
+    epsilon: float
+    greedy: bool
+    reward: float | None
+    delays_ms: list[float]
+    forecast_ms: list[float]
+    covered: int
+    early: bool
 
 
 class CacheControl:
@@ -54,7 +73,7 @@ class CacheControl:
         )
         self._estimator = estimator
         self._forecast = LiveForecast(self._actions, row_bytes=row_bytes)
-        self._lock, self._rows = threading.Lock(), list[tuple[Any, ...]]()
+        self._lock, self._rows = threading.Lock(), list[CacheDecisionRow]()
         self._watches, self._look_again, self._changes = False, -1, deque[int](maxlen=CHANGES_WITHIN)
         self._clean_s: list[float] = []
         self._clean_j: list[float] = []
@@ -97,18 +116,33 @@ class CacheControl:
         delays_s = self._delays(boundary)
         step_s, step_j = self._steps(boundary)
         view = self._view(boundary, delays_s, step_s, step_j)
-        decision: CacheDecision | None
-        if boundary.early:
-            decision = policy.reconsider(view) if isinstance(policy, CachePlanner) else None
-            if decision is None:
-                return None
-        else:
+        if not boundary.early:
             decision = policy.decide(view)
-        thought = [] if view.forecast is None else (view.forecast(delays_s) * 1e3).tolist()
-        covered = 0 if view.forecast is None else boundary.lookahead.steps
+        elif not isinstance(policy, CachePlanner) or (reconsidered := policy.reconsider(view)) is None:
+            return None
+        else:
+            decision = reconsidered
         if self._last is not None and self._last.policy != decision.policy:
             self._last = None  # the reward of an abandoned decision is not recorded
-        self._note(boundary, view, decision, self._reward(step_s, step_j), thought=thought, covered=covered)
+        index = self._actions.biased(decision.action)
+        row = CacheDecisionRow(
+            part=self._part,
+            policy=decision.policy,
+            state=view.state.tolist(),
+            values=list(decision.values),
+            action=decision.action,
+            window=self._actions.window(decision.action),
+            biased=-1 if index is None else self._others[index],
+            epsilon=decision.epsilon,
+            greedy=decision.greedy,
+            reward=self._reward(step_s, step_j),
+            delays_ms=(delays_s * 1e3).tolist(),
+            forecast_ms=[] if view.forecast is None else (view.forecast(delays_s) * 1e3).tolist(),
+            covered=0 if view.forecast is None else boundary.lookahead.steps,
+            early=boundary.early,
+        )
+        with self._lock:
+            self._rows.append(row)
         self._last, self._was_biased = decision, self._actions.biased(boundary.previous)
         return decision
 
@@ -126,7 +160,7 @@ class CacheControl:
         self._estimator.load_state_dict(data["estimator"])
         self._clean_s, self._clean_j = ([] if value is None else [float(value)] for value in data["clean"])
 
-    def take_rows(self) -> list[tuple[Any, ...]]:
+    def take_rows(self) -> list[CacheDecisionRow]:
         """Return new rows of ``cache_decisions``, without the columns step and epoch."""
         with self._lock:
             rows, self._rows = self._rows, []
@@ -135,7 +169,7 @@ class CacheControl:
     # measurements
 
     def _add_fetches(self, fetches: Sequence[tuple[OwnerReply | FetchTime, int]], current_step: int) -> bool:
-        """Add fetches with the steps that they were for; return whether a change is detected at step ``now``.
+        """Add fetches with the steps that they were for; return whether a change is detected now.
 
         The lock is held. A change is counted, and checked again a few steps later.
         """
@@ -178,13 +212,14 @@ class CacheControl:
         remote, hits = boundary.remote[self._others], boundary.hits[self._others]
         passed_s = step_s * max(boundary.served, 1)
         base_j = float(np.median(self._clean_j)) if self._clean_j else None
+        base_s = max(float(np.median(self._clean_s or [step_s])), MIN_S)
         observation = CacheObservation(
             delays_s=delays_s,
             fetch_s=np.maximum(self._estimator.baselines_s(), MIN_S),
             hit_rates=hits / np.maximum(remote, 1),
             hit_rate=float(hits.sum() / max(remote.sum(), 1)),
             step_s=step_s,
-            base_step_s=max(float(np.median(self._clean_s or [step_s])), MIN_S),
+            base_step_s=base_s,
             step_j=step_j if base_j else None,
             base_step_j=base_j if step_j else None,
             rebuild_share=boundary.rebuild_s / passed_s,
@@ -192,21 +227,26 @@ class CacheControl:
             left_share=boundary.steps_left / self._epoch_steps,
             previous=boundary.previous,
         )
-        base_s = max(float(np.median(self._clean_s or [step_s])), MIN_S)
-        forecast = rebuilds = None
+        forecast = None
         if isinstance(self.policy, CachePlanner) and boundary.lookahead.steps:
             if self.policy.base_s is not None:
                 base_s = min(base_s, self.policy.base_s)  # a warm-up over slow links contains waiting as well
-            forecast = self._forecast.of(boundary.lookahead, base_s=base_s, late_s=delays_s)
-            rebuilds = None if forecast is None else forecast.rebuilds
-        state = cache_state(observation, self._actions)
-        due = boundary.step, boundary.steps_left, boundary.previous
-        timing = boundary.now, self._changed(boundary.now), boundary.pending, boundary.left
-        return CacheView(state, delays_s, *due, forecast, rebuilds, *timing)
-
-    def _changed(self, current_step: int) -> int:
+            forecast = self._forecast.predict(boundary.lookahead, base_s=base_s, late_s=delays_s)
         with self._lock:
-            return sum(current_step - step <= CHANGES_WITHIN for step in self._changes)
+            changes = sum(boundary.now - step <= CHANGES_WITHIN for step in self._changes)
+        return CacheView(
+            state=cache_state(observation, self._actions),
+            delays_s=delays_s,
+            step=boundary.step,
+            steps_left=boundary.steps_left,
+            previous=boundary.previous,
+            forecast=None if forecast is None else forecast.steps,
+            rebuilds=None if forecast is None else forecast.rebuilds,
+            now=boundary.now,
+            changes=changes,
+            pending=boundary.pending,
+            left=boundary.left,
+        )
 
     # records
 
@@ -222,36 +262,3 @@ class CacheControl:
         ratio = step_j / np.median(self._clean_j) if has_energy and step_j else step_s / np.median(self._clean_s)
         changed = self._actions.biased(self._last.action) != self._was_biased
         return float(-ratio - CHANGE * changed)
-
-    def _note(
-        self,
-        boundary: Boundary,
-        view: CacheView,
-        decision: CacheDecision,
-        reward: float | None,
-        *,
-        thought: list[float],
-        covered: int,
-    ) -> None:
-        index = self._actions.biased(decision.action)
-        biased = -1 if index is None else self._others[index]
-        action_columns = (
-            decision.action,
-            self._actions.window(decision.action),
-            biased,
-            decision.epsilon,
-            decision.greedy,
-        )
-        view_columns = decision.policy, view.state.tolist(), list(decision.values)
-        row = (
-            self._part,
-            *view_columns,
-            *action_columns,
-            reward,
-            (view.delays_s * 1e3).tolist(),
-            thought,
-            covered,
-            boundary.early,
-        )
-        with self._lock:
-            self._rows.append(row)

@@ -114,22 +114,20 @@ class CacheViews:
     def of(view: CacheView) -> CacheViews:
         """Return the view of one run as a batch of one."""
 
-        def of_each(one: Forecast | None) -> Forecast | None:
-            return None if one is None else lambda delays_s: np.stack([one(number) for number in delays_s])
+        def batched(forecast: Forecast | None) -> Forecast | None:
+            return None if forecast is None else lambda delays_s: np.stack([forecast(row) for row in delays_s])
 
-        numbers = (view.step, view.steps_left, view.previous, 0, view.at, view.changes)
-        steps, steps_left, previous, runs, now, changes = (np.array([number]) for number in numbers)
         return CacheViews(
-            view.state[np.newaxis],
-            view.delays_s[np.newaxis],
-            steps,
-            steps_left,
-            previous,
-            of_each(view.forecast),
-            runs,
-            now,
-            changes,
-            of_each(view.rebuilds),
+            states=view.state[np.newaxis],
+            delays_s=view.delays_s[np.newaxis],
+            steps=np.array([view.step]),
+            steps_left=np.array([view.steps_left]),
+            previous=np.array([view.previous]),
+            forecast=batched(view.forecast),
+            runs=np.zeros(1, dtype=np.int64),
+            now=np.array([view.at]),
+            changes=np.array([view.changes]),
+            rebuilds=batched(view.rebuilds),
         )
 
 

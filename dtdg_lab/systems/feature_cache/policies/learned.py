@@ -95,7 +95,7 @@ def load_policy(path: Path) -> StoredPolicy:
         facts, parameters = json.loads(str(arrays["facts"])), arrays["parameters"]
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
         raise ConfigError(f"{path} is not a policy file of format {FORMAT}, which this version reads. {advice}")
-    policy = _policy(path, facts, parameters)
+    policy = _parse_policy(path, facts, parameters)
     if policy.digest() != facts.get("digest"):
         raise ConfigError(f"{path} is damaged: its digest does not match its contents. {advice}")
     return policy
@@ -127,7 +127,7 @@ def shipped_path(parts: int, name: str) -> Path:
     return SHIPPED / f"{name}_p{parts}.npz"
 
 
-def _policy(path: Path, facts: Mapping[str, Any], parameters: NDArray[Any]) -> StoredPolicy:
+def _parse_policy(path: Path, facts: Mapping[str, Any], parameters: NDArray[Any]) -> StoredPolicy:
     try:
         values = {field.name: facts[field.name] for field in fields(StoredPolicy) if field.name != "parameters"}
         lists = {"hidden": tuple(map(int, values["hidden"])), "constants": tuple(map(str, values["constants"]))}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,15 +20,16 @@ FEW = 8  # minimum number of fetches for a line after a change of links
 Seconds = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 
-class Forecast:
-    """Seconds of every action, (A,), for delays (P - 1,): of a step, and of a whole rebuild."""
+class Forecast(NamedTuple):
+    """Functions from delays (P - 1,) to the seconds of every action, (A,).
 
-    def __init__(self, steps: Seconds, rebuilds: Seconds) -> None:
-        self._steps, self.rebuilds = steps, rebuilds
+    Attributes:
+        steps: seconds of a step.
+        rebuilds: seconds of a whole rebuild.
+    """
 
-    def __call__(self, delays_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return seconds of a step of every action."""
-        return self._steps(delays_s)
+    steps: Seconds
+    rebuilds: Seconds
 
 
 class LiveForecast:
@@ -84,7 +86,7 @@ class LiveForecast:
             return None
         return float(np.median(self._quickest_s)), float(np.median(self._least))
 
-    def of(self, ahead: Lookahead, *, base_s: float, late_s: NDArray[np.float64]) -> Forecast | None:
+    def predict(self, ahead: Lookahead, *, base_s: float, late_s: NDArray[np.float64]) -> Forecast | None:
         """Return the forecast for the batches ahead; None until every owner has replied.
 
         Args:
@@ -110,7 +112,7 @@ class LiveForecast:
             starts = self._quickest_s + np.where(is_late, share * more_s + beyond_s, delays_s)
             return starts, (self._least + np.where(is_late, share, 1.0) * throttled) * self._row_bytes
 
-        def seconds(delays_s: NDArray[np.float64]) -> NDArray[np.float64]:
+        def steps(delays_s: NDArray[np.float64]) -> NDArray[np.float64]:
             starts, per_row = links(delays_s)
             return np.array([_step_s(counts, starts, per_row, base_s) for counts in counted])
 
@@ -118,7 +120,7 @@ class LiveForecast:
             starts, per_row = links(delays_s)
             return np.array([_slowest_s(fetched, starts, per_row) for _, fetched, _ in counted])
 
-        return Forecast(seconds, rebuilds)
+        return Forecast(steps, rebuilds)
 
     def _count(self, ahead: Lookahead) -> list[tuple[NDArray[np.float64], NDArray[np.float64], int]]:
         """Count, per action, the rows that a step misses of each owner and that its rebuild fetches, and its window."""

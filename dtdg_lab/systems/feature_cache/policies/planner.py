@@ -33,13 +33,13 @@ class LinkGuess(NamedTuple):
     delays_s: Array
     s_per_byte: Array
 
-    def more(self, owner: int) -> LinkGuess:
+    def with_later(self, owner: int) -> LinkGuess:
         """Return the same with one owner slightly later, to allow for noise."""
         factors = np.ones(self.delays_s.shape[1])
         factors[owner] += STRAYS
         return LinkGuess(self.delays_s * factors, self.s_per_byte * factors)
 
-    def only(self, owner: int, at_least: LinkGuess) -> LinkGuess:
+    def with_only(self, owner: int, at_least: LinkGuess) -> LinkGuess:
         """Return a guess with one owner as late as the latest one, or another guess, and no other owner late."""
         guess = LinkGuess(np.zeros_like(self.delays_s), np.zeros_like(self.delays_s))
         for into, values, lowest in zip(guess, self, at_least, strict=True):
@@ -47,7 +47,7 @@ class LinkGuess(NamedTuple):
         return guess
 
 
-class _Seen(NamedTuple):
+class _Observed(NamedTuple):
     """Observations of B runs.
 
     Attributes:
@@ -93,7 +93,7 @@ class _Account:
         self.serving[rows] = actions
         self._share[rows] = 1 - seconds[np.arange(len(rows)), actions] / seconds[:, : len(WINDOWS)].min(axis=1)
 
-    def of(self, runs: NDArray[np.int64], steps: NDArray[np.int64], first: int) -> _Account:
+    def for_runs(self, runs: NDArray[np.int64], steps: NDArray[np.int64], first: int) -> _Account:
         """Return this account, reset for runs that are new."""
         if len(runs) != len(self.runs):
             return _Account(runs, steps, first)
@@ -181,7 +181,7 @@ class CachePlanner:
         """Return the cheapest action for the observations, or the current one if no forecast is possible."""
         if self._costs is None and view.forecast is None:
             return CacheDecision(self.name, view.previous)
-        (action,), regret = self._decided(CacheViews.of(view), self._costs if view.forecast is None else None)
+        (action,), regret = self._decide(CacheViews.of(view), self._costs if view.forecast is None else None)
         return CacheDecision(self.name, int(action), tuple((-regret[0]).tolist()), 0.0, bool(action == regret.argmin()))
 
     def reconsider(self, view: CacheView) -> CacheDecision | None:
@@ -189,27 +189,27 @@ class CachePlanner:
         if view.pending < 0 or (view.forecast is None and self._costs is None):
             return None
         views, costs = CacheViews.of(view), self._costs if view.forecast is None else None
-        self._account = self._account.of(views.runs, views.now, self.first)
-        actions, ends = self._reconsidered(
+        self._account = self._account.for_runs(views.runs, views.now, self.first)
+        actions, ends = self._reconsider(
             views, costs, np.array([view.pending]), np.array([view.left]), np.zeros(1, int)
         )
         return CacheDecision(self.name, int(actions[0])) if ends[0] else None
 
     def decide_all(self, views: CacheViews) -> NDArray[np.int64]:
         """Return (B,) the cheapest action of every run."""
-        return self._decided(views, self._costs)[0]
+        return self._decide(views, self._costs)[0]
 
-    def _decided(self, views: CacheViews, costs: CacheCosts | None) -> tuple[NDArray[np.int64], Array]:
+    def _decide(self, views: CacheViews, costs: CacheCosts | None) -> tuple[NDArray[np.int64], Array]:
         """Return (B,) actions, and (B, A) the expected regret of each."""
-        self._account = self._account.of(views.runs, views.now, self.first)
-        observed, rows, steps = self._seen(views), np.arange(len(views.runs)), views.now
+        self._account = self._account.for_runs(views.runs, views.now, self.first)
+        observed, rows, steps = self._observe(views), np.arange(len(views.runs)), views.now
         account = self._account
         seconds = self._seconds(observed, costs, self._links(observed, costs)[0])
         account.take_in(rows, seconds, steps)
         account.begin(rows, seconds, account.pending[rows])
-        regret = self._regret(observed, costs, self._waits(observed.previous))
-        account.pending[rows] = own_actions = self._chosen(regret, account.serving[rows])
-        return np.where(account.saved[rows] >= -TRUST, own_actions, self._even(regret)), regret
+        regret = self._regret(observed, costs, self._lead_steps(observed.previous))
+        account.pending[rows] = own_actions = self._cheapest(regret, account.serving[rows])
+        return np.where(account.saved[rows] >= -TRUST, own_actions, self._best_even(regret)), regret
 
     def reconsider_all(
         self, views: CacheViews, pending: NDArray[np.int64], steps_left: NDArray[np.int64], which: NDArray[np.bool_]
@@ -217,27 +217,27 @@ class CachePlanner:
         """Return (B,) cheapest actions after a change of links, and (B,) whether to end the window early for them."""
         rows = np.flatnonzero(which)
         actions, ends = pending.copy(), which.copy()
-        actions[rows], ends[rows] = self._reconsidered(views, self._costs, pending[rows], steps_left[rows], rows)
+        actions[rows], ends[rows] = self._reconsider(views, self._costs, pending[rows], steps_left[rows], rows)
         return actions, ends
 
-    def _seen(self, views: CacheViews, rows: NDArray[np.int64] | None = None) -> _Seen:
+    def _observe(self, views: CacheViews, rows: NDArray[np.int64] | None = None) -> _Observed:
         """Return the observations of all runs, or of some, whose memory is then not updated."""
         if rows is None:
             states, rows = self._memory.take_in(views.states, views.runs, views.now), np.arange(len(views.runs))
         else:
             states = self._memory.recall(views.states[rows], rows)
-        rate = self._rate(views.changes[rows], views.now[rows])
-        return _Seen(states, views.delays_s[rows], views.previous[rows], views.forecast, views.rebuilds, rate)
+        rate = self._change_rate(views.changes[rows], views.now[rows])
+        return _Observed(states, views.delays_s[rows], views.previous[rows], views.forecast, views.rebuilds, rate)
 
-    def _rate(self, changes: NDArray[np.int64], steps: NDArray[np.int64]) -> Array:
+    def _change_rate(self, changes: NDArray[np.int64], steps: NDArray[np.int64]) -> Array:
         """Return (B,) expected changes of the links per step."""
         return np.asarray((CHANGES + changes) / (self._change_steps + np.minimum(steps, CHANGES_WITHIN)))
 
-    def _waits(self, previous: NDArray[np.int64]) -> Array:
+    def _lead_steps(self, previous: NDArray[np.int64]) -> Array:
         """Return (B,) steps from the observation to the first step of the decision."""
         return OBSERVED_AGE + self._windows[previous].astype(np.float64)
 
-    def _reconsidered(
+    def _reconsider(
         self,
         views: CacheViews,
         costs: CacheCosts | None,
@@ -246,12 +246,12 @@ class CachePlanner:
         rows: NDArray[np.int64],
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Return (R,) cheapest actions of some runs, and (R,) whether to end their windows early for them."""
-        observed, steps, account = self._seen(views, rows), views.now[rows], self._account
+        observed, steps, account = self._observe(views, rows), views.now[rows], self._account
         links = self._links(observed, costs)[0]
         seconds, rebuilds = self._seconds(observed, costs, links), self._rebuilds(observed, costs, links)
         account.take_in(rows, seconds, steps)
         regret = self._regret(observed, costs, np.full(len(rows), float(OBSERVED_AGE)))
-        actions = self._chosen(regret, account.serving[rows])
+        actions = self._cheapest(regret, account.serving[rows])
 
         def pays(
             serving: NDArray[np.int64], follows: NDArray[np.int64], candidates: NDArray[np.int64]
@@ -273,30 +273,30 @@ class CachePlanner:
         account.saved[rows] -= is_own * price / even
         account.begin(rows, seconds, np.where(is_own, actions, account.serving[rows]))
         account.pending[rows] = np.where(is_own, actions, account.pending[rows])
-        final_actions = np.where(account.saved[rows] >= -TRUST, actions, self._even(regret))
+        final_actions = np.where(account.saved[rows] >= -TRUST, actions, self._best_even(regret))
         return final_actions, pays(observed.previous, pending, final_actions)[0]
 
-    def _even(self, regret: Array) -> NDArray[np.int64]:
+    def _best_even(self, regret: Array) -> NDArray[np.int64]:
         """Return (B,) the best action without a preferred part."""
         even = regret[:, : len(WINDOWS)]
         return np.where(self._windows[: len(WINDOWS)] <= self._longest, even, np.inf).argmin(axis=1)
 
-    def _links(self, observed: _Seen, costs: CacheCosts | None) -> tuple[LinkGuess, list[LinkGuess]]:
+    def _links(self, observed: _Observed, costs: CacheCosts | None) -> tuple[LinkGuess, list[LinkGuess]]:
         """Return the assumed current state of the links, and their possible next states."""
         states, delays_s = observed.states, observed.delays_s
         received = np.expm1(states[:, : delays_s.shape[1]]) > LATE_NOISE
-        current, at_least = self._guess(states, np.where(received, delays_s, 0.0), costs)
+        current, at_least = self._guess_links(states, np.where(received, delays_s, 0.0), costs)
         later = [current._replace(delays_s=np.zeros_like(delays_s), s_per_byte=np.zeros_like(delays_s))]
-        return current, later + [current.only(owner, at_least) for owner in range(delays_s.shape[1])]
+        return current, later + [current.with_only(owner, at_least) for owner in range(delays_s.shape[1])]
 
-    def _seconds(self, observed: _Seen, costs: CacheCosts | None, guess: LinkGuess) -> Array:
+    def _seconds(self, observed: _Observed, costs: CacheCosts | None, guess: LinkGuess) -> Array:
         """Return (B, A) seconds of a step of every action."""
         if costs is None:
             assert observed.forecast is not None
             return observed.forecast(guess.delays_s)
         return costs.of_actions(guess.delays_s, 1 / (1 / costs.link_bytes_per_s + guess.s_per_byte)).seconds
 
-    def _rebuilds(self, observed: _Seen, costs: CacheCosts | None, guess: LinkGuess) -> Array:
+    def _rebuilds(self, observed: _Observed, costs: CacheCosts | None, guess: LinkGuess) -> Array:
         """Return (B, A) seconds of a whole rebuild for every action."""
         if costs is None:
             assert observed.rebuilds is not None
@@ -304,7 +304,7 @@ class CachePlanner:
         rates = 1 / (1 / costs.link_bytes_per_s + guess.s_per_byte)
         return costs.of_actions(guess.delays_s, rates).rebuild_s * self._windows
 
-    def _regret(self, observed: _Seen, costs: CacheCosts | None, waits: Array) -> Array:
+    def _regret(self, observed: _Observed, costs: CacheCosts | None, waits: Array) -> Array:
         """Return (B, A) expected slowdown of each action relative to the best action's step.
 
         Args:
@@ -314,7 +314,9 @@ class CachePlanner:
         """
         current, later = self._links(observed, costs)
         num_others = observed.delays_s.shape[1]
-        today = np.mean([self._seconds(observed, costs, current.more(owner)) for owner in range(num_others)], axis=0)
+        today = np.mean(
+            [self._seconds(observed, costs, current.with_later(owner)) for owner in range(num_others)], axis=0
+        )
         rate, waits = observed.rate[:, None], waits[:, None]
         # share of the window's steps after a change of links
         changed = 1 + np.exp(-waits * rate) * np.expm1(-self._windows * rate) / (self._windows * rate)
@@ -327,7 +329,7 @@ class CachePlanner:
         regret = (1 - changed) * _over_best(today) + may_cost
         return np.asarray(regret / today.min(axis=1, keepdims=True))
 
-    def _guess(
+    def _guess_links(
         self, states: NDArray[np.float32], late_s: Array, costs: CacheCosts | None
     ) -> tuple[LinkGuess, LinkGuess]:
         """Return causes of the observed delays (B, P - 1), and the effect of an owner that becomes late."""
@@ -354,7 +356,7 @@ class CachePlanner:
         at_least = LinkGuess(delayed * np.full_like(late_s, self._late_s), (1 - delayed) * self._late_s / missed)
         return current, at_least
 
-    def _chosen(self, regret: Array, previous: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _cheapest(self, regret: Array, previous: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return (B,) the actions of least regret (B, A); another allocation than the current one only if it pays."""
         holds = self._allocation == (previous // len(WINDOWS))[:, np.newaxis]
         priced = np.where(holds, regret, regret + self._stay)

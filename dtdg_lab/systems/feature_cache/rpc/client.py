@@ -72,7 +72,7 @@ class FeatureClient:
         self._features, self._timeout_s, self._per_rank = features, timeout_s, parts_per_rank
         self._number = 0
         self._closed, self._busy = threading.Event(), threading.Lock()
-        self._gone: dict[int, str] = {}  # owners whose connection ended -> how
+        self._ended_connections: dict[int, str] = {}  # owners whose connection ended -> how
         self._context = zmq.Context()
         self._sockets: dict[int, Any] = {}
         self._monitors: dict[int, Any] = {}
@@ -110,13 +110,13 @@ class FeatureClient:
             pending: dict[int, _PendingRequest] = {}
             self._number += 1
             for owner, keys in keys_by_owner.items():
-                pending[owner] = self._ask(owner, keys)
+                pending[owner] = self._send(owner, keys)
             replies: dict[int, OwnerReply] = {}
             while pending:
-                events = dict(self._poller.poll(self._patience_ms(pending)))
+                events = dict(self._poller.poll(self._poll_ms(pending)))
                 for owner, socket in self._sockets.items():
                     if socket in events:
-                        self._take(owner, pending, replies)
+                        self._receive(owner, pending, replies)
                 self._note_ended_connections(events)
                 self._give_up_gone(pending)
                 self._give_up_silent(pending)
@@ -158,7 +158,7 @@ class FeatureClient:
             if not len(keys):
                 raise PlanError(f"part {self.part} requests 0 rows from part {owner}: omit owners without keys.")
 
-    def _ask(self, owner: int, keys: NDArray[np.int64]) -> _PendingRequest:
+    def _send(self, owner: int, keys: NDArray[np.int64]) -> _PendingRequest:
         zmq = import_zmq()
         frames = request_frames(self.part, self._number, self._timeout_s, keys)
         now_s = time.perf_counter()
@@ -167,11 +167,11 @@ class FeatureClient:
             self._sockets[owner].send_multipart(frames, zmq.NOBLOCK)
         except zmq.Again:
             self._note_ended_connections(dict(self._poller.poll(0)))
-            how = self._gone.get(owner, "accepts no more requests")
-            raise RunFailedError(f"{self._named(owner)} {how}. {NEXT}") from None
+            how = self._ended_connections.get(owner, "accepts no more requests")
+            raise RunFailedError(f"{self._server(owner)} {how}. {NEXT}") from None
         return request
 
-    def _take(self, owner: int, pending: dict[int, _PendingRequest], replies: dict[int, OwnerReply]) -> None:
+    def _receive(self, owner: int, pending: dict[int, _PendingRequest], replies: dict[int, OwnerReply]) -> None:
         """Receive a message of an owner without copying its frames."""
         frames = self._sockets[owner].recv_multipart(copy=False)
         now_s, waited = time.perf_counter(), pending.get(owner)
@@ -181,12 +181,12 @@ class FeatureClient:
         waited.last_message_s = now_s
         if reply is None or not self._fits(reply, waited.keys):
             raise RunFailedError(
-                f"{self._named(owner)} did not send the {waited.keys:,} rows of {self._features} floats that were "
+                f"{self._server(owner)} did not send the {waited.keys:,} rows of {self._features} floats that were "
                 f"requested. All ranks must run one version of this package, on the same data. {NEXT}"
             )
         if reply.kind == REFUSED:
             after_s = now_s - waited.begin_s
-            raise RunFailedError(f"{self._named(owner)} refused after {after_s:.3f} s: {reply.refusal}")
+            raise RunFailedError(f"{self._server(owner)} refused after {after_s:.3f} s: {reply.refusal}")
         if reply.kind == COMING:
             return
         del pending[owner]
@@ -205,15 +205,15 @@ class FeatureClient:
         for owner, monitor in self._monitors.items():
             if monitor in events:
                 event = int(parse_monitor_message(monitor.recv_multipart())["event"])
-                self._gone.setdefault(owner, _ended(event))
+                self._ended_connections.setdefault(owner, _end_reason(event))
 
     def _give_up_gone(self, pending: dict[int, _PendingRequest]) -> None:
         for owner, waited in pending.items():
             # messages sent before the end may still be in the queue
-            if owner in self._gone and not self._sockets[owner].poll(0):
+            if owner in self._ended_connections and not self._sockets[owner].poll(0):
                 after_s = time.perf_counter() - waited.begin_s
                 raise RunFailedError(
-                    f"{self._named(owner)} {self._gone[owner]}, {after_s:.1f} s after the request for "
+                    f"{self._server(owner)} {self._ended_connections[owner]}, {after_s:.1f} s after the request for "
                     f"{waited.keys:,} row(s). {NEXT}"
                 )
 
@@ -224,20 +224,20 @@ class FeatureClient:
         for owner, waited in pending.items():
             if now_s - waited.last_message_s > self._timeout_s and not self._sockets[owner].poll(0):
                 raise RunFailedError(
-                    f"{self._named(owner)} was silent for {now_s - waited.last_message_s:.1f} s after the request for "
+                    f"{self._server(owner)} was silent for {now_s - waited.last_message_s:.1f} s after the request for "
                     f"{waited.keys:,} row(s): its process hangs or is unreachable. {NEXT} A larger fetch_timeout_s "
                     "waits longer."
                 )
 
-    def _patience_ms(self, pending: dict[int, _PendingRequest]) -> int:
+    def _poll_ms(self, pending: dict[int, _PendingRequest]) -> int:
         left_s = min(waited.last_message_s for waited in pending.values()) + self._timeout_s - time.perf_counter()
         return max(1, min(POLL_MS, int(1e3 * left_s) + 1))
 
-    def _named(self, owner: int) -> str:
+    def _server(self, owner: int) -> str:
         return f"the feature server of part {owner} (rank {owner // self._per_rank})"
 
 
-def _ended(event: int) -> str:
+def _end_reason(event: int) -> str:
     zmq = import_zmq()
     if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
         return "does not accept this run's token"

@@ -133,7 +133,7 @@ class FeatureServer:
             RunFailedError: it has exited.
         """
         if not self._closed and not self._child.is_alive:
-            raise self._ended()
+            raise self._end_error()
 
     def close(self) -> None:
         """End the process, whatever it is doing, within a second; further calls do nothing."""
@@ -148,16 +148,16 @@ class FeatureServer:
         """Send a command and wait for its reply."""
         with self._lock:
             if self._closed:
-                raise self._ended()
+                raise self._end_error()
             deadline_s = time.monotonic() + self._timeout_s
             try:
                 self._write(json.dumps(order).encode() + b"\n", deadline_s)
-                answer: dict[str, Any] = json.loads(self._line(deadline_s))
+                answer: dict[str, Any] = json.loads(self._read_line(deadline_s))
             except (OSError, EOFError, ValueError) as error:  # closed by another thread, or the process ended
-                raise self._ended() from error
+                raise self._end_error() from error
             if "failed" in answer:
                 raise RunFailedError(
-                    f"{self._named}: {answer['failed']}. Correct the cause, then start the run or resume it."
+                    f"{self._server}: {answer['failed']}. Correct the cause, then start the run or resume it."
                 )
             return answer
 
@@ -166,7 +166,7 @@ class FeatureServer:
             self._await(self._child.orders, select.POLLOUT, deadline_s)
             content = content[self._child.orders.write(content[: select.PIPE_BUF]) or 0 :]
 
-    def _line(self, deadline_s: float) -> bytes:
+    def _read_line(self, deadline_s: float) -> bytes:
         while b"\n" not in self._received:
             self._await(self._child.answers, select.POLLIN, deadline_s)
             if not (content := os.read(self._child.answers, 1 << 16)):
@@ -180,18 +180,18 @@ class FeatureServer:
         poll.register(pipe, event)
         if not poll.poll(max(0.0, 1e3 * (deadline_s - time.monotonic()))):
             raise RunFailedError(
-                f"{self._named} (process {self._child.pid}) has not replied for {self._timeout_s:.1f} s: it hangs. "
+                f"{self._server} (process {self._child.pid}) has not replied for {self._timeout_s:.1f} s: it hangs. "
                 "Resume the run from its last checkpoint. A larger fetch_timeout_s waits longer."
             )
 
-    def _ended(self) -> RunFailedError:
+    def _end_error(self) -> RunFailedError:
         """Return the reason why the process accepts no commands."""
         if self._closed:
-            return RunFailedError(f"{self._named} was closed.")
-        return RunFailedError(f"{self._named} {self._child.ended()} Resume the run from its last checkpoint.")
+            return RunFailedError(f"{self._server} was closed.")
+        return RunFailedError(f"{self._server} {self._child.ended()} Resume the run from its last checkpoint.")
 
     @property
-    def _named(self) -> str:
+    def _server(self) -> str:
         return f"the feature server of part(s) {sorted(self._parts)}"
 
 

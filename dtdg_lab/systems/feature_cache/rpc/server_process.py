@@ -1,4 +1,14 @@
-"""The process that serves one rank's features: an event loop without torch, and the emulation of slow links."""
+"""The process that serves the features of one rank's parts: an event loop, without torch.
+
+``FeatureServer`` starts it and sends lines of JSON: the configuration first on standard input, then commands, each
+answered by a line on standard output. It exits when its input ends, which also happens if the parent process dies.
+
+Why ZeroMQ: it is installed wherever Jupyter is, supports asyncio, sends an array without copying it, and detects
+closed connections; ``torch.distributed.rpc`` is in maintenance mode by its own documentation, and would load torch
+into this process. Why a token and not CurveZMQ: encrypting a reply of 16 MB took five times as long as sending it
+(29 ms against 6 ms on loopback), and gradients are sent unencrypted as well. The token is checked when a connection
+is made (ZeroMQ's PLAIN): without it no message can be sent.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +21,6 @@ import os
 import selectors
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,76 +38,8 @@ from dtdg_lab.systems.feature_cache.rpc.frames import (
     rows_frames,
     rows_nbytes,
 )
+from dtdg_lab.systems.feature_cache.rpc.link_pace import LinkPace
 from dtdg_lab.systems.feature_cache.rpc.shared_arrays import open_array
-
-# Emulation of a slow link, which sends replies one after another at its rate, each with a delay.
-
-
-@dataclass(slots=True, eq=False)
-class ReplyOnLink:
-    """A reply in transit."""
-
-    left_s: float  # time at which its last byte is on the link
-    done: asyncio.Future[None]
-    timer: asyncio.TimerHandle | None = None
-
-
-class LinkPace:
-    """One link from an owner to a requester, in an event loop; it does not block others.
-
-    A reply of b bytes leaves after those before it, takes b / rate to leave, and arrives after the delay. If the link
-    changes meanwhile, the bytes that have not left continue at the new rate and with the new delay.
-    """
-
-    def __init__(self) -> None:
-        self._delay_s, self._bytes_per_s, self._free_s = 0.0, math.inf, 0.0
-        self._in_transit: set[ReplyOnLink] = set()
-
-    def change(self, delay_s: float, bytes_per_s: float) -> None:
-        """Set the delay in seconds, and the rate in bytes per second, infinite for no limit."""
-        loop = asyncio.get_running_loop()
-        now_s, scale = loop.time(), 0.0
-        if math.isfinite(bytes_per_s) and math.isfinite(self._bytes_per_s):
-            scale = self._bytes_per_s / bytes_per_s
-        self._delay_s, self._bytes_per_s = delay_s, bytes_per_s
-        self._free_s = now_s + scale * max(0.0, self._free_s - now_s)
-        for reply in self._in_transit:
-            if reply.left_s > now_s:
-                reply.left_s = now_s + scale * (reply.left_s - now_s)
-                self._arrive(reply, reply.left_s + delay_s)
-
-    def start(self, nbytes: int) -> ReplyOnLink | None:
-        """Put a reply that is ready now on the link; None if the link does not slow it down."""
-        if not self._delay_s and math.isinf(self._bytes_per_s) and not self._in_transit:
-            return None
-        loop = asyncio.get_running_loop()
-        self._free_s = max(self._free_s, loop.time()) + nbytes / self._bytes_per_s
-        reply = ReplyOnLink(self._free_s, loop.create_future())
-        self._in_transit.add(reply)
-        self._arrive(reply, self._free_s + self._delay_s)
-        return reply
-
-    async def finish(self, reply: ReplyOnLink, within_s: float | None = None) -> bool:
-        """Wait, at most ``within_s`` seconds, until a reply has arrived; return whether it has."""
-        await asyncio.wait([reply.done], timeout=within_s)
-        if not reply.done.done():
-            return False
-        self._in_transit.discard(reply)
-        return True
-
-    def _arrive(self, reply: ReplyOnLink, due_s: float) -> None:
-        if reply.timer is not None:
-            reply.timer.cancel()
-        reply.timer = asyncio.get_running_loop().call_at(due_s, _set, reply.done)
-
-
-def _set(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
-
-
-# One part's features, served to the other parts in an event loop.
-
 
 GATHER_BYTES = 2 << 20  # of rows that are copied before other requests get a turn
 MOST_REQUESTER = 1 << 16
@@ -140,9 +81,9 @@ class PartServing:
                 continue
             task = asyncio.get_running_loop().create_task(self._answer(sender.bytes, request))
             self._tasks.add(task)
-            task.add_done_callback(self._ended)
+            task.add_done_callback(self._on_task_end)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_task_end(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             # an exception in one request must not stop the others, but is reported
@@ -155,7 +96,7 @@ class PartServing:
         if isinstance(indices, str):
             await self._socket.send_multipart([sender, *refusal_frames(request.number, indices)])
             return
-        rows = await self._gathered(indices)
+        rows = await self._gather(indices)
         nbytes = rows_nbytes(*rows.shape)
         await self._pass_link(sender, request, nbytes)
         count, total = self.served.get(request.requester, (0, 0))
@@ -180,7 +121,7 @@ class PartServing:
             )
         return indices
 
-    async def _gathered(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
+    async def _gather(self, indices: NDArray[np.int64]) -> NDArray[np.float32]:
         """Copy the rows (k, F) in pieces."""
         width = self._rows.shape[1]
         rows = np.empty((len(indices), width), dtype=np.float32)
@@ -207,19 +148,6 @@ class PartServing:
 def rate_of(rate: float | None) -> float:
     """Return bytes per second from JSON, which has no infinity."""
     return math.inf if rate is None else float(rate)
-
-
-# The process that serves the features of one rank's parts: an event loop, without torch.
-#
-# Started by ``FeatureServer``, which sends lines of JSON: the configuration
-# first on standard input, then commands, each answered by a line on standard output. It exits when its input ends,
-# which also happens if the parent process dies.
-#
-# Why ZeroMQ: it is installed wherever Jupyter is, supports asyncio, sends an array without copying it, and detects
-# closed connections; ``torch.distributed.rpc`` is in maintenance mode by its own documentation, and would load torch
-# into this process. Why a token and not CurveZMQ: encrypting a reply of 16 MB took five times as long as sending it
-# (29 ms against 6 ms on loopback), and gradients are sent unencrypted as well. The token is checked when a connection
-# is made (ZeroMQ's PLAIN): without it no message can be sent.
 
 
 LOOK_S = 0.5  # interval at which it is checked whether the parent is alive
@@ -271,14 +199,14 @@ class Serving:
             status = (b"200", b"OK") if accepted else (b"400", b"no token of this run")
             await self._authentication.send_multipart([b"1.0", request[1], *status, b"", b""])
 
-    def follow(self, order: dict[str, Any]) -> dict[str, Any]:
+    def execute(self, command: dict[str, Any]) -> dict[str, Any]:
         """Execute one command, ``links`` or ``served``, and return its reply."""
-        if order["do"] == "links":
-            for number, row in order["rows"].items():
+        if command["do"] == "links":
+            for number, row in command["rows"].items():
                 for requester, (delay_s, rate) in enumerate(zip(row["delay_s"], row["bytes_per_s"], strict=True)):
                     self.parts[int(number)].set_link(requester, delay_s, rate_of(rate))
             return {"done": True}
-        if order["do"] == "served":
+        if command["do"] == "served":
             counts = [
                 [owner, requester, *served]
                 for owner, part in self.parts.items()
@@ -286,7 +214,7 @@ class Serving:
             ]
             dropped = self.refused + sum(part.dropped for part in self.parts.values())
             return {"served": counts, "dropped": dropped}
-        return {"failed": f"unknown command {order['do']!r}"}
+        return {"failed": f"unknown command {command['do']!r}"}
 
     def close(self) -> None:
         """Close all sockets without delay."""
@@ -304,14 +232,16 @@ async def main() -> None:
     """Serve what the first line specifies until the commands end or the parent is gone."""
     parent_lives = begin_child()
     loop = asyncio.get_running_loop()
-    orders = asyncio.StreamReader(limit=MOST_LINE)
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), os.fdopen(0, "rb", 0))
+    commands = asyncio.StreamReader(limit=MOST_LINE)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), os.fdopen(0, "rb", 0))
     try:
-        serving = Serving(json.loads(await orders.readline()))
+        serving = Serving(json.loads(await commands.readline()))
     except Exception as error:
         report({"failed": f"{type(error).__name__}: {error}"})
         raise
-    work = [loop.create_task(task) for task in (serving.run(), _follow(orders, serving), _watch(parent_lives))]
+    work = [
+        loop.create_task(task) for task in (serving.run(), _execute_commands(commands, serving), _watch(parent_lives))
+    ]
     report({"addresses": serving.addresses})
     finished, _ = await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
     for task in work:
@@ -321,10 +251,10 @@ async def main() -> None:
         task.result()  # raises the exception that ended it
 
 
-async def _follow(orders: asyncio.StreamReader, serving: Serving) -> None:
-    while line := await orders.readline():
+async def _execute_commands(commands: asyncio.StreamReader, serving: Serving) -> None:
+    while line := await commands.readline():
         try:
-            answer = serving.follow(json.loads(line))
+            answer = serving.execute(json.loads(line))
         except (KeyError, ValueError, TypeError) as error:
             answer = {"failed": f"{type(error).__name__}: {error}"}
         report(answer)

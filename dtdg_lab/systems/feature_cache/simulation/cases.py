@@ -87,14 +87,14 @@ class CacheCase:
         steps, num_others = epochs * epoch_steps, parts - 1
         bad = random.uniform(1 - self.spread, 1 + self.spread)
         owners = random.permutation(num_others)
-        levels, which = self._levels(random, num_others, steps, epoch_steps)
+        levels, which = self._draw_levels(random, num_others, steps, epoch_steps)
         used = owners[: levels.shape[1]]
         shares = np.zeros((len(levels), num_others))
         shares[:, used] = levels[:, : len(used)]
         with np.errstate(divide="ignore"):
             return LinkTrace(self.delay_s * bad * shares, self.bytes_per_s / bad / shares, which)
 
-    def _levels(
+    def _draw_levels(
         self, random: np.random.Generator, num_others: int, steps: int, epoch_steps: int
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Draw (K, owners) severities of each condition from 0 to 1, and (S,) the index of the condition."""
@@ -105,7 +105,7 @@ class CacheCase:
         earliest = WARM_UP_EPOCHS * epoch_steps
         onset = min(int(random.uniform(earliest, max(earliest, 0.4 * steps) + 1)), steps)
         if self.archetype == "oscillating":
-            return _swinging(random, steps, onset, epoch_steps)
+            return _draw_swinging(random, steps, onset, epoch_steps)
         if self.archetype == "rotating":
             turn = max(round(random.uniform(*TURN_EPOCHS) * epoch_steps), 1)
             passed = np.arange(steps) - onset
@@ -113,11 +113,11 @@ class CacheCase:
                 passed >= 0, 1 + passed // turn % num_others, 0
             )
         if self.archetype == "markov":
-            return _flipping(random, num_others, steps, onset, np.array(MARKOV_EPOCHS) * epoch_steps)
+            return _draw_flipping(random, num_others, steps, onset, np.array(MARKOV_EPOCHS) * epoch_steps)
         second = {"two_symmetric": 1.0, "two_asymmetric": 0.5}.get(self.archetype, 0.0)
         congested = np.ones(num_others) if self.archetype == "all_slow" else np.array([1.0, second])
         lengths = FAST_EPOCHS if self.archetype == "one_fast" else SLOW_EPOCHS
-        phases = _phases(random, steps, onset, np.array(lengths) * epoch_steps)
+        phases = _draw_phases(random, steps, onset, np.array(lengths) * epoch_steps)
         return np.stack([np.zeros_like(congested), congested]), phases
 
 
@@ -150,7 +150,9 @@ def cases_of(
     )
 
 
-def _phases(random: np.random.Generator, steps: int, onset: int, lengths: NDArray[np.float64]) -> NDArray[np.int64]:
+def _draw_phases(
+    random: np.random.Generator, steps: int, onset: int, lengths: NDArray[np.float64]
+) -> NDArray[np.int64]:
     """Draw (S,) 1 under congestion: from the onset on, phases with and without it alternate."""
     phase_lengths = random.uniform(lengths[:, 0], lengths[:, 1], (max(2, int(steps / lengths[:, 0].sum()) + 1), 2))
     ends = onset + np.cumsum(np.maximum(np.rint(phase_lengths).astype(np.int64), 1).ravel())
@@ -158,7 +160,7 @@ def _phases(random: np.random.Generator, steps: int, onset: int, lengths: NDArra
     return np.where(np.arange(steps) >= onset, 1 - turn % 2, 0)
 
 
-def _swinging(
+def _draw_swinging(
     random: np.random.Generator, steps: int, onset: int, epoch_steps: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Draw congestion that moves from one owner to the other and back, in steps; condition 0 is clean."""
@@ -169,7 +171,7 @@ def _swinging(
     return levels, np.where(np.arange(steps) >= onset, 1 + np.rint(moved * LEVELS).astype(np.int64), 0)
 
 
-def _flipping(
+def _draw_flipping(
     random: np.random.Generator, num_others: int, steps: int, onset: int, means: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Draw links that become slow and clean again independently; the mean times (2, 2) are bounds in steps."""

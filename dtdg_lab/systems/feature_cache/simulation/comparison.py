@@ -164,11 +164,11 @@ def compare(
             )
             for number in range(len(cases) * episodes)
         ]
-        rows += _compared({**always_compared(dataset_costs.parts), **policies}, dataset_costs, drawn_episodes, cases)
+        rows += _compare_on({**always_compared(dataset_costs.parts), **policies}, dataset_costs, drawn_episodes, cases)
     return rows
 
 
-def _compared(
+def _compare_on(
     policies: Mapping[str, ManyPolicy], costs: CacheCosts, episodes: list[CacheEpisode], cases: Sequence[CacheCase]
 ) -> list[ComparedPolicy]:
     """Run all policies on the episodes of one data set; episodes cycle through the cases."""

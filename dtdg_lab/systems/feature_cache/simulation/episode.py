@@ -65,7 +65,7 @@ class CacheEpisode:
         trace: the links, step by step.
         tables: the actual costs of a step, from constants drawn around ``costs``.
         noise: (S,) factor of each step's cost, independent of the choice.
-        met: (S + 1, K) sum of ``noise`` over the steps before, by condition: the cost of a window is a row of the
+        noise_sums: (S + 1, K) sum of ``noise`` over earlier steps, by condition: the cost of a window is a row of the
             tables times a difference of two of these.
         late_s: (S + 1, P - 1) seconds of delay in the fetches since the last change point, at most 30, before each
             step, relative to the baseline.
@@ -84,7 +84,7 @@ class CacheEpisode:
     trace: LinkTrace
     tables: CacheTables
     noise: Floats
-    met: Floats
+    noise_sums: Floats
     late_s: Floats
     late_s_per_byte: Floats
     strays: Floats
@@ -133,7 +133,7 @@ def draw_episode(
     random = rng.generator(seed, "control/cache_episode", number)
     case, calibrated = cases[number % len(cases)], costs[number // len(cases) % len(costs)]
     trace = case.draw(random, calibrated.parts, epochs=epochs, epoch_steps=epoch_steps)
-    return _episode(trace, calibrated, random, noise, number=number, case=case, epoch_steps=epoch_steps)
+    return _build_episode(trace, calibrated, random, noise, number=number, case=case, epoch_steps=epoch_steps)
 
 
 def replayed_episode(
@@ -141,10 +141,10 @@ def replayed_episode(
 ) -> CacheEpisode:
     """Return an episode under recorded or scheduled links, by default without noise."""
     random = rng.generator(seed, "control/cache_replay")
-    return _episode(trace, costs, random, noise, number=0, case=None, epoch_steps=epoch_steps)
+    return _build_episode(trace, costs, random, noise, number=0, case=None, epoch_steps=epoch_steps)
 
 
-def _episode(
+def _build_episode(
     trace: LinkTrace,
     calibrated: CacheCosts,
     random: np.random.Generator,
@@ -155,7 +155,7 @@ def _episode(
     epoch_steps: int,
 ) -> CacheEpisode:
     steps, num_others = trace.steps, trace.parts - 1
-    tables = cache_tables(_drawn(calibrated, random, noise), cache_choices(trace.parts, epoch_steps), trace)
+    tables = cache_tables(_draw_constants(calibrated, random, noise), cache_choices(trace.parts, epoch_steps), trace)
     factors = np.exp(noise.step * random.standard_normal(steps))
     active = np.zeros((steps + 1, len(trace.delay_s)))
     active[np.arange(1, steps + 1), trace.which] = 1.0
@@ -168,15 +168,15 @@ def _episode(
     fetch_s = nominal * np.exp(noise.baseline * random.standard_normal(num_others))
     spread = calibrated.rtt_noise if noise.fetch else 0.0
     fetch_noise = spread * random.standard_normal((steps, num_others))
-    met = np.log(np.exp(fetch_noise) + (trace.delay_s + slow * missed)[trace.which] / fetch_s)
-    detected = [change_points(series, spread) for series in met.T]
+    log_times = np.log(np.exp(fetch_noise) + (trace.delay_s + slow * missed)[trace.which] / fetch_s)
+    detected = [change_points(series, spread) for series in log_times.T]
     starts, alarms = (
         np.stack([series for series, _ in detected], axis=1),
         np.any([series for _, series in detected], axis=0),
     )
     starts = np.maximum(starts, np.arange(steps + 1)[:, None] - RECENT)
     warm_up = min(WARM_UP_EPOCHS * epoch_steps, steps)
-    late, late_per_byte = (_observed(values, counts, starts) for values in (trace.delay_s, slow))
+    late, late_per_byte = (_medians_since(values, counts, starts) for values in (trace.delay_s, slow))
     base, base_per_byte = (_baseline(values, counts[warm_up]) for values in (trace.delay_s, slow))
     # links that were slow from the first step are detected by the other owners, and by the calibrated clean fetch
     levels = fetch_s + base + base_per_byte * missed
@@ -195,7 +195,7 @@ def _episode(
         trace=trace,
         tables=tables,
         noise=factors,
-        met=active.cumsum(axis=0),
+        noise_sums=active.cumsum(axis=0),
         late_s=np.maximum(late - base * is_baseline, 0.0),
         late_s_per_byte=np.maximum(late_per_byte - base_per_byte * is_baseline, 0.0),
         strays=strays,
@@ -206,7 +206,7 @@ def _episode(
     )
 
 
-def _drawn(costs: CacheCosts, random: np.random.Generator, noise: CacheNoise) -> CacheCosts:
+def _draw_constants(costs: CacheCosts, random: np.random.Generator, noise: CacheNoise) -> CacheCosts:
     """Draw constants around the calibrated ones; shares are not changed."""
     if not noise.constants:
         return costs
@@ -221,7 +221,7 @@ def _baseline(values: Floats, counts: Floats) -> Floats:
     return np.take_along_axis(values, np.take_along_axis(order, reached.argmax(axis=0)[None], 0), 0)[0]
 
 
-def _observed(values: Floats, counts: Floats, starts: NDArray[np.int64]) -> Floats:
+def _medians_since(values: Floats, counts: Floats, starts: NDArray[np.int64]) -> Floats:
     """Return (S + 1, P - 1) median of the values since each start.
 
     Args:

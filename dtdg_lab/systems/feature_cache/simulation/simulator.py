@@ -153,7 +153,7 @@ class CacheSimulator:
         self._next_number += self.episodes
         windows = self.choices.windows[self._first]
         self._first_end = np.minimum(windows if length is None else np.asarray(length), self._batch.steps)
-        self._at = self._fresh()
+        self._runs = self._initial_runs()
         return self._states()
 
     def step(self, actions: ArrayLike, lengths: ArrayLike | None = None) -> tuple[States, Floats, Booleans, StepInfo]:
@@ -170,7 +170,7 @@ class CacheSimulator:
         Raises:
             PlanError: the simulation has not started, or the action does not exist.
         """
-        batch, choices, runs = self._running(), self._checked(actions), self._at
+        batch, choices, runs = self._running(), self._checked(actions), self._runs
         windows = self.choices.windows[choices]
         planned = windows if lengths is None else np.asarray(lengths, dtype=np.int64)
         end = np.minimum(runs.upcoming + planned, batch.steps)
@@ -188,17 +188,17 @@ class CacheSimulator:
             joules, extra_s = joules + owed_j, extra_s + owed_s
         ratio = _quotient(joules, reference.joules)
         rewards = -ratio if self._reward == "ratio" else (1 - ratio) * steps / REFERENCE
-        self._at = _Runs(
+        self._runs = _Runs(
             boundary=runs.upcoming,
             upcoming=end,
             current=choices,
             observed=runs.current,
             length=runs.upcoming - runs.boundary,
             base=runs.base,
-            looked=runs.upcoming,
+            searched=runs.upcoming,
         )
         info = StepInfo(
-            joules, window.seconds + extra_s, steps, self._at.length, reference.joules, changed, self._states()
+            joules, window.seconds + extra_s, steps, self._runs.length, reference.joules, changed, self._states()
         )
         done = self.done & (steps > 0) if self.restarts else self.done
         return self._next_states(done, info.final_states), rewards - self._penalty * changed, done, info
@@ -212,7 +212,7 @@ class CacheSimulator:
 
     def views(self) -> CacheViews:
         """Return the current views of policies."""
-        return self._views(self._at)
+        return self._views(self._runs)
 
     def look(self) -> Booleans:
         """Advance to the next detected change before each window ends, and return (B,) where there is one.
@@ -220,23 +220,23 @@ class CacheSimulator:
         Each call continues from the last one, until none is found. ``alarm_views`` and ``abandon`` then refer to
         these steps.
         """
-        runs, batch = self._at, self._running()
-        steps = np.arange(batch.looks.shape[1])
-        is_alarm = batch.looks & (steps > runs.looked[:, None]) & (steps < runs.upcoming[:, None] - 1)
+        runs, batch = self._runs, self._running()
+        steps = np.arange(batch.reviews.shape[1])
+        is_alarm = batch.reviews & (steps > runs.searched[:, None]) & (steps < runs.upcoming[:, None] - 1)
         is_alarm &= (runs.upcoming < batch.steps)[:, None]
         self._alarmed: Booleans = np.asarray(is_alarm.any(axis=1))
-        self._at = runs._replace(looked=np.where(self._alarmed, is_alarm.argmax(axis=1), runs.upcoming))
+        self._runs = runs._replace(searched=np.where(self._alarmed, is_alarm.argmax(axis=1), runs.upcoming))
         return self._alarmed
 
     def alarm_views(self) -> tuple[CacheViews, Numbers]:
         """Return the views where a change was detected, and (B,) the remaining steps of the current window."""
-        runs = self._at
+        runs = self._runs
         at_alarm = runs._replace(
-            boundary=np.where(self._alarmed, runs.looked, runs.boundary),
-            length=np.where(self._alarmed, runs.looked - runs.boundary, runs.length),
+            boundary=np.where(self._alarmed, runs.searched, runs.boundary),
+            length=np.where(self._alarmed, runs.searched - runs.boundary, runs.length),
             observed=np.where(self._alarmed, runs.current, runs.observed),
         )
-        return self._views(at_alarm), runs.upcoming - runs.looked
+        return self._views(at_alarm), runs.upcoming - runs.searched
 
     def abandon(self, actions: ArrayLike, which: Booleans) -> tuple[Booleans, Floats, Floats]:
         """End windows in which a change was detected as soon as the cache of another action is built.
@@ -251,18 +251,18 @@ class CacheSimulator:
         Returns:
             (B,) where a window was abandoned, and its additional (or saved) seconds and joules: (B,) each.
         """
-        runs, batch = self._at, self._running()
+        runs, batch = self._runs, self._running()
         choices = self._checked(actions)
-        looked = np.minimum(runs.looked, batch.steps - 1)
-        step_s = batch.at(runs.current, looked)[0]
-        rebuild_s = batch.at(choices, looked)[1] * self.choices.windows[choices]
-        end = runs.looked + np.maximum(np.ceil(rebuild_s / step_s).astype(np.int64), 1)
+        searched = np.minimum(runs.searched, batch.steps - 1)
+        step_s = batch.at(runs.current, searched)[0]
+        rebuild_s = batch.at(choices, searched)[1] * self.choices.windows[choices]
+        end = runs.searched + np.maximum(np.ceil(rebuild_s / step_s).astype(np.int64), 1)
         done = which & self._alarmed & (end < runs.upcoming)
         end = np.where(done, end, runs.upcoming)
         unserved = batch.window(runs.current, end, runs.upcoming)
         before_s, before_j = self._owed(runs.current, runs.boundary, runs.upcoming)
         owed_s, owed_j = self._owed(runs.current, runs.boundary, end)
-        self._at = runs._replace(upcoming=end, looked=np.where(done, end, runs.looked))
+        self._runs = runs._replace(upcoming=end, searched=np.where(done, end, runs.searched))
         return done, owed_s - before_s - unserved.seconds, owed_j - before_j - unserved.joules
 
     @property
@@ -273,12 +273,12 @@ class CacheSimulator:
     @property
     def upcoming(self) -> Numbers:
         """(B,) first step of the next decision."""
-        return self._at.upcoming
+        return self._runs.upcoming
 
     @property
     def done(self) -> Booleans:
         """(B,) which runs have no decisions left."""
-        return np.asarray(self._at.upcoming >= self._running().steps)
+        return np.asarray(self._runs.upcoming >= self._running().steps)
 
     def _views(self, runs: _Runs) -> CacheViews:
         batch = self._running()
@@ -291,7 +291,7 @@ class CacheSimulator:
             forecast=self._forecast,
             runs=np.array([episode.number for episode in self.running]),
             now=runs.boundary,
-            changes=batch.found[np.arange(self.episodes), runs.boundary],
+            changes=batch.change_counts[np.arange(self.episodes), runs.boundary],
         )
 
     def _owed(self, choices: Numbers, first: Numbers, end: Numbers) -> tuple[Floats, Floats]:
@@ -316,7 +316,7 @@ class CacheSimulator:
         batch = self._running()
         return batch.window(choices, np.zeros_like(batch.steps), np.minimum(steps, batch.steps))
 
-    def _fresh(self) -> _Runs:
+    def _initial_runs(self) -> _Runs:
         """Return all runs at step 0: nothing is observed yet, and their first window is about to start."""
         batch, none = self._running(), np.zeros(self.episodes, dtype=np.int64)
         warm_up = WARM_UP_EPOCHS * self.epoch_steps
@@ -330,7 +330,7 @@ class CacheSimulator:
             observed=self._first,
             length=none,
             base=np.where(base[0] > SLOW_BASE * clean[0], clean, base),
-            looked=none,
+            searched=none,
         )
 
     def _next_states(self, done: Booleans, states: States) -> States:
@@ -338,9 +338,11 @@ class CacheSimulator:
         if not (self.restarts and done.any()):
             return states
         for index in np.flatnonzero(done).tolist():
-            self._running().put(index, self._draw(self._next_number))
+            self._running().store(index, self._draw(self._next_number))
             self._next_number += 1
-        self._at = _Runs(*(np.where(done, new, old) for new, old in zip(self._fresh(), self._at, strict=True)))
+        self._runs = _Runs(
+            *(np.where(done, new, old) for new, old in zip(self._initial_runs(), self._runs, strict=True))
+        )
         return self._states()
 
     def _states(self, runs: _Runs | None = None) -> States:
@@ -348,7 +350,7 @@ class CacheSimulator:
 
         Only its steps since the latest change point count.
         """
-        runs, batch = self._at if runs is None else runs, self._running()
+        runs, batch = self._runs if runs is None else runs, self._running()
         rows = np.arange(self.episodes)
         first = np.maximum(runs.boundary - runs.length, np.minimum(batch.since[rows, runs.boundary], runs.boundary - 1))
         first = np.maximum(np.where(runs.length > 0, first, runs.boundary), 0)
@@ -401,7 +403,7 @@ class _Runs(NamedTuple):
         length: its steps; 0 if none ended.
         base: (2, B) seconds and joules of a step in the warm-up, at W = 16, evenly shared; the calibrated ones of clean
             links if these are far smaller.
-        looked: step up to which changes of the links were searched.
+        searched: step up to which changes of the links were searched.
     """
 
     boundary: Numbers
@@ -410,7 +412,7 @@ class _Runs(NamedTuple):
     observed: Numbers
     length: Numbers
     base: Floats
-    looked: Numbers
+    searched: Numbers
 
 
 @lru_cache(maxsize=256)

@@ -192,8 +192,8 @@ def train_policy(
         penalty=training.penalty,
         restart=True,
     )
-    with torch_defaults(), _bar(training.episodes, is_shown=progress) as advance:
-        learner = _learned(simulator, training, parts, advance)
+    with torch_defaults(), _progress_bar(training.episodes, is_shown=progress) as advance:
+        learner = _train(simulator, training, parts, advance)
     copied_fields = ("name", "seed", "episodes", "double", "hidden", "remembers")
     policy = StoredPolicy(
         **{name: getattr(training, name) for name in copied_fields},
@@ -207,7 +207,7 @@ def train_policy(
     return policy
 
 
-def _learned(
+def _train(
     simulator: CacheSimulator, training: PolicyTraining, parts: int, advance: Callable[[int, float], None]
 ) -> DoubleDQN:
     """Train a learner on all episodes."""
@@ -227,11 +227,11 @@ def _learned(
         begun, rewards, done, info = simulator.step(actions)
         follows = np.full(training.lanes, training.discount)
         if training.reward == "saved":
-            rewards, follows = _saved(info, training)
+            rewards, follows = _savings(info, training)
         if training.horizon == "finite":
             follows[done] = 0.0
         after = described(info.final_states, info.passed)
-        learner.remember(Transitions(states, actions, _short(rewards), after, _short(follows)))
+        learner.remember(Transitions(states, actions, _float32(rewards), after, _float32(follows)))
         owed += training.lanes
         for _ in range(owed // training.decisions):
             learner.learn(training.rate_at(ended))
@@ -246,11 +246,11 @@ def _learned(
     return learner
 
 
-def _short(values: Array) -> NDArray[np.float32]:
+def _float32(values: Array) -> NDArray[np.float32]:
     return values.astype(np.float32)
 
 
-def _saved(info: StepInfo, training: PolicyTraining) -> tuple[Array, Array]:
+def _savings(info: StepInfo, training: PolicyTraining) -> tuple[Array, Array]:
     """Return (B,) discounted savings per 16 steps of each decision, and the discount of what follows."""
     lasted = info.steps / REFERENCE
     follows = training.discount**lasted
@@ -260,7 +260,7 @@ def _saved(info: StepInfo, training: PolicyTraining) -> tuple[Array, Array]:
 
 
 @contextmanager
-def _bar(episodes: int, *, is_shown: bool) -> Iterator[Callable[[int, float], None]]:
+def _progress_bar(episodes: int, *, is_shown: bool) -> Iterator[Callable[[int, float], None]]:
     """Yield a function to call with the number of ended episodes and the recent mean reward."""
     from tqdm.auto import tqdm
 

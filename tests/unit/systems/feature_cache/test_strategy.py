@@ -124,7 +124,6 @@ def test_a_run_writes_the_links_that_another_repeats(tmp_path) -> None:
 
 
 POLICIES = catalogue.names("features")
-
 CONGESTED = {
     "congestion": "two_asymmetric",
     "congestion_from": 0,
@@ -132,7 +131,6 @@ CONGESTED = {
     "congestion_mbit": 20.0,
     "links": "1>0 delay=3 rate=10",
 }
-
 HEAD = 2 * 32  # bytes of the heads of a request and its reply
 
 

@@ -10,21 +10,12 @@ import pytest
 from dtdg_lab.core.errors import ConfigError, DataError, UnknownNameError
 from dtdg_lab.systems.feature_cache.actions import WINDOWS
 from dtdg_lab.systems.feature_cache.calibration.calibration import SHIPPED, calibrate, predict
-from dtdg_lab.systems.feature_cache.calibration.measurements import (
-    condition_named,
-)
+from dtdg_lab.systems.feature_cache.calibration.measurements import condition_named
 from dtdg_lab.systems.feature_cache.calibration.report import regrets
 from dtdg_lab.systems.feature_cache.calibration.step_model import StepModel
-from tests.cluster_figures import cluster_figures
 
 DATASETS = ("ogbn-products", "reddit")
-
 CONDITIONS = ("clean", "c1_1000mbit", "c1_50mbit", "c4_5ms", "c4_20ms")
-
-
-@pytest.fixture(scope="module")
-def calibration():
-    return calibrate(cluster_figures())
 
 
 def test_cells_that_were_kept_back_are_judged_alike():

@@ -18,20 +18,9 @@ from dtdg_lab.systems.feature_cache.calibration.measurements import (
     fetches_of,
     read_fetches,
     read_power,
-    read_steps,
 )
 from dtdg_lab.systems.feature_cache.calibration.step_model import StepModel, predicted_ms
 from tests.cluster_figures import cluster_figures
-
-
-@pytest.fixture(scope="module")
-def calibration():
-    return calibrate(cluster_figures())
-
-
-@pytest.fixture(scope="module")
-def cells():
-    return read_steps(cluster_figures())
 
 
 def off(model, own):

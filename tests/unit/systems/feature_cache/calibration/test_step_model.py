@@ -7,28 +7,12 @@ import pytest
 
 from dtdg_lab.systems.feature_cache.actions import WINDOWS
 from dtdg_lab.systems.feature_cache.calibration.calibration import SHIPPED, calibrate, predict
-from dtdg_lab.systems.feature_cache.calibration.measurements import (
-    StepCell,
-    condition_named,
-    read_steps,
-)
+from dtdg_lab.systems.feature_cache.calibration.measurements import StepCell, condition_named
 from dtdg_lab.systems.feature_cache.calibration.report import against_middle, mean_percent, regrets
 from dtdg_lab.systems.feature_cache.calibration.step_model import FREE, StepModel, fit_steps, predicted_ms
-from tests.cluster_figures import cluster_figures
 
 DATASETS = ("ogbn-products", "reddit")
-
 CONDITIONS = ("clean", "c1_1000mbit", "c1_50mbit", "c4_5ms", "c4_20ms")
-
-
-@pytest.fixture(scope="module")
-def calibration():
-    return calibrate(cluster_figures())
-
-
-@pytest.fixture(scope="module")
-def cells():
-    return read_steps(cluster_figures())
 
 
 def off(model, own):

@@ -6,19 +6,8 @@ import numpy as np
 import pytest
 
 from dtdg_lab.core.errors import PlanError
-from dtdg_lab.network.links import LinkState
 from dtdg_lab.systems.feature_cache.calibration.study import measure
-
-TOKEN, PARTS, K, F = b"t" * 32, 3, 4000, 50
-
-
-def links(delay_s: dict[tuple[int, int], float], bytes_per_s: dict[tuple[int, int], float] | None = None) -> LinkState:
-    delays, rates = np.zeros((PARTS, PARTS)), np.full((PARTS, PARTS), np.inf)
-    for link, seconds in delay_s.items():
-        delays[link] = seconds
-    for link, rate in (bytes_per_s or {}).items():
-        rates[link] = rate
-    return LinkState(delays, rates)
+from tests.feature_servers import PARTS, links
 
 
 def test_the_probe_measures_each_owner_by_itself_and_all_at_once() -> None:

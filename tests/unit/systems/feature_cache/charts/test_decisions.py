@@ -14,7 +14,6 @@ from dtdg_lab.visualization.chart import ChartOptions
 from tests.feature_tables import decision, feature_tables, features
 
 FOLDED = (LINKS, ROWS_BY_OWNER, BYTES_MOVED, DECISIONS, ACTION_VALUES)
-
 BY_NAME = {chart.name: chart for chart in FOLDED}
 
 

@@ -29,7 +29,10 @@ def test_regret_ends_at_what_the_policies_lost() -> None:
     costs, cases = products(), comparison_cases()
     episode = draw_episode([costs], cases[-1:], 0, seed=SEED, epochs=4, epoch_steps=25, noise=CacheNoise())
     simulator = CacheSimulator([costs], episodes=1, epoch_steps=25, draw=lambda number: episode)
-    policies = {"fixed-8": always_compared(costs.parts)["fixed-8"], "random": always_compared(costs.parts)["random"]}
+    policies = {
+        "fixed-8": always_compared(costs.parts)["fixed-8"],
+        "random": always_compared(costs.parts)["random"],
+    }
     windows = {name: run_policy(simulator, each, number=0).windows[0] for name, each in policies.items()}
     best = Clairvoyant(best_plan([episode]), [episode.number])
     windows["clairvoyant"] = run_policy(simulator, best, number=0).windows[0]

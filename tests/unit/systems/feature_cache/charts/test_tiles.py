@@ -33,7 +33,6 @@ EXAMPLES = {
     "rebuilt": "349 KiB",
     "share": "28%",
 }
-
 TEMPLATES = [name for name, value in vars(captions).items() if name.isupper() and isinstance(value, str)]
 
 

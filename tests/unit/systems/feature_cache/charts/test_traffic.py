@@ -13,7 +13,6 @@ from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions
 from tests.feature_tables import ROW_BYTES, batch, congestion, feature_tables, features
 
 FOLDED = (LINKS, ROWS_BY_OWNER, BYTES_MOVED, DECISIONS, ACTION_VALUES)
-
 BY_NAME = {chart.name: chart for chart in FOLDED}
 
 

@@ -16,9 +16,7 @@ from dtdg_lab.systems.feature_cache.calibration.shipped import products, reddit
 from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts
 
 EVEN = np.full(2, 0.5)
-
 FREE = np.full(2, np.inf)
-
 SIMPLE = CacheCosts(
     name="simple",
     parts=3,

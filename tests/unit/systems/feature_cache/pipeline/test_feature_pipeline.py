@@ -25,7 +25,6 @@ from tests.feature_world import Owners, World
 from tests.thinning import thinned
 
 PART, EPOCH = 1, 12
-
 PATHS = {
     "on_demand": FeaturePath(mode="on_demand"),
     "prefetch": FeaturePath(mode="prefetch", depth=2),

@@ -57,7 +57,6 @@ def _served() -> Iterator[Path]:
 
 
 served = pytest.fixture(_served, scope="module")
-
 ended = pytest.fixture(_served)  # for those that end a server
 
 

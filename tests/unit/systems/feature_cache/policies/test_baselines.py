@@ -11,15 +11,12 @@ from dtdg_lab.systems.feature_cache.costs.choices import cache_choices
 from dtdg_lab.systems.feature_cache.policies.baselines import EpochHot, FixedWindow, RandomWindows, ThresholdWindow
 from dtdg_lab.systems.feature_cache.policies.interface import CacheView, CacheViews
 from dtdg_lab.systems.feature_cache.simulation.cases import comparison_cases
-from dtdg_lab.systems.feature_cache.simulation.comparison import (
-    run_policy,
-)
+from dtdg_lab.systems.feature_cache.simulation.comparison import run_policy
 from dtdg_lab.systems.feature_cache.simulation.simulator import CacheSimulator
 from dtdg_lab.systems.feature_cache.simulation.training import training_costs
 from tests.many_views import view_of
 
 COSTS = training_costs(4)
-
 ACTIONS = CacheActions(4)
 
 

@@ -126,9 +126,7 @@ def test_a_learned_policy_takes_the_action_worth_most() -> None:
 
 
 NAMES = [training.name for training in SHIPPED_TRAININGS]
-
 each_policy = pytest.mark.parametrize("name", NAMES)
-
 each_count = pytest.mark.parametrize("parts", [2, 3, 4])
 
 

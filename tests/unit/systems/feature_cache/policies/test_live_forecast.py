@@ -47,18 +47,18 @@ def test_the_forecast_is_the_law_of_what_was_heard(per_byte: float, delay_s: flo
     actions = CacheActions(2)
     forecast = LiveForecast(actions, row_bytes=ROW_BYTES)
     forecast.observe(Heard(1e-9, 0.0))
-    assert forecast.of(Ahead(), base_s=1e-3, late_s=np.zeros(1)) is not None
+    assert forecast.predict(Ahead(), base_s=1e-3, late_s=np.zeros(1)) is not None
     for _ in range(2):  # so that nothing of before is left among the recent ones
         forecast.observe(Heard(per_byte, delay_s))
     late_s = np.array([delay_s + per_byte * 200 * ROW_BYTES if per_byte > 1e-8 else delay_s])  # as an estimator hears
-    seconds = forecast.of(Ahead(), base_s=1e-3, late_s=late_s)
-    assert seconds is not None
-    found = seconds(late_s)
+    prediction = forecast.predict(Ahead(), base_s=1e-3, late_s=late_s)
+    assert prediction is not None
+    found = prediction.steps(late_s)
     for action in range(len(actions)):
         window = actions.window(action)
         start_s = (START_S + delay_s) / window  # what a rebuild costs training
         assert found[action] == pytest.approx(law(window, per_byte, delay_s) + start_s, rel=0.05)
-    free = seconds(np.zeros(1))
+    free = prediction.steps(np.zeros(1))
     assert (free <= found + 1e-9).all(), "links that recover cost no more"
 
 
@@ -66,8 +66,8 @@ def test_what_fetches_took_at_best_is_the_law_of_clean_links() -> None:
     forecast = LiveForecast(CacheActions(2), row_bytes=ROW_BYTES)
     assert forecast.clean_line() is None
     forecast.observe(Heard(2e-9, 0.0))
-    forecast.of(Ahead(), base_s=1e-3, late_s=np.zeros(1))
+    forecast.predict(Ahead(), base_s=1e-3, late_s=np.zeros(1))
     forecast.observe(Heard(5e-7, 0.03))
-    forecast.of(Ahead(), base_s=1e-3, late_s=np.array([0.03]))
+    forecast.predict(Ahead(), base_s=1e-3, late_s=np.array([0.03]))
     start_s, per_byte = forecast.clean_line() or (0.0, 0.0)
     assert start_s == pytest.approx(START_S, rel=0.1) and per_byte == pytest.approx(2e-9, rel=0.1)

@@ -23,7 +23,6 @@ from dtdg_lab.systems.feature_cache.simulation.simulator import CacheSimulator
 from tests.many_views import view_of
 
 ACTIONS = CacheActions(4)
-
 UNIFORM_16 = ACTIONS.action(16)
 
 

@@ -2,41 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import numpy as np
 import pytest
 
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.distributed.group import SoloGroup
-from dtdg_lab.network.links import LinkState
 from dtdg_lab.systems.feature_cache.rpc.addresses import agree_token, exchange_addresses
-from dtdg_lab.systems.feature_cache.rpc.server import FeatureServer
-
-TOKEN, PARTS, K, F = b"t" * 32, 3, 4000, 50
-
-ROWS = {part: np.random.default_rng(part).random((K, F), dtype=np.float32) for part in range(PARTS)}
-
-KEYS = {part: np.arange(K, dtype=np.int64) * PARTS + part for part in range(PARTS)}
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[FeatureServer]:
-    with FeatureServer(ROWS, KEYS, TOKEN) as server:
-        yield server
-
-
-@pytest.fixture
-def server(shared: FeatureServer) -> FeatureServer:
-    shared.set_links(LinkState.clean(PARTS))
-    return shared
-
-
-@pytest.fixture
-def own() -> Iterator[FeatureServer]:
-    """A server that may be killed."""
-    with FeatureServer(ROWS, KEYS, TOKEN, timeout_s=5.0) as server:
-        yield server
 
 
 def test_one_process_knows_its_own_addresses_and_token() -> None:

@@ -7,7 +7,6 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
 
 import numpy as np
 import psutil
@@ -18,46 +17,7 @@ from dtdg_lab.network.links import LinkState
 from dtdg_lab.systems.feature_cache.pipeline.fetching import Fetcher
 from dtdg_lab.systems.feature_cache.rpc.client import FeatureClient
 from dtdg_lab.systems.feature_cache.rpc.server import FeatureServer
-
-TOKEN, PARTS, K, F = b"t" * 32, 3, 4000, 50
-
-ROWS = {part: np.random.default_rng(part).random((K, F), dtype=np.float32) for part in range(PARTS)}
-
-KEYS = {part: np.arange(K, dtype=np.int64) * PARTS + part for part in range(PARTS)}
-
-
-def links(delay_s: dict[tuple[int, int], float], bytes_per_s: dict[tuple[int, int], float] | None = None) -> LinkState:
-    delays, rates = np.zeros((PARTS, PARTS)), np.full((PARTS, PARTS), np.inf)
-    for link, seconds in delay_s.items():
-        delays[link] = seconds
-    for link, rate in (bytes_per_s or {}).items():
-        rates[link] = rate
-    return LinkState(delays, rates)
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[FeatureServer]:
-    with FeatureServer(ROWS, KEYS, TOKEN) as server:
-        yield server
-
-
-@pytest.fixture
-def server(shared: FeatureServer) -> FeatureServer:
-    shared.set_links(LinkState.clean(PARTS))
-    return shared
-
-
-@pytest.fixture
-def client(server: FeatureServer) -> Iterator[FeatureClient]:
-    with FeatureClient(0, server.addresses, TOKEN, F, 5.0) as asking:
-        yield asking
-
-
-@pytest.fixture
-def own() -> Iterator[FeatureServer]:
-    """A server that may be killed."""
-    with FeatureServer(ROWS, KEYS, TOKEN, timeout_s=5.0) as server:
-        yield server
+from tests.feature_servers import KEYS, PARTS, ROWS, TOKEN, F, K, links
 
 
 def test_rows_are_those_of_the_keys_in_the_order_asked_for(client: FeatureClient) -> None:

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -20,22 +19,8 @@ from dtdg_lab.core.errors import PlanError, RunFailedError
 from dtdg_lab.network.links import LinkState
 from dtdg_lab.systems.feature_cache.rpc.client import FeatureClient
 from dtdg_lab.systems.feature_cache.rpc.server import FeatureServer
+from tests.feature_servers import KEYS, PARTS, ROWS, TOKEN, F, K, links
 from tests.thinning import thinned
-
-TOKEN, PARTS, K, F = b"t" * 32, 3, 4000, 50
-
-ROWS = {part: np.random.default_rng(part).random((K, F), dtype=np.float32) for part in range(PARTS)}
-
-KEYS = {part: np.arange(K, dtype=np.int64) * PARTS + part for part in range(PARTS)}
-
-
-def links(delay_s: dict[tuple[int, int], float], bytes_per_s: dict[tuple[int, int], float] | None = None) -> LinkState:
-    delays, rates = np.zeros((PARTS, PARTS)), np.full((PARTS, PARTS), np.inf)
-    for link, seconds in delay_s.items():
-        delays[link] = seconds
-    for link, rate in (bytes_per_s or {}).items():
-        rates[link] = rate
-    return LinkState(delays, rates)
 
 
 def taken_s(client: FeatureClient, owners: list[int], rows: int = 100, calls: int = 12) -> list[float]:
@@ -46,31 +31,6 @@ def taken_s(client: FeatureClient, owners: list[int], rows: int = 100, calls: in
         client.fetch({owner: KEYS[owner][:rows] for owner in owners})
         taken.append(time.perf_counter() - begin_s)
     return sorted(taken)
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[FeatureServer]:
-    with FeatureServer(ROWS, KEYS, TOKEN) as server:
-        yield server
-
-
-@pytest.fixture
-def server(shared: FeatureServer) -> FeatureServer:
-    shared.set_links(LinkState.clean(PARTS))
-    return shared
-
-
-@pytest.fixture
-def client(server: FeatureServer) -> Iterator[FeatureClient]:
-    with FeatureClient(0, server.addresses, TOKEN, F, 5.0) as asking:
-        yield asking
-
-
-@pytest.fixture
-def own() -> Iterator[FeatureServer]:
-    """A server that may be killed."""
-    with FeatureServer(ROWS, KEYS, TOKEN, timeout_s=5.0) as server:
-        yield server
 
 
 def test_a_map_of_a_file_is_served_from_that_file_and_a_view_of_one_is_served_right(tmp_path: Path) -> None:

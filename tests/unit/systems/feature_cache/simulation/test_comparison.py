@@ -37,7 +37,6 @@ from dtdg_lab.systems.feature_cache.simulation.simulator import CacheSimulator
 from dtdg_lab.systems.feature_cache.simulation.training import training_costs
 
 COSTS = training_costs(4)
-
 ACTIONS = CacheActions(4)
 
 
@@ -114,9 +113,7 @@ def test_a_comparison_of_nothing_is_refused() -> None:
 
 
 EPISODES = {2: 4, 3: 4, 4: 8}  # of each case, by P
-
 ACCEPTANCE_SEED = 20_000_003  # of no training, and of no choice
-
 HELD_OUT_SEVERITIES = (("slight", 9.0, 600.0), ("marked", 19.0, 150.0), ("grave", 35.0, 60.0))
 
 

@@ -20,9 +20,7 @@ from dtdg_lab.systems.feature_cache.simulation.simulator import REFERENCE, Cache
 from dtdg_lab.systems.feature_cache.simulation.training import training_costs
 
 COSTS = training_costs(4)
-
 ACTIONS = CacheActions(4)
-
 SLOW = CacheCase("one_slow", "bad", 0.02)
 
 

@@ -9,14 +9,11 @@ import pytest
 
 from dtdg_lab.core.errors import ConfigError, PlanError
 from dtdg_lab.systems.feature_cache.actions import CacheActions
-from dtdg_lab.systems.feature_cache.simulation.cases import (
-    training_cases,
-)
+from dtdg_lab.systems.feature_cache.simulation.cases import training_cases
 from dtdg_lab.systems.feature_cache.simulation.simulator import CacheSimulator
 from dtdg_lab.systems.feature_cache.simulation.training import training_costs
 
 COSTS = training_costs(4)
-
 ACTIONS = CacheActions(4)
 
 

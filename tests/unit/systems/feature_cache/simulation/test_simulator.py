@@ -9,16 +9,12 @@ import pytest
 
 from dtdg_lab.core.errors import ConfigError, PlanError
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
-from dtdg_lab.systems.feature_cache.simulation.cases import (
-    CacheCase,
-    training_cases,
-)
+from dtdg_lab.systems.feature_cache.simulation.cases import CacheCase, training_cases
 from dtdg_lab.systems.feature_cache.simulation.episode import NO_NOISE, CacheNoise, draw_episode
 from dtdg_lab.systems.feature_cache.simulation.simulator import CacheSimulator
 from dtdg_lab.systems.feature_cache.simulation.training import training_costs
 
 COSTS = training_costs(4)
-
 ACTIONS = CacheActions(4)
 
 

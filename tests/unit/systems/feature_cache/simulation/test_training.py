@@ -20,7 +20,6 @@ from tests.many_views import view_of
 from tests.thinning import thinned
 
 SHORT = PolicyTraining(episodes=24, explored=12, lanes=8, decisions=32, hidden=(16, 16))
-
 THROTTLED = CacheCase("one_slow", "bad", 0.0, 1e7, 0.1)
 
 

@@ -11,4 +11,4 @@ from tests.feature_world import World
 def test_nothing_ahead_is_nothing_seen() -> None:
     space = World().space
     seen = Lookahead(3, [], space, part=0, capacity=5, serving=None).outlook(4, np.array([0.5, 0.5]))
-    assert (seen.steps, seen.copied, seen.asked.tolist(), seen.missed.tolist()) == (0, 0, [0, 0], [0, 0])
+    assert (seen.steps, seen.copied, seen.requested.tolist(), seen.missed.tolist()) == (0, 0, [0, 0], [0, 0])

@@ -302,11 +302,7 @@ class Stages:
         else:
             previous = serving.plan.nearest_action(job.part)
         with self._changed:
-            current_step, pending, steps_left = (
-                self._position,
-                self._schedule.pending,
-                self._schedule.ends - self._position,
-            )
+            current_step, pending, ends = self._position, self._schedule.pending, self._schedule.ends
         lookahead = Lookahead(
             order.first,
             self._ahead.sampled_keys(order.first),
@@ -328,14 +324,14 @@ class Stages:
             lookahead=lookahead,
             now=current_step,
             early=order.early,
-            left=max(steps_left, 0),
+            left=max(ends - current_step, 0),
             pending=previous if pending is None else pending.plan.nearest_action(job.part),
         )
 
     # conditions to wait for; the lock is held
 
     def _wait_for(self, condition: Callable[[], Found | None]) -> Found:
-        """Wait until ``found`` returns something other than None, and return it."""
+        """Wait until a condition returns something other than None, and return it."""
         while True:
             if self._is_over():
                 raise Halted

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -10,8 +9,14 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
-from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts
-from dtdg_lab.systems.feature_cache.policies.interface import CHANGES_WITHIN, CacheDecision, CacheView, CacheViews
+from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts, StepCosts
+from dtdg_lab.systems.feature_cache.policies.interface import (
+    CHANGES_WITHIN,
+    CacheDecision,
+    CacheView,
+    CacheViews,
+    Forecast,
+)
 from dtdg_lab.systems.feature_cache.policies.lateness_memory import RunsMemory
 
 TURNS = 5.0  # factor of an owner's probability to become late, per unit of the logarithm of its average multiplier
@@ -48,23 +53,43 @@ class LinkGuess(NamedTuple):
 
 
 class _Observed(NamedTuple):
-    """Observations of B runs.
+    """Observations of B runs, and the model of their steps.
 
     Attributes:
         states: (B, S) including the memory.
         delays_s: (B, P - 1) of each other part's replies.
         previous: (B,) the current actions.
-        forecast: seconds of a step of every action under delays (B, P - 1), by the view.
-        rebuilds: seconds of a whole rebuild, likewise; None if costs are known.
         rate: (B,) expected changes of the links per step.
+        costs: cost model; None for the view's forecasts.
+        forecast: seconds of a step of every action under delays (B, P - 1), by the view.
+        rebuild_forecast: seconds of a whole rebuild, likewise.
     """
 
     states: NDArray[np.float32]
     delays_s: Array
     previous: NDArray[np.int64]
-    forecast: Callable[[Array], Array] | None
-    rebuilds: Callable[[Array], Array] | None
     rate: Array
+    costs: CacheCosts | None
+    forecast: Forecast | None
+    rebuild_forecast: Forecast | None
+
+    def seconds(self, links: LinkGuess) -> Array:
+        """Return (B, A) seconds of a step of every action."""
+        if self.costs is None:
+            assert self.forecast is not None
+            return self.forecast(links.delays_s)
+        return self._step_costs(self.costs, links).seconds
+
+    def rebuild_seconds(self, links: LinkGuess, windows: NDArray[np.int64]) -> Array:
+        """Return (B, A) seconds of a whole rebuild for every action, whose windows are (A,)."""
+        if self.costs is None:
+            assert self.rebuild_forecast is not None
+            return self.rebuild_forecast(links.delays_s)
+        return self._step_costs(self.costs, links).rebuild_s * windows
+
+    @staticmethod
+    def _step_costs(costs: CacheCosts, links: LinkGuess) -> StepCosts:
+        return costs.of_actions(links.delays_s, 1 / (1 / costs.link_bytes_per_s + links.s_per_byte))
 
 
 class _Account:
@@ -190,8 +215,9 @@ class CachePlanner:
             return None
         views, costs = CacheViews.of(view), self._costs if view.forecast is None else None
         self._account = self._account.for_runs(views.runs, views.now, self.first)
+        observed = self._observe(views, costs, np.zeros(1, int))
         actions, ends = self._reconsider(
-            views, costs, np.array([view.pending]), np.array([view.left]), np.zeros(1, int)
+            observed, views, np.array([view.pending]), np.array([view.left]), np.zeros(1, int)
         )
         return CacheDecision(self.name, int(actions[0])) if ends[0] else None
 
@@ -199,74 +225,73 @@ class CachePlanner:
         """Return (B,) the cheapest action of every run."""
         return self._decide(views, self._costs)[0]
 
-    def _decide(self, views: CacheViews, costs: CacheCosts | None) -> tuple[NDArray[np.int64], Array]:
-        """Return (B,) actions, and (B, A) the expected regret of each."""
-        self._account = self._account.for_runs(views.runs, views.now, self.first)
-        observed, rows, steps = self._observe(views), np.arange(len(views.runs)), views.now
-        account = self._account
-        seconds = self._seconds(observed, costs, self._links(observed, costs)[0])
-        account.take_in(rows, seconds, steps)
-        account.begin(rows, seconds, account.pending[rows])
-        regret = self._regret(observed, costs, self._lead_steps(observed.previous))
-        account.pending[rows] = own_actions = self._cheapest(regret, account.serving[rows])
-        return np.where(account.saved[rows] >= -TRUST, own_actions, self._best_even(regret)), regret
-
     def reconsider_all(
         self, views: CacheViews, pending: NDArray[np.int64], steps_left: NDArray[np.int64], which: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Return (B,) cheapest actions after a change of links, and (B,) whether to end the window early for them."""
         rows = np.flatnonzero(which)
         actions, ends = pending.copy(), which.copy()
-        actions[rows], ends[rows] = self._reconsider(views, self._costs, pending[rows], steps_left[rows], rows)
+        observed = self._observe(views, self._costs, rows)
+        actions[rows], ends[rows] = self._reconsider(observed, views, pending[rows], steps_left[rows], rows)
         return actions, ends
 
-    def _observe(self, views: CacheViews, rows: NDArray[np.int64] | None = None) -> _Observed:
+    def _decide(self, views: CacheViews, costs: CacheCosts | None) -> tuple[NDArray[np.int64], Array]:
+        """Return (B,) actions, and (B, A) the expected regret of each."""
+        self._account = account = self._account.for_runs(views.runs, views.now, self.first)
+        observed, rows = self._observe(views, costs), np.arange(len(views.runs))
+        seconds = observed.seconds(self._links(observed)[0])
+        account.take_in(rows, seconds, views.now)
+        account.begin(rows, seconds, account.pending[rows])
+        lead_steps = OBSERVED_AGE + self._windows[observed.previous].astype(np.float64)
+        regret = self._regret(observed, lead_steps)
+        account.pending[rows] = own_actions = self._cheapest(regret, account.serving[rows])
+        return np.where(account.saved[rows] >= -TRUST, own_actions, self._best_even(regret)), regret
+
+    def _observe(self, views: CacheViews, costs: CacheCosts | None, rows: NDArray[np.int64] | None = None) -> _Observed:
         """Return the observations of all runs, or of some, whose memory is then not updated."""
         if rows is None:
             states, rows = self._memory.take_in(views.states, views.runs, views.now), np.arange(len(views.runs))
         else:
             states = self._memory.recall(views.states[rows], rows)
-        rate = self._change_rate(views.changes[rows], views.now[rows])
-        return _Observed(states, views.delays_s[rows], views.previous[rows], views.forecast, views.rebuilds, rate)
-
-    def _change_rate(self, changes: NDArray[np.int64], steps: NDArray[np.int64]) -> Array:
-        """Return (B,) expected changes of the links per step."""
-        return np.asarray((CHANGES + changes) / (self._change_steps + np.minimum(steps, CHANGES_WITHIN)))
-
-    def _lead_steps(self, previous: NDArray[np.int64]) -> Array:
-        """Return (B,) steps from the observation to the first step of the decision."""
-        return OBSERVED_AGE + self._windows[previous].astype(np.float64)
+        steps = self._change_steps + np.minimum(views.now[rows], CHANGES_WITHIN)
+        return _Observed(
+            states=states,
+            delays_s=views.delays_s[rows],
+            previous=views.previous[rows],
+            rate=np.asarray((CHANGES + views.changes[rows]) / steps),
+            costs=costs,
+            forecast=views.forecast,
+            rebuild_forecast=views.rebuilds,
+        )
 
     def _reconsider(
         self,
+        observed: _Observed,
         views: CacheViews,
-        costs: CacheCosts | None,
         pending: NDArray[np.int64],
         steps_left: NDArray[np.int64],
         rows: NDArray[np.int64],
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Return (R,) cheapest actions of some runs, and (R,) whether to end their windows early for them."""
-        observed, steps, account = self._observe(views, rows), views.now[rows], self._account
-        links = self._links(observed, costs)[0]
-        seconds, rebuilds = self._seconds(observed, costs, links), self._rebuilds(observed, costs, links)
-        account.take_in(rows, seconds, steps)
-        regret = self._regret(observed, costs, np.full(len(rows), float(OBSERVED_AGE)))
+        account, rate = self._account, observed.rate
+        links = self._links(observed)[0]
+        seconds, rebuilds = observed.seconds(links), observed.rebuild_seconds(links, self._windows)
+        account.take_in(rows, seconds, views.now[rows])
+        regret = self._regret(observed, np.full(len(rows), float(OBSERVED_AGE)))
         actions = self._cheapest(regret, account.serving[rows])
+        index = np.arange(len(rows))
 
         def pays(
             serving: NDArray[np.int64], follows: NDArray[np.int64], candidates: NDArray[np.int64]
         ) -> tuple[NDArray[np.bool_], Array]:
             """Return whether to abandon one action, and the pending one, for a third, and the cost of that."""
-            rows_index, lasts = np.arange(len(rows)), self._windows[follows]
-            best, lead = (
-                seconds[rows_index, candidates],
-                np.ceil(rebuilds[rows_index, candidates] / seconds[rows_index, serving]),
-            )
-            stays = np.maximum(np.exp(-observed.rate * lead) - np.exp(-observed.rate * steps_left), 0) / observed.rate
-            holds = np.exp(-observed.rate * steps_left) * -np.expm1(-observed.rate * lasts) / observed.rate
-            saved = (seconds[rows_index, serving] - best) * stays + (seconds[rows_index, follows] - best) * holds
-            price = rebuilds[rows_index, serving] * (1 + steps_left / self._windows[serving])
-            return saved > PRICE * price, price + lead * (seconds[rows_index, serving] - best)
+            serving_s, follows_s, best_s = (seconds[index, action] for action in (serving, follows, candidates))
+            lead = np.ceil(rebuilds[index, candidates] / serving_s)
+            stays = np.maximum(np.exp(-rate * lead) - np.exp(-rate * steps_left), 0) / rate
+            holds = np.exp(-rate * steps_left) * -np.expm1(-rate * self._windows[follows]) / rate
+            saved = (serving_s - best_s) * stays + (follows_s - best_s) * holds
+            price = rebuilds[index, serving] * (1 + steps_left / self._windows[serving])
+            return saved > PRICE * price, price + lead * (serving_s - best_s)
 
         is_own, price = pays(account.serving[rows], account.pending[rows], actions)
         even = seconds[:, : len(WINDOWS)].min(axis=1)
@@ -281,51 +306,38 @@ class CachePlanner:
         even = regret[:, : len(WINDOWS)]
         return np.where(self._windows[: len(WINDOWS)] <= self._longest, even, np.inf).argmin(axis=1)
 
-    def _links(self, observed: _Observed, costs: CacheCosts | None) -> tuple[LinkGuess, list[LinkGuess]]:
+    def _cheapest(self, regret: Array, previous: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return (B,) the actions of least regret (B, A); another allocation than the current one only if it pays."""
+        holds = self._allocation == (previous // len(WINDOWS))[:, np.newaxis]
+        priced = np.where(holds, regret, regret + self._stay)
+        return np.where(self._windows <= self._longest, priced, np.inf).argmin(axis=1)
+
+    def _links(self, observed: _Observed) -> tuple[LinkGuess, list[LinkGuess]]:
         """Return the assumed current state of the links, and their possible next states."""
         states, delays_s = observed.states, observed.delays_s
-        received = np.expm1(states[:, : delays_s.shape[1]]) > LATE_NOISE
-        current, at_least = self._guess_links(states, np.where(received, delays_s, 0.0), costs)
-        later = [current._replace(delays_s=np.zeros_like(delays_s), s_per_byte=np.zeros_like(delays_s))]
-        return current, later + [current.with_only(owner, at_least) for owner in range(delays_s.shape[1])]
+        is_late = np.expm1(states[:, : delays_s.shape[1]]) > LATE_NOISE
+        current, at_least = self._guess_links(states, np.where(is_late, delays_s, 0.0), observed.costs)
+        clean = LinkGuess(np.zeros_like(delays_s), np.zeros_like(delays_s))
+        return current, [clean, *(current.with_only(owner, at_least) for owner in range(delays_s.shape[1]))]
 
-    def _seconds(self, observed: _Observed, costs: CacheCosts | None, guess: LinkGuess) -> Array:
-        """Return (B, A) seconds of a step of every action."""
-        if costs is None:
-            assert observed.forecast is not None
-            return observed.forecast(guess.delays_s)
-        return costs.of_actions(guess.delays_s, 1 / (1 / costs.link_bytes_per_s + guess.s_per_byte)).seconds
-
-    def _rebuilds(self, observed: _Observed, costs: CacheCosts | None, guess: LinkGuess) -> Array:
-        """Return (B, A) seconds of a whole rebuild for every action."""
-        if costs is None:
-            assert observed.rebuilds is not None
-            return observed.rebuilds(guess.delays_s)
-        rates = 1 / (1 / costs.link_bytes_per_s + guess.s_per_byte)
-        return costs.of_actions(guess.delays_s, rates).rebuild_s * self._windows
-
-    def _regret(self, observed: _Observed, costs: CacheCosts | None, waits: Array) -> Array:
+    def _regret(self, observed: _Observed, lead_steps: Array) -> Array:
         """Return (B, A) expected slowdown of each action relative to the best action's step.
 
         Args:
             observed: observations.
-            costs: cost model; None for the view's forecast.
-            waits: (B,) steps from the observation to the first step of the decision.
+            lead_steps: (B,) steps from the observation to the first step of the decision.
         """
-        current, later = self._links(observed, costs)
+        current, later = self._links(observed)
         num_others = observed.delays_s.shape[1]
-        today = np.mean(
-            [self._seconds(observed, costs, current.with_later(owner)) for owner in range(num_others)], axis=0
-        )
-        rate, waits = observed.rate[:, None], waits[:, None]
+        today = np.mean([observed.seconds(current.with_later(owner)) for owner in range(num_others)], axis=0)
+        rate, lead = observed.rate[:, None], lead_steps[:, None]
         # share of the window's steps after a change of links
-        changed = 1 + np.exp(-waits * rate) * np.expm1(-self._windows * rate) / (self._windows * rate)
+        changed = 1 + np.exp(-lead * rate) * np.expm1(-self._windows * rate) / (self._windows * rate)
         mean = observed.states[:, -2 * num_others : -num_others].astype(np.float64)
         likely = np.concatenate([np.ones((1, len(mean))), 1.0 + TURNS * mean.T])
         may_cost = np.zeros_like(today)
         for weight, links in zip(likely / likely.sum(axis=0), later, strict=True):
-            over = _over_best(self._seconds(observed, costs, links))
-            may_cost += weight[:, None] * changed * over
+            may_cost += weight[:, None] * changed * _over_best(observed.seconds(links))
         regret = (1 - changed) * _over_best(today) + may_cost
         return np.asarray(regret / today.min(axis=1, keepdims=True))
 
@@ -340,13 +352,10 @@ class CachePlanner:
         hits = states[:, num_others : 2 * num_others].astype(np.float64)
         missed = np.maximum(costs.row_bytes * costs.rows * np.array(costs.asked) * (1 - hits), costs.row_bytes)
         served = np.abs(hits[:, np.newaxis] - self._hits).sum(axis=2).argmin(axis=1)[:, np.newaxis]
-        clean_s_per_byte = 1 / costs.link_bytes_per_s
+        all_delay = costs.of_actions(late_s).seconds
+        all_rate = costs.of_actions(np.zeros_like(late_s), 1 / (1 / costs.link_bytes_per_s + late_s / missed)).seconds
         by_delay, by_rate = (
-            np.log(np.take_along_axis(seconds, served, 1)[:, 0] / self._base_s)
-            for seconds in (
-                costs.of_actions(late_s).seconds,
-                costs.of_actions(np.zeros_like(late_s), 1 / (clean_s_per_byte + late_s / missed)).seconds,
-            )
+            np.log(np.take_along_axis(seconds, served, 1)[:, 0] / self._base_s) for seconds in (all_delay, all_rate)
         )
         apart = by_delay - by_rate
         slower = states[:, 2 * num_others + 1] - by_rate
@@ -355,12 +364,6 @@ class CachePlanner:
         current = LinkGuess(delayed * late_s, (1 - delayed) * late_s / missed)
         at_least = LinkGuess(delayed * np.full_like(late_s, self._late_s), (1 - delayed) * self._late_s / missed)
         return current, at_least
-
-    def _cheapest(self, regret: Array, previous: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return (B,) the actions of least regret (B, A); another allocation than the current one only if it pays."""
-        holds = self._allocation == (previous // len(WINDOWS))[:, np.newaxis]
-        priced = np.where(holds, regret, regret + self._stay)
-        return np.where(self._windows <= self._longest, priced, np.inf).argmin(axis=1)
 
 
 def _over_best(seconds: Array) -> Array:

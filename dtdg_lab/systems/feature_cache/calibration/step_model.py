@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dtdg_lab.core.errors import ConfigError, DataError
+from dtdg_lab.core.errors import DataError
 from dtdg_lab.network.links import BITS
 from dtdg_lab.systems.feature_cache.calibration.fitting import Vector, least_squares, softened
 from dtdg_lab.systems.feature_cache.calibration.measurements import StepCell, Watts, condition_named
@@ -42,9 +42,6 @@ class StepModel:
         trips: sequential replies of a step with many misses; per cluster.
         unhindered_mbit: Mbit/s of an owner that is not throttled; per cluster.
 
-    Raises:
-        ConfigError: a constant is negative, or not a number, or the exponent is not between -1 and 1.
-
     References: GreenDyGNN section IV-A, equations 1 and 2; section V-A for what overlaps.
 
     Differs from the paper: an owner that is not throttled is a link like any other, at its own rate. So the cost of a
@@ -59,12 +56,6 @@ class StepModel:
     exponent: float
     trips: float
     unhindered_mbit: float
-
-    def __post_init__(self) -> None:
-        for name in self.__slots__:
-            low, high = (-1.0, 1.0) if name == "exponent" else (0.0, np.inf)
-            if not low <= getattr(self, name) < high:
-                raise ConfigError(f"{name}={getattr(self, name)}: a number from {low:g} to below {high:g} is needed.")
 
     def rebuilt_mbit(self, windows: ArrayLike) -> Vector:
         """Return R(W): megabits per step that the slowest owner sends for rebuilds, by window."""

@@ -8,7 +8,6 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.errors import PlanError
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
 from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts
 from dtdg_lab.systems.feature_cache.simulation.link_trace import LinkTrace
@@ -40,13 +39,7 @@ class CacheChoices:
 
 @lru_cache(maxsize=64)
 def cache_choices(parts: int, epoch_steps: int) -> CacheChoices:
-    """Return the choices of P parts for epochs of this length.
-
-    Raises:
-        PlanError: fewer than two parts, or an epoch without steps.
-    """
-    if epoch_steps < 1:
-        raise PlanError(f"epoch_steps={epoch_steps}: an epoch has at least one step.")
+    """Return the choices of P parts for epochs of this length."""
     actions = CacheActions(parts)
     numbers = np.arange(len(actions) + 1)
     windows = np.array([*(actions.window(action) for action in range(len(actions))), epoch_steps])
@@ -79,16 +72,7 @@ class CacheTables:
 
 
 def cache_tables(costs: CacheCosts, choices: CacheChoices, trace: LinkTrace) -> CacheTables:
-    """Return costs of a step for every choice under every condition of a trace.
-
-    Raises:
-        PlanError: costs, choices and trace are of different numbers of parts.
-    """
-    if not costs.parts == choices.actions.parts == trace.parts:
-        raise PlanError(
-            f"costs of {costs.parts} parts, choices of {choices.actions.parts} and links of {trace.parts}: the numbers "
-            "must be equal."
-        )
+    """Return the costs of a step for every choice under every condition of a trace."""
     cost = costs.step(choices.windows[:, None], trace.delay_s, trace.bytes_per_s, choices.shares[:, None, :])
     hits = cost.hits[:, 0]
     return CacheTables(

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.systems.feature_cache.costs.cache_costs import Vector
 
 _MS = 1e3
@@ -22,9 +21,6 @@ class RpcModel:
         s_per_byte: b, seconds per byte on an unthrottled link.
         trips: number of the fetch's sequential messages; each one is delayed.
 
-    Raises:
-        ConfigError: a constant is negative or no number, or ``trips`` is not above 0.
-
     References: SYSTEMS.md section 5, instead of GreenDyGNN's equation 4 (see :class:`PaperRpcModel`).
     """
 
@@ -32,19 +28,11 @@ class RpcModel:
     s_per_byte: float
     trips: float = 1.0
 
-    def __post_init__(self) -> None:
-        if not (0 <= self.a_s < np.inf and 0 <= self.s_per_byte < np.inf and 0 < self.trips < np.inf):
-            raise ConfigError(f"{self}: seconds of at least 0, and trips above 0, are needed.")
-
     def rtt_s(self, nbytes: ArrayLike, delay_s: ArrayLike = 0.0, bytes_per_s: ArrayLike = np.inf) -> Vector:
         """Return seconds of a fetch of ``nbytes``; arguments broadcast."""
         sizes = np.asarray(nbytes, dtype=np.float64)
         added = self.trips * np.asarray(delay_s, dtype=np.float64) + sizes / np.asarray(bytes_per_s, dtype=np.float64)
         return np.asarray(self.a_s + self.s_per_byte * sizes + added)
-
-    def delay_s(self, rtt_s: ArrayLike, nbytes: ArrayLike, bytes_per_s: ArrayLike = np.inf) -> Vector:
-        """Return seconds of delay implied by a fetch's time, 0 if it was faster than the model."""
-        return np.maximum(np.asarray(rtt_s) - self.rtt_s(nbytes, 0.0, bytes_per_s), 0.0) / self.trips
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +57,6 @@ class PaperRpcModel:
         """Return seconds of a fetch of ``nbytes``; arguments broadcast."""
         sizes, delay_ms = np.asarray(nbytes, dtype=np.float64), np.asarray(delay_s, dtype=np.float64) * _MS
         return np.asarray(self.alpha_s + self.s_per_byte * sizes + self.s_per_byte_ms * sizes * delay_ms)
-
-    def delay_s(self, rtt_s: ArrayLike, nbytes: ArrayLike) -> Vector:
-        """Return seconds of delay implied by a fetch's time by Eq. 8; 0 for a fetch without bytes."""
-        sizes = np.asarray(nbytes, dtype=np.float64)
-        late = np.maximum(np.asarray(rtt_s) - self.rtt_s(sizes), 0.0)
-        per_ms = self.s_per_byte_ms * sizes
-        return np.asarray(np.divide(late, per_ms, out=np.zeros_like(late), where=per_ms > 0) / _MS)
 
 
 PAPER = PaperRpcModel()

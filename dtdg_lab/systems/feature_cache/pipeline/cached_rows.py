@@ -6,7 +6,7 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-from dtdg_lab.core.errors import ConfigError, PlanError
+from dtdg_lab.core.errors import ConfigError
 
 DENSE_KEYS = 2**22  # up to this number, a dense index of all keys is stored: 16 MB, and look-ups without a search
 
@@ -18,18 +18,11 @@ class FeatureCache:
         keys: (C,) ascending, distinct.
         rows: (C, F) float32; made read-only, not copied.
         size: of the key space.
-
-    Raises:
-        PlanError: keys are not ascending and distinct within the space, or rows and keys differ in number.
     """
 
     __slots__ = ("_slots", "keys", "rows")
 
     def __init__(self, keys: NDArray[np.int64], rows: NDArray[np.float32], *, size: int) -> None:
-        if keys.ndim != 1 or rows.ndim != 2 or len(rows) != len(keys):
-            raise PlanError(f"a cache of keys {keys.shape} and rows {rows.shape}: one row per key is needed.")
-        if len(keys) and (keys[0] < 0 or keys[-1] >= size or not (np.diff(keys) > 0).all()):
-            raise PlanError(f"keys of a cache must be ascending and distinct, from 0 to {size - 1}.")
         self.keys, self.rows = keys, rows
         for array in (keys, rows):
             array.setflags(write=False)
@@ -38,18 +31,8 @@ class FeatureCache:
             self._slots = np.full(size, -1, dtype=np.int32)
             self._slots[keys] = np.arange(len(keys), dtype=np.int32)
 
-    @staticmethod
-    def empty(features: int, *, size: int) -> FeatureCache:
-        """Create an empty cache of F features."""
-        return FeatureCache(np.empty(0, dtype=np.int64), np.empty((0, features), dtype=np.float32), size=size)
-
     def __len__(self) -> int:
         return len(self.keys)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of rows, keys and index."""
-        return self.rows.nbytes + self.keys.nbytes + (0 if self._slots is None else self._slots.nbytes)
 
     def find(self, keys: NDArray[np.int64]) -> NDArray[np.integer]:
         """Return row indices (K,) of keys (K,), -1 for keys that are not in the cache."""

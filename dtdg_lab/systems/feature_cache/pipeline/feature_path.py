@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dtdg_lab.core.errors import ConfigError, UnknownNameError
-
-MODES = ("on_demand", "prefetch", "epoch_hot", "windows")
 AHEAD_BYTES = 256 * 2**20
 
 
@@ -28,10 +25,6 @@ class FeaturePath:
         ahead: steps beyond the window being built whose batches are sampled already, for policies that look ahead; they
             may extend into the next epoch.
         ahead_bytes: limit of stored sampled batches; beyond it only their keys are kept and they are sampled again.
-
-    Raises:
-        ConfigError: a number is out of range.
-        UnknownNameError: the mode is unknown.
     """
 
     mode: str
@@ -45,13 +38,6 @@ class FeaturePath:
     ahead_bytes: int = AHEAD_BYTES
 
     def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise UnknownNameError("mode of a feature path", self.mode, MODES)
-        for name, low in (("window", 1), ("capacity", 1), ("depth", 1), ("ahead", 0), ("ahead_bytes", 0)):
-            if getattr(self, name) < low:
-                raise ConfigError(f"{name}={getattr(self, name)} of a feature path: {low} or more is allowed.")
-        if self.biased is not None and self.biased < 0:
-            raise ConfigError(f"biased={self.biased} of a feature path: give a part from 0, or None for no preference.")
         if not self.policy:
             object.__setattr__(self, "policy", self.mode)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dtdg_lab.core.errors import ConfigError, PlanError
+from dtdg_lab.core.errors import PlanError
 from dtdg_lab.systems.feature_cache.pipeline.cached_rows import FeatureCache, check_cache_memory
 from dtdg_lab.systems.feature_cache.pipeline.feature_path import FeaturePath
 from dtdg_lab.systems.feature_cache.pipeline.fetching import Fetcher, OwnerReply
@@ -38,7 +38,7 @@ class FeaturePipeline:
         stop: the step after the run's last, if known; nothing is sampled beyond it.
 
     Raises:
-        ConfigError: the cache exceeds memory, or the settings need a policy and there is none.
+        ConfigError: the cache exceeds memory.
 
     References: GreenDyGNN section V-A.
     """
@@ -141,8 +141,6 @@ class FeaturePipeline:
         return self._stages
 
     def _checked(self, path: FeaturePath) -> FeaturePath:
-        if path.decides and self._job.decide is None:
-            raise ConfigError(f"policy {path.policy!r} decides about windows, but no decision function was given.")
         if path.caches:
             check_cache_memory(path.capacity, self._job.own_rows.features * 4)
         return path

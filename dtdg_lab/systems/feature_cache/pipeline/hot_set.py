@@ -7,18 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.errors import PlanError
-
 
 def quotas(capacity: int, shares: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return rows (O,) per owner: ``capacity`` rows divided by their shares, rounded by largest remainders.
-
-    Raises:
-        PlanError: the shares are not O numbers from 0 to 1 that sum to 1.
-    """
-    shares = np.asarray(shares, dtype=np.float64)
-    if shares.ndim != 1 or not (shares >= 0).all() or (len(shares) and abs(shares.sum() - 1) > 1e-6):
-        raise PlanError(f"shares {shares.tolist()} of a cache: one number from 0 to 1 per owner, summing to 1.")
+    """Return rows (O,) per owner: ``capacity`` rows divided by their shares, rounded by largest remainders."""
     exact = shares * capacity
     rounded = np.floor(exact + 1e-9).astype(np.int64)  # 0.6 * 5 is 3, although binary fractions are slightly less
     remainder = capacity - int(rounded.sum())

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.errors import PlanError
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeySpace:
@@ -20,9 +18,6 @@ class KeySpace:
         snapshots: T if features differ between snapshots, otherwise 1.
         places: (N,) index of each node among its part's, ascending.
         sizes: (P,) nodes of each part.
-
-    Raises:
-        PlanError: an owner is not a part, or there is no node, part or snapshot.
     """
 
     owner: NDArray[np.int32]
@@ -33,13 +28,6 @@ class KeySpace:
 
     def __post_init__(self) -> None:
         owner = np.array(self.owner, dtype=np.int32)
-        if owner.ndim != 1 or not len(owner) or self.parts < 1 or self.snapshots < 1:
-            raise PlanError(
-                f"keys of owners {owner.shape}, parts={self.parts}, snapshots={self.snapshots}: one owner per "
-                "node and at least one node, part and snapshot are needed."
-            )
-        if owner.min() < 0 or owner.max() >= self.parts:
-            raise PlanError(f"owners from {owner.min()} to {owner.max()}: parts are 0 to {self.parts - 1}.")
         order, sizes = np.argsort(owner, kind="stable"), np.bincount(owner, minlength=self.parts)
         places = np.empty(len(owner), dtype=np.int32)
         places[order] = np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
@@ -91,24 +79,11 @@ class OwnRows:
         part: its index.
         space: of all keys.
         rows: (K_p, F) float32, in the order of ``space.of_part(part)``; may be a memory map.
-
-    Raises:
-        PlanError: rows are not float32, or not one for each of the part's keys.
     """
 
     part: int
     space: KeySpace
     rows: NDArray[np.float32]
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.part < self.space.parts:
-            raise PlanError(f"part {self.part}: parts are 0 to {self.space.parts - 1}.")
-        expected = int(self.space.sizes[self.part]) * self.space.snapshots
-        if self.rows.ndim != 2 or len(self.rows) != expected or self.rows.dtype != np.float32:
-            raise PlanError(
-                f"rows of part {self.part} are {self.rows.dtype} {self.rows.shape}: its {expected} keys need the same "
-                "number of float32 rows."
-            )
 
     @property
     def features(self) -> int:

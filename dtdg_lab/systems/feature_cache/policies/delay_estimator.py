@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.errors import PlanError
 from dtdg_lab.systems.feature_cache.calibration.fitting import relative_line
 from dtdg_lab.systems.feature_cache.costs.rpc_model import RpcModel
 from dtdg_lab.systems.feature_cache.policies.change_points import ChangePoints
@@ -40,9 +39,6 @@ class DelayEstimator:
         probe: time of a fetch without a slow link, to detect that all owners were slow in the warm-up; None for none.
         warm_epochs: number of epochs, from the first with a fetch, that determine the baseline.
 
-    Raises:
-        PlanError: there is no other part, or no epoch to warm up.
-
     Attributes:
         probe: as given; it may be set later.
 
@@ -64,8 +60,6 @@ class DelayEstimator:
         probe: RpcModel | None = None,
         warm_epochs: int = WARM_EPOCHS,
     ) -> None:
-        if num_others < 1 or warm_epochs < 1:
-            raise PlanError(f"num_others={num_others}, warm_epochs={warm_epochs}: at least 1 of each is needed.")
         self._trips = 1.0 if model is None else model.trips
         self._given = None if model is None else model.s_per_byte
         self._warm_epochs, self._first_epoch = warm_epochs, -1

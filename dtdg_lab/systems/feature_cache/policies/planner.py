@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
 from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts, StepCosts
 from dtdg_lab.systems.feature_cache.policies.interface import (
@@ -161,9 +160,6 @@ class CachePlanner:
     Attributes:
         base_s: seconds of a step without fetches, by the costs; None without costs.
 
-    Raises:
-        ConfigError: change_steps is not above 0, another number is negative, or the costs are of other parts.
-
     References: ours, for the questions of GreenDyGNN section IV-C; Camacho, Bordons 2007 (model-predictive control).
     """
 
@@ -179,15 +175,6 @@ class CachePlanner:
         stay: float = STAY,
         longest: int = WINDOWS[-1],
     ) -> None:
-        if not change_steps > 0 or late_s < 0 or stay < 0:
-            raise ConfigError(
-                f"change_steps={change_steps}, late_s={late_s}, stay={stay}: the first must be above 0, the others at "
-                "least 0."
-            )
-        if costs is not None and costs.parts != actions.parts:
-            raise ConfigError(
-                f"costs of {costs.parts} parts for a planner of {actions.parts}: the numbers must be equal."
-            )
         self.first = actions.action(16)
         self._actions, self._costs = actions, costs
         self.base_s = None if costs is None else costs.base_s

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.child_process import ChildProcess
-from dtdg_lab.core.errors import PlanError, RunFailedError
+from dtdg_lab.core.errors import RunFailedError
 from dtdg_lab.systems.feature_cache.rpc.client import import_zmq
 from dtdg_lab.systems.feature_cache.rpc.shared_arrays import share_array
 
@@ -47,7 +47,6 @@ class FeatureServer:
 
     Raises:
         NotAvailableError: pyzmq is missing, or the process cannot be started.
-        PlanError: rows and keys are inconsistent.
         RunFailedError: the process could not listen, or did not start in time.
     """
 
@@ -62,7 +61,6 @@ class FeatureServer:
         orders_s: float | None = None,
     ) -> None:
         import_zmq()
-        _check(rows, keys)
         self._parts, self._timeout_s = tuple(rows), timeout_s
         self._lock, self._closed = threading.Lock(), False
         self._received = b""
@@ -95,11 +93,8 @@ class FeatureServer:
         """Delay replies of these parts according to their rows of ``links``; in effect when this returns.
 
         Raises:
-            PlanError: the links are of fewer parts.
             RunFailedError: the process has exited or does not respond.
         """
-        if links.parts <= max(self._parts):
-            raise PlanError(f"links of {links.parts} parts: this server serves part(s) {sorted(self._parts)}.")
         rows = {
             part: {
                 "delay_s": links.delay_s[part].tolist(),
@@ -193,19 +188,3 @@ class FeatureServer:
     @property
     def _server(self) -> str:
         return f"the feature server of part(s) {sorted(self._parts)}"
-
-
-def _check(rows: Mapping[int, NDArray[np.float32]], keys: Mapping[int, NDArray[np.int64]]) -> None:
-    if not rows or set(rows) != set(keys):
-        raise PlanError(f"rows of parts {sorted(rows)} and keys of parts {sorted(keys)}: give both for each part.")
-    for part, array in rows.items():
-        names = keys[part]
-        if array.ndim != 2 or array.dtype != np.float32 or names.shape != array.shape[:1] or names.dtype != np.int64:
-            raise PlanError(
-                f"part {part}: rows {array.dtype} {array.shape} and keys {names.dtype} {names.shape}; (K, F) float32 "
-                "and (K,) int64 are needed."
-            )
-        if (names[1:] <= names[:-1]).any():
-            raise PlanError(f"part {part}: keys must ascend and be distinct. Sort rows and keys together.")
-    if len({array.shape[1] for array in rows.values()}) != 1:
-        raise PlanError(f"rows of {[array.shape[1] for array in rows.values()]} floats: all parts need the same width.")

@@ -9,11 +9,11 @@ from dtdg_lab.systems.feature_cache.calibration.measurements import StepCell, re
 from tests.cluster_figures import cluster_figures
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def calibration() -> Calibration:
     return calibrate(cluster_figures())
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def cells() -> dict[str, list[StepCell]]:
     return read_steps(cluster_figures())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from dtdg_lab.core.errors import ConfigError, UnknownNameError
 from dtdg_lab.systems.feature_cache.pipeline.feature_path import FeaturePath
 
 
@@ -23,13 +22,3 @@ def test_a_policy_names_its_mode(policy: str, mode: str, decides: bool) -> None:
     assert (path.mode, path.policy, path.decides, path.depth) == (mode, policy, decides, 7)
     assert path.biased == (2 if policy == "fixed" else None)
     assert path.ahead == (9 if decides else 0)
-
-
-def test_a_path_with_a_number_out_of_range_is_refused() -> None:
-    for name in ("window", "capacity", "depth"):
-        with pytest.raises(ConfigError, match=f"{name}=0"):
-            FeaturePath(mode="windows", **{name: 0})
-    with pytest.raises(ConfigError, match="biased=-1"):
-        FeaturePath(mode="windows", biased=-1)
-    with pytest.raises(UnknownNameError, match="Did you mean 'prefetch'"):
-        FeaturePath(mode="prefetched")

@@ -514,16 +514,8 @@ def test_a_step_out_of_turn_is_refused() -> None:
             pipeline.next(6)
 
 
-def test_what_cannot_be_is_refused_before_anything_runs() -> None:
+def test_a_cache_larger_than_memory_is_refused_and_the_path_is_kept() -> None:
     owners = Owners(World())
-    with pytest.raises(ConfigError, match="policy 'turning' decides"):
-        FeaturePipeline(
-            owners.world.own(PART),
-            sample=owners.world.sample,
-            fetcher=owners.open,
-            path=PATHS["decides"],
-            epoch_steps=4,
-        )
     with _running(PATHS["fixed"], owners) as (pipeline, world):
         with pytest.raises(ConfigError, match=r"cache_rows=1000000000000 exceeds memory"):
             pipeline.apply_settings(FeaturePath.of_policy("fixed", capacity=10**12))

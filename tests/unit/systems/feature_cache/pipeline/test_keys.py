@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dtdg_lab.core.errors import PlanError
-from dtdg_lab.systems.feature_cache.pipeline.keys import KeySpace, OwnRows
+from dtdg_lab.systems.feature_cache.pipeline.keys import KeySpace
 from tests.feature_world import World
 
 
@@ -28,24 +27,8 @@ def test_keys_of_features_that_never_change_are_vertices() -> None:
     assert space.of_part(2).tolist() == []
 
 
-@pytest.mark.parametrize(("owner", "parts", "snapshots"), [([0, 3], 3, 1), ([-1], 1, 1), ([], 1, 1), ([0], 1, 0)])
-def test_keys_of_owners_that_are_no_parts_are_refused(owner: list[int], parts: int, snapshots: int) -> None:
-    with pytest.raises(PlanError, match=r"parts are 0 to|at least one"):
-        KeySpace(np.array(owner), parts, snapshots)
-
-
 @pytest.mark.parametrize("snapshots", [1, 3])
 def test_own_rows_are_those_of_indexing(snapshots: int) -> None:
     world = World(snapshots=snapshots)
     keys = np.random.default_rng(1).permutation(world.space.of_part(2))[:50]
     assert world.own(2).take(keys).tobytes() == world.rows[keys].tobytes()
-
-
-def test_own_rows_that_do_not_fit_are_refused() -> None:
-    world = World()
-    rows = world.rows[world.space.of_part(0)]
-    for wrong in (rows[:-1], rows.astype(np.float64), rows[:, 0]):
-        with pytest.raises(PlanError, match=f"its {len(rows)} keys"):
-            OwnRows(0, world.space, wrong)
-    with pytest.raises(PlanError, match="parts are 0 to 2"):
-        OwnRows(3, world.space, rows)

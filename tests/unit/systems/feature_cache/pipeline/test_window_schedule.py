@@ -17,7 +17,7 @@ def _ready(schedule: WindowSchedule, path: FeaturePath, epochs: Epochs = EPOCHS)
     order, schedule.order = schedule.order, None
     assert order is not None
     plan = plan_window(order.number, order.first, path, part=0, parts=2, epochs=epochs, decision=None)
-    cache = FeatureCache.empty(1, size=4)
+    cache = FeatureCache(np.empty(0, np.int64), np.empty((0, 1), np.float32), size=4)
     schedule.offer(order, BuiltCache(plan, cache, 0, 0, np.zeros(2, np.int64), 0.0))
 
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.systems.feature_cache.actions import CacheActions
 from dtdg_lab.systems.feature_cache.calibration.shipped import products, reddit
 from dtdg_lab.systems.feature_cache.policies.baselines import FixedWindow
@@ -170,10 +169,3 @@ def test_even_shares_are_taken_where_its_own_choices_have_lost() -> None:
     trace = LinkTrace(np.zeros((4, 3)), rates, which)
     fixed = min(replayed(trace, FixedWindow(ACTIONS, window))[0].joules[0] for window in (8, 16, 32))
     assert replayed(trace, CachePlanner(ACTIONS, reddit()))[0].joules[0] < 1.05 * fixed
-
-
-def test_wrong_settings_are_refused() -> None:
-    with pytest.raises(ConfigError, match="change_steps=0"):
-        CachePlanner(ACTIONS, change_steps=0)
-    with pytest.raises(ConfigError, match="costs of 4 parts for a planner of 3"):
-        CachePlanner(CacheActions(3), products())

@@ -12,7 +12,7 @@ from dtdg_lab.systems.feature_cache.rpc.server import FeatureServer
 from tests.feature_servers import KEYS, PARTS, ROWS, TOKEN, F
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def shared_server() -> Iterator[FeatureServer]:
     with FeatureServer(ROWS, KEYS, TOKEN) as server:
         yield server

@@ -15,7 +15,7 @@ import numpy as np
 import psutil
 import pytest
 
-from dtdg_lab.core.errors import PlanError, RunFailedError
+from dtdg_lab.core.errors import RunFailedError
 from dtdg_lab.network.links import LinkState
 from dtdg_lab.systems.feature_cache.rpc.client import FeatureClient
 from dtdg_lab.systems.feature_cache.rpc.server import FeatureServer
@@ -127,30 +127,9 @@ def test_links_change_under_replies_that_are_on_them(client: FeatureClient, serv
     assert not asking.is_alive()
 
 
-@pytest.mark.parametrize(
-    ("rows", "keys", "what"),
-    [
-        ({}, {}, "give both"),
-        ({1: ROWS[1]}, {2: KEYS[2]}, r"parts \[1\] and keys of parts \[2\]"),
-        ({1: ROWS[1].astype(np.float64)}, {1: KEYS[1]}, "float64"),
-        ({1: ROWS[1][:5]}, {1: KEYS[1]}, r"\(5, 50\) and keys int64 \(4000,\)"),
-        ({1: ROWS[1]}, {1: KEYS[1][::-1]}, "ascend"),
-        ({1: ROWS[1], 2: ROWS[2][:, :3]}, {1: KEYS[1], 2: KEYS[2]}, "the same width"),
-    ],
-)
-def test_what_cannot_be_served_is_refused(rows: dict, keys: dict, what: str) -> None:
-    with pytest.raises(PlanError, match=what):
-        FeatureServer(rows, keys, TOKEN)
-
-
 def test_an_address_nobody_can_listen_at_is_said() -> None:
     with pytest.raises(RunFailedError, match=r"part\(s\) \[1\]: ZMQError"):
         FeatureServer({1: ROWS[1]}, {1: KEYS[1]}, TOKEN, host="203.0.113.1")
-
-
-def test_links_of_fewer_parts_than_are_served(server: FeatureServer) -> None:
-    with pytest.raises(PlanError, match="links of 2 parts"):
-        server.set_links(LinkState.clean(2))
 
 
 def test_closing_does_not_wait_for_an_order_that_is_not_answered(own: FeatureServer) -> None:

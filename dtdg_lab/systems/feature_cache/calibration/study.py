@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, PlanError
@@ -25,7 +26,7 @@ from dtdg_lab.systems.feature_cache.calibration.measurements import (
     cells_of,
     condition_named,
 )
-from dtdg_lab.systems.feature_cache.charts.model_errors import error_rows, model_figure
+from dtdg_lab.systems.feature_cache.charts.model_errors import model_figure
 from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts
 from dtdg_lab.systems.feature_cache.rpc.addresses import TOKEN_BYTES
 from dtdg_lab.systems.feature_cache.rpc.client import FeatureClient
@@ -70,7 +71,7 @@ class CalibrationStudy:
 
     def figure(self) -> Figure:
         """Return a map of errors, and curves with measurements (Figure 8), as a plotly figure dict."""
-        return model_figure(error_rows(self.calibration.errors()), title=self.described)
+        return model_figure(self.calibration.errors(), title=self.described)
 
     def __repr__(self) -> str:
         return self.table()
@@ -139,18 +140,39 @@ class CalibrationPlan:
     def study(
         self, folder: Path, seconds: Sequence[Sequence[float]], power: Sequence[Mapping[str, Any]]
     ) -> CalibrationStudy:
-        """Fetch, and fit the costs to that, to the seconds of the steps of each run, and to the watts of all."""
-        config, name, steps = self._config, self._name, list[dict[str, Any]]()
-        for (condition, window), measured in zip(self.cells, seconds, strict=True):
-            steps += cells_of([(window, step_s) for step_s in measured], name, condition=condition)
-        width = self._facts["row_bytes"] // FLOAT_BYTES
-        fetched = measured_fetches(
-            self.cells, self._rows, width, parts=config.parts, repeats=self._repeats, dataset=name
-        )
-        summary = (
-            f"{name}: {len(self.cells)} cells, {len(fetched):,} fetches, {config.parts} parts on {config.ranks} rank(s)"
-        )
-        return stored_study(folder, summary, parts=config.parts, steps=steps, fetches=fetched, power=power)
+        """Measure fetches, write all measurements as files, and calibrate from these.
+
+        Args:
+            folder: of the files; those of an earlier study are replaced.
+            seconds: of the steps of each cell's run.
+            power: watts of all runs; empty if they are unknown here.
+        """
+        config, name = self._config, self._name
+        steps = [
+            row
+            for (condition, window), measured in zip(self.cells, seconds, strict=True)
+            for row in cells_of([(window, step_s) for step_s in measured], name, condition=condition)
+        ]
+        fetches = []
+        for condition in dict.fromkeys(condition for condition, _ in self.cells if condition.startswith(_FETCHED)):
+            fetches += measure(
+                self._rows,
+                self._facts["row_bytes"] // FLOAT_BYTES,
+                repeats=self._repeats,
+                parts=config.parts,
+                condition=condition,
+                dataset=name,
+                links=parse_links(links_of(condition, config.parts), config.parts),
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        for file, rows in ((STEPS, steps), (FETCHES, fetches), (POWER, power)):
+            (folder / file).unlink(missing_ok=True)
+            if rows:
+                packed = {"method": "gzip", "mtime": 0} if file.endswith(".gz") else None
+                pd.DataFrame(rows, columns=_COLUMNS[file]).to_csv(folder / file, index=False, compression=packed)
+        by = f"{power[0]['host']}, of a rank" if power else "of another cluster, for energy is unknown here"
+        counts = f"{len(self.cells)} cells, {len(fetches):,} fetches, {config.parts} parts on {config.ranks} rank(s)"
+        return CalibrationStudy(calibrate(folder), folder, f"{name}: {counts}; watts {by}", config.parts)
 
 
 def links_of(name: str, parts: int) -> str:
@@ -177,45 +199,6 @@ def cell_config(config: RunConfig, cell: Cell, epochs: int) -> RunConfig:
         links=links_of(condition, config.parts),
         evaluate_every=epochs,
     )
-
-
-def measured_fetches(
-    cells: Sequence[tuple[str, int]], rows: Sequence[int], features: int, *, parts: int, repeats: int, dataset: str
-) -> list[dict[str, Any]]:
-    """Measure round trips of the feature RPC alone, under each condition of the cells that sets a rate."""
-    fetched = []
-    for condition in dict.fromkeys(condition for condition, _ in cells if condition.startswith(_FETCHED)):
-        links = parse_links(links_of(condition, parts), parts)
-        fetched += measure(
-            rows, features, repeats=repeats, parts=parts, condition=condition, dataset=dataset, links=links
-        )
-    return fetched
-
-
-def stored_study(
-    folder: Path,
-    description: str,
-    *,
-    parts: int,
-    steps: Sequence[Mapping[str, Any]],
-    fetches: Sequence[Mapping[str, Any]],
-    power: Sequence[Mapping[str, Any]],
-) -> CalibrationStudy:
-    """Write what was measured as files, and calibrate from these; ``to_dict`` says what it was."""
-    by = f"{power[0]['host']}, of a rank" if power else "of another cluster, for energy is unknown here"
-    import pandas as pd
-
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, rows in ((STEPS, steps), (FETCHES, fetches), (POWER, power)):
-        if rows:
-            packed = {"method": "gzip", "mtime": 0} if name.endswith(".gz") else None
-            pd.DataFrame(rows, columns=_COLUMNS[name]).to_csv(folder / name, index=False, compression=packed)
-        else:
-            (folder / name).unlink(missing_ok=True)  # of an earlier study
-    return CalibrationStudy(calibrate(folder), folder, f"{description}; watts {by}", parts)
-
-
-# Round trips of this machine's own feature RPC: initiation against payload.
 
 
 WARM_UP = 3  # discarded round trips: connections, and memory touched for the first time

@@ -9,9 +9,10 @@ import plotly.graph_objects as go
 import pytest
 
 from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.systems.feature_cache.calibration.report import CellError
 from dtdg_lab.systems.feature_cache.calibration.shipped import products
 from dtdg_lab.systems.feature_cache.charts.manual_windows import regret_lines
-from dtdg_lab.systems.feature_cache.charts.model_errors import error_rows, model_figure, model_panels, model_words
+from dtdg_lab.systems.feature_cache.charts.model_errors import errors_caption, model_figure
 from dtdg_lab.systems.feature_cache.policies.clairvoyant import Clairvoyant, best_plan, cost_of
 from dtdg_lab.systems.feature_cache.simulation.cases import comparison_cases
 from dtdg_lab.systems.feature_cache.simulation.comparison import SEED, always_compared, run_policy
@@ -44,43 +45,27 @@ def test_regret_ends_at_what_the_policies_lost() -> None:
         regret_lines(episode, {"random": windows["random"]})
 
 
-def cell(condition: str, window: int, measured: float, predicted: float, **more: Any) -> dict[str, Any]:
-    return {"condition": condition, "window": window, "measured_ms": measured, "predicted_ms": predicted, **more}
+def cell(condition: str, window: int, measured: float, predicted: float) -> CellError:
+    return CellError("reddit", condition, window, measured, predicted, predicted, predicted)
 
 
 def test_errors_are_a_map_and_curves_have_squares() -> None:
-    rows = [
+    cells = [
         cell("c4_10ms", 16, 200.0, 190.0),
         cell("clean", 1, 100.0, 110.0),
         cell("clean", 16, 80.0, 80.0),
-        cell("c4_5ms", 16, 150.0, 153.0, held_out=True),
+        cell("c4_5ms", 16, 150.0, 153.0),
         cell("c1_50mbit", 16, 900.0, 900.0),
     ]
-    panels = model_panels(rows, {"clean": [(1, 110.0), (4, 90.0), (16, 80.0)]})
-    for figure, _ in panels.values():
-        check(figure)
-    (trace,) = panels["errors"][0]["data"]
-    assert panels["errors"][0]["layout"]["yaxis"]["ticktext"] == ["clean", "c1_50mbit", "c4_5ms", "c4_10ms"]
-    assert trace["z"] == [[10.0, 0.0], [None, 0.0], [None, 2.0], [None, -5.0]]
-    assert panels["errors"][1] == (
-        "Predictions are off by 3.8% on average, and by 2% where the model had not seen the cell."
-    )
-    clean, squares = [each for each in panels["curves"][0]["data"] if each["name"] == "clean"]
-    assert clean["x"] == [1, 4, 16] and squares["x"] == [1, 16] and squares["y"] == [100.0, 80.0]
-    late = [each for each in panels["curves"][0]["data"] if each["name"] == "c4_5ms"]
-    assert late[1]["marker"]["symbol"] == ["square-open"] and late[0]["text"] == ["  c4_5ms  "]
-    check(model_figure([]))
-    assert model_words(rows[:2]) == "Predictions are off by 7.5% on average, and by 10% at most, at clean, W 1."
-    assert model_words([]) == "Nothing measured yet."
-
-
-def test_errors_of_a_calibration_as_rows() -> None:
-    class EventList:
-        dataset, condition, window, measured_ms = "reddit", "clean", 16, 100.0
-        predicted_ms, cell_out_ms, condition_out_ms = 101.0, 105.0, float("nan")
-
-    assert [row["predicted_ms"] for row in error_rows([EventList()])] == [101.0]
-    (row,) = error_rows([EventList()], without="cell")
-    assert row["held_out"] and row["predicted_ms"] == 105.0
-    assert error_rows([EventList()], without="condition") == []
-    check(model_figure(error_rows([EventList()])))
+    figure = model_figure(cells, title="ours")
+    check(figure)
+    (errors,) = [trace for trace in figure["data"] if trace["type"] == "heatmap"]
+    assert errors["z"] == [[10.0, 0.0], [None, 0.0], [None, 2.0], [None, -5.0]]
+    assert ["clean", "c1_50mbit", "c4_5ms", "c4_10ms"] in [
+        axis.get("ticktext") for name, axis in figure["layout"].items() if name.startswith("yaxis")
+    ]
+    predicted, squares = [trace for trace in figure["data"] if trace["name"] == "clean"]
+    assert predicted["x"] == squares["x"] == [1, 16] and squares["y"] == [100.0, 80.0]
+    alone, _ = [trace for trace in figure["data"] if trace["name"] == "c4_5ms"]
+    assert alone["text"] == ["  c4_5ms  "]
+    assert errors_caption(cells[:3]) == ("Predictions are off by 5% on average, and by 10% at most, at clean, W 1.")

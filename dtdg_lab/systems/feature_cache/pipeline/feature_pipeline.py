@@ -77,17 +77,16 @@ class FeaturePipeline:
         """Bytes of the sampled batches that wait for their features."""
         return 0 if self._stages is None else self._stages.held_bytes
 
-    def start(self, step: int, *, epoch_first: int = 0) -> None:
+    def start(self, step: int) -> None:
         """Start, or restart, at a step; a window begins there. Returns at once.
 
         Call it also if ``sample`` would draw differently: previously sampled batches are discarded.
 
         Args:
             step: the first that will be requested.
-            epoch_first: first step of some epoch, if epochs do not begin at multiples of their length.
         """
         self.close()
-        epochs = Epochs(self._epoch_steps, epoch_first % self._epoch_steps, self._stop)
+        epochs = Epochs(self._epoch_steps, self._stop)
         self._stages = Stages(self._job, self._path, step, epochs, self._recorder)
 
     def next(self, step: int) -> Resolved:

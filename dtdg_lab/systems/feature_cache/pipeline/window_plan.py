@@ -51,17 +51,15 @@ class Epochs:
 
     Attributes:
         steps: of an epoch.
-        first: first step of some epoch.
         stop: first step after the run; None if unknown.
     """
 
     steps: int
-    first: int = 0
     stop: int | None = None
 
     def steps_left(self, step: int) -> int:
         """Return the number of steps of the epoch from a step on."""
-        return self.steps - (step - self.first) % self.steps
+        return self.steps - step % self.steps
 
     def limit(self, step: int, length: int) -> int:
         """Return a length, limited by the end of the run."""

@@ -29,18 +29,16 @@ LEAST_S = 1e-6
 class DelayEstimator:
     """Delays of the P - 1 other parts' replies, from fetches of rows.
 
-    The first epochs determine the time of a fetch without delay: for each owner the seconds per byte, and the 15th
+        probe: time of a fetch without a slow link, to detect that all owners were slow in the warm-up; None if not
+            measured.
     percentile of the rest. Later the delay is the median of the rest of the last 30 fetches, over that baseline, at
     least 0. A throttled link appears as a delay as well: that of its typical fetch.
 
     Args:
         num_others: P - 1.
-        model: of a fetch, for the seconds per byte; None to fit it to the warm-up of each owner.
-        probe: time of a fetch without a slow link, to detect that all owners were slow in the warm-up; None for none.
-        warm_epochs: number of epochs, from the first with a fetch, that determine the baseline.
 
     Attributes:
-        probe: as given; it may be set later.
+        probe: time of a fetch without a slow link, to detect that all owners were slow in the warm-up; None if unknown.
 
     References: GreenDyGNN section V-B, equation 8, with our model of a fetch.
 
@@ -52,25 +50,14 @@ class DelayEstimator:
     were slow, and all are compared with the probe.
     """
 
-    def __init__(
-        self,
-        num_others: int,
-        *,
-        model: RpcModel | None = None,
-        probe: RpcModel | None = None,
-        warm_epochs: int = WARM_EPOCHS,
-    ) -> None:
-        self._trips = 1.0 if model is None else model.trips
-        self._given = None if model is None else model.s_per_byte
-        self._warm_epochs, self._first_epoch = warm_epochs, -1
+    def __init__(self, num_others: int) -> None:
+        self.probe: RpcModel | None = None
+        self._first_epoch = -1
         self._warm: list[list[tuple[float, float]]] = [[] for _ in range(num_others)]
-        self.probe = probe
         self._recent: list[deque[tuple[float, float]]] = [deque(maxlen=RECENT) for _ in range(num_others)]
         self._points = [ChangePoints() for _ in range(num_others)]
-        self._per_byte, self._clean = (
-            np.zeros(num_others),
-            np.full(num_others, np.inf),
-        )  # s a byte; s of a fetch without bytes
+        self._per_byte = np.zeros(num_others)
+        self._clean = np.full(num_others, np.inf)  # seconds of a fetch without bytes
         self._noise, self._baseline = np.zeros(num_others), np.zeros(num_others)
         self._settled = np.zeros(num_others, dtype=np.bool_)
 
@@ -90,7 +77,7 @@ class DelayEstimator:
             self._first_epoch = epoch
         if not self._settled[owner]:
             warm = self._warm[owner]
-            if epoch < self._first_epoch + self._warm_epochs or len(warm) < _LEAST:
+            if epoch < self._first_epoch + WARM_EPOCHS or len(warm) < _LEAST:
                 if len(warm) < _MOST:
                     warm.append((nbytes, rtt_s))
             else:
@@ -121,7 +108,7 @@ class DelayEstimator:
             if per_byte != self._per_byte[owner]:
                 middle = median([time - per_byte * size for time, size in recent])
             late[owner] = middle - start_s - self._noise[owner]
-        return np.asarray(np.maximum(late, 0.0) / self._trips)
+        return np.asarray(np.maximum(late, 0.0))
 
     def _reference(self, owner: int, nbytes: float) -> tuple[float, float]:
         """Return seconds of a clean fetch without bytes, and seconds per byte, to compare an owner with.
@@ -166,7 +153,7 @@ class DelayEstimator:
 
     def _settle(self, owner: int) -> None:
         sizes, times = np.array(self._warm[owner], dtype=np.float64).T
-        per_byte = relative_line(sizes, times)[1] if self._given is None else self._given
+        per_byte = relative_line(sizes, times)[1]
         low, middle = np.percentile(times - per_byte * sizes, (_BASELINE, 50.0))
         self._baseline[owner] = np.percentile(times, _BASELINE)
         # a warm-up of mostly delayed fetches would count as noise: limit it to the time of the fetch itself

@@ -151,10 +151,6 @@ class CachePlanner:
         actions: what may be chosen.
         costs: calibrated, of the same number of parts: for many simulated runs, and for a single run whose view has no
             forecast.
-        change_steps: steps without a change in the prior, with the weight of one change.
-        late_s: assumed delay of an owner that becomes late.
-        stay: share of a step by which an action with another allocation must be cheaper than the best one with the
-            current allocation.
         longest: maximum window, so that changes are noticed soon.
 
     Attributes:
@@ -170,18 +166,14 @@ class CachePlanner:
         actions: CacheActions,
         costs: CacheCosts | None = None,
         *,
-        change_steps: float = CHANGE_STEPS,
-        late_s: float = LATE_S,
-        stay: float = STAY,
         longest: int = WINDOWS[-1],
     ) -> None:
         self.first = actions.action(16)
         self._actions, self._costs = actions, costs
         self.base_s = None if costs is None else costs.base_s
-        self._late_s, self._stay = late_s, stay
         self._windows = np.array([actions.window(action) for action in range(len(actions))])
         self._longest = max(longest, WINDOWS[0])
-        self._change_steps, self._memory = change_steps, RunsMemory(actions.parts)
+        self._memory = RunsMemory(actions.parts)
         nothing = np.zeros(0, dtype=np.int64)
         self._account = _Account(nothing, nothing, self.first)
         self._allocation = np.arange(len(actions)) // len(WINDOWS)
@@ -240,7 +232,7 @@ class CachePlanner:
             states, rows = self._memory.take_in(views.states, views.runs, views.now), np.arange(len(views.runs))
         else:
             states = self._memory.recall(views.states[rows], rows)
-        steps = self._change_steps + np.minimum(views.now[rows], CHANGES_WITHIN)
+        steps = CHANGE_STEPS + np.minimum(views.now[rows], CHANGES_WITHIN)
         return _Observed(
             states=states,
             delays_s=views.delays_s[rows],
@@ -296,7 +288,7 @@ class CachePlanner:
     def _cheapest(self, regret: Array, previous: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return (B,) the actions of least regret (B, A); another allocation than the current one only if it pays."""
         holds = self._allocation == (previous // len(WINDOWS))[:, np.newaxis]
-        priced = np.where(holds, regret, regret + self._stay)
+        priced = np.where(holds, regret, regret + STAY)
         return np.where(self._windows <= self._longest, priced, np.inf).argmin(axis=1)
 
     def _links(self, observed: _Observed) -> tuple[LinkGuess, list[LinkGuess]]:
@@ -335,7 +327,7 @@ class CachePlanner:
         num_others = late_s.shape[1]
         if costs is None:
             nothing = np.zeros_like(late_s)
-            return LinkGuess(late_s, nothing), LinkGuess(np.full_like(late_s, self._late_s), nothing)
+            return LinkGuess(late_s, nothing), LinkGuess(np.full_like(late_s, LATE_S), nothing)
         hits = states[:, num_others : 2 * num_others].astype(np.float64)
         missed = np.maximum(costs.row_bytes * costs.rows * np.array(costs.asked) * (1 - hits), costs.row_bytes)
         served = np.abs(hits[:, np.newaxis] - self._hits).sum(axis=2).argmin(axis=1)[:, np.newaxis]
@@ -349,7 +341,7 @@ class CachePlanner:
         share = np.where(np.abs(apart) > 0.01, np.clip(slower / np.where(apart == 0, 1.0, apart), 0.0, 1.0), 0.5)
         delayed = share[:, np.newaxis]
         current = LinkGuess(delayed * late_s, (1 - delayed) * late_s / missed)
-        at_least = LinkGuess(delayed * np.full_like(late_s, self._late_s), (1 - delayed) * self._late_s / missed)
+        at_least = LinkGuess(delayed * np.full_like(late_s, LATE_S), (1 - delayed) * LATE_S / missed)
         return current, at_least
 
 

@@ -98,15 +98,13 @@ class CacheEpisode:
         """S."""
         return self.trace.steps
 
-    def step_costs(self, *, of_joules: bool = True) -> Floats:
-        """Return (C, S) joules (or seconds) of every step under every choice."""
-        table = self.tables.step_j if of_joules else self.tables.step_s
-        return table[:, self.trace.which] * self.noise
+    def step_costs(self) -> Floats:
+        """Return (C, S) joules of every step under every choice."""
+        return self.tables.step_j[:, self.trace.which] * self.noise
 
-    def rebuild_costs(self, *, of_joules: bool = True) -> Floats:
-        """Return (C, S) joules (or seconds) of every step for rebuilding, under every choice."""
-        seconds = self.tables.rebuild_s[:, self.trace.which] * self.noise
-        return seconds * self.costs.stall_w if of_joules else seconds
+    def rebuild_costs(self) -> Floats:
+        """Return (C, S) joules of every step for rebuilding, under every choice."""
+        return self.tables.rebuild_s[:, self.trace.which] * self.noise * self.costs.stall_w
 
 
 def draw_episode(

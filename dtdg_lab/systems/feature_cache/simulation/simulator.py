@@ -39,7 +39,7 @@ class StepInfo:
     """The result of one decision in each of B runs; runs that had ended before contain zeros.
 
     Attributes:
-        joules: (B,) of the decided window, including the price of changing the allocation.
+        joules: (B,) of the decided window.
         seconds: (B,) likewise.
         steps: (B,) its length: W, or less at the end of the run.
         passed: (B,) steps between the previous decision and this one.
@@ -71,7 +71,6 @@ class CacheSimulator:
         reward: "ratio" is ``-E / E_ref`` of the decided window (the paper's: means over its steps, so that a long
             window has the weight of a short one); "saved" is ``(1 - E / E_ref) steps / 16`` (ours: it adds up to
             the savings of a run). E_ref is that of W = 16, evenly shared, over the same steps.
-        change_s: seconds that a change of the allocation costs, at the mean power of the reference.
         noise: of steps and measurements.
         restart: replace a run that ends by the next episode at once.
         draw: makes the episode of a number instead of ``cases``, for recorded links.
@@ -101,16 +100,15 @@ class CacheSimulator:
         epoch_steps: int = 25,
         penalty: float = 0.05,
         reward: Literal["ratio", "saved"] = "ratio",
-        change_s: float = 0.0,
         noise: CacheNoise | None = None,
         restart: bool = False,
         draw: Callable[[int], CacheEpisode] | None = None,
     ) -> None:
         if not costs or len({cost.parts for cost in costs}) != 1:
             raise ConfigError(f"costs of {[cost.parts for cost in costs]} parts: at least one, all equal, are needed.")
-        if episodes < 1 or min(penalty, change_s) < 0 or reward not in ("ratio", "saved"):
+        if episodes < 1 or penalty < 0 or reward not in ("ratio", "saved"):
             raise ConfigError(
-                f"episodes={episodes}, penalty={penalty}, change_s={change_s}, reward={reward!r}: at least one "
+                f"episodes={episodes}, penalty={penalty}, reward={reward!r}: at least one "
                 "episode, 0 or more, and 'ratio' or 'saved' are needed."
             )
         if not cases and draw is None:
@@ -120,7 +118,7 @@ class CacheSimulator:
         self.episodes, self.epoch_steps = episodes, epoch_steps
         self.reference = self.actions.action(REFERENCE)
         self._references = np.full(episodes, self.reference)
-        self._penalty, self._reward, self._change_s, self.restarts = penalty, reward, change_s, restart
+        self._penalty, self._reward, self.restarts = penalty, reward, restart
 
         def drawn(number: int) -> CacheEpisode:
             return draw_episode(
@@ -171,21 +169,15 @@ class CacheSimulator:
             PlanError: the simulation has not started, or the action does not exist.
         """
         batch, choices, runs = self._running(), self._checked(actions), self._runs
-        windows = self.choices.windows[choices]
-        planned = windows if lengths is None else np.asarray(lengths, dtype=np.int64)
+        planned = self.choices.windows[choices] if lengths is None else np.asarray(lengths, dtype=np.int64)
         end = np.minimum(runs.upcoming + planned, batch.steps)
         steps = end - runs.upcoming
         changed = (self.choices.allocations[choices] != self.choices.allocations[runs.current]) & (steps > 0)
         window, reference = batch.window_under((choices, self._references), runs.upcoming, end)
-        extra_s, joules = changed * self._change_s, window.joules
-        if self._change_s:
-            full_window = batch.window(
-                self._references, runs.upcoming, np.minimum(runs.upcoming + windows, batch.steps)
-            )
-            joules = joules + extra_s * _quotient(full_window.joules, full_window.seconds)
+        seconds, joules = window.seconds, window.joules
         if lengths is not None:
             owed_s, owed_j = self._owed(choices, runs.upcoming, end)
-            joules, extra_s = joules + owed_j, extra_s + owed_s
+            seconds, joules = seconds + owed_s, joules + owed_j
         ratio = _quotient(joules, reference.joules)
         rewards = -ratio if self._reward == "ratio" else (1 - ratio) * steps / REFERENCE
         self._runs = _Runs(
@@ -197,9 +189,7 @@ class CacheSimulator:
             base=runs.base,
             searched=runs.upcoming,
         )
-        info = StepInfo(
-            joules, window.seconds + extra_s, steps, self._runs.length, reference.joules, changed, self._states()
-        )
+        info = StepInfo(joules, seconds, steps, self._runs.length, reference.joules, changed, self._states())
         done = self.done & (steps > 0) if self.restarts else self.done
         return self._next_states(done, info.final_states), rewards - self._penalty * changed, done, info
 

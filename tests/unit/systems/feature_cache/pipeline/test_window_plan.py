@@ -47,7 +47,6 @@ def test_a_decision_is_planned_as_it_says() -> None:
 def test_an_epoch_s_cache_lasts_to_its_end_and_no_window_beyond_the_run() -> None:
     path = FeaturePath.of_policy("epoch_hot", window=3)
     assert [_plan(path, first).length for first in (10, 13, 19, 20)] == [10, 7, 1, 10]
-    assert _plan(path, 13, epochs=Epochs(10, first=4)).length == 1
     ending = Epochs(10, stop=15)
     assert _plan(path, 13, epochs=ending).length == 2
     assert _plan(FeaturePath.of_policy("fixed"), 13, epochs=ending).length == 2

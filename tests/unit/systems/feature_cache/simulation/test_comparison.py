@@ -51,7 +51,8 @@ def test_a_policy_s_runs_are_summed_from_the_first_window_to_the_last_step() -> 
         alone.reset(number=number)
         (episode,) = alone.running
         assert runs.joules[run] == pytest.approx(episode.step_costs()[ACTIONS.action(64)].sum())
-        assert runs.seconds[run] == pytest.approx(episode.step_costs(of_joules=False)[ACTIONS.action(64)].sum())
+        seconds = episode.tables.step_s[ACTIONS.action(64), episode.trace.which] * episode.noise
+        assert runs.seconds[run] == pytest.approx(seconds.sum())
     with pytest.raises(ConfigError, match="restart=False"):
         run_policy(simulator(restart=True), FixedWindow(ACTIONS))
 

@@ -65,8 +65,6 @@ class StepCosts(NamedTuple):
         rebuild_s: (...) seconds of it for rebuilding: its bytes on that link, and its constant part.
         hits: (..., P - 1) share of the rows requested from each owner that the cache contains.
         hit: (...) the same over all owners.
-        bytes_of: (..., P - 1) bytes that each owner sends in a step, for misses and rebuild.
-        rtt_s: (..., P - 1) seconds of a fetch of the misses from each owner, without other traffic or noise.
     """
 
     seconds: Vector
@@ -75,8 +73,6 @@ class StepCosts(NamedTuple):
     rebuild_s: Vector
     hits: Vector
     hit: Vector
-    bytes_of: Vector
-    rtt_s: Vector
 
 
 class _Loads(NamedTuple):
@@ -224,15 +220,6 @@ class CacheCosts:
         rates = np.inf if bytes_per_s is None else np.asarray(bytes_per_s, dtype=np.float64)[..., None, :]
         return self._step(_loads_of_actions(self), delays, rates)
 
-    def chosen(self, actions: ArrayLike, delays_s: ArrayLike, bytes_per_s: ArrayLike | None = None) -> StepCosts:
-        """Return the costs of a step under one action each: ``actions`` (...), links (..., P - 1).
-
-        See :meth:`of_actions`.
-        """
-        indices = np.asarray(actions)
-        loads = _Loads(*(array[indices] for array in _loads_of_actions(self)))
-        return self._step(loads, delays_s, np.inf if bytes_per_s is None else bytes_per_s)
-
     def _loads(self, windows: ArrayLike, shares: ArrayLike) -> _Loads:
         window = np.asarray(windows, dtype=np.float64)[..., None]
         requested = np.array(self.asked)
@@ -276,8 +263,6 @@ class CacheCosts:
             rebuild_s=rebuild_s + loads.stands,
             hits=hits,
             hit=hits @ np.array(self.asked),
-            bytes_of=np.broadcast_to(loads.miss + loads.rebuild, link_s.shape),
-            rtt_s=self.rpc_s + delays + miss_s,
         )
 
     def _joined(self, waits_s: Vector, transfers_s: Vector) -> Vector:

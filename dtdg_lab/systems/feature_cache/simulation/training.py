@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
+from tqdm.auto import tqdm
 
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
 from dtdg_lab.core.files import writable_file
@@ -192,8 +192,8 @@ def train_policy(
         penalty=training.penalty,
         restart=True,
     )
-    with torch_defaults(), _progress_bar(training.episodes, is_shown=progress) as advance:
-        learner = _train(simulator, training, parts, advance)
+    with torch_defaults(), tqdm(total=training.episodes, unit="episode", disable=not progress) as bar:
+        learner = _train(simulator, training, parts, bar)
     copied_fields = ("name", "seed", "episodes", "double", "hidden", "remembers")
     policy = StoredPolicy(
         **{name: getattr(training, name) for name in copied_fields},
@@ -207,9 +207,7 @@ def train_policy(
     return policy
 
 
-def _train(
-    simulator: CacheSimulator, training: PolicyTraining, parts: int, advance: Callable[[int, float], None]
-) -> DoubleDQN:
+def _train(simulator: CacheSimulator, training: PolicyTraining, parts: int, bar: tqdm[NoReturn]) -> DoubleDQN:
     """Train a learner on all episodes."""
     memory = LatenessMemory(training.lanes, parts)
     inputs = state_size(parts) + (memory_size(parts) if training.remembers else 0)
@@ -242,7 +240,9 @@ def _train(
             states = np.where(done[:, np.newaxis], described(begun, np.zeros_like(info.steps)), after)
         earned += 0.01 * (float(rewards.mean()) - earned)
         ended += int(done.sum())
-        advance(int(done.sum()), earned)
+        if done.any():
+            bar.set_postfix_str(f"reward {earned:.3f}", refresh=False)
+            bar.update(min(int(done.sum()), training.episodes - bar.n))
     return learner
 
 
@@ -257,18 +257,3 @@ def _savings(info: StepInfo, training: PolicyTraining) -> tuple[Array, Array]:
     weights = (1 - follows) / (1 - training.discount) if training.discount < 1 else lasted
     saved = 1 - info.joules / np.where(info.steps > 0, info.reference_j, 1.0)
     return saved * weights - training.penalty * info.changed, follows
-
-
-@contextmanager
-def _progress_bar(episodes: int, *, is_shown: bool) -> Iterator[Callable[[int, float], None]]:
-    """Yield a function to call with the number of ended episodes and the recent mean reward."""
-    from tqdm.auto import tqdm
-
-    with tqdm(total=episodes, unit="episode", disable=not is_shown) as bar:
-
-        def advance(count: int, earned: float) -> None:
-            if count:
-                bar.set_postfix_str(f"reward {earned:.3f}", refresh=False)
-                bar.update(min(count, episodes - bar.n))
-
-        yield advance

@@ -15,6 +15,14 @@ from dtdg_lab.core.errors import NotAvailableError, PlanError, RunFailedError
 from dtdg_lab.systems.feature_cache.pipeline.fetching import OwnerReply
 from dtdg_lab.systems.feature_cache.rpc.frames import COMING, REFUSED, USER, Reply, read_reply, request_frames
 
+try:
+    import zmq
+    from zmq.utils.monitor import parse_monitor_message
+except ImportError as error:
+    raise NotAvailableError(
+        f"serving features needs pyzmq, which cannot be imported: {error}. Install it: pip install pyzmq."
+    ) from error
+
 POLL_MS = 50  # interval at which a waiting client checks whether it was closed
 SOCKETS_EACH = 3  # per owner: its own, and both ends of its monitor
 FILES, FILES_EACH = 5, 4  # that a client keeps open, in total and per owner
@@ -51,7 +59,7 @@ class FeatureClient:
         bytes_received: of these replies.
 
     Raises:
-        NotAvailableError: pyzmq is not installed, or no more connections can be opened.
+        NotAvailableError: no more connections can be opened; (at import) pyzmq is not installed.
     """
 
     def __init__(
@@ -64,7 +72,6 @@ class FeatureClient:
         *,
         parts_per_rank: int = 1,
     ) -> None:
-        zmq = import_zmq()
         self.part, self.rpcs, self.bytes_sent, self.bytes_received = part, 0, 0, 0
         self._features, self._timeout_s, self._per_rank = features, timeout_s, parts_per_rank
         self._number = 0
@@ -132,7 +139,6 @@ class FeatureClient:
                 self._context.term()
 
     def _connect(self, owner: int, address: str, token: bytes) -> None:
-        zmq = import_zmq()
         socket = self._context.socket(zmq.DEALER)
         socket.linger = 0
         socket.plain_username, socket.plain_password = USER, token.hex().encode()
@@ -154,7 +160,6 @@ class FeatureClient:
                 )
 
     def _send(self, owner: int, keys: NDArray[np.int64]) -> _PendingRequest:
-        zmq = import_zmq()
         frames = request_frames(self.part, self._number, self._timeout_s, keys)
         now_s = time.perf_counter()
         request = _PendingRequest(len(keys), now_s, now_s, len(frames[0]) + frames[1].nbytes)
@@ -195,8 +200,6 @@ class FeatureClient:
 
     def _note_ended_connections(self, events: Mapping[Any, int]) -> None:
         """Find connections that have ended; the network reports this at once in most cases."""
-        from zmq.utils.monitor import parse_monitor_message
-
         for owner, monitor in self._monitors.items():
             if monitor in events:
                 event = int(parse_monitor_message(monitor.recv_multipart())["event"])
@@ -233,22 +236,6 @@ class FeatureClient:
 
 
 def _end_reason(event: int) -> str:
-    zmq = import_zmq()
     if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
         return "does not accept this run's token"
     return "has exited: its connection was closed"
-
-
-def import_zmq() -> Any:
-    """Import the module ``zmq``.
-
-    Raises:
-        NotAvailableError: it is not installed.
-    """
-    try:
-        import zmq
-    except ImportError as error:
-        raise NotAvailableError(
-            f"serving features needs pyzmq, which cannot be imported: {error}. Install it: pip install pyzmq."
-        ) from error
-    return zmq

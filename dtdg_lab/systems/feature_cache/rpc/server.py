@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.child_process import ChildProcess
 from dtdg_lab.core.errors import RunFailedError
-from dtdg_lab.systems.feature_cache.rpc.client import import_zmq
 from dtdg_lab.systems.feature_cache.rpc.shared_arrays import share_array
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ class FeatureServer:
         pid: of the process.
 
     Raises:
-        NotAvailableError: pyzmq is missing, or the process cannot be started.
+        NotAvailableError: the process cannot be started.
         RunFailedError: the process could not listen, or did not start in time.
     """
 
@@ -60,7 +59,6 @@ class FeatureServer:
         timeout_s: float = 30.0,
         orders_s: float | None = None,
     ) -> None:
-        import_zmq()
         self._parts, self._timeout_s = tuple(rows), timeout_s
         self._lock, self._closed = threading.Lock(), False
         self._received = b""

@@ -83,7 +83,7 @@ def test_every_decision_has_a_forecast_though_a_window_is_as_long_as_an_epoch(tm
     print(len(inner), inner["covered"].tolist())
 
 
-def test_a_run_writes_the_links_that_another_repeats(tmp_path) -> None:
+def test_recorded_links_can_be_replayed(tmp_path) -> None:
     config = lab.RunConfig(
         system="bgl",
         dataset="growing",
@@ -190,7 +190,7 @@ def test_congestion_changes_no_bit(policy: str, quiet: Trained, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("policy", thinned(["fixed", "epoch_hot", "threshold"]))
-def test_so_it_is_where_features_stay(policy: str, tmp_path: Path) -> None:
+def test_static_features_train_the_same_bits_under_every_policy(policy: str, tmp_path: Path) -> None:
     one, other = (train_remote(static_config(of), tmp_path, graph=static_graph()) for of in ("on_demand", policy))
     _same(one, other)
     assert sum(map(sum, column(other, "resolved", "hits"))) > 0
@@ -226,7 +226,7 @@ def test_on_demand_every_step_asks_every_owner_for_all_of_its_rows(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", kept(["prefetch", "epoch_hot", "fixed", "random"], "prefetch", "fixed"))
-def test_what_a_cache_had_and_what_was_asked_for_is_what_batches_read(
+def test_hits_and_fetched_rows_are_the_rows_that_batches_read(
     policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served = Served(monkeypatch)
@@ -251,7 +251,7 @@ def test_what_a_cache_had_and_what_was_asked_for_is_what_batches_read(
 
 
 @pytest.mark.slow
-def test_one_cache_an_epoch_and_one_for_every_w_steps(tmp_path: Path) -> None:
+def test_caches_are_rebuilt_once_per_epoch_or_every_w_steps(tmp_path: Path) -> None:
     paced = {"epochs": 3, "slow_rank": 0, "slow_ms": 8.0}  # which gives builders time
     hot, fixed = (train_remote(remote_config(policy, **paced), tmp_path) for policy in ("epoch_hot", "fixed"))
     for part in range(PARTS):
@@ -295,7 +295,7 @@ def _begins(row: dict[str, Any]) -> int:
 
 
 @pytest.mark.slow  # a benchmark
-def test_features_that_are_fetched_ahead_are_hardly_waited_for(tmp_path: Path) -> None:
+def test_prefetched_features_cause_little_waiting(tmp_path: Path) -> None:
     """A batch takes 20 ms to come and a step 30 ms to train: ahead, the first is hidden behind the second."""
     slow = {"links": "* delay=20", "slow_rank": 0, "slow_ms": 30.0, "parts": 2, "batch_size": 16}
     ahead, behind = (train_remote(remote_config(policy, **slow), tmp_path) for policy in ("prefetch", "on_demand"))
@@ -307,7 +307,7 @@ def test_features_that_are_fetched_ahead_are_hardly_waited_for(tmp_path: Path) -
 
 
 @pytest.mark.slow  # a benchmark
-def test_a_step_that_waits_for_a_link_takes_as_much_longer_as_the_link(tmp_path: Path) -> None:
+def test_the_delay_of_a_link_adds_to_the_step_time(tmp_path: Path) -> None:
     """Part 0 asks part 1; the quickest of a run's steps are compared, which the machine's other work spares."""
     two = {"parts": 2, "batch_size": 16}
     clean, slow = (
@@ -320,7 +320,7 @@ def test_a_step_that_waits_for_a_link_takes_as_much_longer_as_the_link(tmp_path:
     assert min(column(slow, "resolved", "wait_s", part=1)) < 0.045, "the other way the link is clean"
 
 
-def test_every_knob_changes_at_the_next_step_and_no_loss(tmp_path: Path) -> None:
+def test_live_settings_change_at_the_next_step_and_keep_losses(tmp_path: Path) -> None:
     script = {step: {"set": changes} for step, changes in CHANGES.items()}
     quiet = train_remote(remote_config("fixed", **LONG), tmp_path)
     done = train_remote(remote_config("fixed", **LONG), tmp_path, script=script)
@@ -360,7 +360,9 @@ def _little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cached_rows.psutil, "virtual_memory", lambda: SimpleNamespace(available=10_000_000))
 
 
-def test_what_cannot_be_is_refused_and_the_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_live_settings_are_rejected_and_the_run_continues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _little_memory(monkeypatch)
     config = remote_config("on_demand", cache_rows=1_000_000, policy_file=policy_file(tmp_path, parts=3))
     quiet = train_remote(config, tmp_path)
@@ -391,7 +393,7 @@ def test_what_cannot_be_is_refused_and_the_run_goes_on(tmp_path: Path, monkeypat
         ({"model": "evolvegcn-h"}, UnsupportedError, "evolvegcn-h|weights_from_data"),
     ],
 )
-def test_bad_input_is_refused_in_words(
+def test_invalid_configs_are_rejected_with_a_reason(
     settings: dict[str, Any], error: type[LabError], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _little_memory(monkeypatch)
@@ -399,7 +401,7 @@ def test_bad_input_is_refused_in_words(
         train_remote(remote_config(**{"policy": "fixed", **settings}), tmp_path)
 
 
-def test_one_part_has_nobody_to_ask() -> None:
+def test_a_single_part_is_rejected() -> None:
     with pytest.raises(UnsupportedError, match="no remote features to fetch"):
         remote_config(parts=1)
 
@@ -416,7 +418,7 @@ COMING: list[dict[str, Any]] = [
 
 
 @pytest.mark.slow
-def test_a_running_job_leaves_fetched_features_and_comes_back(tmp_path: Path) -> None:
+def test_a_run_changes_to_a_system_without_fetching_and_back(tmp_path: Path) -> None:
     config = remote_config("fixed", epochs=100, links="0>1 delay=1", generated_snapshots=32, batch_length=5)
     script: dict[int, dict[str, Any]] = {step + 1: {"set": changes} for step, changes in enumerate(COMING)}
     done = train(config, load_for(config), tmp_path / "last.pt", script={**script, 9: {"stop": True}}, one_by_one=True)
@@ -430,9 +432,7 @@ def test_a_running_job_leaves_fetched_features_and_comes_back(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("policy", "step"), thinned([("fixed", 1), ("fixed", 5), ("fixed", 6), ("fixed", 7), ("random", 4)], [4])
 )
-def test_a_run_goes_on_after_any_step_as_if_nothing_had_been(
-    policy: str, step: int, quiet: Trained, tmp_path: Path
-) -> None:
+def test_a_resumed_run_equals_an_uninterrupted_one(policy: str, step: int, quiet: Trained, tmp_path: Path) -> None:
     config = remote_config(policy)
     first = train_remote(config, tmp_path, script={step - 1: {"stop": True}})
     assert (first.outcome.state, len(first.losses)) == ("stopped", step)
@@ -463,7 +463,7 @@ def test_a_pause_changes_nothing(quiet: Trained, tmp_path: Path) -> None:
         keep=[1, 2],
     ),
 )
-def test_a_server_that_dies_or_stands_still_ends_the_run_which_goes_on_later(
+def test_a_run_whose_server_fails_ends_and_can_be_resumed(
     policy: str, sent: signal.Signals, words: str, quiet: Trained, tmp_path: Path
 ) -> None:
     config, recorder = remote_config(policy, fetch_timeout_s=0.5), Struck(sent, 4)
@@ -486,7 +486,7 @@ class _Full(RecordingRecorder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", kept(["on_demand", "fixed", "random"], "fixed"))
-def test_no_server_is_left_of_a_run_that_fails(policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_run_leaves_no_server(policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RunStoreError, match="disk is full"):
         train_remote(remote_config(policy), tmp_path, recorder=_Full())
     monkeypatch.setattr(RemoteFeatureStrategy, "_trained", _fails)
@@ -500,7 +500,7 @@ def _fails(*given: Any) -> None:
 
 
 @pytest.mark.slow
-def test_no_server_is_left_where_a_run_cannot_be_resumed(tmp_path: Path) -> None:
+def test_a_failed_resume_leaves_no_server(tmp_path: Path) -> None:
     train_remote(remote_config("fixed"), tmp_path, script={2: {"stop": True}})
     stored = torch.load(tmp_path / "last.pt", weights_only=False)
     name = max(stored["model"], key=lambda of: stored["model"][of].numel())

@@ -18,7 +18,7 @@ DATASETS = ("ogbn-products", "reddit")
 CONDITIONS = ("clean", "c1_1000mbit", "c1_50mbit", "c4_5ms", "c4_20ms")
 
 
-def test_cells_that_were_kept_back_are_judged_alike():
+def test_held_out_cells_get_errors_and_regret():
     true = StepModel(100.0, 10.0, 40.0, 450.0, 0.0, 10.0, 5000.0)
     asked = [("clean", w) for w in WINDOWS] + [(f"c1_{x}", 16) for x in (50, 200)] + [("c4_5", 16), ("c4_20", 16)]
     found = calibrate([cell_of(true, name, window, 1.0) for name, window in asked])
@@ -96,7 +96,7 @@ def cell_of(model, name, window, noise):
     return {"dataset": "own", "condition": name, "window": window, "measured_ms": described}
 
 
-def test_what_cannot_be_predicted_is_refused():
+def test_invalid_predictions_are_rejected():
     for wrong in (0, -1, 1.5, True, "16", None):
         with pytest.raises(ConfigError, match="window"):
             predict("clean", wrong, dataset="reddit")
@@ -107,7 +107,7 @@ def test_what_cannot_be_predicted_is_refused():
     assert predict("clean", np.int64(16), dataset="products") == predict("clean", 16, dataset="ogbn-products")
 
 
-def test_what_cannot_be_calibrated_is_refused(tmp_path):
+def test_invalid_measurements_are_rejected(tmp_path):
     row = {"dataset": "own", "condition": "clean", "window": 4, "measured_ms": 10.0}
     for source, said in [
         (tmp_path, "step_time.csv"),

@@ -82,7 +82,7 @@ def test_given_fetches_are_checked():
         calibrate(cells, fetches=given)
 
 
-def test_files_that_are_not_there_or_broken(tmp_path):
+def test_missing_and_broken_files_are_reported(tmp_path):
     assert read_fetches(tmp_path) == {} and read_power(tmp_path) is None
     with gzip.open(tmp_path / "fetch_rtt.csv.gz", "wt") as file:
         file.write("dataset,condition,concurrent,requester,owner,rows,rtt_s,feat_dim\nown,clean,0,1,2,ten,0.1,4\n")

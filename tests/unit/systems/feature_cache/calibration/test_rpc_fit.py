@@ -71,7 +71,7 @@ def made(conditions, noise):
     return table.assign(dataset="own", nbytes=table["rows"] * 400.0)
 
 
-def test_what_cannot_be_fitted_is_refused():
+def test_too_few_fetches_are_rejected():
     fetches = made({"clean": {}, "c1_200": {}}, noise=0.1)
     with pytest.raises(DataError, match="slowed down"):
         fit_rpc(fetches)

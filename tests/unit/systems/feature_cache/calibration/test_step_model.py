@@ -42,13 +42,13 @@ def test_few_constants_are_free():
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
-def test_conditions_that_were_not_fitted_are_told(cells, dataset):
+def test_left_out_conditions_are_predicted(cells, dataset):
     for name in ("c1_50mbit", "c1_200mbit", "c1_1000mbit", "c4_5ms", "c4_10ms", "c4_20ms"):
         assert held_back(cells, dataset, lambda cell, name=name: cell.condition == name) < 10.0
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
-def test_windows_that_were_not_fitted_are_told(cells, dataset):
+def test_left_out_windows_are_predicted(cells, dataset):
     assert held_back(cells, dataset, lambda cell: cell.window in (8, 64)) < 5.0
     assert held_back(cells, dataset, lambda cell: cell.window > 16) < 6.0
 
@@ -97,7 +97,7 @@ def test_the_plain_guess_and_regret_stand_beside_the_mean_error(calibration):
     assert "regret of the chosen window" in text
 
 
-def test_a_bad_cell_bends_nothing(cells):
+def test_a_bad_cell_does_not_change_the_fit(cells):
     bad = StepCell("ogbn-products", "clean", 2, 111.61)
     assert bad in cells["ogbn-products"]
     good = [cell for cell in cells["ogbn-products"] if cell != bad]

@@ -52,7 +52,7 @@ def test_a_step_by_hand():
     assert cost.hit == pytest.approx(0.75)
 
 
-def test_who_misses_nothing_of_an_owner_does_not_wait_for_it():
+def test_an_owner_without_misses_causes_no_wait():
     waits = replace(SIMPLE, trips=0.0, rebuild_trips=0.0, miss_trips=1.0)
     # W = 4 misses 125 rows of each owner, so that every step waits for the late one; W = 1 hits all of them
     assert waits.step(4, [0.5, 0.0], FREE, EVEN).seconds == pytest.approx(
@@ -73,7 +73,7 @@ def test_the_slowest_owner_decides():
     assert SIMPLE.step_s(4, [0, 0], [2e6, 5e6], EVEN) == SIMPLE.step_s(4, [0, 0], FREE, EVEN)
 
 
-def test_what_hides_and_what_adds_up():
+def test_overlap_and_norm_join_stages():
     apart = SIMPLE.step_s(4, [0.01, 0.0], FREE, EVEN) - 0.1 - 0.005
     hidden = replace(SIMPLE, overlap=1.0).step_s(4, [0.01, 0.0], FREE, EVEN)
     assert hidden == pytest.approx(max(0.1, apart) + 0.005)
@@ -83,7 +83,7 @@ def test_what_hides_and_what_adds_up():
     assert without_rebuild.rebuild_s == pytest.approx(0.005)
 
 
-def test_stages_beside_each_other_take_the_longer():
+def test_overlapped_stages_take_their_maximum():
     # W = 4: 800 / 4 * 4 ** 0.5 = 400 rows a step are rebuilt, and with misses nearly the larger of both is sent
     beside = replace(SIMPLE, overlapped=True, trips=0.0, miss_trips=2.0, wait_rows=50.0, hidden_s=0.03)
     missed = (500**4 + 400**4) ** 0.25 - 400
@@ -197,7 +197,7 @@ def test_impossible_constants_are_refused(name, value):
         replace(SIMPLE, **{name: value})
 
 
-def test_thinking_ahead_is_cheap():
+def test_costs_of_all_actions_take_microseconds():
     costs, delays = reddit(), np.random.default_rng(0).uniform(0, 0.02, (8, 3))
     costs.of_actions(delays)
     spent = []

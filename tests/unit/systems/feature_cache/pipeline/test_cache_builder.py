@@ -12,7 +12,7 @@ from tests.feature_world import Owners, World
 EPOCHS = Epochs(steps=10)
 
 
-def test_a_rebuild_asks_each_owner_once_and_copies_what_it_has() -> None:
+def test_a_rebuild_sends_one_request_per_owner_and_copies_cached_rows() -> None:
     world = World(parts=3, snapshots=1)
     owners, builder = Owners(world), CacheBuilder(0, world.space, 5)
     plan = WindowPlan(0, 0, 4, np.array([0.5, 0.5]), 1000, "fixed")
@@ -24,7 +24,7 @@ def test_a_rebuild_asks_each_owner_once_and_copies_what_it_has() -> None:
     assert nothing == []
 
 
-def test_a_rebuild_in_a_world_of_one_part_fetches_nothing() -> None:
+def test_a_rebuild_with_one_part_fetches_nothing() -> None:
     world = World(parts=1)
     plan = plan_window(0, 0, FeaturePath(mode="windows"), part=0, parts=1, epochs=EPOCHS, decision=None)
     built, _ = CacheBuilder(0, world.space, 5).build(plan, [world.remote(0, 0)], Owners(world).open().fetch)

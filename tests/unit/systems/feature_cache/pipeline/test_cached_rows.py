@@ -10,7 +10,7 @@ from dtdg_lab.systems.feature_cache.pipeline.cached_rows import FeatureCache, ch
 
 
 @pytest.mark.parametrize("size", [100, 2**40])
-def test_a_cache_finds_what_it_holds_and_nothing_else(size: int) -> None:
+def test_a_cache_finds_its_keys_only(size: int) -> None:
     cache = FeatureCache(np.array([3, 7, 99]), np.zeros((3, 2), np.float32), size=size)
     assert cache.find(np.array([99, 0, 3, 98, 7, 50])).tolist() == [2, -1, 0, -1, 1, -1]
     empty = FeatureCache(np.empty(0, np.int64), np.empty((0, 2), np.float32), size=size)

@@ -102,7 +102,7 @@ def test_every_mode_gives_the_rows_of_indexing_and_counts_what_it_sends(path: Fe
     assert max(world.asked) < 30
 
 
-def test_hits_are_those_of_a_cache_chosen_slowly() -> None:
+def test_hits_equal_those_of_a_brute_force_cache() -> None:
     owners, path = Owners(World(seed=3)), FeaturePath.of_policy("fixed", window=6, bias=2, capacity=25, depth=1)
     with _running(path, owners) as (pipeline, world):
         for step in range(48):
@@ -167,7 +167,7 @@ def test_training_never_waits_for_a_rebuild_and_a_late_swap_is_counted() -> None
     assert served[second[2] + second[4]] == 1
 
 
-def test_the_first_cache_is_built_before_the_first_step_and_its_time_is_told() -> None:
+def test_the_wait_for_the_first_cache_is_recorded() -> None:
     owners = Owners(World(), before=_Bulk(0.2, free=0))
     with _running(PATHS["fixed"], owners) as (pipeline, world):
         _take(pipeline, world, 0)
@@ -276,7 +276,7 @@ def test_an_epoch_s_cache_lasts_from_the_start_to_the_epoch_s_end() -> None:
     assert all(sum(row[4]) == 0 for row in first[:4])
 
 
-def test_a_policy_sees_what_happened_since_the_last_swap() -> None:
+def test_a_boundary_counts_since_the_last_swap() -> None:
     seen: list[Boundary] = []
 
     def decide(boundary: Boundary) -> CacheDecision:
@@ -370,7 +370,7 @@ def _at_five(step: int) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS.values(), ids=list(PATHS))
-def test_what_goes_wrong_while_sampling_reaches_training(path: FeaturePath) -> None:
+def test_an_exception_of_the_sampler_reaches_training(path: FeaturePath) -> None:
     world = World()
 
     def sample(step: int) -> Any:
@@ -404,7 +404,7 @@ def test_an_owner_that_does_not_answer_is_named_in_training(who: str) -> None:
     assert not _alive()
 
 
-def test_a_policy_that_fails_is_told() -> None:
+def test_an_exception_of_a_policy_reaches_training() -> None:
     def decide(boundary: Boundary) -> CacheDecision:
         raise ZeroDivisionError
 
@@ -418,7 +418,7 @@ def test_a_policy_that_fails_is_told() -> None:
 
 
 @pytest.mark.parametrize("who", thinned(["resolver", "builder", "sampler"], [2]))
-def test_the_end_takes_less_than_a_second_though_a_thread_is_stuck(who: str) -> None:
+def test_close_takes_less_than_a_second_with_a_stuck_thread(who: str) -> None:
     gate, stuck, world = threading.Event(), threading.Event(), World()
 
     def block(_: object) -> None:
@@ -523,7 +523,7 @@ def test_a_cache_larger_than_memory_is_refused_and_the_path_is_kept() -> None:
         _take(pipeline, world, 0)
 
 
-def test_a_world_of_one_part_needs_nobody() -> None:
+def test_one_part_fetches_nothing() -> None:
     owners = Owners(World(parts=1))
     for path in PATHS.values():
         pipeline = FeaturePipeline(

@@ -9,7 +9,7 @@ from dtdg_lab.core.errors import RunFailedError
 from dtdg_lab.systems.feature_cache.pipeline.fetching import OwnerReply, fetch_into
 
 
-def test_an_owner_that_sends_something_else_is_named() -> None:
+def test_a_reply_of_the_wrong_shape_names_its_owner() -> None:
     rows, keys, owners = np.zeros((2, 3), np.float32), np.array([4, 5]), np.array([2, 2])
 
     def wrong(wanted: object) -> dict[int, OwnerReply]:

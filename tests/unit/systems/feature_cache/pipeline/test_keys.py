@@ -20,7 +20,7 @@ def test_keys_of_two_snapshots_by_hand() -> None:
     assert space.own_places(np.array([1, 4])).tolist() == [0, 1]
 
 
-def test_keys_of_features_that_never_change_are_vertices() -> None:
+def test_keys_of_static_features_are_vertices() -> None:
     space = KeySpace(np.array([1, 0, 1]), parts=3)
     assert space.key(np.array([2, 0]), 7).tolist() == [2, 0]
     assert space.own_places(np.array([2, 0])).tolist() == [1, 0]

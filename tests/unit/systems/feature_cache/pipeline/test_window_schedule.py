@@ -21,7 +21,7 @@ def _ready(schedule: WindowSchedule, path: FeaturePath, epochs: Epochs = EPOCHS)
     schedule.offer(order, BuiltCache(plan, cache, 0, 0, np.zeros(2, np.int64), 0.0))
 
 
-def test_windows_follow_each_other_and_late_ones_last_from_their_swap() -> None:
+def test_a_late_window_lasts_from_its_swap() -> None:
     path, schedule = FeaturePath.of_policy("fixed", window=4), WindowSchedule(EPOCHS)
     schedule.begin(2, path, first=True)
     assert schedule.swap_at(2, path) is None
@@ -54,7 +54,7 @@ def test_an_epoch_s_late_cache_does_not_move_the_next_epoch_s() -> None:
     assert (swap.late_steps, schedule.ends) == (4, 20)
 
 
-def test_what_was_ordered_before_a_change_is_dropped() -> None:
+def test_orders_before_a_change_of_settings_are_dropped() -> None:
     path, schedule = FeaturePath.of_policy("fixed", window=4), WindowSchedule(EPOCHS)
     schedule.begin(0, path, first=True)
     _ready(schedule, path)
@@ -73,7 +73,7 @@ def test_what_was_ordered_before_a_change_is_dropped() -> None:
     assert schedule.order is None
 
 
-def test_nothing_is_ordered_beyond_the_run() -> None:
+def test_no_cache_is_ordered_beyond_the_run() -> None:
     path, epochs = FeaturePath.of_policy("fixed", window=4), Epochs(10, stop=4)
     schedule = WindowSchedule(epochs)
     schedule.begin(0, path, first=True)

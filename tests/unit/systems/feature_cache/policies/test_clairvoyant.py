@@ -124,7 +124,7 @@ def test_many_runs_are_planned_as_few_are(monkeypatch: pytest.MonkeyPatch) -> No
         np.testing.assert_array_equal(getattr(whole, name), getattr(parted, name))
 
 
-def test_where_links_change_within_a_window_it_is_best_abandoned() -> None:
+def test_the_best_plan_abandons_windows_when_links_change() -> None:
     """And what is planned then costs less than with whole windows alone, by what the simulator charges."""
     which = np.repeat([0, 1, 0], [40, 90, 70])
     trace = LinkTrace(np.zeros((2, 3)), np.array([[np.inf] * 3, [np.inf, np.inf, 6.25e6]]), which)
@@ -138,14 +138,14 @@ def test_where_links_change_within_a_window_it_is_best_abandoned() -> None:
     assert late > plan.totals[0] and early, "three steps of a window cost both rebuilds"
 
 
-def test_without_the_window_of_an_epoch_it_can_only_be_worse() -> None:
+def test_plans_of_actions_only_are_never_better() -> None:
     episodes = drawn(14)
     whole, actions = best_plan(episodes), best_plan(episodes, only_actions=True)
     assert (actions.totals >= whole.totals * (1 - 1e-12)).all()
     assert actions.best.max() < len(actions.choices.actions)
 
 
-def test_live_it_prefers_an_owner_while_its_link_is_slow() -> None:
+def test_the_live_plan_prefers_an_owner_while_its_link_is_slow() -> None:
     actions = CacheActions(4)
     which = np.repeat([0, 1, 0], 100)
     trace = LinkTrace(np.array([[0.0] * 3, [0.0, 0.0, 0.05]]), np.full((2, 3), np.inf), which)
@@ -204,7 +204,7 @@ def view(step: int) -> CacheView:
     return CacheView(np.zeros(23, np.float32), np.zeros(3), step, 25, CacheActions(4).action(16))
 
 
-def test_plans_by_stretches_begin_as_the_plan_of_the_whole() -> None:
+def test_stretch_plans_equal_the_whole_plan_at_first() -> None:
     pattern = make_pattern("one_slow", parts=4, seed=3, mbit=80.0, delay_ms=0.0, first_epoch=1, cycle=4, epochs=60)
     policy = ForeseenWindows(pattern, reddit(), part=0, epoch_steps=25)
     epochs = -(-STRETCH // 25)

@@ -23,7 +23,7 @@ def view(step: int) -> CacheView:
     return CacheView(np.zeros(23, np.float32), np.zeros(3), step, 25, CacheActions(4).action(16))
 
 
-def test_what_clean_links_were_is_not_learnt_anew_from_slow_ones() -> None:
+def test_restored_clean_links_are_kept_on_slow_ones() -> None:
     before = DelayEstimator(1)
     draw = np.random.default_rng(0)
     for epoch in (0, 1, 2):
@@ -53,7 +53,7 @@ class Noting(CachePlanner):
         return super().decide(view)
 
 
-def test_a_change_found_in_the_fetches_of_a_rebuild_is_one_that_a_policy_is_asked_about() -> None:
+def test_a_change_in_a_rebuild_s_fetches_is_counted() -> None:
     """They began the owner's level again, so that later misses raised no alarm: no change counted, nothing asked."""
     policy, now, nothing = Noting(CacheActions(2)), 41, np.zeros(2, dtype=np.int64)
     control = CacheControl(0, 2, epoch_steps=10, row_bytes=ROW_BYTES, estimator=DelayEstimator(1))

@@ -36,7 +36,7 @@ def test_injected_delays_are_recovered(delay_ms):
     assert (described[:, [0, 2]] < 1.5).all()  # owners that are not late
 
 
-def test_large_fetches_do_not_look_late():
+def test_large_fetches_are_not_taken_for_late_ones():
     estimator = received(0.0, seed=1, noise=0.05)
     for _ in range(30):
         estimator.add(0, float(MODEL.rtt_s(2e7)), 2e7, epoch=9)
@@ -44,7 +44,7 @@ def test_large_fetches_do_not_look_late():
     assert MODEL.rtt_s(2e7) > 0.06
 
 
-def test_the_warm_up_tells_no_delay_and_the_baseline_is_a_percentile():
+def test_the_warm_up_has_no_delay_and_sets_the_baseline():
     estimator = DelayEstimator(2)
     times = np.arange(1, 101) / 1e3
     for time in times:

@@ -16,7 +16,7 @@ def states(late: list[list[float]]) -> NDArray[np.float32]:
     return found
 
 
-def test_means_fade_by_the_steps_that_pass_however_often_is_heard() -> None:
+def test_averages_fade_by_steps_not_by_observations() -> None:
     often, seldom = LatenessMemory(1, 4), LatenessMemory(1, 4)
     for memory in (often, seldom):
         memory.take_in(states([[0, 0, 0]]), np.zeros(1, np.int64))
@@ -30,7 +30,7 @@ def test_means_fade_by_the_steps_that_pass_however_often_is_heard() -> None:
     assert rarely[0, : state_size(4) + 6] == pytest.approx(described[0, : state_size(4) + 6], rel=1e-5)
 
 
-def test_links_that_take_turns_are_told_from_a_steady_one() -> None:
+def test_alternating_links_differ_from_a_steady_one() -> None:
     memory = LatenessMemory(2, 4)
     for turn in range(40):
         now = [1.0, 0.0] if turn // 2 % 2 else [0.0, 1.0]
@@ -40,7 +40,7 @@ def test_links_that_take_turns_are_told_from_a_steady_one() -> None:
     assert apart[1, 0] > 0.4 and apart[1, 1] > 0.4
 
 
-def test_a_run_that_is_new_or_begins_again_remembers_nothing_of_another() -> None:
+def test_a_new_or_restarted_run_has_an_empty_memory() -> None:
     memory, alone = RunsMemory(4), RunsMemory(4)
     for step in (0, 16, 32):
         memory.take_in(states([[2, 0, 0], [0, 3, 0]]), np.array([5, 6]), np.array([step, step]))

@@ -43,7 +43,7 @@ def law(window: int, per_byte: float, delay_s: float) -> float:
 
 
 @pytest.mark.parametrize(("per_byte", "delay_s"), [(1e-9, 0.0), (1e-9, 0.02), (6.4e-7, 0.0), (6.4e-7, 0.01)])
-def test_the_forecast_is_the_law_of_what_was_heard(per_byte: float, delay_s: float) -> None:
+def test_the_forecast_follows_recent_fetches(per_byte: float, delay_s: float) -> None:
     actions = CacheActions(2)
     forecast = LiveForecast(actions, row_bytes=ROW_BYTES)
     forecast.observe(Heard(1e-9, 0.0))
@@ -62,7 +62,7 @@ def test_the_forecast_is_the_law_of_what_was_heard(per_byte: float, delay_s: flo
     assert (free <= found + 1e-9).all(), "links that recover cost no more"
 
 
-def test_what_fetches_took_at_best_is_the_law_of_clean_links() -> None:
+def test_the_clean_line_is_that_of_the_fastest_fetches() -> None:
     forecast = LiveForecast(CacheActions(2), row_bytes=ROW_BYTES)
     assert forecast.clean_line() is None
     forecast.observe(Heard(2e-9, 0.0))

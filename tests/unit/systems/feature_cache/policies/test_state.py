@@ -42,7 +42,7 @@ def test_a_state_is_what_the_paper_lists() -> None:
     assert uniform[12:].tolist() == [1, *[0] * 10]
 
 
-def test_energy_that_nobody_measures_follows_the_seconds() -> None:
+def test_unmeasured_energy_follows_the_seconds() -> None:
     state = cache_state(observation(step_j=None), ACTIONS)
     assert state[8] == state[7] == pytest.approx(np.log(2))
 
@@ -85,6 +85,6 @@ def test_states_of_many_runs_are_those_of_each_and_lie_within_their_bounds(parts
         ({"delays_s": np.array([0.0, 0.0, np.inf])}, "not a number"),
     ],
 )
-def test_an_observation_that_is_none_is_refused(changes: dict[str, object], words: str) -> None:
+def test_invalid_observations_are_rejected(changes: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         cache_state(observation(**changes), ACTIONS)

@@ -21,7 +21,7 @@ from dtdg_lab.systems.feature_cache.rpc.server import FeatureServer
 from tests.feature_servers import KEYS, PARTS, ROWS, TOKEN, F, K, links
 
 
-def test_rows_are_those_of_the_keys_in_the_order_asked_for(client: FeatureClient) -> None:
+def test_rows_arrive_in_the_order_of_the_requested_keys(client: FeatureClient) -> None:
     fetcher: Fetcher = client
     for seed in range(5):
         places = {owner: np.random.default_rng(seed + owner).permutation(K)[: 10**seed] for owner in (2, 1)}
@@ -123,7 +123,7 @@ def test_a_killed_server_is_named_at_once(own: FeatureServer) -> None:
         own.served()
 
 
-def test_a_server_that_stands_still_is_given_up_in_time_and_closed(own: FeatureServer) -> None:
+def test_a_stopped_server_times_out(own: FeatureServer) -> None:
     with FeatureClient(0, own.addresses, TOKEN, F, 0.5, parts_per_rank=2) as client:
         client.fetch({2: KEYS[2][:7]})
         own._timeout_s = 0.3
@@ -140,7 +140,7 @@ def test_a_server_that_stands_still_is_given_up_in_time_and_closed(own: FeatureS
         assert time.perf_counter() - begin_s < 1
 
 
-def test_an_answer_that_comes_too_late_is_not_taken_for_the_next(own: FeatureServer) -> None:
+def test_a_late_reply_is_not_taken_for_the_next_request(own: FeatureServer) -> None:
     with FeatureClient(0, own.addresses, TOKEN, F, 0.3) as client:
         client.fetch({1: KEYS[1][:3]})
         os.kill(own.pid, signal.SIGSTOP)
@@ -159,7 +159,7 @@ def test_unknown_keys_are_refused_by_name_and_the_server_goes_on(client: Feature
     assert np.array_equal(client.fetch({2: KEYS[2][:5]})[2].rows, ROWS[2][:5])
 
 
-def test_more_rows_than_there_are_and_none_at_all_are_refused(client: FeatureClient) -> None:
+def test_requests_for_too_many_or_no_rows_are_rejected(client: FeatureClient) -> None:
     with pytest.raises(RunFailedError, match=r"a request for 4,001 rows of 4,000"):
         client.fetch({1: np.append(KEYS[1], KEYS[1][0])})
     with pytest.raises(RunFailedError, match="a request for 0 rows"):
@@ -179,7 +179,7 @@ def test_rows_of_another_width_are_not_taken(server: FeatureServer) -> None:
         client.fetch({1: KEYS[1][:3]})
 
 
-def test_another_run_s_token_opens_nothing(own: FeatureServer) -> None:
+def test_a_wrong_token_is_rejected(own: FeatureServer) -> None:
     with (
         FeatureClient(0, own.addresses, b"x" * 32, F, 3.0) as client,
         pytest.raises(RunFailedError, match=r"part 1 .* does not accept this run's token"),
@@ -189,7 +189,7 @@ def test_another_run_s_token_opens_nothing(own: FeatureServer) -> None:
     assert own.served() == {}
 
 
-def test_a_part_without_vertices_is_served_and_has_nothing() -> None:
+def test_a_part_without_vertices_is_served() -> None:
     rows, keys = {1: ROWS[1][:0], 2: ROWS[2]}, {1: KEYS[1][:0], 2: KEYS[2]}
     with FeatureServer(rows, keys, TOKEN) as server, FeatureClient(0, server.addresses, TOKEN, F) as client:
         assert len(client.fetch({2: KEYS[2][:3]})[2].rows) == 3
@@ -197,13 +197,13 @@ def test_a_part_without_vertices_is_served_and_has_nothing() -> None:
             client.fetch({1: KEYS[1][:1]})
 
 
-def test_without_pyzmq_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_pyzmq_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "zmq", None)
     with pytest.raises(NotAvailableError, match="pip install pyzmq"):
         importlib.reload(sys.modules[FeatureClient.__module__])
 
 
-def test_closing_wakes_who_waits_and_is_quick(own: FeatureServer) -> None:
+def test_close_wakes_a_waiting_thread(own: FeatureServer) -> None:
     own.set_links(links({(1, 0): 60.0}))
     client, ended = FeatureClient(0, own.addresses, TOKEN, F, 30.0), []
 

@@ -80,12 +80,12 @@ def check_shift(client: FeatureClient, server: FeatureServer, slow: LinkState, r
     pytest.fail(f"shifts of {shifts} s where {shift_s} s were set")
 
 
-def test_two_owners_asked_at_once_cost_the_slower_one(client: FeatureClient, server: FeatureServer) -> None:
+def test_concurrent_requests_take_the_time_of_the_slower_owner(client: FeatureClient, server: FeatureServer) -> None:
     server.set_links(links({(1, 0): 0.08, (2, 0): 0.06}))
     assert 0.08 <= taken_s(client, [1, 2], calls=5)[0] < 0.11  # the sum is 0.14
 
 
-def test_a_slow_requester_holds_up_no_other(client: FeatureClient, server: FeatureServer) -> None:
+def test_a_slow_link_delays_no_other_requester(client: FeatureClient, server: FeatureServer) -> None:
     server.set_links(links({(1, 0): 1.0}, {(1, 0): 1e5}))
     asking = threading.Thread(target=client.fetch, args=({1: KEYS[1][:100]},))
     asking.start()
@@ -127,7 +127,7 @@ def test_links_change_under_replies_that_are_on_them(client: FeatureClient, serv
     assert not asking.is_alive()
 
 
-def test_an_address_nobody_can_listen_at_is_said() -> None:
+def test_an_invalid_address_is_reported() -> None:
     with pytest.raises(RunFailedError, match=r"part\(s\) \[1\]: ZMQError"):
         FeatureServer({1: ROWS[1]}, {1: KEYS[1]}, TOKEN, host="203.0.113.1")
 

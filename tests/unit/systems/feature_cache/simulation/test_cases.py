@@ -82,7 +82,7 @@ def test_two_links_of_a_part_with_one_other_are_that_one() -> None:
         assert trace.delay_s.max() == pytest.approx(0.02)
 
 
-def test_what_policies_are_compared_under_is_never_trained_with() -> None:
+def test_compared_severities_are_never_trained_with() -> None:
     def worst(cases: tuple[CacheCase, ...]) -> tuple[set[float], set[float]]:
         traces = [drawn(case, seed) for case in cases if case.archetype == "one_slow" for seed in range(60)]
         delays = {trace.delay_s.max() for trace in traces} - {0.0}
@@ -96,7 +96,7 @@ def test_what_policies_are_compared_under_is_never_trained_with() -> None:
     assert not {name for name, *_ in TRAINED_SEVERITIES} & {name for name, *_ in COMPARED_SEVERITIES}
 
 
-def test_cases_that_cannot_be_are_refused() -> None:
+def test_invalid_cases_are_rejected() -> None:
     with pytest.raises(UnknownNameError, match="Did you mean 'one_slow'"):
         CacheCase("one_slo", "x")
     for wrong in ({"delay_s": -1.0}, {"bytes_per_s": 0.0}, {"spread": 1.0}, {"delay_s": np.inf}):

@@ -100,7 +100,7 @@ def test_a_delay_is_known_two_fetches_after_it_began() -> None:
 
 
 @pytest.mark.slow
-def test_a_slow_link_is_heard_as_the_delay_of_its_bytes_and_one_slow_from_the_start_as_well() -> None:
+def test_a_slow_link_appears_as_the_delay_of_its_bytes() -> None:
     rate = 1e6
     delays, _ = received(CacheCase("one_slow", "x", 0.0, rate))
     shares = np.full(3, 1 / 3)
@@ -112,7 +112,7 @@ def test_a_slow_link_is_heard_as_the_delay_of_its_bytes_and_one_slow_from_the_st
         assert (np.isclose(steady[1:], 0.05, rtol=1e-6).sum(axis=1) == owners).all(), case
 
 
-def test_the_estimator_of_live_runs_hears_the_same() -> None:
+def test_simulated_delays_equal_those_of_the_live_estimator() -> None:
     delays, episode = received(SLOW, CacheNoise(step=0.0, meter=0.0, constants=0.0, baseline=0.0))
     estimator, random = DelayEstimator(3), np.random.default_rng(0)
     met = episode.trace.delay_s[episode.trace.which]

@@ -68,7 +68,7 @@ def test_the_forecast_is_that_of_the_calibrated_costs() -> None:
     assert {simulator.running[0].costs, simulator.running[40].costs} == set(COSTS)
 
 
-def test_runs_that_ended_cost_nothing_more() -> None:
+def test_ended_runs_cost_nothing() -> None:
     simulator = CacheSimulator(COSTS, training_cases(), episodes=2, epochs=4)
     simulator.reset()
     while not simulator.done[0]:
@@ -81,7 +81,7 @@ def test_runs_that_ended_cost_nothing_more() -> None:
     assert np.isfinite(states).all()
 
 
-def test_places_of_ended_runs_are_given_to_new_ones_that_are_as_without() -> None:
+def test_restarted_runs_equal_separate_ones() -> None:
     def followed(restart: bool, episodes: int, most: int) -> dict[int, list[tuple[float, ...]]]:
         """(reward, step, sum of the final state) of every decision of each episode, by its number."""
         simulator = CacheSimulator(COSTS, training_cases(), episodes=episodes, seed=7, epochs=6, restart=restart)
@@ -136,7 +136,7 @@ def test_episodes_side_by_side_cost_less_than_one_after_another() -> None:
     assert best_s[64] < 0.8 * best_s[1], best_s
 
 
-def test_what_cannot_be_simulated_is_refused() -> None:
+def test_invalid_simulations_are_rejected() -> None:
     cases = training_cases()
     for wrong, words in (
         ({"episodes": 0}, "at least one episode"),

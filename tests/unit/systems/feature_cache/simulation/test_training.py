@@ -66,7 +66,7 @@ def test_a_policy_that_looks_back_decides_for_many_runs_as_for_one() -> None:
 
 
 @pytest.mark.slow
-def test_what_is_learned_in_a_few_seconds_is_to_give_a_throttled_owner_more() -> None:
+def test_a_short_training_learns_to_prefer_a_throttled_owner() -> None:
     """Where one of two other parts is often slow, a short training beats chance and the reference window."""
     training = PolicyTraining(
         name="double_dqn_plus",
@@ -105,7 +105,7 @@ def test_epsilon_and_the_rate_fall_as_they_are_said_to() -> None:
         ({"rate": 1e-6}, "never rising"),
     ],
 )
-def test_a_training_that_cannot_be_is_refused(wrong: dict[str, Any], described: str) -> None:
+def test_invalid_trainings_are_rejected(wrong: dict[str, Any], described: str) -> None:
     with pytest.raises(ConfigError, match=described):
         PolicyTraining(**wrong)
 

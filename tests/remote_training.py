@@ -33,23 +33,57 @@ from dtdg_lab.testing.training import RecordingRecorder, Trained, train_in_memor
 from dtdg_lab.training.build import RunComponents, build
 
 PARTS, STEPS, EPOCHS = 4, 6, 2  # steps of an epoch
-SYSTEMS = {"on_demand": "dgl-default", "prefetch": "bgl", "epoch_hot": "rapidgnn", "fixed": "fixed-window",
-           "threshold": "threshold-window", "double_dqn": "greendygnn", "clairvoyant": "clairvoyant"}  # fmt: skip
-SMALL = {"dataset": "growing", "generated_nodes": 60, "generated_edges": 240, "generated_snapshots": 20, "hidden": 6,
-         "device": "cpu", "dtype": "float64", "optimizer": "sgd", "learning_rate": 0.05, "epochs": EPOCHS,
-         "evaluate_every": 100, "parts": PARTS, "ranks": 1, "partitioner": "hash", "model": "tgcn", "layers": 2,
-         "batch_size": 8, "batch_length": 3, "fanouts": "3 3", "cache_rows": 60, "cache_window": 4}  # fmt: skip
+SYSTEMS = {
+    "on_demand": "dgl-default",
+    "prefetch": "bgl",
+    "epoch_hot": "rapidgnn",
+    "fixed": "fixed-window",
+    "threshold": "threshold-window",
+    "double_dqn": "greendygnn",
+    "clairvoyant": "clairvoyant",
+}
+SMALL = {
+    "dataset": "growing",
+    "generated_nodes": 60,
+    "generated_edges": 240,
+    "generated_snapshots": 20,
+    "hidden": 6,
+    "device": "cpu",
+    "dtype": "float64",
+    "optimizer": "sgd",
+    "learning_rate": 0.05,
+    "epochs": EPOCHS,
+    "evaluate_every": 100,
+    "parts": PARTS,
+    "ranks": 1,
+    "partitioner": "hash",
+    "model": "tgcn",
+    "layers": 2,
+    "batch_size": 8,
+    "batch_length": 3,
+    "fanouts": "3 3",
+    "cache_rows": 60,
+    "cache_window": 4,
+}
 STATIC = {"model": "graphsage", "task": "classification", "batch_size": 4, "batch_length": 1, "cache_rows": 20}
 FETCHED = ("batch_size", "batch_length", "fanouts", "cache_rows", "cache_window")
 GENERATED = ("dataset", "generated_nodes", "generated_edges", "generated_snapshots")
 CHANGES: dict[int, dict[str, Any]] = {
-    1: {"links": "1>0 delay=2"}, 3: {"cache_policy": "prefetch"}, 5: {"links": "1>0 delay=2 rate=50; 2 delay=1"},
-    7: {"cache_policy": "threshold", "cache_window": 2}, 10: {"congestion": "two_symmetric", "congestion_ms": 3.0},
-    12: {"congestion_ms": 1.0, "congestion_mbit": 30.0}, 14: {"cache_policy": "fixed", "cache_bias": 2},
-    16: {"cache_window": 3}, 18: {"cache_policy": "epoch_hot", "links": ""}, 20: {"cache_policy": "planner"},
-    22: {"cache_policy": "on_demand", "congestion": "none"}, 28: {"cache_policy": "random"},
-    31: {"cache_policy": "clairvoyant"}, 34: {"cache_policy": "fixed", "cache_bias": -1},
-}  # fmt: skip
+    1: {"links": "1>0 delay=2"},
+    3: {"cache_policy": "prefetch"},
+    5: {"links": "1>0 delay=2 rate=50; 2 delay=1"},
+    7: {"cache_policy": "threshold", "cache_window": 2},
+    10: {"congestion": "two_symmetric", "congestion_ms": 3.0},
+    12: {"congestion_ms": 1.0, "congestion_mbit": 30.0},
+    14: {"cache_policy": "fixed", "cache_bias": 2},
+    16: {"cache_window": 3},
+    18: {"cache_policy": "epoch_hot", "links": ""},
+    20: {"cache_policy": "planner"},
+    22: {"cache_policy": "on_demand", "congestion": "none"},
+    28: {"cache_policy": "random"},
+    31: {"cache_policy": "clairvoyant"},
+    34: {"cache_policy": "fixed", "cache_bias": -1},
+}
 # with time for caches to be built: batches that are ready at a change, at most queue_depth, are still of the old way
 LONG = {"epochs": 7, "congestion_from": 0, "slow_rank": 0, "slow_ms": 8.0}
 Pair = tuple[int, int]  # owner, requester
@@ -58,9 +92,11 @@ Pair = tuple[int, int]  # owner, requester
 def remote_config(policy: str = "fixed", **settings: Any) -> RunConfig:
     """Of a cache policy: as the system that is named for it, or as one that is not."""
     system = settings.pop("system", SYSTEMS.get(policy, "fixed-window"))
-    small = SMALL if isinstance(settings.get("dataset", ""), str) else {
-        name: value for name, value in SMALL.items() if name not in GENERATED
-    }  # fmt: skip
+    small = (
+        SMALL
+        if isinstance(settings.get("dataset", ""), str)
+        else {name: value for name, value in SMALL.items() if name not in GENERATED}
+    )
     if "features" in catalogue.system(system).parts:
         return RunConfig(system=system, **{**small, "cache_policy": policy, **settings})
     return RunConfig(system=system, **{**{name: small[name] for name in small if name not in FETCHED}, **settings})

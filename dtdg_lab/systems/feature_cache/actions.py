@@ -13,6 +13,25 @@ WINDOWS = (1, 2, 4, 8, 16, 32, 64, 128)  # GreenDyGNN section IV-C: choices of s
 BIAS = 0.6  # share of the cache that a biased allocation gives to one owner
 
 
+def other_parts(part: int, parts: int) -> list[int]:
+    """Return the P - 1 other parts, ascending."""
+    return [*range(part), *range(part + 1, parts)]
+
+
+def allocation_shares(num_others: int, biased: int | None) -> NDArray[np.float64]:
+    """Return (P - 1,) shares of the cache for the rows of each other part; they sum to 1.
+
+    Args:
+        num_others: P - 1.
+        biased: index of the preferred one; None for the uniform allocation.
+    """
+    if biased is None or num_others < 2:
+        return np.full(num_others, 1 / max(num_others, 1))
+    shares = np.full(num_others, (1 - BIAS) / (num_others - 1))
+    shares[biased] = BIAS
+    return shares
+
+
 @dataclass(frozen=True, slots=True)
 class CacheActions:
     """The actions at a cache rebuild: a window, and the allocation of the cache to owners.
@@ -62,12 +81,7 @@ class CacheActions:
 
     def shares(self, action: int) -> NDArray[np.float64]:
         """Return (P - 1,) shares of the cache for the rows of each other part; they sum to 1."""
-        num_others, biased = self.parts - 1, self.biased(action)
-        if biased is None or num_others == 1:
-            return np.full(num_others, 1 / num_others)
-        shares = np.full(num_others, (1 - BIAS) / (num_others - 1))
-        shares[biased] = BIAS
-        return shares
+        return allocation_shares(self.parts - 1, self.biased(action))
 
     def _checked(self, action: int) -> int:
         if not 0 <= action < len(self):

@@ -113,9 +113,8 @@ def mean_caches(tables: RunTables) -> Caches:
 
     def read() -> Caches:
         rows, parts, width = tables.rollup(HELD), part_count(tables), tables.width(HELD)
-        rows = (
-            rows.where((rows["bucket"] >= first_step(tables) // width) & (rows["owner"] < parts)) if len(rows) else rows
-        )
+        if len(rows):
+            rows = rows.where((rows["bucket"] >= first_step(tables) // width) & (rows["owner"] < parts))
         if not len(rows):
             return recent_caches(tables)
         keys, first, positions = np.unique(

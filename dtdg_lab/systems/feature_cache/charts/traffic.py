@@ -141,12 +141,10 @@ def _bytes_figure(tables: RunTables, options: ChartOptions) -> Figure:
     first, last = int(steps.min()), newest_step(tables)
     width = max(1, -(-(last - first + 1) // _BARS))
     count = (last - first) // width + 1
-    offsets = caches["step"] - first
+    offsets, rebuilt_bytes = caches["step"] - first, caches["fetched"] * _row_bytes(tables)
+    is_shown = offsets >= 0
     missed = np.bincount((steps - first) // width, batches["bytes"], count) / width
-    rebuilt = (
-        np.bincount(offsets[offsets >= 0] // width, (caches["fetched"] * _row_bytes(tables))[offsets >= 0], count)
-        / width
-    )
+    rebuilt = np.bincount(offsets[is_shown] // width, rebuilt_bytes[is_shown], count) / width
     unit, factor = byte_unit(float((missed + rebuilt).max()))
     x = (first + width * (np.arange(count) + 0.5)).tolist()
     series = {"for batches": (missed, PHASE_COLOURS["communicate"]), "for caches": (rebuilt, PHASE_COLOURS["batch"])}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.systems.feature_cache.actions import BIAS, WINDOWS, CacheActions
+from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions, allocation_shares, other_parts
 from dtdg_lab.systems.feature_cache.pipeline.feature_path import FeaturePath
 from dtdg_lab.systems.feature_cache.policies.interface import CacheDecision
 
@@ -83,36 +83,24 @@ def plan_window(
     Raises:
         PlanError: the action does not exist.
     """
-    other_parts = [candidate for candidate in range(parts) if candidate != part]
-    if decision is not None and other_parts:
-        actions = CacheActions(parts)
-        position = actions.biased(decision.action)
-        return WindowPlan(
-            number=number,
-            first=first,
-            length=epochs.limit(first, actions.window(decision.action)),
-            shares=actions.shares(decision.action),
-            capacity=path.capacity,
-            policy=decision.policy,
-            action=decision.action,
-            biased=-1 if position is None else other_parts[position],
-        )
-    length = epochs.steps_left(first) if path.mode == "epoch_hot" else path.window
-    biased = other_parts.index(path.biased) if path.mode == "windows" and path.biased in other_parts else None
-    shares = np.full(len(other_parts), 1 / max(len(other_parts), 1))
-    if biased is not None and len(other_parts) > 1:
-        shares[:] = (1 - BIAS) / (len(other_parts) - 1)
-        shares[biased] = BIAS
-    is_action = path.mode == "windows" and path.window in WINDOWS and other_parts
+    others = other_parts(part, parts)
+    if decision is not None and others:
+        actions, policy, action = CacheActions(parts), decision.policy, decision.action
+        length, biased = actions.window(action), actions.biased(action)
+    else:
+        length = epochs.steps_left(first) if path.mode == "epoch_hot" else path.window
+        biased = others.index(path.biased) if path.mode == "windows" and path.biased in others else None
+        is_action = path.mode == "windows" and path.window in WINDOWS and others
+        policy, action = path.policy, CacheActions(parts).action(path.window, biased) if is_action else -1
     return WindowPlan(
         number=number,
         first=first,
         length=epochs.limit(first, length),
-        shares=shares,
+        shares=allocation_shares(len(others), biased),
         capacity=path.capacity,
-        policy=path.policy,
-        action=CacheActions(parts).action(path.window, biased) if is_action else -1,
-        biased=-1 if biased is None else other_parts[biased],
+        policy=policy,
+        action=action,
+        biased=-1 if biased is None else others[biased],
     )
 
 

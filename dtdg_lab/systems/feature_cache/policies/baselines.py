@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core import rng
 from dtdg_lab.core.errors import PlanError
-from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
+from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions, other_parts
 from dtdg_lab.systems.feature_cache.policies.interface import CacheDecision, CacheView, CacheViews
 
 
@@ -126,7 +126,7 @@ class RuleWindows:
 
     def __init__(self, actions: CacheActions, rule: Rule, *, part: int = 0, first: int = 16) -> None:
         self._actions, self._rule = actions, rule
-        self._others = [candidate for candidate in range(actions.parts) if candidate != part]
+        self._others = other_parts(part, actions.parts)
         self.first = actions.action(first)
 
     def decide(self, view: CacheView) -> CacheDecision:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import PlanError
-from dtdg_lab.systems.feature_cache.actions import CacheActions
+from dtdg_lab.systems.feature_cache.actions import CacheActions, other_parts
 from dtdg_lab.systems.feature_cache.costs.rpc_model import RpcModel
 from dtdg_lab.systems.feature_cache.pipeline.fetching import OwnerReply
 from dtdg_lab.systems.feature_cache.pipeline.observations import Boundary, FetchTime
@@ -67,10 +67,7 @@ class CacheControl:
     def __init__(self, part: int, parts: int, *, epoch_steps: int, row_bytes: int, estimator: DelayEstimator) -> None:
         self.policy: CachePolicy | None = None
         self._part, self._parts, self._epoch_steps = part, parts, epoch_steps
-        self._actions, self._others = (
-            CacheActions(parts),
-            [candidate for candidate in range(parts) if candidate != part],
-        )
+        self._actions, self._others = CacheActions(parts), other_parts(part, parts)
         self._estimator = estimator
         self._forecast = LiveForecast(self._actions, row_bytes=row_bytes)
         self._lock, self._rows = threading.Lock(), list[CacheDecisionRow]()

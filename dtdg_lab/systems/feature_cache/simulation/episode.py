@@ -168,10 +168,8 @@ def _build_episode(
     fetch_noise = spread * random.standard_normal((steps, num_others))
     log_times = np.log(np.exp(fetch_noise) + (trace.delay_s + slow * missed)[trace.which] / fetch_s)
     detected = [change_points(series, spread) for series in log_times.T]
-    starts, alarms = (
-        np.stack([series for series, _ in detected], axis=1),
-        np.any([series for _, series in detected], axis=0),
-    )
+    alarms = np.any([series for _, series in detected], axis=0)
+    starts = np.stack([series for series, _ in detected], axis=1)
     starts = np.maximum(starts, np.arange(steps + 1)[:, None] - RECENT)
     warm_up = min(WARM_UP_EPOCHS * epoch_steps, steps)
     late, late_per_byte = (_medians_since(values, counts, starts) for values in (trace.delay_s, slow))

@@ -19,7 +19,7 @@ _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM
 
 @contextmanager
 def stops_blocked() -> Iterator[None]:
-    """Start children here that leave SIGTERM and SIGUSR1 to this process, which ends them: they inherit the mask.
+    """Block SIGTERM and SIGUSR1, so that children started here inherit the mask and leave them to this process.
 
     A signal to a whole group of processes would else end what a run needs for its last step.
     """
@@ -36,9 +36,9 @@ class ChildProcess:
     It starts no thread pools, and must exit when its input ends or its parent is gone: see :func:`begin_child`.
 
     Args:
-        module: to run, by its full name.
-        purpose: what it does, for messages.
-        advice: what to do where it cannot be started.
+        module: its full name.
+        purpose: its task, for messages.
+        advice: the remedy if it cannot be started.
         fds: file descriptors that it inherits.
 
     Attributes:
@@ -72,11 +72,11 @@ class ChildProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it runs; takes microseconds."""
+        """True while it runs; takes microseconds."""
         return self._child.poll() is None
 
     def ended(self, cause: str = "") -> str:
-        """How it exited, with its last output: ``exited with status ...`` or ``was ended by SIGKILL ...``."""
+        """Return how it ended, with its last output: ``exited with status ...`` or ``was ended by SIGKILL ...``."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._child.wait(1.0)
         self._errors.seek(0)
@@ -99,7 +99,7 @@ class ChildProcess:
             self._child.wait()
 
     def release(self) -> None:
-        """Close what is left of its pipes, once no thread reads them."""
+        """Close its pipes, once no thread reads them."""
         self._output.close()
         self._errors.close()
 
@@ -121,7 +121,7 @@ def import_environment() -> dict[str, str]:
 
 
 def end_of(status: int | None) -> str:
-    """How a process ended: the name of the signal, or its status; and for SIGKILL whether memory is short."""
+    """Return how a process ended: the name of the signal, or its status; and for SIGKILL whether memory is short."""
     if status is None or status >= 0:
         return f"exited with status {status}"
     try:
@@ -142,7 +142,7 @@ def end_of(status: int | None) -> str:
 
 
 def is_running(pid: int, started_s: float) -> bool:
-    """Whether a process of this machine is alive; a zombie is not, nor is another one that has its number now."""
+    """Return True if a process of this machine is alive: no zombie, and no newer process with its number."""
     import psutil
 
     try:
@@ -153,7 +153,7 @@ def is_running(pid: int, started_s: float) -> bool:
 
 
 def begin_child() -> Callable[[], bool]:
-    """Be a child: interrupts are left to the parent. Returns a function: whether the parent is alive.
+    """Leave interrupts to the parent, and return a function that tells whether the parent is alive.
 
     The end of the input alone is no sign of its death: another child may hold the pipe open.
     """

@@ -6,13 +6,13 @@ import difflib
 from collections.abc import Iterable
 
 
-def shortened(value: object, most: int = 80) -> str:
-    """The repr of a value for an error message, on one line and truncated."""
+def shortened(value: object, length: int = 80) -> str:
+    """Return the repr of a value for an error message, on one line and truncated."""
     try:
-        text = " ".join(repr(value).split(maxsplit=most))
+        text = " ".join(repr(value).split(maxsplit=length))
     except Exception as error:  # even repr() may fail, such as for an int of 5,000 digits
         return f"a {type(value).__name__} that cannot be shown ({type(error).__name__})"
-    return text if len(text) <= most else f"{text[:most]}..."
+    return text if len(text) <= length else f"{text[:length]}..."
 
 
 class LabError(Exception):
@@ -26,13 +26,13 @@ class ConfigError(LabError, ValueError):
 class UnknownNameError(ConfigError):
     """Raised when a name (system, model, data set, option) is not in the catalogue."""
 
-    def __init__(self, what: str, given: object, known: Iterable[str], advice: str = "", reason: str = "") -> None:
-        names = sorted(known)
-        close = difflib.get_close_matches(shortened(given).strip("'"), names, n=1)
+    def __init__(self, kind: str, name: object, allowed: Iterable[str], advice: str = "", reason: str = "") -> None:
+        names = sorted(allowed)
+        close = difflib.get_close_matches(shortened(name).strip("'"), names, n=1)
         hint = f" Did you mean {close[0]!r}?" if close and not reason else ""
-        first = reason or f"Unknown {what} {shortened(given)}."
+        first = reason or f"Unknown {kind} {shortened(name)}."
         super().__init__(f"{first}{hint}{' ' + advice if advice else ''} Allowed: {', '.join(names) or 'none yet'}.")
-        self.given = given
+        self.given = name
         self.close = close[0] if close else None
 
 
@@ -44,7 +44,7 @@ class PredictionError(LabError):
     """Raised when a lesson is to reveal an answer before the reader has predicted it."""
 
     def _render_traceback_(self) -> list[str]:
-        """What a notebook shows: the message alone."""
+        """Return the text that a notebook shows: the message alone."""
         return [str(self)]
 
 

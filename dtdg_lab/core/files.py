@@ -22,22 +22,20 @@ from dtdg_lab.core.parsing import PARSING
 from dtdg_lab.core.system_errors import explain
 from dtdg_lab.core.units import as_path, working_folder
 
-# Files that readers see as they were before or as they are now, never in part.
-
 
 def draft_path(path: Path) -> Path:
-    """A new hidden name beside a file or folder, to write it under before it is renamed."""
+    """Return a new hidden name beside a file or folder, for a draft that is renamed when complete."""
     return path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
 
 
 @contextlib.contextmanager
 def replacing(path: Path, *, mode: int = 0o666, draft: Path | None = None) -> Iterator[Path]:
-    """An empty file to write beside ``path``, which it replaces at the end of the block, synced to disk.
+    """Yield an empty file beside ``path``, which it replaces at the end of the block, synced to disk.
 
     Args:
         path: the file; its folder must exist.
         mode: who may read and write the file, less the umask.
-        draft: the file to write, where there is one writer only: what one that was killed has left is overwritten.
+        draft: the file to write, if there is a single writer: the draft of a killed process is overwritten.
 
     Raises:
         OSError: it cannot be written or replaced. After any error ``path`` is as before, and no other file remains.
@@ -54,46 +52,43 @@ def replacing(path: Path, *, mode: int = 0o666, draft: Path | None = None) -> It
             draft.unlink()
 
 
-# Folders that a user names for results.
-
-
 _PROBE_BYTES = 4096  # one block: a full disk refuses it
 
 
-def writable_folder(given: Any, called: str, raises: type[LabError]) -> Path:
+def writable_folder(path: Any, called: str, raises: type[LabError]) -> Path:
     """Return the absolute path of a folder for results, once a file could be written there; nothing is left behind.
 
     Where the folder does not exist, the nearest one above it is tried: it need not be made before there is a result.
 
     Args:
-        given: as in :func:`~dtdg_lab.core.units.as_path`.
+        path: as in :func:`~dtdg_lab.core.units.as_path`.
         called: the argument or environment variable that names it.
         raises: the class of the error.
 
     Raises:
         LabError: of the class ``raises``: it is no path, or nothing can be written there.
     """
-    place = folder = as_path(given, called, raises)
-    working_folder(f"{called}={str(given)!r}", raises)  # libraries of torch abort the process without one
+    ancestor = folder = as_path(path, called, raises)
+    working_folder(f"{called}={str(path)!r}", raises)  # libraries of torch abort the process without one
     try:
-        while not _exists(place):
-            place = place.parent
-        with tempfile.TemporaryFile(dir=place) as probe:
+        while not _exists(ancestor):
+            ancestor = ancestor.parent
+        with tempfile.TemporaryFile(dir=ancestor) as probe:
             probe.write(bytes(_PROBE_BYTES))
     except OSError as error:
-        raise raises(f"nothing can be written into {folder}: {explain(error, place, setting=called)}") from error
+        raise raises(f"nothing can be written into {folder}: {explain(error, ancestor, setting=called)}") from error
     return folder
 
 
-def writable_file(given: Any, called: str, raises: type[LabError]) -> Path:
+def writable_file(path: Any, called: str, raises: type[LabError]) -> Path:
     """Return the absolute path of a file for results, once its folder is known to be writable; as `writable_folder`.
 
     Raises:
         LabError: of the class ``raises``: it is no path, or nothing can be written there.
     """
-    path = as_path(given, called, raises)
-    writable_folder(path.parent, called, raises)
-    return path
+    file = as_path(path, called, raises)
+    writable_folder(file.parent, called, raises)
+    return file
 
 
 def _exists(folder: Path) -> bool:
@@ -113,14 +108,11 @@ def _exists(folder: Path) -> bool:
     return True
 
 
-# Arrays: only their headers are parsed one at a time.
-
-
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
 def read_array(stream: IO[bytes]) -> NDArray[Any]:
-    """The read-only array of an ``.npy`` file that is open.
+    """Return the read-only array of an open ``.npy`` file.
 
     Raises:
         Any of ``system_errors.DAMAGE``: it is damaged or cut short, or it holds objects.
@@ -135,7 +127,7 @@ def read_array(stream: IO[bytes]) -> NDArray[Any]:
 
 
 def read_arrays(file: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of an ``.npz`` file by name; their checksums are verified.
+    """Return the arrays of an ``.npz`` file by name; their checksums are verified.
 
     Raises:
         Any of ``system_errors.DAMAGE``: it cannot be read, or is damaged.

@@ -28,10 +28,10 @@ class SnapshotGroups:
 
     def __post_init__(self) -> None:
         for name in ("start", "stop"):
-            given = np.asarray(getattr(self, name))
-            if not np.issubdtype(given.dtype, np.integer):
-                raise PlanError(f"{name} of the groups must be whole numbers, not {given.dtype}.")
-            object.__setattr__(self, name, _own(given))
+            vector = np.asarray(getattr(self, name))
+            if not np.issubdtype(vector.dtype, np.integer):
+                raise PlanError(f"{name} of the groups must be whole numbers, not {vector.dtype}.")
+            object.__setattr__(self, name, _read_only(vector))
         if self.start.shape != self.stop.shape or self.start.ndim != 1 or not len(self.start):
             raise PlanError(
                 f"groups need two equal, non-empty vectors, not shapes {self.start.shape}, {self.stop.shape}."
@@ -53,16 +53,16 @@ class SnapshotGroups:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Which groups each part computes in each iteration: ``assignment[iteration][part]`` is a tuple of group ids.
+    """The groups of each part in each iteration.
 
     Every group appears exactly once; a part may be idle in an iteration.
 
     Attributes:
-        assignment: see above.
+        assignment: ``assignment[iteration][part]`` is a tuple of group ids.
         groups: K.
-        notes: remarks for the user on how it was made; may be empty.
+        notes: remarks for the user on its making; may be empty.
         gap: optimality gap of its makespan, relative to a lower bound; None if unknown.
-        seconds: that making it took.
+        seconds: duration of its making.
         targets: maximum number of targets that DyGNeX-G tried per iteration, K for all; None for other schedulers.
 
     Raises:
@@ -79,11 +79,11 @@ class Schedule:
     def __post_init__(self) -> None:
         if not self.assignment:
             raise PlanError("a schedule must have at least one group and one iteration.")
-        seen = sorted(group for iteration in self.assignment for part in iteration for group in part)
-        if seen != list(range(self.groups)):
-            lost = sorted(set(range(self.groups)) - set(seen))
+        assigned = sorted(group for iteration in self.assignment for part in iteration for group in part)
+        if assigned != list(range(self.groups)):
+            missing = sorted(set(range(self.groups)) - set(assigned))
             raise PlanError(
-                f"a schedule holds each of {self.groups} groups once; missing {lost[:8]}, {len(seen)} placed."
+                f"a schedule holds each of {self.groups} groups once; missing {missing[:8]}, {len(assigned)} placed."
             )
         if len({len(iteration) for iteration in self.assignment}) > 1:
             raise PlanError("every iteration must name the same number of parts.")
@@ -92,15 +92,15 @@ class Schedule:
 
     @property
     def parts(self) -> int:
-        """P, the number of parts the schedule is made for."""
+        """The number of parts, P."""
         return len(self.assignment[0])
 
     def loads(self, times_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Predicted seconds of each part in each iteration, shape (iterations, P)."""
+        """Return predicted seconds of each part in each iteration, shape (iterations, P)."""
         return np.array([[sum(times_s[group] for group in part) for part in row] for row in self.assignment], float)
 
     def makespan_s(self, times_s: NDArray[np.float64], *, allreduce_s: float = 0.0) -> float:
-        """Predicted seconds of an epoch: the slowest part of each iteration, plus the exchange."""
+        """Return predicted seconds of an epoch: the slowest part of each iteration, plus the exchange."""
         return float((self.loads(times_s).max(axis=1) + allreduce_s).sum())
 
 
@@ -111,11 +111,10 @@ class Partition:
     Attributes:
         owner: (N,) int32, the part of each node, 0 to P - 1.
         parts: P.
-        groups: (N,) int32, the group of each node within its part (DynaHB's balanced groups); None if the
-            partitioner makes no groups.
+        groups: (N,) int32, the group of each node within its part; None if the partitioner makes no groups.
         data_hash: hash of its graph; empty if it is not tied to a graph.
         made_by: the partitioner with its settings, as text.
-        seconds: that making it took.
+        seconds: duration of its making.
 
     Raises:
         PlanError: the vectors are inconsistent, a part does not exist, or a part owns no node.
@@ -163,15 +162,15 @@ class Partition:
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """Nodes of each part, (P,)."""
+        """The number of nodes of each part, (P,)."""
         return np.bincount(self.owner, minlength=self.parts)
 
     def vertices(self, part: int) -> NDArray[np.int64]:
-        """The nodes of a part, ascending."""
+        """Return the nodes of a part, ascending."""
         return np.flatnonzero(self.owner == part)
 
     def on_ranks(self, ranks: int) -> Partition:
-        """The partition by rank: rank r runs parts r P / R to (r + 1) P / R - 1.
+        """Return the partition by rank: rank r runs parts r P / R to (r + 1) P / R - 1.
 
         Raises:
             PlanError: R does not divide P.
@@ -184,24 +183,24 @@ class Partition:
         return Partition(owner, ranks, None, self.data_hash, self.made_by, self.seconds)
 
 
-def _vertex_numbers(name: str, given: NDArray[np.int32]) -> NDArray[np.int32]:
-    """A read-only copy of a vector with one whole number per node."""
-    numbers = np.asarray(given)
+def _vertex_numbers(name: str, vector: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return a read-only copy of a vector with one whole number per node."""
+    numbers = np.asarray(vector)
     if numbers.ndim != 1 or not len(numbers) or not np.issubdtype(numbers.dtype, np.integer):
         raise PlanError(
             f"{name} must be a non-empty vector of whole numbers, not {numbers.dtype} of shape {numbers.shape}."
         )
-    own = _own(numbers, np.int32)
-    if (own != numbers).any():
+    copy = _read_only(numbers, np.int32)
+    if (copy != numbers).any():
         raise PlanError(f"{name} holds numbers up to {numbers.max()}; whole numbers below 2^31 are allowed.")
-    return own
+    return copy
 
 
-def _own(given: NDArray[Any], dtype: type[np.integer] = np.int64) -> NDArray[Any]:
-    """A read-only copy, so that the caller's array stays writable."""
-    own = given.astype(dtype)
-    own.setflags(write=False)
-    return own
+def _read_only(array: NDArray[Any], dtype: type[np.integer] = np.int64) -> NDArray[Any]:
+    """Return a read-only copy, so that the caller's array stays writable."""
+    copy = array.astype(dtype)
+    copy.setflags(write=False)
+    return copy
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -213,7 +212,7 @@ class HaloPlan:
     global node; q sends the rows for p in the order that p expects.
 
     Attributes:
-        part: the part that it belongs to.
+        part: its part.
         send: rows that this part sends, those for part 0 first; int64.
         send_counts: (P,) rows sent to each part; 0 to itself.
         receive_counts: (P,) rows received from each part.
@@ -229,7 +228,7 @@ class HaloPlan:
 
     def __post_init__(self) -> None:
         for name in ("send", "send_counts", "receive_counts"):
-            object.__setattr__(self, name, _own(np.asarray(getattr(self, name))))
+            object.__setattr__(self, name, _read_only(np.asarray(getattr(self, name))))
         if self.send_counts.shape != self.receive_counts.shape or self.send_counts.sum() != len(self.send):
             raise PlanError(
                 f"a halo plan of {len(self.send)} rows to send has counts that sum to {self.send_counts.sum()}, for "
@@ -240,7 +239,7 @@ class HaloPlan:
 
     @property
     def rows(self) -> int:
-        """Number of received rows."""
+        """The number of received rows."""
         return int(self.receive_counts.sum())
 
 
@@ -290,42 +289,39 @@ class SnapshotBlocks:
 
     @property
     def groups(self) -> int:
-        """K, the number of rank groups; each has a share of the snapshots of every block."""
+        """The number of rank groups, K; each has a share of the snapshots of every block."""
         return self.ranks // self.row_ranks
 
     def column(self, rank: int) -> list[int]:
-        """The K ranks with the same rows as this rank, in the order of their snapshots."""
+        """Return the K ranks with the same rows as this rank, in the order of their snapshots."""
         return list(range(rank % self.row_ranks, self.ranks, self.row_ranks))
 
     def block(self, number: int) -> range:
-        """The snapshots of a block."""
+        """Return the snapshots of a block."""
         return share(self.snapshots, number, self.blocks)
 
     def own(self, block: int, rank: int) -> range:
-        """The snapshots of a block whose spatial layers a rank computes; may be empty in short blocks."""
+        """Return the snapshots of a block whose spatial layers a rank computes; may be empty in short blocks."""
         return share(self.block(block), rank // self.row_ranks, self.groups)
 
     def rows(self, rank: int) -> range:
-        """The nodes whose rows of these snapshots a rank computes."""
+        """Return the nodes whose rows of these snapshots a rank computes."""
         return share(range(self.nodes), rank % self.row_ranks, self.row_ranks)
 
     def chunk(self, rank: int) -> range:
-        """The nodes whose temporal layers a rank computes; a subset of its rows, so rows stay within its column."""
+        """Return the nodes whose temporal layers a rank computes: a subset of its rows, to stay within its column."""
         return share(self.rows(rank), rank // self.row_ranks, self.groups)
 
 
-def share(whole: range, number: int, of: int) -> range:
-    """Share ``number`` of ``of`` contiguous shares, whose sizes differ by at most one."""
-    start, length = whole.start, len(whole)
-    return range(start + length * number // of, start + length * (number + 1) // of)
-
-
-# Hybrid batches: some target nodes in some consecutive snapshots.
+def share(items: range, number: int, count: int) -> range:
+    """Return share ``number`` of ``count`` contiguous shares, whose sizes differ by at most one."""
+    start, length = items.start, len(items)
+    return range(start + length * number // count, start + length * (number + 1) // count)
 
 
 @dataclass(frozen=True, slots=True)
 class BatchSize:
-    """Number of snapshots of a batch, and of target nodes in each.
+    """The number of snapshots of a hybrid batch, and of target nodes in each.
 
     Attributes:
         snapshots: N_S, at least 1.
@@ -349,7 +345,7 @@ class BatchSize:
 
     @property
     def targets(self) -> int:
-        """Targets over all its snapshots, N_S N_V."""
+        """The number of targets over all snapshots, N_S N_V."""
         return self.snapshots * self.vertices
 
 
@@ -358,8 +354,8 @@ class TargetBatch:
     """The targets of a part's step: the same nodes in each of some consecutive snapshots.
 
     Attributes:
-        part: the part whose nodes they are.
-        action: index of its size among those that the run may choose from.
+        part: the owner of the nodes.
+        action: index of its size among the sizes of the run.
         index: index of the batch among those of its part and size.
         snapshots: N_S consecutive snapshots of the graph.
         targets: (N_V,) int64, indices into the part's own nodes, 0 to n - 1; strictly ascending.
@@ -386,14 +382,14 @@ class TargetBatch:
             raise PlanError(
                 f"a batch of snapshots {list(self.snapshots[:8])}: at least one, and consecutive ones, are needed."
             )
-        given = np.asarray(self.targets)
-        if given.ndim != 1 or not len(given) or not np.issubdtype(given.dtype, np.integer):
+        targets = np.asarray(self.targets)
+        if targets.ndim != 1 or not len(targets) or not np.issubdtype(targets.dtype, np.integer):
             raise PlanError(
-                f"targets must be a non-empty vector of whole numbers, not {given.dtype} of shape {given.shape}."
+                f"targets must be a non-empty vector of whole numbers, not {targets.dtype} of shape {targets.shape}."
             )
-        if given[0] < 0 or (np.diff(given) < 1).any():
-            raise PlanError(f"targets begin {given[:8].tolist()}, but must be strictly ascending from 0 or more.")
-        object.__setattr__(self, "targets", _own(given))
+        if targets[0] < 0 or (np.diff(targets) < 1).any():
+            raise PlanError(f"targets begin {targets[:8].tolist()}, but must be strictly ascending from 0 or more.")
+        object.__setattr__(self, "targets", _read_only(targets))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TargetBatch):
@@ -409,10 +405,10 @@ class TargetBatch:
 
     @property
     def content(self) -> int:
-        """Hash of its snapshots and targets, independent of part, action and index."""
+        """A hash of its snapshots and targets, independent of part, action and index."""
         return hash((self.snapshots, self.targets.tobytes()))
 
     @property
     def size(self) -> BatchSize:
-        """N_S and N_V."""
+        """The sizes N_S and N_V."""
         return BatchSize(len(self.snapshots), len(self.targets))

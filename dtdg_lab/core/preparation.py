@@ -1,4 +1,4 @@
-"""What a run does before its first step: reported to those who wait for it, and ended where the run is stopped."""
+"""Tasks of a run before its first step: reported to whoever waits, and ended if the run is stopped."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _REPORT: ContextVar[Report | None] = ContextVar("report", default=None)
 
 @contextmanager
 def preparation(report: Report) -> Iterator[None]:
-    """Pass what is done within this block to ``report``: what, and the seconds left where they are known.
+    """Call ``report`` for tasks of this block: their text, and the seconds left if they are known.
 
-    An exception that ``report`` raises ends the work.
+    An exception that ``report`` raises ends the block.
     """
     token = _REPORT.set(report)
     try:
@@ -27,21 +27,21 @@ def preparation(report: Report) -> Iterator[None]:
         _REPORT.reset(token)
 
 
-def doing(what: str, left_s: float | None = None) -> None:
-    """Say what is done now; costs less than a microsecond where no run is prepared.
+def announce(task: str, left_s: float | None = None) -> None:
+    """Report a task; this takes less than a microsecond if no run is prepared.
 
     Args:
-        what: begins a sentence of the status line, such as ``"metis divides 20,000 nodes"``.
-        left_s: seconds that it takes from here on; None where they are unknown.
+        task: begins a sentence of the status line, such as ``"metis divides 20,000 nodes"``.
+        left_s: remaining seconds; None if they are unknown.
     """
     report = _REPORT.get()
     if report is not None:
-        report(what, left_s)
+        report(task, left_s)
 
 
-def each(items: Collection[T], what: str) -> Iterator[T]:
-    """The items one by one; the time left follows from those that are done."""
-    began_s = time.monotonic()
-    for done, item in enumerate(items):
-        doing(what, (time.monotonic() - began_s) / done * (len(items) - done) if done else None)
+def track(items: Collection[T], task: str) -> Iterator[T]:
+    """Yield the items one by one, and announce the task with the time left."""
+    start_s = time.monotonic()
+    for count, item in enumerate(items):
+        announce(task, (time.monotonic() - start_s) / count * (len(items) - count) if count else None)
         yield item

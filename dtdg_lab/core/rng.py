@@ -14,7 +14,7 @@ from dtdg_lab.core.errors import ConfigError
 
 
 def key(seed: int, name: str, *counters: int) -> int:
-    """A 128-bit key for the stream ``name`` at ``counters`` (epoch, step, node, ...), the same on every machine.
+    """Return a 128-bit key for the stream ``name`` at ``counters`` (epoch, step, node, ...), the same on every machine.
 
     Raises:
         ConfigError: the name ends in a number, so that two streams could be the same (``"a/2"`` and ``"a", 2``).
@@ -28,10 +28,10 @@ def key(seed: int, name: str, *counters: int) -> int:
 
 
 def generator(seed: int, name: str, *counters: int) -> np.random.Generator:
-    """A numpy generator (Philox) at the start of the stream ``name`` at ``counters``."""
+    """Return a numpy generator (Philox) at the start of the stream ``name`` at ``counters``."""
     return np.random.Generator(np.random.Philox(key=key(seed, name, *counters)))
 
 
 def torch_seed(seed: int, name: str, *counters: int) -> int:
-    """A 63-bit seed for ``torch.Generator().manual_seed`` at the start of the stream."""
+    """Return a 63-bit seed for ``torch.Generator().manual_seed`` at the start of the stream."""
     return key(seed, name, *counters) >> 65

@@ -73,9 +73,9 @@ def explain(error: BaseException, path: str | Path | None = None, *, setting: st
     number = system_errno(error) or (error.errno if isinstance(error, OSError) else None) or 0
     if path is None and isinstance(error, OSError):
         path = error.filename
-    place = Path(os.fsdecode(path)) if isinstance(path, str | bytes | Path) else Path(".")
+    subject = Path(os.fsdecode(path)) if isinstance(path, str | bytes | Path) else Path(".")
     cause = os.strerror(number) if number else str(error).rstrip(".") or type(error).__name__
-    details, remedy = _EXPLAINED.get(number, _explain_other)(place)
+    details, remedy = _EXPLAINED.get(number, _explain_other)(subject)
     elsewhere = f"set {setting} to another folder" if setting else "use another folder"
     remedy = remedy.format(elsewhere=elsewhere, Elsewhere=elsewhere[:1].upper() + elsewhere[1:])
     return f"{cause}{details and ': '}{details}. {remedy}"
@@ -139,8 +139,8 @@ def reading(
         missing = number == errno.ENOENT and is_missing_damage
         if number is not None and not missing:
             raise raises(f"{name} cannot be read: {explain(error, _named(error) or path, setting=setting)}") from error
-        said = " ".join(str(error).split())[:300].rstrip(".")
-        raise raises(f"{name} {damaged} ({type(error).__name__}: {said}). {remedy}") from error
+        message = " ".join(str(error).split())[:300].rstrip(".")
+        raise raises(f"{name} {damaged} ({type(error).__name__}: {message}). {remedy}") from error
 
 
 def _named(error: BaseException) -> str | None:
@@ -148,7 +148,7 @@ def _named(error: BaseException) -> str | None:
     return error.filename if isinstance(error, OSError) and isinstance(error.filename, str) else None
 
 
-# What the system refused in detail, and the remedy, in which ``elsewhere`` is to name another folder.
+# Each returns details of a refusal, and a remedy; ``{elsewhere}`` in it becomes the advice to use another folder.
 
 
 def _explain_memory(path: Path) -> tuple[str, str]:
@@ -169,8 +169,8 @@ def _explain_descriptors(path: Path) -> tuple[str, str]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     details = f"this process may have {soft} files open at once (ulimit -n), and has"
     if soft < hard or hard == resource.RLIM_INFINITY:
-        more = _DESCRIPTORS_NEEDED if hard == resource.RLIM_INFINITY else min(hard, max(2 * soft, _DESCRIPTORS_NEEDED))
-        return details, f"Raise the limit before Python starts: ulimit -n {more}. The data are not at fault."
+        limit = _DESCRIPTORS_NEEDED if hard == resource.RLIM_INFINITY else min(hard, max(2 * soft, _DESCRIPTORS_NEEDED))
+        return details, f"Raise the limit before Python starts: ulimit -n {limit}. The data are not at fault."
     return details, f"Ask the administrator for more than the hard limit, {hard}. The data are not at fault."
 
 
@@ -239,14 +239,14 @@ def _explain_other(path: Path) -> tuple[str, str]:
 
 def _file_system(path: Path) -> str:
     """Return the mount point of a path that need not exist, with the space that is left."""
-    place = Path(os.path.abspath(path)) if path.is_absolute() else Path("/")
-    while not os.path.ismount(place) and place != place.parent:
-        place = place.parent
+    mount = Path(os.path.abspath(path)) if path.is_absolute() else Path("/")
+    while not os.path.ismount(mount) and mount != mount.parent:
+        mount = mount.parent
     try:
-        usage = shutil.disk_usage(place)
+        usage = shutil.disk_usage(mount)
     except OSError:
-        return f"the file system of {place}"
-    return f"the file system of {place} ({format_bytes(usage.free)} of {format_bytes(usage.total)} are free)"
+        return f"the file system of {mount}"
+    return f"the file system of {mount} ({format_bytes(usage.free)} of {format_bytes(usage.total)} are free)"
 
 
 _EXPLAINED: dict[int, Callable[[Path], tuple[str, str]]] = {

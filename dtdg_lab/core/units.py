@@ -16,13 +16,13 @@ STATE = "DTDG_LAB_STATE"
 NETEM = "netem"  # folder in the state directory: marks network devices with traffic control
 
 
-def as_path(given: Any, called: str, raises: type[LabError] = DataError) -> Path:
-    """Return the absolute path that a user means, with ~ and environment variables expanded as a shell does.
+def as_path(path: Any, called: str, raises: type[LabError] = DataError) -> Path:
+    """Return an absolute path, with ~ and environment variables expanded as a shell does.
 
-    It need not exist. The part that exists as it is written is not expanded: an absolute path stays what it is.
+    It need not exist. The part that exists as it is written is not expanded: an absolute path stays as it is.
 
     Args:
-        given: text, or a path object that stands for text.
+        path: text, or a path object that stands for text.
         called: its name in error messages: an argument such as ``root``, or an environment variable.
         raises: the class of the error.
 
@@ -31,18 +31,18 @@ def as_path(given: Any, called: str, raises: type[LabError] = DataError) -> Path
             working folder that is gone.
     """
     try:
-        text = os.fspath(given)
+        text = os.fspath(path)
     except TypeError:
         text = None
     if not isinstance(text, str):
         raise raises(
-            f"{called}={shortened(given)} is of type {type(given).__name__}; the path of a file or folder is needed, "
+            f"{called}={shortened(path)} is of type {type(path).__name__}; the path of a file or folder is needed, "
             "as text or pathlib.Path."
         )
     if not text or "\0" in text:
         raise raises(f"{called}={shortened(text)} is no path; the path of a file or folder is needed.")
     try:
-        path = _expand_variables(Path(text)).expanduser()
+        expanded = _expand_variables(Path(text)).expanduser()
     except KeyError as error:
         raise raises(
             f"{called}={shortened(text)}: the environment variable {error.args[0]} is not set. Set it, or give the "
@@ -50,7 +50,9 @@ def as_path(given: Any, called: str, raises: type[LabError] = DataError) -> Path
         ) from error
     except RuntimeError as error:
         raise raises(f"{called}={shortened(text)}: {error} Give the whole path.") from error
-    return path if path.is_absolute() else working_folder(f"{called}={shortened(text)}", raises) / path
+    if expanded.is_absolute():
+        return expanded
+    return working_folder(f"{called}={shortened(text)}", raises) / expanded
 
 
 def _expand_variables(path: Path) -> Path:
@@ -104,7 +106,7 @@ _STATUS = Path("/proc/self/status")
 
 
 def peak_rss_bytes() -> int:
-    """Peak resident set size of this process, in bytes.
+    """Return the peak resident set size of this process, in bytes.
 
     On Linux from VmHWM, because ``getrusage`` there includes the memory of the parent process before exec.
     """
@@ -117,7 +119,7 @@ def peak_rss_bytes() -> int:
 
 
 def format_bytes(count: float | None) -> str:
-    """Bytes with a binary prefix, such as ``1.5 MiB``; ``unknown`` for None."""
+    """Return bytes with a binary prefix, such as ``1.5 MiB``; ``unknown`` for None."""
     if count is None:
         return "unknown"
     if round(abs(count)) < 1024:
@@ -131,7 +133,7 @@ def format_bytes(count: float | None) -> str:
 
 
 def format_seconds(seconds: float | None) -> str:
-    """A duration with a fitting unit, such as ``12 ms``, ``3.4 s`` or ``1 h 02 min``; ``unknown`` for None."""
+    """Return a duration with a fitting unit, such as ``12 ms``, ``3.4 s`` or ``1 h 02 min``; ``unknown`` for None."""
     if seconds is None:
         return "unknown"
     if abs(seconds) < 0.9995:
@@ -146,7 +148,7 @@ def format_seconds(seconds: float | None) -> str:
 
 
 def format_joules(joules: float | None) -> str:
-    """Energy with a fitting unit, such as ``12.3 J`` or ``4.56 kJ``; ``unknown`` for None (never 0)."""
+    """Return energy with a fitting unit, such as ``12.3 J`` or ``4.56 kJ``; ``unknown`` for None (never 0)."""
     if joules is None:
         return "unknown"
     if abs(joules) < 999.5:
@@ -154,24 +156,19 @@ def format_joules(joules: float | None) -> str:
     return f"{joules / 1e3:.2f} kJ" if abs(joules) < 999_995 else f"{joules / 1e6:.2f} MJ"
 
 
-def join_words(words: Sequence[str]) -> str:
+def join_words(items: Sequence[str]) -> str:
     """Return ``a``, ``a and b``, or ``a, b and c``."""
-    if len(words) < 2:
-        return "".join(words)
-    return ", ".join(words[:-1]) + " and " + words[-1]
+    if len(items) < 2:
+        return "".join(items)
+    return ", ".join(items[:-1]) + " and " + items[-1]
 
 
 def percent(share: float) -> str:
-    """Return a share as people read it, such as ``31%``."""
+    """Return a share in whole percent, such as ``31%``."""
     return f"{100 * share:.0f}%"
 
 
-def share(value: float) -> str:
-    """Return a share in percent, with a decimal where it is small."""
-    return f"{100 * value:.1f}%" if 0 < value < 0.1 else percent(value)
-
-
 def format_percent(share: float) -> str:
-    """A share in percent, with a decimal below 10%, such as ``28%`` or ``5.2%``."""
+    """Return a share in percent, with a decimal below 10%, such as ``28%`` or ``5.2%``."""
     percent = 100 * share
     return f"{percent:.1f}%" if 0 < percent < 9.95 else f"{percent:.0f}%"

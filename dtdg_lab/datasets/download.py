@@ -20,7 +20,7 @@ from typing import Any
 
 from dtdg_lab.core.errors import ChecksumError, DataError, shortened
 from dtdg_lab.core.files import replacing
-from dtdg_lab.core.preparation import doing
+from dtdg_lab.core.preparation import announce
 from dtdg_lab.core.system_errors import explain, is_refusal, reading
 from dtdg_lab.core.units import as_path
 from dtdg_lab.datasets.archives import content
@@ -57,7 +57,7 @@ def one_at_a_time(what: Path) -> Iterator[bool]:
                     lock.acquire(timeout=LOOK_S)
                     locked = True
                 except filelock.Timeout:
-                    doing("another process makes the same for the cache")
+                    announce("another process makes the same for the cache")
             held.callback(lock.release)
         yield locked
 

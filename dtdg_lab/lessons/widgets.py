@@ -14,7 +14,7 @@ import numpy as np
 
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
 from dtdg_lab.core.plans import Schedule
-from dtdg_lab.core.units import format_joules, format_seconds, join_words, share
+from dtdg_lab.core.units import format_joules, format_percent, format_seconds, join_words
 from dtdg_lab.lessons.checks import Shown
 from dtdg_lab.lessons.figures import sizes_by_hand_figure
 from dtdg_lab.rl.agent import checked_action
@@ -363,18 +363,19 @@ class CacheBench(_Bench):
         if not at:
             return text
         return (
-            f"{text} In the last window the hit rate was {share(float(state[2 * others]))}, and a step took "
+            f"{text} In the last window the hit rate was {format_percent(float(state[2 * others]))}, and a step took "
             f"{np.exp(state[2 * others + 1]):.2f} times as long as on clean links."
         )
 
     def _score(self) -> str:
         best = self.rivals_j[CLAIRVOYANT]
         ranked = sorted((joules, name) for name, joules in self.rivals_j.items() if name != CLAIRVOYANT)
-        described = [f"{name} {share(joules / best - 1)}" for joules, name in ranked]
+        described = [f"{name} {format_percent(joules / best - 1)}" for joules, name in ranked]
         window, _ = self._meant(self.played[BEST][0][1])
         return (
-            f"Manual choices: {format_joules(self.joules)}, {share(self.over_clairvoyant)} more than the clairvoyant. "
-            f"Others: {join_words(described)}. The best fixed window, W = {window}, is known only in hindsight."
+            f"Manual choices: {format_joules(self.joules)}, {format_percent(self.over_clairvoyant)} more than the "
+            f"clairvoyant. Others: {join_words(described)}. The best fixed window, W = {window}, is known "
+            "only in hindsight."
         )
 
     def _simulated(self) -> CacheSimulator:
@@ -548,7 +549,7 @@ class ScheduleBench(_Bench):
         ends = {name: self.makespan_s(name) for name in self.schedulers}
         mine, bound = ends[self.scheduler], self.bound_s
         others = ", ".join(f"{name} {format_seconds(end)}" for name, end in ends.items() if name != self.scheduler)
-        above = f"{share(max(0.0, mine / bound - 1))} above the bound of {format_seconds(bound)}"
+        above = f"{format_percent(max(0.0, mine / bound - 1))} above the bound of {format_seconds(bound)}"
         return f"{self.scheduler} ends after {format_seconds(mine)}, {above}." + (f" Others: {others}." * bool(others))
 
     def _figure(self) -> Figure:

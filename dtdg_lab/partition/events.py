@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dtdg_lab.config.model_facts import PASSES
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.core.units import format_seconds, join_words, share
+from dtdg_lab.core.units import format_percent, format_seconds, join_words
 from dtdg_lab.records.events import Event, reading_event
 
 if TYPE_CHECKING:
@@ -71,9 +71,9 @@ class PartitionFacts(Event):
         """One sentence on cut edges, rows received and rows replicated."""
         cache = "a cache would hold" if self.exchanges else "the caches hold"
         return (
-            f"{self.label[:1].upper()}{self.label[1:]} ({self.making_words}): {share(self.shares['cut'])} of the edges "
-            f"are cut, {share(self.shares['halo'])} of the rows read come from other parts; {cache} "
-            f"{share(self.shares['replicated'])} copies."
+            f"{self.label[:1].upper()}{self.label[1:]} ({self.making_words}): {format_percent(self.shares['cut'])} of "
+            f"the edges are cut, {format_percent(self.shares['halo'])} of the rows read come from other parts; {cache} "
+            f"{format_percent(self.shares['replicated'])} copies."
         )
 
     @property

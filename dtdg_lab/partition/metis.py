@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.preparation import each
+from dtdg_lab.core.preparation import track
 from dtdg_lab.core.rng import key
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import (
@@ -53,7 +53,7 @@ def union_graph(snapshots: Sequence[Snapshot]) -> UnionGraph:
     pairs, counts = np.empty(0, np.int64), np.empty(0)
     waiting: list[NDArray[np.int64]] = []
     size = 0
-    for snapshot in each(snapshots, "the partitioner's graph is made of all snapshots"):
+    for snapshot in track(snapshots, "the partitioner's graph is made of all snapshots"):
         waiting.append(_pairs_of(snapshot))
         size += len(waiting[-1])
         if size > KEYS_AT_ONCE:

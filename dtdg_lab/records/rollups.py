@@ -12,7 +12,7 @@ from dtdg_lab.records.rows import Array, Rows, as_column, as_numbers, as_objects
 
 Key = tuple[Any, ...]
 
-_DENSE = 1_000  # so many numbers without rows are no loss
+_DENSE = 1_000  # slots without rows that are acceptable
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -106,7 +106,7 @@ class Sums:
         return np.floor_divide(rows[self.rollup.along], self.width).astype(np.int64)
 
     def _reduce(self, rows: Rows, group: Array, count: int) -> dict[str, list[Any]]:
-        """Return what is kept of each group of rows."""
+        """Return the aggregates of each group of rows."""
         rollup, reduced = self.rollup, {}
         for name in rollup.sums:
             values = _numbers(rows[name])
@@ -127,23 +127,23 @@ class Sums:
         return reduced
 
     def _merge(self, groups: Mapping[Key, int], reduced: Mapping[str, list[Any]]) -> None:
-        """Add what is kept of groups; a key has the same slot in all lists, which grow in the same order."""
+        """Merge aggregates of groups; a key has the same slot in all lists, which grow in the same order."""
         for name, values in self._values.items():
             merge, new = self._merges[name], reduced[name]
-            for key, place in groups.items():
+            for key, group in groups.items():
                 slot = self._slots.get(key, len(values))
                 if slot < len(values):
-                    values[slot] = merge(values[slot], new[place])
+                    values[slot] = merge(values[slot], new[group])
                 else:
-                    values.append(new[place])
+                    values.append(new[group])
         for key in groups:
             self._slots.setdefault(key, len(self._slots))
 
     def _widen(self, new: Array) -> None:
-        """Double the width of buckets until they, and the new ones, are few."""
+        """Double the width of buckets until they and the new ones are at most ``2 * points``."""
         self._filled.update(new.tolist())
-        doublings, most = 0, 2 * self.rollup.points
-        while len(self._filled) > most:
+        doublings = 0
+        while len(self._filled) > 2 * self.rollup.points:
             self._filled, doublings = {bucket // 2 for bucket in self._filled}, doublings + 1
         if not doublings:
             return
@@ -157,7 +157,7 @@ class Sums:
     def rows(self) -> Rows:
         """Return the sums as rows in order of buckets; keys are columns too, the last ``bucket``."""
         names = [*self.rollup.by, *(["bucket"] if self.rollup.along else [])]
-        columns = {name: as_column([key[place] for key in self._slots]) for place, name in enumerate(names)}
+        columns = {name: as_column([key[column] for key in self._slots]) for column, name in enumerate(names)}
         for name, values in self._values.items():
             columns[name] = as_column(values) if name in self.rollup.last else np.array(values, np.float64)
         rows = Rows(columns, np.arange(len(self._slots)))
@@ -165,7 +165,7 @@ class Sums:
 
 
 def _groups(keys: Sequence[Array], count: int) -> tuple[dict[Key, int], Array]:
-    """Return the place of each distinct key, in order of their first rows, and that of each row's key.
+    """Return the number of each distinct key, in order of their first rows, and the number of each row's key.
 
     Args:
         keys: a column for each part of the keys, (count,) each.
@@ -179,19 +179,19 @@ def _groups(keys: Sequence[Array], count: int) -> tuple[dict[Key, int], Array]:
             size, code = _dense(code)
     first = np.full(size, count)
     first[code[::-1]] = np.arange(count)[::-1]  # of several rows of a code the last one here stays, which is the first
-    first, places = np.sort(first[first < count]), np.empty(size, np.int64)
-    places[code[first]] = np.arange(len(first))
+    first, numbers = np.sort(first[first < count]), np.empty(size, np.int64)
+    numbers[code[first]] = np.arange(len(first))
     columns = [known(column[first]) for column in keys]  # NaN would be another key each time
     distinct = zip(*columns, strict=True) if columns else [()]
-    return {key: place for place, key in enumerate(distinct)}, places[code]
+    return {key: number for number, key in enumerate(distinct)}, numbers[code]
 
 
 def _codes(column: Array) -> tuple[Array, int]:
     """Return a small number for each row, equal where the values are, and a bound that no number reaches."""
     if column.dtype.kind == "O":
-        seen: dict[Any, int] = {}
-        codes = np.array([seen.setdefault(value, len(seen)) for value in column.tolist()], np.int64)
-        return codes, len(seen)
+        code_of: dict[Any, int] = {}
+        codes = np.array([code_of.setdefault(value, len(code_of)) for value in column.tolist()], np.int64)
+        return codes, len(code_of)
     if column.dtype.kind in "iu" and _is_narrow(column):
         return column - column.min(), int(np.ptp(column)) + 1
     size, codes = _dense(column)
@@ -211,9 +211,9 @@ def _distinct(numbers: Array) -> Array:
 
 
 def _dense(values: Array) -> tuple[int, Array]:
-    """Return the number of distinct values, and the place of each value among them."""
-    distinct, places = np.unique(values, return_inverse=True)
-    return len(distinct), places
+    """Return the number of distinct values, and the index of each value among them."""
+    distinct, indices = np.unique(values, return_inverse=True)
+    return len(distinct), indices
 
 
 def _numbers(column: Array) -> Array:

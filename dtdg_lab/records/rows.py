@@ -43,17 +43,17 @@ def as_objects(values: Sequence[Any]) -> Array:
 
 
 class Rows:
-    """Some rows of a table: a NumPy array for each column, which is cut out when it is asked for.
+    """Some rows of a table: a NumPy array for each column, selected on access.
 
     Args:
         columns: of the whole table.
-        places: indices of these rows in it.
+        indices: of these rows in it.
     """
 
-    __slots__ = ("_columns", "_places")
+    __slots__ = ("_columns", "_indices")
 
-    def __init__(self, columns: Mapping[str, Array], places: Array) -> None:
-        self._columns, self._places = columns, places
+    def __init__(self, columns: Mapping[str, Array], indices: Array) -> None:
+        self._columns, self._indices = columns, indices
 
     @classmethod
     def of(cls, columns: Mapping[str, Array]) -> Rows:
@@ -61,22 +61,22 @@ class Rows:
         return cls(columns, np.arange(len(next(iter(columns.values()), ()))))
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._indices)
 
     def __contains__(self, name: str) -> bool:
         return name in self._columns
 
     def __getitem__(self, name: str) -> Array:
-        return self._columns[name][self._places]
+        return self._columns[name][self._indices]
 
     @property
     def names(self) -> list[str]:
         """Names of the columns."""
         return list(self._columns)
 
-    def where(self, chosen: Array | slice) -> Rows:
-        """Return the rows that a mask, indices or a slice choose."""
-        return Rows(self._columns, self._places[chosen])
+    def where(self, selection: Array | slice) -> Rows:
+        """Return the rows of a mask, indices or a slice."""
+        return Rows(self._columns, self._indices[selection])
 
     def sort(self, *names: str) -> Rows:
         """Return the rows in order of columns of numbers, the first of them first."""
@@ -91,8 +91,8 @@ class Rows:
     def once(self, *names: str) -> Rows:
         """Return the first row of each combination of values."""
         first: dict[tuple[Any, ...], int] = {}
-        for place, key in enumerate(zip(*(self[name].tolist() for name in names), strict=True)):
-            first.setdefault(key, place)
+        for index, key in enumerate(zip(*(self[name].tolist() for name in names), strict=True)):
+            first.setdefault(key, index)
         return self.where(np.array(list(first.values()), np.int64))
 
     def to_dicts(self, *names: str) -> list[dict[str, Any]]:
@@ -117,7 +117,7 @@ def is_known(column: Array) -> Array:
 
 
 class Table:
-    """Columns that grow at their end and lose rows anywhere.
+    """Columns that grow at their end; rows can be dropped anywhere.
 
     Attributes:
         size: rows.
@@ -137,7 +137,7 @@ class Table:
 
     def _append_column(self, name: str, new: Array | None, count: int) -> None:
         column = self._columns.get(name)
-        kind = _kind(None if column is None else column[: self.size], new, before=self.size)
+        kind = _kind(None if column is None else column[: self.size], new, old_size=self.size)
         if column is None or column.dtype != kind or len(column) < self.size + count:
             room = max(2 * (self.size + count), 0 if column is None else len(column))
             wider = np.full(room, _unknown(kind), kind)
@@ -147,16 +147,16 @@ class Table:
         end = self.size + count
         column[self.size : end] = _unknown(kind) if new is None else _cast(new, kind)
 
-    def drop(self, gone: Array) -> None:
-        """Lose the rows of a mask."""
-        kept = self.size - int(gone.sum())
+    def drop(self, mask: Array) -> None:
+        """Remove the rows of a mask."""
+        size = self.size - int(mask.sum())
         for name, column in self._columns.items():
-            column[:kept] = column[: self.size][~gone]
+            column[:size] = column[: self.size][~mask]
             if column.dtype.kind == "O":
-                column[kept : self.size] = None  # lets go of texts and lists
-            if len(column) > 4 * kept:  # once filled with a large block
-                self._columns[name] = column[: 2 * kept].copy()
-        self.dropped, self.size = self.dropped + self.size - kept, kept
+                column[size : self.size] = None  # frees texts and lists
+            if len(column) > 4 * size:  # once filled with a large block
+                self._columns[name] = column[: 2 * size].copy()
+        self.dropped, self.size = self.dropped + self.size - size, size
 
     def replace(self, name: str, values: Array) -> None:
         """Replace a column."""
@@ -172,11 +172,11 @@ class Table:
         return sum(column.nbytes for column in self._columns.values())
 
 
-def _kind(column: Array | None, new: Array | None, *, before: int) -> np.dtype[Any]:
-    """Return the type of a column after new values: it stays one of numbers, or one of objects."""
+def _kind(column: Array | None, new: Array | None, *, old_size: int) -> np.dtype[Any]:
+    """Return the type of a column after new values: columns of numbers and of objects stay so."""
     if column is None or not len(column):
         kind: np.dtype[Any] = new.dtype if new is not None else np.dtype(np.float64)
-        has_gap = before > 0 and (column is None or not len(column))
+        has_gap = old_size > 0
     elif new is None:
         kind, has_gap = column.dtype, True
     elif "O" in (column.dtype.kind, new.dtype.kind):

@@ -172,12 +172,12 @@ def test_a_checkpoint_that_is_being_written_is_whole(session: Session, config: R
 
 SLOW_LOAD = """
 import time
-from dtdg_lab.core.preparation import doing
+from dtdg_lab.core.preparation import announce
 from dtdg_lab.datasets import names
 whole_load = names.load_for
 def slow_load(config):
     for _ in range(300):
-        doing("waits")
+        announce("waits")
         time.sleep(0.1)
     return whole_load(config)
 names.load_for = slow_load
@@ -187,7 +187,7 @@ names.load_for = slow_load
 @pytest.mark.parametrize(
     ("where", "sent_to", "load"),
     thinned([(0, (0,), SLOW_LOAD), (1, (1,), SLOW_LOAD), (0, (1,), SLOW_LOAD), (0, (0, 1), SLOW_LOAD),
-             (0, (0, 1), SLOW_LOAD.replace('doing("waits")', "pass"))], [2]),
+             (0, (0, 1), SLOW_LOAD.replace('announce("waits")', "pass"))], [2]),
 )  # fmt: skip
 def test_a_run_in_preparation_starts_again_from_the_beginning(
     session: Session, config: RunConfig, where: int, sent_to: tuple[int, ...], load: str

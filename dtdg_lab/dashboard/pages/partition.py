@@ -12,7 +12,7 @@ import panel as pn
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import LabError
-from dtdg_lab.core.units import format_bytes, format_seconds, share
+from dtdg_lab.core.units import format_bytes, format_percent, format_seconds
 from dtdg_lab.dashboard.choices import dataset_choices, dataset_tasks
 from dtdg_lab.dashboard.pages.data import is_here
 from dtdg_lab.dashboard.settings import PARTS, Settings
@@ -106,7 +106,7 @@ def table_html(measured: Mapping[str, PartitionFacts], refused: Mapping[str, str
 
 def _cells(facts: PartitionFacts) -> list[tuple[str, float, str]]:
     """Return the text of each cell, its value for comparison, and its tooltip."""
-    totals, shares = facts.totals, {name: share(value) for name, value in facts.shares.items()}
+    totals, shares = facts.totals, {name: format_percent(value) for name, value in facts.shares.items()}
     halo, replicated = (f"{totals[name]:,.0f}" for name in ("halo", "replicated"))
     edges = f"{totals['cut_edges']:,.0f} of {totals['all_edges']:,.0f} edges"
     counted = [

@@ -20,7 +20,7 @@ from dtdg_lab.config.options import OPTIONS
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import DataError, UnsupportedError
 from dtdg_lab.core.plans import Partition
-from dtdg_lab.core.preparation import each
+from dtdg_lab.core.preparation import track
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.async_overlap import Pace, TaskSize
 from dtdg_lab.engine.backprop.time_blocks import STEP_NUMBERS
@@ -346,7 +346,7 @@ class DecayedWindowStrategy(Strategy, Reconfigurable, Tunable, Carries, Describe
         self._batches: list[BatchRow] = []
         self.carried = Carried(model)
         self._load_carried(context.state)
-        for t in each(
+        for t in track(
             train, "snapshots are laid out"
         ):  # operators and the indices of exchanges are part of what making the layout costs
             sequence.view(t)

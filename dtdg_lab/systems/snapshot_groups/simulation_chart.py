@@ -7,7 +7,7 @@ from itertools import pairwise
 from math import ceil, floor, log10
 from typing import Any
 
-from dtdg_lab.core.units import format_seconds, share
+from dtdg_lab.core.units import format_percent, format_seconds
 from dtdg_lab.systems.snapshot_groups.schedulers.simulation import PAPER_THROUGHPUT
 from dtdg_lab.visualization import palette
 from dtdg_lab.visualization.axes import counts_axis
@@ -60,10 +60,10 @@ def _throughput(rows: list[Row], names: list[str], curve: str, paper: Mapping[in
     largest = max(int(row["ranks"]) for row in rows)
     last = {str(row["scheduler"]): row["throughput"] for row in rows if row["ranks"] == largest}
     best = max(last, key=lambda name: last[name])
-    caption = f"On {largest:,} ranks {best} keeps {share(last[best])} of one rank's throughput"
-    caption += f"; the bound is {share(bound[largest])}" if largest in bound else ""
+    caption = f"On {largest:,} ranks {best} keeps {format_percent(last[best])} of one rank's throughput"
+    caption += f"; the bound is {format_percent(bound[largest])}" if largest in bound else ""
     if "psg" in last and best != "psg":
-        caption += f" and psg keeps {share(last['psg'])}"
+        caption += f" and psg keeps {format_percent(last['psg'])}"
     marks = "Dashed: a bound of all schedules. " * bool(bound) + "Stars: the paper's DyGNeX-G. " * bool(paper)
     return figure, f"{caption}.{_drop(rows, best)} {marks}".strip()
 
@@ -75,7 +75,7 @@ def _drop(rows: list[Row], name: str) -> str:
     )
     for (fewer, high), (more, low) in pairwise(points_of_scheduler):
         if high >= _PAPER_LEAST > low:
-            return f" It falls below {share(_PAPER_LEAST)} between {fewer:,} and {more:,} ranks."
+            return f" It falls below {format_percent(_PAPER_LEAST)} between {fewer:,} and {more:,} ranks."
     return ""
 
 

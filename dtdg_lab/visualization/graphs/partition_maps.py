@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.units import format_bytes, share
+from dtdg_lab.core.units import format_bytes, format_percent
 from dtdg_lab.partition.events import Matrix, PartitionFacts
 from dtdg_lab.visualization import layout, traces
 from dtdg_lab.visualization.axes import byte_unit
@@ -129,7 +129,8 @@ def map_words(name: str, facts: PartitionFacts) -> str:
 
 def _edges(facts: PartitionFacts) -> str:
     sums = facts.maps["edges"] @ np.diff(facts.bounds)
-    text = f"{share(facts.shares['cut'])} of the edges come from another part. Each column should have one colour: "
+    cut = format_percent(facts.shares["cut"])
+    text = f"{cut} of the edges come from another part. Each column should have one colour: "
     ratio = facts.imbalance["edges"]
     if ratio < _EVEN:
         return text + "over all snapshots the parts share the edges evenly."
@@ -143,8 +144,8 @@ def _halo(facts: PartitionFacts) -> str:
     column = int(rows.sum(axis=0).argmax())
     come = "are received" if facts.exchanges else "would be received"
     return (
-        f"{share(facts.shares['halo'])} of the rows that parts read {come}. Strong columns are snapshots that cost "
-        f"most, here {_span(facts.bounds, column)}; strong rows are parts that read most from others."
+        f"{format_percent(facts.shares['halo'])} of the rows that parts read {come}. Strong columns are snapshots that "
+        f"cost most, here {_span(facts.bounds, column)}; strong rows are parts that read most from others."
     )
 
 
@@ -152,7 +153,7 @@ def _replicated(facts: PartitionFacts) -> str:
     if not facts.totals["replicated"]:
         return "No part would copy rows of another."
     verb = "would hold without any exchange" if facts.exchanges else "holds"
-    text = f"Of the rows a part {verb}, {share(facts.shares['replicated'])} are copies"
+    text = f"Of the rows a part {verb}, {format_percent(facts.shares['replicated'])} are copies"
     if facts.shares["replicated"] >= 0.5:
         return f"{text}: over half. Parts {'would ' if facts.exchanges else ''}repeat the work more than they share it."
     return f"{text}. What is copied {'would be' if facts.exchanges else 'is'} computed several times."

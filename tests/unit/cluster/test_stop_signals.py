@@ -51,17 +51,17 @@ Checkpoint.save = slow
 """
 SLOW_LOAD = """
 from dtdg_lab.datasets import names
-from dtdg_lab.core.preparation import doing
+from dtdg_lab.core.preparation import announce
 load = names.load_for
 def slow(config):
     open(sys.argv[2] + "-loading", "w").close()
     for _ in range(200):
-        doing("waits")
+        announce("waits")
         time.sleep(0.1)
     return load(config)
 names.load_for = slow
 """
-STUCK_LOAD = SLOW_LOAD.replace('doing("waits")', "pass")
+STUCK_LOAD = SLOW_LOAD.replace('announce("waits")', "pass")
 LONG_STEP = """
 from dtdg_lab.training.loop import Trainer
 def slow(self):

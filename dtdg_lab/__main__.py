@@ -47,12 +47,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
 
 
-def _register(given: Sequence[str]) -> None:
+def _register(files: Sequence[str]) -> None:
     """Register code before a command names it."""
-    if given:
+    if files:
         from dtdg_lab.config.extensions import register_from
 
-        for file in given:
+        for file in files:
             register_from(file)
 
 
@@ -307,9 +307,12 @@ def _datasets(parsed: argparse.Namespace) -> int:
 
     rows = [("name", "here", "rows", "nodes", "size", "learns", "licence", "where")]
     for info in list_datasets():
-        here, size = "yes" if info.on_this_machine else "no", "-" if info.bytes is None else format_bytes(info.bytes)
+        available, size = (
+            "yes" if info.on_this_machine else "no",
+            "-" if info.bytes is None else format_bytes(info.bytes),
+        )
         learns, licence = ", ".join(info.tasks), info.licence.partition(";")[0]
-        rows.append((info.name, here, _count(info.rows), _count(info.nodes), size, learns, licence, info.where))
+        rows.append((info.name, available, _count(info.rows), _count(info.nodes), size, learns, licence, info.where))
     _print_table(rows)
     return 0
 
@@ -352,8 +355,8 @@ def _study(parsed: argparse.Namespace) -> int:
         name = parsed.name or parsed.study + ("-quick" if parsed.quick else "")
     study = study_at_command(sweep, name, parsed.runs)
     print(study)
-    for words in (words for _, words in study.analysis().values()):
-        print(f"- {words}")
+    for _, caption in study.analysis().values():
+        print(f"- {caption}")
     print(f"{study.path}: look at it with lab.open({str(study.path)!r})")
     return 0 if study.is_complete else 1
 
@@ -365,17 +368,17 @@ def _sessions(parsed: argparse.Namespace) -> int:
     if parsed.end:
         print(f"ended {parsed.end}: {end_session(parsed.end)} processes")
         return 0
-    found = list_sessions()
+    sessions = list_sessions()
     if parsed.end_all:
-        for session in found:
+        for session in sessions:
             print(f"ended {session.id}: {end_session(session.id)} processes")
-    elif found:
+    elif sessions:
         rows = [("id", "name", "ranks", "processes", "idle", "last run")]
-        for session in found:
+        for session in sessions:
             last, idle = str(session.last_run or "none"), format_seconds(session.idle_s)
             rows.append((session.id, session.name, str(session.ranks), str(session.processes), idle, last))
         _print_table(rows)
-    if not found:
+    if not sessions:
         print("no sessions")
     return 0
 

@@ -62,7 +62,7 @@ _LIBRARIES = {"metis": "pymetis", "hypergraph": "mtkahypar"}  # of partitioners 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One capability: whether it is available, what was found, and the remedy where it is missing."""
+    """One capability: whether it is available, its description, and the remedy if it is missing."""
 
     name: str
     state: State
@@ -89,7 +89,7 @@ def environment_report(*, timeout_s: float = 90.0, rapl_root: Path | str = POWER
 
 
 def format_report(findings: list[Finding]) -> str:
-    """The findings as aligned text, with remedies on separate lines."""
+    """Return the findings as aligned text, with remedies on separate lines."""
     width = max(len(finding.name) for finding in findings)
     lines = []
     for finding in findings:
@@ -99,9 +99,9 @@ def format_report(findings: list[Finding]) -> str:
     return "\n".join(lines)
 
 
-def _found(name: str, there: object, value: str, remedy: str) -> Finding:
-    """A capability that is available or not; the remedy is for where it is not."""
-    return Finding(name, "yes", value) if there else Finding(name, "no", value, remedy)
+def _finding(name: str, is_available: object, value: str, remedy: str) -> Finding:
+    """Return a capability that is available or not; the remedy is for a missing one."""
+    return Finding(name, "yes", value) if is_available else Finding(name, "no", value, remedy)
 
 
 def _python() -> Finding:
@@ -116,7 +116,9 @@ def _python() -> Finding:
 def _versions() -> list[Finding]:
     versions = {name: _version(name) for name in _PACKAGES}
     remedy = f"install it with {_INSTALL}"
-    return [_found(f"package {name}", at, at or "not installed", remedy) for name, at in versions.items()]
+    return [
+        _finding(f"package {name}", version, version or "not installed", remedy) for name, version in versions.items()
+    ]
 
 
 def _version(distribution: str) -> str | None:
@@ -127,7 +129,7 @@ def _version(distribution: str) -> str | None:
 
 
 def _gpu_names() -> list[str] | str:
-    """Names of the GPUs as reported by NVML, or why NVML reports none."""
+    """Return the names of the GPUs from NVML, or the reason for none."""
     try:
         nvml = start_nvml()
     except NotAvailableError as error:
@@ -141,9 +143,9 @@ def _gpu_names() -> list[str] | str:
 
 
 def _gpus(gpus: list[str] | str) -> Finding:
-    there = isinstance(gpus, list) and gpus
-    value = f"{len(gpus)}: {', '.join(gpus)}" if there else "none; ranks compute on the CPU"
-    return _found("gpus", there, value, "optional: a machine with an NVIDIA GPU and driver")
+    is_available = isinstance(gpus, list) and gpus
+    value = f"{len(gpus)}: {', '.join(gpus)}" if is_available else "none; ranks compute on the CPU"
+    return _finding("gpus", is_available, value, "optional: a machine with an NVIDIA GPU and driver")
 
 
 def _nvml(gpus: list[str] | str) -> Finding:
@@ -153,44 +155,44 @@ def _nvml(gpus: list[str] | str) -> Finding:
 
 
 def _probed(code: str, timeout_s: float) -> dict[str, Any] | str:
-    """The output of the probe, or the reason why there is none."""
+    """Return the output of the probe, or the reason for none."""
     command, env = [sys.executable, "-P", "-c", code], {**environment(), "DGLBACKEND": "pytorch"}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, env=env, check=False)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, env=env, check=False)
     except subprocess.TimeoutExpired:
         return f"no answer in {timeout_s:g} s"
-    answers = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    answers = [line for line in process.stdout.splitlines() if line.startswith("{")]
     if answers:
         answer: dict[str, Any] = json.loads(answers[-1])
         return answer
-    said = [line for line in done.stderr.splitlines() if line.strip()]
-    return said[-1] if said else f"the import ended with exit code {done.returncode}"
+    errors = [line for line in process.stderr.splitlines() if line.strip()]
+    return errors[-1] if errors else f"the import ended with exit code {process.returncode}"
 
 
-def _torch(seen: dict[str, Any] | str, gpus: list[str] | str) -> list[Finding]:
-    if isinstance(seen, str):
+def _torch(probe: dict[str, Any] | str, gpus: list[str] | str) -> list[Finding]:
+    if isinstance(probe, str):
         remedy = f"required for training: {_INSTALL}"
-        return [Finding(name, "no", seen, remedy) for name in ("torch", "gloo", "nccl")]
-    devices = ", ".join(seen["gpus"]) or "cpu"
-    build = f"CUDA {seen['cuda_build']}" if seen["cuda_build"] else "CPU build"
-    unused = isinstance(gpus, list) and bool(gpus) and not seen["gpus"]
+        return [Finding(name, "no", probe, remedy) for name in ("torch", "gloo", "nccl")]
+    devices = ", ".join(probe["gpus"]) or "cpu"
+    build = f"CUDA {probe['cuda_build']}" if probe["cuda_build"] else "CPU build"
+    unused = isinstance(gpus, list) and bool(gpus) and not probe["gpus"]
     remedy = "the GPUs are unused: install a CUDA build of torch that the driver supports" if unused else ""
-    findings = [Finding("torch", "partly" if unused else "yes", f"{seen['version']} ({build}): {devices}", remedy)]
+    findings = [Finding("torch", "partly" if unused else "yes", f"{probe['version']} ({build}): {devices}", remedy)]
     for name, meaning in (("gloo", "ranks on CPU"), ("nccl", "ranks on GPU")):
         remedy = f"only needed for {meaning}; install a torch build that has it"
-        findings.append(_found(name, seen[name], f"process groups of {meaning}", remedy))
+        findings.append(_finding(name, probe[name], f"process groups of {meaning}", remedy))
     return findings
 
 
-def _dgl(seen: dict[str, Any] | str, gpus: list[str] | str) -> Finding:
-    if isinstance(seen, str):
+def _dgl(probe: dict[str, Any] | str, gpus: list[str] | str) -> Finding:
+    if isinstance(probe, str):
         return Finding(
-            "dgl", "no", seen, "optional: without it the lab uses torch kernels. On Python 3.11, " + _INSTALL
+            "dgl", "no", probe, "optional: without it the lab uses torch kernels. On Python 3.11, " + _INSTALL
         )
     if isinstance(gpus, list) and gpus:
         remedy = "PyPI's build lacks GPU kernels; on GPUs torch kernels are used"
-        return Finding("dgl", "partly", f"{seen['version']}: cpu", remedy)
-    return Finding("dgl", "yes", f"{seen['version']}: cpu")
+        return Finding("dgl", "partly", f"{probe['version']}: cpu", remedy)
+    return Finding("dgl", "yes", f"{probe['version']}: cpu")
 
 
 def _partitioners() -> list[Finding]:
@@ -213,7 +215,7 @@ def _solver() -> Finding:
     version = _version("ortools")
     value = f"OR-Tools CP-SAT {version}" if version else "no OR-Tools"
     remedy = "`pip install -c constraints.txt ortools`, for schedules by integer programming"
-    return _found("solver", version, value, remedy)
+    return _finding("solver", version, value, remedy)
 
 
 def _rapl(root: Path | str) -> Finding:
@@ -259,7 +261,9 @@ def _netem() -> Finding:
     if tool and allowed:
         return Finding("netem", "yes", "tc and NET_ADMIN (sch_netem in the kernel is checked on use)")
     missing = [
-        word for word, there in (("tc (package iproute2)", tool), ("capability NET_ADMIN", allowed)) if not there
+        word
+        for word, is_available in (("tc (package iproute2)", tool), ("capability NET_ADMIN", allowed))
+        if not is_available
     ]
     return Finding("netem", "no", f"without {' and '.join(missing)}", "optional: delays are emulated in the program")
 
@@ -275,4 +279,4 @@ def _browser() -> Finding:
 
 def _data() -> list[Finding]:
     remedy = "downloaded on first use, or set DTDG_LAB_DATA to its folder"
-    return [_found(f"data {info.name}", info.on_this_machine, info.where, remedy) for info in list_datasets()]
+    return [_finding(f"data {info.name}", info.on_this_machine, info.where, remedy) for info in list_datasets()]

@@ -18,14 +18,12 @@ from dtdg_lab.kernels.torch_defaults import torch_defaults
 from dtdg_lab.models.dry_run import facts_of, facts_of_class
 from dtdg_lab.models.graph_view import GraphView
 
-# The recurrent state of a model, for all layers.
-#
 # The state is an input and an output of a model; modules do not store it. Models never detach it: the gradient of a
 # loss runs back through all snapshots since the state was created. The strategy truncates it (truncated BPTT) by
-# :meth:`State.detach`, always between two snapshots. Group layouts start each group from ``initial_state`` and never
-# detach; a layout that carries the state from one step to the next detaches it after that step's backward pass, when
-# torch frees the history. A learned initial state (the initial weights of EvolveGCN) therefore gets its gradient only
-# from steps that start at ``initial_state``.
+# :meth:`State.detach`, always between two snapshots. Strategies of snapshot groups start each group from
+# ``initial_state`` and never detach; a strategy that carries the state from one step to the next detaches it after that
+# step's backward pass, when torch frees the history. A learned initial state (the initial weights of EvolveGCN)
+# therefore gets its gradient only from steps that start at ``initial_state``.
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,45 +39,43 @@ class State:
 
     @property
     def tensors(self) -> list[Tensor]:
-        """Those of all layers, in order."""
+        """The tensors of all layers, in order."""
         return [tensor for layer in self.layers for tensor in layer]
 
     def with_layer(self, layer: int, tensors: tuple[Tensor, ...]) -> State:
-        """A copy with one layer's tensors replaced."""
+        """Return a copy with one layer's tensors replaced."""
         return State((*self.layers[:layer], tensors, *self.layers[layer + 1 :]), self.per_vertex)
 
     def detach(self) -> State:
-        """The same values without their history."""
+        """Return the same values without their history."""
         return State(tuple(tuple(t.detach() for t in layer) for layer in self.layers), self.per_vertex)
 
     def slice(self, rows: slice) -> State:
-        """The state of some of the nodes; weight memories are the same for all and stay whole."""
+        """Return the state of some of the nodes; weight memories are shared by all nodes and stay complete."""
         if not self.per_vertex:
             return self
         return State(tuple(tuple(t[rows] for t in layer) for layer in self.layers))
 
 
 def stack_layer(states: Sequence[State], layer: int) -> State:
-    """The last state with one layer's tensors stacked over S snapshots, each (S, ...).
+    """Return the last state with one layer's tensors stacked over S snapshots, each (S, ...).
 
-    It is what a model's ``spatial`` takes where its space stands for S snapshots and its memory is of weights: one W
-    for each of them.
+    ``spatial`` of a model with a memory of weights takes it on a stacked view: one W for each of S snapshots.
     """
     stacked = tuple(torch.stack(tensors) for tensors in zip(*(state.layers[layer] for state in states), strict=True))
     return states[-1].with_layer(layer, stacked)
 
 
 class DynamicModel(nn.Module):
-    """A DTDG model, taken apart into what mixes nodes and what runs through time.
+    """A DTDG model in two parts: one mixes nodes, the other runs through time.
 
     A layer first evolves its weights (``evolve``, where they evolve), then mixes neighbours (``spatial``), then runs
     each node through time (``temporal_sequence``, for S snapshots at once). A model is ordinary PyTorch, and its
-    constructor draws the parameters as any module does. What training must know of it beside (what it pulls, how far
-    it reaches, what it remembers) is found out by a dry run: :attr:`facts`.
+    constructor draws the parameters as any module does. A dry run finds out its pulls, reach and memory: :attr:`facts`.
 
-    A layout may compute S snapshots together, layer by layer: ``evolve`` for each of them in turn, ``spatial`` once on
+    A strategy may compute S snapshots together, layer by layer: ``evolve`` for each in turn, ``spatial`` once on
     a stacked view (with the layer's weights stacked too, see :func:`dtdg_lab.models.base.stack_layer`), then
-    ``temporal_sequence``, in blocks of nodes if it likes. This holds for every memory but ``neighbourhood``, whose
+    ``temporal_sequence``, possibly in blocks of nodes. This holds for every memory but ``neighbourhood``, whose
     ``spatial`` reads what the snapshot before left.
 
     Args:
@@ -102,7 +98,7 @@ class DynamicModel(nn.Module):
 
     @functools.cached_property
     def facts(self) -> ModelFacts:
-        """What training must know of the model, found out by dry runs.
+        """The facts that training must know of the model, from dry runs.
 
         Raises:
             UnsupportedError: the model pulls otherwise with other values, or gives rows of a wrong shape.
@@ -121,7 +117,7 @@ class DynamicModel(nn.Module):
 
     @property
     def memory(self) -> str:
-        """What the model carries between snapshots, one of :data:`dtdg_lab.config.model_facts.MEMORIES`."""
+        """The memory that the model carries between snapshots, one of :data:`dtdg_lab.config.model_facts.MEMORIES`."""
         return self.facts.memory
 
     def width(self, layer: int) -> int:
@@ -144,9 +140,9 @@ class DynamicModel(nn.Module):
         return state
 
     def spatial(self, layer: int, graph: GraphView, x: Tensor, state: State) -> Tensor:
-        """Mix neighbours: (n, width) -> (n, C), whatever ``temporal_sequence`` takes.
+        """Mix neighbours: (n, width) -> (n, C), the input of ``temporal_sequence``.
 
-        All pulls are here, and little else after the last one: what it returns is kept for every node and snapshot.
+        All pulls are here, and little else after the last one: its output is stored for every node and snapshot.
         """
         raise NotImplementedError(f"{type(self).__name__} defines no spatial(layer, graph, x, state)")
 
@@ -163,24 +159,24 @@ class DynamicModel(nn.Module):
 
     @functools.cached_property
     def takes_heights(self) -> bool:
-        """Whether ``temporal_sequence`` takes packed rows; a layout that has such rows else calls it run by run."""
+        """True if ``temporal_sequence`` takes packed rows; a strategy with packed rows else calls it run by run."""
         return "heights" in inspect.signature(self.temporal_sequence).parameters
 
     @torch.no_grad()
     def states_after(self, layer: int, x: Tensor, h: Tensor, state: State) -> tuple[Tensor, ...]:
-        """A layer's state after each of S snapshots, without history: each tensor (S, n, ...).
+        """Return a layer's state after each of S snapshots, without history: each tensor (S, n, ...).
 
         Args:
             layer: of the model.
-            x: (S, n, C), what ``temporal_sequence`` was given.
-            h: (S, n, H), what it returned; a model whose state is its output returns it without computing it again.
+            x: (S, n, C), input of ``temporal_sequence``.
+            h: (S, n, H), its output; a model whose state is its output returns it without computing it again.
             state: before the first snapshot.
         """
-        found = []
+        states = []
         for of_snapshot in x:
             state = self.temporal(layer, of_snapshot, state)[1]
-            found.append(state.layers[layer])
-        return tuple(torch.stack(tensors) for tensors in zip(*found, strict=True))
+            states.append(state.layers[layer])
+        return tuple(torch.stack(tensors) for tensors in zip(*states, strict=True))
 
     def temporal(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
         """Run nodes through one snapshot: (n, C) -> (n, H) and the new state."""
@@ -190,9 +186,9 @@ class DynamicModel(nn.Module):
     def snapshot(self, graph: GraphView, x: Tensor, state: State) -> tuple[Tensor, State]:
         """Run one snapshot through all layers: (n, F) -> (n, H) and the new state."""
         for layer in range(self.layers):
-            seen = graph.layer(layer)
-            state = self.evolve(layer, seen, x, state)
-            x = self.spatial(layer, seen, x, state)
+            view = graph.layer(layer)
+            state = self.evolve(layer, view, x, state)
+            x = self.spatial(layer, view, x, state)
             x, state = self.temporal(layer, x, state)
         return x, state
 
@@ -233,7 +229,7 @@ class StepModel(DynamicModel):
 
         Args:
             layer: of the model.
-            x: (n, C), what ``spatial`` gave.
+            x: (n, C), output of ``spatial``.
             state: tensors (n, H), each an argument of its own.
 
         Returns:
@@ -243,19 +239,19 @@ class StepModel(DynamicModel):
 
     def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
         """Step through S snapshots: (S, n, C) -> (S, n, H) and the last state."""
-        now, outputs = state.layers[layer], []
+        tensors, outputs = state.layers[layer], []
         for rows in x:
-            returned = self.step(layer, rows, *now)
+            returned = self.step(layer, rows, *tensors)
             output, *after = (returned,) if isinstance(returned, Tensor) else returned
-            if len(after) != len(now):
+            if len(after) != len(tensors):
                 returns = "one tensor alone" if isinstance(returned, Tensor) else f"{len(after)} after the output"
                 raise ConfigError(
-                    f"{type(self).__name__}.step takes {len(now)} tensors of state and returned {returns}. Return the "
-                    "output, then as many tensors as it takes: return h, h."
+                    f"{type(self).__name__}.step takes {len(tensors)} tensors of state and returned {returns}. Return "
+                    "the output, then as many tensors as it takes: return h, h."
                 )
-            now = tuple(after)
+            tensors = tuple(after)
             outputs.append(output)
-        return torch.stack(outputs), state.with_layer(layer, now)
+        return torch.stack(outputs), state.with_layer(layer, tensors)
 
 
 class GlorotModel(DynamicModel):
@@ -295,13 +291,13 @@ def make_model(
         seed: of the parameters.
         options: of the model.
     """
-    drawn = torch_seed(seed, "parameters")
+    parameter_seed = torch_seed(seed, "parameters")
     with torch_defaults(), torch.random.fork_rng(devices=()):
-        torch.default_generator.manual_seed(drawn)
+        torch.default_generator.manual_seed(parameter_seed)
         model = make(features, hidden, layers, outputs=outputs, **options)
         if type(model).__init__.__module__.startswith("dtdg_lab.models.") and isinstance(model, GlorotModel):
-            # once more, so that what parts of the package's models have drawn before does not matter
-            torch.default_generator.manual_seed(drawn)
+            # once more, so that earlier draws of the model's parts do not matter
+            torch.default_generator.manual_seed(parameter_seed)
             model.reset_parameters()
     return model
 
@@ -310,19 +306,19 @@ def make_model(
 class Summarising(Protocol):
     """A model with ``weights_from_data`` whose ``evolve`` is ``advance`` of a ``summary``.
 
-    Need not be defined. Where ranks hold different snapshots, they then summarise them at once and exchange the
-    summaries; otherwise each waits for the state of the rank before it.
+    It is optional. Ranks with different snapshots then summarise them at once and exchange the summaries; otherwise
+    each waits for the state of the rank before it.
     """
 
     def summary(self, layer: int, graph: GraphView, x: Tensor) -> Tensor:
-        """Return what a layer's weights need to know of a snapshot, (width, H), from its input (n, width)."""
+        """Return the summary of a snapshot for a layer's weights, (width, H), from its input (n, width)."""
 
     def advance(self, layer: int, summary: Tensor, state: State) -> State:
         """Return the state after a snapshot with this summary."""
 
 
 def apply_weights(x: Tensor, weights: Tensor) -> Tensor:
-    """Product x W with one W for all rows, or one for each of S stacked snapshots.
+    """Return the product x W, with one W for all rows, or one for each of S stacked snapshots.
 
     Args:
         x: (n, F), or (S n, F) with the snapshots' rows one after another.

@@ -51,7 +51,7 @@ class DCRNN(GlorotModel):
         self.reset_parameters()
 
     def spatial(self, layer: int, graph: GraphView, x: Tensor, state: State) -> Tensor:
-        """All diffusions: (n, width) -> (n, 2H), the update gate beside the candidate before its tanh."""
+        """Compute all diffusions: (n, width) -> (n, 2H), the update gate beside the candidate before its tanh."""
         (h,) = state.layers[layer]
         gates = self.state_gates[layer]
         fed = torch.addmm(self.gate_bias[layer], self.diffuse(graph, x), side_by_side(self.input_gates[layer]))
@@ -61,7 +61,7 @@ class DCRNN(GlorotModel):
         return torch.cat([update, torch.addmm(fed_candidate, self.diffuse(graph, reset * h), gates[2])], dim=1)
 
     def diffuse(self, graph: GraphView, z: Tensor) -> Tensor:
-        """Rows z beside their K walks over out- and over in-neighbours: (n, C) -> (n, (2K + 1) C)."""
+        """Return rows z beside their K walks over out- and over in-neighbours: (n, C) -> (n, (2K + 1) C)."""
         terms = [z]
         for edges in ("out", "in"):
             walked = z
@@ -71,11 +71,11 @@ class DCRNN(GlorotModel):
         return torch.cat(terms, dim=1)
 
     def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """The new hidden states of each node: (S, n, 2H) -> (S, n, H)."""
+        """Return the new hidden states of each node: (S, n, 2H) -> (S, n, H)."""
         (h,) = state.layers[layer]
         states = []
-        for now in x:
-            update, candidate = now.chunk(2, dim=1)
+        for gates in x:
+            update, candidate = gates.chunk(2, dim=1)
             h = update * h + (1 - update) * torch.tanh(candidate)
             states.append(h)
         return torch.stack(states), state.with_layer(layer, (h,))

@@ -1,4 +1,4 @@
-"""A snapshot as one dense matrix: what models are compared with, and tried on."""
+"""A snapshot as one dense matrix: the reference of models, and their test bench."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class DenseView(GraphView):
         """Return the k largest scores and their rows, ties to the lower node."""
         if scores.shape != x.shape[:1]:
             raise UnsupportedError(f"graph.top got scores of {tuple(scores.shape)} for {len(x)} nodes: give (n,).")
-        chosen = torch.sort(scores, descending=True, stable=True).indices[:k]
-        return x[chosen], scores[chosen]
+        top_rows = torch.sort(scores, descending=True, stable=True).indices[:k]
+        return x[top_rows], scores[top_rows]
 
 
 def dense_gcn(adjacency: Tensor) -> Tensor:

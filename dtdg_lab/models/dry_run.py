@@ -1,10 +1,10 @@
-"""The facts of a model, found out by running it on a few nodes.
+"""Dry runs: the facts of a model from running it on a few nodes.
 
-Most come from nodes without edges: each is its own and only neighbour, so a pull gives back the rows that were sent,
-and is noted. Every pull is a node in autograd's graph, and walking it back from a tensor tells which pulls, parameters,
-inputs and states the tensor was made of, through any operation and any kernel. Steps without a gradient, such as a
-comparison or ``detach``, are invisible there. What is remembered, and how far a layer reaches, is therefore also
-found by changing values and looking at what changes; the reach on a path of nodes.
+Most come from nodes without edges: each is its own and only neighbour, so a pull returns the rows that were sent, and
+is recorded. Every pull is a node in autograd's graph: walking the graph back from a tensor gives the pulls, parameters,
+inputs and states that the tensor depends on, through any operation and any kernel. Steps without a gradient, such as a
+comparison or ``detach``, are invisible there. Memory and reach are therefore also found by changing values and
+comparing results; the reach on a path of nodes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _STATES = frozenset(("state", "first state"))
 
 
 class Layered(Protocol):
-    """The parts of a :class:`dtdg_lab.models.base.DynamicModel` that are run."""
+    """The parts of a :class:`dtdg_lab.models.base.DynamicModel` that a dry run calls."""
 
     layers: int
     hidden: int
@@ -42,7 +42,7 @@ class Layered(Protocol):
 
 
 def facts_of(model: Any) -> ModelFacts:
-    """Find out what training must know of a model.
+    """Return the facts of a model.
 
     It is run with its own parameters and initial state, then with others, then with other inputs, then with another
     state, and last on a path of nodes.
@@ -51,18 +51,18 @@ def facts_of(model: Any) -> ModelFacts:
         model: a :class:`dtdg_lab.models.base.DynamicModel`; it is copied, not changed.
 
     Raises:
-        UnsupportedError: nothing can be planned for it, since it pulls otherwise with other values, gives rows of a
-            wrong shape, draws random numbers, changes what views keep, or fails.
+        UnsupportedError: nothing can be planned for it: its pulls depend on values, its rows have a wrong shape, or it
+            draws random numbers, changes its input in place, or fails.
     """
     name = type(model).__name__
     with torch_defaults(), torch.random.fork_rng(devices=()):
         torch.default_generator.manual_seed(0)
-        before = torch.random.get_rng_state()
+        rng_state = torch.random.get_rng_state()
         try:
-            plain, other = _fresh_copy(model, 0.0), _fresh_copy(model, 0.5)
-            first, parameters = _DryRun(plain, jitter=0.0), _DryRun(other, jitter=0.5)
-            inputs, state = _DryRun(other, jitter=0.5, scale=-1.0), _DryRun(other, jitter=0.9)
-            if not torch.equal(before, torch.random.get_rng_state()):
+            plain, changed = _fresh_copy(model, 0.0), _fresh_copy(model, 0.5)
+            first, parameters = _DryRun(plain, jitter=0.0), _DryRun(changed, jitter=0.5)
+            inputs, state = _DryRun(changed, jitter=0.5, scale=-1.0), _DryRun(changed, jitter=0.9)
+            if not torch.equal(rng_state, torch.random.get_rng_state()):
                 raise UnsupportedError(
                     f"{name} draws random numbers as it runs (dropout?). Leave that out: recomputed snapshots, other "
                     "ranks and replays would draw others."
@@ -70,8 +70,8 @@ def facts_of(model: Any) -> ModelFacts:
             _check_pulls(name, first, (parameters, inputs, state))
             hops = []
             for layer, note in enumerate(parameters.layers):
-                _check_rows(other, layer, note)
-                hops.append(max(first.layers[layer].hops, _reach(other, layer)))
+                _check_rows(changed, layer, note)
+                hops.append(max(first.layers[layer].hops, _reach(changed, layer)))
         except LabError:
             raise
         except Exception as error:
@@ -89,7 +89,7 @@ def facts_of(model: Any) -> ModelFacts:
 
 
 def facts_of_class(make: Callable[..., Any], size: Sequence[int], options: Mapping[str, Any]) -> ModelFacts:
-    """Find out the facts of a model's class.
+    """Return the facts of a model's class.
 
     Args:
         make: the class.
@@ -107,10 +107,10 @@ def facts_of_class(make: Callable[..., Any], size: Sequence[int], options: Mappi
         except LabError:
             raise
         except Exception as error:
-            given = "".join(f", {option}={value!r}" for option, value in options.items())
+            keywords = "".join(f", {option}={value!r}" for option, value in options.items())
             raise ConfigError(
-                f"{name}{tuple(size)} with outputs={_OUTPUTS}{given} raised {type(error).__name__}: {error}. A model's "
-                "constructor takes features, hidden and layers, outputs=, and each of its options by name."
+                f"{name}{tuple(size)} with outputs={_OUTPUTS}{keywords} raised {type(error).__name__}: {error}. A "
+                "model's constructor takes features, hidden and layers, outputs=, and each of its options by name."
             ) from error
         readout = getattr(model, "_modules", {}).get("readout_layer")
         if readout is None or getattr(readout, "out_features", _OUTPUTS) != _OUTPUTS:
@@ -122,23 +122,23 @@ def facts_of_class(make: Callable[..., Any], size: Sequence[int], options: Mappi
 
 
 def _memory(reference: _DryRun, inputs: _DryRun, state: _DryRun) -> str:
-    """Return what is carried between snapshots, from a run, one with other inputs, and one with another state."""
+    """Return the memory, from a run, one with other inputs, and one with another state."""
     if not reference.first_state.tensors:
         return "none"
     pairs = zip(reference.layers, inputs.layers, strict=True)
     if not reference.first_state.per_vertex:
         reads = any({"input", "previous layer"} & note.evolved_from for note in reference.layers)
-        changes = any(not _are_equal(note.evolved, other.evolved) for note, other in pairs)
+        changes = any(not _are_equal(note.evolved, second.evolved) for note, second in pairs)
         return "weights_from_data" if reads or changes else "weights"
     reads = any(_STATES & note.mixed_from for note in reference.layers)
     changes = any(
-        not torch.equal(note.mixed, other.mixed) for note, other in zip(reference.layers, state.layers, strict=True)
+        not torch.equal(note.mixed, second.mixed) for note, second in zip(reference.layers, state.layers, strict=True)
     )
     return "neighbourhood" if reads or changes else "per_vertex"
 
 
-def _are_equal(tensors: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
-    return all(map(torch.equal, tensors, others))
+def _are_equal(tensors: Sequence[Tensor], references: Sequence[Tensor]) -> bool:
+    return all(map(torch.equal, tensors, references))
 
 
 def _pull(note: _Note) -> Pull:
@@ -147,10 +147,10 @@ def _pull(note: _Note) -> Pull:
     return Pull(note.layer, note.direction, note.width, learned, from_start or not learned, note.kind, note.of_features)
 
 
-def _spatial_output(note: _LayerNote, again: _LayerNote) -> SpatialOutput:
-    """Return what the spatial part of a layer gives, noted in runs of equal inputs with other parameters."""
+def _spatial_output(note: _LayerNote, second: _LayerNote) -> SpatialOutput:
+    """Return the output of a layer's spatial part, from two runs of equal inputs with different parameters."""
     learned = bool(note.mixed_from & (_PARAMETERS | _STATES))
-    constant = not learned and torch.equal(note.mixed, again.mixed)  # not where parameters were detached
+    constant = not learned and torch.equal(note.mixed, second.mixed)  # not if parameters were detached
     return SpatialOutput(note.mixed[0].numel(), learned, constant)
 
 
@@ -180,13 +180,13 @@ def _other_state(state: Any, jitter: float) -> Any:
     return state
 
 
-def _check_pulls(model: str, first: _DryRun, others: Sequence[_DryRun]) -> None:
-    """Check that a model pulls the same with other values.
+def _check_pulls(model: str, first: _DryRun, runs: Sequence[_DryRun]) -> None:
+    """Check that a model's pulls do not depend on values.
 
     Raises:
-        UnsupportedError: it does not.
+        UnsupportedError: they do.
     """
-    for run in others:
+    for run in runs:
         if run.asked != first.asked:
             raise UnsupportedError(
                 f"{model} pulls {first.asked} with some values and {run.asked} with others, so that nothing can be "
@@ -196,19 +196,19 @@ def _check_pulls(model: str, first: _DryRun, others: Sequence[_DryRun]) -> None:
 
 @torch.no_grad()
 def _check_rows(model: Layered, layer: int, note: _LayerNote) -> None:
-    """Check what a layer gives in time.
+    """Check the output of a layer in time.
 
     Raises:
-        UnsupportedError: rows have another width than H, or depend on each other, or on what was called before.
+        UnsupportedError: rows have another width than H, or depend on each other or on earlier calls.
     """
     name = type(model).__name__
-    h, again, moved = (model.temporal(layer, rows, note.state)[0] for rows in (note.mixed, note.mixed, note.moved))
+    h, repeated, moved = (model.temporal(layer, rows, note.state)[0] for rows in (note.mixed, note.mixed, note.moved))
     if h.shape != (_NODES, model.hidden):
         raise UnsupportedError(
             f"{name} gave an output of {tuple(h.shape)} for {_NODES} nodes and hidden={model.hidden}. Let step return "
             f"an output of ({_NODES}, {model.hidden}) first."
         )
-    if not torch.equal(h, again):
+    if not torch.equal(h, repeated):
         raise UnsupportedError(
             f"{name} gives something else when step (or temporal_sequence) is called again: it keeps state elsewhere. "
             "Take the state as arguments, and return it."
@@ -228,10 +228,10 @@ def _reach(model: Layered, layer: int) -> int:
     state = model.evolve(layer, counted, x, _other_state(model.initial_state(_NODES), 0.5))
     to_evolve = len(counted.notes)
     model.spatial(layer, counted, x, state)
-    asked = [note.direction for note in counted.notes[to_evolve:]]
-    if "top" in asked:  # whose rows may be of any node
+    directions = [note.direction for note in counted.notes[to_evolve:]]
+    if "top" in directions:  # whose rows may be of any node
         return 0
-    pulls = len(asked)
+    pulls = len(directions)
     nodes = pulls + 3
     path = _Path(nodes)
     x = torch.rand(nodes, model.width(layer), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -259,7 +259,7 @@ def _reach(model: Layered, layer: int) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Note:
-    """One aggregation as it was asked for."""
+    """One aggregation that the model called."""
 
     layer: int
     kind: str
@@ -271,7 +271,7 @@ class _Note:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _LayerNote:
-    """One layer: what its spatial part gave and was made of, and the state after its weights evolved, and from what."""
+    """One layer: the output of its spatial part with its sources, and the state after its weights evolved."""
 
     mixed: Tensor
     hops: int
@@ -282,13 +282,13 @@ class _LayerNote:
 
     @property
     def evolved(self) -> tuple[Tensor, ...]:
-        """The layer's weights."""
+        """The weights of the layer."""
         tensors: tuple[Tensor, ...] = self.state.layers[self.layer]
         return tensors
 
     @property
     def moved(self) -> Tensor:
-        """What the spatial part gave, with another first row."""
+        """The output of the spatial part, with another first row."""
         rows = self.mixed.clone()
         rows[0] += 1.0
         return rows
@@ -308,8 +308,8 @@ class _DryRun:
         self.view = DryView(self.origins)
         self.first_state = model.initial_state(_NODES)
         state = _other_state(self.first_state, jitter)
-        for given, leaf in zip(self.first_state.tensors, state.tensors, strict=True):
-            self.origins.label(leaf, "first state" if given.requires_grad else "state")
+        for initial, leaf in zip(self.first_state.tensors, state.tensors, strict=True):
+            self.origins.label(leaf, "first state" if initial.requires_grad else "state")
         self.state_numbers = tuple(sum(tensor.numel() for tensor in layer) for layer in self.first_state.layers)
         draw, learned = torch.Generator().manual_seed(0), False
         self.layers: list[_LayerNote] = []
@@ -365,7 +365,7 @@ class _Mark(torch.autograd.Function):
 
 
 class _Origins:
-    """Finds out, from autograd's graph, which leaves and which pulls a tensor was made of."""
+    """The leaves and pulls that tensors depend on, from autograd's graph."""
 
     def __init__(self) -> None:
         self._labels: dict[int, str] = {}
@@ -373,7 +373,7 @@ class _Origins:
         self._pulls: list[tuple[frozenset[str], int]] = []
 
     def label(self, leaf: Tensor, name: str) -> None:
-        """Call a leaf of autograd's graph ``name``; others are parameters."""
+        """Name a leaf of autograd's graph; leaves without a name are parameters."""
         self._leaves.append(leaf)
         self._labels[id(leaf)] = name
 
@@ -384,19 +384,19 @@ class _Origins:
         return marked
 
     def of(self, *tensors: Tensor) -> tuple[frozenset[str], int]:
-        """Return what some tensors were made of, and the longest chain of pulls along edges that led to them."""
+        """Return the sources of some tensors, and the longest chain of pulls along edges that led to them."""
         sources: set[str] = set()
-        hops, seen, left = 0, set(), []
+        hops, visited, queue = 0, set(), []
         for x in tensors:
             if x.grad_fn is not None:
-                left.append(x.grad_fn)
+                queue.append(x.grad_fn)
             elif x.requires_grad:
                 sources.add(self._labels.get(id(x), "parameter"))
-        while left:
-            node = left.pop()
-            if node in seen:
+        while queue:
+            node = queue.pop()
+            if node in visited:
                 continue
-            seen.add(node)
+            visited.add(node)
             if isinstance(node, _Mark._backward_cls):
                 of_pull, chain = self._pulls[node.number]
                 sources |= of_pull
@@ -404,12 +404,12 @@ class _Origins:
             elif hasattr(node, "variable"):
                 sources.add(self._labels.get(id(node.variable), "parameter"))
             else:
-                left += [after for after, _ in node.next_functions if after is not None]
+                queue += [after for after, _ in node.next_functions if after is not None]
         return frozenset(sources), hops
 
 
 class DryView(GraphView):
-    """A few nodes without edges: a pull gives back what it was given, and is noted."""
+    """A view of a few nodes without edges: a pull returns its input, and is recorded."""
 
     def __init__(self, origins: _Origins) -> None:
         self._origins, self._layer = origins, 0
@@ -419,16 +419,16 @@ class DryView(GraphView):
 
     @property
     def num_rows(self) -> int:
-        """Nodes."""
+        """The number of nodes."""
         return _NODES
 
     def layer(self, number: int) -> DryView:
-        """Return the view, which notes from here on for another layer."""
+        """Return the view, which records for another layer from here on."""
         self._layer = number
         return self
 
     def check_features(self, model: str) -> None:
-        """Check that a model has left alone what views keep.
+        """Check that a model has not changed cached rows in place.
 
         Raises:
             UnsupportedError: it has changed its input, or what was pulled of it, in place.
@@ -447,9 +447,9 @@ class DryView(GraphView):
         """
         check_pull(kind, scores)
         if scores is None:
-            kept = self._is_of_features(x)
-            pulled = self._send(kind, DIRECTION_OF[kind], x, of_features=kept)
-            self.features += [(pulled, pulled._version)] * kept
+            of_features = self._is_of_features(x)
+            pulled = self._send(kind, DIRECTION_OF[kind], x, of_features=of_features)
+            self.features += [(pulled, pulled._version)] * of_features
             return pulled
         sent_to, received = scores
         z, sent = self._send(kind, "in", x, sent_to).split([x.shape[1], sent_to.shape[1]], dim=1)
@@ -471,12 +471,12 @@ class DryView(GraphView):
         return sent[:, :-1].index_select(0, best), sent[:, -1].index_select(0, best)
 
     def _is_of_features(self, x: Tensor) -> bool:
-        return any(x is known for known, _ in self.features)
+        return any(x is tensor for tensor, _ in self.features)
 
     def _send(
         self, kind: str, direction: str, *rows: Tensor, along_edges: bool = True, of_features: bool = False
     ) -> Tensor:
-        """Note rows that are sent side by side, and return them as they arrive."""
+        """Record rows that are sent side by side, and return them as they arrive."""
         for tensor in rows:
             if not isinstance(tensor, Tensor):
                 raise UnsupportedError(f"graph.{kind} got a {type(tensor).__name__} where it takes rows, a tensor.")
@@ -491,7 +491,7 @@ class DryView(GraphView):
 
 
 class _Path(DenseView):
-    """Nodes in a row, with edges both ways between neighbours."""
+    """A path of nodes, with edges both ways between neighbours."""
 
     def __init__(self, nodes: int) -> None:
         ones = torch.ones(nodes - 1, dtype=torch.float64)
@@ -500,5 +500,5 @@ class _Path(DenseView):
     def top(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Return k rows, some of them again where there are fewer nodes."""
         rows, best = super().top(x, scores, k)
-        again = torch.arange(k) % len(rows)
-        return rows[again], best[again]
+        cycle = torch.arange(k) % len(rows)
+        return rows[cycle], best[cycle]

@@ -8,8 +8,6 @@ from torch import Tensor, nn
 from dtdg_lab.models.base import GlorotModel, State, apply_weights
 from dtdg_lab.models.graph_view import GraphView
 
-# EvolveGCN-H: the convolution's weights run through a GRU that reads the nodes with the largest scores.
-
 
 class EvolveGCNH(GlorotModel):
     """Evolving graph convolutional network, version H, (n, F) -> (n, H) a snapshot.
@@ -38,15 +36,15 @@ class EvolveGCNH(GlorotModel):
         self.reset_parameters()
 
     def initial_state(self, rows: int) -> State:
-        """The learned first weights (width, H), whatever the number of rows."""
+        """Return the learned first weights (width, H), for any number of rows."""
         return State(tuple((first,) for first in self.first_weights), per_vertex=False)
 
     def evolve(self, layer: int, graph: GraphView, x: Tensor, state: State) -> State:
-        """One step of the GRU: x (n, width), W_{t-1} -> W_t, (width, H)."""
+        """Step the GRU: x (n, width), W_{t-1} -> W_t, (width, H)."""
         return self.advance(layer, self.summary(layer, graph, x), state)
 
     def advance(self, layer: int, summary: Tensor, state: State) -> State:
-        """One step of the GRU: Z_t (width, H), W_{t-1} -> W_t, (width, H)."""
+        """Step the GRU: Z_t (width, H), W_{t-1} -> W_t, (width, H)."""
         (weights,) = state.layers[layer]
         bias = self.gate_bias[layer].view(3, *weights.shape)
         fed = torch.matmul(self.input_gates[layer], summary) + bias
@@ -57,20 +55,17 @@ class EvolveGCNH(GlorotModel):
         return state.with_layer(layer, ((1 - update) * weights + update * candidate,))
 
     def summary(self, layer: int, graph: GraphView, x: Tensor) -> Tensor:
-        """Z_t: the H best nodes' features times tanh of their scores, as columns, (width, H)."""
+        """Return Z_t: the H best nodes' features times tanh of their scores, as columns, (width, H)."""
         scorer = self.scorer[layer]
         rows, scores = graph.top(x, (x @ (scorer / scorer.norm())).squeeze(1), self.hidden)
         missing = self.hidden - len(rows)
-        chosen = (rows * torch.tanh(scores).unsqueeze(1)).T
-        return torch.cat([chosen, chosen[:, -1:].expand(-1, missing)], dim=1) if missing else chosen
+        columns = (rows * torch.tanh(scores).unsqueeze(1)).T
+        return torch.cat([columns, columns[:, -1:].expand(-1, missing)], dim=1) if missing else columns
 
     def spatial(self, layer: int, graph: GraphView, x: Tensor, state: State) -> Tensor:
         """ReLU(Ã x W_t): (n, width) -> (n, H)."""
         weights = state.layers[layer][0]
         return apply_weights(graph.gcn(x), weights).relu_()
-
-
-# EvolveGCN-O: the convolution's weights are the output of an LSTM that runs through time.
 
 
 class EvolveGCNO(GlorotModel):
@@ -97,7 +92,7 @@ class EvolveGCNO(GlorotModel):
         self.reset_parameters()
 
     def initial_state(self, rows: int) -> State:
-        """The learned first weights (width, H) and a zero cell, whatever the number of rows."""
+        """Return the learned first weights (width, H) and a zero cell, for any number of rows."""
         return State(tuple((first, torch.zeros_like(first)) for first in self.first_weights), per_vertex=False)
 
     def evolve(self, layer: int, graph: GraphView, x: Tensor, state: State) -> State:

@@ -12,14 +12,11 @@ from dtdg_lab.kernels.recurrence import carried, lstm_sequence
 from dtdg_lab.models.base import GlorotModel, State, side_by_side
 from dtdg_lab.models.graph_view import GraphView
 
-# The LSTM that WD-GCN, CD-GCN, GAT-LSTM and MPNN-LSTM run at every node; its weights are shared by all nodes.
-
-
 Memory = tuple[Tensor, Tensor]
 
 
 class VertexLSTM(nn.Module):
-    """An LSTM over each node's own sequence of inputs; rows never mix.
+    """An LSTM over each node's own sequence of inputs, with weights shared by all nodes; rows never mix.
 
     i, f, o = sigma(x W_g + h U_g + b_g), g = tanh(x W_c + h U_c + b_c), c' = f * c + i * g, h' = o * tanh(c').
 
@@ -37,19 +34,16 @@ class VertexLSTM(nn.Module):
         self.gate_bias = nn.Parameter(torch.empty(4 * hidden))
 
     def forward(self, x: Tensor, memory: Memory, heights: Sequence[int] = ()) -> tuple[Tensor, Memory]:
-        """S snapshots: x (S, n, C) and (h, c), each (n, H) -> (S, n, H) and the last (h, c); or packed."""
+        """Run S snapshots: x (S, n, C) and (h, c), each (n, H) -> (S, n, H) and the last (h, c); or packed."""
         feed = side_by_side(self.input_gates)
         hs, cell = lstm_sequence(x, *memory, self.state_gates, feed=feed, bias=self.gate_bias, heights=heights)
         return hs, (carried(hs, heights), cell)
 
 
 class VertexLSTMModel(GlorotModel):
-    """A model in whose layers every node has such an LSTM."""
+    """A model whose layers run a :class:`VertexLSTM`."""
 
     remembers = 2  # hidden state and cell
-
-
-# CD-GCN: a graph convolution beside what it was fed, then an LSTM that every node runs through time.
 
 
 class CDGCN(VertexLSTMModel):
@@ -72,19 +66,16 @@ class CDGCN(VertexLSTMModel):
         self.reset_parameters()
 
     def spatial(self, layer: int, graph: GraphView, x: Tensor, state: State) -> Tensor:
-        """Y0 = Ã x: (n, width) -> (n, width)."""
+        """Return Y0 = Ã x: (n, width) -> (n, width)."""
         return graph.gcn(x)
 
     def temporal_sequence(
         self, layer: int, x: Tensor, state: State, heights: Sequence[int] = ()
     ) -> tuple[Tensor, State]:
-        """Y and the LSTM of each node: (S, n, width) -> (S, n, H)."""
+        """Run Y and the LSTM of each node: (S, n, width) -> (S, n, H)."""
         y = torch.relu(torch.cat([x, x @ self.convolve[layer]], dim=2))
         hs, memory = self.lstm[layer](y, state.layers[layer], heights)
         return hs, state.with_layer(layer, memory)
-
-
-# GAT-LSTM: graph attention, then an LSTM that every node runs through time.
 
 
 class GATLSTM(VertexLSTMModel):
@@ -113,7 +104,7 @@ class GATLSTM(VertexLSTMModel):
         self.reset_parameters()
 
     def spatial(self, layer: int, graph: GraphView, x: Tensor, state: State) -> Tensor:
-        """Attention over in-neighbours: (n, width) -> (n, H)."""
+        """Attend to in-neighbours: (n, width) -> (n, H)."""
         z = x @ self.project[layer]
         by_head = z.unflatten(1, (self.heads, -1))
         scores = ((by_head * self.from_score[layer]).sum(2), (by_head * self.to_score[layer]).sum(2))
@@ -122,12 +113,9 @@ class GATLSTM(VertexLSTMModel):
     def temporal_sequence(
         self, layer: int, x: Tensor, state: State, heights: Sequence[int] = ()
     ) -> tuple[Tensor, State]:
-        """ELU and the LSTM of each node: (S, n, H) -> (S, n, H)."""
+        """Run ELU and the LSTM of each node: (S, n, H) -> (S, n, H)."""
         hs, memory = self.lstm[layer](nn.functional.elu(x), state.layers[layer], heights)
         return hs, state.with_layer(layer, memory)
-
-
-# MPNN-LSTM: two graph convolutions, both kept, then two stacked LSTMs that every node runs through time.
 
 
 class MPNNLSTM(VertexLSTMModel):
@@ -156,7 +144,7 @@ class MPNNLSTM(VertexLSTMModel):
         self.reset_parameters()
 
     def spatial(self, layer: int, graph: GraphView, x: Tensor, state: State) -> Tensor:
-        """H1 beside Ã H1: (n, width) -> (n, 2H)."""
+        """Return H1 beside Ã H1: (n, width) -> (n, 2H)."""
         first = (graph.gcn(x) @ self.first[layer]).relu_()
         return torch.cat([first, graph.gcn(first)], dim=1)
 
@@ -170,9 +158,6 @@ class MPNNLSTM(VertexLSTMModel):
         hs, lower = self.lower[layer](y, (h1, c1), heights)
         hs, upper = self.upper[layer](hs, (h2, c2), heights)
         return hs, state.with_layer(layer, (*lower, *upper))
-
-
-# WD-GCN: a graph convolution, then an LSTM that every node runs through time.
 
 
 class WDGCN(VertexLSTMModel):
@@ -192,7 +177,7 @@ class WDGCN(VertexLSTMModel):
         self.reset_parameters()
 
     def spatial(self, layer: int, graph: GraphView, x: Tensor, state: State) -> Tensor:
-        """Ã x: (n, width) -> (n, width)."""
+        """Return Ã x: (n, width) -> (n, width)."""
         return graph.gcn(x)
 
     def temporal_sequence(

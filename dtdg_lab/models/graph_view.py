@@ -1,4 +1,4 @@
-"""How a model sees the neighbours of nodes."""
+"""A model's view of the neighbours of nodes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def check_pull(kind: str, scores: object) -> None:
 
 
 class GraphView:
-    """How a model sees neighbours; the strategy decides what stands behind it.
+    """A model's view of neighbours, which a strategy implements.
 
     A view may stand for S snapshots stacked block-diagonally (rows s n .. (s + 1) n - 1 are snapshot s); its methods
     then work on all of them at once, and a model cannot tell. A model calls :meth:`gcn`, :meth:`mean`,
@@ -40,7 +40,7 @@ class GraphView:
         raise NotImplementedError
 
     def layer(self, number: int) -> GraphView:
-        """Return the view as one layer of a model is to see it: a strategy may count, or lay out, layers apart."""
+        """Return the view of one layer: a strategy may count, or lay out, layers apart."""
         return self
 
     def gcn(self, x: Tensor) -> Tensor:
@@ -131,7 +131,7 @@ class GraphView:
         raise NotImplementedError
 
     def columns(self, x: Tensor, direction: str) -> Tensor:
-        """Return the rows of everyone that own rows receive from, own rows first: (n, F) -> (M, F), differentiable."""
+        """Return the rows that own rows receive from, own rows first: (n, F) -> (M, F), differentiable."""
         raise NotImplementedError
 
     def edges(self, direction: str) -> tuple[Tensor, Tensor, Tensor | None]:

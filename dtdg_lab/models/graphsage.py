@@ -27,9 +27,9 @@ class GraphSAGE(GlorotModel):
         self.reset_parameters()
 
     def spatial(self, layer: int, graph: GraphView, x: Tensor, state: State) -> Tensor:
-        """Rows beside the mean over in-neighbours: (n, width) -> (n, 2 width)."""
+        """Return rows beside the mean over in-neighbours: (n, width) -> (n, 2 width)."""
         return torch.cat([x, graph.mean(x)], dim=1)
 
     def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """The dense part of each node and snapshot: (S, n, 2 width) -> (S, n, H)."""
+        """Compute the dense part of each node and snapshot: (S, n, 2 width) -> (S, n, H)."""
         return torch.relu(self.combine[layer](x)), state

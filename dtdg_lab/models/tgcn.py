@@ -42,7 +42,7 @@ class TGCN(GlorotModel):
         self.reset_parameters()
 
     def spatial(self, layer: int, graph: GraphView, x: Tensor, state: State) -> Tensor:
-        """The pulls of the graph convolution: (n, width) -> (n, width) with one layer, (n, H) with two."""
+        """Pull rows for the graph convolution: (n, width) -> (n, width) with one layer, (n, H) with two."""
         pulled = graph.gcn(x)
         if self.gc_layers == 1:
             return pulled
@@ -60,11 +60,11 @@ class TGCN(GlorotModel):
         return hs, state.with_layer(layer, (carried(hs, heights),))
 
     def states_after(self, layer: int, x: Tensor, h: Tensor, state: State) -> tuple[Tensor, ...]:
-        """The hidden state is the output."""
+        """Return the output: it is the hidden state."""
         return (h.detach(),)
 
     def _fused(self, layer: int) -> tuple[Tensor, Tensor]:
-        """What turns pulled features into the gates' inputs: (C, 3H) and (3H,).
+        """Return weights (C, 3H) and bias (3H,) from pulled features to the gates' inputs.
 
         With one graph convolution two linear maps follow each other, c_g = x V_g + a_g and c_g W_g + b_g; one matrix
         V_g W_g stands for both.

@@ -52,10 +52,10 @@ class TMGCN(GlorotModel):
 
     def temporal_sequence(self, layer: int, x: Tensor, state: State) -> tuple[Tensor, State]:
         """Finish the convolution and average over time: (S, n, width) -> (S, n, H)."""
-        past, seen = state.layers[layer]
-        known = torch.cat([past.transpose(0, 1), torch.relu(x @ self.convolve[layer])])
+        past, steps_seen = state.layers[layer]
+        sequence = torch.cat([past.transpose(0, 1), torch.relu(x @ self.convolve[layer])])
         steps = torch.arange(1, len(x) + 1, dtype=x.dtype, device=x.device)
-        count = (seen + steps.view(-1, 1, 1)).clamp(max=self.window)
-        means = known.unfold(0, self.window, 1).sum(-1) / count
-        kept = known[len(x) :].transpose(0, 1).contiguous()  # a copy, so that the sequence need not outlive the call
-        return means, state.with_layer(layer, (kept, seen + len(x)))
+        count = (steps_seen + steps.view(-1, 1, 1)).clamp(max=self.window)
+        means = sequence.unfold(0, self.window, 1).sum(-1) / count
+        window = sequence[len(x) :].transpose(0, 1).contiguous()  # a copy, which frees the sequence
+        return means, state.with_layer(layer, (window, steps_seen + len(x)))

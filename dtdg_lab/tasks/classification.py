@@ -18,23 +18,19 @@ from dtdg_lab.graphs.split import Split
 from dtdg_lab.tasks.base import PARTS, Rows, Scores, Task, mean_or_none
 from dtdg_lab.tasks.metrics import accuracy, confusion, f1_of, macro_f1
 
-# Persistence for classes: a node is what it was when last seen, as surely as that held in the training split.
-
-
 Ints = NDArray[np.int64]
 
 
 class LastClass:
-    """Predicts the last known class of a node; where none is known, how often each class occurs in training.
+    """The persistence baseline: the last known class of a node, or the class shares of training without one.
 
-    For a loss it needs probabilities: the last class k keeps the share p of the training split's labels that equal the
-    last known class, the others divide 1 - p as they occur. Shares are (count + 1) / (total + number of outcomes), so
-    that none is 0.
+    As probabilities: the last class keeps p, the share of training labels that equal the last known class; the others
+    divide 1 - p as they occur. Shares are (count + 1) / (total + number of outcomes), so that none is 0.
 
     Args:
         counts: labels of each class in the training split, (C,).
-        train: the training split, which p is taken from.
-        row: gives the classes that are known at a snapshot once it is over, (N,), -1 where not.
+        train: the training split, the source of p.
+        row: returns the known classes of a snapshot, (N,), -1 if unknown.
 
     Source: ours.
     """
@@ -42,28 +38,28 @@ class LastClass:
     def __init__(self, counts: Ints, train: range, row: Callable[[int], Ints]) -> None:
         self._row = row
         self._share = (counts + 1) / (counts.sum() + len(counts))
-        stayed = seen = 0
+        stayed = total = 0
         for t, last in zip(train, self.before(train), strict=True):
-            now = row(t)
-            both = (now >= 0) & (last >= 0)
-            stayed, seen = stayed + int((now[both] == last[both]).sum()), seen + int(both.sum())
-        self._stays = (stayed + 1) / (seen + 2)
+            classes = row(t)
+            both = (classes >= 0) & (last >= 0)
+            stayed, total = stayed + int((classes[both] == last[both]).sum()), total + int(both.sum())
+        self._stays = (stayed + 1) / (total + 2)
 
     def before(self, snapshots: range) -> Iterator[Ints]:
-        """For each of these snapshots, what is known of every node before it, (N,), -1 where nothing is."""
+        """Yield, for each of these snapshots, the last known class of every node, (N,), -1 if there is none."""
         last: Ints | None = None
         for t in range(snapshots.stop):
-            now = self._row(t)
-            last = np.full_like(now, -1) if last is None else last
+            classes = self._row(t)
+            last = np.full_like(classes, -1) if last is None else last
             if t >= snapshots.start:
                 yield last
-            last = np.where(now >= 0, now, last)
+            last = np.where(classes >= 0, classes, last)
 
     def cross_entropies(self, true: Ints, last: Ints) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Of persistence and of the constant prediction, for each item, (n,)."""
+        """Return cross-entropies of persistence and of the constant prediction, for each item, (n,)."""
         constant = -np.log(self._share[true])
-        others = np.maximum(1 - self._share[last], np.finfo(float).tiny)
-        chance = np.where(true == last, self._stays, (1 - self._stays) * self._share[true] / others)
+        other_share = np.maximum(1 - self._share[last], np.finfo(float).tiny)
+        chance = np.where(true == last, self._stays, (1 - self._stays) * self._share[true] / other_share)
         return np.where(last >= 0, -np.log(chance), constant), constant
 
 
@@ -134,7 +130,7 @@ class Classification(Task):
     # labels
 
     def _row(self, t: int, part: str) -> NDArray[np.int64]:
-        """Classes of the part's nodes at t, -1 elsewhere; (N,)."""
+        """Return classes of the split's nodes at t, -1 elsewhere; (N,)."""
         row = np.asarray(self._classes[t], dtype=np.int64)
         if self._vertex_split is None:
             return row
@@ -144,7 +140,7 @@ class Classification(Task):
         return self._row(t, "train")
 
     def _label(self, t: int, part: str) -> tuple[Tensor, int]:
-        """The part's labels at t on the device, and how many there are."""
+        """Return the split's labels at t on the device, and their number."""
         key = (0 if self._static else t, part if self._vertex_split is not None else "")
         if key not in self._labels:
             row = self._row(t, part)
@@ -157,43 +153,42 @@ class Classification(Task):
             self._label(t, "train")
 
     def labelled(self, t: int) -> bool:
-        """Whether a training node is labelled at the snapshot."""
+        """Return True if a training node is labelled at the snapshot."""
         return self._label(t, "train")[1] > 0
 
     # the model
 
     def loss(self, z: Tensor, snapshots: range, rows: Rows) -> Tensor:
-        """(S, n, C) -> (S,): cross-entropies of these nodes over the number of labels of each snapshot."""
-        found = [self._label(t, "train") for t in snapshots]
-        labels = torch.stack([label[rows] for label, _ in found])
-        counts = torch.tensor([max(count, 1) for _, count in found], device=z.device, dtype=z.dtype)
-        each = functional.cross_entropy(
-            z.flatten(0, 1), labels.flatten(), ignore_index=UNLABELLED, reduction="none"
-        ).view(labels.shape)
-        return each.sum(dim=1) / counts
+        """Return cross-entropies of these nodes over the number of labels of each snapshot: (S, n, C) -> (S,)."""
+        labels, counts = zip(*(self._label(t, "train") for t in snapshots), strict=True)
+        true = torch.stack([label[rows] for label in labels])
+        losses = functional.cross_entropy(
+            z.flatten(0, 1), true.flatten(), ignore_index=UNLABELLED, reduction="none"
+        ).view(true.shape)
+        return losses.sum(dim=1) / torch.tensor([max(count, 1) for count in counts], device=z.device, dtype=z.dtype)
 
     def share(self, snapshots: range, rows: Rows) -> Tensor:
-        """Labels of these nodes over all labels of the snapshot."""
-        found = [self._label(t, "train") for t in snapshots]
-        own = torch.stack([(label[rows] >= 0).sum() for label, _ in found])
-        return own / torch.tensor([max(count, 1) for _, count in found], device=own.device, dtype=torch.float64)
+        """Return labels of these nodes over all labels of the snapshot."""
+        labels, counts = zip(*(self._label(t, "train") for t in snapshots), strict=True)
+        items = torch.stack([(label[rows] >= 0).sum() for label in labels])
+        return items / torch.tensor([max(count, 1) for count in counts], device=items.device, dtype=torch.float64)
 
     def trains(self) -> NDArray[np.bool_]:
-        """Those that are labelled at some snapshot of the training split."""
+        """Return the nodes that are labelled at some snapshot of the training split."""
         rows = [self._train_row(t) >= 0 for t in (self._split.train[:1] if self._static else self._split.train)]
         return np.logical_or.reduce(rows)
 
     def measure(self, z: Tensor, t: int, rows: slice, part: str) -> Tensor:
-        """(n, C) -> (2 + C * C,): sum of cross-entropies, number of labels, and how often c is taken for d."""
+        """Return the sum of cross-entropies, the number of labels, and the confusion table: (n, C) -> (2 + C * C,)."""
         label = self._label(t, part)[0][rows]
-        known = label >= 0
-        label, z = label[known], z[known].double()
+        is_labelled = label >= 0
+        label, z = label[is_labelled], z[is_labelled].double()
         loss = functional.cross_entropy(z, label, reduction="sum")
         table = torch.bincount(label * self.outputs + z.argmax(dim=1), minlength=self.outputs**2).double()
-        return torch.cat([torch.stack([loss, known.sum().double()]), table])
+        return torch.cat([torch.stack([loss, is_labelled.sum().double()]), table])
 
-    def scores(self, part: str, sums: NDArray[np.float64], again: NDArray[np.float64] | None = None) -> Scores:
-        """Losses as means over the snapshots with labels; metrics over all labelled items of the part."""
+    def scores(self, part: str, sums: NDArray[np.float64], resamples: NDArray[np.float64] | None = None) -> Scores:
+        """Return losses as means over snapshots with labels, and metrics over all labelled items of the split."""
         losses, counts = sums[:, 0], sums[:, 1]
         labelled = counts > 0
         baseline, today = self._baseline(part)
@@ -204,22 +199,22 @@ class Classification(Task):
             metrics[f"{prefix}rarest_f1"] = f1_of(table, self._rarest)
         items = today.sum()
         metrics["majority_accuracy"] = float(today[self._commonest].sum() / items) if items else None
-        own = mean_or_none(losses[labelled] / counts[labelled])
+        loss = mean_or_none(losses[labelled] / counts[labelled])
         persistence, constant = (mean_or_none(values) for values in baseline[labelled].T)
-        return Scores(part, own, persistence, constant, int(labelled.sum()), metrics)
+        return Scores(part, loss, persistence, constant, int(labelled.sum()), metrics)
 
     # predictors that learn nothing
 
     def _baseline(self, part: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Mean losses of persistence and the constant at each snapshot, (S, 2); the table of persistence, (C, C)."""
+        """Return mean losses of persistence and the constant by snapshot, (S, 2), and persistence's table, (C, C)."""
         if part not in self._baselines:
             losses, table = [], np.zeros((self.outputs, self.outputs))
             snapshots = getattr(self._split, part)
-            for t, known in zip(snapshots, self._last_class.before(snapshots), strict=True):
+            for t, last_known in zip(snapshots, self._last_class.before(snapshots), strict=True):
                 row = self._row(t, part)
                 items = row >= 0
-                true, last = row[items], known[items]
-                losses.append([mean_or_none(each) or 0.0 for each in self._last_class.cross_entropies(true, last)])
+                true, last = row[items], last_known[items]
+                losses.append([mean_or_none(values) or 0.0 for values in self._last_class.cross_entropies(true, last)])
                 guess = np.where(last >= 0, last, self._commonest)
                 table += confusion(true, guess, self.outputs)
             self._baselines[part] = np.array(losses).reshape(-1, 2), table

@@ -1,10 +1,8 @@
-"""Link prediction: seeded negatives, heads, and the EdgeBank baseline."""
+"""Link prediction: the edges of the next snapshot, against random pairs without an edge."""
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,193 +17,24 @@ from dtdg_lab.core.errors import DataError, UnsupportedError
 from dtdg_lab.core.rng import generator
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import for_a_hash
-from dtdg_lab.graphs.snapshot import EdgeSet, Ints, Snapshot
+from dtdg_lab.graphs.snapshot import EdgeSet
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.records.link_metrics import HIGH, LOW, PAIRS, RANKED
 from dtdg_lab.tasks.base import Rows, Scores, Task, mean_or_none
-from dtdg_lab.tasks.metrics import (
-    LEAST_POSITIVES,
-    RESAMPLES,
-    auc_and_average_precision,
-    interval,
-    reciprocal_ranks,
-    resampled,
-)
+from dtdg_lab.tasks.bootstrap import LEAST_POSITIVES, RESAMPLES, interval, resampled
+from dtdg_lab.tasks.edge_bank import EdgeBank
+from dtdg_lab.tasks.link_samples import NO_VERTEX, LinkSamples, edge_seed, link_samples, ranking_candidates
+from dtdg_lab.tasks.metrics import auc_and_average_precision, reciprocal_ranks
 
-# What link prediction is asked about: some edges, random pairs that are none, and targets to rank edges against.
-#
-# Every draw is a function of (seed, snapshot): the seed is made of the edges to be predicted, so that the same edges
-# give the same pairs on every rank and in every run, and nothing needs to be stored.
-
-
-NO_VERTEX = -1  # fills rows of ranking candidates that have fewer than the others
-_CANDIDATES_AT_ONCE = 1 << 20  # candidates drawn at once, so that little memory is needed beside them
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LinkSamples:
-    """P edges and Q pairs of different nodes that are no edges, each in the order of (source, target).
-
-    Attributes:
-        src: shape (P + Q,), int32: sources, the edges' first.
-        dst: shape (P + Q,), int32: targets.
-        positives: P.
-    """
-
-    src: NDArray[np.int32]
-    dst: NDArray[np.int32]
-    positives: int
-
-
-def link_samples(edges: EdgeSet, *, seed: int, t: int, share: float, negatives: int) -> LinkSamples:
-    """A share of the edges, drawn without repetition, and ``negatives`` as many other pairs.
-
-    Args:
-        edges: the edges to be predicted; self loops are none.
-        seed: of the data.
-        t: number of the snapshot.
-        share: share of the edges that are taken, rounded, at least 1 where there are edges (theta of ESDG).
-        negatives: pairs for each edge taken, out of all pairs of different nodes that are no edges, all equally
-            likely and none twice; all of them where there are fewer.
-
-    Source: ESDG section 6 (theta = 0.1, as many negatives); the seed is ours.
-    """
-    count = max(1, math.floor(share * len(edges) + 0.5)) if len(edges) else 0
-    draw = generator(seed, "link/positives", t)
-    chosen = np.sort(draw.choice(len(edges), count, replace=False, shuffle=False)) if count else np.zeros(0, np.int64)
-    wanted = min(count * negatives, edges.absent)
-    draw = generator(seed, "link/negatives", t)
-    order = np.sort(draw.choice(edges.absent, wanted, replace=False, shuffle=False)) if wanted else chosen[:0]
-    src, dst = edges.pairs(np.concatenate([edges.numbers[chosen], edges.nth_absent(order)]))
-    return LinkSamples(src, dst, count)
-
-
-def ranking_candidates(
-    edges: EdgeSet, sources: NDArray[np.int32], *, seed: int, t: int, count: int
-) -> NDArray[np.int32]:
-    """For each source, targets that it has no edge to, itself excluded; shape (U, K), K at most ``count``.
-
-    The M targets without an edge from a source are divided into ``count`` equal stretches from a random start, and one
-    is drawn from each: every target is equally likely, and none comes twice. A source with M <= ``count`` gets all M;
-    the rest of its row is ``NO_VERTEX``.
-
-    Args:
-        edges: the edges to be predicted.
-        sources: shape (U,): distinct nodes.
-        seed: of the data.
-        t: number of the snapshot.
-        count: targets wanted for each source.
-
-    Source: ROLAND section 5 draws 1,000 such targets for each source; the stretches are ours.
-    """
-    first, available = edges.absent_from(sources)
-    taken = np.minimum(available, count)
-    width = int(taken.max(initial=0))
-    draw = generator(seed, "link/ranking", t)
-    start = (draw.random(len(sources)) * available).astype(np.int64)
-    found = np.empty((len(sources), width), dtype=np.int32)
-    step = max(1, _CANDIDATES_AT_ONCE // max(width, 1))
-    for block in (slice(i, i + step) for i in range(0, len(sources), step)):
-        order = _one_of_each_stretch(draw, available[block, None], taken[block, None], start[block, None], width)
-        valid = np.arange(width) < taken[block, None]
-        numbers = edges.nth_absent(np.where(valid, first[block, None] + order, 0))
-        found[block] = np.where(valid, edges.pairs(numbers)[1], np.int32(NO_VERTEX))
-    return found
-
-
-def _one_of_each_stretch(
-    draw: np.random.Generator, available: Ints, taken: Ints, start: Ints, width: int
-) -> NDArray[np.int64]:
-    """Places among ``available`` ones, (rows, width): the first ``taken`` of each row count and are all different."""
-    # bounds by whole numbers, so that neighbouring stretches share no place
-    bounds = np.minimum(np.arange(width + 1), taken) * available // np.maximum(taken, 1)
-    low, length = bounds[:, :-1], np.diff(bounds, axis=1)
-    within = low + (draw.random(length.shape) * length).astype(np.int64)
-    return np.asarray((within + start) % np.maximum(available, 1))
-
-
-# Persistence for edges: what is an edge today is one tomorrow, as surely as that held in the training split.
-
-
-@dataclass(frozen=True, slots=True)
-class EdgeBank:
-    """Chances that a pair is a positive, given that it is an edge today, or that it is none.
-
-    Attributes:
-        if_edge: chance for a pair that is an edge today.
-        if_not: chance for one that is none.
-
-    Source: EdgeBank of Poursafaei et al. 2022, "Towards better evaluation for dynamic link prediction", with a memory
-    of one snapshot; the chances, which a loss needs, are ours.
-    """
-
-    if_edge: float
-    if_not: float
-
-    @classmethod
-    def fit(cls, snapshots: Iterable[tuple[EdgeSet, EdgeSet]], *, prior: float) -> EdgeBank:
-        """Chances by Bayes' rule from how often edges of tomorrow, and other pairs, are edges today.
-
-        One of each kind is added to every count, so that no chance is 0 or 1.
-
-        Args:
-            snapshots: the edges today and tomorrow, of each training snapshot.
-            prior: share of positives among the pairs asked about.
-        """
-        kept = edges = gone = absent = 0
-        for today, tomorrow in snapshots:
-            both = len(np.intersect1d(today.numbers, tomorrow.numbers, assume_unique=True))
-            kept, edges = kept + both, edges + len(tomorrow)
-            gone, absent = gone + len(today) - both, absent + tomorrow.absent
-        of_edges, of_others = (kept + 1) / (edges + 2), (gone + 1) / (absent + 2)
-        if_edge = prior * of_edges / (prior * of_edges + (1 - prior) * of_others)
-        if_not = prior * (1 - of_edges) / (prior * (1 - of_edges) + (1 - prior) * (1 - of_others))
-        return cls(if_edge, if_not)
-
-    def cross_entropy(self, held: Tensor, labels: Tensor) -> float:
-        """Mean over pairs, (n,): ``held`` says which are edges today, ``labels`` which will be."""
-        chance = self.if_not + held.double() * (self.if_edge - self.if_not)
-        return float(functional.binary_cross_entropy(chance, labels.double()))
-
-
-# A seed that is made of a graph's edges, and of nothing else that the graph holds.
-
-
-_TAKEN = 4096  # sources, and rows, that are read of a snapshot: large graphs lie on disk
-
-
-def edge_seed(snapshots: Iterable[Snapshot]) -> int:
-    """A number below 2^256 that other edges change, and features, labels, weights and smoothing do not.
-
-    Numbers of nodes and edges of every snapshot enter, and about ``_TAKEN`` of its edges, evenly spaced; all of them
-    where there are no more. It seeds draws: graphs that agree in these may as well share it.
-
-    Args:
-        snapshots: one after the other; none is kept.
-
-    Source: ours.
-    """
-    digest = hashlib.sha256(b"dtdg-lab edges 1")
-    for snapshot in snapshots:
-        digest.update(f"{snapshot.num_nodes},{snapshot.num_edges};".encode())
-        for array, type_ in ((snapshot.indptr, np.int64), (snapshot.indices, np.int32)):
-            taken = array[:: max(1, len(array) // _TAKEN)]
-            digest.update(np.ascontiguousarray(taken, dtype=type_).tobytes())
-    return int(digest.hexdigest(), 16)
-
-
-# Rounding of embeddings, so that nodes that are alike tie whatever the order in which a layout sums.
-
-
-# Bits that are kept of an entry. What layouts differ by is some last bits of 24, or of 53.
+# Significant bits after rounding. Strategies differ by some last bits of 24, or of 53.
 BITS = {torch.float32: 14, torch.float64: 30}
 
 
 def round_noise(z: Tensor) -> Tensor:
-    """Every entry rounded to 14 significant bits (30 in float64), as float64; shape (N, C), as given.
+    """Round every entry to 14 significant bits (30 in float64), as float64, so that alike nodes tie.
 
     Each entry keeps its own scale, so that a node with large entries leaves the others' resolution alone. Entries
-    below their column's median magnitude are rounded to multiples of what the median is: those near 0 are differences
+    below their column's median magnitude are rounded to the same multiples as the median: those near 0 are differences
     of larger numbers, and as noisy as these.
 
     Scores that are summed of rounded entries in float64 are equal where the entries are equal.
@@ -215,26 +44,23 @@ def round_noise(z: Tensor) -> Tensor:
 
     Source: ours.
     """
-    kept, z = 2.0 ** -BITS[z.dtype], z.double()
+    precision, z = 2.0 ** -BITS[z.dtype], z.double()
     if not len(z):
         return z
-    unit = kept * torch.maximum(_power_above(z), _power_above(z.abs().median(dim=0).values))
+    unit = precision * torch.maximum(_power_above(z), _power_above(z.abs().median(dim=0).values))
     return torch.where(unit > 0, torch.round(z / unit) * unit, z)  # 0, infinite and NaN stay
 
 
 def _power_above(z: Tensor) -> Tensor:
-    """The power of two that is next above each magnitude; 0 for 0."""
+    """Return the next power of two above each magnitude; 0 for 0."""
     mantissa = torch.frexp(z).mantissa
     return torch.where(z == 0, z, z / mantissa)
 
 
-# Link prediction: which edges the next snapshot has, against random pairs that it has not.
-
-
 _BLOCK = 1 << 22  # numbers of a block of pair products
-_KEPT_BYTES = 1 << 28  # ranking candidates of the validation split that are kept rather than drawn again
-_OWN = ("loss", "accuracy", "auc", "average_precision", "mrr")
-# what is measured of a snapshot: three counts, the constant's loss, then the model's numbers and persistence's
+_CACHED_BYTES = 1 << 28  # of cached ranking candidates of the validation split
+_NUMBERS = ("loss", "accuracy", "auc", "average_precision", "mrr")
+# columns of a snapshot's measures: three counts, the constant's loss, then the model's numbers and persistence's
 _POSITIVES, _NEGATIVES, _RANKED, _CONSTANT, _MODEL, _TODAY = 0, 1, 2, 3, 4, 9
 
 
@@ -250,7 +76,7 @@ class _Pairs:
 
 @dataclass(frozen=True, slots=True)
 class _Ranking:
-    """What positives are ranked against: sources (U,), targets (U, K), and the row of each positive, (P,)."""
+    """Ranking candidates of positives: sources (U,), targets (U, K), and the row of each positive, (P,)."""
 
     sources: Tensor
     targets: Tensor
@@ -258,7 +84,7 @@ class _Ranking:
 
     @property
     def ranked(self) -> Tensor:
-        """Which positives have anything to be ranked against, (P,)."""
+        """The mask of positives with candidates, (P,)."""
         return (self.targets[self.row] != NO_VERTEX).any(dim=1)
 
 
@@ -284,7 +110,7 @@ class LinkPrediction(Task):
     Args:
         graph: T labelled snapshots of N nodes, with the snapshots that follow them.
         split: the parts of the sequence.
-        device: where pairs are kept.
+        device: of the pairs.
         dtype: type of the labels.
         hidden: H, width of the readout for ``dot``.
         link_share: share of the edges that are positives (theta of ESDG).
@@ -305,8 +131,8 @@ class LinkPrediction(Task):
     needs = ("following",)
     per_vertex = False
     loss_name, main_metrics = "cross-entropy (nats)", ("mrr", "average_precision", "auc", "accuracy")
-    columns = _TODAY + len(_OWN)
-    resampled = (len(_OWN) - 1) * RESAMPLES
+    columns = _TODAY + len(_NUMBERS)
+    resampled = (len(_NUMBERS) - 1) * RESAMPLES
 
     @classmethod
     def count_outputs(cls, graph: DynamicGraph, *, hidden: int, **options: Any) -> int:
@@ -341,7 +167,7 @@ class LinkPrediction(Task):
         self._pairs: dict[int, _Pairs] = {}
         self._rankings: dict[int, _Ranking] = {}
         self._today: dict[tuple[int, str], list[float]] = {}
-        self._kept_bytes = 0
+        self._cached_bytes = 0
         if not any(len(EdgeSet(self._following[t])) for t in split.train):
             raise DataError(
                 f"no snapshot of the training split of {graph.name!r} ({split.train.start} to {split.train.stop - 1}) "
@@ -363,17 +189,17 @@ class LinkPrediction(Task):
         return self._pairs[t]
 
     def _ranking_of(self, t: int, part: str) -> _Ranking:
-        """Kept for validation, which is evaluated often, while memory allows; drawn again elsewhere."""
+        """Return ranking candidates, cached for validation, which is evaluated often, while memory allows."""
         if t in self._rankings:
             return self._rankings[t]
         pairs = self._pairs_of(t)
         sources, row = np.unique(pairs.src[: pairs.positives].cpu().numpy(), return_inverse=True)
         targets = ranking_candidates(EdgeSet(self._following[t]), sources, seed=self._seed, t=t, count=self._candidates)
-        found = _Ranking(*(torch.tensor(array, device=self._device) for array in (sources, targets, row)))
-        if part == "validation" and self._kept_bytes + targets.nbytes <= _KEPT_BYTES:
-            self._kept_bytes += targets.nbytes
-            self._rankings[t] = found
-        return found
+        ranking = _Ranking(*(torch.tensor(array, device=self._device) for array in (sources, targets, row)))
+        if part == "validation" and self._cached_bytes + targets.nbytes <= _CACHED_BYTES:
+            self._cached_bytes += targets.nbytes
+            self._rankings[t] = ranking
+        return ranking
 
     def prepare(self, snapshots: range) -> None:
         """Draw the pairs of these snapshots and move them to the device."""
@@ -381,19 +207,19 @@ class LinkPrediction(Task):
             self._pairs_of(t)
 
     def labelled(self, t: int) -> bool:
-        """Whether edges follow the snapshot."""
+        """Return True if edges follow the snapshot."""
         return self._pairs_of(t).positives > 0
 
     # the model
 
     def _score(self, z: Tensor, src: Tensor, dst: Tensor) -> Tensor:
-        """Scores of pairs, (n,)."""
+        """Return the scores of pairs, (n,)."""
         if self._head == "concat":
             return z[:, 0].index_select(0, src) + z[:, 1].index_select(0, dst)
         return (z.index_select(0, src) * z.index_select(0, dst)).sum(dim=1) / math.sqrt(self.outputs)
 
     def loss(self, z: Tensor, snapshots: range, rows: Rows) -> Tensor:
-        """(S, N, outputs) -> (S,): mean cross-entropy of each snapshot's pairs."""
+        """Return the mean cross-entropy of each snapshot's pairs: (S, N, outputs) -> (S,)."""
         losses = []
         for t, embedded in zip(snapshots, z.unbind(0), strict=True):
             pairs = self._pairs_of(t)
@@ -405,19 +231,19 @@ class LinkPrediction(Task):
         return torch.stack(losses)
 
     def share(self, snapshots: range, rows: Rows) -> Tensor:
-        """All pairs of each snapshot that has any: pairs are not taken apart."""
+        """Return 1 for each snapshot with pairs: pairs are not taken apart."""
         return torch.tensor([float(self.labelled(t)) for t in snapshots], device=self._device)
 
     def trains(self) -> NDArray[np.bool_]:
-        """All: any node may be in a pair."""
+        """Return True for all nodes: any may be in a pair."""
         return np.ones(self._graph.num_nodes, bool)
 
     def measure(self, z: Tensor, t: int, rows: slice, part: str) -> Tensor:
-        """(N, outputs) -> (14,): counts, losses and metrics of the snapshot; zeros where it is followed by no edge."""
+        """Return counts, losses and metrics of the snapshot, zeros without following edges: (N, outputs) -> (14,)."""
         pairs, rounded, z = self._pairs_of(t), round_noise(z), z.double()
-        found = torch.zeros(self.columns, dtype=torch.float64, device=z.device)
+        zeros = torch.zeros(self.columns, dtype=torch.float64, device=z.device)
         if not pairs.positives:
-            return found
+            return zeros
         loss = functional.binary_cross_entropy_with_logits(self._score(z, pairs.src, pairs.dst), pairs.labels.double())
         score = self._score(rounded, pairs.src, pairs.dst)
         ranking = None if part == "train" else self._ranking_of(t, part)
@@ -431,10 +257,10 @@ class LinkPrediction(Task):
             self._today[t, part] = self._persistence(t, pairs, ranking)
         ranked = 0 if ranks is None else len(ranks)
         counts = [pairs.positives, len(pairs.src) - pairs.positives, ranked]
-        return found.new_tensor([*counts, self._constant_loss(pairs), *model, *self._today[t, part]])
+        return zeros.new_tensor([*counts, self._constant_loss(pairs), *model, *self._today[t, part]])
 
     def _reciprocal_ranks(self, z: Tensor, positive: Tensor, ranking: _Ranking) -> Tensor:
-        """Of the positives that are ranked at all."""
+        """Return the reciprocal ranks of positives with candidates."""
         targets, width = ranking.targets, ranking.targets.shape[1]
         scores = torch.full(targets.shape, -torch.inf, dtype=z.dtype, device=z.device)
         step = max(1, _BLOCK // max(width * self.outputs, 1))
@@ -448,7 +274,7 @@ class LinkPrediction(Task):
     # predictors that learn nothing
 
     def _today_of(self, t: int) -> EdgeSet:
-        """The edges of today as labels count them: those that the label before counted.
+        """Return the edges of today by the definition of labels: the edges of the label before.
 
         The first snapshot has no label before it. There it is the snapshot, which smoothing leaves as it is; with
         ``strict_label`` it may hold edges that are older than its newest base interval, which is not known by itself.
@@ -461,69 +287,70 @@ class LinkPrediction(Task):
         return EdgeBank.fit(train, prior=1 / (1 + self._negatives))
 
     def _constant_loss(self, pairs: _Pairs) -> float:
-        """Mean cross-entropy of predicting 1 / (1 + negatives), the share of positives, for every pair."""
+        """Return the mean cross-entropy of predicting 1 / (1 + negatives), the share of positives, for every pair."""
         total, prior = len(pairs.src), 1 / (1 + self._negatives)
         return -(pairs.positives * math.log(prior) + (total - pairs.positives) * math.log1p(-prior)) / total
 
     def _persistence(self, t: int, pairs: _Pairs, ranking: _Ranking | None) -> list[float]:
-        """The numbers of ``_OWN`` for "an edge today is one tomorrow"."""
+        """Return the numbers of ``_NUMBERS`` for persistence."""
         today = self._today_of(t)
-        held = torch.from_numpy(today.holds(pairs.src.cpu().numpy(), pairs.dst.cpu().numpy()))
-        held = held.to(self._device)
-        loss = self._edge_bank.cross_entropy(held, pairs.labels)
-        found = [loss, *_pair_metrics(held, held.double(), pairs), 0.0]
+        is_edge = torch.from_numpy(today.holds(pairs.src.cpu().numpy(), pairs.dst.cpu().numpy()))
+        is_edge = is_edge.to(self._device)
+        loss = self._edge_bank.cross_entropy(is_edge, pairs.labels)
+        numbers = [loss, *_pair_metrics(is_edge, is_edge.double(), pairs), 0.0]
         if ranking is not None and bool((ranked := ranking.ranked).any()):
             src, dst = ranking.sources.cpu().numpy()[:, None], ranking.targets.cpu().numpy()
             absent = dst == NO_VERTEX
             scores = today.holds(np.broadcast_to(src, dst.shape), np.where(absent, 0, dst)).astype(np.float64)
             scores[absent] = -np.inf
             candidates = torch.from_numpy(scores).to(self._device)
-            positive = held[: pairs.positives].double()
-            found[-1] = float(reciprocal_ranks(positive[ranked], candidates, ranking.row[ranked]).mean())
-        return found
+            positive = is_edge[: pairs.positives].double()
+            numbers[-1] = float(reciprocal_ranks(positive[ranked], candidates, ranking.row[ranked]).mean())
+        return numbers
 
     # scores
 
     def resample(self, z: Tensor, t: int) -> Tensor:
-        """(N, outputs) -> (4,000,): accuracy, AUC, average precision and MRR of a test snapshot on resampled pairs."""
+        """Return accuracy, AUC, average precision and MRR of a test snapshot on resampled pairs, (4,000,)."""
         pairs, rounded = self._pairs_of(t), round_noise(z)
         if not pairs.positives:
             return torch.zeros(self.resampled, dtype=torch.float64, device=z.device)
         score = self._score(rounded, pairs.src, pairs.dst)
         ranks = self._reciprocal_ranks(rounded, score[: pairs.positives], self._ranking_of(t, "test"))
         draws = generator(self._run_seed, "link/bootstrap", t)
-        found = resampled(score.cpu().numpy(), pairs.positives, ranks.cpu().numpy(), draws)
-        return torch.from_numpy(found.reshape(-1)).to(z.device)
+        metrics = resampled(score.cpu().numpy(), pairs.positives, ranks.cpu().numpy(), draws)
+        return torch.from_numpy(metrics.reshape(-1)).to(z.device)
 
-    def scores(self, part: str, sums: NDArray[np.float64], again: NDArray[np.float64] | None = None) -> Scores:
-        """Means over the part's snapshots that are followed by edges, with the pairs that they are of."""
+    def scores(self, part: str, sums: NDArray[np.float64], resamples: NDArray[np.float64] | None = None) -> Scores:
+        """Return means over the split's snapshots with following edges, and the numbers of pairs."""
         has_edges = sums[:, _POSITIVES] > 0
         defined = {"auc": has_edges & (sums[:, _NEGATIVES] > 0), "mrr": sums[:, _RANKED] > 0}
         defined["average_precision"] = defined["auc"]
         means: dict[int, dict[str, float | None]] = {
             first: {
-                name: mean_or_none(sums[defined.get(name, has_edges), first + place]) for place, name in enumerate(_OWN)
+                name: mean_or_none(sums[defined.get(name, has_edges), first + index])
+                for index, name in enumerate(_NUMBERS)
             }
             for first in (_MODEL, _TODAY)
         }
-        own, today = means[_MODEL], means[_TODAY]
-        metrics = {name: own[name] for name in _OWN[1:]}
-        metrics |= {f"persistence_{name}": today[name] for name in _OWN[1:]}
+        model, today = means[_MODEL], means[_TODAY]
+        metrics = {name: model[name] for name in _NUMBERS[1:]}
+        metrics |= {f"persistence_{name}": today[name] for name in _NUMBERS[1:]}
         metrics |= {PAIRS: float(sums[:, [_POSITIVES, _NEGATIVES]].sum()), RANKED: float(sums[:, _RANKED].sum())}
-        if again is not None and sums[:, _POSITIVES].sum() >= LEAST_POSITIVES:
-            draws = again.reshape(len(again), len(_OWN) - 1, RESAMPLES)
-            for place, name in enumerate(_OWN[1:]):
-                there = defined.get(name, has_edges)
-                if own[name] is not None:
-                    metrics[name + LOW], metrics[name + HIGH] = interval(draws[there, place].mean(axis=0))
+        if resamples is not None and sums[:, _POSITIVES].sum() >= LEAST_POSITIVES:
+            draws = resamples.reshape(len(resamples), len(_NUMBERS) - 1, RESAMPLES)
+            for index, name in enumerate(_NUMBERS[1:]):
+                is_defined = defined.get(name, has_edges)
+                if model[name] is not None:
+                    metrics[name + LOW], metrics[name + HIGH] = interval(draws[is_defined, index].mean(axis=0))
         constant = mean_or_none(sums[has_edges, _CONSTANT])
-        return Scores(part, own["loss"], today["loss"], constant, int(has_edges.sum()), metrics)
+        return Scores(part, model["loss"], today["loss"], constant, int(has_edges.sum()), metrics)
 
 
-def _pair_metrics(said: Tensor, score: Tensor, pairs: _Pairs) -> tuple[float, float, float]:
-    """Accuracy, AUC and average precision; the latter two are 0 and not counted where there are no negatives."""
+def _pair_metrics(predicted: Tensor, score: Tensor, pairs: _Pairs) -> tuple[float, float, float]:
+    """Return accuracy, AUC and average precision; the latter two are 0 and not counted without negatives."""
     label = pairs.labels > 0
-    accuracy = float((said == label).double().mean())
+    accuracy = float((predicted == label).double().mean())
     if pairs.positives == len(label):
         return accuracy, 0.0, 0.0
     return accuracy, *auc_and_average_precision(score, label)

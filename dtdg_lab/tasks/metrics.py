@@ -2,50 +2,43 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-# Accuracy and F1 from a table of true and predicted classes.
-
 
 def confusion(true: NDArray[np.int64], predicted: NDArray[np.int64], classes: int) -> NDArray[np.float64]:
-    """How often class c is taken for class d: entry (c, d) of (C, C)."""
+    """Return the confusion table (C, C): entry (c, d) counts items of class c predicted as d."""
     counts = np.bincount(true * classes + predicted, minlength=classes * classes)
     return counts.reshape(classes, classes).astype(np.float64)
 
 
 def accuracy(table: NDArray[np.float64]) -> float | None:
-    """Share of the items whose class is predicted; None where there are no items."""
+    """Return the share of correct predictions; None without items."""
     total = float(table.sum())
     return float(np.trace(table)) / total if total else None
 
 
 def f1(table: NDArray[np.float64]) -> NDArray[np.float64]:
-    """F1 of each class, (C,): 2 hits / (items of the class + items taken for it); NaN where there are neither."""
+    """Return F1 of each class, (C,): 2 hits / (items of the class + predictions of it); NaN without either."""
     hits, involved = np.diag(table), table.sum(axis=0) + table.sum(axis=1)
     return np.where(involved > 0, 2 * hits / np.maximum(involved, 1), np.nan)
 
 
 def macro_f1(table: NDArray[np.float64]) -> float | None:
-    """Mean F1 of the classes that occur or are predicted; None where there are no items."""
+    """Return the mean F1 of the classes that occur or are predicted; None without items."""
     return float(np.nanmean(f1(table))) if table.sum() else None
 
 
 def f1_of(table: NDArray[np.float64], kind: int) -> float | None:
-    """F1 of one class; None where it neither occurs nor is predicted."""
+    """Return F1 of one class; None if it neither occurs nor is predicted."""
     value = float(f1(table)[kind])
     return None if np.isnan(value) else value
 
 
-# Area under the ROC curve and average precision of scored pairs, with ties.
-
-
 def auc_and_average_precision(scores: Tensor, labels: Tensor) -> tuple[float, float]:
-    """Area under the ROC curve: how well scores separate positives from negatives.
+    """Return the area under the ROC curve, and average precision, with ties.
 
     The area is the chance that a positive scores above a negative, ties counting half. Average precision is the sum
     over thresholds, from the highest score down, of the gain in recall times the precision there; equal scores are one
@@ -67,20 +60,17 @@ def auc_and_average_precision(scores: Tensor, labels: Tensor) -> tuple[float, fl
     false = count - true
     below = false.cumsum(0) - false
     area = (true * (below + false / 2)).sum() / (positives * negatives)
-    found = true.flip(0).cumsum(0)
-    precision = found / count.flip(0).cumsum(0)
+    hits = true.flip(0).cumsum(0)
+    precision = hits / count.flip(0).cumsum(0)
     average = (true.flip(0) * precision).sum() / positives
     return float(area), float(average)
 
 
-# Reciprocal ranks of positives among candidates.
-
-
-_BLOCK = 1 << 22  # scores compared at once, so that little memory is needed beside them
+_BLOCK = 1 << 22  # scores compared at once, to bound memory
 
 
 def reciprocal_ranks(positive: Tensor, candidates: Tensor, row: Tensor) -> Tensor:
-    """1 / rank of each positive among itself and a row of candidates; (P,).
+    """Return 1 / rank of each positive among itself and a row of candidates, (P,).
 
     The rank is 1 + (candidates above) + (candidates with the same score) / 2: the mean of the best and the worst rank
     that ties allow. Where every candidate is absent the rank is 1.
@@ -95,88 +85,7 @@ def reciprocal_ranks(positive: Tensor, candidates: Tensor, row: Tensor) -> Tenso
     step = max(1, _BLOCK // max(candidates.shape[1], 1))
     ranks = []
     for i in range(0, len(positive), step):
-        own, others = positive[i : i + step, None], candidates[row[i : i + step]]
-        above, equal = (others > own).sum(dim=1), (others == own).sum(dim=1)
+        scores, rivals = positive[i : i + step, None], candidates[row[i : i + step]]
+        above, equal = (rivals > scores).sum(dim=1), (rivals == scores).sum(dim=1)
         ranks.append(1 + above.double() + equal.double() / 2)
     return 1 / torch.cat(ranks) if ranks else positive.new_zeros(0, dtype=torch.float64)
-
-
-# Bootstrap of link metrics over pairs: how far a number would move if other pairs had been drawn.
-
-
-RESAMPLES = 1000
-LEVEL = 0.95  # of the interval
-MOST_DRAWN = 1024  # of positives, or of negatives, in one resample
-LEAST_POSITIVES = 10  # fewer say nothing about how far a number would move
-_DRAWN_AT_ONCE = 1 << 20  # pairs drawn at once
-
-_Rows = NDArray[np.float64]
-
-
-def resampled(
-    scores: NDArray[np.float64], positives: int, reciprocal: NDArray[np.float64], draws: np.random.Generator
-) -> _Rows:
-    """Accuracy, AUC, average precision and MRR of resamples of one snapshot's pairs: (4, RESAMPLES).
-
-    Positives and negatives are drawn with replacement apart from each other, as many as there are, so that their share
-    stays; ranked positives likewise. Of more than ``MOST_DRAWN`` of a kind, a share f of both kinds is drawn, and what
-    the resamples are off is multiplied by sqrt(f): the bootstrap of m out of n. AUC and average precision are 0 where
-    there is no negative, MRR where nothing is ranked.
-
-    Args:
-        scores: (P + Q,), of the positives first; above 0 means an edge.
-        positives: P, at least 1.
-        reciprocal: reciprocal ranks of the positives that are ranked.
-        draws: the stream.
-
-    Source: Efron 1979 (bootstrap); Bickel, Goetze, van Zwet 1997 (m out of n).
-    """
-    level = np.unique(scores, return_inverse=True)[1].reshape(-1).astype(np.int64)
-    right = np.concatenate([scores[:positives] > 0, scores[positives:] <= 0])
-    found = np.zeros((4, RESAMPLES))
-    negatives = len(scores) - positives
-    share = min(1.0, MOST_DRAWN / max(positives, negatives, 1))
-    drawn = [max(1, round(count * share)) if count else 0 for count in (positives, negatives)]
-    step = max(1, _DRAWN_AT_ONCE // sum(drawn))
-    for first in range(0, RESAMPLES, step):
-        rows = min(step, RESAMPLES - first)
-        own = draws.integers(0, positives, (rows, drawn[0]))
-        other = positives + draws.integers(0, max(negatives, 1), (rows, drawn[1]))
-        where = slice(first, first + rows)
-        found[0, where] = np.concatenate([right[own], right[other]], axis=1).mean(axis=1)
-        if negatives:
-            found[1, where], found[2, where] = _area_and_precision(level[own], level[other])
-    point = np.zeros(4)
-    point[0] = right.mean()
-    if negatives:
-        whole = _area_and_precision(level[None, :positives], level[None, positives:])
-        point[1], point[2] = whole[0][0], whole[1][0]
-    found[:3] = point[:3, None] + math.sqrt(share) * (found[:3] - point[:3, None])
-    if len(reciprocal):
-        few = min(len(reciprocal), MOST_DRAWN)
-        means = reciprocal[draws.integers(0, len(reciprocal), (RESAMPLES, few))].mean(axis=1)
-        centre = reciprocal.mean()
-        found[3] = centre + math.sqrt(few / len(reciprocal)) * (means - centre)
-    return np.clip(found, 0.0, 1.0)
-
-
-def interval(values: NDArray[np.float64]) -> tuple[float, float]:
-    """The percentile interval of ``LEVEL`` of resampled numbers."""
-    tail = 50 * (1 - LEVEL)
-    low, high = np.percentile(values, [tail, 100 - tail])
-    return float(low), float(high)
-
-
-def _area_and_precision(positive: NDArray[np.int64], negative: NDArray[np.int64]) -> tuple[_Rows, _Rows]:
-    """AUC and average precision of every row of levels, (S, P) and (S, Q), ties as in :mod:`dtdg_lab.tasks.metrics`."""
-    rows, levels = len(positive), int(max(positive.max(), negative.max())) + 1
-    shift = levels * np.arange(rows, dtype=np.int64)[:, None]
-    own, other = (
-        np.bincount((of + shift).ravel(), minlength=rows * levels).reshape(rows, levels) for of in (positive, negative)
-    )
-    below = np.cumsum(other, axis=1) - other  # negatives below each level, (S, levels)
-    area = (own * (below + other / 2)).sum(axis=1) / (positive.shape[1] * negative.shape[1])
-    true = positive.shape[1] - np.cumsum(own, axis=1) + own
-    found = true + negative.shape[1] - below
-    precision = np.divide(own * true, found, out=np.zeros(own.shape), where=own > 0)
-    return area, precision.sum(axis=1) / positive.shape[1]

@@ -23,7 +23,7 @@ class Regression(Task):
     Args:
         graph: T labelled snapshots of N nodes.
         split: the parts of the sequence.
-        device: where labels are kept.
+        device: of the labels.
         dtype: type of the labels.
 
     Source: DynaHB and FlareDTDG, released code: mean squared error of log(1 + in-degree of the next snapshot).
@@ -48,7 +48,7 @@ class Regression(Task):
             self._target(t)
 
     def labelled(self, t: int) -> bool:
-        """Always: every node has a target."""
+        """Return True: every node has a target."""
         return True
 
     def _target(self, t: int) -> Tensor:
@@ -61,27 +61,27 @@ class Regression(Task):
         return errors.square()
 
     def loss(self, z: Tensor, snapshots: range, rows: Rows) -> Tensor:
-        """(S, n, 1) -> (S,): penalties of these nodes over N."""
+        """Return penalties of these nodes over N: (S, n, 1) -> (S,)."""
         targets = torch.stack([self._target(t)[rows] for t in snapshots])
         return self.penalty(z.squeeze(-1) - targets).sum(dim=1) / self._graph.num_nodes
 
     def share(self, snapshots: range, rows: Rows) -> Tensor:
-        """The number of targets: all N nodes have one."""
+        """Return the share of targets: all N nodes have one."""
         nodes = self._graph.num_nodes
-        found = len(range(*rows.indices(nodes))) if isinstance(rows, slice) else len(rows)
-        return torch.full((len(snapshots),), found / nodes, dtype=self._dtype, device=self._device)
+        count = len(range(*rows.indices(nodes))) if isinstance(rows, slice) else len(rows)
+        return torch.full((len(snapshots),), count / nodes, dtype=self._dtype, device=self._device)
 
     def trains(self) -> NDArray[np.bool_]:
-        """All of them."""
+        """Return True for all nodes."""
         return np.ones(self._graph.num_nodes, bool)
 
     def measure(self, z: Tensor, t: int, rows: slice, part: str) -> Tensor:
-        """(n, 1) -> (2,): sums of penalties and of absolute errors."""
+        """Return sums of penalties and of absolute errors: (n, 1) -> (2,)."""
         errors = (z.squeeze(-1) - self._target(t)[rows]).double()
         return torch.stack([self.penalty(errors).sum(), errors.abs().sum()])
 
-    def scores(self, part: str, sums: NDArray[np.float64], again: NDArray[np.float64] | None = None) -> Scores:
-        """Mean penalty and ``mae`` over all nodes and the part's snapshots."""
+    def scores(self, part: str, sums: NDArray[np.float64], resamples: NDArray[np.float64] | None = None) -> Scores:
+        """Return the mean penalty and ``mae`` over all nodes and the split's snapshots."""
         penalties, absolute = sums.T / self._graph.num_nodes
         persistence, persistence_absolute, constant = self._baseline(part).T
         metrics = {"mae": mean_or_none(absolute), "persistence_mae": mean_or_none(persistence_absolute)}
@@ -94,7 +94,7 @@ class Regression(Task):
         return float(np.mean(self._graph.targets[train.start : train.stop], dtype=np.float64))
 
     def _baseline(self, part: str) -> NDArray[np.float64]:
-        """Mean penalty and absolute error of persistence, and penalty of the constant, of each snapshot: (S, 3)."""
+        """Return mean penalty and absolute error of persistence, and penalty of the constant, by snapshot: (S, 3)."""
         if part not in self._baselines:
             rows = []
             for t in getattr(self._split, part):

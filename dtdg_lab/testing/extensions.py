@@ -1,4 +1,4 @@
-"""The extension suite: train what a user registers on every system that reads it, and compare what must be equal.
+"""The extension suite: train registered code on every system that reads it, and compare losses.
 
 Two processes first share the runs on one rank, then make those on two ranks together; no run leaves a folder.
 """
@@ -65,13 +65,13 @@ class Outcome:
     """One run.
 
     Attributes:
-        system: that was to train.
+        system: of the run.
         ranks: R.
         result: ``trained``; ``refused`` before it began, as not supported or not available; ``differs`` in its losses;
             or ``failed``.
         losses: of every step.
-        reason: why it was refused, failed, or differs; what its losses were compared with.
-        seconds: until it ended.
+        reason: of a refusal, failure or difference; or the run that its losses were compared with.
+        seconds: duration.
     """
 
     system: str
@@ -83,16 +83,16 @@ class Outcome:
 
     @property
     def is_good(self) -> bool:
-        """Whether it trained as it should, or was refused with a reason."""
+        """True if it trained as it should, or was refused with a reason."""
         return self.result in ("trained", "refused")
 
 
 @dataclass(frozen=True, repr=False)
 class ExtensionCheck:
-    """What came of a registration on every system.
+    """The outcomes of a registration on every system.
 
     Attributes:
-        title: kind and name of what was checked.
+        title: kind and name of the checked code.
         outcomes: in the catalogue's order of systems, on one rank and on two.
     """
 
@@ -101,12 +101,12 @@ class ExtensionCheck:
 
     @property
     def trained(self) -> list[Outcome]:
-        """Return the runs that trained as they should."""
+        """The runs that trained as they should."""
         return [outcome for outcome in self.outcomes if outcome.result == "trained"]
 
     @property
     def bad(self) -> list[Outcome]:
-        """Return the runs that failed, or whose losses differ."""
+        """The runs that failed, or whose losses differ."""
         return [outcome for outcome in self.outcomes if not outcome.is_good]
 
     def to_pandas(self) -> pd.DataFrame:
@@ -165,7 +165,7 @@ def check_model(
     Raises:
         ConfigError: options are given of a model that is registered, or a setting is wrong.
         UnknownNameError: there is no such model, system, or setting.
-        ContractError: a promise is broken, a run failed, losses differ, or nothing trained; the message has the table.
+        ContractError: a rule is broken, a run failed, losses differ, or nothing trained; the message has the table.
     """
     if isinstance(make, str):
         _require_no_options(make, options)
@@ -177,11 +177,11 @@ def check_model(
 
 
 def check_extension(name: str, kind: str, *, systems: Sequence[str] = (), **settings: Any) -> ExtensionCheck:
-    """Train what is registered on every system that reads it, on one rank and on two, and compare losses.
+    """Train registered code on every system that reads it, on one rank and on two, and compare losses.
 
-    Losses must be equal on one rank and on two, on all systems that train full batches, and on all that train the same
-    batches and only bring features otherwise; not where measured times decide what is trained. The systems of a family
-    train a small model of the package.
+    Losses must be equal on one rank and on two, on all systems of full batches, and on all systems of equal batches
+    that only fetch features differently; unless measured times decide. The systems of a family train a small model of
+    the package.
 
     Args:
         name: in the catalogue.
@@ -195,9 +195,9 @@ def check_extension(name: str, kind: str, *, systems: Sequence[str] = (), **sett
         ContractError: a run failed, losses differ, or nothing trained; the message has the table.
     """
     kind = next((key for key, singular in SINGULAR.items() if kind in (key, singular)), kind)
-    chosen = [catalogue.system(system) for system in systems] or _readers(name, kind)
-    _require_read(settings, chosen, name, kind)
-    plan = [_Case.of(system, ranks, kind, name, settings) for system in chosen for ranks in (1, 2)]
+    readers = [catalogue.system(system) for system in systems] or _readers(name, kind)
+    _require_read(settings, readers, name, kind)
+    plan = [_Case.of(system, ranks, kind, name, settings) for system in readers for ranks in (1, 2)]
     reference = _Case.of(catalogue.system("single"), 1, kind, name, settings)
     cases = [*plan, reference]
     runs = list(zip(cases, _train_all(cases), strict=True))
@@ -206,9 +206,6 @@ def check_extension(name: str, kind: str, *, systems: Sequence[str] = (), **sett
     if check.bad or not check.trained:
         raise ContractError(str(check))
     return check
-
-
-# What is trained.
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,9 +218,9 @@ class _Case:
     refused: str = ""
 
     @classmethod
-    def of(cls, system: System, ranks: int, kind: str, name: str, given: Mapping[str, Any]) -> _Case:
+    def of(cls, system: System, ranks: int, kind: str, name: str, overrides: Mapping[str, Any]) -> _Case:
         """Return the run of a registered name on a system."""
-        settings = _settings(system, kind, name, given) | {"ranks": ranks}
+        settings = _settings(system, kind, name, overrides) | {"ranks": ranks}
         refused = ""
         for parts in dict.fromkeys((settings["parts"], ranks)):  # some systems take one part alone
             try:
@@ -233,17 +230,17 @@ class _Case:
         return cls(system.name, ranks, None, refused)
 
 
-def _settings(system: System, kind: str, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def _settings(system: System, kind: str, name: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a registered name's runs on a system: given ones, else its own, else small ones."""
     of_families = {name: value for family in catalogue.families() for name, value in family.small_settings.items()}
-    settings = {**SMALL, **of_families, **system.defaults, **given, "system": system.name}
+    settings = {**SMALL, **of_families, **system.defaults, **overrides, "system": system.name}
     if kind in (*EVERYWHERE, *system.parts):
         settings[_chooser(kind)] = name
     return settings
 
 
 def _chooser(kind: str) -> str:
-    """Return the setting that names what is checked; empty for a family."""
+    """Return the setting that names the checked code; empty for a family."""
     return {"models": "model", "datasets": "dataset"}.get(kind, catalogue.CHOSEN_BY.get(kind, ""))
 
 
@@ -259,11 +256,11 @@ def _read_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name in names}
 
 
-def _require_read(given: Mapping[str, Any], systems: Sequence[System], name: str, kind: str) -> None:
+def _require_read(overrides: Mapping[str, Any], systems: Sequence[System], name: str, kind: str) -> None:
     """Raise UnknownNameError for a setting that no system reads, or that the check itself chooses."""
-    names = set[str]().union(*(_read_names(_settings(system, kind, name, given)) for system in systems))
+    names = set[str]().union(*(_read_names(_settings(system, kind, name, overrides)) for system in systems))
     names -= {"system", "ranks", _chooser(kind)}
-    for setting in given:
+    for setting in overrides:
         if setting not in names:
             advice = "The check chooses systems (systems=...), ranks and the name that it checks."
             raise UnknownNameError("setting", setting, names, advice)
@@ -293,10 +290,10 @@ def _readers(name: str, kind: str) -> list[System]:
 @contextmanager
 def _registered(what: Any, kind: str, options: Sequence[str | Option]) -> Iterator[str]:
     """Register a class for a while, and yield its name; one that is registered already keeps its own."""
-    own = next((record.name for record in REGISTERED if record.kind == kind and record.what is what), "")
-    if own:
-        _require_no_options(own, options)
-        yield own
+    registered_name = next((record.name for record in REGISTERED if record.kind == kind and record.what is what), "")
+    if registered_name:
+        _require_no_options(registered_name, options)
+        yield registered_name
         return
     name = f"checked-{getattr(what, '__name__', kind).lower()}"
     registration = Registration(kind, name, what, options=tuple(options))
@@ -307,19 +304,16 @@ def _registered(what: Any, kind: str, options: Sequence[str | Option]) -> Iterat
         registration.remove()
 
 
-# How it is trained: on two processes, which first share the runs on one rank, then make those on two together.
-
-
 def _train_all(cases: Sequence[_Case]) -> list[Outcome]:
-    """Return what came of each run."""
+    """Return the outcome of each run."""
     outcomes = {
         number: Outcome(case.system, case.ranks, "refused", reason=case.refused)
         for number, case in enumerate(cases)
         if case.refused
     }
-    while left := {number: case for number, case in enumerate(cases) if number not in outcomes}:
-        sent = pack_registrations(*(case.config for case in left.values() if case.config is not None))
-        by_rank = run_ranks(_train_on_rank, 2, sent, left)
+    while remaining := {number: case for number, case in enumerate(cases) if number not in outcomes}:
+        sent = pack_registrations(*(case.config for case in remaining.values() if case.config is not None))
+        by_rank = run_ranks(_train_on_rank, 2, sent, remaining)
         for number in set().union(*by_rank):
             outcomes[number] = _decisive([results[number] for results in by_rank if number in results])
     return [outcomes[number] for number in range(len(cases))]
@@ -348,7 +342,7 @@ def _train_on_rank(
 
 
 def _train(case: _Case, group: Any = None) -> Outcome:
-    """Return what came of a run on this rank."""
+    """Return the outcome of a run on this rank."""
     assert case.config is not None
     recorder, start = RecordingRecorder(), time.perf_counter()
 
@@ -371,9 +365,6 @@ def _train(case: _Case, group: Any = None) -> Outcome:
     return outcome("trained", losses=trained.losses)
 
 
-# What is compared.
-
-
 def _judged(case: _Case, outcome: Outcome, runs: Sequence[tuple[_Case, Outcome]]) -> Outcome:
     """Return the outcome of a run, compared with the first one that computes the same; the last run is first of all."""
     if outcome.result != "trained" or case.config is None:
@@ -381,12 +372,12 @@ def _judged(case: _Case, outcome: Outcome, runs: Sequence[tuple[_Case, Outcome]]
     key = _losses_key(case.config)
     if key is None:
         return replace(outcome, reason="measured times decide: compared with none")
-    trained = [(other, result) for other, result in (runs[-1], *runs[:-1]) if result.result == "trained"]
+    trained = [(candidate, result) for candidate, result in (runs[-1], *runs[:-1]) if result.result == "trained"]
     alike = [pair for pair in trained if pair[0].config is not None and _losses_key(pair[0].config) == key]
     first, reference = alike[0]
     if reference is outcome or (first.system, first.ranks) == (case.system, case.ranks):
-        others = len({(other.system, other.ranks) for other, _ in alike}) - 1
-        return replace(outcome, reason=f"reference of {others} run{'s' * (others > 1)}" if others else "")
+        count = len({(other.system, other.ranks) for other, _ in alike}) - 1
+        return replace(outcome, reason=f"reference of {count} run{'s' * (count > 1)}" if count else "")
     title, losses = f"{first.system} on {first.ranks}", outcome.losses
     if len(losses) != len(reference.losses) or not np.allclose(losses, reference.losses, rtol=_CLOSE, atol=0):
         why = f"losses {losses[:2]}, but {reference.losses[:2]} of {title}"

@@ -197,8 +197,8 @@ def check_outputs(make: MakeModel) -> None:
     for outputs in (1, 3):
         model = make_model(make, _FEATURES, _HIDDEN, 1, outputs=outputs, seed=0)
         for shape in ((_NODES,), (_SNAPSHOTS, _NODES)):
-            given = tuple(model.readout(torch.zeros(*shape, _HIDDEN)).shape)
-            require(given == (*shape, outputs), f"readout gives {given}, not {(*shape, outputs)}")
+            actual = tuple(model.readout(torch.zeros(*shape, _HIDDEN)).shape)
+            require(actual == (*shape, outputs), f"readout gives {actual}, not {(*shape, outputs)}")
 
 
 def check_precision(make: MakeModel) -> None:

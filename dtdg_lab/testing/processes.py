@@ -39,11 +39,11 @@ _GRACE_S = 3.0  # after the first failure the others may still report theirs
 
 
 class RanksError(LabError):
-    """Raised when ranks fail, die or run out of time; ``failures`` maps each such rank to what is known of it."""
+    """Raised when ranks fail, die or run out of time; ``failures`` maps each such rank to its failure."""
 
     def __init__(self, failures: dict[int, str]) -> None:
-        described = "\n".join(f"rank {rank} {what}" for rank, what in sorted(failures.items()))
-        super().__init__(f"{len(failures)} rank(s) did not return a result:\n{described}")
+        lines = "\n".join(f"rank {rank} {failure}" for rank, failure in sorted(failures.items()))
+        super().__init__(f"{len(failures)} rank(s) did not return a result:\n{lines}")
         self.failures = failures
 
 
@@ -75,9 +75,8 @@ def run_ranks(
     """Call ``function(rank, ranks, address, *args)`` in ``ranks`` fresh processes and return their results by rank.
 
     ``address`` is that of a store which this process holds while the ranks run, with its key (see :func:`join_group`);
-    it outlives any rank. Each rank has one thread and
-    treats warnings as errors. Where the function is the package's, ranks do not import the caller's ``__main__``: a
-    script may call it without a guard.
+    it outlives any rank. Each rank has one thread and treats warnings as errors. For a function of the package, ranks
+    do not import the caller's ``__main__``: a script may call it without a guard.
 
     Args:
         function: importable by its module and name.
@@ -124,9 +123,9 @@ def join_group(rank: int, ranks: int, address: str) -> ProcessGroup:
 
 
 def delayed_group(group: Group, delay_s: float, bytes_per_s: float = float("inf")) -> Group:
-    """A group whose exchanges of rows take at least ``delay_s`` on every rank, from start to completion.
+    """Return a group whose exchanges of rows take at least ``delay_s`` on every rank, from start to completion.
 
-    For tests of what is hidden behind computing, on ranks that are in fact close.
+    For tests of overlapping, on ranks with fast links.
 
     Args:
         group: the ranks.
@@ -190,7 +189,7 @@ def _work(connection: Connection, rank: int, ranks: int, address: str, task: byt
 
 
 def _portable(error: BaseException | None) -> BaseException | None:
-    """The exception if it survives pickling (some need more arguments than they keep), else none."""
+    """Return the exception if it survives pickling (some need more arguments than they store), else None."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:
@@ -218,7 +217,7 @@ def _done(rank: _Rank) -> bool:
 
 
 def _source(rank: _Rank) -> Any:
-    """What to wait for: the report, then the end of the process."""
+    """Return the object to wait for: the report, then the end of the process."""
     return rank.process.sentinel if rank.reported else rank.connection
 
 

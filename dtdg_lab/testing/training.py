@@ -21,7 +21,7 @@ from dtdg_lab.training.resource_monitor import ResourceMonitor
 
 
 class RecordingRecorder:
-    """Keeps every row as a dict of its table's columns, in the order written.
+    """A recorder in memory: every row as a dict of its table's columns, in the order written.
 
     Args:
         failure: raised by :meth:`check`, as a recorder whose disk is full would; None never fails.
@@ -32,7 +32,7 @@ class RecordingRecorder:
         self.failure = failure
 
     def row(self, table: str, values: tuple[Any, ...]) -> None:
-        """Keep one row.
+        """Store one row.
 
         Raises:
             ValueError: it has another number of values than the table has columns.
@@ -40,23 +40,23 @@ class RecordingRecorder:
         self.tables[table].append(dict(zip(TABLES[table], values, strict=True)))
 
     def check(self) -> None:
-        """Raise the failure this recorder was given, if any."""
+        """Raise the failure of the recorder, if any."""
         if self.failure is not None:
             raise self.failure
 
     def flush(self) -> None:
-        """Nothing waits."""
+        """Do nothing: no row waits."""
 
     def reached(self, step: int, ranks: Iterable[int]) -> bool:
-        """Rows of other ranks are elsewhere, and stay."""
+        """Return True: rows of other ranks are elsewhere."""
         return True
 
     def column(self, table: str, name: str) -> list[Any]:
-        """One column of a table, in the order written."""
+        """Return one column of a table, in the order written."""
         return [row[name] for row in self.tables[table]]
 
     def events(self, kind: str) -> list[dict[str, Any]]:
-        """The events of one kind, in the order written."""
+        """Return the events of one kind, in the order written."""
         return [row for row in self.tables["events"] if row["kind"] == kind]
 
 
@@ -80,12 +80,12 @@ class ScriptedControl:
         self._exchange = first_step - 1
 
     def latest(self) -> int:
-        """The requests known at this exchange; the next call is the next exchange."""
+        """Return the number of requests known at this exchange; the next call is the next exchange."""
         self._exchange += 1
         return sum(due <= self._exchange for due in self._due)
 
     def payload(self, version: int) -> dict[str, Any]:
-        """The request of a version.
+        """Return the request of a version.
 
         Raises:
             ControlError: the script has no such version.
@@ -95,23 +95,23 @@ class ScriptedControl:
         return self._payloads[version - 1]
 
     def stops(self) -> bool:
-        """A stop is known once its exchange has come."""
+        """Return False: a stop is known once its exchange has come."""
         return False
 
     def stop_version(self) -> int:
-        """As above."""
+        """Return 0, as for :meth:`stops`."""
         return 0
 
     def refuse(self, reason: str) -> None:
-        """The script has ended by then."""
+        """Do nothing: the script has ended by then."""
 
-    def wait(self, seen: int, timeout_s: float) -> None:
-        """Return at once: a script does not come sooner by waiting."""
+    def wait(self, version: int, timeout_s: float) -> None:
+        """Return at once: a script does not depend on waiting."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What a training in memory left."""
+    """The result of a training in memory."""
 
     outcome: TrainingOutcome
     recorder: RecordingRecorder
@@ -121,7 +121,7 @@ class Trained:
 
     @property
     def losses(self) -> list[float]:
-        """The loss of every step."""
+        """The losses of all steps."""
         return self.recorder.column("steps", "global_loss")
 
 
@@ -137,17 +137,17 @@ def train_in_memory(
     resume: bool = False,
     changes: Mapping[str, Any] = MappingProxyType({}),
 ) -> Trained:
-    """Train one rank to its end and return what it did.
+    """Train one rank to its end and return the result.
 
     Args:
         config: the run's settings; on resuming, the checkpoint's are used.
         graph: the data.
         checkpoint: the file of the last checkpoint.
-        group: the processes; this one alone where None.
+        group: the processes; by default this one alone.
         script: requests (see :class:`ScriptedControl`).
         first_step: the step a resumed training begins with, for the script.
-        recorder: takes the rows; pass one to read them although training fails.
-        resume: go on from the checkpoint.
+        recorder: of the rows; pass one to read them although training fails.
+        resume: whether to continue from the checkpoint.
         changes: live settings that differ from the checkpoint's.
 
     Raises:

@@ -18,14 +18,8 @@ from dtdg_lab.records.link_metrics import FEW_PAIRS, few_pairs
 from dtdg_lab.runs.run import StoredRun, compare
 from dtdg_lab.studies import race_result
 from dtdg_lab.studies.race_result import race_words
-from dtdg_lab.tasks.metrics import (
-    MOST_DRAWN,
-    RESAMPLES,
-    _area_and_precision,
-    auc_and_average_precision,
-    interval,
-    resampled,
-)
+from dtdg_lab.tasks.bootstrap import MOST_DRAWN, RESAMPLES, _area_and_precision, interval, resampled
+from dtdg_lab.tasks.metrics import auc_and_average_precision
 
 NOTHING = np.zeros(0)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtdg_lab.graphs.snapshot import EdgeSet, Snapshot
-from dtdg_lab.tasks.link_prediction import NO_VERTEX, link_samples, ranking_candidates
+from dtdg_lab.tasks.link_samples import NO_VERTEX, link_samples, ranking_candidates
 
 Pairs = set[tuple[int, int]]
 
@@ -204,5 +204,5 @@ def test_candidates_do_not_depend_on_how_many_are_drawn_at_once(monkeypatch: pyt
     edges = EdgeSet(snapshot_of(random_pairs(30, 200, 5), 30))
     sources = np.arange(30, dtype=np.int32)
     whole = ranking_candidates(edges, sources, seed=1, t=0, count=6)
-    monkeypatch.setattr("dtdg_lab.tasks.link_prediction._BLOCK", 40)
+    monkeypatch.setattr("dtdg_lab.tasks.link_samples._CANDIDATES_AT_ONCE", 40)
     assert np.array_equal(ranking_candidates(edges, sources, seed=1, t=0, count=6), whole)

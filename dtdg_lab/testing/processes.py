@@ -161,7 +161,7 @@ def _no_main() -> Any:
 
 
 def _context() -> Any:
-    """Processes are forked from a server that has imported what ranks use, once: most of a fresh process's time.
+    """Return a context that forks from a server with all imports of a rank, which take most of a process's start.
 
     The server has one thread and has computed nothing; what this process does later is unknown to it.
     """

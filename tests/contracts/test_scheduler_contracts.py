@@ -47,13 +47,25 @@ def test_wrong_times_are_refused(scheduler: Callable[..., Schedule], times_s: An
 @pytest.mark.parametrize(
     "knob",
     [
-        {"per_rank": 0}, {"per_rank": -1}, {"per_rank": 1.5}, {"per_rank": True}, {"allreduce_s": -0.1},
-        {"allreduce_s": np.nan}, {"gap": -0.01}, {"gap": np.inf}, {"gap": "small"}, {"time_limit_s": 0},
-        {"time_limit_s": -1.0}, {"time_limit_s": np.nan}, {"seed": -1}, {"seed": 0.5},
-        {"targets": -1}, {"targets": 1.5},
+        {"per_rank": 0},
+        {"per_rank": -1},
+        {"per_rank": 1.5},
+        {"per_rank": True},
+        {"allreduce_s": -0.1},
+        {"allreduce_s": np.nan},
+        {"gap": -0.01},
+        {"gap": np.inf},
+        {"gap": "small"},
+        {"time_limit_s": 0},
+        {"time_limit_s": -1.0},
+        {"time_limit_s": np.nan},
+        {"seed": -1},
+        {"seed": 0.5},
+        {"targets": -1},
+        {"targets": 1.5},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_wrong_knobs_are_refused(scheduler: Callable[..., Schedule], knob: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(knob))):
         scheduler(np.ones(4), 2, **knob)

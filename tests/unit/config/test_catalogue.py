@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from dtdg_lab.config import catalogue
-from dtdg_lab.config import record_tables as records
 from dtdg_lab.config.catalogue import PROTOCOLS, Protocol
 from dtdg_lab.config.description import describe
 from dtdg_lab.config.model_facts import check_memory, memory
@@ -95,45 +94,6 @@ def test_refusals_of_the_table_are_errors_of_the_config(monkeypatch: pytest.Monk
     assert RunConfig(model="evolvegcn-o").model == "evolvegcn-o"
 
 
-@pytest.mark.parametrize("name", [*catalogue.names("systems"), *(entry.name for entry in catalogue.ENTRIES)])
-def test_describe_says_where_a_thing_comes_from(name: str) -> None:
-    text = describe(name)
-    assert name in text
-    assert "source: " in text
-
-
-def test_describe_of_a_system_names_its_parts() -> None:
-    text = describe("psg")
-    assert "parallel: snapshot_group" in text
-    assert "scheduling: round_robin" in text
-    with pytest.raises(UnknownNameError, match="Did you mean 'tgcn'"):
-        describe("tgcm")
-
-
-def test_a_table_is_declared_once() -> None:
-    declared = [table for each in catalogue.DECLARED.values() for table in each.get("tables", {})]
-    assert sorted(declared) == sorted(records.TABLES)
-
-
-@pytest.mark.parametrize("table", records.TABLES)
-def test_tables_have_unique_columns(table: str) -> None:
-    columns = records.TABLES[table]
-    assert columns
-    assert len(set(columns)) == len(columns)
-    assert not {"rank", "attempt", "seq"} & set(columns)  # they hold for a whole line
-
-
-def test_steps_have_a_column_for_every_phase() -> None:
-    assert len(set(records.PHASES)) == len(records.PHASES)
-    assert {f"{phase}_s" for phase in records.PHASES} <= set(records.STEPS)
-    assert not set(records.PHASES) & set(records.BETWEEN_STEPS)
-
-
-def test_meanings_are_of_columns() -> None:
-    columns = {column for table in records.TABLES.values() for column in table}
-    assert set(records.MEANINGS) <= columns
-
-
 @pytest.mark.parametrize("protocol", PROTOCOLS.values(), ids=lambda protocol: protocol.name)
 def test_protocols_leave_something_on_every_side(protocol: Protocol) -> None:
     assert PROTOCOLS[protocol.name] is protocol
@@ -148,39 +108,112 @@ def test_protocols_leave_something_on_every_side(protocol: Protocol) -> None:
 
 def test_protocols_differ() -> None:
     facts = [
-        (one.train_share, one.validation_share, one.test_snapshots, one.purge, one.state, one.strict_label,
-         dict(one.settings))
+        (
+            one.train_share,
+            one.validation_share,
+            one.test_snapshots,
+            one.purge,
+            one.state,
+            one.strict_label,
+            dict(one.settings),
+        )
         for one in PROTOCOLS.values()
-    ]  # fmt: skip
+    ]
     assert all(one != other for i, one in enumerate(facts) for other in facts[:i])
 
 
 PRESETS = {  # as FIELD.md 3.2 to 3.4 has them: train share, validation share, test snapshots, state, settings
-    "flare-2026": (0.4, 0.0, 0, "warm", {"features": "degrees", "drop_first": True, "min_edges": 51,
-                                         "norm": "in_out", "self_loops": False}),
-    "dynahb-2024": (0.4, 0.0, 0, "cold", {"features": "degrees", "drop_first": True, "min_edges": 51,
-                                          "norm": "in", "self_loops": True}),
-    "esdg-2021": (0.4, 0.0, 1, "warm", {"features": "degrees", "drop_partial": True, "task": "link",
-                                        "link_share": 0.1, "negatives": 1, "link_head": "concat", "norm": "in",
-                                        "self_loops": True}),
-    "evolvegcn-2020": (0.8, 0.125, 0, "warm", {"features": "one_hot_degree", "drop_partial": True,
-                                               "task": "link", "link_share": 1.0,
-                                               "negatives": 100, "ranking_negatives": 1000, "link_head": "concat",
-                                               "norm": "in", "self_loops": True}),
-    "roland-2022": (0.8, 0.125, 0, "warm", {"features": "constant", "drop_partial": True,
-                                            "task": "link", "link_share": 1.0,
-                                            "negatives": 1, "ranking_negatives": 1000, "link_head": "dot",
-                                            "norm": "in", "self_loops": True}),
-    "tgb": (0.85, 15 / 85, 0, "warm", {"drop_partial": True, "task": "link", "link_share": 1.0, "negatives": 1,
-                                       "ranking_negatives": 100, "link_head": "dot"}),
-}  # fmt: skip
+    "flare-2026": (
+        0.4,
+        0.0,
+        0,
+        "warm",
+        {"features": "degrees", "drop_first": True, "min_edges": 51, "norm": "in_out", "self_loops": False},
+    ),
+    "dynahb-2024": (
+        0.4,
+        0.0,
+        0,
+        "cold",
+        {"features": "degrees", "drop_first": True, "min_edges": 51, "norm": "in", "self_loops": True},
+    ),
+    "esdg-2021": (
+        0.4,
+        0.0,
+        1,
+        "warm",
+        {
+            "features": "degrees",
+            "drop_partial": True,
+            "task": "link",
+            "link_share": 0.1,
+            "negatives": 1,
+            "link_head": "concat",
+            "norm": "in",
+            "self_loops": True,
+        },
+    ),
+    "evolvegcn-2020": (
+        0.8,
+        0.125,
+        0,
+        "warm",
+        {
+            "features": "one_hot_degree",
+            "drop_partial": True,
+            "task": "link",
+            "link_share": 1.0,
+            "negatives": 100,
+            "ranking_negatives": 1000,
+            "link_head": "concat",
+            "norm": "in",
+            "self_loops": True,
+        },
+    ),
+    "roland-2022": (
+        0.8,
+        0.125,
+        0,
+        "warm",
+        {
+            "features": "constant",
+            "drop_partial": True,
+            "task": "link",
+            "link_share": 1.0,
+            "negatives": 1,
+            "ranking_negatives": 1000,
+            "link_head": "dot",
+            "norm": "in",
+            "self_loops": True,
+        },
+    ),
+    "tgb": (
+        0.85,
+        15 / 85,
+        0,
+        "warm",
+        {
+            "drop_partial": True,
+            "task": "link",
+            "link_share": 1.0,
+            "negatives": 1,
+            "ranking_negatives": 100,
+            "link_head": "dot",
+        },
+    ),
+}
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_the_papers_protocols_are_what_is_known_of_them(name: str) -> None:
     protocol = PROTOCOLS[name]
-    found = (protocol.train_share, protocol.validation_share, protocol.test_snapshots, protocol.state,
-             dict(protocol.settings))  # fmt: skip
+    found = (
+        protocol.train_share,
+        protocol.validation_share,
+        protocol.test_snapshots,
+        protocol.state,
+        dict(protocol.settings),
+    )
     assert found == PRESETS[name]
     assert protocol.leaky
     assert not protocol.strict_label
@@ -190,11 +223,17 @@ def test_the_papers_protocols_are_what_is_known_of_them(name: str) -> None:
     assert protocol.meaning in describe(name)
 
 
-@pytest.mark.parametrize(("name", "train", "validation", "test"), [
-    ("flare-2026", (0, 40), 0, (40, 100)), ("dynahb-2024", (0, 40), 0, (40, 100)), ("esdg-2021", (0, 99), 0, (99, 100)),
-    ("evolvegcn-2020", (0, 70), 10, (80, 100)), ("roland-2022", (0, 70), 10, (80, 100)),
-    ("tgb", (0, 70), 15, (85, 100)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "train", "validation", "test"),
+    [
+        ("flare-2026", (0, 40), 0, (40, 100)),
+        ("dynahb-2024", (0, 40), 0, (40, 100)),
+        ("esdg-2021", (0, 99), 0, (99, 100)),
+        ("evolvegcn-2020", (0, 70), 10, (80, 100)),
+        ("roland-2022", (0, 70), 10, (80, 100)),
+        ("tgb", (0, 70), 15, (85, 100)),
+    ],
+)
 def test_the_papers_protocols_split_a_hundred_snapshots(
     name: str, train: tuple[int, int], validation: int, test: tuple[int, int]
 ) -> None:
@@ -234,3 +273,19 @@ def test_defaults_of_entries_are_allowed_values(entry: catalogue.Entry) -> None:
     for name, value in entry.defaults.items():
         assert OPTIONS[name].check(value) == value
         assert name in (*entry.options, *catalogue.TASK_OPTIONS)
+
+
+@pytest.mark.parametrize("task", catalogue.names("tasks"))
+def test_the_catalogue_says_what_the_class_says(task: str) -> None:
+    entry = catalogue.entry("tasks", task)
+    kind = entry.load()
+    assert (entry.needs, entry.per_vertex) == (kind.needs, kind.per_vertex)
+    assert (entry.loss, entry.metrics) == (kind.loss_name, kind.main_metrics)
+
+
+def test_three_strategies_never_have_all_nodes() -> None:
+    assert [entry.name for entry in catalogue.entries("parallel") if not entry.all_nodes] == [
+        "cached_vertex",
+        "sampled_window",
+        "remote_feature",
+    ]

@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import dtdg_lab as lab
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.options import OPTIONS, Option, option
 from dtdg_lab.config.registration import register
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
-from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
 from dtdg_lab.systems.base import SystemFamily
 from tests.registrations import registered_apart
 
@@ -165,35 +166,36 @@ def test_choices_follow_the_catalogue() -> None:
     assert option("scheduler").choices == catalogue.names("scheduling")
 
 
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [(None, "unknown"), (0, "0 B"), (1023, "1023 B"), (1023.7, "1.0 KiB"), (1024, "1.0 KiB"), (1536, "1.5 KiB"),
-     (2**20 - 1, "1.0 MiB"), (2**30, "1.0 GiB"), (2**40, "1.0 TiB"), (5000 * 2**40, "5000.0 TiB")],
-)  # fmt: skip
-def test_bytes_read_well(count: float | None, text: str) -> None:
-    assert format_bytes(count) == text
+@pytest.mark.parametrize("system", catalogue.names("systems"))
+def test_it_lists_what_a_config_of_the_system_takes_with_its_defaults(system: str) -> None:
+    config = RunConfig(system=system, dataset="growing", parts=1 if system in ("single", "pipad") else 2)
+    listed = {row["name"]: row for row in lab.options(system, dataset="growing").rows}
+    assert set(listed) == set(config.flat) - {"system", "dataset", "model", "protocol"}
+    assert {name: row["default"] for name, row in listed.items() if name != "parts"} == {
+        name: config[name] for name in listed if name != "parts"
+    }
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(None, "unknown"), (0, "0 ms"), (0.0123, "12.3 ms"), (0.9994, "999 ms"), (0.9999, "1.0 s"), (3.44, "3.4 s"),
-     (99.94, "99.9 s"), (99.96, "1 min 40 s"), (119.6, "2 min 00 s"), (3599, "59 min 59 s"), (3600, "1 h 00 min"),
-     (3659, "1 h 01 min"), (7199.7, "2 h 00 min"), (90000, "25 h 00 min")],
-)  # fmt: skip
-def test_durations_read_well(seconds: float | None, text: str) -> None:
-    assert format_seconds(seconds) == text
+def test_a_row_says_what_a_setting_means_and_takes() -> None:
+    frame = lab.options("flaredtdg").to_pandas().set_index("name")
+    assert list(frame.columns) == ["meaning", "unit", "allowed", "default", "takes_effect"]
+    assert frame.loc["alpha", "meaning"] == OPTIONS["alpha"].meaning
+    assert frame.loc["alpha", "takes_effect"] == "next step"
+    assert frame.loc["partitioner", "takes_effect"] == "next epoch"
+    assert frame.loc["optimizer", "allowed"].startswith("one of ")
+    assert "alpha" not in lab.options("psg").to_pandas()["name"].tolist()
+    assert frame.loc["epochs", "unit"] == "epochs" and "(epochs)" not in frame.loc["epochs", "allowed"]
 
 
-@pytest.mark.parametrize(
-    ("joules", "text"),
-    [(None, "unknown"), (0, "0 J"), (12.34, "12.3 J"), (999.4, "999 J"), (999.9, "1.00 kJ"), (4560, "4.56 kJ"),
-     (999_999, "1.00 MJ"), (2.5e6, "2.50 MJ")],
-)  # fmt: skip
-def test_energy_reads_well(joules: float | None, text: str) -> None:
-    assert format_joules(joules) == text
+def test_it_shows_itself_as_text_and_as_a_table() -> None:
+    listed = lab.options("flaredtdg")
+    assert str(listed) == repr(listed)
+    assert OPTIONS["alpha"].meaning in str(listed)
+    page = listed._repr_html_()
+    assert page.startswith("<table") and page.count("<tr") == len(listed.rows) + 1
+    assert max((row["meaning"] for row in listed.rows), key=len).split("; ")[-1][-20:] in page, "no meaning is cut"
 
 
-@given(st.floats(0, 1e15))
-def test_no_unit_ever_shows_a_power_of_ten(value: float) -> None:
-    for form in (format_bytes, format_seconds, format_joules):
-        assert "e+" not in form(value)
+def test_a_system_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(UnknownNameError, match="psg"):
+        lab.options("psgg")

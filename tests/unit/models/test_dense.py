@@ -287,12 +287,6 @@ def test_model_is_its_paper_s_equations(case: str, layers: int) -> None:
     assert_is_dense(shaken(make_model(make, F, H, layers, outputs=OUT, seed=2, **options)), layer_of)
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if not case.startswith("dcrnn")])
-def test_snapshots_stacked_in_one_space_are_the_paper_s_equations(case: str) -> None:
-    make, options, layer_of = CASES[case]
-    assert_is_dense(shaken(make_model(make, F, H, 2, outputs=OUT, seed=2, **options)), layer_of, together)
-
-
 NO_DGL = pytest.mark.skipif(importlib.util.find_spec("dgl") is None, reason="dgl is not installed")
 
 

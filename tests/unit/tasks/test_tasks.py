@@ -43,11 +43,15 @@ def graph(**fields: Any) -> DynamicGraph:
     draw = np.random.default_rng(4)
     windows = [snapshot(draw, 0 if t - 1 in EMPTY else 60) for t in range(TIMES + 1)]
     values = {
-        "name": "small", "snapshots": tuple(windows[:-1]), "source": "test", "edge_life": 1,
+        "name": "small",
+        "snapshots": tuple(windows[:-1]),
+        "source": "test",
+        "edge_life": 1,
         "features": draw.normal(size=(TIMES, NODES, 3)).astype(np.float32),
         "targets": draw.normal(size=(TIMES, NODES)).astype(np.float32),
-        "persistence": draw.normal(size=(TIMES, NODES)).astype(np.float32), "following": tuple(windows[1:]),
-    }  # fmt: skip
+        "persistence": draw.normal(size=(TIMES, NODES)).astype(np.float32),
+        "following": tuple(windows[1:]),
+    }
     return DynamicGraph(**{**values, **fields})
 
 
@@ -164,8 +168,11 @@ def made(name: str, **options: Any) -> Task:
 
 
 TASKS: list[tuple[str, dict[str, Any]]] = [
-    ("regression", {}), ("classification", {}), ("link", {}), ("link", {"link_head": "dot", "hidden": 4}),
-]  # fmt: skip
+    ("regression", {}),
+    ("classification", {}),
+    ("link", {}),
+    ("link", {"link_head": "dot", "hidden": 4}),
+]
 
 
 @pytest.mark.parametrize(("name", "options"), TASKS, ids=str)
@@ -252,9 +259,12 @@ def test_regression_by_hand() -> None:
         assert found.loss == pytest.approx(((said[place] - targets[place]) ** 2).mean(), rel=1e-12)
         assert found.persistence_loss == pytest.approx(((today[place] - targets[place]) ** 2).mean(), rel=1e-12)
         assert found.mean_loss == pytest.approx(((mean - targets[place]) ** 2).mean(), rel=1e-12)
-        assert found.metrics == pytest.approx({
-            "mae": np.abs(said[place] - targets[place]).mean(),
-            "persistence_mae": np.abs(today[place] - targets[place]).mean()})  # fmt: skip
+        assert found.metrics == pytest.approx(
+            {
+                "mae": np.abs(said[place] - targets[place]).mean(),
+                "persistence_mae": np.abs(today[place] - targets[place]).mean(),
+            }
+        )
         assert found.snapshots == len(place)
 
 
@@ -282,8 +292,10 @@ def _classified_by_hand(classes: np.ndarray, z: np.ndarray, part: str, of: np.nd
 
     pairs = [
         (last(t, v), int(classes[t, v]))
-        for t in PARTS["train"] for v in range(NODES) if counted(t, v, "train") and last(t, v) >= 0
-    ]  # fmt: skip
+        for t in PARTS["train"]
+        for v in range(NODES)
+        if counted(t, v, "train") and last(t, v) >= 0
+    ]
     stays = (sum(a == b for a, b in pairs) + 1) / (len(pairs) + 2)
     logs = _log_softmax(z)
     losses: dict[str, list[float]] = {"own": [], "today": [], "constant": []}
@@ -302,8 +314,13 @@ def _classified_by_hand(classes: np.ndarray, z: np.ndarray, part: str, of: np.nd
             for name, values in (("own", own), ("today", today), ("constant", constant)):
                 losses[name].append(float(np.mean(values)))
     rarest = min((c for c in range(kinds) if trained.count(c)), key=trained.count)
-    return {"losses": {name: np.mean(values) if values else None for name, values in losses.items()},
-            "items": items, "rarest": rarest, "common": common, "snapshots": len(losses["own"])}  # fmt: skip
+    return {
+        "losses": {name: np.mean(values) if values else None for name, values in losses.items()},
+        "items": items,
+        "rarest": rarest,
+        "common": common,
+        "snapshots": len(losses["own"]),
+    }
 
 
 def _f1_by_hand(pairs: list[tuple[int, int]]) -> dict[int, float]:
@@ -383,7 +400,7 @@ def _samples(data: DynamicGraph, t: int, share: float = 0.1, negatives: int = 1)
     assert data.following is not None
     found = link_samples(
         EdgeSet(data.following[t]), seed=edge_seed(data.following), t=t, share=share, negatives=negatives
-    )  # fmt: skip
+    )
     pairs = list(zip(found.src.tolist(), found.dst.tolist(), strict=True))
     return pairs[: found.positives], pairs[found.positives :]
 
@@ -406,7 +423,7 @@ def test_the_link_loss_by_hand(head: str, negatives: int) -> None:
     data = graph()
     task = LinkPrediction(
         data, SPLIT, dtype=torch.float64, hidden=4, link_share=0.3, negatives=negatives, link_head=head
-    )  # fmt: skip
+    )
     z = readout(task)
     assert (task.outputs, task.per_vertex) == (2 if head == "concat" else 4, False)
     losses = task.loss(z[:5], range(5), slice(0, NODES)).tolist()
@@ -426,7 +443,7 @@ def test_link_scores_by_hand(part: str, head: str, monkeypatch: pytest.MonkeyPat
     data = graph()
     task = LinkPrediction(
         data, SPLIT, dtype=torch.float64, hidden=4, link_share=0.4, ranking_negatives=5, link_head=head
-    )  # fmt: skip
+    )
     z = readout(task)
     found = scored(task, z, part)
     said = z.detach().numpy()
@@ -465,7 +482,7 @@ def _reciprocal_by_hand(data: DynamicGraph, t: int, positives: list, score: Any,
     sources = sorted({u for u, _ in positives})
     candidates = ranking_candidates(
         EdgeSet(data.following[t]), np.array(sources, np.int32), seed=edge_seed(data.following), t=t, count=count
-    )  # fmt: skip
+    )
     found = []
     for u, v in positives:
         others = [score(u, w) for w in candidates[sources.index(u)].tolist() if w != NO_VERTEX]
@@ -488,8 +505,10 @@ def test_persistence_of_links_has_the_chances_of_the_training_part(part: str, ne
         kept, edges = kept + len(now & then), edges + len(then)
         gone, absent = gone + len(now - then), absent + NODES * (NODES - 1) - len(then)
     a, b, prior = (kept + 1) / (edges + 2), (gone + 1) / (absent + 2), 1 / (1 + negatives)
-    chance = {True: prior * a / (prior * a + (1 - prior) * b),
-              False: prior * (1 - a) / (prior * (1 - a) + (1 - prior) * (1 - b))}  # fmt: skip
+    chance = {
+        True: prior * a / (prior * a + (1 - prior) * b),
+        False: prior * (1 - a) / (prior * (1 - a) + (1 - prior) * (1 - b)),
+    }
     losses, constants = [], []
     for t in (t for t in PARTS[part] if t not in EMPTY):
         positives, others = _samples(data, t, 0.4, negatives)
@@ -562,12 +581,18 @@ def test_one_large_vertex_leaves_the_metrics_of_the_others_alone(head: str) -> N
     following = Snapshot(indptr, src.astype(np.int32))
     shape = (3, nodes)
     data = DynamicGraph(
-        "skewed", (following,) * 3, np.zeros((*shape, 1), np.float32), np.zeros(shape, np.float32),
-        np.zeros(shape, np.float32), "test", 1, following=(following,) * 3,
-    )  # fmt: skip
+        "skewed",
+        (following,) * 3,
+        np.zeros((*shape, 1), np.float32),
+        np.zeros(shape, np.float32),
+        np.zeros(shape, np.float32),
+        "test",
+        1,
+        following=(following,) * 3,
+    )
     task = LinkPrediction(
         data, Split(range(2), range(2, 2), range(2, 3)), link_head=head, hidden=hidden, link_share=1.0
-    )  # fmt: skip
+    )
     found = task.scores("test", task.measure(torch.from_numpy(z), 2, slice(0, nodes), "test").numpy()[None]).metrics
     positives, absent = _samples(data, 2, 1.0)
     assert (0, 1) in positives

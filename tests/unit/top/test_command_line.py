@@ -71,8 +71,11 @@ def test_a_wrong_config_is_one_message_and_exit_code_2(
 def test_no_traceback_reaches_the_terminal(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "dtdg_lab", "run", str(tmp_path / "none.json")],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert "Give the path of a JSON file." in done.stderr

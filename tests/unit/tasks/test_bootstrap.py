@@ -11,10 +11,7 @@ import torch
 
 from dtdg_lab.cluster.local import train
 from dtdg_lab.config.run_config import RunConfig
-from dtdg_lab.core.errors import DataError
-from dtdg_lab.datasets.names import load_dataset
-from dtdg_lab.graphs.intervals import cut_edges
-from dtdg_lab.records.link_metrics import FEW_PAIRS, few_pairs
+from dtdg_lab.records.link_metrics import FEW_PAIRS
 from dtdg_lab.runs.run import StoredRun, compare
 from dtdg_lab.studies import race_result
 from dtdg_lab.studies.race_result import race_words
@@ -22,53 +19,6 @@ from dtdg_lab.tasks.bootstrap import MOST_DRAWN, RESAMPLES, _area_and_precision,
 from dtdg_lab.tasks.metrics import auc_and_average_precision
 
 NOTHING = np.zeros(0)
-
-
-# full intervals
-
-
-@pytest.mark.parametrize(
-    ("name", "windows", "edges"), [("bitcoin-otc", 137, 35_588), ("bitcoin-alpha", 136, 24_173)]
-)  # the time steps and edges of EvolveGCN, table 1: 95 + 14 + 28 and 95 + 13 + 28
-def test_full_intervals_are_those_that_evolvegcn_counts(name: str, windows: int, edges: int, real_data: Path) -> None:
-    kept, full = (load_dataset(name, root=real_data, drop_partial=drop) for drop in (False, True))
-    assert kept.counts is not None and full.counts is not None
-    assert (full.counts.windows, full.counts.interval_edges) == (windows, edges)
-    assert kept.counts.windows == windows + 1
-    assert full.num_nodes == kept.num_nodes and full.num_snapshots == kept.num_snapshots - 1
-
-
-@pytest.mark.parametrize(
-    ("times", "window", "by", "kept"),
-    [
-        (range(10), 5, "time", 2),  # 0 .. 4 and 5 .. 9: full to the unit
-        (range(11), 5, "time", 2),  # 10 alone begins a third
-        ([0, 7, 14, 21], 7, "time", 4),  # days as weeks tell them: each stands for the whole one
-        ([0, 7, 14, 20], 7, "time", 3),
-        ([0, 7, 14, 19], 7, "time", 2),
-        ([0.0, 0.5, 1.0, 1.5], 1.0, "time", 2),
-        ([0.0, 0.5, 1.0, 1.4], 1.0, "time", 1),
-        (range(9), 3, "edges", 3),
-        (range(10), 3, "edges", 3),
-    ],
-)
-def test_an_interval_that_is_not_full_is_left_out(times: list[float], window: float, by: str, kept: int) -> None:
-    src = np.arange(len(times))
-    made = cut_edges(src, src + 1, list(times), window=window, cut_by=by, drop_partial=True)
-    assert made.num_intervals == kept
-    assert made.num_nodes == len(times) + 1
-    assert made.interval.max() == kept - 1
-    everything = cut_edges(src, src + 1, list(times), window=window, cut_by=by)
-    assert len(everything.src) == len(times) >= len(made.src)
-
-
-def test_dropping_the_only_interval_is_refused_and_equal_cuts_have_none_to_drop() -> None:
-    with pytest.raises(DataError, match="the only interval is not full"):
-        cut_edges([0, 1], [1, 2], [5, 5], window=3, drop_partial=True)
-    assert cut_edges([0, 1, 2], [1, 2, 0], [0, 3, 4], cut=3, drop_partial=True).num_intervals == 3
-
-
-# the bootstrap
 
 
 def test_rows_of_resamples_are_scored_as_one_by_one() -> None:
@@ -113,9 +63,6 @@ def test_without_negatives_or_ranked_edges_there_is_nothing_to_resample() -> Non
     assert found[1:].max() == 0 and set(found[0]) <= {0.0, 0.5, 1.0}
 
 
-# a run
-
-
 def trained(root: Path, **settings: object) -> StoredRun:
     config = RunConfig(system="single", model="tgcn", epochs=1, hidden=4, evaluate_every=1, **settings)
     return train(config, runs_dir=root, progress=False)
@@ -135,8 +82,17 @@ def test_a_handful_of_pairs_is_warned_of_everywhere(
     compared = compare([run])
     assert any(summary["link_warning"] in note for note in compared.notes)
     assert compared.table["link_pairs"].tolist() == [4]
-    row = race_result.Row(label="single", config=run.config, settings={}, runs=(run,), failed=(), wanted=1, sources=(),
-                         spreads=race_result.spreads_of([run], [None]), coincides=None)  # fmt: skip
+    row = race_result.Row(
+        label="single",
+        config=run.config,
+        settings={},
+        runs=(run,),
+        failed=(),
+        wanted=1,
+        sources=(),
+        spreads=race_result.spreads_of([run], [None]),
+        coincides=None,
+    )
     plan = SimpleNamespace(configs={"single": run.config}, seeds=(0,), stop=None, parallel=False, data={})
     assert any("fewer than 100" in said for said in race_words(plan, [], [row], []))  # type: ignore[arg-type]
 
@@ -154,8 +110,3 @@ def test_many_pairs_have_an_interval_that_holds_the_number_and_repeats(tmp_path:
     }
     low, high = one.summary["link_intervals"]["auc"]
     assert f"[{low:.3g} .. {high:.3g}]" in one.report().read_text()
-
-
-def test_other_tasks_have_no_pairs() -> None:
-    assert few_pairs({"mae": 0.5}, "test") == few_pairs(None, None) == ""
-    assert few_pairs({"pairs": 1.0}, "test").startswith("The link metrics of the test split rest on 1 pair, fewer")

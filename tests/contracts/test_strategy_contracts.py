@@ -23,8 +23,14 @@ from dtdg_lab.training.build import build
 from tests.thinning import thinned
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-SMALL = {"dataset": "growing", "generated_nodes": 24, "generated_edges": 80, "generated_snapshots": 40, "hidden": 4,
-         "dtype": "float64"}  # fmt: skip
+SMALL = {
+    "dataset": "growing",
+    "generated_nodes": 24,
+    "generated_edges": 80,
+    "generated_snapshots": 40,
+    "hidden": 4,
+    "dtype": "float64",
+}
 MODELS = {  # of systems that do not take all, or have psg's layout by other schedules
     "dygnex-g": ("tgcn", "evolvegcn-o"),
     "dygnex-l": ("tgcn", "evolvegcn-o"),
@@ -78,7 +84,7 @@ def _configs() -> list[RunConfig]:
     configs = []
     for system in catalogue.names("systems"):
         if "partition" in catalogue.system(system).parts or system.startswith("esdg"):
-            continue  # ranks agree on the partition in build: test_cached_layout.py, distributed/test_vertex_plans.py
+            continue  # ranks agree on the partition in build: test_cached_nodes.py, distributed/test_vertex_plans.py
         parts = 1 if system in ("single", "pipad") else 4
         more = {"dygnex-l": {"schedule_gap": 1.0}, "pipad": {"shared_snapshots": 3}}.get(system, {})  # no search
         for model in MODELS.get(system, catalogue.names("models")):

@@ -195,9 +195,11 @@ def test_whole_days_in_nanoseconds_are_cut_exactly():
     graph = lab.datasets.from_edges(np.arange(days + 1) % 50, np.arange(days + 1) % 49, time, cut=days // 8)
     assert graph.num_edges.tolist() == [8] * (days // 8 - 1)
     assert np.array_equal(
-        graph.num_edges, lab.datasets.from_edges(np.arange(days + 1) % 50, np.arange(days + 1) % 49, time, interval=
-                                        datetime.timedelta(days=8)).num_edges[: days // 8 - 1]
-    )  # fmt: skip
+        graph.num_edges,
+        lab.datasets.from_edges(
+            np.arange(days + 1) % 50, np.arange(days + 1) % 49, time, interval=datetime.timedelta(days=8)
+        ).num_edges[: days // 8 - 1],
+    )
 
 
 # features and labels
@@ -326,18 +328,27 @@ def test_a_length_that_is_given_wins_over_the_number_that_a_data_set_brings(tmp_
     with pytest.warns(UserWarning, match="are published"):
         assert lab.datasets.load("stackoverflow", root=tmp_path, interval=10.0).num_snapshots == 3
     refused(
-        lab.datasets.load, "stackoverflow", root=tmp_path, interval=10.0, cut=5, error=ConfigError,
+        lab.datasets.load,
+        "stackoverflow",
+        root=tmp_path,
+        interval=10.0,
+        cut=5,
+        error=ConfigError,
         parts=["cut=5 and interval=10 are both given"],
-    )  # fmt: skip
+    )
 
 
 def test_what_cannot_be_cut_names_the_file(tmp_path):
     (tmp_path / "sx-askubuntu.txt").write_bytes(b"1 2 0\n2 3 10\n3 1 20\n1 2 30\n")
     with pytest.warns(UserWarning, match="are published"):
         refused(
-            lab.datasets.load, "askubuntu", root=tmp_path, interval=1e6, error=DataError,
+            lab.datasets.load,
+            "askubuntu",
+            root=tmp_path,
+            interval=1e6,
+            error=DataError,
             parts=["file sx-askubuntu.txt in", "interval=1000000 is longer than the data", "from 0 to 30"],
-        )  # fmt: skip
+        )
 
 
 # text files

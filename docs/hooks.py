@@ -359,7 +359,7 @@ def errors() -> str:
 
 def commands() -> str:
     """The help of every command."""
-    from dtdg_lab.__main__ import _parser
+    from dtdg_lab.cli import _parser
 
     (subcommands,) = (a for a in _parser()._actions if isinstance(a, argparse._SubParsersAction))
     texts = (f"## {name}\n\n```text\n{parser.format_help()}```\n" for name, parser in subcommands.choices.items())

@@ -1,7 +1,7 @@
 """Capabilities of this machine, with a remedy for each missing one.
 
 Torch and DGL are probed in child processes, so that the caller does not import them, and a crash or a hang of an
-import becomes a finding like any other. This module and ``__main__`` lie above all other layers.
+import becomes a finding like any other. This module and ``cli`` lie above all other layers.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Any
 
 HEAVY = ("torch", "dgl", "panel", "plotly", "pandas", "pyarrow", "ipyparallel", "zmq")
 
-LIGHT = ("dtdg_lab", "dtdg_lab.config.run_config", "dtdg_lab.__main__", "dtdg_lab.visualization.graphs.statistics")
+LIGHT = ("dtdg_lab", "dtdg_lab.config.run_config", "dtdg_lab.cli", "dtdg_lab.visualization.graphs.statistics")
 
 
 def _fresh(code: str) -> Any:

@@ -28,8 +28,8 @@ from nbgrader.apps.nbgraderapp import NbGraderApp
 from traitlets.config import Application
 
 import dtdg_lab as lab
-from dtdg_lab.__main__ import _parser
 from dtdg_lab.cards.card import Card
+from dtdg_lab.cli import _parser
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.options import OPTIONS
@@ -343,7 +343,7 @@ def test_commands_of_the_lab_are_understood(page: str) -> None:
 def test_commands_that_messages_advise_are_understood() -> None:
     """The package's own messages, whose braces stand for a path or a number."""
     form = re.compile(r"python -m dtdg_lab ([a-z-]+(?: (?:--[a-z-]+|\{\w+\}|[A-Z][\w.]*))*)")
-    texts = [file.read_text() for file in (ROOT / "dtdg_lab").rglob("*.py") if file.name != "__main__.py"]
+    texts = [file.read_text() for file in (ROOT / "dtdg_lab").rglob("*.py") if file.name != "cli.py"]
     advised = {re.sub(r"\{\w+\}|\bP\b", "4", words) for text in texts for words in form.findall(text)}
     assert len(advised) > 3
     for words in advised:

@@ -18,8 +18,8 @@ import pytest
 from markdown.extensions.toc import slugify
 
 import dtdg_lab as lab
-from dtdg_lab.__main__ import main
 from dtdg_lab.cards.card import TEXTS, card_markdown
+from dtdg_lab.cli import main
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.options import OPTIONS
 from dtdg_lab.config.record_tables import TABLES

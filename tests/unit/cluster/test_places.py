@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dtdg_lab.__main__ import main
+from dtdg_lab.cli import main
 from dtdg_lab.cluster import local
 from dtdg_lab.cluster.local import train
 from dtdg_lab.cluster.session import Session

@@ -20,7 +20,7 @@ from bokeh.util.token import generate_jwt_token, generate_session_id
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import websocket_connect
 
-from dtdg_lab.__main__ import main
+from dtdg_lab.cli import main
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.dashboard.endpoint import Endpoint
 from dtdg_lab.dashboard.server import DashboardServer, serve

@@ -22,7 +22,7 @@ import pytest
 from nbclient import NotebookClient
 
 import dtdg_lab as lab
-from dtdg_lab.__main__ import main
+from dtdg_lab.cli import main
 from dtdg_lab.cluster.local import Verdict, run_config, train
 from dtdg_lab.cluster.replay import replay
 from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import dtdg_lab as lab
-from dtdg_lab.__main__ import main
+from dtdg_lab.cli import main
 from dtdg_lab.core.errors import RunStoreError
 from dtdg_lab.export.export import RACE_KINDS, export
 from dtdg_lab.export.race import SPARE, ExportedRace, open_race, pack_race, race_page

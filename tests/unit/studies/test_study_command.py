@@ -7,7 +7,7 @@ from pathlib import Path
 import plotly.graph_objects as go
 import pytest
 
-from dtdg_lab.__main__ import main
+from dtdg_lab.cli import main
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.studies.decay_study import study_decay

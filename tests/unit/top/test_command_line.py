@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dtdg_lab.__main__ import _config, main
+from dtdg_lab.cli import _config, main
 from dtdg_lab.cluster.session_files import SessionInfo
 from dtdg_lab.core.errors import ClusterError
 
@@ -192,7 +192,7 @@ def test_run_trains_a_file_and_prints_its_summary_as_json(tmp_path: Path, capsys
 
 
 def test_a_reader_that_leaves_early_is_no_error() -> None:
-    listed = "import sys; from dtdg_lab.__main__ import main; sys.exit(main(['datasets']))"
+    listed = "import sys; from dtdg_lab.cli import main; sys.exit(main(['datasets']))"
     with subprocess.Popen([sys.executable, "-c", listed], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as command:
         assert command.stdout is not None and command.stderr is not None
         command.stdout.close()

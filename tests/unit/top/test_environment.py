@@ -13,7 +13,7 @@ import pynvml
 import pytest
 
 from dtdg_lab import environment
-from dtdg_lab.__main__ import main
+from dtdg_lab.cli import main
 from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.environment import Finding, environment_report, format_report
 from dtdg_lab.kernels.spmm import choose_backend

@@ -1,0 +1,393 @@
+"""The command line: ``dtdg-lab env | run | demo | dash | datasets | export | study | sessions``."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import os
+import select
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dtdg_lab.core.errors import ConfigError, DataError, LabError, RunFailedError, RunInterruptedError
+
+if TYPE_CHECKING:
+    from dtdg_lab.cluster.run import Run
+    from dtdg_lab.config.run_config import RunConfig
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code.
+
+    0 on success, 1 if a run failed, 2 if the command could not be executed (one message on stderr), and 128 and its
+    number for a signal that interrupted a run. A reader that closes its end of a pipe early, such as ``head``, is no
+    error: 0.
+    """
+    parsed = _parser().parse_args(arguments)
+    try:
+        _register(getattr(parsed, "register", []))
+        code = int(parsed.execute(parsed))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        if not _reader_has_left():
+            raise
+        return 0
+    except RunFailedError as error:
+        print(f"dtdg_lab {parsed.command}: {error}", file=sys.stderr)
+        name = error.signal if isinstance(error, RunInterruptedError) else ""
+        return 128 + signal.Signals[name] if name else 1
+    except LabError as error:
+        print(f"dtdg_lab {parsed.command}: {error}", file=sys.stderr)
+        return 2
+
+
+def _register(files: Sequence[str]) -> None:
+    """Register code before a command uses it."""
+    if files:
+        from dtdg_lab.config.extensions import register_from
+
+        for file in files:
+            register_from(file)
+
+
+def _reader_has_left() -> bool:
+    """Return True if the reader has closed standard output; remaining output is then discarded."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    if not any(state & (select.POLLERR | select.POLLHUP) for _, state in poll.poll(0)):
+        return False
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes again as it ends
+    return True
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="dtdg-lab", description="Run, steer and compare distributed training of dynamic graph neural networks."
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    env = commands.add_parser("env", help="show what this machine can run and measure, with remedies")
+    env.add_argument("--json", action="store_true", help="print the findings as JSON")
+    env.set_defaults(execute=_env)
+
+    run = commands.add_parser("run", help="train with the settings of a file or of --set")
+    run.add_argument(
+        "config", type=Path, nargs="?", metavar="CONFIG.json", help="settings, as RunConfig(...).to_json() writes"
+    )
+    run.add_argument(
+        "--set",
+        nargs="+",
+        action="extend",
+        default=[],
+        dest="settings",
+        metavar="NAME=VALUE",
+        help="settings, beside those of the file or else the defaults; may be repeated",
+    )
+    run.add_argument("--json", action="store_true", help="print the whole summary as JSON")
+    run.add_argument("--cluster", action="store_true", help="use a cluster even for one rank")
+    run.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="folder for runs (default: runs)")
+    run.set_defaults(execute=_run)
+
+    demo = commands.add_parser("demo", help="a short run on real data, or on synthetic data if none is available")
+    demo.add_argument("--json", action="store_true", help="print the whole summary as JSON")
+    demo.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="folder for runs (default: runs)")
+    demo.set_defaults(execute=_demo)
+
+    dash = commands.add_parser("dash", help="serve the dashboard to a browser, without Jupyter")
+    dash.add_argument("--port", type=_port, default=5006, help="port to listen on; 0 takes a free one (default: 5006)")
+    dash.add_argument(
+        "--address",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="interface to listen on, such as ::1 (default: 127.0.0.1)",
+    )
+    dash.add_argument("--prefix", default="", metavar="PATH", help="prefix of all paths, such as lab (default: none)")
+    dash.add_argument(
+        "--allow-origin",
+        action="append",
+        default=[],
+        metavar="HOST",
+        help="host (with its port, if the browser shows one) under which a proxy shows the page; may be repeated",
+    )
+    dash.add_argument("--ranks", type=_positive, default=2, help="number of engines of the session (default: 2)")
+    dash.add_argument("--token", help="token of at least 16 characters that opens it (default: a new one; '' for none)")
+    dash.set_defaults(execute=_dash)
+
+    data = commands.add_parser("datasets", help="list data sets and whether they are available locally")
+    data.set_defaults(execute=_datasets)
+
+    _add_train_policy(commands)
+    exported = _add_export(commands)
+
+    studied = commands.add_parser("study", help="run or resume a study")
+    studied.add_argument("study", metavar="NAME|FILE.json", help="a shipped study, or a file of Sweep.to_json()")
+    studied.add_argument("--quick", action="store_true", help="the short form of a shipped study")
+    studied.add_argument("--name", metavar="NAME", default="", help="name of its folder (default: the study's name)")
+    studied.add_argument(
+        "--runs", type=Path, default=Path("runs"), metavar="DIR", help="folder for runs (default: runs)"
+    )
+    studied.set_defaults(execute=_study)
+    for takes_names in (run, dash, data, exported, studied):
+        takes_names.add_argument(
+            "--register",
+            action="append",
+            default=[],
+            metavar="FILE.py",
+            help="Python file that calls lab.register, or module:attribute of a family; may be repeated",
+        )
+
+    sessions = commands.add_parser("sessions", help="list or end this user's clusters")
+    which = sessions.add_mutually_exclusive_group()
+    which.add_argument("--end", metavar="ID", help="end the session with this id")
+    which.add_argument("--end-all", action="store_true", help="end all of them")
+    sessions.set_defaults(execute=_sessions)
+    return parser
+
+
+def _add_train_policy(commands: Any) -> None:
+    learn = commands.add_parser("train-policy", help="train a cache policy in the simulator")
+    learn.add_argument("--parts", type=_positive, default=4, help="number of partitions, at least 2 (default: 4)")
+    learn.add_argument(
+        "--name", default="double_dqn", choices=("double_dqn", "double_dqn_plus"), help="(default: double_dqn)"
+    )
+    learn.add_argument("--episodes", type=_positive, help="episodes of 30 epochs (default: as for the shipped policy)")
+    learn.add_argument("--seed", type=int, default=0, help="seed of weights, sampling and episodes (default: 0)")
+    learn.add_argument("--no-double", action="store_true", help="DQN instead of Double DQN")
+    learn.add_argument("--out", type=Path, required=True, metavar="FILE.npz", help="output file")
+    learn.set_defaults(execute=_train_policy)
+
+
+def _add_export(commands: Any) -> argparse.ArgumentParser:
+    exported: argparse.ArgumentParser = commands.add_parser("export", help="export a run or race to one file")
+    exported.add_argument("run", metavar="RUN", help="folder of the run or race, or an HTML or Parquet export of a run")
+    exported.add_argument("--kind", default="html", help="html, parquet, tensorboard, trace, script or notebook")
+    exported.add_argument("--out", metavar="PATH", help="file, or an existing folder (default: the current folder)")
+    exported.add_argument("--overwrite", action="store_true", help="overwrite an earlier export")
+    exported.set_defaults(execute=_export)
+    return exported
+
+
+def _port(text: str) -> int:
+    if not text.isdigit() or not 0 <= int(text) <= 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: a whole number from 0 to 65535 (0 takes a free one)")
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a count: a whole number of at least 1")
+    return int(text)
+
+
+def _env(parsed: argparse.Namespace) -> int:
+    from dtdg_lab.environment import environment_report, format_report
+
+    findings = environment_report()
+    if parsed.json:
+        print(json.dumps([dataclasses.asdict(finding) for finding in findings], indent=2))
+    else:
+        print(format_report(findings))
+    return 0
+
+
+def _run(parsed: argparse.Namespace) -> int:
+    config = _config(parsed.config, parsed.settings)
+    if config.ranks > 1 or parsed.cluster:
+        return _report(_run_on_engines(config, parsed.runs), parsed.json)
+    from dtdg_lab.cluster.local import train_here
+
+    return _report(train_here(config, runs_dir=parsed.runs, progress=True, deliver=False), parsed.json)
+
+
+def _config(file: Path | None, texts: Sequence[str]) -> RunConfig:
+    """Return the settings of a file, or the defaults, with those of ``NAME=VALUE``."""
+    from dtdg_lab.config.run_config import RunConfig
+
+    if file is None and not texts:
+        raise ConfigError("no settings are given. Give CONFIG.json, --set NAME=VALUE, or both.")
+    settings = dict(_setting(text) for text in texts)
+    if file is None:
+        return RunConfig(**settings)
+    config = RunConfig.load(file)
+    return config.replace(**settings) if settings else config
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    """Return name and value of ``NAME=VALUE``; text that is not of the option's type is left to its check."""
+    from dtdg_lab.config.options import OPTIONS
+
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise ConfigError(f"--set {text!r} is not NAME=VALUE, such as epochs=5. CONFIG.json goes before --set.")
+    kind = OPTIONS[name].kind if name in OPTIONS else str
+    if kind is bool:
+        return name, {"true": True, "false": False}.get(value.lower(), value)
+    for number in (int, float):
+        if kind in (int, float):
+            with contextlib.suppress(ValueError):
+                return name, number(value)
+    return name, value
+
+
+def _run_on_engines(config: RunConfig, runs_dir: Path) -> Run:
+    """Return a run that has ended; a signal to this process interrupts it."""
+    from dtdg_lab.cluster.session import Session
+    from dtdg_lab.cluster.stop_signals import StopSignals
+    from dtdg_lab.runs.run import show_progress
+
+    with (
+        StopSignals(
+            lambda name: print(f"left the run to its engines after {name}", file=sys.stderr), deliver=False
+        ) as signals,
+        Session(ranks=config.ranks, runs_dir=runs_dir) as session,
+    ):
+        run = session.train(config)
+        signals.request = run.stop_by
+        show_progress(run)
+        try:
+            return run.wait()
+        except RunInterruptedError as error:
+            if signals.received is None:
+                raise
+            raise RunInterruptedError(str(error), signals.received.name) from error
+
+
+def _demo(parsed: argparse.Namespace) -> int:
+    from dtdg_lab.cluster.local import train_here
+    from dtdg_lab.config.run_config import RunConfig
+    from dtdg_lab.datasets.names import load_dataset
+
+    dataset = "collegemsg"
+    try:
+        load_dataset(dataset)
+    except DataError as error:
+        print(f"The demo uses synthetic data because real data is not available: {error}", file=sys.stderr)
+        dataset = "growing"
+    config = RunConfig(system="psg", dataset=dataset, model="tgcn", parts=2, epochs=3, group_stride=4)
+    return _report(train_here(config, runs_dir=parsed.runs, progress=True, deliver=False), parsed.json)
+
+
+def _report(run: Any, as_json: bool) -> int:
+    """Print the result of a run and the path of its report; the exit code is 1 if it failed."""
+    summary, splits = run.summary, ("train", "validation", "test")
+    if as_json:
+        print(json.dumps(summary, indent=2, default=str))
+    else:
+        losses = {split: summary.get(f"{split}_loss") for split in splits}
+        print(f"{summary['status']}: {summary['epochs']} epochs, {summary['steps']} steps")
+        print("loss: " + ", ".join(f"{split} {loss:.4g}" for split, loss in losses.items() if loss is not None))
+    print(f"report: {Path(run.path) / 'report.html'}")
+    return 0 if summary["status"] in ("finished", "stopped") else 1
+
+
+def _dash(parsed: argparse.Namespace) -> int:
+    from dtdg_lab.cluster.session import Session
+    from dtdg_lab.dashboard.endpoint import Endpoint
+    from dtdg_lab.dashboard.server import serve
+
+    served: dict[str, Any] = {"prefix": parsed.prefix, "allow_origin": parsed.allow_origin}
+    Endpoint.open(parsed.port, parsed.address, **served)  # before engines are started for nothing
+    with Session(ranks=parsed.ranks) as session:
+        server = serve(session, parsed.port, parsed.address, token=parsed.token, **served)
+        print(f"The dashboard is at {server.url} (Ctrl-C ends it).", flush=True)
+        with contextlib.suppress(KeyboardInterrupt):  # as the line says
+            server.wait()
+    return 0
+
+
+def _datasets(parsed: argparse.Namespace) -> int:
+    from dtdg_lab.core.units import format_bytes
+    from dtdg_lab.datasets.names import list_datasets
+
+    rows = [("name", "here", "rows", "nodes", "size", "learns", "licence", "where")]
+    for info in list_datasets():
+        available, size = (
+            "yes" if info.on_this_machine else "no",
+            "-" if info.bytes is None else format_bytes(info.bytes),
+        )
+        learns, licence = ", ".join(info.tasks), info.licence.partition(";")[0]
+        rows.append((info.name, available, _count(info.rows), _count(info.nodes), size, learns, licence, info.where))
+    _print_table(rows)
+    return 0
+
+
+def _train_policy(parsed: argparse.Namespace) -> int:
+    from dataclasses import replace
+
+    from dtdg_lab.systems.feature_cache.simulation.training import shipped_training, train_policy
+
+    training = replace(shipped_training(parsed.name), seed=parsed.seed, double=not parsed.no_double)
+    if parsed.episodes is not None:
+        training = replace(training, episodes=parsed.episodes)
+    policy = train_policy(parsed.parts, training, out=parsed.out, progress=True)
+    print(f"{parsed.out}: policy {policy.name} for {policy.parts} partitions, {policy.episodes:,} episodes")
+    print(
+        f'use it with: RunConfig(system="greendygnn", cache_policy="{policy.name}", parts={policy.parts}, '
+        f'policy_file="{parsed.out}", ...)'
+    )
+    return 0
+
+
+def _export(parsed: argparse.Namespace) -> int:
+    from dtdg_lab.export.export import export
+
+    print(export(parsed.run, parsed.out, parsed.kind, overwrite=parsed.overwrite))
+    return 0
+
+
+def _study(parsed: argparse.Namespace) -> int:
+    from dtdg_lab.studies.preset import preset
+    from dtdg_lab.studies.run_study import study_at_command
+    from dtdg_lab.studies.sweep import Sweep, preset_sweep
+
+    if parsed.study.endswith(".json"):
+        if parsed.quick:
+            raise ConfigError("--quick applies to shipped studies only: a sweep file defines its own runs.")
+        sweep, name = Sweep.load(parsed.study), parsed.name or Path(parsed.study).stem
+    else:
+        sweep = preset_sweep(preset(parsed.study), None, quick=parsed.quick)
+        name = parsed.name or parsed.study + ("-quick" if parsed.quick else "")
+    study = study_at_command(sweep, name, parsed.runs)
+    print(study)
+    for _, caption in study.analysis().values():
+        print(f"- {caption}")
+    print(f"{study.path}: look at it with lab.open({str(study.path)!r})")
+    return 0 if study.is_complete else 1
+
+
+def _sessions(parsed: argparse.Namespace) -> int:
+    from dtdg_lab.cluster.session_files import end_session, list_sessions
+    from dtdg_lab.core.units import format_seconds
+
+    if parsed.end:
+        print(f"ended {parsed.end}: {end_session(parsed.end)} processes")
+        return 0
+    sessions = list_sessions()
+    if parsed.end_all:
+        for session in sessions:
+            print(f"ended {session.id}: {end_session(session.id)} processes")
+    elif sessions:
+        rows = [("id", "name", "ranks", "processes", "idle", "last run")]
+        for session in sessions:
+            last, idle = str(session.last_run or "none"), format_seconds(session.idle_s)
+            rows.append((session.id, session.name, str(session.ranks), str(session.processes), idle, last))
+        _print_table(rows)
+    if not sessions:
+        print("no sessions")
+    return 0
+
+
+def _count(number: int | None) -> str:
+    return "-" if number is None else f"{number:,}"
+
+
+def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -1,4 +1,4 @@
-"""Tasks of a run before its first step: reported to whoever waits, and ended if the run is stopped."""
+"""Tasks of a run before its first step: reported while others wait, and ended if the run is stopped."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ import inspect
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -28,16 +29,28 @@ _OF_FAMILIES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         for kind, fields in declared.get("registered", {}).items()
     }
 )
-# Kind of a registration -> attributes that the registered object must have.
-_REQUIRED: Mapping[str, tuple[str, ...]] = MappingProxyType(
+# Kind of a registration -> the form of the registered object, and attributes that it must have.
+_REQUIRED: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
     {
-        FAMILY: ("systems", "entries", "options", "memories", "tables"),
-        "models": ("spatial", "temporal_sequence", "facts"),
-        "tasks": ("needs", "per_vertex", "loss", "measure", "scores"),
-        "partition": ("__call__",),
-        "datasets": ("cite", "licence"),
-        "congestion": ("__call__",),
-        **{kind: tuple(fields["needs"]) for kind, fields in _OF_FAMILIES.items()},
+        FAMILY: (
+            "an instance of a subclass of SystemFamily",
+            ("systems", "entries", "options", "memories", "tables"),
+        ),
+        "models": (
+            "a subclass of DynamicModel (dtdg_lab.models.base)",
+            ("spatial", "temporal_sequence", "facts"),
+        ),
+        "tasks": (
+            "a subclass of Task (dtdg_lab.tasks.base)",
+            ("needs", "per_vertex", "loss", "measure", "scores"),
+        ),
+        "partition": ("a function assign(graph, parts, ...) (dtdg_lab.partition.base.Partitioner)", ("__call__",)),
+        "datasets": (
+            "an instance of a subclass of Generated (dtdg_lab.datasets.generators.base), or a Published",
+            ("cite", "licence"),
+        ),
+        "congestion": ("a function of PatternSettings (dtdg_lab.network.patterns.PatternRule)", ("__call__",)),
+        **{kind: (fields["form"], tuple(fields["needs"])) for kind, fields in _OF_FAMILIES.items()},
     }
 )
 _OF_OBJECTS = (FAMILY, "partition", "congestion", *_OF_FAMILIES)  # kinds of instances and functions, not classes
@@ -279,28 +292,26 @@ def _with_option(options: tuple[Any, ...], option: Option) -> tuple[Any, ...]:
 
 @contextmanager
 def _restored_after_errors() -> Iterator[None]:
-    """Restore the catalogue if the block raises, whatever it raises."""
-    lists: tuple[list[Any], ...] = (catalogue.ENTRIES, catalogue.SYSTEMS, REGISTERED)
-    tables: tuple[dict[Any, Any], ...] = (
+    """Restore the catalogue if the block raises any exception."""
+    registries: list[Any] = [
+        catalogue.ENTRIES,
+        catalogue.SYSTEMS,
         catalogue.FAMILIES,
         catalogue.MEMORY_ON_LAYOUT,
         catalogue.ABSENT,
+        catalogue.ABSENT_OPTIONS,
         OPTIONS,
         TABLES,
+        REGISTERED,
         ADDED,
-    )
-    items_before = [list(items) for items in lists]
-    values_before = [dict(values) for values in tables]
-    absent_options = set(catalogue.ABSENT_OPTIONS)
+    ]
+    copies = [copy(registry) for registry in registries]
     try:
         yield
     except BaseException:
-        for items, old_items in zip(lists, items_before, strict=True):
-            items[:] = old_items
-        for values, old_values in zip(tables, values_before, strict=True):
-            values.clear()
-            values.update(old_values)
-        catalogue.ABSENT_OPTIONS.update(absent_options)
+        for registry, items in zip(registries, copies, strict=True):
+            registry.clear()
+            (registry.extend if isinstance(registry, list) else registry.update)(items)
         raise
 
 
@@ -319,12 +330,13 @@ def _additions(registration: Registration, loaded: Any) -> _Additions:
         UnknownNameError: an option, task or label is unknown.
     """
     kind, what = registration.kind, registration.what
-    missing = [attribute for attribute in _REQUIRED[kind] if not hasattr(loaded, attribute)]
+    form, attributes = _REQUIRED[kind]
+    missing = [attribute for attribute in attributes if not hasattr(loaded, attribute)]
     if missing or (kind in _OF_OBJECTS and isinstance(loaded, type)):
         raise ConfigError(
             f"register({_text(what)}): no {SINGULAR.get(kind, FAMILY)}"
             f"{': it lacks ' + ', '.join(missing) if missing else ', but a class'}. "
-            f"Give {_FORMS[kind]}, or another kind= of {', '.join(_kinds())}."
+            f"Give {form}, or another kind= of {', '.join(_kinds())}."
         )
     if kind == FAMILY:
         _check_tables(loaded.tables, what)
@@ -351,19 +363,6 @@ def _additions(registration: Registration, loaded: Any) -> _Additions:
         value=None if isinstance(what, str) else what,
     )
     return _Additions((entry,), new)
-
-
-_FORMS: Mapping[str, str] = MappingProxyType(
-    {
-        FAMILY: "an instance of a subclass of SystemFamily",
-        "models": "a subclass of DynamicModel (dtdg_lab.models.base)",
-        "tasks": "a subclass of Task (dtdg_lab.tasks.base)",
-        "partition": "a function assign(graph, parts, ...) (dtdg_lab.partition.base.Partitioner)",
-        "datasets": "an instance of a subclass of Generated (dtdg_lab.datasets.generators.base), or a Published",
-        "congestion": "a function of PatternSettings (dtdg_lab.network.patterns.PatternRule)",
-        **{kind: fields["form"] for kind, fields in _OF_FAMILIES.items()},
-    }
-)
 
 
 def _check_tables(tables: Mapping[str, Sequence[str]], what: Any) -> None:
@@ -403,11 +402,10 @@ def _usual_options(kind: str, loaded: Any, names: Sequence[str]) -> tuple[str, .
     """Return the options of the kind, or those that a data set is generated or cut with."""
     if kind == "datasets" and hasattr(loaded, "generate"):
         return (*_generator_options(loaded, names), *_BUILT_WITH)
-    group = {"steps": "steps", "static": "static"}.get(str(getattr(loaded, "kind", "")), kind)
-    groups = [
-        declared["groups"][group] for declared in catalogue.DECLARED.values() if group in declared.get("groups", {})
-    ]
-    return tuple(groups[0]) if groups else ()
+    own_group = getattr(loaded, "kind", "")  # of a data set in steps, or of a static one
+    group = own_group if own_group in ("steps", "static") else kind
+    groups = (declared.get("groups", {}) for declared in catalogue.DECLARED.values())
+    return tuple(next((names[group] for names in groups if group in names), ()))
 
 
 def _generator_options(loaded: Any, names: Sequence[str]) -> Iterator[str]:

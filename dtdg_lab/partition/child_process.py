@@ -146,7 +146,7 @@ def _wait(
     began_s = time.monotonic()
     while True:
         passed_s = time.monotonic() - began_s
-        doing(activity, expected_s - passed_s if passed_s < expected_s else None)
+        announce(activity, expected_s - passed_s if passed_s < expected_s else None)
         try:
             output = child.communicate(timeout=max(0.0, min(POLL_S, time_limit_s - passed_s)))
         except subprocess.TimeoutExpired:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from dtdg_lab.core.child_process import end_of, environment, stops_blocked
 from dtdg_lab.core.errors import NotAvailableError, PartitionError
 from dtdg_lab.core.files import read_array
+from dtdg_lab.core.preparation import announce
 
 # The child process of :mod:`dtdg_lab.partition.child_process`: ``child PARENT SOLVER INPUT.npz OUTPUT.npy``.
 

@@ -8,7 +8,7 @@ from dtdg_lab.config import catalogue
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.network.links import parse_links
 from tests import pretend_session
-from tests.features_synthetic import (
+from tests.feature_records import (
     PER_EPOCH,
     SLOW_OWNER,
     congestion_data,

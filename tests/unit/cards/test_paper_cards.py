@@ -28,7 +28,7 @@ from dtdg_lab.cards.card import (
 from dtdg_lab.config import catalogue
 from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
 from dtdg_lab.runs.run import open_run
-from tests.runs_synthetic import finished_run
+from tests.stored_runs import finished_run
 from tests.thinning import thinned
 
 ROOT = Path(__file__).resolve().parents[3]

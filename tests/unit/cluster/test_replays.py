@@ -18,8 +18,8 @@ from dtdg_lab.runs.record_writer import RecordWriter
 from dtdg_lab.runs.run import StoredRun, open_run
 from dtdg_lab.systems.snapshot_groups.group_scheduling import GroupScheduling
 from dtdg_lab.training.replay import changes_key
-from tests.runs_synthetic import START_NS, write_steps
 from tests.steered_here import events, losses, scores, small, steered
+from tests.stored_runs import START_NS, write_steps
 
 HYBRID = {"epoch_batches": 8, "partitioner": "round_robin", "batch_nodes": 0.2, "generators": "threads"}
 SIZES = {"snapshot_sizes": "0.2 0.4", "node_sizes": "0.2 1", "batch_policy": "dqn", "decide_every": 2}

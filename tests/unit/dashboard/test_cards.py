@@ -15,7 +15,7 @@ from dtdg_lab.core.errors import PlanError
 from dtdg_lab.dashboard.pages import cards as card_page
 from dtdg_lab.dashboard.pages.cards import CardPage
 from dtdg_lab.runs.run import open_run
-from tests.runs_synthetic import finished_run
+from tests.stored_runs import finished_run
 
 
 class _Loop:

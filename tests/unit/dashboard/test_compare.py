@@ -20,7 +20,7 @@ from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.finish import finish
 from tests.dashboards import click, look, settle
 from tests.pretend_session import PretendSession
-from tests.runs_synthetic import finished_run
+from tests.stored_runs import finished_run
 
 CONFIG = RunConfig(system="esdg", dataset="collegemsg", ranks=2)
 

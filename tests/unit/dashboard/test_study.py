@@ -15,7 +15,7 @@ from dtdg_lab.studies.run_study import run_study
 from dtdg_lab.studies.study import Study
 from dtdg_lab.studies.sweep import Sweep
 from tests.pretend_studies import BASE, PretendTraining, pretend_training
-from tests.runs_synthetic import finished_run
+from tests.stored_runs import finished_run
 
 SWEEP = Sweep(BASE, {"full_snapshots": (1, 2), "alpha": (0.1, 0.6)}, seeds=(0,))
 

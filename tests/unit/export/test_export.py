@@ -33,7 +33,7 @@ from dtdg_lab.runs.exports import ABOUT, PARQUET_KEY, SCHEMA, ExportedRun, Parti
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.record_writer import RecordWriter
 from dtdg_lab.runs.run import StoredRun
-from tests.runs_synthetic import START_NS, evaluate, finished_run, write_steps
+from tests.stored_runs import START_NS, evaluate, finished_run, write_steps
 from tests.thinning import thinned
 
 WHOLE = ("html", "parquet")

@@ -25,7 +25,7 @@ from dtdg_lab.runs.run import provenance
 from dtdg_lab.studies.race_plan import RacePlan, StopRule, new_race
 from dtdg_lab.studies.race_result import Race
 from dtdg_lab.studies.trials import FAILED, FINISHED, INTERRUPTED, TrialJournal, planned
-from tests.runs_synthetic import START_NS, finished_run
+from tests.stored_runs import START_NS, finished_run
 from tests.thinning import thinned
 from tests.unit.export.test_export import check_timeline
 

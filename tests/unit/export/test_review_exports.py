@@ -44,7 +44,7 @@ from dtdg_lab.training.checkpoint import Checkpoint
 from dtdg_lab.training.position import Position
 from dtdg_lab.visualization.studies.race import Curve, RaceLevel, race_panels
 from dtdg_lab.visualization.studies.race_bounds import Bound, bounds_panels
-from tests.runs_synthetic import finished_run
+from tests.stored_runs import finished_run
 
 
 @pytest.fixture(scope="module")

@@ -31,9 +31,12 @@ TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
 def _dense(kind: str, weighted: bool) -> np.ndarray:
     """(N, N) weights of the edges u -> v at [v, u]: random, without an edge, with loops on every node, or full."""
     draw = np.random.default_rng(3)
-    mask = {"random": draw.random((NODES, NODES)) < 0.2, "empty": np.zeros((NODES, NODES), bool),
-            "loops": np.eye(NODES, dtype=bool) | (draw.random((NODES, NODES)) < 0.1),
-            "full": np.ones((NODES, NODES), bool)}[kind]  # fmt: skip
+    mask = {
+        "random": draw.random((NODES, NODES)) < 0.2,
+        "empty": np.zeros((NODES, NODES), bool),
+        "loops": np.eye(NODES, dtype=bool) | (draw.random((NODES, NODES)) < 0.1),
+        "full": np.ones((NODES, NODES), bool),
+    }[kind]
     values = draw.random((NODES, NODES)).astype(np.float32) + 0.5 if weighted else np.ones((NODES, NODES), np.float32)
     return np.where(mask, values, 0).astype(np.float32)
 

@@ -104,9 +104,11 @@ def test_a_kind_is_its_definition(
 def test_a_self_loop_counts_beside_the_identity() -> None:
     """A + I, literally: a node with a loop and nothing else has A + I = 2 and D = 2, so the operator is 1 there."""
     snapshot = Snapshot(np.array([0, 1, 1]), np.array([0], np.int32))
-    applied = _operators(snapshot, range(2), OperatorSettings(dtype=torch.float64)).scaled("gcn").apply(
-        torch.eye(2, dtype=torch.float64)
-    )  # fmt: skip
+    applied = (
+        _operators(snapshot, range(2), OperatorSettings(dtype=torch.float64))
+        .scaled("gcn")
+        .apply(torch.eye(2, dtype=torch.float64))
+    )
     torch.testing.assert_close(applied, torch.eye(2, dtype=torch.float64))
 
 
@@ -187,8 +189,14 @@ def _dense_attention(a: Tensor, x: Tensor, scores_from: Tensor, scores_to: Tenso
     return torch.einsum("vuh,uhd->vhd", share, x.unflatten(1, (scores_from.shape[1], -1))).flatten(1)
 
 
-def _attention(rows: range, *, backend: str = "torch", dtype: torch.dtype = torch.float64, device: str = "cpu",
-               weighted: bool = False) -> AttentionOperator:  # fmt: skip
+def _attention(
+    rows: range,
+    *,
+    backend: str = "torch",
+    dtype: torch.dtype = torch.float64,
+    device: str = "cpu",
+    weighted: bool = False,
+) -> AttentionOperator:
     settings = OperatorSettings(backend, dtype, device)
     return _operators(_snapshot(_weights(weighted), weighted), rows, settings).attention()
 

@@ -242,8 +242,11 @@ def test_a_ragged_sequence_is_each_node_s_own(
             torch.testing.assert_close(part.detach().cpu(), good.detach(), rtol=1e-12, atol=1e-13)
         assert not any(of.requires_grad for of in found[1:]), "cells after first snapshots have no history"
         first = recurrence.carried(found[0], heights)
-        entered = [sum(heights[:step]) + node for step, height in enumerate(heights)
-                   for node in range(0 if step == 0 else heights[step - 1], height)]  # fmt: skip
+        entered = [
+            sum(heights[:step]) + node
+            for step, height in enumerate(heights)
+            for node in range(0 if step == 0 else heights[step - 1], height)
+        ]
         torch.testing.assert_close(first.cpu(), wanted[0][0, entered].detach(), rtol=1e-12, atol=1e-13)
         seed = _random(*wanted[0].shape, seed=8)
         some = [place for place, of in enumerate(learns) if of]

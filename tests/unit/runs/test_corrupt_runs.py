@@ -18,7 +18,7 @@ from dtdg_lab.core.errors import DataError, LabError, RunStoreError
 from dtdg_lab.runs.exports import ABOUT, read_about
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.run import compare, open_run, provenance
-from tests.runs_synthetic import finished_run
+from tests.stored_runs import finished_run
 
 HASH = "ab" * 32
 PARTS = {"train": {"first": 0, "last": 8, "without_edges": []}, "validation": {"first": 9, "last": 11,

@@ -18,7 +18,7 @@ from dtdg_lab.studies.objective import values_of
 from dtdg_lab.studies.race_result import joules_of
 from dtdg_lab.visualization.runs.curves import joules_at
 from dtdg_lab.visualization.runs.energy import energy_total
-from tests.runs_synthetic import STEPS_PER_EPOCH, row, write_steps
+from tests.stored_runs import STEPS_PER_EPOCH, row, write_steps
 from tests.thinning import thinned
 
 CONFIG = RunConfig(system="psg", dataset="growing", ranks=2)

@@ -15,7 +15,7 @@ from dtdg_lab.runs.record_writer import RecordWriter
 from dtdg_lab.runs.run import StoredRun, compare, open_run
 from dtdg_lab.studies import race_result
 from dtdg_lab.studies.race_result import race_words
-from tests.runs_synthetic import START_NS, row
+from tests.stored_runs import START_NS, row
 
 EPOCHS, STEPS = 10, 4
 SLOW = range(3, 6)  # congested epochs, fewer than half

@@ -14,7 +14,7 @@ import pytest
 from dtdg_lab.cluster.run import LocalRun
 from dtdg_lab.core.errors import DataError, NotAvailableError, RunStoreError
 from dtdg_lab.runs.run import StoredRun
-from tests.runs_synthetic import finished_run
+from tests.stored_runs import finished_run
 
 NAMES = {"loss", "step-time", "energy", "timeline"}
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")

@@ -35,7 +35,7 @@ from dtdg_lab.runs.report import event_rows
 from dtdg_lab.runs.run import TRAIN_STEP, compare, open_run, show_progress
 from dtdg_lab.runs.summary import SUMMARY_MEANINGS
 from dtdg_lab.visualization.runs.curves import bytes_at
-from tests.runs_synthetic import PHASE_MS, START_NS, STEP_NS, evaluate, finished_run, row, write_steps
+from tests.stored_runs import PHASE_MS, START_NS, STEP_NS, evaluate, finished_run, row, write_steps
 
 CONFIG = RunConfig(system="psg", dataset="growing", ranks=2)
 

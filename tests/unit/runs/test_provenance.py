@@ -16,7 +16,7 @@ from dtdg_lab.runs.record_writer import RecordWriter
 from dtdg_lab.runs.run import StoredRun, compare, differences, ground, open_run, provenance
 from dtdg_lab.training.partition import split_event
 from dtdg_lab.visualization.studies.result import COLUMNS, MEANINGS
-from tests.runs_synthetic import finished_run
+from tests.stored_runs import finished_run
 from tests.thinning import thinned
 
 HASHES = {"growing": "ab" * 32, "transactions": "cd" * 32}

@@ -19,7 +19,7 @@ from dtdg_lab.runs.parquet import current_note, files_of, is_current, write_rank
 from dtdg_lab.runs.record_lines import RecordFile, read_lines
 from dtdg_lab.runs.record_writer import RecordWriter
 from dtdg_lab.runs.tables import RunTables
-from tests.runs_synthetic import START_NS, STEP_NS, evaluate, finished_run, write_steps
+from tests.stored_runs import START_NS, STEP_NS, evaluate, finished_run, write_steps
 
 CONFIG = RunConfig(system="psg", dataset="growing", ranks=2)
 

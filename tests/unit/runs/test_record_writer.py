@@ -17,7 +17,7 @@ from dtdg_lab.config.record_tables import SCHEMA, TABLES
 from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
 from dtdg_lab.runs.record_lines import read_lines
 from dtdg_lab.runs.record_writer import RecordWriter
-from tests.runs_synthetic import row, write_steps
+from tests.stored_runs import row, write_steps
 
 EVENT = (0, 0, 1, "checkpoint", {})
 

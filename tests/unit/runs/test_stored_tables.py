@@ -18,7 +18,7 @@ from dtdg_lab.runs.frames import RunFrames
 from dtdg_lab.runs.record_writer import RecordWriter
 from dtdg_lab.runs.stored_tables import open_tables
 from dtdg_lab.runs.tables import RunTables
-from tests.runs_synthetic import START_NS, STEP_NS, evaluate, finished_run, write_steps
+from tests.stored_runs import START_NS, STEP_NS, evaluate, finished_run, write_steps
 
 
 def slowest(rows: Rows) -> Rows:

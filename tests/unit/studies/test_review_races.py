@@ -37,7 +37,7 @@ from dtdg_lab.studies.sweep import Sweep
 from dtdg_lab.studies.trials import FAILED, FILE, FINISHED, Trial, TrialJournal, planned
 from dtdg_lab.visualization.studies.race import Curve, near_losses
 from tests.pretend_studies import BASE, pretend_training
-from tests.runs_synthetic import finished_run
+from tests.stored_runs import finished_run
 from tests.synthetic_lines import START_NS, evaluation_row, line, step_row
 
 CONFIG = RunConfig(system="psg", dataset="growing", ranks=2, epochs=3)

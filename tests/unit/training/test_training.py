@@ -55,7 +55,7 @@ from dtdg_lab.training.forward import run_forward
 from dtdg_lab.training.position import Position
 from dtdg_lab.training.recording import StepRecorder
 from dtdg_lab.training.resource_monitor import ResourceMonitor
-from tests.runs_synthetic import write_steps
+from tests.stored_runs import write_steps
 from tests.thinning import thinned
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -27,7 +27,7 @@ from dtdg_lab.visualization.graphs.partition import (
     run_partitions,
 )
 from dtdg_lab.visualization.sheet import sheet
-from tests.runs_synthetic import finished_run
+from tests.stored_runs import finished_run
 from tests.tables import START_NS, run_tables
 
 

@@ -15,8 +15,8 @@ from dtdg_lab.systems.snapshot_blocks.charts import esdg_charts
 from dtdg_lab.systems.snapshot_blocks.periods import plan_periods
 from dtdg_lab.visualization.chart import NOTHING_YET
 from dtdg_lab.visualization.runs.overview import common_charts
-from tests.blocks_synthetic import blocks_data, memory_data, plan
 from tests.drawing import draw
+from tests.plan_events import blocks_data, memory_data, plan
 from tests.tables import run_tables
 
 CHARTS = {chart.name: chart for chart in esdg_charts()}

@@ -19,11 +19,22 @@ PANELS = (
 
 def _row(model: str, form: str, **more: Any) -> dict[str, Any]:
     row = {
-        "model": model, "smoothing": "none", "form": form, "overlap": 0.9, "whole_bytes": 4 * 2**20,
-        "difference_bytes": 2**20, "ratio": 4.0, "bound": 4.1, "reached": 4.0 / 4.1, "whole_s": 0.02,
-        "difference_s": 0.01, "difference_copy_s": 0.004, "difference_unpack_s": 0.006, "time_ratio": 2.0,
+        "model": model,
+        "smoothing": "none",
+        "form": form,
+        "overlap": 0.9,
+        "whole_bytes": 4 * 2**20,
+        "difference_bytes": 2**20,
+        "ratio": 4.0,
+        "bound": 4.1,
+        "reached": 4.0 / 4.1,
+        "whole_s": 0.02,
+        "difference_s": 0.01,
+        "difference_copy_s": 0.004,
+        "difference_unpack_s": 0.006,
+        "time_ratio": 2.0,
         "worth_below": 3e8,
-    }  # fmt: skip
+    }
     return row | more
 
 

@@ -21,7 +21,7 @@ from dtdg_lab.systems.snapshot_blocks.ownership_chart import PICTURE
 from dtdg_lab.training.build import make_task
 from dtdg_lab.training.partition import blocks_event
 from dtdg_lab.visualization.chart import ChartOptions
-from tests.blocks_synthetic import blocks_data, memory_data, plan
+from tests.plan_events import blocks_data, memory_data, plan
 from tests.tables import START_NS, run_tables
 
 

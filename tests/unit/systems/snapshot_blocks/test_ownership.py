@@ -7,7 +7,7 @@ import pytest
 from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.partition.events import BlockFacts
 from dtdg_lab.systems.snapshot_blocks.ownership import owner_maps, swapped_bytes
-from tests.blocks_synthetic import blocks_data, plan
+from tests.plan_events import blocks_data, plan
 
 
 def test_owners_of_two_blocks_on_two_ranks_by_hand() -> None:

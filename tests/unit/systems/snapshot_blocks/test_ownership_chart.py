@@ -13,8 +13,8 @@ from dtdg_lab.partition.events import BlockFacts
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.systems.snapshot_blocks.ownership_chart import PICTURE, block_names, memory_limit, predicted_sent
 from dtdg_lab.visualization.chart import NOTHING_YET
-from tests.blocks_synthetic import blocks_data, memory_data, plan
 from tests.drawing import draw
+from tests.plan_events import blocks_data, memory_data, plan
 from tests.tables import run_tables
 
 NO_ROWS: dict[str, Any] = {"predicted": {"forward": [], "rerun": [], "backward": []}, "collectives": []}

@@ -8,7 +8,7 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.runs.charts import all_rollups
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.systems.snapshot_blocks import FAMILY
-from tests.blocks_synthetic import blocks_data, memory_data, plan
+from tests.plan_events import blocks_data, memory_data, plan
 from tests.tables import run_tables
 
 STEPS = [(rank, step) for step in range(3) for rank in (0, 1)]

@@ -13,7 +13,7 @@ from dtdg_lab.systems.snapshot_groups.charts import GROUP_TIMES, IMBALANCE, OWN_
 from dtdg_lab.systems.snapshot_groups.group_times import group_times
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions
 from tests.drawing import draw
-from tests.schedules_synthetic import EXCHANGE_S, REST_S, add_epoch, add_schedule, schedule_data, scheduled_tables
+from tests.schedule_records import EXCHANGE_S, REST_S, add_epoch, add_schedule, schedule_data, scheduled_tables
 
 TIMES = [0.1, 0.2, 0.2, 0.1, 0.4]
 ASSIGNMENT = [[[0, 1], [2]], [[3], [4]]]

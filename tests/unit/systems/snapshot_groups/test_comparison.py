@@ -18,7 +18,7 @@ from dtdg_lab.systems.snapshot_groups.epoch_times import predict_epochs
 from dtdg_lab.systems.snapshot_groups.schedulers.simulation import replay
 from dtdg_lab.visualization.chart import NOTHING_YET, ChartOptions
 from tests.drawing import draw
-from tests.schedules_synthetic import EXCHANGE_S, REST_S, add_epoch, add_schedule, schedule_data, scheduled_tables
+from tests.schedule_records import EXCHANGE_S, REST_S, add_epoch, add_schedule, schedule_data, scheduled_tables
 
 TIMES = [0.1, 0.2, 0.2, 0.1, 0.4]
 ASSIGNMENT = [[[0, 1], [2]], [[3], [4]]]

@@ -7,7 +7,7 @@ import pytest
 
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
-from tests.schedules_synthetic import schedule_data
+from tests.schedule_records import schedule_data
 
 TIMES = [0.1, 0.2, 0.2, 0.1, 0.4]
 ASSIGNMENT = [[[0, 1], [2]], [[3], [4]]]

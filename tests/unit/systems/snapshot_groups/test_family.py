@@ -14,8 +14,8 @@ from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.record_writer import RecordWriter
 from dtdg_lab.runs.report import event_rows
 from dtdg_lab.runs.run import open_run
-from tests.runs_synthetic import finished_run
-from tests.schedules_synthetic import epoch_lines, event, schedule_data
+from tests.schedule_records import epoch_lines, event, schedule_data
+from tests.stored_runs import finished_run
 from tests.synthetic_lines import START_NS
 
 TIMES = [0.1, 0.2, 0.2, 0.1, 0.4]

@@ -34,8 +34,15 @@ from tests.thinning import thinned
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 # 12 training snapshots: groups of 4 start at 9 of them
-SMALL = {"dataset": "growing", "generated_nodes": 24, "generated_edges": 80, "generated_snapshots": 40, "hidden": 4,
-         "learning_rate": 0.02, "device": "cpu"}  # fmt: skip
+SMALL = {
+    "dataset": "growing",
+    "generated_nodes": 24,
+    "generated_edges": 80,
+    "generated_snapshots": 40,
+    "hidden": 4,
+    "learning_rate": 0.02,
+    "device": "cpu",
+}
 NODES, GROUPS, WINDOW, TRAIN = 24, 9, 4, 12
 PROFILE, EPOCHS = 2, 4
 WINDOWS = {name for name in catalogue.names("systems") if "batching" in catalogue.system(name).parts}
@@ -452,8 +459,10 @@ def test_a_change_is_scheduled_with_the_known_times_and_is_resuming_with_it(
     assert now["times_s"] == described(live)[1]["times_s"]
     assert now["assignment"] == described(resumed)[0]["assignment"]
     assert (now["scheduler"], now["per_rank"], now["parts"]) == (
-        live.config["scheduler"], live.config["groups_per_rank"], live.config.parts
-    )  # fmt: skip
+        live.config["scheduler"],
+        live.config["groups_per_rank"],
+        live.config.parts,
+    )
     assert now["rebuild_s"] > 0
     made = catalogue.entry("scheduling", now["scheduler"]).load()
     assert now["assignment"] == made(now["times_s"], now["parts"], per_rank=now["per_rank"]).assignment
@@ -687,8 +696,12 @@ def test_fewer_larger_updates_learn_as_much_as_psg_s(tmp_path: Path) -> None:
     for system in ("psg", "dygnex-g"):
         config = RunConfig(
             **{**SMALL, "generated_nodes": 60, "generated_edges": 240, "hidden": 8, "learning_rate": 0.005},
-            system=system, parts=4, epochs=100, evaluate_every=100, group_times="size",
-        )  # fmt: skip
+            system=system,
+            parts=4,
+            epochs=100,
+            evaluate_every=100,
+            group_times="size",
+        )
         done = train_in_memory(config, load_for(config), tmp_path / "last.pt")
         (tested,) = [row for row in done.recorder.tables["evaluations"] if row["split"] == "test"]
         found[system] = (1 - tested["loss"] / tested["mean_loss"], len(done.losses))

@@ -11,7 +11,7 @@ from dtdg_lab.runs.charts import all_rollups
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.systems.snapshot_groups.page import EPOCH_TIME, schedule_suggestions, schedule_tiles
 from dtdg_lab.visualization.tiles import Tile
-from tests.schedules_synthetic import add_epoch, add_schedule, schedule_data, scheduled_tables
+from tests.schedule_records import add_epoch, add_schedule, schedule_data, scheduled_tables
 from tests.tables import run_tables
 
 TIMES = [0.1, 0.2, 0.2, 0.1, 0.4]

@@ -13,7 +13,7 @@ from dtdg_lab.systems.snapshot_groups.schedule_chart import MOST_BLOCKS, SCHEDUL
 from dtdg_lab.systems.snapshot_groups.schedulers.bounds import lower_bound_s
 from dtdg_lab.visualization.chart import title_of
 from tests.drawing import draw
-from tests.schedules_synthetic import EXCHANGE_S, REST_S, add_epoch, add_schedule, schedule_data, scheduled_tables
+from tests.schedule_records import EXCHANGE_S, REST_S, add_epoch, add_schedule, schedule_data, scheduled_tables
 from tests.tables import run_tables
 
 # two ranks, two iterations: 0.3 against 0.2 s, then 0.1 against 0.4 s

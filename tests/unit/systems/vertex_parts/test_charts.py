@@ -11,9 +11,8 @@ from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.systems.vertex_parts.charts import part_charts
 from dtdg_lab.visualization.chart import NOTHING_YET
 from dtdg_lab.visualization.runs.overview import common_charts
-from tests.blocks_synthetic import memory_data
 from tests.drawing import chart_named, draw
-from tests.partition_data import partition_data
+from tests.plan_events import memory_data, partition_data
 from tests.tables import run_tables
 
 ROLLUPS = [rollup for chart in (*common_charts(), *part_charts()) for rollup in chart.rollups]

@@ -7,7 +7,7 @@ import pytest
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.runs.charts import all_rollups
 from dtdg_lab.systems.vertex_parts import FAMILY
-from tests.partition_data import partition_data
+from tests.plan_events import partition_data
 from tests.tables import run_tables
 
 

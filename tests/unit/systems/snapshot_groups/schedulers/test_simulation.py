@@ -110,9 +110,15 @@ def test_growth_makes_psg_wait_more_on_more_ranks_and_others_hardly() -> None:
 
 @pytest.mark.parametrize(
     ("times", "error"),
-    [([], PlanError), ([0, 0], PlanError), ([1, -1], PlanError), ([1, np.nan], PlanError), ([1, np.inf], PlanError),
-     ([[1, 2]], PlanError)],
-)  # fmt: skip
+    [
+        ([], PlanError),
+        ([0, 0], PlanError),
+        ([1, -1], PlanError),
+        ([1, np.nan], PlanError),
+        ([1, np.inf], PlanError),
+        ([[1, 2]], PlanError),
+    ],
+)
 def test_times_that_are_none_are_refused(times: Any, error: type[Exception]) -> None:
     for run in (
         lambda: simulate(times, ranks=[2], schedulers=["psg"]),

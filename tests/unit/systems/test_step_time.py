@@ -98,8 +98,9 @@ def test_rates_are_found_again():
 
 def test_no_rate_is_negative():
     """Steps that get faster the more they do: no rate can say that, and none becomes negative."""
-    odd = [replace(one, compute_s=1 / one.compute_s, transfer_s=1e-6 / np.maximum(one.transfer_s, 1e-9))
-           for one in FITTED]  # fmt: skip
+    odd = [
+        replace(one, compute_s=1 / one.compute_s, transfer_s=1e-6 / np.maximum(one.transfer_s, 1e-9)) for one in FITTED
+    ]
     found = fit_scaling(odd)
     assert (found.compute >= 0).all() and found.compute.any() and (found.transfer >= 0).all()
 
@@ -114,8 +115,9 @@ def test_what_goes_between_nodes():
     slow = RATES.predict(work, NetworkCosts(per_node=2, node_bytes_s=1e6)).communicate_s
     assert slow == pytest.approx(
         3e-4 * work.exchanges * 2
-        + 2e-9 * NetworkCosts(per_node=2).moved(work.sent)[0] + NetworkCosts(per_node=2).moved(work.sent)[1] / 1e6
-    )  # fmt: skip
+        + 2e-9 * NetworkCosts(per_node=2).moved(work.sent)[0]
+        + NetworkCosts(per_node=2).moved(work.sent)[1] / 1e6
+    )
     described = RATES.predict(work, NetworkCosts(rank_bytes_s=1e3, message_s=0.0)).communicate_s
     assert described == pytest.approx(max(work.sent.sum(0).max(), work.sent.sum(1).max()) / 1e3)
     for wrong in ({"per_node": 0}, {"node_bytes_s": -1.0}, {"message_s": -1.0}):
@@ -144,8 +146,14 @@ def test_held_out_steps_judge():
     assert study.error("compute") == pytest.approx((0.5, 0.5), rel=1e-3)
     assert study.error("communicate")[1] < 1e-4
     rows = {(row["ranks"], row["source"]): row for row in study.rows}
-    assert set(rows) == {(1, "predicted"), (1, "measured"), (2, "predicted"), (2, "measured"), (4, "predicted"),
-                         (4, "own time")}  # fmt: skip
+    assert set(rows) == {
+        (1, "predicted"),
+        (1, "measured"),
+        (2, "predicted"),
+        (2, "measured"),
+        (4, "predicted"),
+        (4, "own time"),
+    }
     assert rows[4, "own time"]["communicate_s"] is None and rows[4, "own time"]["speedup"] is None
     assert rows[2, "predicted"]["speedup"] == pytest.approx(rows[2, "measured"]["speedup"], rel=1e-4)
     assert "1 held-out step" in repr(study) and "told" in repr(study)
@@ -163,9 +171,19 @@ def test_weak_scaling_grows_the_graph():
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     config = lab.RunConfig(
-        system="esdg", model="tmgcn", dataset="powerlaw", generated_nodes=40, generated_edges=380,
-        generated_snapshots=30, hidden=6, blocks=2, epochs=3, device="cpu", threads=1, graph_storage="streamed",
-    )  # fmt: skip
+        system="esdg",
+        model="tmgcn",
+        dataset="powerlaw",
+        generated_nodes=40,
+        generated_edges=380,
+        generated_snapshots=30,
+        hidden=6,
+        blocks=2,
+        epochs=3,
+        device="cpu",
+        threads=1,
+        graph_storage="streamed",
+    )
     return lab.train(config, runs_dir=tmp_path_factory.mktemp("runs"), progress=False)
 
 
@@ -202,8 +220,15 @@ def test_runs_that_do_not_fit_are_refused(run, tmp_path):
         extrapolate([])
     with pytest.raises(ConfigError, match="give runs or their folders"):
         extrapolate([3])
-    settings = {"dataset": "powerlaw", "generated_nodes": 40, "generated_edges": 380, "generated_snapshots": 30,
-                "epochs": 2, "device": "cpu", "threads": 1}  # fmt: skip
+    settings = {
+        "dataset": "powerlaw",
+        "generated_nodes": 40,
+        "generated_edges": 380,
+        "generated_snapshots": 30,
+        "epochs": 2,
+        "device": "cpu",
+        "threads": 1,
+    }
     other = lab.train(
         lab.RunConfig(system="esdg", model="tmgcn", hidden=4, **settings), runs_dir=tmp_path, progress=False
     )

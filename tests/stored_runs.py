@@ -33,11 +33,28 @@ def write_steps(writer: RecordWriter, first: int, last: int, *, attempt_ns: int 
         begin = START_NS + attempt_ns + step * STEP_NS
         epoch, iteration = divmod(step, STEPS_PER_EPOCH)
         seconds = {f"{phase}_s": phase_ms[phase] / 1e3 for phase in PHASES}
-        writer.row("steps", row("steps", step=step, epoch=epoch, iteration=iteration, time_ns=begin + STEP_NS,
-                                time_s=0.02,
-                                loss=2 / (step + 1), global_loss=2.5 / (step + 1), groups=1, vertex_snapshots=400,
-                                cpu_s=0.012, bytes_sent=1000, bytes_received=1000, energy_j=0.5,
-                                energy_source="modelled", control_version=0, **seconds))  # fmt: skip
+        writer.row(
+            "steps",
+            row(
+                "steps",
+                step=step,
+                epoch=epoch,
+                iteration=iteration,
+                time_ns=begin + STEP_NS,
+                time_s=0.02,
+                loss=2 / (step + 1),
+                global_loss=2.5 / (step + 1),
+                groups=1,
+                vertex_snapshots=400,
+                cpu_s=0.012,
+                bytes_sent=1000,
+                bytes_received=1000,
+                energy_j=0.5,
+                energy_source="modelled",
+                control_version=0,
+                **seconds,
+            ),
+        )
         at = begin
         for phase in PHASES:
             end = at + int(phase_ms[phase] * 1e6)
@@ -48,9 +65,15 @@ def write_steps(writer: RecordWriter, first: int, last: int, *, attempt_ns: int 
 
 
 def evaluate(
-    writer: RecordWriter, step: int, split: str, loss: float, persistence: float, *, later_ns: int = 0,
+    writer: RecordWriter,
+    step: int,
+    split: str,
+    loss: float,
+    persistence: float,
+    *,
+    later_ns: int = 0,
     metrics: dict[str, Any] | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """One evaluation before ``step``."""
     time_ns = START_NS + step * STEP_NS + later_ns
     writer.row(

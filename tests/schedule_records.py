@@ -31,13 +31,22 @@ def schedule_data(
     plan = Schedule(tuple(tuple(map(tuple, row)) for row in assignment), len(times))
     loads = plan.loads(times)
     data = {
-        "scheduler": scheduler, "ranks": plan.parts, "parts": plan.parts,
-        "per_rank": max(len(part) for row in plan.assignment for part in row), "iterations": len(plan.assignment),
-        "source": source, "times_s": times.tolist(), "assignment": plan.assignment,
-        "makespan_s": float(loads.max(axis=1).sum()), "bound_s": float(times.sum() / plan.parts), "gap": None,
-        "notes": "", "solve_s": 0.004, "fit": None,
+        "scheduler": scheduler,
+        "ranks": plan.parts,
+        "parts": plan.parts,
+        "per_rank": max(len(part) for row in plan.assignment for part in row),
+        "iterations": len(plan.assignment),
+        "source": source,
+        "times_s": times.tolist(),
+        "assignment": plan.assignment,
+        "makespan_s": float(loads.max(axis=1).sum()),
+        "bound_s": float(times.sum() / plan.parts),
+        "gap": None,
+        "notes": "",
+        "solve_s": 0.004,
+        "fit": None,
         "psg_makespan_s": round_robin(times, plan.parts).makespan_s(times),
-    }  # fmt: skip
+    }
     return json.loads(json.dumps({**data, **more}))
 
 
@@ -113,9 +122,14 @@ def add_schedule(tables: RunTables, data: dict[str, Any], *, step: int = 0, epoc
 
 
 def add_epoch(
-    tables: RunTables, assignment: Sequence[Any], times_s: Sequence[float], *, epoch: int = 0, most: int | None = None,
+    tables: RunTables,
+    assignment: Sequence[Any],
+    times_s: Sequence[float],
+    *,
+    epoch: int = 0,
+    most: int | None = None,
     **more: Any,
-) -> None:  # fmt: skip
+) -> None:
     """Record an epoch, or its first ``most`` lines; a whole one has an event of its end."""
     lines = [_anew(each) for each in epoch_lines(assignment, times_s, epoch=epoch, **more)]
     tables.add_lines(lines[:most])

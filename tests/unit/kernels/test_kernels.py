@@ -98,10 +98,12 @@ def test_a_transpose_is_an_adjacency_and_its_order_finds_edges(weighted: bool, r
     torch.testing.assert_close(adjacency.column_sums(), matrix.sum(dim=0))
     torch.testing.assert_close(transposed.row_sums(), matrix.sum(dim=0))
     numbers = torch.arange(adjacency.num_edges)
-    at = {(int(v), int(u)): int(e) for e, v, u in zip(numbers, adjacency.edge_rows(), adjacency.indices, strict=True)}
+    edge_numbers = {
+        (int(v), int(u)): int(e) for e, v, u in zip(numbers, adjacency.edge_rows(), adjacency.indices, strict=True)
+    }
     order = adjacency.transposed_order()
     for e, u, v in zip(order, transposed.edge_rows(), transposed.indices, strict=True):
-        assert at[int(v), int(u)] == e
+        assert edge_numbers[int(v), int(u)] == e
 
 
 @pytest.mark.parametrize("rows", [range(NODES), range(3, 10), range(5, 5)], ids=str)
@@ -129,11 +131,11 @@ def test_bags_are_the_csr_product(monkeypatch: pytest.MonkeyPatch, weighted: boo
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_products_give_the_same_bits_again(backend: str, dtype: torch.dtype) -> None:
     x = torch.randn(NODES, 32, generator=torch.Generator().manual_seed(5), dtype=torch.float64).to(dtype)
-    found = [
+    actual = [
         _product(_adjacency(_dense("full", True), True, backend, dtype, None).multiply, x, torch.ones_like(x))
         for _ in range(2)
     ]
-    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+    assert all(torch.equal(one, second) for one, second in zip(*actual, strict=True))
 
 
 def test_a_gradient_that_is_a_view_is_taken() -> None:
@@ -159,8 +161,8 @@ def test_both_backends_give_one_training_signal() -> None:
         _product(_adjacency(dense, False, name, torch.float64, None).multiply, x, torch.ones_like(x))
         for name in ("dgl", "torch")
     ]
-    for one, other in zip(*results, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-13, atol=1e-13)
+    for one, second in zip(*results, strict=True):
+        torch.testing.assert_close(one, second, rtol=1e-13, atol=1e-13)
 
 
 # which backend
@@ -238,10 +240,10 @@ by_default, set_here = faults(), keep_freed_memory()
 faults()
 print(int(set_here), by_default, faults())
 """
-    described = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     ).stdout
-    set_here, by_default, after = map(int, described.split())
+    set_here, by_default, after = map(int, completed.split())
     if not set_here:
         pytest.skip("this C library is not glibc: its memory is left as it is")
     assert after < by_default / 10
@@ -253,19 +255,19 @@ def test_self_loops_and_transposes_are_those_of_lists(kind: str, first: int) -> 
     rows = _dense(kind, True)[first:]
     targets, sources = np.nonzero(rows)
     indptr, weights = np.searchsorted(targets, np.arange(len(rows) + 1)), rows[targets, sources]
-    given = [torch.from_numpy(array) for array in (indptr, sources)]
+    arrays = [torch.from_numpy(array) for array in (indptr, sources)]
     of_rows = [[u for u in np.flatnonzero(row).tolist() if u != first + i] for i, row in enumerate(rows)]
-    offsets, found = without_loops(*given, first)
-    assert found.tolist() == [u for row in of_rows for u in row]
+    offsets, actual = without_loops(*arrays, first)
+    assert actual.tolist() == [u for row in of_rows for u in row]
     assert offsets.diff().tolist() == [len(row) for row in of_rows]
-    own = np.arange(len(rows)) + 10.0
-    offsets, found, both = with_self(*given, first, torch.from_numpy(weights), torch.from_numpy(own))
-    pairs = [[(first + i, own[i]), *((u, row[u]) for u in np.flatnonzero(row))] for i, row in enumerate(rows)]
+    self_values = np.arange(len(rows)) + 10.0
+    offsets, actual, both = with_self(*arrays, first, torch.from_numpy(weights), torch.from_numpy(self_values))
+    pairs = [[(first + i, self_values[i]), *((u, row[u]) for u in np.flatnonzero(row))] for i, row in enumerate(rows)]
     assert offsets.diff().tolist() == [len(row) for row in pairs]
     assert both is not None
-    assert list(zip(found.tolist(), both.tolist(), strict=True)) == [pair for row in pairs for pair in row]
-    offsets, found, values = transposed(*given, torch.from_numpy(weights), NODES)
+    assert list(zip(actual.tolist(), both.tolist(), strict=True)) == [pair for row in pairs for pair in row]
+    offsets, actual, values = transposed(*arrays, torch.from_numpy(weights), NODES)
     wanted_targets, wanted_sources = np.nonzero(rows.T)
     assert offsets.tolist() == np.searchsorted(wanted_targets, np.arange(NODES + 1)).tolist()
-    assert found.tolist() == wanted_sources.tolist()
+    assert actual.tolist() == wanted_sources.tolist()
     assert values is not None and values.tolist() == rows.T[wanted_targets, wanted_sources].tolist()

@@ -117,8 +117,8 @@ def test_flaredtdg_s_norm_by_hand() -> None:
     snapshot = Snapshot(np.array([0, 0, 2, 3]), np.array([0, 2, 0], np.int32), np.array([3, 1, 1], np.float32))
     settings = OperatorSettings(dtype=torch.float64, norm="in_out", self_loops=False)
     matrix = _operators(snapshot, range(3), settings).scaled("gcn").apply(torch.eye(3, dtype=torch.float64))
-    wanted = [[0, 0, 0], [3 / np.sqrt(4 * 4), 0, 1 / np.sqrt(4 * 1)], [1 / np.sqrt(1 * 4), 0, 0]]
-    torch.testing.assert_close(matrix, torch.tensor(wanted, dtype=torch.float64))
+    expected = [[0, 0, 0], [3 / np.sqrt(4 * 4), 0, 1 / np.sqrt(4 * 1)], [1 / np.sqrt(1 * 4), 0, 0]]
+    torch.testing.assert_close(matrix, torch.tensor(expected, dtype=torch.float64))
 
 
 def test_an_unknown_kind_is_refused() -> None:
@@ -154,8 +154,8 @@ def test_stacked_snapshots_are_each_by_itself(weighted: bool, kind: str) -> None
         return operators.attention().apply(x, *scores) if kind == "attention" else operators.scaled(kind).apply(x)
 
     together = pull(stacked(alone), x.flatten(0, 1), *(part.flatten(0, 1) for part in scores))
-    for one, *given, mine in zip(alone, x, *scores, together.unflatten(0, (3, -1)), strict=True):
-        torch.testing.assert_close(mine, pull(one, *given), rtol=1e-13, atol=1e-14)
+    for one, *inputs, mine in zip(alone, x, *scores, together.unflatten(0, (3, -1)), strict=True):
+        torch.testing.assert_close(mine, pull(one, *inputs), rtol=1e-13, atol=1e-14)
     assert stacked(alone[:1]) is alone[0]
 
 
@@ -172,11 +172,11 @@ def test_loops_are_taken_out_and_vertices_put_in(first: int) -> None:
         rows = torch.repeat_interleave(torch.arange(len(indptr) - 1), indptr.diff())
         return torch.zeros(len(indptr) - 1, NODES).index_put_((rows, indices), torch.ones(()), accumulate=True)
 
-    own = torch.eye(NODES)[first:]
+    identity = torch.eye(NODES)[first:]
     cut = without_loops(indptr, indices, first)
-    assert torch.equal(matrix(*cut), a.float() * (1 - own))
-    assert torch.equal(matrix(*with_self(*cut, first)[:2]), a.float() * (1 - own) + own)
-    assert torch.equal(matrix(*with_self(indptr, indices, first)[:2]), a.float() + own)
+    assert torch.equal(matrix(*cut), a.float() * (1 - identity))
+    assert torch.equal(matrix(*with_self(*cut, first)[:2]), a.float() * (1 - identity) + identity)
+    assert torch.equal(matrix(*with_self(indptr, indices, first)[:2]), a.float() + identity)
 
 
 # attention
@@ -212,18 +212,18 @@ def test_attention_is_the_dense_softmax(backend: str, device: str, dtype: torch.
     scores_to, seed = _random(len(rows), heads, seed=2), _random(len(rows), 2 * heads, seed=3)
     mine = [part.to(device, dtype).requires_grad_() for part in (x, scores_from, scores_to)]
     dense = [part.clone().requires_grad_() for part in (x, scores_from, scores_to)]
-    y, wanted = operator.apply(*mine), _dense_attention(received, *dense)
+    y, expected = operator.apply(*mine), _dense_attention(received, *dense)
     close = {"rtol": 2 * TOLERANCE[dtype], "atol": 2 * TOLERANCE[dtype]}
-    torch.testing.assert_close(y.detach().cpu().double(), wanted.detach(), **close)
+    torch.testing.assert_close(y.detach().cpu().double(), expected.detach(), **close)
     gradients = torch.autograd.grad(y, mine, seed.to(device, dtype))
-    for gradient, good in zip(gradients, torch.autograd.grad(wanted, dense, seed), strict=True):
+    for gradient, good in zip(gradients, torch.autograd.grad(expected, dense, seed), strict=True):
         torch.testing.assert_close(gradient.cpu().double(), good, **close)
 
 
 def test_attention_s_backward_is_right_by_differences() -> None:
     operator = _attention(range(2, 9))
-    given = [_random(NODES, 4), _random(NODES, 2, seed=1), _random(7, 2, seed=2)]
-    assert torch.autograd.gradcheck(operator.apply, [part.requires_grad_() for part in given])
+    inputs = [_random(NODES, 4), _random(NODES, 2, seed=1), _random(7, 2, seed=2)]
+    assert torch.autograd.gradcheck(operator.apply, [part.requires_grad_() for part in inputs])
 
 
 @backends
@@ -240,13 +240,17 @@ def test_attention_of_enormous_scores_is_finite(backend: str) -> None:
 
 @dtypes
 def test_attention_gives_the_same_bits_again_on_the_cpu(dtype: torch.dtype) -> None:
-    found = []
+    actual = []
     for _ in range(2):
-        given = [_random(NODES, 8, dtype=dtype), _random(NODES, 2, seed=1, dtype=dtype), _random(NODES, 2, dtype=dtype)]
-        y = _attention(range(NODES), dtype=dtype).apply(*[part.requires_grad_() for part in given])
+        inputs = [
+            _random(NODES, 8, dtype=dtype),
+            _random(NODES, 2, seed=1, dtype=dtype),
+            _random(NODES, 2, dtype=dtype),
+        ]
+        y = _attention(range(NODES), dtype=dtype).apply(*[part.requires_grad_() for part in inputs])
         y.square().sum().backward()
-        found.append([y.detach(), *(part.grad for part in given)])
-    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+        actual.append([y.detach(), *(part.grad for part in inputs)])
+    assert all(torch.equal(one, second) for one, second in zip(*actual, strict=True))
 
 
 @pytest.mark.parametrize("at_once", [1, 7, 2**18])
@@ -255,12 +259,12 @@ def test_products_of_both_ends_are_those_of_gathered_rows(monkeypatch: pytest.Mo
     a = _weights(False)[2:9]
     indptr = np.concatenate([[0], np.cumsum((a != 0).sum(1).numpy())])
     edges = Adjacency(indptr, a.nonzero()[:, 1].numpy(), None, columns=NODES, dtype=torch.float64)
-    left, right, rows = _random(7, 3), _random(NODES, 3, seed=1), edges.edge_rows().to(edges.indices.dtype)
-    wanted = (left[edges.edge_rows()] * right[edges.indices.long()]).sum(1)
-    torch.testing.assert_close(edge_products(edges, rows, left, right), wanted)
+    x_rows, right, rows = _random(7, 3), _random(NODES, 3, seed=1), edges.edge_rows().to(edges.indices.dtype)
+    expected = (x_rows[edges.edge_rows()] * right[edges.indices.long()]).sum(1)
+    torch.testing.assert_close(edge_products(edges, rows, x_rows, right), expected)
     monkeypatch.setattr("dtdg_lab.kernels.operators._EDGES_AT_ONCE", at_once)
     monkeypatch.setattr(edges, "device", "elsewhere")
-    torch.testing.assert_close(edge_products(edges, rows, left, right), wanted)
+    torch.testing.assert_close(edge_products(edges, rows, x_rows, right), expected)
 
 
 def test_the_seeds_of_this_file_are_its_own() -> None:
@@ -280,13 +284,13 @@ def _overlapping(seed: int, count: int, share: float, changed: float, weighted: 
     """Snapshots that have most edges in common; of some of these, the weight changes where there are weights."""
     draw = np.random.default_rng(seed)
     edges, weights = draw.random((NODES, NODES)) < share, draw.random((NODES, NODES)) + 0.5
-    found = []
+    actual = []
     for _ in range(count):
-        flips, other = draw.random((NODES, NODES)) < changed, draw.random((NODES, NODES)) < changed
-        values = np.where(other, draw.random((NODES, NODES)) + 0.5, weights)
+        flips, second = draw.random((NODES, NODES)) < changed, draw.random((NODES, NODES)) < changed
+        values = np.where(second, draw.random((NODES, NODES)) + 0.5, weights)
         dense = np.where(edges ^ flips, values if weighted else 1.0, 0.0).astype(np.float32)
-        found.append(_snapshot(torch.from_numpy(dense), weighted))
-    return found
+        actual.append(_snapshot(torch.from_numpy(dense), weighted))
+    return actual
 
 
 @hypothesis.settings(max_examples=40, deadline=None, derandomize=True)
@@ -321,12 +325,12 @@ def test_shared_edges_give_each_snapshots_product_and_gradient(
     seeds = torch.randn(count * NODES, 5, generator=draw, dtype=torch.float64).to(dtype)
     shared = SharedOperators(each).scaled(kind)
     parts = zip(each, x.chunk(count), strict=True)
-    wanted = torch.cat([operators.scaled(kind).apply(part) for operators, part in parts])
-    for found in (shared.apply(x), shared.apply_once(x)):
+    expected = torch.cat([operators.scaled(kind).apply(part) for operators, part in parts])
+    for actual in (shared.apply(x), shared.apply_once(x)):
         torch.testing.assert_close(
-            found, wanted, rtol=tolerance, atol=tolerance * float(wanted.detach().abs().max() + 1)
+            actual, expected, rtol=tolerance, atol=tolerance * float(expected.detach().abs().max() + 1)
         )
-    (of_wanted,) = torch.autograd.grad(wanted, x, seeds)
+    (of_wanted,) = torch.autograd.grad(expected, x, seeds)
     (of_found,) = torch.autograd.grad(shared.apply(x), x, seeds)
     scale = float(of_wanted.abs().max() + 1)
     torch.testing.assert_close(of_found, of_wanted, rtol=tolerance, atol=tolerance * scale)

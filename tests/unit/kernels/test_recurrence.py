@@ -44,27 +44,29 @@ def _given(gates: int, inputs: int | None, *, steps: int = STEPS) -> list[Tensor
     """fed, h, (c,) weights, and with inputs feed and bias."""
     fed = _random(steps, ROWS, gates * HIDDEN if inputs is None else inputs, seed=1)
     states = [_random(ROWS, HIDDEN, seed=2 + k) for k in range(gates - 2)]
-    given = [fed, *states, _random(gates, HIDDEN, HIDDEN, seed=5)]
+    arguments = [fed, *states, _random(gates, HIDDEN, HIDDEN, seed=5)]
     return (
-        given if inputs is None else [*given, _random(inputs, gates * HIDDEN, seed=6), _random(gates * HIDDEN, seed=7)]
+        arguments
+        if inputs is None
+        else [*arguments, _random(inputs, gates * HIDDEN, seed=6), _random(gates * HIDDEN, seed=7)]
     )
 
 
-def _as_tuple(found: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    return found if isinstance(found, tuple) else (found,)
+def _as_tuple(actual: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return actual if isinstance(actual, tuple) else (actual,)
 
 
-def _fast(gates: int, given: Sequence[Tensor]) -> tuple[Tensor, ...]:
+def _fast(gates: int, arguments: Sequence[Tensor]) -> tuple[Tensor, ...]:
     run: Callable[..., Tensor | tuple[Tensor, ...]] = gru_sequence if gates == 3 else lstm_sequence
     plain = gates  # fed, states, weights
-    more = dict(zip(("feed", "bias"), given[plain:], strict=False))
-    return _as_tuple(run(*given[:plain], **more))
+    options = dict(zip(("feed", "bias"), arguments[plain:], strict=False))
+    return _as_tuple(run(*arguments[:plain], **options))
 
 
-def _written_out(gates: int, given: Sequence[Tensor]) -> tuple[Tensor, ...]:
+def _written_out(gates: int, arguments: Sequence[Tensor]) -> tuple[Tensor, ...]:
     run: Callable[..., Tensor | tuple[Tensor, ...]] = gru_written_out if gates == 3 else lstm_written_out
-    fed, *rest = given
-    if len(given) > gates:
+    fed, *rest = arguments
+    if len(arguments) > gates:
         *rest, feed, bias = rest
         fed = fed @ feed + bias
     return _as_tuple(run(fed, *rest))
@@ -78,35 +80,37 @@ def _written_out(gates: int, given: Sequence[Tensor]) -> tuple[Tensor, ...]:
 def test_a_sequence_is_the_loop_written_out(
     gates: int, steps: int, inputs: int | None, dtype: torch.dtype, device: str
 ) -> None:
-    given = _given(gates, inputs, steps=steps)
-    mine = [part.to(device, dtype).requires_grad_() for part in given]
-    plain = [part.clone().requires_grad_() for part in given]
-    found, wanted = _fast(gates, mine), _written_out(gates, plain)
-    seeds = [_random(*part.shape, seed=8 + k) for k, part in enumerate(wanted)]
-    gradients = torch.autograd.grad(found, mine, [seed.to(device, dtype) for seed in seeds])
+    arguments = _given(gates, inputs, steps=steps)
+    mine = [part.to(device, dtype).requires_grad_() for part in arguments]
+    plain = [part.clone().requires_grad_() for part in arguments]
+    actual, expected = _fast(gates, mine), _written_out(gates, plain)
+    seeds = [_random(*part.shape, seed=8 + k) for k, part in enumerate(expected)]
+    gradients = torch.autograd.grad(actual, mine, [seed.to(device, dtype) for seed in seeds])
     close = {"rtol": TOLERANCE[dtype], "atol": TOLERANCE[dtype]}
-    for part, good in zip(found, wanted, strict=True):
+    for part, good in zip(actual, expected, strict=True):
         assert part.shape == good.shape
         assert part.dtype == dtype
         torch.testing.assert_close(part.detach().cpu().double(), good.detach(), **close)
-    for part, good in zip(gradients, torch.autograd.grad(wanted, plain, seeds), strict=True):
+    for part, good in zip(gradients, torch.autograd.grad(expected, plain, seeds), strict=True):
         torch.testing.assert_close(part.cpu().double(), good, **{**close, "atol": 20 * close["atol"]})
 
 
 @pytest.mark.parametrize("inputs", [None, 2, 17])
 @pytest.mark.parametrize("gates", [3, 4], ids=["gru", "lstm"])
 def test_backward_is_right_by_differences(gates: int, inputs: int | None) -> None:
-    given = [0.5 * part for part in _given(gates, inputs, steps=3)]
-    assert torch.autograd.gradcheck(lambda *given: _fast(gates, given), [part.requires_grad_() for part in given])
+    arguments = [0.5 * part for part in _given(gates, inputs, steps=3)]
+    assert torch.autograd.gradcheck(
+        lambda *arguments: _fast(gates, arguments), [part.requires_grad_() for part in arguments]
+    )
 
 
 @pytest.mark.parametrize("inputs", [2, 40])
 @pytest.mark.parametrize("gates", [3, 4], ids=["gru", "lstm"])
 def test_inputs_that_need_no_gradient_get_none_and_the_rest_is_the_same(gates: int, inputs: int) -> None:
-    given = _given(gates, inputs)
-    learned = [part.clone().requires_grad_() for part in given]
+    arguments = _given(gates, inputs)
+    learned = [part.clone().requires_grad_() for part in arguments]
     gradients = torch.autograd.grad(_fast(gates, learned)[0].sum(), learned[1:])
-    constant = [given[0], *(part.clone().requires_grad_() for part in given[1:])]
+    constant = [arguments[0], *(part.clone().requires_grad_() for part in arguments[1:])]
     for one, other in zip(gradients, torch.autograd.grad(_fast(gates, constant)[0].sum(), constant[1:]), strict=True):
         assert torch.equal(one, other)
 
@@ -114,52 +118,52 @@ def test_inputs_that_need_no_gradient_get_none_and_the_rest_is_the_same(gates: i
 @pytest.mark.parametrize("gates", [3, 4], ids=["gru", "lstm"])
 def test_layout_in_memory_does_not_matter(gates: int) -> None:
     """Slices of wider arrays, nodes last, and gradients that are views."""
-    given = _given(gates, 20)
+    arguments = _given(gates, 20)
     wide = _random(STEPS, 2 * ROWS, 40, seed=9)
-    wide[:, :ROWS, 5:25] = given[0]
-    last = given[0].transpose(1, 2).contiguous().transpose(1, 2)
-    wanted = [part.clone().requires_grad_() for part in given]
-    good = torch.autograd.grad(_fast(gates, wanted)[0].sum(), wanted)
+    wide[:, :ROWS, 5:25] = arguments[0]
+    last = arguments[0].transpose(1, 2).contiguous().transpose(1, 2)
+    expected = [part.clone().requires_grad_() for part in arguments]
+    good = torch.autograd.grad(_fast(gates, expected)[0].sum(), expected)
     for fed in (wide[:, :ROWS, 5:25], last):
-        mine = [part.detach().requires_grad_() for part in (fed, *given[1:])]
+        mine = [part.detach().requires_grad_() for part in (fed, *arguments[1:])]
         for one, other in zip(torch.autograd.grad(_fast(gates, mine)[0].sum(), mine), good, strict=True):
             torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("gates", [3, 4], ids=["gru", "lstm"])
 def test_nothing_given_is_changed_and_bits_repeat(gates: int) -> None:
-    given = [part.requires_grad_() for part in _given(gates, 2)]
-    before = [part.detach().clone() for part in given]
+    arguments = [part.requires_grad_() for part in _given(gates, 2)]
+    copies = [part.detach().clone() for part in arguments]
     runs = []
     for _ in range(2):
-        found = _fast(gates, given)
-        runs.append([*found, *torch.autograd.grad([part.sum() for part in found], given)])
-    assert all(torch.equal(part, kept) for part, kept in zip(given, before, strict=True))
+        actual = _fast(gates, arguments)
+        runs.append([*actual, *torch.autograd.grad([part.sum() for part in actual], arguments)])
+    assert all(torch.equal(part, copy) for part, copy in zip(arguments, copies, strict=True))
     assert all(torch.equal(one, other) for one, other in zip(*runs, strict=True))
 
 
 @pytest.mark.parametrize("gates", [3, 4], ids=["gru", "lstm"])
 def test_rows_never_mix(gates: int) -> None:
-    given = _given(gates, 2)
-    whole = _fast(gates, given)[0]
-    own = [given[0][:, 2:4], *(part[2:4] for part in given[1 : gates - 1]), *given[gates - 1 :]]
-    torch.testing.assert_close(_fast(gates, own)[0], whole[:, 2:4], rtol=1e-13, atol=1e-14)
+    arguments = _given(gates, 2)
+    full = _fast(gates, arguments)[0]
+    some_rows = [arguments[0][:, 2:4], *(part[2:4] for part in arguments[1 : gates - 1]), *arguments[gates - 1 :]]
+    torch.testing.assert_close(_fast(gates, some_rows)[0], full[:, 2:4], rtol=1e-13, atol=1e-14)
 
 
 @pytest.mark.parametrize("gates", [3, 4], ids=["gru", "lstm"])
 def test_a_second_derivative_is_refused(gates: int) -> None:
-    given = [part.requires_grad_() for part in _given(gates, 2)]
-    (gradient,) = torch.autograd.grad(_fast(gates, given)[0].square().sum(), given[1], create_graph=True)
+    arguments = [part.requires_grad_() for part in _given(gates, 2)]
+    (gradient,) = torch.autograd.grad(_fast(gates, arguments)[0].square().sum(), arguments[1], create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         gradient.sum().backward()
 
 
 def test_a_sequence_in_two_parts_is_the_whole() -> None:
     fed, h, c, weights = _given(4, None)
-    whole, last = lstm_sequence(fed, h, c, weights)
+    full, last = lstm_sequence(fed, h, c, weights)
     first, cell = lstm_sequence(fed[:2], h, c, weights)
     second, end = lstm_sequence(fed[2:], first[-1], cell, weights)
-    torch.testing.assert_close(torch.cat([first, second]), whole)
+    torch.testing.assert_close(torch.cat([first, second]), full)
     torch.testing.assert_close(end, last)
 
 
@@ -174,11 +178,11 @@ def test_a_state_at_rest_is_a_state_of_zeros(gates: int, inputs: int) -> None:
     from dtdg_lab.kernels.recurrence import at_rest
 
     def run(state: Tensor) -> list[Tensor]:
-        given = _given(gates, inputs)
-        given[1 : gates - 1] = [state] * (gates - 2)
-        learned = [x.requires_grad_() for place, x in enumerate(given) if not 1 <= place < gates - 1]
-        found = _fast(gates, given)
-        return [*found, *torch.autograd.grad(sum(x.pow(2).sum() for x in found), learned)]
+        arguments = _given(gates, inputs)
+        arguments[1 : gates - 1] = [state] * (gates - 2)
+        learned = [x.requires_grad_() for index, x in enumerate(arguments) if not 1 <= index < gates - 1]
+        actual = _fast(gates, arguments)
+        return [*actual, *torch.autograd.grad(sum(x.pow(2).sum() for x in actual), learned)]
 
     zero = torch.zeros(1, HIDDEN, dtype=torch.float64)
     for row in (zero, zero + 0.5):
@@ -188,9 +192,9 @@ def test_a_state_at_rest_is_a_state_of_zeros(gates: int, inputs: int) -> None:
 
 @pytest.mark.parametrize("gates", [3, 4], ids=["gru", "lstm"])
 def test_forward_alone_gives_the_same_bits(gates: int) -> None:
-    given = _given(gates, 20)
-    learned = _fast(gates, [part.clone().requires_grad_() for part in given])
-    for alone, part in zip(_fast(gates, given), learned, strict=True):
+    arguments = _given(gates, 20)
+    learned = _fast(gates, [part.clone().requires_grad_() for part in arguments])
+    for alone, part in zip(_fast(gates, arguments), learned, strict=True):
         assert torch.equal(alone, part)
 
 
@@ -198,24 +202,24 @@ def test_forward_alone_gives_the_same_bits(gates: int) -> None:
 
 
 def _ragged(gates: int, inputs: int | None, heights: Sequence[int], *, rest: bool = False) -> list[Tensor]:
-    given = _given(gates, inputs)
-    given[0] = _random(1, sum(heights), given[0].shape[2], seed=1)
+    arguments = _given(gates, inputs)
+    arguments[0] = _random(1, sum(heights), arguments[0].shape[2], seed=1)
     if rest:
-        given[1 : gates - 1] = [recurrence.at_rest(given[1].new_zeros(1, HIDDEN), ROWS)] * (gates - 2)
-    return given
+        arguments[1 : gates - 1] = [recurrence.at_rest(arguments[1].new_zeros(1, HIDDEN), ROWS)] * (gates - 2)
+    return arguments
 
 
-def _node_by_node(gates: int, given: Sequence[Tensor], heights: Sequence[int]) -> tuple[Tensor, ...]:
+def _node_by_node(gates: int, arguments: Sequence[Tensor], heights: Sequence[int]) -> tuple[Tensor, ...]:
     """Each node's own sequence written out: packed states, and of an LSTM the cells after the first snapshots."""
-    fed, states = given[0].squeeze(0), given[1 : gates - 1]
-    starts, found, cells = [sum(heights[:step]) for step in range(len(heights))], {}, []
+    fed, states = arguments[0].squeeze(0), arguments[1 : gates - 1]
+    starts, actual, cells = [sum(heights[:step]) for step in range(len(heights))], {}, []
     for node in range(max(heights)):
         places = [start + node for start, height in zip(starts, heights, strict=True) if height > node]
-        own = [fed[places].unsqueeze(1), *(state[node : node + 1] for state in states), *given[gates - 1 :]]
-        hs, *_ = _written_out(gates, own)
-        found |= dict(zip(places, hs, strict=True))
-        cells += [last for _, *ends in [_written_out(gates, [own[0][:1], *own[1:]])] for last in ends]
-    packed = torch.cat([found[place] for place in range(sum(heights))]).unsqueeze(0)
+        some_rows = [fed[places].unsqueeze(1), *(state[node : node + 1] for state in states), *arguments[gates - 1 :]]
+        hs, *_ = _written_out(gates, some_rows)
+        actual |= dict(zip(places, hs, strict=True))
+        cells += [last for _, *ends in [_written_out(gates, [some_rows[0][:1], *some_rows[1:]])] for last in ends]
+    packed = torch.cat([actual[index] for index in range(sum(heights))]).unsqueeze(0)
     return (packed, torch.cat(cells)) if cells else (packed,)
 
 
@@ -228,32 +232,32 @@ def test_a_ragged_sequence_is_each_node_s_own(
 ) -> None:
     run: Callable[..., Tensor | tuple[Tensor, ...]] = gru_sequence if gates == 3 else lstm_sequence
     for rest, missing in ((False, 0), (True, 0), (False, 2)):
-        given = _ragged(gates, inputs, heights, rest=rest)
-        for part in given[1 : gates - 1] if missing else ():
+        arguments = _ragged(gates, inputs, heights, rest=rest)
+        for part in arguments[1 : gates - 1] if missing else ():
             part[ROWS - missing :] = 0.0  # rows that are not given
-        learns = [not (rest and 1 <= place < gates - 1) for place in range(len(given))]
-        mine = [part.to(device).requires_grad_(of) for part, of in zip(given, learns, strict=True)]
-        plain = [part.clone().requires_grad_() for part in given]
-        more = dict(zip(("feed", "bias"), mine[gates:], strict=False))
+        learns = [not (rest and 1 <= index < gates - 1) for index in range(len(arguments))]
+        mine = [part.to(device).requires_grad_(of) for part, of in zip(arguments, learns, strict=True)]
+        plain = [part.clone().requires_grad_() for part in arguments]
+        options = dict(zip(("feed", "bias"), mine[gates:], strict=False))
         states = [part[: ROWS - missing] if missing else part for part in mine[1 : gates - 1]]
-        found = _as_tuple(run(mine[0], *states, mine[gates - 1], **more, heights=heights))
-        wanted = _node_by_node(gates, plain, heights)
-        for part, good in zip(found, wanted, strict=True):
+        actual = _as_tuple(run(mine[0], *states, mine[gates - 1], **options, heights=heights))
+        expected = _node_by_node(gates, plain, heights)
+        for part, good in zip(actual, expected, strict=True):
             torch.testing.assert_close(part.detach().cpu(), good.detach(), rtol=1e-12, atol=1e-13)
-        assert not any(of.requires_grad for of in found[1:]), "cells after first snapshots have no history"
-        first = recurrence.carried(found[0], heights)
+        assert not any(of.requires_grad for of in actual[1:]), "cells after first snapshots have no history"
+        first = recurrence.carried(actual[0], heights)
         entered = [
             sum(heights[:step]) + node
             for step, height in enumerate(heights)
             for node in range(0 if step == 0 else heights[step - 1], height)
         ]
-        torch.testing.assert_close(first.cpu(), wanted[0][0, entered].detach(), rtol=1e-12, atol=1e-13)
-        seed = _random(*wanted[0].shape, seed=8)
-        some = [place for place, of in enumerate(learns) if of]
-        ours = torch.autograd.grad(found[0], [mine[place] for place in some], seed.to(device))
-        theirs = torch.autograd.grad(wanted[0], [plain[place] for place in some], seed)
-        for place, part, good in zip(some, ours, theirs, strict=True):
-            if 1 <= place < gates - 1:
+        torch.testing.assert_close(first.cpu(), expected[0][0, entered].detach(), rtol=1e-12, atol=1e-13)
+        seed = _random(*expected[0].shape, seed=8)
+        some = [index for index, of in enumerate(learns) if of]
+        ours = torch.autograd.grad(actual[0], [mine[index] for index in some], seed.to(device))
+        theirs = torch.autograd.grad(expected[0], [plain[index] for index in some], seed)
+        for index, part, good in zip(some, ours, theirs, strict=True):
+            if 1 <= index < gates - 1:
                 good[ROWS - missing :] = 0.0
             torch.testing.assert_close(part.cpu(), good, rtol=1e-11, atol=1e-12)
 
@@ -264,9 +268,9 @@ def test_the_newest_states_are_a_slice_with_its_gradient(heights: tuple[int, ...
     packed = heights[0] < heights[-1]
     states = _random(1, sum(heights), HIDDEN, seed=1) if packed else _random(len(heights), ROWS, HIDDEN, seed=1)
     states = states.transpose(1, 2).contiguous().transpose(1, 2).requires_grad_()  # as they come out of a recurrence
-    found = recurrence.newest(states, heights, snapshots)
-    wanted = states[:, -sum(heights[-snapshots:]) :] if packed else states[-snapshots:]
-    assert torch.equal(found, wanted)
-    seed = _random(*wanted.shape, seed=2)
-    (ours,), (theirs,) = (torch.autograd.grad(of, states, seed) for of in (found, wanted))
+    actual = recurrence.newest(states, heights, snapshots)
+    expected = states[:, -sum(heights[-snapshots:]) :] if packed else states[-snapshots:]
+    assert torch.equal(actual, expected)
+    seed = _random(*expected.shape, seed=2)
+    (ours,), (theirs,) = (torch.autograd.grad(of, states, seed) for of in (actual, expected))
     assert torch.equal(ours, theirs) and ours.stride() == states.stride()

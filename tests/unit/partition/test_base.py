@@ -23,28 +23,28 @@ from dtdg_lab.testing.example_graphs import power_law
 
 
 def test_empty_parts_take_the_lightest_of_the_largest() -> None:
-    made = without_empty_parts(np.array([0, 0, 0, 2, 2]), 4, np.array([3.0, 1.0, 2.0, 1.0, 1.0]), notes="by hand")
-    assert made.owner.tolist() == [0, 1, 3, 2, 2]
-    assert made.notes == "by hand; 2 empty parts were given a node"
+    assigned = without_empty_parts(np.array([0, 0, 0, 2, 2]), 4, np.array([3.0, 1.0, 2.0, 1.0, 1.0]), notes="by hand")
+    assert assigned.owner.tolist() == [0, 1, 3, 2, 2]
+    assert assigned.notes == "by hand; 2 empty parts were given a node"
 
 
 def test_a_partition_knows_where_it_is_from() -> None:
     graph = power_law()
-    made = make_partition("load_aware", graph, 3, hops=2, assignment_order="plain")
-    assert made.made_by == "load_aware (hops 2, assignment_order plain)"
-    assert made.data_hash == graph.data_hash
-    assert made.groups is not None
-    assert made.seconds > 0
+    assigned = make_partition("load_aware", graph, 3, hops=2, assignment_order="plain")
+    assert assigned.made_by == "load_aware (hops 2, assignment_order plain)"
+    assert assigned.data_hash == graph.data_hash
+    assert assigned.groups is not None
+    assert assigned.seconds > 0
 
 
 def test_what_was_made_is_read_from_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = power_law(nodes=31)
     first = make_partition("load_aware", graph, 3, hops=3)
     monkeypatch.setattr(simple, "assign_load_aware", lambda hops, assignment_order: None)  # calling it fails
-    again = make_partition("load_aware", graph, 3, hops=3, seed=5, imbalance=0.5)  # it reads neither
-    assert again == first
-    assert (again.seconds, again.made_by) == (first.seconds, first.made_by)
-    assert again.groups is not None
+    second = make_partition("load_aware", graph, 3, hops=3, seed=5, imbalance=0.5)  # it reads neither
+    assert second == first
+    assert (second.seconds, second.made_by) == (first.seconds, first.made_by)
+    assert second.groups is not None
     with pytest.raises(TypeError):
         make_partition("load_aware", graph, 3, hops=4)
 
@@ -56,9 +56,9 @@ def test_each_seed_has_a_partition_of_its_own() -> None:
 
 def test_a_damaged_file_in_the_cache_is_made_anew() -> None:
     graph = power_law(nodes=33)
-    before = set((cache_folder() / "partitions").glob("*.npz"))
+    files_before = set((cache_folder() / "partitions").glob("*.npz"))
     first = make_partition("hash", graph, 3)
-    (file,) = set((cache_folder() / "partitions").glob("*.npz")) - before
+    (file,) = set((cache_folder() / "partitions").glob("*.npz")) - files_before
     file.write_bytes(file.read_bytes()[:-40])
     assert make_partition("hash", graph, 3) == first
     assert load_partition(file, graph, 3) == first
@@ -95,14 +95,14 @@ def test_wrong_names_and_settings_are_refused() -> None:
 
 
 def test_a_partition_comes_back_from_its_file(tmp_path: Path) -> None:
-    made = make_partition("load_aware", power_law(), 3)
-    file = save_partition(made, tmp_path / "deep" / "mine")
+    assigned = make_partition("load_aware", power_law(), 3)
+    file = save_partition(assigned, tmp_path / "deep" / "mine")
     assert file == tmp_path / "deep" / "mine.npz"
     back = load_partition(file, power_law(), 3)
-    assert back == made
-    assert (back.made_by, back.seconds, back.data_hash) == (made.made_by, made.seconds, made.data_hash)
-    assert back.groups is not None and made.groups is not None
-    assert back.groups.tolist() == made.groups.tolist()
+    assert back == assigned
+    assert (back.made_by, back.seconds, back.data_hash) == (assigned.made_by, assigned.seconds, assigned.data_hash)
+    assert back.groups is not None and assigned.groups is not None
+    assert back.groups.tolist() == assigned.groups.tolist()
     assert [path.name for path in file.parent.iterdir()] == ["mine.npz"]
 
 
@@ -113,9 +113,9 @@ def test_a_partition_of_another_graph_is_refused_with_both_hashes(tmp_path: Path
         make_partition("file", other, 3, partition_file=str(file))
     with pytest.raises(PartitionError, match="3 parts, but 4 are requested"):
         make_partition("file", graph, 4, partition_file=str(file))
-    made = make_partition("file", graph, 3, partition_file=str(file))
-    assert made == make_partition("hash", graph, 3)
-    assert "made by hash" in made.made_by
+    assigned = make_partition("file", graph, 3, partition_file=str(file))
+    assert assigned == make_partition("hash", graph, 3)
+    assert "made by hash" in assigned.made_by
 
 
 def test_a_partition_made_by_hand_fits_graphs_of_its_size(tmp_path: Path) -> None:

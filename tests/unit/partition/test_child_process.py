@@ -22,7 +22,7 @@ from tests.small_graphs import two_groups
 
 def test_a_partitioner_is_reported_and_ends_with_a_run_that_is_stopped() -> None:
     reports: list[tuple[str, float | None]] = []
-    before = set(psutil.Process().children())
+    files_before = set(psutil.Process().children())
 
     def report(what: str, left_s: float | None) -> None:
         reports.append((what, left_s))
@@ -32,7 +32,7 @@ def test_a_partitioner_is_reported_and_ends_with_a_run_that_is_stopped() -> None
     with pytest.raises(StoppedError), preparation(report):
         metis.assign_metis(two_groups(), 2)
     assert reports[-1][0] == "metis divides 24 nodes in 2 parts" and (reports[-1][1] or 0) > 0
-    assert set(psutil.Process().children()) <= before
+    assert set(psutil.Process().children()) <= files_before
     metis.assign_metis(two_groups(), 2)  # without a report
 
 

@@ -15,8 +15,8 @@ from tests.small_graphs import two_groups
 def test_equal_nets_are_merged_and_lonely_ones_dropped() -> None:
     # node 0 sends to 1 in both snapshots, and 1 to 0 in the second: the same two pins each time
     nets = merged_nets(graph_of(4, [[(0, 1), (2, 2), (3, 0), (3, 1)], [(0, 1), (1, 0)]]).snapshots)
-    found = {frozenset(nets.pins[a:b].tolist()): n for a, b, n in zip(nets.starts, nets.starts[1:], nets.counts)}  # noqa: B905
-    assert found == {frozenset({0, 1}): 3, frozenset({0, 1, 3}): 1}
+    actual = {frozenset(nets.pins[a:b].tolist()): n for a, b, n in zip(nets.starts, nets.starts[1:], nets.counts)}  # noqa: B905
+    assert actual == {frozenset({0, 1}): 3, frozenset({0, 1, 3}): 1}
 
 
 def test_a_sequence_without_edges_has_no_net() -> None:

@@ -27,8 +27,8 @@ def test_a_measured_partition(tmp_path):
     assert "dcrnn of 2 layers, hidden 32" in repr(measured)
     assert json.loads(json.dumps(measured.to_dict()))["measures"]["parts"] == 3
     file = measured.save(tmp_path / "three.npz")
-    again = partition_graph(graph, "file", 3, partition_file=str(file))
-    assert again.partition == measured.partition
+    second = partition_graph(graph, "file", 3, partition_file=str(file))
+    assert second.partition == measured.partition
 
 
 def test_partitions_side_by_side():

@@ -75,8 +75,8 @@ def test_more_parts_than_bits_in_a_word():
 
 
 def test_one_part_and_graphs_without_edges():
-    whole = measure(path_graph(), Partition(np.zeros(6, np.int32), 1), hops=2)
-    assert (whole.halo.sum(), whole.cut_edges.sum(), whole.replicated.sum()) == (0, 0, 0)
+    undivided = measure(path_graph(), Partition(np.zeros(6, np.int32), 1), hops=2)
+    assert (undivided.halo.sum(), undivided.cut_edges.sum(), undivided.replicated.sum()) == (0, 0, 0)
     empty = measure(path_graph([[], []]), HALVES)
     assert (empty.cut_share, empty.halo_share, empty.replicated_share) == (0.0, 0.0, 0.0)
     assert empty.imbalance == {"vertices": 1.0, "edges": 1.0, "load": 1.0}
@@ -86,8 +86,8 @@ def test_measures_cannot_change_and_can_be_pickled():
     measured = measure(path_graph(), HALVES)
     with pytest.raises(ValueError, match="read-only"):
         measured.matrix["in"][0, 1] = 0
-    again = pickle.loads(pickle.dumps(measured))
-    assert again.to_dict() == measured.to_dict()
+    second = pickle.loads(pickle.dumps(measured))
+    assert second.to_dict() == measured.to_dict()
 
 
 def test_told_is_plain_and_thinned():
@@ -114,9 +114,9 @@ def test_measures_are_counted_once(monkeypatch):
     files = set((cache_folder() / "partition-measures").glob("*.npz"))
     counted = []
     monkeypatch.setattr(measures, "measure", lambda *args, **settings: counted.append(1) or measure(*args, **settings))
-    again = measures.cached_measures(graph, HALVES, directions=("in", "out"))
-    assert again.to_dict() == first.to_dict()
-    assert all((again.first_matrix[way] == first.first_matrix[way]).all() for way in ("in", "out"))
+    second = measures.cached_measures(graph, HALVES, directions=("in", "out"))
+    assert second.to_dict() == first.to_dict()
+    assert all((second.first_matrix[way] == first.first_matrix[way]).all() for way in ("in", "out"))
     assert not counted
     other = Partition(HALVES.owner[::-1], 2)
     assert measures.cached_measures(graph, other, directions=("in", "out")).to_dict() != first.to_dict()
@@ -141,7 +141,7 @@ def test_a_cache_that_cannot_be_written_does_no_harm(tmp_path, monkeypatch):
 def test_what_a_model_remembers_decides_what_is_replicated():
     graph = drawn_graph()
     half = Partition(np.arange(20, dtype=np.int32) % 2, 2)
-    whole = range(graph.num_snapshots)
-    assert measures_for(graph, half, model_facts("tgcn", 2, 4, 2, gc_layers=2), snapshots=whole).hops == 4
+    undivided = range(graph.num_snapshots)
+    assert measures_for(graph, half, model_facts("tgcn", 2, 4, 2, gc_layers=2), snapshots=undivided).hops == 4
     for model in ("evolvegcn-o", "graphsage"):
-        assert not measures_for(graph, half, model_facts(model, 2, 4, 1), snapshots=whole).static
+        assert not measures_for(graph, half, model_facts(model, 2, 4, 1), snapshots=undivided).static

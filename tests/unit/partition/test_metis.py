@@ -28,8 +28,8 @@ def test_the_union_is_that_of_sets_of_pairs(seed: int) -> None:
     counts = Counter(pair for edges in snapshots for pair in {(a, b) for e in edges for a, b in (e, e[::-1]) if a != b})
     union = union_graph(graph_of(9, snapshots).snapshots)
     rows = np.repeat(np.arange(9), np.diff(union.indptr))
-    found = dict(zip(zip(rows.tolist(), union.indices.tolist(), strict=True), union.snapshots.tolist(), strict=True))
-    assert found == dict(sorted(counts.items())) and list(found) == sorted(found)
+    actual = dict(zip(zip(rows.tolist(), union.indices.tolist(), strict=True), union.snapshots.tolist(), strict=True))
+    assert actual == dict(sorted(counts.items())) and list(actual) == sorted(actual)
 
 
 def test_metis_cuts_where_there_is_one_edge() -> None:
@@ -53,5 +53,5 @@ def test_labels_at_any_time_count() -> None:
 
 def test_isolated_vertices_even_out_the_counts() -> None:
     graph = graph_of(40, [[(u, v) for u in range(6) for v in range(u)], [(30, 31)]])
-    made = metis.assign_metis(graph, 4)
-    assert np.bincount(made.owner).tolist() == [10, 10, 10, 10]
+    assigned = metis.assign_metis(graph, 4)
+    assert np.bincount(assigned.owner).tolist() == [10, 10, 10, 10]

@@ -59,21 +59,21 @@ def test_an_unknown_dealing_is_refused() -> None:
 
 def test_groups_are_equal_runs_of_like_load() -> None:
     graph = power_law(nodes=47)
-    made, loads = simple.assign_load_aware(graph, 2, hops=2), vertex_loads(graph, 2)
-    assert made.groups is not None
+    assigned, loads = simple.assign_load_aware(graph, 2, hops=2), vertex_loads(graph, 2)
+    assert assigned.groups is not None
     for part in range(2):
-        own = np.flatnonzero(made.owner == part)
-        sizes = np.bincount(made.groups[own])
+        own = np.flatnonzero(assigned.owner == part)
+        sizes = np.bincount(assigned.groups[own])
         assert len(sizes) == 10
         assert sizes.max() - sizes.min() <= 1
-        heaviest = [loads[own[made.groups[own] == group]].max() for group in range(10)]
+        heaviest = [loads[own[assigned.groups[own] == group]].max() for group in range(10)]
         assert heaviest == sorted(heaviest, reverse=True)
 
 
 def test_a_part_of_few_vertices_has_a_group_for_each() -> None:
-    made = simple.assign_load_aware(dynahb_figure_4(), 2)
-    assert made.groups is not None
-    assert sorted(made.groups[made.owner == 0].tolist()) == [0, 1]
+    assigned = simple.assign_load_aware(dynahb_figure_4(), 2)
+    assert assigned.groups is not None
+    assert sorted(assigned.groups[assigned.owner == 0].tolist()) == [0, 1]
 
 
 def test_hash_is_the_same_on_every_machine() -> None:
@@ -81,8 +81,8 @@ def test_hash_is_the_same_on_every_machine() -> None:
 
 
 def test_mixing_gives_the_published_sequence_of_splitmix64() -> None:
-    given = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
-    assert mixed(np.arange(1, 4), 0).tolist() == given
+    expected = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
+    assert mixed(np.arange(1, 4), 0).tolist() == expected
 
 
 def test_hash_looks_at_numbers_and_seed_alone() -> None:
@@ -97,9 +97,9 @@ def test_round_robin_deals_by_number() -> None:
 
 
 def test_hash_says_that_it_filled_parts() -> None:
-    made = simple.assign_hash(graph_of(8, [[]]), 8)
-    assert sorted(made.owner.tolist()) == list(range(8))
-    assert "empty part" in made.notes
+    assigned = simple.assign_hash(graph_of(8, [[]]), 8)
+    assert sorted(assigned.owner.tolist()) == list(range(8))
+    assert "empty part" in assigned.notes
 
 
 def test_partitioner_file_needs_a_file() -> None:

@@ -87,11 +87,11 @@ FITTED += [step(replace(LARGE, edges=3 * LARGE.edges), 2), step(LARGE, 4, alone=
 
 
 def test_rates_are_found_again():
-    found = fit_scaling(FITTED)
-    assert found.message_s == pytest.approx(3e-4, rel=1e-6) and found.byte_s == pytest.approx(2e-9, rel=1e-6)
+    actual = fit_scaling(FITTED)
+    assert actual.message_s == pytest.approx(3e-4, rel=1e-6) and actual.byte_s == pytest.approx(2e-9, rel=1e-6)
     for work in (TMGCN.work(scaled(CHANGES, 700), 2), TMGCN.work(LARGE, 8)):
         near = NetworkCosts(per_node=8)
-        described, truth = found.predict(work, near), RATES.predict(work, near)
+        described, truth = actual.predict(work, near), RATES.predict(work, near)
         for part in ("compute_s", "communicate_s", "transfer_s", "total_s"):
             assert getattr(described, part) == pytest.approx(getattr(truth, part), rel=1e-4), part
 
@@ -101,8 +101,8 @@ def test_no_rate_is_negative():
     odd = [
         replace(one, compute_s=1 / one.compute_s, transfer_s=1e-6 / np.maximum(one.transfer_s, 1e-9)) for one in FITTED
     ]
-    found = fit_scaling(odd)
-    assert (found.compute >= 0).all() and found.compute.any() and (found.transfer >= 0).all()
+    actual = fit_scaling(odd)
+    assert (actual.compute >= 0).all() and actual.compute.any() and (actual.transfer >= 0).all()
 
 
 def test_what_goes_between_nodes():

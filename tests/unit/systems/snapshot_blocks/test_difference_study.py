@@ -69,18 +69,18 @@ def test_weights_of_edges_that_live_on_are_summed() -> None:
 
 
 def test_shares_are_those_of_the_ranks(graph: DynamicGraph, study: TransferStudy) -> None:
-    found = {
+    actual = {
         (row["blocks"], row["ranks"]): row for row in study.shares if (row["model"], row["form"]) == ("cdgcn", "csr32")
     }
-    assert sorted(found) == [(blocks, ranks) for blocks in (1, 3) for ranks in (1, 2, 3)]
+    assert sorted(actual) == [(blocks, ranks) for blocks in (1, 3) for ranks in (1, 2, 3)]
     steps = graph.num_snapshots
-    for (blocks, ranks), row in found.items():
+    for (blocks, ranks), row in actual.items():
         assert row["share"] == pytest.approx(1 - blocks * ranks / steps)
-    assert found[1, 1]["difference_bytes"] == study.rows[0]["difference_bytes"]
+    assert actual[1, 1]["difference_bytes"] == study.rows[0]["difference_bytes"]
     halves = [range(0, steps // 2), range(steps // 2, steps)]
     sent = sum(encode(graph.snapshots[half.start : half.stop]).nbytes for half in halves)
-    assert found[1, 2]["difference_bytes"] == sent
-    assert found[3, 3]["ratio"] < found[1, 1]["ratio"]
+    assert actual[1, 2]["difference_bytes"] == sent
+    assert actual[3, 3]["ratio"] < actual[1, 1]["ratio"]
 
 
 def test_no_times_are_taken_where_none_are_asked_for(graph: DynamicGraph) -> None:

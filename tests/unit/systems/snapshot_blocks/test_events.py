@@ -76,7 +76,7 @@ def test_what_training_records_is_drawn(model: str, task: str, row_ranks: int) -
     settings = {"system": "esdg", "dataset": "growing", "model": model, "task": task, "ranks": 4, "layers": 2}
     config = RunConfig(**settings, row_ranks=row_ranks, blocks=2)
     parts = split(graph.num_snapshots, graph.edge_life, PROTOCOLS[config.protocol])
-    made = SnapshotBlocks(parts.train, 2, 4, 20, row_ranks)
-    data = json.loads(json.dumps(blocks_event(config, graph, made, make_task(config, graph, parts)).write()))
+    built = SnapshotBlocks(parts.train, 2, 4, 20, row_ranks)
+    data = json.loads(json.dumps(blocks_event(config, graph, built, make_task(config, graph, parts)).write()))
     figure = PICTURE.figure(run_tables(config, events=[{"kind": "blocks", "data": data}]), ChartOptions())
     assert ("xaxis2" in figure["layout"]) == (model == "cdgcn"), "weights alone go from rank to rank in the other"

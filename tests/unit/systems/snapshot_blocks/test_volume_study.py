@@ -32,12 +32,12 @@ def parts_in_turn(monkeypatch, tmp_path):
     """Node v belongs to part v mod P: what is counted must not depend on a library."""
     monkeypatch.setenv("DTDG_LAB_CACHE", str(tmp_path))
 
-    def made(assign, name, graph, parts, read):
+    def built(assign, name, graph, parts, read):
         assert name == "hypergraph" and read["seed"] == 5
         owner = (np.arange(graph.num_nodes) % parts).astype(np.int32)
         return make.Partition(Assigned(owner).owner, parts, None, graph.data_hash, "in turn", 0.25)
 
-    monkeypatch.setattr(make, "_timed", made)
+    monkeypatch.setattr(make, "_timed", built)
 
 
 def _halo_by_hand(graph, window, ranks, widths):
@@ -110,18 +110,18 @@ def test_more_snapshots_smoothed_are_more_rows_pulled(graph):
 
 
 def test_smoothed_graph_holds_the_edges_of_the_last_snapshots(graph):
-    made = smoothed(graph, 3)
+    built = smoothed(graph, 3)
     for t in (0, 1, 5):
-        wanted = {
+        expected = {
             edge
             for each in graph.snapshots[max(0, t - 2) : t + 1]
             for edge in zip(each.indices.tolist(), each.rows().tolist(), strict=True)
         }
-        snapshot = made.snapshots[t]
-        assert set(zip(snapshot.indices.tolist(), snapshot.rows().tolist(), strict=True)) == wanted
-        assert snapshot.num_edges == len(wanted)
-    assert made.data_hash != graph.data_hash
-    assert (made.features == graph.features).all()
+        snapshot = built.snapshots[t]
+        assert set(zip(snapshot.indices.tolist(), snapshot.rows().tolist(), strict=True)) == expected
+        assert snapshot.num_edges == len(expected)
+    assert built.data_hash != graph.data_hash
+    assert (built.features == graph.features).all()
 
 
 def test_blocks_are_as_many_as_snapshots_at_most(graph):

@@ -92,11 +92,11 @@ def described(done: Trained) -> list[dict[str, Any]]:
 def seconds_by_epoch(done: Trained, column: str = "wall") -> np.ndarray:
     """(epochs, K) seconds of each group from table ``groups``."""
     rows = done.recorder.tables["groups"]
-    found = np.zeros((1 + max(row["epoch"] for row in rows), 1 + max(row["group"] for row in rows)))
+    actual = np.zeros((1 + max(row["epoch"] for row in rows), 1 + max(row["group"] for row in rows)))
     for row in rows:
         wall_s = (row["end_ns"] - row["start_ns"]) * 1e-9
-        found[row["epoch"], row["group"]] += wall_s if column == "wall" else row[column]
-    return found
+        actual[row["epoch"], row["group"]] += wall_s if column == "wall" else row[column]
+    return actual
 
 
 def computed_groups(done: Trained, epoch: int) -> list[list[int]]:
@@ -604,12 +604,12 @@ def test_pipelined_gradients_are_those_of_the_same_groups_one_by_one(model: str,
     assert works == one_by_one.strategy.epoch(0)
     assert [work.groups for work in works] == [(0, 1, 2, 3), (4, 5, 6, 7), (8,)]
     for work in works:
-        loss, found = _gradients(both, work)
-        wanted_loss, wanted = _gradients(one_by_one, work)
+        loss, actual = _gradients(both, work)
+        wanted_loss, expected = _gradients(one_by_one, work)
         assert loss == pytest.approx(wanted_loss, rel=1e-10)
-        assert found.keys() == wanted.keys()
-        for name, gradient in wanted.items():
-            assert (found[name] - gradient).abs().max() <= 1e-10 * gradient.abs().max(), name
+        assert actual.keys() == expected.keys()
+        for name, gradient in expected.items():
+            assert (actual[name] - gradient).abs().max() <= 1e-10 * gradient.abs().max(), name
 
 
 def test_pipelined_bits_do_not_depend_on_threads() -> None:
@@ -692,7 +692,7 @@ def test_fewer_larger_updates_learn_as_much_as_psg_s(tmp_path: Path) -> None:
     The paper claims 3 % (DyGNeX section 5, test accuracy). It does not hold for every model and rate on data this
     small, and goes either way: at learning_rate=0.01 tgcn is -0.02 to 0.10 apart, evolvegcn-o -0.08 to 0.12.
     """
-    found = {}
+    actual = {}
     for system in ("psg", "dygnex-g"):
         config = RunConfig(
             **{**SMALL, "generated_nodes": 60, "generated_edges": 240, "hidden": 8, "learning_rate": 0.005},
@@ -704,7 +704,7 @@ def test_fewer_larger_updates_learn_as_much_as_psg_s(tmp_path: Path) -> None:
         )
         done = train_in_memory(config, load_for(config), tmp_path / "last.pt")
         (tested,) = [row for row in done.recorder.tables["evaluations"] if row["split"] == "test"]
-        found[system] = (1 - tested["loss"] / tested["mean_loss"], len(done.losses))
-    assert [updates for _, updates in found.values()] == [300, 200]
-    assert found["dygnex-g"][0] > 0.75
-    assert abs(found["psg"][0] - found["dygnex-g"][0]) < 0.03
+        actual[system] = (1 - tested["loss"] / tested["mean_loss"], len(done.losses))
+    assert [updates for _, updates in actual.values()] == [300, 200]
+    assert actual["dygnex-g"][0] > 0.75
+    assert abs(actual["psg"][0] - actual["dygnex-g"][0]) < 0.03

@@ -6,19 +6,15 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dtdg_lab.core.errors import ControlError
 from dtdg_lab.runs.directory import ENDED
-from dtdg_lab.runs.run import newest_interrupted
-from dtdg_lab.widgets.run_page import BackgroundWorker, describe
+from dtdg_lab.widgets.run_page import describe
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
-    from dtdg_lab.cluster.session import Session
 
 
 T = TypeVar("T")
@@ -109,54 +105,3 @@ def unless_over(run: Run, request: Callable[[], T]) -> T | None:
                 raise
             time.sleep(0.05)
         return None
-
-
-# What the session is: read by a thread, because its answers may wait for a lock or a disk, and the page must not.
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A snapshot of the session: its newest run, which engines are alive, whether runs can be started.
-
-    ``interrupted`` is the newest run in its folder of runs, if the session has none and that one was interrupted.
-    """
-
-    run: Run | None = None
-    engines: dict[int, bool] = field(default_factory=dict)
-    ready: bool = False
-    runs: tuple[Run, ...] = ()
-    problem: str = ""
-    interrupted: Path | None = None
-
-
-class SessionWatch:
-    """Keeps ``seen`` up to date; ``runs`` only while ``with_runs`` is set, because old ones are read from disk."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self.with_runs = False
-        self.seen = Seen()
-        self._looking = threading.Lock()  # a slow poll must not overwrite a later one
-        self._worker: BackgroundWorker[bool] = BackgroundWorker(lambda _: self.look(), "dashboard-watch")
-
-    def look(self) -> None:
-        """Poll once, now; an error is kept in ``seen.problem``."""
-        session = self._session
-        with self._looking:
-            try:
-                engines = dict(session.engines())
-                runs = tuple(session.runs) if self.with_runs else self.seen.runs
-                run = session.current
-                interrupted = newest_interrupted(session.runs_dir) if run is None else None
-                self.seen = Seen(run, engines, session.ready, runs, session.problem, interrupted)
-            except Exception as error:  # there is no caller to raise to: the page shows it
-                problem = describe(error, "" if self.seen.problem else "the session does not answer")
-                self.seen = Seen(self.seen.run, self.seen.engines, False, self.seen.runs, problem)
-
-    def wake(self) -> None:
-        """Poll soon, in the thread."""
-        self._worker.ask(True)
-
-    def close(self) -> None:
-        """End the thread."""
-        self._worker.close()

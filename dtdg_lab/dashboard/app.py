@@ -12,8 +12,9 @@ import panel as pn
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ControlError, LabError
-from dtdg_lab.dashboard.actions import Actions, SessionWatch, unless_over
+from dtdg_lab.dashboard.actions import Actions, unless_over
 from dtdg_lab.dashboard.live_page import LivePage
+from dtdg_lab.dashboard.notebook import NotebookColumn, load_resources, remove_resources
 from dtdg_lab.dashboard.page_facts import PauseClock, run_facts, session_facts
 from dtdg_lab.dashboard.pages.cards import CardPage
 from dtdg_lab.dashboard.pages.checkpoints import Branch
@@ -23,8 +24,8 @@ from dtdg_lab.dashboard.pages.data import GraphPage
 from dtdg_lab.dashboard.pages.partition import PartitionPage
 from dtdg_lab.dashboard.pages.race import RacePage
 from dtdg_lab.dashboard.pages.study import StudyPage
-from dtdg_lab.dashboard.resources import NotebookColumn, load_resources, remove_resources
 from dtdg_lab.dashboard.run_files import RunFilesReader
+from dtdg_lab.dashboard.session_watch import SessionWatch
 from dtdg_lab.dashboard.settings import Settings
 from dtdg_lab.dashboard.states import PageFacts, head_of
 from dtdg_lab.dashboard.steering import Steering
@@ -136,8 +137,8 @@ class Dashboard:
         return [run for run in self.session.runs if run is not self._run]
 
     def _first_config(self) -> RunConfig:
-        if self.watch.seen.run is not None:
-            return self.watch.seen.run.config
+        if self.watch.state.run is not None:
+            return self.watch.state.run.config
         try:
             dataset = default_dataset()
         except LabError as error:
@@ -226,8 +227,8 @@ class Dashboard:
             self.actions.do("Run", lambda: session.train(config))
         elif action == "repair":
             self.actions.do("Restart engines", session.repair)
-        elif action == "resume" and run is None and self.watch.seen.interrupted is not None:
-            self.actions.do("Resume", partial(session.resume, self.watch.seen.interrupted))
+        elif action == "resume" and run is None and self.watch.state.interrupted is not None:
+            self.actions.do("Resume", partial(session.resume, self.watch.state.interrupted))
         elif action == "compare":
             self.compare.choice.value = self.last_runs.title
             self.open_view("Compare")
@@ -325,7 +326,7 @@ class Dashboard:
         self._ticks += 1
         if polled or self._ticks % WATCH_TICKS == 0:
             self.watch.wake()
-        session_state = self.watch.seen
+        session_state = self.watch.state
         if session_state.run is not self._run:
             self._follow(session_state.run)
         if session_state.problem != self._trouble:
@@ -356,7 +357,7 @@ class Dashboard:
         page.open()
         self._show_settings()
         self.watch.with_runs = page.compares_runs
-        page.update(self.watch.seen.runs, slow=slow)
+        page.update(self.watch.state.runs, slow=slow)
 
     def _follow(self, run: Run | None) -> None:
         self._clear_problem()
@@ -417,7 +418,7 @@ class Dashboard:
                     self.settings.settled(name)
 
     def _draw_head(self) -> None:
-        session_state, run = self.watch.seen, self._run
+        session_state, run = self.watch.state, self._run
         facts: PageFacts = session_facts(session_state)
         if run is not None:
             with run.lock:

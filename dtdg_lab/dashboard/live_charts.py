@@ -33,11 +33,11 @@ TOGGLES: Mapping[str, tuple[tuple[str, Any], ...]] = {  # option -> label and va
 }
 
 Changes = Mapping[str, Any]
-_Asked = tuple[Question, RunTables, AbstractContextManager[Any]]
+_QuestionOfRun = tuple[Question, RunTables, AbstractContextManager[Any]]
 
 
 @dataclass(slots=True)
-class _Shown:
+class _ChartState:
     """What a viewer chose for one chart, and what was sent of it last."""
 
     options: ChartOptions = field(default_factory=ChartOptions)
@@ -85,12 +85,12 @@ class LiveCharts:
         self._tables: RunTables | None = None
         self._lock: AbstractContextManager[Any] = threading.Lock()
         self._charts: dict[str, Chart] = {}
-        self._shown: dict[str, _Shown] = {}
+        self._states: dict[str, _ChartState] = {}
         self._system = ""
         self._frozen: dict[str, int] = {}  # chart -> step at which it stands still
         self._asked: set[str] = set()  # names of questions whose answers are on their way
         self._answers: dict[str, Any] = {}
-        self._worker: BackgroundWorker[_Asked] = BackgroundWorker(self._answer, "dashboard-answers")
+        self._worker: BackgroundWorker[_QuestionOfRun] = BackgroundWorker(self._answer, "dashboard-answers")
         self._preview: tuple[dict[str, Any], float] = ({}, 0.0)  # and until when
         self._preview_step: int | None = None  # at which pictures stay meanwhile
         self._steps_sent: dict[int, int] = {}  # number of a message -> step of its picture
@@ -108,7 +108,7 @@ class LiveCharts:
             forgotten.clear()
         self._preview, self._preview_step, self.ended = ({}, 0.0), None, False
         self._lay_out()
-        for chart, state in self._shown.items():
+        for chart, state in self._states.items():
             state.version, state.sent = -1, None
             self.order.force(chart)
 
@@ -149,14 +149,14 @@ class LiveCharts:
         for name, forced in self.order.due(now_s):
             if name in self._frozen and not forced:
                 continue
-            if forced or self._shown[name].version != tables.version:
+            if forced or self._states[name].version != tables.version:
                 self.order.looked(name, now_s)
                 if self._send(name, now_s, forced=forced):
                     return
 
     def _send(self, name: str, now_s: float, *, forced: bool, urgent: bool = False) -> bool:
         """Make a figure, and send it if it is forced or has changed; return whether it was sent."""
-        state = self._shown[name]
+        state = self._states[name]
         offered = state.metrics
         if name in self._frozen and state.sent is not None and not urgent:  # a display has scrolled to it
             text, caption = state.sent
@@ -181,7 +181,7 @@ class LiveCharts:
         return True
 
     def _draw(self, name: str) -> tuple[Mapping[str, Any], str]:
-        tables, chart, state = self._tables, self._charts[name], self._shown[name]
+        tables, chart, state = self._tables, self._charts[name], self._states[name]
         assert tables is not None
         changes, _ = self._preview
         step = self._frozen.get(name) if self._preview_step is None else self._preview_step
@@ -201,7 +201,7 @@ class LiveCharts:
 
     def draw_again(self) -> None:
         """Let all charts be made again, such as after the end of a run."""
-        for state in self._shown.values():
+        for state in self._states.values():
             state.version = -1
 
     def age_frozen(self) -> None:
@@ -219,7 +219,7 @@ class LiveCharts:
             charts = charts_of(tables)
             step = tables.common_step
         self._charts = {chart.name: chart for chart in charts}
-        self._shown = {name: self._shown.get(name, _Shown()) for name in self._charts}
+        self._states = {name: self._states.get(name, _ChartState()) for name in self._charts}
         pictures = [chart for chart in charts if chart.place == "picture"]
         self.order.place(list(self._charts), {chart.name for chart in pictures})
         idea = catalogue.family(catalogue.system(self._system).family).sentence(self._system)
@@ -227,14 +227,14 @@ class LiveCharts:
         self.others.lay_out([self._spec(chart, step) for chart in charts if chart.place != "picture"])
 
     def _spec(self, chart: Chart, step: int, idea: str = "") -> CardSpec:
-        options = self._shown[chart.name].options
+        options = self._states[chart.name].options
         toggles = tuple(
             Toggle(label, option, value)
             for option in chart.toggles
             for label, value in TOGGLES[option]
             if getattr(options, option) != value and not (option == "linear" and options.metric)
         )
-        metrics = self._shown[chart.name].metrics
+        metrics = self._states[chart.name].metrics
         toggles += tuple(Toggle(label, "metric", name) for name, label in metrics.items() if name != options.metric)
         ago = ""
         if chart.name in self._frozen:
@@ -286,7 +286,7 @@ class LiveCharts:
             self._worker.ask((question, tables, self._lock))
             self._lay_out()
 
-    def _answer(self, request: _Asked) -> None:
+    def _answer(self, request: _QuestionOfRun) -> None:
         """Answer a question in the thread."""
         question, tables, lock = request
         try:
@@ -331,14 +331,14 @@ class LiveCharts:
             self.preview({})
 
     def _freeze(self, chart: str, on: bool) -> None:
-        if on and chart in self._shown:  # else the system has changed since the page was drawn
-            self._frozen[chart] = self._shown[chart].step
+        if on and chart in self._states:  # else the system has changed since the page was drawn
+            self._frozen[chart] = self._states[chart].step
         else:
             self._frozen.pop(chart, None)
         self._lay_out()
 
     def _choose(self, chart: str, option: str, value: Any) -> None:
-        state = self._shown.get(chart)
+        state = self._states.get(chart)
         if state is None:  # the system has changed since the page was drawn
             return
         state.options, state.sent = replace(state.options, **{option: value}), None

@@ -6,8 +6,9 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dtdg_lab.dashboard.actions import Seen
-from dtdg_lab.dashboard.run_files import RunFiles, started_text
+from dtdg_lab.dashboard.run_files import RunFiles
+from dtdg_lab.dashboard.run_list import started_text
+from dtdg_lab.dashboard.session_watch import SessionState
 from dtdg_lab.dashboard.states import PageFacts
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.run_names import run_title
@@ -34,7 +35,7 @@ class PauseClock:
         return time.monotonic() - self._since_s
 
 
-def session_facts(session_state: Seen) -> PageFacts:
+def session_facts(session_state: SessionState) -> PageFacts:
     """Return what is known without a run."""
     return PageFacts(
         engines=len(session_state.engines),

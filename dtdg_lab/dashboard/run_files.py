@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -12,8 +11,6 @@ from dtdg_lab.dashboard.actions import Actions
 from dtdg_lab.runs.checkpoints import read_kept
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.widgets.run_page import BackgroundWorker
-
-_STARTED = re.compile(r"^\d{8}-(\d\d)(\d\d)\d\d-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +26,6 @@ class RunFiles:
     name: str = ""
     ended: str = ""
     checkpoint_step: int | None = None
-
-
-def started_text(run_id: str) -> str:
-    """Return the time of day in the name of a run's folder."""
-    match = _STARTED.match(run_id)
-    return f"{match[1]}:{match[2]}" if match else ""
 
 
 def read_run_files(path: Path) -> RunFiles:

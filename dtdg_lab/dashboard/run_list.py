@@ -39,13 +39,14 @@ class ListedRun:
     problem: str = ""
 
 
-def started_text(run_id: str, today: date) -> str:
-    """Return the time of day in the name of a run's folder, with the date where it is of another day."""
+def started_text(run_id: str, today: date | None = None) -> str:
+    """Return the time of day in the name of a run's folder, with the date where it is not ``today``."""
     match = _STARTED.match(run_id)
     if match is None:
         return ""
     started = datetime.strptime(match[1] + match[2], "%Y%m%d%H%M%S")
-    return f"{started:%H:%M}" if started.date() == today else f"{started.day} {started:%b, %H:%M}"
+    is_today = today is None or started.date() == today
+    return f"{started:%H:%M}" if is_today else f"{started.day} {started:%b, %H:%M}"
 
 
 def ended_text(status: str, epoch: int | None) -> str:

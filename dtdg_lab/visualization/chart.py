@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from dtdg_lab.records.rollups import Rollup
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.layout import Figure, with_note
 from dtdg_lab.visualization.palette import GRID_COLOUR, TEXT_COLOUR
 
 if TYPE_CHECKING:
@@ -149,17 +149,10 @@ def card(
     }
     card_texts = {"title": title, "unit": unit, "keys": [list(key) for key in keys]}
     layout["meta"] = {**changes.get("meta", {}), "card": card_texts}
-    return {"data": list(data), "layout": layout if data else _waiting(layout, empty)}
-
-
-def _waiting(layout: dict[str, Any], text: str) -> dict[str, Any]:
-    """Return the layout of a chart without data: bare axes, with words in the middle."""
-    middle = {"xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5, "showarrow": False}
-    note = {"text": text, **middle, "font": {"size": 12.5, "color": "#5B6470"}}
-    bare = {"range": [0, 1], "showticklabels": False, "type": "linear"}  # numbers on an empty axis mean nothing
-    axes = {name: {**layout[name], **bare} for name in ("xaxis", "yaxis")}
-    # another revision, or the axes would keep this range once there are data
-    return {**layout, **axes, "annotations": [*layout["annotations"], note], "uirevision": "waiting"}
+    return {
+        "data": list(data),
+        "layout": layout if data else with_note(layout, empty, size=12.5, colour="#5B6470", type="linear"),
+    }
 
 
 def always(tables: RunTables) -> bool:

@@ -46,12 +46,14 @@ def axis_words(text: str, y: float = 1.0, *, is_right: bool = False) -> dict[str
     return text_at({"text": text, **position, "name": "axis"}, 11)
 
 
-def with_note(layout: dict[str, Any], note: str = WAITING) -> dict[str, Any]:
-    """Return the layout of an empty chart: its axes, and a note in the middle."""
-    middle = {"xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5, "showarrow": False}
-    text = {"text": note, **middle, "font": {"size": 13, "color": "#6B7280"}}
-    bare = {"range": [0, 1], "showticklabels": False}  # numbers on an empty axis would mean nothing
-    axes = {axis: {**layout[axis], **bare} for axis in ("xaxis", "yaxis")}
+def with_note(
+    layout: dict[str, Any], note: str = WAITING, *, size: float = 13, colour: str = "#6B7280", **axis: Any
+) -> dict[str, Any]:
+    """Return the layout of an empty chart: its axes, changed by ``axis``, and a note in the middle."""
+    centre = {"xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5, "showarrow": False}
+    text = {"text": note, **centre, "font": {"size": size, "color": colour}}
+    bare = {"range": [0, 1], "showticklabels": False, **axis}  # numbers on an empty axis would mean nothing
+    axes = {name: {**layout[name], **bare} for name in ("xaxis", "yaxis")}
     # another revision: else the next run's axes would keep what was zoomed to, or fixed here, in the last one
     return {**layout, **axes, "annotations": [*layout["annotations"], text], "uirevision": "waiting"}
 

@@ -63,3 +63,9 @@ DARK_COLOURS: Mapping[str, str] = MappingProxyType(
 
 PAGE_COLOURS: Mapping[str, Mapping[str, str]] = MappingProxyType(_READ["page"])
 PASS_COLOURS: Mapping[str, str] = MappingProxyType({"forward": "#0072B2", "rerun": "#E69F00", "backward": "#4B2A7B"})
+
+
+def translucent(colour: str, opacity: float) -> str:
+    """Return a colour of six hexadecimal digits with an opacity from 0 to 1."""
+    red, green, blue = bytes.fromhex(colour[1:])
+    return f"rgba({red},{green},{blue},{opacity})"

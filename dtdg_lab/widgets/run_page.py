@@ -105,50 +105,6 @@ class Page:
             worker.close()
 
 
-class Pages(Page):
-    """A page with parts; those that are shown stand one under the other. Subclasses say which these are.
-
-    Args:
-        title: of its tab.
-        parts: the pages.
-    """
-
-    def __init__(self, title: str, parts: Sequence[Page]) -> None:
-        super().__init__()
-        self.title, self.parts = title, {part.title: part for part in parts}
-        self.panel = pn.Column(*(part.panel for part in parts), **STRETCH)
-
-    def shown(self) -> list[Page]:
-        """Return the parts that are shown."""
-        raise NotImplementedError
-
-    def open(self) -> None:
-        """Show the parts that are shown now, with their charts."""
-        visible_parts = self.shown()
-        self.compares_runs = any(part.compares_runs for part in visible_parts)
-        self.needs_settings = any(part.needs_settings for part in visible_parts)
-        for part in self.parts.values():
-            if part.panel.visible != (part in visible_parts):
-                part.panel.visible = part in visible_parts
-        for part in visible_parts:
-            part.open()
-
-    def follow(self, run: Run | None) -> None:
-        """Show another run."""
-        for part in self.parts.values():
-            part.follow(run)
-
-    def update(self, runs: Sequence[Run] = (), *, slow: bool) -> None:
-        """Show what has changed in the parts that are shown."""
-        for part in self.shown():
-            part.update(runs, slow=slow)
-
-    def close(self) -> None:
-        """End the threads of all parts."""
-        for part in self.parts.values():
-            part.close()
-
-
 # Work in a thread: a page must not wait for a file, a partitioner or a solver.
 
 

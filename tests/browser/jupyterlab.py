@@ -18,9 +18,14 @@ from typing import Any
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 # charts live in shadow roots, which page.evaluate does not enter by itself
 CHARTS = """() => { const found = {}; const walk = root => root.querySelectorAll('*').forEach(e => {
@@ -62,10 +67,18 @@ def lab_server(folder: Path, environment: dict[str, str]) -> Iterator[str]:
         port = probe.getsockname()[1]
     token = secrets.token_hex(8)
     command = [
-        sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={port}", "--allow-root",
-        f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={folder}",
-        "--LabApp.extension_manager=readonly", "--ServerApp.log_level=WARN",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "jupyterlab",
+        "--no-browser",
+        "--ip=127.0.0.1",
+        f"--port={port}",
+        "--allow-root",
+        f"--IdentityProvider.token={token}",
+        f"--ServerApp.root_dir={folder}",
+        "--LabApp.extension_manager=readonly",
+        "--ServerApp.log_level=WARN",
+    ]
     # themes that are chosen, and what was open, are the page's own affair, not the person's who tests
     apart = {f"JUPYTERLAB_{name.upper()}_DIR": str(folder / name) for name in ("settings", "workspaces")}
     apart["JUPYTER_CONFIG_PATH"] = str(Path(__file__).resolve().parents[2] / "etc" / "jupyter")  # as make env copies it

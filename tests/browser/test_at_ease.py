@@ -22,8 +22,23 @@ from tests.following import until
 from tests.pretend_features import SYSTEM, FeatureSession
 from tests.pretend_studies import BASE, pretend_training
 
-CONTROLS = {"button", "checkbox", "combobox", "image", "link", "listbox", "radio", "searchbox", "slider", "spinbutton",
-            "switch", "tab", "textbox", "tabpanel", "tablist"}  # fmt: skip
+CONTROLS = {
+    "button",
+    "checkbox",
+    "combobox",
+    "image",
+    "link",
+    "listbox",
+    "radio",
+    "searchbox",
+    "slider",
+    "spinbutton",
+    "switch",
+    "tab",
+    "textbox",
+    "tabpanel",
+    "tablist",
+}
 
 pytestmark = [
     pytest.mark.browser,
@@ -96,9 +111,13 @@ def page(shown: tuple[str, list[Dashboard]]) -> Iterator[Any]:
     errors: list[str] = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch_persistent_context(
-            tempfile.mkdtemp(), executable_path=CHROMIUM, headless=True, args=FLAGS, color_scheme="light",
+            tempfile.mkdtemp(),
+            executable_path=CHROMIUM,
+            headless=True,
+            args=FLAGS,
+            color_scheme="light",
             viewport={"width": 1300, "height": 900},
-        )  # fmt: skip
+        )
         found = browser.pages[0]
         found.on("pageerror", lambda error: errors.append(str(error)))
         found.goto(shown[0])
@@ -165,12 +184,21 @@ def test_every_control_has_a_name_and_tabs_open_with_the_keyboard(page: Any) -> 
     page.wait_for_timeout(500)
     seen |= {(role, name) for role, name, _ in _tree(page) if role in CONTROLS}
     expected = {
-        ("slider", "Learning rate"), ("slider", "Slow down rank by (ms)"), ("button", "More"),
-        ("textbox", "Delay added (ms) from part 0 to part 1"), ("checkbox", "metis"),
-        ("combobox", "Cache policy"), ("button", "Rename this run"), ("button", "Options of Loss"),
-        ("button", "Epochs: more"), ("tablist", "Views"), ("listbox", "Contestants"),
-        ("combobox", "Coloured by"), ("combobox", "Selected run (or click on a cell)"), ("combobox", "System"),
-    }  # fmt: skip
+        ("slider", "Learning rate"),
+        ("slider", "Slow down rank by (ms)"),
+        ("button", "More"),
+        ("textbox", "Delay added (ms) from part 0 to part 1"),
+        ("checkbox", "metis"),
+        ("combobox", "Cache policy"),
+        ("button", "Rename this run"),
+        ("button", "Options of Loss"),
+        ("button", "Epochs: more"),
+        ("tablist", "Views"),
+        ("listbox", "Contestants"),
+        ("combobox", "Coloured by"),
+        ("combobox", "Selected run (or click on a cell)"),
+        ("combobox", "System"),
+    }
     assert expected <= seen, expected - seen
     captions = {name: chart["spoken"] for name, chart in _charts(page).items()}
     assert captions and all(len(spoken) > 25 for spoken in captions.values()), captions

@@ -35,9 +35,12 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     flags = [*FLAGS, f"--host-resolver-rules=MAP {NAME} 127.0.0.1"]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch_persistent_context(
-            tempfile.mkdtemp(), executable_path=CHROMIUM, headless=True, args=flags,
+            tempfile.mkdtemp(),
+            executable_path=CHROMIUM,
+            headless=True,
+            args=flags,
             viewport={"width": 1300, "height": 900},
-        )  # fmt: skip
+        )
         yield browser.pages[0]
         browser.close()
 

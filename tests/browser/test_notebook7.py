@@ -41,9 +41,13 @@ def test_the_live_lab_in_notebook_7(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     session = None
     with lab_server(tmp_path, environment) as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch_persistent_context(
-            tempfile.mkdtemp(), executable_path=CHROMIUM, headless=True, args=FLAGS,
-            viewport={"width": 1400, "height": 900}, color_scheme="light",
-        )  # fmt: skip
+            tempfile.mkdtemp(),
+            executable_path=CHROMIUM,
+            headless=True,
+            args=FLAGS,
+            viewport={"width": 1400, "height": 900},
+            color_scheme="light",
+        )
         page = browser.pages[0]
         # its own scripts complain of settings that are not there, whatever the notebook holds: no matter of the lab's
         page.on("pageerror", lambda e: None if "/static/notebook/" in (e.stack or "") else errors.append(str(e)))

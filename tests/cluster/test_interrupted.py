@@ -41,7 +41,7 @@ def assert_offered(session: Session) -> None:
     """The dashboard of a session shows an interrupted run, and its button."""
     dashboard = Dashboard(session)
     try:
-        until(lambda: dashboard.watch.seen.ready, what="the dashboard sees the engines")
+        until(lambda: dashboard.watch.state.ready, what="the dashboard sees the engines")
         look(dashboard)
         assert buttons(dashboard)["resume"]
         assert "Interrupted" in head(dashboard)["state"] or "An earlier run was interrupted." in notice(dashboard)

@@ -83,7 +83,7 @@ def test_all_ranks_stop_before_the_same_step(
     )
     dashboard = Dashboard(session)
     try:
-        until(lambda: dashboard.watch.seen.run is not None, what="the dashboard sees the run")
+        until(lambda: dashboard.watch.state.run is not None, what="the dashboard sees the run")
         look(dashboard)
         assert notice(dashboard).startswith(f"Interrupted by {sent.name} at step {step}.")
     finally:

@@ -28,7 +28,7 @@ _CARD = {"color": coloured("text"), "overflow-x": "auto", "max-width": "100%"}
 _AS_WIDE = ".bk-clearfix { display: block !important; }"
 
 
-class _Made(NamedTuple):
+class _CardResult(NamedTuple):
     """The result of the thread for a system."""
 
     system: str
@@ -53,7 +53,7 @@ class CardPage(Page):
         self._run: Run | None = None
         self._version = -1
         self._asked = ""
-        self._made: _Made | None = None
+        self._result: _CardResult | None = None
         self._of_run: dict[Chart, Panel] = {}
         self._maker = self.in_background(self._make, "paper-cards")
         self.system = pn.widgets.Select(label="System", groups=_by_paper(), width=260, margin=(3, 8))
@@ -101,14 +101,14 @@ class CardPage(Page):
     def _panels(self) -> list[Panel]:
         if self._of_run:
             return list(self._of_run.values())
-        return self._made.panels if self._made and self._made.system == self.system.value else []
+        return self._result.panels if self._result and self._result.system == self.system.value else []
 
     def _ask(self) -> None:
         """Request the chosen card, unless it exists."""
         name = self.system.value
         if name != self._asked:
             self._asked, self._version, self._of_run = name, -1, {}
-            self._say(f"{name}: drawing …")
+            self._show_text(f"{name}: drawing …")
             self._maker.ask(name)
 
     def _make(self, name: str) -> None:
@@ -116,26 +116,26 @@ class CardPage(Page):
         try:
             card = Card(name)
             panels = card.pictures
-            result = _Made(name, card.html(root=None), panels, card.note)
+            result = _CardResult(name, card.html(root=None), panels, card.note)
         except (LabError, OSError, ValueError) as error:
-            result = _Made(name, "", [], f"The card of {name} could not be made: {error}")
-        self._defer(lambda: self._came(result))
+            result = _CardResult(name, "", [], f"The card of {name} could not be made: {error}")
+        self._defer(lambda: self._take_result(result))
 
-    def _came(self, result: _Made) -> None:
+    def _take_result(self, result: _CardResult) -> None:
         if result.system == self._asked:
-            self._made = result
+            self._result = result
             self.card.value = result.html
             self._draw()
 
     def _draw(self) -> None:
         if self._of_run and self._run is not None:
-            self._say(f"Charts of run {self._run.id}.")
-        elif self._made and self._made.system == self.system.value:
-            self._say(self._made.note)
+            self._show_text(f"Charts of run {self._run.id}.")
+        elif self._result and self._result.system == self.system.value:
+            self._show_text(self._result.note)
         wide = [f"{self._name}-{index}" for index, chart in enumerate(self._of_run) if chart.place == "picture"]
         self.charts.draw({f"{self._name}-{index}": panel for index, panel in enumerate(self._panels)}, wide)
 
-    def _say(self, text: str) -> None:
+    def _show_text(self, text: str) -> None:
         self.words.value = html.escape(text, quote=False)
 
 

@@ -51,7 +51,7 @@ from dtdg_lab.widgets.comparison_head import ComparisonHead
 from dtdg_lab.widgets.component import Message
 from dtdg_lab.widgets.labels import labelled, tipped
 from dtdg_lab.widgets.run_list import RunList, RunRow
-from dtdg_lab.widgets.run_page import STRETCH, Page, Pages
+from dtdg_lab.widgets.run_page import STRETCH, Page
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
@@ -73,28 +73,54 @@ _GRID = """:host { display: grid !important; grid-template-columns: 252px minmax
 _RIGHT = ":host { gap: 10px; min-width: 0 !important; }"
 
 
-class ComparePage(Pages):
+class ComparePage(Page):
     """Comparisons of several kinds; one is shown at a time.
 
     Args:
         parts: the pages of the kinds.
     """
 
+    title = "Compare"
+
     def __init__(self, parts: Sequence[Page]) -> None:
-        super().__init__("Compare", parts)
+        super().__init__()
+        self.parts = {part.title: part for part in parts}
         tips = "Which runs are compared: single runs, those of a race, or those of a study."
         self.choice = pn.widgets.RadioButtonGroup(
             options=[*self.parts], value=parts[0].title, margin=(4, 8), stylesheets=[labelled("Compare"), tipped(tips)]
         )
-        self.panel.insert(0, self.choice)
+        self.panel = pn.Column(self.choice, *(part.panel for part in parts), **STRETCH)
 
-    def shown(self) -> list[Page]:
-        """Return the chosen part."""
-        return [self.parts[self.choice.value]]
+    @property
+    def chosen(self) -> Page:
+        """The part that is shown."""
+        return self.parts[self.choice.value]
+
+    def open(self) -> None:
+        """Show the chosen part with its charts."""
+        self.compares_runs, self.needs_settings = self.chosen.compares_runs, self.chosen.needs_settings
+        for part in self.parts.values():
+            if part.panel.visible != (part is self.chosen):
+                part.panel.visible = part is self.chosen
+        self.chosen.open()
+
+    def follow(self, run: Run | None) -> None:
+        """Show another run."""
+        for part in self.parts.values():
+            part.follow(run)
+
+    def update(self, runs: Sequence[Run] = (), *, slow: bool) -> None:
+        """Show what has changed in the chosen part."""
+        self.chosen.update(runs, slow=slow)
+
+    def close(self) -> None:
+        """End the threads of all parts."""
+        for part in self.parts.values():
+            part.close()
 
 
 @dataclass(slots=True)
-class _Read:
+class _StoredRuns:
     """What the reading thread has found.
 
     Attributes:
@@ -111,7 +137,7 @@ class _Read:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _ReadRequest:
     """What the thread shall read: the tables of stored runs, and the names of the session's."""
 
     stored: tuple[Path, ...]
@@ -133,7 +159,7 @@ class RunsPage(Page):
     def __init__(self, actions: Actions, runs_dir: Path) -> None:
         super().__init__()
         self._actions, self._runs_dir = actions, runs_dir
-        self._choice, self._read = RunChoice(), _Read()
+        self._choice, self._read = RunChoice(), _StoredRuns()
         self._session: dict[str, Run] = {}
         self._over: Spending = "seconds"
         self._is_smooth = True
@@ -142,7 +168,7 @@ class RunsPage(Page):
         self._reference: RunConfig | None = None
         self._names: dict[str, str] = {}
         self._named: tuple[Any, ...] = ()
-        self._drawn: tuple[Any, ...] = ()
+        self._drawing_key: tuple[Any, ...] = ()
         self._loss: Figure = loss_card(compare_runs([]))
         self._reader = self.in_background(self._read_runs, "dashboard-compare")
         self.list = RunList(self._hear_list, defer=actions.later, **STRETCH)
@@ -181,10 +207,10 @@ class RunsPage(Page):
         unknown = [name for name in self._choice.colours if name not in self._session and name in self._read.listed]
         stored = [self._read.listed[name].path for name in unknown if name not in self._read.tables]
         session = [run.path for run in self._session.values()]
-        self._reader.ask(_Wanted(tuple(stored), tuple(session)))
+        self._reader.ask(_ReadRequest(tuple(stored), tuple(session)))
 
-    def _read_runs(self, request: _Wanted) -> None:
-        state, read = self._read, _Read()
+    def _read_runs(self, request: _ReadRequest) -> None:
+        state, read = self._read, _StoredRuns()
         ended = sorted((file.parent for file in self._runs_dir.glob("*/summary.json")), reverse=True)[:LISTED]
         for path in ended:
             run = state.listed.get(path.name)
@@ -196,14 +222,14 @@ class RunsPage(Page):
                 continue
             if self._reader.overtaken:
                 return
-            opened = _Read()
+            opened = _StoredRuns()
             try:
                 opened.tables[path.name] = open_run(path).live
             except LabError as error:  # the list says why
                 opened.problems[path.name] = str(error)
             self._actions.later(partial(self._take, opened))
 
-    def _take(self, read: _Read) -> None:
+    def _take(self, read: _StoredRuns) -> None:
         state = self._read
         changed = False
         if read.listed or read.names:
@@ -281,9 +307,9 @@ class RunsPage(Page):
         )
         is_alone = not any(self._can_tick(run, reasons) for run in (*session, *stored) if run.id not in colours)
         drawing_key = (self._over, self._is_smooth, self._target, versions, is_alone)
-        if drawing_key == self._drawn:
+        if drawing_key == self._drawing_key:
             return
-        self._drawn = drawing_key
+        self._drawing_key = drawing_key
         with self._locked(runs):
             named = [(self._names[name], run_tables) for name, run_tables in runs.items()]
             comparison = compare_runs(named, self._target, [colours[name] for name in runs])

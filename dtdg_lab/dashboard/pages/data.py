@@ -31,7 +31,7 @@ KEPT = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class Description:
     """The result for a choice: statistics, or in ``why_not`` why there are none."""
 
     config: RunConfig
@@ -73,13 +73,13 @@ def _info(config: RunConfig) -> DatasetInfo:
     return next(info for info in list_datasets() if info.name == config.dataset)
 
 
-def describe_data(config: RunConfig) -> Described:
+def describe_data(config: RunConfig) -> Description:
     """Load the graph of a config and describe it; errors become text."""
     try:
         refused = why_not(config)
-        return Described(config, why_not=refused) if refused else Described(config, statistics_of(load_for(config)))
+        return Description(config, why_not=refused) if refused else Description(config, statistics_of(load_for(config)))
     except Exception as error:  # there is no caller to raise to: the page says it
-        return Described(config, why_not=describe(error, f"{config.dataset} could not be described"))
+        return Description(config, why_not=describe(error, f"{config.dataset} could not be described"))
 
 
 class GraphLoader(BackgroundWorker[RunConfig]):
@@ -88,10 +88,10 @@ class GraphLoader(BackgroundWorker[RunConfig]):
     ``on_done(described)`` is called by the thread.
     """
 
-    def __init__(self, on_done: Callable[[Described], None]) -> None:
+    def __init__(self, on_done: Callable[[Description], None]) -> None:
         super().__init__(self._describe, "dashboard-graph")
         self._on_done = on_done
-        self._known: dict[tuple[Any, ...], Described] = {}
+        self._known: dict[tuple[Any, ...], Description] = {}
 
     def _describe(self, config: RunConfig) -> None:
         key = data_key(config)
@@ -165,7 +165,7 @@ class GraphPage(Page):
             self._key = None
             self._follow_settings()
 
-    def _show(self, description: Described) -> None:
+    def _show(self, description: Description) -> None:
         config, statistics = description.config, description.statistics
         if data_key(config) != self._key:
             return  # another one has been chosen since

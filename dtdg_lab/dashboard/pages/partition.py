@@ -42,7 +42,7 @@ NOT_HERE = "The graph is not on this machine yet: a run, or lab.datasets.load({n
 
 
 @dataclass(frozen=True, slots=True)
-class WantedPartition:
+class PartitionRequest:
     """Measure a config's graph cut in ``parts`` by each of the partitioners; the config's model aggregates."""
 
     config: RunConfig
@@ -59,7 +59,7 @@ class PartitionAnswer:
     why_not: str = ""
 
 
-def _outcome(graph: DynamicGraph, name: str, request: WantedPartition) -> PartitionAnswer:
+def _measure_partition(graph: DynamicGraph, name: str, request: PartitionRequest) -> PartitionAnswer:
     try:
         measured = partition_graph(graph, name, request.parts, **_settings(request.config))
         return PartitionAnswer(name, PartitionFacts.read(measured.to_dict()))
@@ -147,7 +147,7 @@ class PartitionPage(Page):
     def __init__(self, settings: Settings, defer: Callable[[Callable[[], None]], None]) -> None:
         super().__init__()
         self._settings, self._defer = settings, defer
-        self._wanted: WantedPartition | None = None
+        self._request: PartitionRequest | None = None
         self._measured: dict[str, PartitionFacts] = {}
         self._refused: dict[str, str] = {}
         self._run: Run | None = None
@@ -201,7 +201,7 @@ class PartitionPage(Page):
             config = self._settings.config()
         except LabError:  # settings that do not go together: the page Code says so
             return
-        if config.parts in self.parts.options and self._wanted is None:
+        if config.parts in self.parts.options and self._request is None:
             self.parts.value = config.parts
 
     def _measure(self) -> None:
@@ -218,15 +218,15 @@ class PartitionPage(Page):
         if not names:
             show_text(self.status, "No partitioner is selected: tick at least one.", problem=True)
             return
-        self._wanted = WantedPartition(config, self.parts.value, names)
+        self._request = PartitionRequest(config, self.parts.value, names)
         self._measured, self._refused = {}, {}
-        show_text(self.status, f"{_what(self._wanted)}: measuring …")
+        show_text(self.status, f"{_request_text(self._request)}: measuring …")
         self._report()
-        self._worker.ask(self._wanted)
+        self._worker.ask(self._request)
 
     # what the thread measures
 
-    def _work(self, request: WantedPartition) -> None:
+    def _work(self, request: PartitionRequest) -> None:
         """Measure in the thread, until there is a newer request."""
         why_not = ""
         try:
@@ -235,15 +235,15 @@ class PartitionPage(Page):
                 for name in request.partitioners:
                     if self._worker.overtaken:
                         break
-                    self._defer(partial(self._came, request, _outcome(graph, name, request)))
+                    self._defer(partial(self._take_answer, request, _measure_partition(graph, name, request)))
             else:
                 why_not = NOT_HERE.format(name=request.config.dataset)
         except Exception as error:  # there is no caller to raise to: the page says it
             why_not = describe(error, f"{request.config.dataset} could not be read")
-        self._defer(lambda: self._ended(request, why_not))
+        self._defer(lambda: self._end_request(request, why_not))
 
-    def _came(self, request: WantedPartition, outcome: PartitionAnswer) -> None:
-        if request is not self._wanted:
+    def _take_answer(self, request: PartitionRequest, outcome: PartitionAnswer) -> None:
+        if request is not self._request:
             return  # another measurement has been requested since
         if outcome.facts is None:
             self._refused[outcome.partitioner] = outcome.why_not
@@ -251,19 +251,19 @@ class PartitionPage(Page):
             self._measured[outcome.partitioner] = outcome.facts
         self._report()
 
-    def _ended(self, request: WantedPartition, why_not: str) -> None:
-        if request is not self._wanted:
+    def _end_request(self, request: PartitionRequest, why_not: str) -> None:
+        if request is not self._request:
             return
         if why_not:
-            show_text(self.status, f"{_what(request)}: {why_not}", problem=True)
-            self._wanted = None
+            show_text(self.status, f"{_request_text(request)}: {why_not}", problem=True)
+            self._request = None
         else:
-            show_text(self.status, f"{_what(request)}:")
+            show_text(self.status, f"{_request_text(request)}:")
         self._report()
 
     def _report(self) -> None:
         """Update table and menu with the partitions measured so far."""
-        request, finished = self._wanted, {*self._measured, *self._refused}
+        request, finished = self._request, {*self._measured, *self._refused}
         waiting = [name for name in (request.partitioners if request else ()) if name not in finished]
         self.table.param.update(value=table_html(self._measured, self._refused, waiting), visible=request is not None)
         self.reading.visible = request is not None
@@ -320,7 +320,7 @@ class PartitionPage(Page):
         self.charts.draw({str(index): (figure, caption) for index, (figure, caption) in enumerate(cards)})
 
 
-def _what(request: WantedPartition) -> str:
+def _request_text(request: PartitionRequest) -> str:
     """Return data, partitions and the aggregating model as text."""
     config = request.config
     data = dataset_title(config.dataset)

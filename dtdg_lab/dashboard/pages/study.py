@@ -32,7 +32,7 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class WantedStudy:
+class StudyRequest:
     """A study, and the axes of its map; None leaves them to the study."""
 
     path: Path
@@ -42,7 +42,7 @@ class WantedStudy:
 
 
 @dataclass(frozen=True, slots=True)
-class StudySeen:
+class StudySnapshot:
     """The data of a study for the page.
 
     Attributes:
@@ -69,7 +69,7 @@ class StudySeen:
 
 
 @dataclass(frozen=True, slots=True)
-class RunSeen:
+class RunSnapshot:
     """The data of a run for the page: text, charts with captions, those that are wide, its report where it has one."""
 
     words: str = ""
@@ -94,7 +94,7 @@ def stamp_of(path: Path) -> tuple[int, ...]:
     return tuple(value for stamp in stamps for value in (stamp.st_mtime_ns, stamp.st_size))
 
 
-def look_at_study(request: WantedStudy) -> StudySeen:
+def read_study(request: StudyRequest) -> StudySnapshot:
     """Return the study, its map by the requested axes, and its runs, or why it cannot be read."""
     try:
         study = open_study(request.path)
@@ -108,20 +108,20 @@ def look_at_study(request: WantedStudy) -> StudySeen:
         panels = dict(study.analysis())
         if y is not None:
             panels = {"map": study.map_panel(x, y, colour)} | {name: panels[name] for name in panels if name != "map"}
-        runs = {"none": "", **{_called(study, trial): trial.key for trial in study.trials if trial.run is not None}}
-        return StudySeen(study.path, study.summary(), panels, names, numbers, x, y, colour, runs)
+        runs = {"none": "", **{_run_label(study, trial): trial.key for trial in study.trials if trial.run is not None}}
+        return StudySnapshot(study.path, study.summary(), panels, names, numbers, x, y, colour, runs)
     except Exception as error:  # shown on the page: there is no caller to raise to
-        return StudySeen(words=describe(error, f"the study {request.path} could not be read"))
+        return StudySnapshot(words=describe(error, f"the study {request.path} could not be read"))
 
 
-def _called(study: Study, trial: Trial) -> str:
+def _run_label(study: Study, trial: Trial) -> str:
     settings = ", ".join(f"{name} {short(value)}" for name, value in trial.settings.items())
     value = finite_number(trial.values.get(study.sweep.objective))
     came = trial.status if value is None else f"{trial.status}, {study.sweep.objective} {value:.4g}"
     return f"{trial.number}: {settings}, seed {trial.seed} ({came})"
 
 
-def look_at_run(path: Path, key: str) -> RunSeen:
+def read_run(path: Path, key: str) -> RunSnapshot:
     """Return the run of a study's trial, or why it cannot be read."""
     try:
         study = open_study(path)
@@ -130,7 +130,7 @@ def look_at_run(path: Path, key: str) -> RunSeen:
         report, options = run.directory.report_file, ChartOptions(whole_run=True, ended=run.status in ENDED)
         text = f"Run {run.id} of trial {trial.number}, seed {trial.seed}: {run.status}. {trial.reason or run.reason}"
         charts = drawn_charts(run.live, options)
-        return RunSeen(
+        return RunSnapshot(
             f"{text} lab.runs.open({str(run.path)!r})",
             {chart.name: panel for chart, panel in charts.items()},
             tuple(chart.name for chart in charts if chart.place == "picture"),
@@ -139,7 +139,7 @@ def look_at_run(path: Path, key: str) -> RunSeen:
             run.status not in ENDED,
         )
     except Exception as error:  # shown on the page: there is no caller to raise to
-        return RunSeen(words=describe(error, f"a run of the study {path} could not be read"))
+        return RunSnapshot(words=describe(error, f"a run of the study {path} could not be read"))
 
 
 # A growing or a past study: its heat map, where a click opens a run, that run's charts and report.
@@ -165,10 +165,10 @@ class StudyPage(Page):
     def __init__(self, defer: Callable[[Callable[[], None]], None], folder: str | Path = "runs/studies") -> None:
         super().__init__()
         self._defer = defer
-        self._seen = StudySeen()
-        self._asked: WantedStudy | None = None
+        self._snapshot = StudySnapshot()
+        self._asked: StudyRequest | None = None
         self._stamp: Any = None
-        self._run = RunSeen()
+        self._run = RunSnapshot()
         self._run_key, self._ticks = "", 0
         self._reader = self.in_background(self._read, "study-reader")
         self._run_reader = self.in_background(self._read_run, "study-run-reader")
@@ -230,7 +230,7 @@ class StudyPage(Page):
             self.study.param.update(options=names, value=selected)
 
     def _new_study(self) -> None:
-        self._seen, self._stamp = StudySeen(), None
+        self._snapshot, self._stamp = StudySnapshot(), None
         self.map.draw({})
         for widget in (self.across, self.up, self.colour):
             widget.param.update(options=[], value=None)
@@ -239,25 +239,25 @@ class StudyPage(Page):
     def _look(self) -> None:
         """Read the study again if it, or the choice of axes, has changed."""
         if not self.study.value:
-            self._say(_HOW)
+            self._show_text(_HOW)
             return
         path = Path(self.folder.value or ".") / self.study.value
-        request = WantedStudy(path, self.across.value, self.up.value, self.colour.value)
+        request = StudyRequest(path, self.across.value, self.up.value, self.colour.value)
         stamp = stamp_of(path)
         if (request, stamp) != (self._asked, self._stamp):
             self._asked, self._stamp = request, stamp
             self._reader.ask(request)
 
-    def _read(self, request: WantedStudy) -> None:
+    def _read(self, request: StudyRequest) -> None:
         """Read a study in the reader's thread."""
-        result = look_at_study(request)
-        self._defer(lambda: self._took(request, result))
+        result = read_study(request)
+        self._defer(lambda: self._take_study(request, result))
 
-    def _took(self, request: WantedStudy, result: StudySeen) -> None:
+    def _take_study(self, request: StudyRequest, result: StudySnapshot) -> None:
         if request != self._asked:
             return
-        self._seen = result
-        self._say(result.words)
+        self._snapshot = result
+        self._show_text(result.words)
         for widget, options, value in (
             (self.across, result.names, result.x),
             (self.up, result.names, result.y),
@@ -265,13 +265,13 @@ class StudyPage(Page):
         ):
             if list(widget.options) != options or widget.value != value:
                 widget.param.update(options=options, value=value, disabled=len(options) < 2)
-        self._asked = WantedStudy(request.path, self.across.value, self.up.value, self.colour.value)
+        self._asked = StudyRequest(request.path, self.across.value, self.up.value, self.colour.value)
         if dict(self.trial.options) != result.runs:
             selected = self.trial.value if self.trial.value in result.runs.values() else ""
             self.trial.param.update(options=result.runs, value=selected)
         self.map.draw(result.panels)
 
-    def _say(self, text: str) -> None:
+    def _show_text(self, text: str) -> None:
         self.words.value = html.escape(text, quote=False)
 
     # the run
@@ -279,7 +279,7 @@ class StudyPage(Page):
     def _clicked(self, chart: str, x: Any, y: Any, customdata: Any) -> None:
         """Show the run of the cell that was clicked."""
         key = customdata[1] if isinstance(customdata, list) and len(customdata) > 1 else ""
-        if key and key in self._seen.runs.values():
+        if key and key in self._snapshot.runs.values():
             self.trial.value = key
         elif isinstance(customdata, list):
             self.run_words.value = "That cell has no run yet."
@@ -287,20 +287,20 @@ class StudyPage(Page):
     def _new_run(self) -> None:
         if self.trial.value != self._run_key:
             self._run_key = self.trial.value or ""
-            self._run = RunSeen()
+            self._run = RunSnapshot()
             self._show_run()
             self._ask_run()
 
     def _ask_run(self) -> None:
-        if self._run_key and self._seen.path is not None:
-            self._run_reader.ask((self._seen.path, self._run_key))
+        if self._run_key and self._snapshot.path is not None:
+            self._run_reader.ask((self._snapshot.path, self._run_key))
 
     def _read_run(self, request: tuple[Path, str]) -> None:
         """Read a study in the reader's thread."""
-        result = look_at_run(*request)
-        self._defer(lambda: self._took_run(request[1], result))
+        result = read_run(*request)
+        self._defer(lambda: self._take_run(request[1], result))
 
-    def _took_run(self, key: str, result: RunSeen) -> None:
+    def _take_run(self, key: str, result: RunSnapshot) -> None:
         if key == self._run_key:
             self._run = result
             self._show_run()

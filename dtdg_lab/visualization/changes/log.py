@@ -34,7 +34,7 @@ UNDONE = "The run was resumed from an earlier step."
 COLUMNS = ("time", "step", "who", "setting", "old", "new", "outcome", "reason")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RequestedChange:
     """Settings that were asked for together, and what became of them.
 
@@ -59,7 +59,7 @@ class RequestedChange:
     """
 
     number: int
-    changes: Mapping[str, tuple[Any, Any]]
+    changes: dict[str, tuple[Any, Any]]
     by: str
     asked_s: float
     asked_step: int
@@ -68,14 +68,23 @@ class RequestedChange:
     outcome: Outcome
     reason: str = ""
     seconds: float | None = None
-    steps: Mapping[int, int] = field(default_factory=dict)
+    steps: dict[int, int] = field(default_factory=dict)
     times: int = 1
     is_received: bool = True
+
+    @property
+    def new_values(self) -> dict[str, Any]:
+        """The values that were asked for, by setting."""
+        return {name: new for name, (_, new) in self.changes.items()}
 
     @property
     def step(self) -> int:
         """The first step under it on rank 0; where it was not applied, the step that came next at the request."""
         return min(self.steps.values()) if self.steps and 0 not in self.steps else self.steps.get(0, self.asked_step)
+
+    def end(self, outcome: Outcome, reason: str = "") -> None:
+        """Set how the change ended; only the log does."""
+        self.outcome, self.reason = outcome, reason
 
 
 def requested_changes(tables: RunTables, *, ended: bool = False) -> tuple[RequestedChange, ...]:
@@ -133,57 +142,21 @@ OPEN = ("asked", "waiting")
 Record = Mapping[str, Any]  # an event with the columns of its table
 
 
-@dataclass(slots=True)
-class _Entry:
-    """A change while the log is read; see :class:`RequestedChange`."""
-
-    number: int
-    new: dict[str, Any]
-    old: dict[str, Any]
-    by: str
-    event: Record
-    version: int | None
-    outcome: Outcome
-    reason: str = ""
-    seconds: float | None = None
-    steps: dict[int, int] = field(default_factory=dict)
-    times: int = 1
-    is_received: bool = True
-
-    def end(self, outcome: Outcome, reason: str = "") -> None:
-        self.outcome, self.reason = outcome, reason
-
-    def frozen(self) -> RequestedChange:
-        return RequestedChange(
-            number=self.number,
-            changes={name: (self.old.get(name), value) for name, value in self.new.items()},
-            by=self.by,
-            asked_s=self.event["seconds"],
-            asked_step=self.event["step"],
-            version=self.version,
-            attempt=self.event["attempt"],
-            outcome=self.outcome,
-            reason=self.reason,
-            seconds=self.seconds,
-            steps=self.steps,
-            times=self.times,
-            is_received=self.is_received,
-        )
-
-
 class _Log:
     """The log while it is read: its entries, those that are open, and the settings by then."""
 
     def __init__(self, tables: RunTables) -> None:
         self._tables = tables
-        self._entries: list[_Entry] = []
-        self._open: list[_Entry] = []  # asked for or waiting, oldest first
+        self._entries: list[RequestedChange] = []
+        self._open: list[RequestedChange] = []  # asked for or waiting, oldest first
         resumes = tables.events(Resumed.kind, all_attempts=True)
         self._first_steps = {event["attempt"]: event["step"] for event in resumes if event["rank"] == 0}
         self._values = dict(tables.started_config.flat)
         self._from_resume: set[str] = set()  # settings of a resume, which may wait for the end of its epoch
         self._tuned = (0, -1)  # attempt and epoch of the tuner's newest change
-        self._applied: dict[tuple[Any, ...], list[list[_Entry]]] = {}  # key of an event -> entries by each such event
+        self._applied: dict[
+            tuple[Any, ...], list[list[RequestedChange]]
+        ] = {}  # key of an event -> entries by each such event
 
     def read(self) -> tuple[RequestedChange, ...]:
         """Return the log of all events."""
@@ -197,7 +170,7 @@ class _Log:
         if has_ended(self._tables):
             for entry in self._open:
                 entry.end("not applied", ENDED_FIRST)
-        return tuple(entry.frozen() for entry in self._entries)
+        return tuple(self._entries)
 
     def _events(self) -> Iterator[tuple[Record, bool]]:
         """Yield the events in order of time, and whether a resume replaced each."""
@@ -230,17 +203,25 @@ class _Log:
         if kind == SettingsChanged.kind:
             self._values.update(data["changes"])
 
-    def _new(self, event: Record, new: Mapping[str, Any], by: str, outcome: Outcome, version: int | None) -> _Entry:
+    def _new(
+        self, event: Record, new: Mapping[str, Any], by: str, outcome: Outcome, version: int | None
+    ) -> RequestedChange:
         """Add an entry for this event; what was asked before the first step of an attempt has that step."""
-        event = {**event, "step": max(event["step"], self._first_steps.get(event["attempt"], 0))}
-        number = self._entries[-1].number + 1 if self._entries else 1
-        old_values = event["data"].get("old") or {}
-        old = {name: old_values.get(name, self._values.get(name)) for name in new}
-        entry = _Entry(number, dict(new), old, by, event, version, outcome)
+        old_values = self._values | (event["data"].get("old") or {})
+        entry = RequestedChange(
+            number=self._entries[-1].number + 1 if self._entries else 1,
+            changes={name: (old_values.get(name), value) for name, value in new.items()},
+            by=by,
+            asked_s=event["seconds"],
+            asked_step=max(event["step"], self._first_steps.get(event["attempt"], 0)),
+            version=version,
+            attempt=event["attempt"],
+            outcome=outcome,
+        )
         self._entries.append(entry)
         return entry
 
-    def _close(self, entry: _Entry, outcome: Outcome, reason: str = "") -> None:
+    def _close(self, entry: RequestedChange, outcome: Outcome, reason: str = "") -> None:
         entry.end(outcome, reason)
         if entry in self._open:
             self._open.remove(entry)
@@ -256,19 +237,19 @@ class _Log:
         self._values.update(data.get("settings", {}))
         self._from_resume = set(data.get("changes", {}))
         for entry in [*self._open]:
-            if not entry.is_received and entry.event["attempt"] < event["attempt"]:
+            if not entry.is_received and entry.attempt < event["attempt"]:
                 self._close(entry, "not applied", ENDED_FIRST)
-            elif entry.new.keys() <= self._from_resume:
+            elif entry.changes.keys() <= self._from_resume:
                 self._close(entry, "not applied", SET_AGAIN)
 
     def _receive(self, event: Record, is_replaced: bool) -> None:
         entries = [entry for entry in self._open if _is_of(entry, event)]
         for entry in entries or self._ask(event, event["data"]["request"].get("set") or {}):
-            entry.is_received, entry.event = True, {**entry.event, "step": event["step"]}
+            entry.is_received, entry.asked_step = True, event["step"]
             if is_replaced:
                 self._close(entry, "not applied", UNDONE)
 
-    def _ask(self, event: Record, changes: Mapping[str, Any]) -> list[_Entry]:
+    def _ask(self, event: Record, changes: Mapping[str, Any]) -> list[RequestedChange]:
         """Add the entries of a request that the ranks have not received yet."""
         data, by = event["data"], event["data"].get("by") or ""
         at_step = {name: value for name, value in changes.items() if _is_applied_at_steps(name)}
@@ -288,19 +269,19 @@ class _Log:
             for entry in self._asked_for(refused.changes):
                 self._close(entry, "refused", refused.reason)
 
-    def _received(self) -> list[_Entry]:
+    def _received(self) -> list[RequestedChange]:
         """Return the open entries that the ranks know of."""
         return [entry for entry in self._open if entry.is_received]
 
-    def _asked_for(self, changes: Mapping[str, Any]) -> list[_Entry]:
+    def _asked_for(self, changes: Mapping[str, Any]) -> list[RequestedChange]:
         """Return the open entries of the oldest request for exactly these settings, or of its part."""
-        requests: dict[int, list[_Entry]] = {}
+        requests: dict[int, list[RequestedChange]] = {}
         for entry in self._received():
-            if entry.new == changes:
+            if entry.new_values == changes:
                 return [entry]
             requests.setdefault(entry.number, []).append(entry)
         for entries in requests.values():
-            if {name: value for entry in entries for name, value in entry.new.items()} == changes:
+            if {name: value for entry in entries for name, value in entry.new_values.items()} == changes:
                 return entries
         return []
 
@@ -309,8 +290,9 @@ class _Log:
         changes, last = event["data"]["changes"], self._entries[-1] if self._entries else None
         epoch = (event["attempt"], event["epoch"])
         if last is not None and last.by == TUNER and self._tuned == epoch:
-            last.old = {name: self._values.get(name) for name in changes} | last.old
-            last.new.update(changes)
+            for name, value in changes.items():
+                old, _ = last.changes.get(name, (self._values.get(name), None))
+                last.changes[name] = (old, value)
             last.times += 1
             entry = last
         else:
@@ -324,23 +306,23 @@ class _Log:
     def _apply(self, event: Record) -> None:
         """Close the requests that the ranks applied, and those that later ones replaced."""
         changed = SettingsChanged.read(event["data"])
-        changes, entries, unknown = changed.changes, list[_Entry](), dict(changed.changes)
+        changes, entries, unknown = changed.changes, list[RequestedChange](), dict(changed.changes)
         for entry in self._received():
-            if changed.when == "step" and not (_is_of(entry, event) and entry.new == changes):
+            if changed.when == "step" and not (_is_of(entry, event) and entry.new_values == changes):
                 continue
-            if any(name in changes and changes[name] == value for name, value in entry.new.items()):
+            if any(name in changes and changes[name] == value for name, value in entry.new_values.items()):
                 self._close(entry, "applied")
                 entries.append(entry)
             else:
-                reason = OTHER_SYSTEM if changes.keys().isdisjoint(entry.new) else LATER_REQUEST
+                reason = OTHER_SYSTEM if changes.keys().isdisjoint(entry.changes) else LATER_REQUEST
                 self._close(entry, "not applied", reason)
-            unknown = {name: value for name, value in unknown.items() if name not in entry.new}
+            unknown = {name: value for name, value in unknown.items() if name not in entry.changes}
         if unknown:
             by = BY_RESUME if self._from_resume >= unknown.keys() else ""
             entries.append(self._new(event, unknown, by, "applied", None))
         self._take_effect(entries, event)
 
-    def _take_effect(self, entries: list[_Entry], event: Record) -> None:
+    def _take_effect(self, entries: list[RequestedChange], event: Record) -> None:
         for entry in entries:
             entry.seconds, entry.steps = event["seconds"], {event["rank"]: event["step"]}
         self._applied.setdefault(_key(event), []).append(entries)
@@ -359,9 +341,9 @@ def _is_applied_at_steps(name: str) -> bool:
     return name in OPTIONS and OPTIONS[name].live == "step"
 
 
-def _is_of(entry: _Entry, event: Record) -> bool:
+def _is_of(entry: RequestedChange, event: Record) -> bool:
     """Return whether a change was asked for with the version of an event."""
-    return (entry.event["attempt"], entry.version) == (event["attempt"], event["data"]["version"])
+    return (entry.attempt, entry.version) == (event["attempt"], event["data"]["version"])
 
 
 def _key(event: Record) -> tuple[Any, ...]:

@@ -30,7 +30,7 @@ from dtdg_lab.visualization.chart import (
 )
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import joules_text, percent_text, three_digits
-from dtdg_lab.visualization.palette import PHASE_COLOURS, STEP_COLOUR, WARNING_COLOUR, series_colour
+from dtdg_lab.visualization.palette import PHASE_COLOURS, STEP_COLOUR, WARNING_COLOUR, series_colour, translucent
 from dtdg_lab.visualization.runs.step_time import PHASE_NAMES, merge_small
 from dtdg_lab.visualization.runs.timeline import is_over
 from dtdg_lab.visualization.traces import Drawn, label, level_bars, line
@@ -297,7 +297,13 @@ def _area(name: str, seconds: Array, bounds: tuple[Array, Array], joules: Array,
             outline = [*seconds[piece].tolist(), *seconds[piece[::-1]].tolist()]
             x += [*(round(second, 3) for second in outline), None]
             y += [*upper[piece].round(3).tolist(), *lower[piece[::-1]].round(3).tolist(), None]
-    fill: Drawn = {"fill": "toself", "fillcolor": _pale(colour), "width": 0, "mode": "lines", "hoverinfo": "skip"}
+    fill: Drawn = {
+        "fill": "toself",
+        "fillcolor": translucent(colour, 0.35),
+        "width": 0,
+        "mode": "lines",
+        "hoverinfo": "skip",
+    }
     texts = [joules_text(value) for value in joules.tolist()]
     top = known(upper.round(3))
     hover = f"{name}: %{{customdata}} until %{{x:.3~g}} s<extra></extra>"
@@ -305,11 +311,6 @@ def _area(name: str, seconds: Array, bounds: tuple[Array, Array], joules: Array,
         line(name, x, y, colour, **fill),
         line(name, seconds.round(3).tolist(), top, colour, hover, width=1, mode="lines", customdata=texts),
     ]
-
-
-def _pale(colour: str) -> str:
-    red, green, blue = (int(colour[index : index + 2], 16) for index in (1, 3, 5))
-    return f"rgba({red},{green},{blue},0.35)"
 
 
 def _names(notes: Sequence[tuple[str, str, float]], top: float) -> list[Drawn]:

@@ -15,7 +15,7 @@ from dtdg_lab.visualization.changes.marks import HALF_WIDTH
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, card
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import bytes_text
-from dtdg_lab.visualization.palette import BASELINE_COLOUR, PASS_COLOURS, TEXT_COLOUR
+from dtdg_lab.visualization.palette import BASELINE_COLOUR, PASS_COLOURS, TEXT_COLOUR, translucent
 from dtdg_lab.visualization.traces import Drawn, line
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def memory_lines(facts: MemoryFacts, **axes: Any) -> list[Drawn]:
         y = np.insert(live[indices] / factor, ends, 0.0).round(4).tolist()
         colour = PASS_COLOURS.get(name, BASELINE_COLOUR if facts.blocks else PASS_COLOURS["forward"])
         stroke = {"color": colour, "width": 1, "shape": "hv"}
-        style: Drawn = {"line": stroke, "mode": "lines", "fill": "tozeroy", "fillcolor": _pale(colour)}
+        style: Drawn = {"line": stroke, "mode": "lines", "fill": "tozeroy", "fillcolor": translucent(colour, 0.33)}
         hover = "%{x:.3~g} ms: %{y:.3~g} " + unit
         lines.append(line(PASS_NAMES.get(name, name), x, y, colour, hover, **style, **axes))
     return lines
@@ -139,8 +139,3 @@ def _samples(facts: MemoryFacts) -> tuple[NDArray[np.float64], NDArray[np.float6
     groups = np.pad(facts.bytes, (0, -len(facts.bytes) % stride), constant_values=-1).reshape(-1, stride)
     indices = groups.argmax(axis=1) + stride * np.arange(len(groups))
     return 1e3 * facts.seconds[indices], facts.bytes[indices], passes[indices]
-
-
-def _pale(colour: str) -> str:
-    red, green, blue = (int(colour[index : index + 2], 16) for index in (1, 3, 5))
-    return f"rgba({red},{green},{blue},0.33)"

@@ -467,8 +467,9 @@ def test_the_view_of_a_run_is_drawn_only_while_it_is_open(dashboard):
 @pytest.mark.parametrize("dataset", ["collegemsg", "growing", "slashdot"])
 @pytest.mark.parametrize("protocol", ["warm", "esdg-2021", "flare-2026"])
 def test_settings_as_code_round_trip(system, dataset, protocol):
-    config = RunConfig(system=system, dataset=dataset, ranks=1, learning_rate=0.0042, slow_ms=3.0, edge_life=2,
-                       protocol=protocol)  # fmt: skip
+    config = RunConfig(
+        system=system, dataset=dataset, ranks=1, learning_rate=0.0042, slow_ms=3.0, edge_life=2, protocol=protocol
+    )
     assert RunConfig.from_json(as_json(config)) == config
     text = as_cell(config)
     assert ("protocol=" in text) == (protocol != "warm")

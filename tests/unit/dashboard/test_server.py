@@ -51,8 +51,10 @@ def open_page(address: str, cookies: CookieJar | None = None) -> tuple[int, str]
 
 def connect(address: str, cookie: str = "", origin: str = "") -> int:
     """The status of a WebSocket's handshake; 101 is one that was accepted."""
-    headers = {"Origin": origin or address, "Sec-WebSocket-Protocol": "bokeh, " + generate_jwt_token(
-        generate_session_id(), signed=False)}  # fmt: skip
+    headers = {
+        "Origin": origin or address,
+        "Sec-WebSocket-Protocol": "bokeh, " + generate_jwt_token(generate_session_id(), signed=False),
+    }
     if cookie:
         headers["Cookie"] = cookie
 
@@ -250,9 +252,14 @@ def test_what_cannot_be_served_is_refused_in_a_sentence(settings: dict[str, obje
 def test_origins_are_written_as_browsers_send_them() -> None:
     given = ["Lab.Example.org", "https://a.org:443", "b.org:8443", "bücher.example", "::1", "[::1]:8443", "10.0.0.1"]
     assert Endpoint.open(allow_origin=given).origins[2:] == (
-        "lab.example.org:80", "a.org:80", "b.org:8443", "xn--bcher-kva.example:80", "[::1]", "[::1]:8443",
+        "lab.example.org:80",
+        "a.org:80",
+        "b.org:8443",
+        "xn--bcher-kva.example:80",
+        "[::1]",
+        "[::1]:8443",
         "10.0.0.1:80",
-    )  # fmt: skip
+    )
 
 
 def test_the_command_refuses_before_it_starts_engines(capsys: pytest.CaptureFixture[str]) -> None:

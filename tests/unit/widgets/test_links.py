@@ -50,8 +50,10 @@ def test_a_box_for_all_of_an_owners_links_leaves_the_other_links_as_they_were():
         with param.edit_constant(editor.boxes[box]):
             editor.boxes[box].param.update(value=value, value_throttled=value)
     assert [each["links"] for each in asked] == [
-        "1>0 delay=20; 2 delay=5", "1>0 delay=20; 2 delay=5; 3 rate=50", "1>0 delay=20; 2 delay=5",
-    ]  # fmt: skip
+        "1>0 delay=20; 2 delay=5",
+        "1>0 delay=20; 2 delay=5; 3 rate=50",
+        "1>0 delay=20; 2 delay=5",
+    ]
 
 
 def test_links_that_no_longer_fit_are_told_and_no_boxes_lie():

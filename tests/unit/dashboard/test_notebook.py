@@ -6,7 +6,7 @@ import json
 import threading
 from typing import Any
 
-from dtdg_lab.dashboard.notebook_messages import WholeMessages
+from dtdg_lab.dashboard.notebook import WholeMessages
 
 
 def fragments(thread: int, message: int, buffers: int) -> list[tuple[Any, Any]]:

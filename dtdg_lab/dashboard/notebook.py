@@ -1,17 +1,19 @@
-"""Panel and Plotly for the page that shows the dashboard, without the internet."""
+"""The dashboard in a notebook: scripts without the internet, and messages in one piece."""
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import panel as pn
 
-from dtdg_lab.dashboard.notebook_messages import WholeMessages
 from dtdg_lab.widgets.inline_styles import share_inline_stylesheets
 
 _KEY = "dtdg_lab.dashboard.page"
+FRAGMENTS = 3  # header, metadata and content; each buffer adds two
 
 
 def load_resources() -> list[str]:
@@ -46,6 +48,30 @@ def remove_resources(displays: Sequence[str]) -> None:
 
     for display in displays:
         publish_display_data({"text/plain": ""}, transient={"display_id": display}, update=True)
+
+
+class WholeMessages:
+    """Takes the place of a comm's ``send``, and passes the fragments of one message on together.
+
+    Panel sends a message in fragments that the page tells apart by their order. JupyterLab has the kernel take what a
+    person does on a thread of its own, which sends while the event loop sends: mixed fragments are lost, with an error.
+    """
+
+    def __init__(self, send: Callable[..., None]) -> None:
+        self._send = send
+        self._lock = threading.Lock()
+        self._of_thread = threading.local()
+
+    def __call__(self, data: Any = None, metadata: Any = None, buffers: Any = ()) -> None:
+        """Keep a fragment of this thread's message; the last one sends all."""
+        fragments = self._of_thread.__dict__.setdefault("fragments", [])
+        fragments.append((data, metadata, buffers))
+        if len(fragments) < FRAGMENTS + 2 * json.loads(fragments[0][0]).get("num_buffers", 0):
+            return
+        self._of_thread.fragments = []
+        with self._lock:
+            for text, facts, parts in fragments:
+                self._send(text, metadata=facts, buffers=parts)
 
 
 class NotebookColumn(pn.Column):

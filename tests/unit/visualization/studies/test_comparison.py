@@ -186,13 +186,25 @@ def test_the_caption_counts_the_runs_that_arrived() -> None:
 
 
 EXAMPLES = {
-    "first": "FlareDTDG, alpha 0.6", "second": "GreenDyGNN, 4 parts", "target": "0.0358, 20% below persistence",
-    "at": "after 1 min 5 s", "spent": "1.46 kJ", "least": "fewest bytes sent", "much": "many",
-    "alike": "at about the same time: after 1 min 5 s", "loss": "0.0358", "joules": "1.46 kJ",
-    "times": "1.3", "settings": "learning rate, parts, and changes while training",
-    "arrived": "5", "count": "6", "phase": "Waiting for features", "run": "GreenDyGNN, 4 parts", "share": "17%",
+    "first": "FlareDTDG, alpha 0.6",
+    "second": "GreenDyGNN, 4 parts",
+    "target": "0.0358, 20% below persistence",
+    "at": "after 1 min 5 s",
+    "spent": "1.46 kJ",
+    "least": "fewest bytes sent",
+    "much": "many",
+    "alike": "at about the same time: after 1 min 5 s",
+    "loss": "0.0358",
+    "joules": "1.46 kJ",
+    "times": "1.3",
+    "settings": "learning rate, parts, and changes while training",
+    "arrived": "5",
+    "count": "6",
+    "phase": "Waiting for features",
+    "run": "GreenDyGNN, 4 parts",
+    "share": "17%",
     "lowest": "FlareDTDG, alpha 0.6",
-}  # fmt: skip
+}
 TEMPLATES = [
     text
     for module in (comparison, comparison_charts)
@@ -222,8 +234,10 @@ def test_runs_of_other_data_tasks_or_protocols_are_told_apart() -> None:
     found = compare_runs(runs)
     assert [run.name for run in found.runs] == ["first"]
     assert {run.name: run.reason for run in found.excluded} == {
-        "cut": "other data", "links": "another task", "cold": "another protocol",
-    }  # fmt: skip
+        "cut": "other data",
+        "links": "another task",
+        "cold": "another protocol",
+    }
     figure = check(loss_card(found))
     assert "first" in headline(found) and figure["data"][1]["line"]["color"] == found.excluded[0].colour == "#8A9099"
     assert "cut, other data" in figure["layout"]["annotations"][1]["text"]
@@ -379,8 +393,11 @@ def test_loss_stands_against_energy_per_epoch() -> None:
     figure = check(trade_card(found))
     assert [trace["y"] for trace in figure["data"]] == [[LOW], [0.02]]
     assert {trace["textposition"] for trace in figure["data"]} <= {
-        "middle right", "middle left", "top center", "bottom center",
-    }  # fmt: skip
+        "middle right",
+        "middle left",
+        "top center",
+        "bottom center",
+    }
     assert trade_caption(found) == "run 1 has the lowest loss; run 0 uses the least energy per epoch."
     assert trade_caption(compared([0.02] * 3, [LOW] * 8)) == (
         "run 0 has the lowest loss and uses the least energy per epoch."

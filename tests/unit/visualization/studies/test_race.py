@@ -59,8 +59,13 @@ def test_a_curve_has_what_was_spent_at_every_evaluation():
 
 def test_bytes_of_features_are_counted_and_told_twice_count_once():
     made = tables()
-    fetched = rows("fetches", *({"step": step, "part": 0, "owner": 1, "purpose": "miss", "bytes": 1000.0,
-                                 "rtt_s": 0.1 + step} for step in (0, 4, 5)))  # fmt: skip
+    fetched = rows(
+        "fetches",
+        *(
+            {"step": step, "part": 0, "owner": 1, "purpose": "miss", "bytes": 1000.0, "rtt_s": 0.1 + step}
+            for step in (0, 4, 5)
+        ),
+    )
     for _ in range(2):
         made.add_lines([line("fetches", fetched, rank=0, seq=4)])
     assert curve_of("psg", 0, made, over=True).bytes == (6 * 150 + 2000, 10 * 150 + 3000)
@@ -81,17 +86,27 @@ def test_bytes_of_a_long_run_are_kept_in_few_sums():
 def curve(label: str, seed: int, losses: list[float], *, speed: float = 1.0, **more) -> Curve:
     at = [speed * (place + 1) for place in range(len(losses))]
     full = Curve(
-        label=label, seed=seed, losses=tuple(losses), seconds=tuple(at), joules=tuple(10 * s for s in at),
-        bytes=tuple(100 * s for s in at), peak=int(1e6 * speed), judged="validation", loss_name="mean squared error",
-        sources=("modelled",), over=True,
-    )  # fmt: skip
+        label=label,
+        seed=seed,
+        losses=tuple(losses),
+        seconds=tuple(at),
+        joules=tuple(10 * s for s in at),
+        bytes=tuple(100 * s for s in at),
+        peak=int(1e6 * speed),
+        judged="validation",
+        loss_name="mean squared error",
+        sources=("modelled",),
+        over=True,
+    )
     return replace(full, **more)
 
 
 CURVES = [
-    curve("slow", 0, [0.9, 0.5, 0.31]), curve("slow", 1, [0.8, 0.6, 0.30]),
-    curve("quick", 0, [0.7, 0.4, 0.30], speed=0.5), curve("quick", 1, [0.7, 0.31, 0.29], speed=0.5),
-]  # fmt: skip
+    curve("slow", 0, [0.9, 0.5, 0.31]),
+    curve("slow", 1, [0.8, 0.6, 0.30]),
+    curve("quick", 0, [0.7, 0.4, 0.30], speed=0.5),
+    curve("quick", 1, [0.7, 0.31, 0.29], speed=0.5),
+]
 
 
 def test_near_the_best_follows_the_seed():
@@ -146,8 +161,11 @@ def test_losses_that_fall_far_get_a_logarithmic_axis():
 
 
 def test_bounds_stand_beside_what_was_measured():
-    bounds = [Bound("a", "epoch", 0.03, 0.02, "makespan bound"), Bound("b", "epoch", 0.05, 0.01, "even load"),
-              Bound("a", "moving", 0.01, 1e-6, "copying in memory")]  # fmt: skip
+    bounds = [
+        Bound("a", "epoch", 0.03, 0.02, "makespan bound"),
+        Bound("b", "epoch", 0.05, 0.01, "even load"),
+        Bound("a", "moving", 0.01, 1e-6, "copying in memory"),
+    ]
     panels = bounds_panels(bounds, ("a", "b"))
     assert list(panels) == ["epoch", "moving"]
     figure, words = panels["epoch"]

@@ -15,16 +15,28 @@ from dtdg_lab.visualization.theme import coloured, theme_script, variables
 # Machado, Oliveira and Fernandes (2009), severity 1: linear RGB as seen by readers without one kind of cones
 READERS = {
     "all cones": np.eye(3),
-    "protanopia": np.array([
-        [0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998],
-    ]),
-    "deuteranopia": np.array([
-        [0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881],
-    ]),
-    "tritanopia": np.array([
-        [1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900],
-    ]),
-}  # fmt: skip
+    "protanopia": np.array(
+        [
+            [0.152286, 1.052583, -0.204868],
+            [0.114503, 0.786281, 0.099216],
+            [-0.003882, -0.048116, 1.051998],
+        ]
+    ),
+    "deuteranopia": np.array(
+        [
+            [0.367322, 0.860646, -0.227968],
+            [0.280085, 0.672501, 0.047413],
+            [-0.011820, 0.042940, 0.968881],
+        ]
+    ),
+    "tritanopia": np.array(
+        [
+            [1.255528, -0.076749, -0.178779],
+            [-0.078411, 0.930809, 0.147602],
+            [0.004733, 0.691367, 0.303900],
+        ]
+    ),
+}
 TO_XYZ = np.array(
     [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.072175], [0.0193339, 0.119192, 0.9503041]]
 )
@@ -60,9 +72,7 @@ def in_theme(colour: str, theme: str) -> str:
 @pytest.mark.parametrize("named", [SERIES, PHASE_COLOURS, SPLIT_COLOURS], ids=["series", "phases", "splits"])
 def test_no_two_colours_of_a_legend_are_seen_as_one(named: dict[str, str], reader: str, theme: str) -> None:
     seen = {name: lab(in_theme(colour, theme), reader) for name, colour in named.items()}
-    near = {
-        pair: round(float(np.linalg.norm(seen[pair[0]] - seen[pair[1]])), 1) for pair in combinations(seen, 2)
-    }  # fmt: skip
+    near = {pair: round(float(np.linalg.norm(seen[pair[0]] - seen[pair[1]])), 1) for pair in combinations(seen, 2)}
     worst = min(near, key=near.__getitem__)
     assert near[worst] >= LEAST_DISTANCE, f"{worst} are {near[worst]} apart"
 
@@ -75,10 +85,17 @@ def test_the_measure_sees_what_is_told_apart_by_hue_alone() -> None:
 
 
 ON = {  # text -> what it is written on
-    "text": ("page", "back", "field", "changed"), "soft": ("page", "back", "field"), "problem": ("page", "back"),
-    "good": ("page",), "info": ("page",), "care": ("page",), "bad": ("page",), "alert": ("alert-back",),
-    "off-text": ("off",), "on": ("act", "go", "halt", "mend"),
-}  # fmt: skip
+    "text": ("page", "back", "field", "changed"),
+    "soft": ("page", "back", "field"),
+    "problem": ("page", "back"),
+    "good": ("page",),
+    "info": ("page",),
+    "care": ("page",),
+    "bad": ("page",),
+    "alert": ("alert-back",),
+    "off-text": ("off",),
+    "on": ("act", "go", "halt", "mend"),
+}
 
 
 @pytest.mark.parametrize("theme", list(PAGE_COLOURS))

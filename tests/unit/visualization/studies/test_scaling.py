@@ -11,21 +11,40 @@ from dtdg_lab.visualization.studies.scaling import scaling_figure, scaling_words
 
 def row(ranks, source, compute, communicate, transfer, speedup, fitted=False):
     known = [part for part in (compute, communicate, transfer) if part is not None]
-    return {"model": "tmgcn", "ranks": ranks, "source": source, "fitted": fitted, "nodes": 100, "edges": 300,
-            "compute_s": compute, "communicate_s": communicate, "transfer_s": transfer, "step_s": sum(known),
-            "speedup": speedup}  # fmt: skip
+    return {
+        "model": "tmgcn",
+        "ranks": ranks,
+        "source": source,
+        "fitted": fitted,
+        "nodes": 100,
+        "edges": 300,
+        "compute_s": compute,
+        "communicate_s": communicate,
+        "transfer_s": transfer,
+        "step_s": sum(known),
+        "speedup": speedup,
+    }
 
 
 def error(part, value, fitted=False, ranks=2):
-    return {"name": "100 nodes", "ranks": ranks, "fitted": fitted, "part": part, "measured_s": 0.1,
-            "predicted_s": 0.1 * (1 + value), "error": value}  # fmt: skip
+    return {
+        "name": "100 nodes",
+        "ranks": ranks,
+        "fitted": fitted,
+        "part": part,
+        "measured_s": 0.1,
+        "predicted_s": 0.1 * (1 + value),
+        "error": value,
+    }
 
 
 ROWS = [
-    row(1, "predicted", 0.08, 0.0, 0.02, 1.0), row(1, "measured", 0.09, 0.0, 0.02, 1.0),
-    row(2, "predicted", 0.04, 0.01, 0.01, 1.67), row(2, "own time", 0.05, None, 0.01, None),
+    row(1, "predicted", 0.08, 0.0, 0.02, 1.0),
+    row(1, "measured", 0.09, 0.0, 0.02, 1.0),
+    row(2, "predicted", 0.04, 0.01, 0.01, 1.67),
+    row(2, "own time", 0.05, None, 0.01, None),
     row(128, "predicted", 0.001, 0.008, 0.001, 10.0),
-]  # fmt: skip
+]
 ERRORS = [error("compute", 0.1), error("communicate", -0.3), error("sum", 0.2), error("sum", -0.05, fitted=True)]
 
 
@@ -48,8 +67,13 @@ def test_three_panels_with_titles_units_and_the_paper():
     json.dumps(figure)
     drawn = go.Figure(figure)
     texts = " ".join(note.text.replace("<br>", " ") for note in drawn.layout.annotations)
-    for described in ("Time of a step by its parts", "Speed-up over one rank", "Predicted against measured",
-                 "Look for which colour stops shrinking", "The star is the paper's, 30"):  # fmt: skip
+    for described in (
+        "Time of a step by its parts",
+        "Speed-up over one rank",
+        "Predicted against measured",
+        "Look for which colour stops shrinking",
+        "The star is the paper's, 30",
+    ):
         assert described in texts, described
     named = {trace.name: trace for trace in drawn.data}
     assert list(named["communicate"].y) == [0, 10, 8]

@@ -96,8 +96,10 @@ def test_the_course_of_a_search_keeps_the_best_so_far() -> None:
 
 
 def test_parallel_coordinates_draw_the_best_last_and_darkest() -> None:
-    ways = [Way((system, rate), value, key=str(value)) for system, rate, value in
-            (("psg", 1e-4, 2.0), ("blad", 1e-1, 1.0), ("psg", 1e-2, 3.0))]  # fmt: skip
+    ways = [
+        Way((system, rate), value, key=str(value))
+        for system, rate, value in (("psg", 1e-4, 2.0), ("blad", 1e-1, 1.0), ("psg", 1e-2, 3.0))
+    ]
     figure, words = study_parallel(ways, ("system", "learning_rate"), "validation_loss", title="s")
     go.Figure(figure)
     assert [trace["customdata"][0][1] for trace in figure["data"]] == ["3.0", "2.0", "1.0"]

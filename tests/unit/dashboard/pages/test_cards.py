@@ -82,7 +82,7 @@ def test_another_choice_brings_another_card_and_charts_of_other_names(page: Card
 
 def test_the_run_that_is_followed_is_shown_on_the_card_of_its_system(
     page: CardPage, loop: _Loop, tmp_path: Path
-) -> None:  # fmt: skip
+) -> None:
     run = _run(tmp_path, system="psg")
     page.open()
     page.follow(run)
@@ -102,9 +102,7 @@ def test_the_run_that_is_followed_is_shown_on_the_card_of_its_system(
     assert all("card-esdg-small-" in name for name in page.charts.figures())
 
 
-def test_a_card_that_cannot_be_made_says_why(
-    page: CardPage, loop: _Loop, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+def test_a_card_that_cannot_be_made_says_why(page: CardPage, loop: _Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(name: str) -> None:
         raise PlanError("no <plan>")
 

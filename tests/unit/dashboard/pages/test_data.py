@@ -16,7 +16,7 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.dashboard import choices
 from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.dashboard.pages import data as graph_loader
-from dtdg_lab.dashboard.pages.data import Described, GraphLoader, data_key, describe_data
+from dtdg_lab.dashboard.pages.data import Description, GraphLoader, data_key, describe_data
 from dtdg_lab.dashboard.settings import Settings
 from tests.dashboards import choose, click, settle
 from tests.pretend_session import PretendSession
@@ -39,9 +39,13 @@ def dashboard(session):
 def mine(name: str = "mine", edge_life: int = 1) -> lab.DynamicGraph:
     steps = [t for t in range(30) for _ in range(5)]
     return lab.datasets.from_edges(
-        [i % 7 for i in range(150)], [(i * 3 + 1) % 7 for i in range(150)], steps, cut=30, name=name,
+        [i % 7 for i in range(150)],
+        [(i * 3 + 1) % 7 for i in range(150)],
+        steps,
+        cut=30,
+        name=name,
         edge_life=edge_life,
-    )  # fmt: skip
+    )
 
 
 def drawn(shown: Dashboard, words: str) -> None:
@@ -229,10 +233,10 @@ def test_the_graph_is_looked_at_again_once_a_run_has_brought_it(dashboard, sessi
 def test_the_loader_passes_over_what_was_asked_before_the_newest(monkeypatch) -> None:
     gate, seen, done = threading.Event(), [], []
 
-    def describe_slowly(config: RunConfig) -> Described:
+    def describe_slowly(config: RunConfig) -> Description:
         seen.append(config.seed)
         gate.wait(20)
-        return Described(config, why_not="no")
+        return Description(config, why_not="no")
 
     monkeypatch.setattr(graph_loader, "describe_data", describe_slowly)
     loader = GraphLoader(lambda described: done.append(described.config.seed))
@@ -252,7 +256,7 @@ def test_the_loader_passes_over_what_was_asked_before_the_newest(monkeypatch) ->
 
 def test_an_error_while_reading_is_told(caplog, monkeypatch) -> None:
     monkeypatch.setattr(graph_loader, "load_for", lambda config: 1 // 0)
-    done: list[Described] = []
+    done: list[Description] = []
     loader = GraphLoader(done.append)
     loader.ask(RunConfig(dataset="growing"))
     until = time.monotonic() + 20

@@ -22,9 +22,17 @@ from tests.pretend_session import PretendSession
 from tests.thinning import thinned
 
 CONFIG = RunConfig(
-    system="single", dataset="growing", ranks=1, epochs=3, hidden=4, generated_nodes=40, generated_edges=160,
-    generated_snapshots=20, learning_rate=0.01, threads=1,
-)  # fmt: skip
+    system="single",
+    dataset="growing",
+    ranks=1,
+    epochs=3,
+    hidden=4,
+    generated_nodes=40,
+    generated_edges=160,
+    generated_snapshots=20,
+    learning_rate=0.01,
+    threads=1,
+)
 
 
 @pytest.fixture
@@ -103,12 +111,18 @@ def two(page: RacePage) -> None:
 
 @pytest.mark.parametrize(
     ("field", "text", "said"),
-    thinned([("seeds", "0 x", "Seeds: cannot read 'x'"),
-     ("patience", "1.5", "Evaluations without gain: cannot read '1.5'"),
-     ("loss", "low", "Validation loss reached: cannot read 'low'"), ("patience", "0", "patience=0"),
-     ("seeds", "", "at least one"),
-     ("name", "a/b", "name='a/b'")], (0, 2, 3)),
-)  # fmt: skip
+    thinned(
+        [
+            ("seeds", "0 x", "Seeds: cannot read 'x'"),
+            ("patience", "1.5", "Evaluations without gain: cannot read '1.5'"),
+            ("loss", "low", "Validation loss reached: cannot read 'low'"),
+            ("patience", "0", "patience=0"),
+            ("seeds", "", "at least one"),
+            ("name", "a/b", "name='a/b'"),
+        ],
+        (0, 2, 3),
+    ),
+)
 def test_what_cannot_be_is_said_and_nothing_is_trained(page, here, tmp_path, field, text, said):
     two(page)
     getattr(page, field).value = text

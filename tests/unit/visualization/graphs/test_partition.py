@@ -36,12 +36,21 @@ def described(parts: int = 2, *, columns: int = 3, even: bool = False, **more: A
     rows = [[10 if even else 10 * (part + 1)] * columns for part in range(parts)]
     total = int(np.sum(rows))
     measures = {
-        "parts": parts, "bins": list(range(columns + 1)), "edges": rows, "halo": rows, "replicated": rows,
-        "owned": [50] * parts, "load": [7] * parts, "halo_bytes": [1024] * parts, "cached_bytes": [2048] * parts,
+        "parts": parts,
+        "bins": list(range(columns + 1)),
+        "edges": rows,
+        "halo": rows,
+        "replicated": rows,
+        "owned": [50] * parts,
+        "load": [7] * parts,
+        "halo_bytes": [1024] * parts,
+        "cached_bytes": [2048] * parts,
         "totals": {"cut_edges": total, "all_edges": 4 * total, "halo": total, "replicated": total},
-        "cut_share": 0.47, "halo_share": 0.28, "replicated_share": 0.6,
+        "cut_share": 0.47,
+        "halo_share": 0.28,
+        "replicated_share": 0.6,
         "imbalance": {"vertices": 1.0, "edges": 1.0 if even else 2 * parts / (parts + 1), "load": 1.0},
-    }  # fmt: skip
+    }
     sent = np.full((1, parts, parts), 512.0) * (1 - np.eye(parts))
     usual = {"partitioner": "hash", "parts": parts, "ranks": 0, "layout": "", "seconds": 0.25, "measures": measures}
     return {**usual, "predicted": {"forward": sent.tolist(), "backward": sent.tolist()}, **more}
@@ -58,8 +67,12 @@ def titles(cards: list[Any]) -> list[str]:
 def test_cards_of_a_measured_partition() -> None:
     cards = partition_cards(facts())
     assert titles(cards) == [
-        "Edges into a part's own nodes", "Rows received", "Rows copied", "Load of the parts", "Bytes between parts"
-    ]  # fmt: skip
+        "Edges into a part's own nodes",
+        "Rows received",
+        "Rows copied",
+        "Load of the parts",
+        "Bytes between parts",
+    ]
     assert [caption for _, caption in cards] == [
         "Part 1 has 1.33 times the mean number of edges.",
         "28% of the rows that parts read belong to other parts.",

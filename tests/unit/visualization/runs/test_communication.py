@@ -59,9 +59,14 @@ def test_communication_without_exchanges_says_when_it_appears() -> None:
 
 def blocks(predicted: list[list[float]], step: int = 0) -> dict[str, Any]:
     data = {
-        "layout": "halo_vertex", "ranks": 2, "nodes": 10, "blocks": 1, "requested": 1, "bounds": [0, 4],
+        "layout": "halo_vertex",
+        "ranks": 2,
+        "nodes": 10,
+        "blocks": 1,
+        "requested": 1,
+        "bounds": [0, 4],
         "predicted": {"forward": [predicted], "backward": [[[0, 0], [0, 0]]]},
-    }  # fmt: skip
+    }
     return {"kind": "blocks", "step": step, "data": data}
 
 

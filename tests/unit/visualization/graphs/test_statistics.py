@@ -163,5 +163,7 @@ def test_a_grid_keeps_every_panel_on_axes_of_its_own() -> None:
     assert all(caption in said for caption in captions.values())
     shapes = sum(len(figure["layout"]["shapes"]) for figure in figures.values())
     assert len(drawn.layout.shapes) == shapes and {shape.yref for shape in drawn.layout.shapes} == {
-        "y domain", "y3 domain", "y7 domain",
-    }  # fmt: skip
+        "y domain",
+        "y3 domain",
+        "y7 domain",
+    }

@@ -19,9 +19,19 @@ from dtdg_lab.dashboard.settings import Settings
 from dtdg_lab.runs.run import open_run
 
 CONFIG = RunConfig(
-    system="single", dataset="growing", ranks=1, epochs=4, hidden=4, generated_nodes=40, generated_edges=160,
-    generated_snapshots=20, learning_rate=0.01, threads=1, device="cpu", keep_every=2,
-)  # fmt: skip
+    system="single",
+    dataset="growing",
+    ranks=1,
+    epochs=4,
+    hidden=4,
+    generated_nodes=40,
+    generated_edges=160,
+    generated_snapshots=20,
+    learning_rate=0.01,
+    threads=1,
+    device="cpu",
+    keep_every=2,
+)
 
 
 class Here:

@@ -152,17 +152,14 @@ class LivePage:
             self.charts.order.hurry()  # its number belongs in all charts
         self._applied = applied
         self.tiles.draw(tiles)
-        self._show_chips(suggestions, is_active=is_active)
+        self.chips.draw(suggestions, is_running=is_active)
         self._draw_log(own_versions, epoch, settings)
 
     def _show_tiles(self, config: RunConfig) -> None:
         tables = self.charts.tables
         assert tables is not None
         self.tiles.draw(tiles_of(tables))
-        self._show_chips(suggestions_of(config), is_active=False)
-
-    def _show_chips(self, suggestions: Sequence[Suggestion], *, is_active: bool) -> None:
-        self.chips.draw(suggestions, is_running=is_active)
+        self.chips.draw(suggestions_of(config), is_running=False)
 
     def _draw_log(self, own_versions: set[int], epoch: int, settings: Mapping[str, Any]) -> None:
         changes = listed(self._changes)

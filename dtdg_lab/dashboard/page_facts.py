@@ -82,9 +82,7 @@ def run_facts(facts: PageFacts, run: Run, files: RunFiles, paused_s: float) -> P
 def test_result(tables: RunTables) -> tuple[float | None, float | None]:
     """Return the test loss of a run that has finished, and by which share it is below persistence."""
     rows = tables.rows("evaluations")
-    if not len(rows):
-        return None, None
-    rows = rows.where(rows["split"] == "test")
+    rows = rows.where(rows["split"] == "test") if len(rows) else rows
     if not len(rows):
         return None, None
     loss, persistence = (float(rows[name][-1]) for name in ("loss", "persistence_loss"))

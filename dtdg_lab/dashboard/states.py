@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dtdg_lab.visualization.numbers import clock_text, percent_text, three_digits
 from dtdg_lab.widgets.header import Button, Head, Notice, Tone, Words
@@ -194,8 +194,8 @@ def _of_active(facts: PageFacts) -> tuple[Button, ...]:
     if is_preparing(facts):
         return (CANCEL,)
     if facts.status == "stopping":
-        return (_enabled(STOP, False),)
-    return (_enabled(CONTINUE if facts.status == "paused" else PAUSE, not facts.busy), STOP)
+        return (replace(STOP, disabled=True),)
+    return (replace(CONTINUE if facts.status == "paused" else PAUSE, disabled=facts.busy), STOP)
 
 
 def _run(facts: PageFacts, label: str) -> Button:
@@ -210,10 +210,6 @@ def _resume(facts: PageFacts) -> Button:
     is_possible = not facts.busy and facts.engines_ready == facts.engines
     tip = "Continues from the last checkpoint."
     return Button("resume", f"Resume{suffix}", "act", tip, disabled=not is_possible)
-
-
-def _enabled(button: Button, is_enabled: bool) -> Button:
-    return Button(button.action, button.label, button.kind, button.tip, disabled=not is_enabled)
 
 
 def _menu(facts: PageFacts) -> tuple[tuple[str, str], ...]:

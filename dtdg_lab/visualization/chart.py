@@ -75,6 +75,11 @@ class Question:
     answer: Callable[[Any], Any]
 
 
+def always(tables: RunTables) -> bool:
+    """Return True: every run has this chart."""
+    return True
+
+
 def _no_metrics(tables: RunTables) -> Mapping[str, str]:
     return {}
 
@@ -102,7 +107,7 @@ class Chart:
     figure: Callable[[RunTables, ChartOptions], Figure]
     caption: Callable[[RunTables, ChartOptions], str]
     place: Place
-    shown: Callable[[RunTables], bool]
+    shown: Callable[[RunTables], bool] = always
     rollups: tuple[Rollup, ...] = ()
     help: str = ""
     toggles: tuple[Literal["x", "whole_run", "linear"], ...] = ()
@@ -153,11 +158,6 @@ def card(
         "data": list(data),
         "layout": layout if data else with_note(layout, empty, size=12.5, colour="#5B6470", type="linear"),
     }
-
-
-def always(tables: RunTables) -> bool:
-    """Return True: every run has this chart."""
-    return True
 
 
 def title_of(figure: Figure) -> str:

@@ -25,7 +25,6 @@ from dtdg_lab.visualization.chart import (
     Chart,
     ChartOptions,
     Key,
-    always,
     card,
 )
 from dtdg_lab.visualization.layout import Figure
@@ -209,7 +208,6 @@ def energy_chart() -> Chart:
         figure=energy_figure,
         caption=energy_caption,
         place="common",
-        shown=always,
         rollups=(READINGS, STEP_JOULES),
         help="Joules since the start, each device once. A gap is time in which nothing was read.",
     )
@@ -399,7 +397,6 @@ def energy_by_phase_chart() -> Chart:
         figure=energy_by_phase_figure,
         caption=energy_by_phase_caption,
         place="folded",
-        shown=always,
         rollups=(PHASE_JOULES,),
         help="Joules since the start. Hatched: joules that were spent standing still.",
     )

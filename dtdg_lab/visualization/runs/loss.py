@@ -24,7 +24,6 @@ from dtdg_lab.visualization.chart import (
     ChartOptions,
     Key,
     XAxis,
-    always,
     card,
 )
 from dtdg_lab.visualization.layout import Figure
@@ -264,7 +263,6 @@ def loss_chart() -> Chart:
         figure=loss_figure,
         caption=loss_caption,
         place="common",
-        shown=always,
         rollups=(STEP_LOSSES, EVALUATIONS),
         help="Pale: the loss of each step. Persistence predicts that nothing changes; below it, a model has learned. "
         f"Charts mark the newest {CHIPS} changes.",

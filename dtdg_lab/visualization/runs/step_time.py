@@ -13,7 +13,7 @@ import numpy as np
 from dtdg_lab.config.record_tables import OWN_PHASES, PHASES
 from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.visualization.axes import NAMES
-from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, always, card
+from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, card
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import percent_text, three_digits
 from dtdg_lab.visualization.palette import INK_COLOUR, PHASE_COLOURS, TEXT_COLOUR
@@ -174,7 +174,6 @@ def step_time_chart() -> Chart:
         figure=step_time_figure,
         caption=step_time_caption,
         place="common",
-        shown=always,
         rollups=(STEP_SECONDS,),
         help="Means of the last 50 steps, as in the tile. The slowest rank is the one that works and fetches longest.",
     )

@@ -10,7 +10,7 @@ import numpy as np
 from dtdg_lab.config.record_tables import BETWEEN_STEPS, PHASES
 from dtdg_lab.records.events import Ended
 from dtdg_lab.records.rows import Array, Rows
-from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, always, card
+from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, card
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import MINUS, percent_text
 from dtdg_lab.visualization.palette import PHASE_COLOURS
@@ -144,7 +144,6 @@ def timeline_chart() -> Chart:
         figure=timeline_figure,
         caption=timeline_caption,
         place="common",
-        shown=always,
         help="All rows have one clock. Where a rank is grey, another one is still at work.",
     )
 

@@ -141,7 +141,7 @@ def step_time_caption(tables: RunTables, options: ChartOptions) -> str:
         return NOTHING_YET
     slowest = max(times, key=lambda rank: times[rank].own_s)
     mean_s = fmean(rank_times.own_s for rank_times in times.values())
-    works = _own_words(times[slowest], "works", "fetches")
+    works = _work_text(times[slowest], "works", "fetches")
     if tables.ranks == 1:
         return f"The only rank {works} per step."
     if tables.own_steps:
@@ -152,12 +152,12 @@ def step_time_caption(tables: RunTables, options: ChartOptions) -> str:
         mean = StepTimes(
             {phase: fmean(rank_times.phases[phase] for rank_times in times.values()) for phase in PHASES}, mean_s
         )
-        return f"All ranks {_own_words(mean, 'work about', 'fetch')} per step, and wait {waited} of each step."
+        return f"All ranks {_work_text(mean, 'work about', 'fetch')} per step, and wait {waited} of each step."
     above = percent_text(times[slowest].own_s / mean_s - 1)
     return f"Rank {slowest} is slowest: it {works} per step, {above} above average."
 
 
-def _own_words(times: StepTimes, work: str, fetch: str) -> str:
+def _work_text(times: StepTimes, work: str, fetch: str) -> str:
     """Return how long a rank works, and how long it fetches where that is not little."""
     fetched_s = times.phases["transfer"]
     if fetched_s < FETCHED * times.own_s or not fetched_s:

@@ -194,7 +194,7 @@ def _panel(cost: str, curves: Curves, levels: Sequence[RaceLevel], labels: Seque
     data += [_thick(seed_curves, cost, factor, labels) for seed_curves in by_label.values() if seed_curves]
     figure = layout.chart(*titles, data, **style)
     _draw_levels(figure["layout"], levels, factor, labels)
-    return figure, _words(cost, curves, labels, unknown, near)
+    return figure, _panel_caption(cost, curves, labels, unknown, near)
 
 
 def _lacks(label: str, cost: str, curves: Curves) -> bool:
@@ -279,7 +279,7 @@ _LOOK: Mapping[str, str] = {
 }
 
 
-def _words(cost: str, curves: Curves, labels: Sequence[str], unknown: Sequence[str], near: Near) -> str:
+def _panel_caption(cost: str, curves: Curves, labels: Sequence[str], unknown: Sequence[str], near: Near) -> str:
     """Return who needs least to come near the best loss, and what to look for."""
     lost = f" Unknown for {join_words(unknown)}." if unknown else ""
     spent: dict[str, list[float]] = {}

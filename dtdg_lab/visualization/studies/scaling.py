@@ -296,7 +296,7 @@ def _panel(name: str, rows: Sequence[Row], measured_ranks: int, curves_of: Curve
     covered = (10 ** ends[0], measured_ranks * 1.15)
     shapes = [traces.box(covered, (0, 1), **region)] if measured_ranks and measured else []
     figure = layout.chart(title, "ranks", y_title, data, xaxis=x_axis, yaxis=y_axis, shapes=shapes)
-    return figure, _words(name, rows, measured_ranks if measured else 0) + _LOOK[name]
+    return figure, _quantity_caption(name, rows, measured_ranks if measured else 0) + _LOOK[name]
 
 
 def _curve(curve: str, rows: Sequence[Row], factor: float, colour: str) -> list[Drawn]:
@@ -344,7 +344,7 @@ def _colour(curve: str, index: int) -> str:
     return BASELINE_COLOUR if curve.startswith(("bound", "own alone")) else series_colour(index)
 
 
-def _words(name: str, rows: Sequence[Row], measured_ranks: int) -> str:
+def _quantity_caption(name: str, rows: Sequence[Row], measured_ranks: int) -> str:
     candidates = [
         row for row in rows if row["kind"] != "measured" and not row["curve"].startswith(("bound", "own alone"))
     ]

@@ -126,7 +126,7 @@ def study_map(cells: Sequence[StudyCell], names: MapNames) -> Panel:
     style |= {"xaxis": _axis(across), "yaxis": _axis(up), "annotations": notes, "shapes": shapes}
     data = [map_, *(trace for state in STATES if (trace := _marks(grid, state)) is not None)]
     # behind cells that are not done
-    return layout.chart(*titles, data, plot_bgcolor=palette.GRID_COLOUR, **style), _words(cells, names, best)
+    return layout.chart(*titles, data, plot_bgcolor=palette.GRID_COLOUR, **style), _map_caption(cells, names, best)
 
 
 def _clickable(cells: Sequence[StudyCell], heads: Sequence[str] = ()) -> Drawn:
@@ -217,7 +217,7 @@ def _marks(grid: Mapping[tuple[int, int], StudyCell], state: str) -> Drawn | Non
     return traces.points(label, x, y, colour, size=11, marker=marker, **trace_options)
 
 
-def _words(cells: Sequence[StudyCell], names: MapNames, best: StudyCell | None) -> str:
+def _map_caption(cells: Sequence[StudyCell], names: MapNames, best: StudyCell | None) -> str:
     if best is None:
         return f"{_NOTHING_SAID}: grey cells wait."
     say = writer(names.measure)
@@ -308,10 +308,10 @@ def study_line(cells: Sequence[StudyCell], names: MapNames, *, joined: bool = Tr
         traces.points("best", *best_point, palette.TEXT_COLOUR, size=15, marker=circle, hoverinfo="skip"),
     ]
     x_axis = {"type": "log"} if _is_wide(values) else ticks
-    return layout.chart(*titles, data, xaxis=x_axis, **_CLICKS), _words_study_line(finished, best, names)
+    return layout.chart(*titles, data, xaxis=x_axis, **_CLICKS), _line_caption(finished, best, names)
 
 
-def _words_study_line(finished: Sequence[StudyCell], best: StudyCell, names: MapNames) -> str:
+def _line_caption(finished: Sequence[StudyCell], best: StudyCell, names: MapNames) -> str:
     say = writer(names.measure)
     which = "Lowest" if names.least_is_best else "Highest"
     text = f"{which} median: {say(median(best.values))} at {names.x} {short(best.x)}."

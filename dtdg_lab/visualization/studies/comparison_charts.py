@@ -15,28 +15,21 @@ import numpy as np
 
 from dtdg_lab.config.catalogue import loss_name
 from dtdg_lab.core.units import join_words
-from dtdg_lab.energy.phases import STALL, STALLED
+from dtdg_lab.energy.phases import STALL
 from dtdg_lab.energy.total import MEASURED
 from dtdg_lab.records.rows import Array
 from dtdg_lab.visualization.axes import NAMES, byte_unit, log_axis
-from dtdg_lab.visualization.chart import NOTHING_YET, SECONDS_TITLE, STEPS_TITLE, Key, card
+from dtdg_lab.visualization.chart import NOTHING_YET, SECONDS_TITLE, STEPS_TITLE, card
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import joules_text, percent_text, three_digits
-from dtdg_lab.visualization.palette import BASELINE_COLOUR, INK_COLOUR, MARK_COLOUR
+from dtdg_lab.visualization.palette import BASELINE_COLOUR, MARK_COLOUR
 from dtdg_lab.visualization.runs.curves import bytes_at, joules_at, judged_split
-from dtdg_lab.visualization.runs.energy import (
-    ENERGY_COLOURS,
-    ENERGY_NAMES,
-    KILO,
-    UNKNOWN_NOTE,
-    energy_total,
-    joules_by_phase,
-    phases_in_order,
-)
-from dtdg_lab.visualization.runs.step_time import TEXT_COLOURS, merge_small
+from dtdg_lab.visualization.runs.energy import KILO, UNKNOWN_NOTE, energy_total
+from dtdg_lab.visualization.runs.phase_energy import joules_by_phase, phase_bars
+from dtdg_lab.visualization.runs.step_time import merge_small
 from dtdg_lab.visualization.studies.comparison import ComparedRun, ComparedRuns, Spending, target_text
 from dtdg_lab.visualization.thinning import shown_indices
-from dtdg_lab.visualization.traces import Drawn, label, level_bars, line, points, rule
+from dtdg_lab.visualization.traces import Drawn, label, line, points, rule
 
 OVER: Mapping[Spending, str] = MappingProxyType(
     {"seconds": "time", "joules": "energy", "bytes": "bytes sent", "steps": "steps"}
@@ -303,26 +296,8 @@ def energy_card(comparison: ComparedRuns) -> Figure:
     if not shares:
         return card([], title, unit=unit, empty=UNKNOWN_NOTE)
     shares = merge_small(shares)
-    data, keys = [], []
-    for phase in phases_in_order(shares):
-        colour, name = ENERGY_COLOURS.get(phase, "#8A9099"), ENERGY_NAMES.get(phase, phase)
-        values = [round(100 * of_run.get(phase, 0.0), 2) for of_run in shares.values()]
-        marker: Drawn = {"color": colour, "line": {"width": 0}}
-        if phase in STALLED:
-            marker["pattern"] = {"shape": "/", "size": 6, "solidity": 0.35}
-        style: Drawn = {
-            "marker": marker,
-            "text": [name if value >= 100 * TEXT_SHARE else "" for value in values],
-            "textposition": "inside",
-            "insidetextanchor": "middle",
-            "textangle": 0,
-            "textfont": {"size": 10.5, "color": TEXT_COLOURS.get(phase, INK_COLOUR)},
-        }
-        data.append(
-            level_bars(name, list(shares), values, None, f"%{{y}}: {name} %{{x:.3~g}}%<extra></extra>", **style)
-        )
-        key: Key = (name, colour, "hatch" if phase in STALLED else "box")
-        keys.append(key)
+    percents = {run: {phase: 100 * share for phase, share in of_run.items()} for run, of_run in shares.items()}
+    data, keys = phase_bars(percents, "%", digits=2, named_from=100 * TEXT_SHARE)
     ticks = {"range": [0, 100], "tickvals": [0, 50, 100], "ticktext": ["0%", "50%", "100%"]}
     height = 44 + ROW_HEIGHT * len(shares)
     names = {"tickvals": list(shares), "ticktext": [_shortened(name, SHORT_NAME) for name in shares]}

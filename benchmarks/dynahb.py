@@ -58,7 +58,7 @@ from contenders.esdg_plan import Workload
 from contenders.hb_plan import FULL_PLAN, MODELS, QUICK_PLAN, SYSTEMS, VARIANTS, Plan, variants_of_systems
 
 from dtdg_lab.datasets.names import list_datasets
-from dtdg_lab.systems.hybrid_batches.policies import LANDSCAPES
+from dtdg_lab.systems.hybrid_batches.simulator import LANDSCAPES
 
 REAL_DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "real"
 SEVERAL, ONE = ("trained", "chosen", "sized", "partitioned"), ("timed", "classified", "cut")
@@ -155,7 +155,7 @@ def sizes_part(plan: Plan) -> list[Row]:
 
 def batch_policies_part(plan: Plan) -> list[Row]:
     blocks = [lambda graph=graph: hb_rows.batch_policy_rows(plan, graph, cores()) for graph in plan.chosen]
-    title = "BatchPolicys; sizes as snapshots x nodes; regret: seconds to the near loss above the best size's"
+    title = "Batch-size controllers; sizes as snapshots x nodes; regret: seconds to the near loss above the best size's"
     return described(title, words.ADJUSTER_HEAD, words.batch_policy_text, blocks)
 
 

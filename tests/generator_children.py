@@ -12,6 +12,6 @@ def generator_children() -> list[psutil.Process]:
     found = []
     for child in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):  # a zombie is one of these
-            if "hybrid_batches.workers" in " ".join(child.cmdline()):
+            if "hybrid_batches.generators" in " ".join(child.cmdline()):
                 found.append(child)
     return found

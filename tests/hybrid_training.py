@@ -22,10 +22,25 @@ from tests.generator_children import generator_children
 
 PAUSED_LOOKS = 20
 PARTS, TRAIN, OWN = 2, 15, 15
-SMALL = {"dataset": "growing", "generated_nodes": PARTS * OWN, "generated_edges": 120, "generated_snapshots": 50,
-         "hidden": 6, "device": "cpu", "dtype": "float64", "optimizer": "sgd", "learning_rate": 0.05, "epochs": 2,
-         "epoch_batches": 6, "evaluate_every": 100, "parts": PARTS, "ranks": 1, "partitioner": "round_robin",
-         "batch_nodes": 0.2, "generators": "threads"}  # fmt: skip
+SMALL = {
+    "dataset": "growing",
+    "generated_nodes": PARTS * OWN,
+    "generated_edges": 120,
+    "generated_snapshots": 50,
+    "hidden": 6,
+    "device": "cpu",
+    "dtype": "float64",
+    "optimizer": "sgd",
+    "learning_rate": 0.05,
+    "epochs": 2,
+    "epoch_batches": 6,
+    "evaluate_every": 100,
+    "parts": PARTS,
+    "ranks": 1,
+    "partitioner": "round_robin",
+    "batch_nodes": 0.2,
+    "generators": "threads",
+}
 TOGETHER = {"exchange": "gradients", "reservoir": False}
 SIZES = {"snapshot_sizes": "0.2 0.4", "node_sizes": "0.2 1"}
 SNAPSHOTS, VERTICES = (3, 3, 6, 6), (3, 15, 3, 15)  # of the actions, where parts have 15 nodes
@@ -104,10 +119,17 @@ def train(
     resource_monitor = ResourceMonitor(config, "cpu", group.rank, group.size, recorder)
     try:
         trainer = assemble_trainer(
-            config, graph, group, recorder=recorder, control=control, checkpoint=checkpoint, 
+            config,
+            graph,
+            group,
+            recorder=recorder,
+            control=control,
+            checkpoint=checkpoint,
             resource_monitor=resource_monitor,
-            resume=resume, changes=changes, replay=replay,
-        )  # fmt: skip
+            resume=resume,
+            changes=changes,
+            replay=replay,
+        )
         outcome = trainer.run()
     finally:
         resource_monitor.close()
@@ -131,8 +153,12 @@ def drawn(done: Trained) -> list[tuple[Any, ...]]:
 
 @cache
 def small_graph() -> DynamicGraph:
-    return load_for(RunConfig(system="pygt-dist", **{name: SMALL[name] for name in SMALL if name.startswith(("d", "g"))
-                                                     and name != "generators"}))  # fmt: skip
+    return load_for(
+        RunConfig(
+            system="pygt-dist",
+            **{name: SMALL[name] for name in SMALL if name.startswith(("d", "g")) and name != "generators"},
+        )
+    )
 
 
 def small_config(system: str = "dynahb", **settings: Any) -> RunConfig:

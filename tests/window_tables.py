@@ -9,7 +9,7 @@ from dtdg_lab.config.catalogue import family
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.runs.tables import RunTables
-from dtdg_lab.systems.decayed_windows.window import HybridBatch, Trapezoid, epoch_batches
+from dtdg_lab.systems.decayed_windows.window import Trapezoid, Window, epoch_windows
 from dtdg_lab.visualization.runs.overview import common_charts
 from tests.tables import run_tables
 
@@ -37,19 +37,19 @@ def events(config: RunConfig, train: range = TRAIN, **changes: Any) -> list[dict
     return [{"kind": "parts", "data": parts}, *([shape] if config.system != "dynagraph" else [])]
 
 
-def epoch_windows(config: RunConfig, epoch: int = 0, train: range = TRAIN) -> tuple[HybridBatch, ...]:
+def planned_windows(config: RunConfig, epoch: int = 0, train: range = TRAIN) -> tuple[Window, ...]:
     """Return the windows of an epoch, one for each training snapshot."""
     data = trapezoid_data(config)
     full = min(data["full_snapshots"], data["window"])
     shape = Trapezoid(data["window"], full, CHUNKS, data["alpha"], data["decay"])
-    return epoch_batches(train, shape, seed=0, epoch=epoch)
+    return epoch_windows(train, shape, seed=0, epoch=epoch)
 
 
 def window_rows(config: RunConfig, steps: Sequence[int], train: range = TRAIN, **more: Any) -> list[dict[str, Any]]:
     """Return rows of ``batches``: each rank holds half of the nodes."""
     rows = []
     epochs = {step // len(train) for step in steps}
-    windows = {epoch: epoch_windows(config, epoch, train) for epoch in epochs}
+    windows = {epoch: planned_windows(config, epoch, train) for epoch in epochs}
     for step in steps:
         window = windows[step // len(train)][step % len(train)]
         chunks = [*window.counts, *[None] * window.full]

@@ -74,7 +74,8 @@ def cutting(rank: int, ranks: int, address: str, chosen: RunConfig, cores: tuple
 
     from contenders.flare_naive import cut_out
     from dtdg_lab.systems.decayed_windows.chunks import shared_chunks
-    from dtdg_lab.systems.decayed_windows.window import Trapezoid, epoch_batches, survival_order
+    from dtdg_lab.systems.decayed_windows.survival import survival_order
+    from dtdg_lab.systems.decayed_windows.window import Trapezoid, epoch_windows
     from dtdg_lab.training.partition import shared_partition
 
     group = placed(rank, ranks, address, cores)
@@ -82,7 +83,7 @@ def cutting(rank: int, ranks: int, address: str, chosen: RunConfig, cores: tuple
     chunking = shared_chunks(chosen, graph, shared_partition(chosen, graph, group), group)
     order = survival_order(np.zeros(graph.num_nodes, np.int32), chunking, range(1), seed=chosen.seed, epoch=0)
     train = split(graph.num_snapshots, graph.edge_life, PROTOCOLS[chosen.protocol]).train
-    batches = epoch_batches(train, Trapezoid.of(chosen, chunks=chunking.chunks), seed=chosen.seed, epoch=0)
+    batches = epoch_windows(train, Trapezoid.of(chosen, chunks=chunking.chunks), seed=chosen.seed, epoch=0)
     group.close()
     return {way: cut_out(graph.snapshots, order, batches, naive=way == "naive") for way in ("naive", "prefixes")}
 
@@ -109,7 +110,7 @@ def broken_down(
     rank: int, ranks: int, address: str, chosen: RunConfig, epochs: int, cores: tuple[int, ...]
 ) -> dict[str, float]:
     """Seconds of chunking once, and of some epochs' shuffling, remapping, forward, backward and the rest."""
-    from dtdg_lab.systems.decayed_windows.window import survival_order
+    from dtdg_lab.systems.decayed_windows.survival import survival_order
     from dtdg_lab.training.build import build
 
     group = placed(rank, ranks, address, cores)

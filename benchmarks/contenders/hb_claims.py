@@ -149,7 +149,7 @@ def chosen_verdicts(rows: Sequence[Row]) -> list[Verdict]:
 def batch_policy_verdicts(rows: Sequence[Row]) -> list[Verdict]:
     """The DQN and the law against the best size in hindsight, and against what knows nothing.
 
-    BatchPolicys that decided too seldom before the near loss are not compared: the first verdict names them.
+    Controllers that decided too seldom before the near loss are not compared: the first verdict names them.
     """
     long: list[tuple[bool, str]] = []
     against: dict[tuple[str, str], list[tuple[bool, str]]] = {

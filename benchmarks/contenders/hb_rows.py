@@ -27,7 +27,7 @@ from contenders.hb_training import LAST_LINE, trained
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import LabError
-from dtdg_lab.systems.hybrid_batches.policies import LANDSCAPES, TARGET, compared
+from dtdg_lab.systems.hybrid_batches.simulator import LANDSCAPES, TARGET, run_controllers
 from dtdg_lab.testing.processes import RanksError, run_ranks
 
 TIMEOUT_S = 7200.0
@@ -232,7 +232,7 @@ def size_rows(plan: Plan, workload: Workload, cores: tuple[int, ...]) -> list[Ro
 
 
 def batch_policy_rows(plan: Plan, workload: Workload, cores: tuple[int, ...]) -> list[Row]:
-    """BatchPolicys beside every size by itself: ``regret_s`` is a row's seconds to the near loss above the best size's.
+    """Controllers beside every size by itself: ``regret_s`` is a row's seconds to the near loss above the best size's.
 
     The best size in hindsight is the one whose median over seeds is shortest. ``decisions`` are those before the near
     loss, by seed; ``few`` says that in the median they were fewer than fifty, so that the row compares nothing.
@@ -257,14 +257,14 @@ def batch_policy_rows(plan: Plan, workload: Workload, cores: tuple[int, ...]) ->
 
 
 def landscape_rows(name: str) -> list[Row]:
-    """BatchPolicys on one simulated training, over the best fixed size in hindsight; the same on every machine."""
+    """Controllers on one simulated training, over the best fixed size in hindsight; the same on every machine."""
     simulator = LANDSCAPES[name]
     best, best_s = simulator.best_fixed(TARGET)
     fixed = [simulator.fixed_s_to(action, TARGET) / best_s for action in range(len(simulator.sizes))]
     row = {"landscape": name, "best_s": best_s, "best": simulator.sizes[best]}
     sizes = {"best fixed size": [min(fixed)], "middle fixed size": [fixed[len(fixed) // 2]], "all fixed sizes": fixed}
     found = [{**row, "controller": controller, "over_best": values} for controller, values in sizes.items()]
-    for controller, runs in compared(simulator, TARGET).items():
+    for controller, runs in run_controllers(simulator, TARGET).items():
         over_best = [None if run.seconds is None else run.seconds / best_s for run in runs]
         decisions = [len(run.decisions) for run in runs]
         found.append({**row, "controller": controller, "over_best": over_best, "decisions": decisions})

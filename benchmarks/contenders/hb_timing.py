@@ -17,7 +17,7 @@ from contenders.hb_run import RankRun
 
 if TYPE_CHECKING:
     from dtdg_lab.config.run_config import RunConfig
-    from dtdg_lab.systems.hybrid_batches.workers import Generators
+    from dtdg_lab.systems.hybrid_batches.generators import Generators
 
 WARM_UPS = 1
 FIRST_S = 10.0  # most that is waited for a generator's first batch
@@ -114,7 +114,7 @@ def waiting(
     rank: int, ranks: int, address: str, configs: Sequence[RunConfig], seconds: float, cores: tuple[int, ...]
 ) -> list[Row]:
     """The share of steps that is waiting for batches, while reservoirs fill and after they have been full a while."""
-    from dtdg_lab.systems.hybrid_batches.strategy import LEVELS_EVERY_S
+    from dtdg_lab.systems.hybrid_batches.supply import LEVELS_EVERY_S
 
     group = placed(rank, ranks, address, cores)
     found = []
@@ -158,7 +158,7 @@ def beside(
         seconds: of a turn.
         cores: that all of it has.
     """
-    from dtdg_lab.systems.hybrid_batches.workers import Generators
+    from dtdg_lab.systems.hybrid_batches.generators import Generators
 
     group = placed(rank, ranks, address, cores)
     os.sched_setaffinity(0, cores)
@@ -170,7 +170,6 @@ def beside(
             generators = None
             if kind != "none":
                 generators = Generators([part.source() for part in parts], kind=kind)
-                generators.start()
                 _first_batch(generators)
             before, began_s, took_s = _made(generators), time.perf_counter(), []
             for step in timed.train(seconds=timed.seconds + seconds):

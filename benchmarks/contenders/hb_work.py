@@ -61,14 +61,14 @@ def _steps_bytes(run: RankRun) -> Row:
 
     def step() -> None:
         if hybrid:
-            layout.tried(NEW, StepMarks())
+            layout.try_largest(NEW, StepMarks())
             return
         for work in layout.epoch(0):
             layout.compute(work, StepMarks())
 
     peak, stand_in_bytes = peak_bytes(step), None
-    if hybrid and layout.stands_in:
-        stand_in_bytes = peak_bytes(lambda: layout.tried(SNAPSHOT, StepMarks()))
+    if hybrid and layout.supply.stands_in:
+        stand_in_bytes = peak_bytes(lambda: layout.try_largest(SNAPSHOT, StepMarks()))
     return {"peak_bytes": peak, "stand_in_bytes": stand_in_bytes}
 
 
@@ -169,10 +169,10 @@ def _apart(run: RankRun, part: Any, index: int) -> tuple[float, float]:
 
     from dtdg_lab.engine.backprop.reference import bring
     from dtdg_lab.engine.target_batches import add_gradients
-    from dtdg_lab.systems.hybrid_batches.part_batches import NEW, Drawn
+    from dtdg_lab.systems.hybrid_batches.part_batches import NEW, Draw
 
     built = run.built
-    prepared = part.again(Drawn(NEW, 0, index))
+    prepared = part.again(Draw(NEW, 0, index))
     own: TargetRun = replace(prepared.run, states=None)  # from zero, as all nodes start there
     bring(own)
     built.gradients.zero()

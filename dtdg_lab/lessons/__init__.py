@@ -20,7 +20,10 @@ from dtdg_lab.partition.simple import vertex_loads
 from dtdg_lab.runs.liveness import read_notes
 from dtdg_lab.studies.race_result import MEASURES
 from dtdg_lab.studies.study import importance_of
-from dtdg_lab.systems.decayed_windows.window import Chunking, Shrinker, decayed_counts, kept_share, survival_order
+from dtdg_lab.systems.decayed_windows.chunks import Chunking
+from dtdg_lab.systems.decayed_windows.shrinking import Shrinker
+from dtdg_lab.systems.decayed_windows.survival import survival_order
+from dtdg_lab.systems.decayed_windows.window import decayed_counts, kept_share
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
 from dtdg_lab.systems.feature_cache.calibration.calibration import SHIPPED
 from dtdg_lab.systems.feature_cache.calibration.shipped import reddit
@@ -31,8 +34,8 @@ from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
 from dtdg_lab.systems.feature_cache.simulation.cases import CacheCase, comparison_cases
 from dtdg_lab.systems.feature_cache.simulation.comparison import compare as compare_policies
 from dtdg_lab.systems.feature_cache.simulation.episode import draw_episode
-from dtdg_lab.systems.hybrid_batches.batches import LoadGroups, TargetSampler, load_groups
-from dtdg_lab.systems.hybrid_batches.policies import LANDSCAPES, BatchSimulator, over_best_fixed
+from dtdg_lab.systems.hybrid_batches.sampler import LoadGroups, TargetSampler, load_groups
+from dtdg_lab.systems.hybrid_batches.simulator import LANDSCAPES, BatchSimulator, over_best_fixed
 from dtdg_lab.systems.snapshot_groups.epoch_times import predict_epochs
 from dtdg_lab.systems.snapshot_groups.gantt import planned_figure
 from dtdg_lab.systems.snapshot_groups.schedulers.simulation import replay

@@ -95,7 +95,7 @@ def check_sparse(ratio: float) -> Feedback:
 
 def check_targets(said: Any) -> Feedback:
     """Check the targets of three kinds of batches: 20 % of 20 snapshots, 5 % of 1,000 nodes."""
-    from dtdg_lab.systems.hybrid_batches.batches import batch_size
+    from dtdg_lab.systems.hybrid_batches.sizes import batch_size
 
     shares: dict[str, tuple[float, float]] = {"hybrid": (0.2, 0.05), "node": (1, 0.05), "snapshot": (0.2, 1)}
     right = {kind: float(batch_size(*of, snapshots=20, candidates=1000).targets) for kind, of in shares.items()}
@@ -118,7 +118,7 @@ def check_reads(said: Any, graph: DynamicGraph) -> Feedback:
 
 def check_reservoir(said: Any) -> Feedback:
     """Check the capacity of a reservoir for 1,000 nodes and 18 snapshots, and its probability."""
-    from dtdg_lab.systems.hybrid_batches.batches import capacity
+    from dtdg_lab.systems.hybrid_batches.reservoir import capacity
 
     size = BatchSize(4, 50)
     one, nine = (float(capacity(size, snapshots=18, vertices=1000, actions=sizes)) for sizes in (1, 9))
@@ -133,7 +133,7 @@ def check_reservoir(said: Any) -> Feedback:
 
 def check_reward(said: Any) -> Feedback:
     """Check three rewards of DynaHB's controller."""
-    from dtdg_lab.systems.hybrid_batches.policies import reward
+    from dtdg_lab.systems.hybrid_batches.rewards import reward
 
     right = {"there": reward(40, 60, 0.01, 0.02), "back": reward(60, 40, 0.02, 0.01)}
     right["staying"] = reward(40, 40, 0.01, 0.01)

@@ -51,11 +51,11 @@ def _progress(run: Any) -> Progress:
 def _first_batch(config: RunConfig, graph: DynamicGraph) -> tuple[Any, Any]:
     """The trained parts of a run in this process, and its first hybrid batch."""
     from dtdg_lab.distributed.group import SoloGroup
-    from dtdg_lab.systems.hybrid_batches.part_batches import Drawn
+    from dtdg_lab.systems.hybrid_batches.part_batches import Draw
     from dtdg_lab.training.build import build
 
     built = build(config.replace(kernel="torch"), graph, SoloGroup())
-    return built, built.strategy.parts[0].again(Drawn("new", action=0, index=0))  # type: ignore[attr-defined]
+    return built, built.strategy.parts[0].again(Draw("new", action=0, index=0))  # type: ignore[attr-defined]
 
 
 def rows_read(config: RunConfig, graph: DynamicGraph) -> float:

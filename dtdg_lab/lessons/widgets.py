@@ -33,8 +33,9 @@ from dtdg_lab.systems.feature_cache.policies.interface import ManyPolicy
 from dtdg_lab.systems.feature_cache.simulation.comparison import always_compared, run_policy
 from dtdg_lab.systems.feature_cache.simulation.episode import CacheEpisode
 from dtdg_lab.systems.feature_cache.simulation.simulator import CacheSimulator
+from dtdg_lab.systems.hybrid_batches.controller import make_controller
 from dtdg_lab.systems.hybrid_batches.events import size_name
-from dtdg_lab.systems.hybrid_batches.policies import BatchSimulator, make_batch_policy, planned_s
+from dtdg_lab.systems.hybrid_batches.simulator import BatchSimulator, planned_s
 from dtdg_lab.systems.snapshot_groups.gantt import planned_figure
 from dtdg_lab.systems.snapshot_groups.schedulers.base import PSG, checked_times, solve
 from dtdg_lab.systems.snapshot_groups.schedulers.bounds import lower_bound_s
@@ -184,7 +185,7 @@ class BatchBench(_Bench):
         )
 
     def _adjusted_s(self, policy: str, seed: int) -> float:
-        batch_policy = make_batch_policy(policy, choices=len(self.labels), initial=self._middle, seed=seed)
+        batch_policy = make_controller(policy, choices=len(self.labels), initial=self._middle, seed=seed)
         run = replace(self.simulator, seed=seed).run(batch_policy, target=self.target, decide_every=self._decide_every)
         return math.inf if run.seconds is None else run.seconds
 

@@ -36,7 +36,7 @@ def generators(run: Run) -> list[psutil.Process]:
     """Processes that build batches, of both engines."""
     engines = [psutil.Process(note.pid) for note in read_notes(run.path / "live", run.attempt).values()]
     children = [child for engine in engines for child in engine.children(recursive=True)]
-    return [child for child in children if "dtdg_lab.systems.hybrid_batches.workers" in child.cmdline()]
+    return [child for child in children if "dtdg_lab.systems.hybrid_batches.generators" in child.cmdline()]
 
 
 def knobs_by_rank(run: Run) -> list[list[dict[str, Any]]]:

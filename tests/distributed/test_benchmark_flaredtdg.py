@@ -139,12 +139,13 @@ def test_the_naive_remap_gives_the_same_losses(flare: ModuleType, plan: Any) -> 
 def test_remaps_cut_out_the_same_edges(flare: ModuleType) -> None:
     """Both ways, counted by hand on a ring of six: three nodes of the order hold two edges."""
     from dtdg_lab.graphs.snapshot import Snapshot
-    from dtdg_lab.systems.decayed_windows.window import HybridBatch, SurvivalOrder
+    from dtdg_lab.systems.decayed_windows.survival import SurvivalOrder
+    from dtdg_lab.systems.decayed_windows.window import Window
 
     naive = importlib.import_module("contenders.flare_naive")
     ring = Snapshot(np.arange(7), np.roll(np.arange(6, dtype=np.int32), 1))
     order = SurvivalOrder(np.array([1, 2, 3, 5, 0, 4]), np.zeros(6, np.int32), np.array([0, 3, 6]))
-    batches = [HybridBatch(1, range(0, 2), 1, (1,))]
+    batches = [Window(1, range(0, 2), 1, (1,))]
     described = [naive.cut_out([ring, ring], order, batches, naive=way) for way in (True, False)]
     assert [each["edges"] for each in described] == [2, 2]
     assert all(len(each["seconds"]) == 1 and each["peak_bytes"] > 0 for each in described)

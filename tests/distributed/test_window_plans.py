@@ -24,9 +24,9 @@ from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.models.base import State
 from dtdg_lab.models.dense_view import DenseView
-from dtdg_lab.systems.decayed_windows.backprop import WindowWork
-from dtdg_lab.systems.decayed_windows.strategy import DecayedWindowStrategy
-from dtdg_lab.systems.decayed_windows.window import HybridBatch, Trapezoid, hybrid_batch, survival_order
+from dtdg_lab.systems.decayed_windows.strategy import DecayedWindowStrategy, WindowStep
+from dtdg_lab.systems.decayed_windows.survival import survival_order
+from dtdg_lab.systems.decayed_windows.window import Trapezoid, Window, window_at
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.testing.training import train_in_memory
 from dtdg_lab.training.build import RunComponents, build
@@ -119,9 +119,9 @@ class _Naive:
         self.left: dict[int, tuple[np.ndarray, State]] = {}  # snapshot -> its nodes and their states, a step before
         self.rows, self.target = 0, -1
 
-    def loss(self, work: WindowWork) -> Tensor:
+    def loss(self, work: WindowStep) -> Tensor:
         built = self.built
-        batch = hybrid_batch(work.segment, work.target, self.shape, after=work.after)
+        batch = window_at(work.segment, work.target, self.shape, after=work.after)
         if work.target - 1 != self.target or work.target == work.segment.start:
             self.left = {}
         self.target, inherits = work.target, built.config["late_state"] == "inherit"
@@ -153,7 +153,7 @@ class _Naive:
         assert len(here) == NODES, "pairs are of all nodes"
         return task.loss(z.unsqueeze(0), range(t, t + 1), slice(0, NODES)).sum()
 
-    def _vertices(self, epoch: int, batch: HybridBatch, t: int) -> np.ndarray:
+    def _vertices(self, epoch: int, batch: Window, t: int) -> np.ndarray:
         if t not in batch.decayed:
             return np.arange(len(self.owner))
         parts, seed = range(self.chunking.parts), self.built.config.seed

@@ -29,7 +29,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ): "solvers of a process of their own, not the catalogue's names",
     ("partition/redistribution_volume.py", "models"): "formulas and measurements of the ESDG paper",
     ("systems/decayed_windows/chunks.py", "partition"): "chunkers, choices of an option of their own",
-    ("systems/hybrid_batches/pictures.py", "partition"): "bars of a card",
+    ("systems/hybrid_batches/card_pictures.py", "partition"): "bars of a card",
     ("systems/decayed_windows/tiles.py", "partition"): "a change to try",
     ("systems/snapshot_blocks/forecast.py", "models"): "measurements of the ESDG paper, and its three models",
     ("systems/snapshot_groups/forecast.py", "scheduling"): "curves of a figure",

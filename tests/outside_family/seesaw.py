@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dtdg_lab.rl.agent import Agent, Choice, checked_choices
-from dtdg_lab.systems.hybrid_batches.policies import SizeSettings
+from dtdg_lab.systems.hybrid_batches.controller import SizeSettings
 
 
 class Seesaw(Agent):

@@ -58,19 +58,19 @@ class DecayedWindowsFamily(SystemFamily):
 
     def charts(self) -> Sequence[Chart]:
         """Return the window of a step, rows, communication or sampling, and the folded charts."""
-        from dtdg_lab.systems.decayed_windows import picture, step_windows, supporting, task_times, tuning
+        from dtdg_lab.systems.decayed_windows import step_charts, step_windows, task_times, tuner_charts, window_picture
         from dtdg_lab.visualization.runs.communication import communication_chart
 
         return (
-            picture.window_chart(),
-            supporting.rows_chart(),
+            window_picture.WINDOW,
+            step_charts.ROWS,
             communication_chart(shown=step_windows.has_halo),
-            supporting.sampling_chart(),
-            supporting.phases_chart(),
-            supporting.cutting_chart(),
-            task_times.tasks_chart(),
-            tuning.decisions_chart(),
-            tuning.path_chart(),
+            step_charts.SAMPLING,
+            step_charts.PHASES_BY_STEP,
+            step_charts.CUTTING,
+            task_times.TASK_TIMES,
+            tuner_charts.DECISIONS,
+            tuner_charts.PATH,
         )
 
     def tiles(self, tables: RunTables) -> Sequence[Tile]:
@@ -99,7 +99,7 @@ class DecayedWindowsFamily(SystemFamily):
         return SENTENCES.get(system, super().sentence(system))
 
     def has_clock(self, config: RunConfig) -> bool:
-        """Whether K and alpha are tuned by measured costs."""
+        """Return True if K and alpha are tuned by measured costs."""
         return bool(config.flat.get("tune"))
 
     def build(self, context: BuildContext) -> Strategy:
@@ -111,7 +111,7 @@ class DecayedWindowsFamily(SystemFamily):
 
     def pictures(self, system: System, graph: DynamicGraph) -> list[Panel]:
         """Return the charts on the card of one of its systems."""
-        from dtdg_lab.systems.decayed_windows.pictures import sampled_pictures, window_pictures
+        from dtdg_lab.systems.decayed_windows.card_pictures import sampled_pictures, window_pictures
 
         is_sampled = system.parts["parallel"] == "sampled_window"
         return sampled_pictures(system, graph) if is_sampled else window_pictures(system, graph)

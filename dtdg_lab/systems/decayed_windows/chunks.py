@@ -1,4 +1,4 @@
-"""Chunks of each part's nodes, fewer for older snapshots: made by name, timed, cached."""
+"""Chunks of each part's nodes, which decayed snapshots keep or leave out as a whole: made by name, timed, cached."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,49 +19,79 @@ from dtdg_lab.core.errors import DataError, NotAvailableError, PartitionError, P
 from dtdg_lab.core.files import read_arrays, write_arrays
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.rng import key
-from dtdg_lab.core.system_errors import explain, reading
+from dtdg_lab.core.system_errors import reading
 from dtdg_lab.datasets.download import one_at_a_time
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.storage import cache_folder
 from dtdg_lab.partition.base import without_empty_parts
 from dtdg_lab.partition.child_process import needs_library
-from dtdg_lab.partition.metis import UnionGraph, cut_union, restricted, union_graph, vertex_weights
+from dtdg_lab.partition.metis import cut_union, restricted, union_graph, vertex_weights
 from dtdg_lab.partition.simple import deal, mixed, vertex_loads
 from dtdg_lab.records.events import Event
 from dtdg_lab.systems.decayed_windows.events import ChunkFacts
-from dtdg_lab.systems.decayed_windows.window import WHOLE_CHUNKS, Chunking
+from dtdg_lab.systems.decayed_windows.window import WHOLE_CHUNKS
 from dtdg_lab.training.partition import made_by_first
 
-# Chunk statistics: sizes, and the edges that they cut.
+MAX_CHUNKS, MIN_NODES = 128, 4  # of a part, and of a chunk, where their number is left open
+IMBALANCE = 0.03  # of METIS: maximum relative excess of a part's heaviest chunk over the mean
+CHUNKS_VERSION = 1  # increase it when a chunker changes its output, so that older chunks are not taken from the cache
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chunking:
+    """The chunk of each node within its part, the same in all snapshots.
+
+    Attributes:
+        chunk: (N,) int32, 0 to C - 1.
+        chunks: C, chunks per part.
+        parts: P.
+        made_by: the chunker with its settings, as text.
+        seconds: that making it took.
+        note: remark for the user, such as a fallback to another chunker; may be empty.
+
+    Raises:
+        PlanError: a chunk number is out of range.
+    """
+
+    chunk: NDArray[np.int32]
+    chunks: int
+    parts: int
+    made_by: str = ""
+    seconds: float = 0.0
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        chunk = np.array(self.chunk, np.int32)
+        if chunk.min() < 0 or chunk.max() >= self.chunks:
+            raise PlanError(
+                f"chunks run from {chunk.min()} to {chunk.max()}; those of a part are numbered 0 to {self.chunks - 1}."
+            )
+        chunk.setflags(write=False)
+        object.__setattr__(self, "chunk", chunk)
+
+    def __repr__(self) -> str:
+        made_by = self.made_by or "manual assignment"
+        return f"Chunking({len(self.chunk):,} nodes, {self.chunks} chunks in each of {self.parts} parts by {made_by})"
 
 
 def chunking_event(chunker: str, graph: DynamicGraph, partition: Partition, chunking: Chunking) -> Event:
-    """How they were made, and their statistics; costs O(E) for E edges of all snapshots.
+    """Return how the chunks were made, and their statistics; costs O(E) for E edges of all snapshots.
 
     Args:
         chunker: the requested chunker.
         graph: N nodes in T snapshots.
         partition: of these nodes into P parts.
         chunking: chunks of these parts.
-
-    Raises:
-        PartitionError: graph, partition and chunking differ in nodes or parts.
     """
-    fits = len(partition.owner) == len(chunking.chunk) == graph.num_nodes and partition.parts == chunking.parts
-    if not fits:
-        raise PartitionError(
-            f"a graph of {graph.num_nodes:,} nodes, {partition.parts} parts of {len(partition.owner):,} nodes and "
-            f"{chunking!r}: nodes and parts must be equal."
-        )
-    number = partition.owner.astype(np.int64) * chunking.chunks + chunking.chunk
-    sizes = np.bincount(number, minlength=chunking.chunks * chunking.parts)
+    numbers = partition.owner.astype(np.int64) * chunking.chunks + chunking.chunk
+    sizes = np.bincount(numbers, minlength=chunking.chunks * chunking.parts)
     edges = cut = 0
     for snapshot in graph.snapshots:
         targets, sources = snapshot.rows(), snapshot.indices
         within = (partition.owner[targets] == partition.owner[sources]) & (targets != sources)
         edges += int(within.sum())
-        cut += int((within & (number[targets] != number[sources])).sum())
+        cut += int((within & (numbers[targets] != numbers[sources])).sum())
     return ChunkFacts(
         chunker=chunker,
         made_by=chunking.made_by,
@@ -74,68 +105,6 @@ def chunking_event(chunker: str, graph: DynamicGraph, partition: Partition, chun
         seconds=chunking.seconds,
         note=chunking.note,
     )
-
-
-# Chunk files.
-
-
-FORMAT = "dtdg-lab chunks 1"
-
-
-def save_chunks(chunking: Chunking, file: Path) -> None:
-    """Write chunks to a file atomically; an existing file is replaced.
-
-    Raises:
-        DataError: it cannot be written.
-    """
-    arrays = {
-        "format": np.array(FORMAT),
-        "chunk": chunking.chunk,
-        "chunks": np.array(chunking.chunks),
-        "parts": np.array(chunking.parts),
-        "made_by": np.array(chunking.made_by),
-        "seconds": np.array(float(chunking.seconds)),
-    }
-    try:
-        write_arrays(file, arrays)
-    except OSError as error:
-        raise DataError(f"cannot write the chunks to {file}: {explain(error, file)}") from error
-
-
-def load_chunks(file: Path, nodes: int, *, chunks: int, parts: int) -> Chunking:
-    """Read what :func:`save_chunks` wrote.
-
-    Args:
-        file: the path.
-        nodes: expected N.
-        chunks: expected C per part.
-        parts: expected P.
-
-    Raises:
-        DataError: the file is missing, damaged, or of other chunks.
-    """
-    with reading(file, remedy="", damaged="is not a valid file of chunks", is_missing_damage=True):
-        try:
-            found = read_arrays(file)
-            if str(found["format"]) != FORMAT:
-                raise ValueError(f"its format is {str(found['format'])[:40]!r}, not {FORMAT!r}")
-            made = Chunking(
-                found["chunk"],
-                int(found["chunks"]),
-                int(found["parts"]),
-                str(found["made_by"]),
-                float(found["seconds"]),
-            )
-        except PlanError as error:
-            raise DataError(f"{file} is not a valid file of chunks: {error}") from error
-    if (len(made.chunk), made.chunks, made.parts) != (nodes, chunks, parts):
-        raise DataError(f"{file} contains {made!r}, not {chunks} chunks in each of {parts} parts of {nodes:,} nodes.")
-    return made
-
-
-# increase it when a chunker changes its output, so that older chunks are not taken from the cache
-CHUNKS_VERSION = 1
-IMBALANCE = 0.03  # of METIS: maximum relative excess of a part's heaviest chunk over the mean
 
 
 def make_chunks(name: str, graph: DynamicGraph, partition: Partition, chunks: int, *, seed: int) -> Chunking:
@@ -160,42 +129,31 @@ def make_chunks(name: str, graph: DynamicGraph, partition: Partition, chunks: in
 
     Raises:
         UnknownNameError: the chunker is unknown.
-        PartitionError: a part has fewer nodes than chunks, or the partition is of another graph.
+        PartitionError: a part has fewer nodes than chunks.
 
     References: FlareDTDG sections 3.2 and 3.3 (METIS on the union graph; parts first, then chunks within).
     """
     if name not in CHUNKERS:
         raise UnknownNameError("chunker", name, CHUNKERS)
-    _check(graph, partition, chunks)
+    smallest = int(partition.counts.argmin())
+    nodes = int(partition.counts[smallest])
+    if not 1 <= chunks <= nodes:
+        raise PartitionError(
+            f"{chunks:,} chunks of part {smallest}, which has {nodes:,} of the {graph.num_nodes:,} nodes of "
+            f"{graph.name!r}: every chunk needs at least one. Set chunks to {nodes:,} or fewer, or use fewer parts."
+        )
     file = _cache_file(name, graph, partition, chunks, seed)
     with one_at_a_time(file):
-        with contextlib.suppress(DataError):  # not cached yet, or damaged: make them again
-            return load_chunks(file, graph.num_nodes, chunks=chunks, parts=partition.parts)
-        made = _made(name, graph, partition, chunks, seed)
-        if not made.note:
-            with contextlib.suppress(DataError):  # failing to write the cache is not an error
-                save_chunks(made, file)
-    return made
+        with contextlib.suppress(DataError, PlanError):  # not cached yet, or damaged: make them again
+            return _read_chunks(file, graph.num_nodes, chunks, partition.parts)
+        chunking = _run_chunker(name, graph, partition, chunks, seed)
+        if not chunking.note:
+            with contextlib.suppress(OSError):  # failing to write the cache is not an error
+                _write_chunks(file, chunking)
+    return chunking
 
 
-def _check(graph: DynamicGraph, partition: Partition, chunks: int) -> None:
-    if len(partition.owner) != graph.num_nodes:
-        raise PartitionError(
-            f"the partition has {len(partition.owner):,} nodes, and {graph.name!r} has {graph.num_nodes:,}. Make "
-            "a partition of this graph."
-        )
-    if chunks < 1:
-        raise PartitionError(f"{chunks} chunks per part: at least 1 is needed.")
-    smallest = int(partition.counts.argmin())
-    vertices = int(partition.counts[smallest])
-    if chunks > vertices:
-        raise PartitionError(
-            f"{chunks:,} chunks of part {smallest}, which has {vertices:,} of the {graph.num_nodes:,} nodes of "
-            f"{graph.name!r}: every chunk needs at least one. Set chunks to {vertices:,} or fewer, or use fewer parts."
-        )
-
-
-def _made(name: str, graph: DynamicGraph, partition: Partition, chunks: int, seed: int) -> Chunking:
+def _run_chunker(name: str, graph: DynamicGraph, partition: Partition, chunks: int, seed: int) -> Chunking:
     note, made_by = "", f"{name} (seed {seed})" if name in SEEDED else name
     start = time.perf_counter()
     try:
@@ -211,66 +169,87 @@ def _by_metis(graph: DynamicGraph, partition: Partition, chunks: int, seed: int)
     needs_library("pymetis")
     union, weights = union_graph(graph.snapshots), vertex_weights(graph)
 
-    def cut(part: int, own: NDArray[np.int64]) -> NDArray[np.int32]:
-        inner: UnionGraph = union if partition.parts == 1 else restricted(union, own)
+    def cut(part: int, nodes: NDArray[np.int64]) -> NDArray[np.int32]:
+        part_graph = union if partition.parts == 1 else restricted(union, nodes)
         solver_seed = key(seed, "partition/chunks", part) & 0x7FFFFFFF
-        return cut_union(inner, weights[own], chunks, seed=solver_seed, imbalance=IMBALANCE).owner
+        return cut_union(part_graph, weights[nodes], chunks, seed=solver_seed, imbalance=IMBALANCE).owner
 
-    return _part_by_part(partition, cut)
+    return _for_each_part(partition, cut)
 
 
 def _by_hash(graph: DynamicGraph, partition: Partition, chunks: int, seed: int) -> NDArray[np.int32]:
     numbers = mixed(np.arange(graph.num_nodes), key(seed, "partition/chunks-hash")) % np.uint64(chunks)
-
-    def own_numbers(part: int, own: NDArray[np.int64]) -> NDArray[np.int32]:
-        return without_empty_parts(numbers[own], chunks, np.zeros(len(own))).owner
-
-    return _part_by_part(partition, own_numbers)
+    return _for_each_part(
+        partition, lambda part, nodes: without_empty_parts(numbers[nodes], chunks, np.zeros(len(nodes))).owner
+    )
 
 
 def _by_load(graph: DynamicGraph, partition: Partition, chunks: int, seed: int) -> NDArray[np.int32]:
     loads = vertex_loads(graph, 1)
-    return _part_by_part(partition, lambda part, own: deal(loads[own], chunks))
+    return _for_each_part(partition, lambda part, nodes: deal(loads[nodes], chunks))
 
 
-def _part_by_part(
-    partition: Partition, give: Callable[[int, NDArray[np.int64]], NDArray[np.int32]]
+def _for_each_part(
+    partition: Partition, assign: Callable[[int, NDArray[np.int64]], NDArray[np.int32]]
 ) -> NDArray[np.int32]:
-    """(N,) results of ``give(part, its nodes)`` for each node."""
+    """Return the (N,) results of ``assign(part, its nodes)`` for each node."""
     chunk = np.empty(len(partition.owner), np.int32)
     for part in range(partition.parts):
-        own = partition.vertices(part)
-        chunk[own] = give(part, own)
+        nodes = partition.vertices(part)
+        chunk[nodes] = assign(part, nodes)
     return chunk
 
 
 CHUNKERS = {"metis": _by_metis, "hash": _by_hash, "load_aware": _by_load}
 SEEDED = ("metis", "hash")
 
+# Chunk files in the cache.
+
+
+FORMAT = "dtdg-lab chunks 1"
+
 
 def _cache_file(name: str, graph: DynamicGraph, partition: Partition, chunks: int, seed: int) -> Path:
-    owner = hashlib.sha256(partition.owner.tobytes()).hexdigest()
-    asked = {
+    identity = {
         "version": CHUNKS_VERSION,
         "graph": graph.data_hash,
         "name": name,
-        "owner": owner,
+        "owner": hashlib.sha256(partition.owner.tobytes()).hexdigest(),
         "parts": partition.parts,
         "chunks": chunks,
         "seed": seed if name in SEEDED else None,
     }
-    digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:32]
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:32]
     return cache_folder() / "chunks" / f"{digest}.npz"
 
 
-# The chunks of a run's parts: made on rank 0, broadcast to all ranks, and logged as an event.
+def _write_chunks(file: Path, chunking: Chunking) -> None:
+    numbers = {"chunks": chunking.chunks, "parts": chunking.parts, "seconds": float(chunking.seconds)}
+    texts = {"format": FORMAT, "made_by": chunking.made_by}
+    write_arrays(
+        file, {"chunk": chunking.chunk, **{name: np.array(value) for name, value in (numbers | texts).items()}}
+    )
 
 
-MOST_CHUNKS, LEAST_VERTICES = 128, 4  # of a part, and of a chunk, where their number is left open
+def _read_chunks(file: Path, nodes: int, chunks: int, parts: int) -> Chunking:
+    """Read what :func:`_write_chunks` wrote.
+
+    Raises:
+        DataError: the file is missing, damaged, or of other chunks.
+    """
+    with reading(file, remedy="", is_missing_damage=True):
+        arrays = read_arrays(file)
+        stored = (str(arrays["format"]), len(arrays["chunk"]), int(arrays["chunks"]), int(arrays["parts"]))
+        if stored != (FORMAT, nodes, chunks, parts):
+            raise ValueError(f"it holds other chunks: {stored}")
+        return Chunking(arrays["chunk"], chunks, parts, str(arrays["made_by"]), float(arrays["seconds"]))
+
+
+# The chunks of a run's parts.
 
 
 def shared_chunks(config: RunConfig, graph: DynamicGraph, partition: Partition, group: Group) -> Chunking:
-    """The chunks that a config asks for, the same on every rank; collective.
+    """Make the chunks that a config asks for on rank 0, and broadcast them; collective.
 
     Raises:
         PartitionError: they could not be made; every rank raises it with rank 0's reason.
@@ -281,14 +260,15 @@ def shared_chunks(config: RunConfig, graph: DynamicGraph, partition: Partition, 
 
     def make() -> tuple[Chunking, dict[str, Any]]:
         chunks = config["chunks"] or fitting_chunks(partition)
-        made = make_chunks(config["chunker"], graph, partition, chunks, seed=config.seed)
-        return made, {"chunks": chunks, "made_by": made.made_by, "seconds": made.seconds, "note": made.note}
+        chunking = make_chunks(config["chunker"], graph, partition, chunks, seed=config.seed)
+        names = ("chunks", "made_by", "seconds", "note")
+        return chunking, {name: getattr(chunking, name) for name in names}
 
-    made, described = made_by_first(group, make, f"chunker {config['chunker']!r} with chunks={config['chunks']}")
-    chunk = group.broadcast_array(None if made is None else made.chunk)
-    return Chunking(chunk, described["chunks"], parts, described["made_by"], described["seconds"], described["note"])
+    chunking, fields = made_by_first(group, make, f"chunker {config['chunker']!r} with chunks={config['chunks']}")
+    chunk = group.broadcast_array(None if chunking is None else chunking.chunk)
+    return Chunking(chunk, parts=parts, **fields)
 
 
 def fitting_chunks(partition: Partition) -> int:
-    """Chunks of a part where their number is left open: 128, or fewer where a chunk would have under 4 nodes."""
-    return max(1, min(MOST_CHUNKS, int(partition.counts.min()) // LEAST_VERTICES))
+    """Return 128 chunks of a part, or fewer where a chunk would have under 4 nodes."""
+    return max(1, min(MAX_CHUNKS, int(partition.counts.min()) // MIN_NODES))

@@ -26,7 +26,7 @@ from dtdg_lab.visualization.traces import Drawn, box, colour_bar, heat, label, l
 Row = Mapping[str, Any]
 Setting = tuple[int, float]  # full_snapshots, alpha
 NO_CELL = "Appears with the first cell"
-_DECAY_MAP_WRITTEN = 42  # cells up to which each has its number written into it
+_LABELLED = 42  # cells up to which each has its number written into it
 _COLUMNS = 6  # beside each other up to which a number fits into a cell
 _DARK = 0.6  # share of the range of colours from which writing is white
 _PALE = 0.15  # of the range of values: the least of them is not white, as a cell that is not done is
@@ -37,13 +37,22 @@ _FEW_SEEDS = 2  # from which there is a spread
 
 @dataclass(frozen=True, slots=True)
 class DecayMeasure:
-    """What one map shows: column, title, colours, unit of the colours, how a number is written, and what needs it."""
+    """One map of a study.
+
+    Attributes:
+        column: of the rows.
+        title: of the map.
+        scale: name of its colours.
+        unit: of the colours.
+        text: writes a number.
+        subject: of the caption.
+    """
 
     column: str
     title: str
     scale: str
     unit: str
-    say: Callable[[float], str]
+    text: Callable[[float], str]
     subject: str = ""
 
 
@@ -86,114 +95,131 @@ class DecayMap:
 
     def values(self, column: str) -> dict[Setting, list[float]]:
         """Return the measured values of each cell, by seed."""
-        found: dict[Setting, list[float]] = defaultdict(list)
+        values: dict[Setting, list[float]] = defaultdict(list)
         for row in self.rows:
             if row.get(column) is not None:
-                found[int(row["full_snapshots"]), float(row["alpha"])].append(float(row[column]))
-        return dict(found)
+                values[int(row["full_snapshots"]), float(row["alpha"])].append(float(row[column]))
+        return dict(values)
 
 
-def decay_map_panels(shown: DecayMap) -> dict[str, Panel]:
+def decay_map_panels(decay_map: DecayMap) -> dict[str, Panel]:
     """Return the three maps by the names of their columns, each with a caption; empty ones too."""
-    maps = measures(shown.loss)
-    return {each.column: (_cells_figure(shown, each), _cells_words(shown, each)) for each in maps}
+    return {
+        measure.column: (_map_figure(decay_map, measure), _map_caption(decay_map, measure))
+        for measure in measures(decay_map.loss)
+    }
 
 
-def decay_map_figure(shown: DecayMap, *, title: str = "Full snapshots (K) and alpha") -> Figure:
+def decay_map_figure(decay_map: DecayMap, *, title: str = "Full snapshots (K) and alpha") -> Figure:
     """Return the three maps beside each other, as in Figure 8 of FlareDTDG."""
-    _, up = shown.axes()
-    asked = {*shown.full_snapshots, *(int(row["full_snapshots"]) for row in shown.rows)}
-    done, cells = len(shown.values("mse")), len(asked) * len(up)
-    progress = f" · {done} of {cells} cells" if done < cells else ""
-    return grid(list(decay_map_panels(shown).values()), title=title + progress, columns=3)
+    _, up = decay_map.axes()
+    fulls = {*decay_map.full_snapshots, *(int(row["full_snapshots"]) for row in decay_map.rows)}
+    measured, cells = len(decay_map.values("mse")), len(fulls) * len(up)
+    progress = f" · {measured} of {cells} cells" if measured < cells else ""
+    return grid(list(decay_map_panels(decay_map).values()), title=title + progress, columns=3)
 
 
-def _cells_figure(shown: DecayMap, measure: DecayMeasure) -> Figure:
-    across, up = shown.axes()
+def _map_figure(decay_map: DecayMap, measure: DecayMeasure) -> Figure:
+    across, up = decay_map.axes()
     titles = (measure.title, "full snapshots (K)", "alpha")
     margin = {"l": 56, "r": 14, "t": 34, "b": 56}
     if not across or not up:
         return chart(*titles, [], empty=NO_CELL, margin=margin)
-    values = shown.values(measure.column)
+    values = decay_map.values(measure.column)
     cells = {(k, alpha): (x, y) for y, alpha in enumerate(up) for x, k in enumerate(across)}
-    written = len(across) <= _COLUMNS and len(cells) <= _DECAY_MAP_WRITTEN
-    trace = _cells(shown, measure, values, written)
+    labelled = len(across) <= _COLUMNS and len(cells) <= _LABELLED
+    trace = _cells_trace(decay_map, measure, values, labelled)
     dark = trace["zmin"] + _DARK * (trace["zmax"] - trace["zmin"])
     notes = [
         label(
-            _cell_text(shown, measure, values[cell]), x, y, "white" if trace["z"][y][x] > dark else palette.TEXT_COLOUR
+            _cell_text(decay_map, measure, values[cell]),
+            x,
+            y,
+            "white" if trace["z"][y][x] > dark else palette.TEXT_COLOUR,
         )
         for cell, (x, y) in cells.items()
-        if written and cell in values  # as notes: a path runs behind them
+        if labelled and cell in values  # as notes: a path runs behind them
     ]
-    shapes = []
-    if measure.column == "mse" and values:
-        x, y = cells[_best(values)]
-        outline: Drawn = {"line": {"color": palette.TEXT_COLOUR, "width": 2.5}, "fillcolor": "rgba(0,0,0,0)"}
-        shapes = [box((x - 0.48, x + 0.48), (y - 0.48, y + 0.48), **outline)]
-    names = {"xaxis": across, "yaxis": [f"{alpha:g}" for alpha in up]}
-    axes = {axis: {**named_axis(each), "ticks": ""} for axis, each in names.items()}
-    looks: Drawn = {
+    shapes = [cell_outline(*cells[_best(values)], width=2.5)] if measure.column == "mse" and values else []
+    labels = {"xaxis": across, "yaxis": [f"{alpha:g}" for alpha in up]}
+    axes = {axis: {**named_axis(texts), "ticks": ""} for axis, texts in labels.items()}
+    layout: Drawn = {
         "margin": margin,
         "plot_bgcolor": palette.GRID_COLOUR,
         "annotations": notes,
         "shapes": shapes,
         **axes,
     }
-    return chart(*titles, [trace, *(path_traces(shown.path, across, up) if shown.path else ())], **looks)
+    path = path_traces(decay_map.path, across, up) if decay_map.path else ()
+    return chart(*titles, [trace, *path], **layout)
 
 
-def _cells(shown: DecayMap, measure: DecayMeasure, values: dict[Setting, list[float]], written: bool) -> Drawn:
-    across, up = shown.axes()
+def cell_outline(x: int, y: int, *, width: float) -> Drawn:
+    """Return the outline of a cell of a map."""
+    style: Drawn = {"line": {"color": palette.TEXT_COLOUR, "width": width}, "fillcolor": "rgba(0,0,0,0)"}
+    return box((x - 0.48, x + 0.48), (y - 0.48, y + 0.48), **style)
+
+
+def _cells_trace(
+    decay_map: DecayMap, measure: DecayMeasure, values: dict[Setting, list[float]], labelled: bool
+) -> Drawn:
+    across, up = decay_map.axes()
     settings = [[(k, alpha) for k in across] for alpha in up]
-    known = [fmean(found) for found in values.values()]
-    low, high = (min(known), max(known)) if known else (0.0, 1.0)
+    means = {setting: fmean(seeds) for setting, seeds in values.items()}
+    low, high = (min(means.values()), max(means.values())) if means else (0.0, 1.0)
     unit, factor = byte_unit(high) if measure.column == "peak_bytes" else (measure.unit, 1.0)
     low, span = low / factor, (high - low) / factor or abs(low / factor) or 1.0
-    z = [[round(fmean(values[each]) / factor, 6) if each in values else None for each in row] for row in settings]
-    said = [[_cell_words(shown, measure, each, values.get(each, [])) for each in row] for row in settings]
-    legend = {} if written else {"colorbar": colour_bar(unit, tickformat=".3~g")}
-    looks: Drawn = {"xgap": 2, "ygap": 2, "showscale": not written, "hoverongaps": False, "customdata": said, **legend}
-    ends, places = (low - _PALE * span, low + span), (list(range(len(across))), list(range(len(up))))
-    return heat(measure.title, z, *places, palette.HEAT_SCALES[measure.scale], span=ends, **looks)
+    z = [[round(means[cell] / factor, 6) if cell in means else None for cell in row] for row in settings]
+    hover = [[_cell_hover(decay_map, measure, cell, values.get(cell, [])) for cell in row] for row in settings]
+    legend = {} if labelled else {"colorbar": colour_bar(unit, tickformat=".3~g")}
+    style: Drawn = {
+        "xgap": 2,
+        "ygap": 2,
+        "showscale": not labelled,
+        "hoverongaps": False,
+        "customdata": hover,
+        **legend,
+    }
+    ends, axes = (low - _PALE * span, low + span), (list(range(len(across))), list(range(len(up))))
+    return heat(measure.title, z, *axes, palette.HEAT_SCALES[measure.scale], span=ends, **style)
 
 
-def _cell_text(shown: DecayMap, measure: DecayMeasure, found: list[float]) -> str:
+def _cell_text(decay_map: DecayMap, measure: DecayMeasure, values: list[float]) -> str:
     """Return the text of a cell: the mean, and the spread of the losses or how many seeds are done."""
-    text = measure.say(fmean(found))
-    if len(found) < shown.seeds:
-        return f"{text}<br>{len(found)} of {shown.seeds}"
-    spread = measure.column == "mse" and len(found) >= _FEW_SEEDS
-    return f"{text}<br>± {stdev(found):.2g}" if spread else text
+    text = measure.text(fmean(values))
+    if len(values) < decay_map.seeds:
+        return f"{text}<br>{len(values)} of {decay_map.seeds}"
+    has_spread = measure.column == "mse" and len(values) >= _FEW_SEEDS
+    return f"{text}<br>± {stdev(values):.2g}" if has_spread else text
 
 
-def _cell_words(shown: DecayMap, measure: DecayMeasure, setting: Setting, found: list[float]) -> str:
-    if not found:
+def _cell_hover(decay_map: DecayMap, measure: DecayMeasure, setting: Setting, values: list[float]) -> str:
+    if not values:
         return ""
-    each = join_words([measure.say(value) for value in found])
-    return f"K = {setting[0]}, alpha {setting[1]:g}: {each} ({len(found)} of {shown.seeds} seeds)"
+    texts = join_words([measure.text(value) for value in values])
+    return f"K = {setting[0]}, alpha {setting[1]:g}: {texts} ({len(values)} of {decay_map.seeds} seeds)"
 
 
 def path_traces(path: Sequence[Setting], across: Sequence[int], up: Sequence[float]) -> list[Drawn]:
     """Return the path of a tuner, from a circle by arrows to a star; beside the numbers."""
     x = [across.index(k) + _BESIDE for k, _ in path]
-    y = [place(alpha, up) - _UNDER for _, alpha in path]
-    said = [f"K = {k}, alpha {alpha:g}" for k, alpha in path]
+    y = [row_of(alpha, up) - _UNDER for _, alpha in path]
+    texts = [f"K = {k}, alpha {alpha:g}" for k, alpha in path]
     ends = [0, -1] if len(path) > 1 else [-1]
     arrow = {"symbol": "arrow", "angleref": "previous", "size": 10, "color": palette.MARK_COLOUR}
     symbols, sizes = ["circle", "star"][-len(ends) :], [9, 14][-len(ends) :]
     marks = {"symbol": symbols, "size": sizes, "color": "white", "line": {"color": palette.MARK_COLOUR, "width": 2}}
-    drawn = []
-    for mode, marker, at in (("lines+markers", arrow, range(len(path))), ("markers", marks, ends)):
-        looks: Drawn = {"mode": mode, "marker": marker, "customdata": [said[i] for i in at], "opacity": 0.75}
-        places = ([x[i] for i in at], [y[i] for i in at])
+    traces = []
+    for mode, marker, steps in (("lines+markers", arrow, range(len(path))), ("markers", marks, ends)):
+        style: Drawn = {"mode": mode, "marker": marker, "customdata": [texts[i] for i in steps], "opacity": 0.75}
+        points = ([x[i] for i in steps], [y[i] for i in steps])
         hover = "%{customdata}<extra>tuner</extra>"
-        drawn.append(line("path of the tuner", *places, palette.MARK_COLOUR, hover, showlegend=False, **looks))
-    return drawn
+        traces.append(line("path of the tuner", *points, palette.MARK_COLOUR, hover, showlegend=False, **style))
+    return traces
 
 
-def place(alpha: float, up: Sequence[float]) -> float:
-    """Where an alpha lies among rows 0, 1, ... of the map, in between where it has none of its own."""
+def row_of(alpha: float, up: Sequence[float]) -> float:
+    """Return where an alpha lies among rows 0, 1, ... of the map, in between where it has none of its own."""
     if alpha < up[0]:
         return -_OUTSIDE * (1 - alpha / up[0])
     for row, (low, high) in enumerate(pairwise(up)):
@@ -207,35 +233,35 @@ def _best(values: Mapping[Setting, Sequence[float]]) -> Setting:
     return min(values, key=lambda setting: fmean(values[setting]))
 
 
-def _cells_words(shown: DecayMap, measure: DecayMeasure) -> str:
-    values = shown.values(measure.column)
+def _map_caption(decay_map: DecayMap, measure: DecayMeasure) -> str:
+    values = decay_map.values(measure.column)
     if not values:
         return NOTHING_YET
-    return _best_cell_words(shown, values) if measure.column == "mse" else _range_words(measure, values)
+    return _best_cell_caption(decay_map, values) if measure.column == "mse" else _range_caption(measure, values)
 
 
-def _best_cell_words(shown: DecayMap, values: Mapping[Setting, Sequence[float]]) -> str:
+def _best_cell_caption(decay_map: DecayMap, values: Mapping[Setting, Sequence[float]]) -> str:
     """Return the best cell, and how many cells are within its spread."""
     best = _best(values)
-    lowest, persistence = fmean(values[best]), (shown.baselines or {}).get("persistence")
+    lowest, persistence = fmean(values[best]), (decay_map.baselines or {}).get("persistence")
     loss = three_digits(lowest)
     if persistence:
         difference = 1 - lowest / persistence
         loss += f", {percent_text(abs(difference))} {'below' if difference >= 0 else 'above'} persistence,"
-    known = {"loss": loss, "full": best[0], "alpha": f"{best[1]:g}"}
+    fields = {"loss": loss, "full": best[0], "alpha": f"{best[1]:g}"}
     if len(values[best]) < _FEW_SEEDS:
-        return captions.LOWEST.format(**known)
+        return captions.LOWEST.format(**fields)
     near = sum(fmean(losses) <= lowest + stdev(values[best]) for losses in values.values()) - 1
     cells = f"{near or 'no'} other cell{' is' if near == 1 else 's are'}"
-    return captions.LOWEST_NEAR.format(**known, cells=cells)
+    return captions.LOWEST_NEAR.format(**fields, cells=cells)
 
 
-def _range_words(measure: DecayMeasure, values: Mapping[Setting, Sequence[float]]) -> str:
+def _range_caption(measure: DecayMeasure, values: Mapping[Setting, Sequence[float]]) -> str:
     """Return the cells of the least and the largest value."""
     means = {setting: fmean(values[setting]) for setting in sorted(values)}
-    least, most = min(means, key=lambda cell: means[cell]), max(means, key=lambda cell: means[cell])
-    known = {"subject": measure.subject, "least": measure.say(means[least])}
-    if means[least] == means[most]:
-        return captions.SAME_IN_CELLS.format(**known)
-    cells = {"full": least[0], "alpha": f"{least[1]:g}", "most_full": most[0], "most_alpha": f"{most[1]:g}"}
-    return captions.RANGE_OF_CELLS.format(**known, most=measure.say(means[most]), **cells)
+    low, high = min(means, key=lambda cell: means[cell]), max(means, key=lambda cell: means[cell])
+    fields = {"subject": measure.subject, "least": measure.text(means[low])}
+    if means[low] == means[high]:
+        return captions.SAME_IN_CELLS.format(**fields)
+    cells = {"full": low[0], "alpha": f"{low[1]:g}", "most_full": high[0], "most_alpha": f"{high[1]:g}"}
+    return captions.RANGE_OF_CELLS.format(**fields, most=measure.text(means[high]), **cells)

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.records.events import Event
-from dtdg_lab.systems.decayed_windows.window import RULES, RowMemory, Trapezoid, decayed_counts
+from dtdg_lab.systems.decayed_windows.row_memory import RowMemory
+from dtdg_lab.systems.decayed_windows.window import RULES, Trapezoid
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class TrapezoidFacts(Event):
         base_bytes: of a step's peak, what does not grow with its rows; None where it is not known.
         row_bytes: what each row of the largest rank's batch adds to the peak; None where it is not known.
         piece_bytes: what each row and snapshot of its largest piece adds
-        (:mod:`dtdg_lab.systems.decayed_windows.window`).
+        (:mod:`dtdg_lab.systems.decayed_windows.row_memory`).
         piece_rows: most nodes of a piece.
     """
 
@@ -67,44 +68,46 @@ class TrapezoidFacts(Event):
     piece_bytes: float = 0.0
     piece_rows: int = 1
 
-    def counts(self, shape: Shape | None = None) -> tuple[int, ...]:
-        """Return the chunks of every snapshot of a whole window, oldest first; C of a full one."""
-        shape = shape or self.shape
-        full = min(shape.full_snapshots, self.window)
-        newest_first = decayed_counts(shape.decay, chunks=self.chunks, alpha=shape.alpha, decayed=self.window - full)
-        return (*reversed(newest_first), *[self.chunks] * full)
-
-    def rows(self, shape: Shape | None = None) -> int:
-        """Return the rows of nodes in a whole window, of all ranks, for chunks of equal size."""
-        return round(float(self.row_counts[[*self.counts(shape)]].sum()))
+    @property
+    def full(self) -> int:
+        """Full snapshots of a whole window."""
+        return min(self.shape.full_snapshots, self.window)
 
     @property
-    def whole_rows(self) -> int:
+    def trapezoid(self) -> Trapezoid:
+        """The shape of a whole window with its numbers of chunks."""
+        return Trapezoid(self.window, self.full, self.chunks, self.shape.alpha, self.shape.decay)
+
+    def counts(self) -> tuple[int, ...]:
+        """Return the chunks of every snapshot of a whole window, oldest first; C of a full one."""
+        return (*reversed(self.trapezoid.counts), *[self.chunks] * self.full)
+
+    def shares(self) -> tuple[float, ...]:
+        """Return the share of nodes in every snapshot of a whole window, oldest first."""
+        return tuple((self.row_counts[[*self.counts()]] / self.nodes).tolist())
+
+    def rows(self) -> int:
+        """Return the rows of nodes in a whole window, of all ranks, for chunks of equal size."""
+        return round(float(self.row_counts[[*self.counts()]].sum()))
+
+    @property
+    def full_rows(self) -> int:
         """Rows of a window with all its snapshots full."""
         return self.window * self.nodes
 
-    def kept(self, shape: Shape | None = None) -> float:
+    def kept_share(self) -> float:
         """Return the share of these rows that a window has."""
-        return self.rows(shape) / self.whole_rows
+        return self.rows() / self.full_rows
 
-    def peak_bytes(self, shape: Shape | None = None) -> float | None:
+    def peak_bytes(self) -> float | None:
         """Return the predicted peak of a step on the largest rank; None where it is not known."""
         if self.base_bytes is None or self.row_bytes is None:
             return None
         by_rank = np.atleast_2d(self.rank_row_counts)
-        rank_rows = by_rank[:, [*self.counts(shape)]].sum(axis=1)
-        shape = shape or self.shape
-        full = min(shape.full_snapshots, self.window)
-        memory = RowMemory(
-            self.base_bytes,
-            0.0,
-            self.piece_bytes,
-            nodes=round(float(by_rank[:, -1].max())),
-            chunks=self.chunks,
-            piece_rows=self.piece_rows,
-        )
-        of_piece = memory.peak_bytes(Trapezoid(self.window, full, self.chunks, shape.alpha, shape.decay))
-        return of_piece + self.row_bytes * float(rank_rows.max())
+        rank_rows = by_rank[:, [*self.counts()]].sum(axis=1)
+        nodes = round(float(by_rank[:, -1].max()))
+        memory = RowMemory(self.base_bytes, 0.0, self.piece_bytes, nodes, self.chunks, self.piece_rows)
+        return memory.peak_bytes(self.trapezoid) + self.row_bytes * float(rank_rows.max())
 
     def changed(self, changes: Mapping[str, Any]) -> TrapezoidFacts:
         """Return the facts with other settings; those that do not shape a window are ignored."""
@@ -114,14 +117,11 @@ class TrapezoidFacts(Event):
     @property
     def words(self) -> str:
         """The window in a sentence or two, as a row of a table of events."""
-        counts, full = self.counts(), min(self.shape.full_snapshots, self.window)
-        text = f"Windows of {self.window} snapshot{'' if self.window == 1 else 's'}: the newest {full} full"
-        if full < self.window:
-            older = ", ".join(map(str, reversed(counts[: self.window - full])))
-            text += (
-                f", those before in {older} of {self.chunks:,} chunks ({self.shape.decay}, alpha {self.shape.alpha:g})"
-            )
-        text += f". {_percent(self.kept())} of the rows of {self.window} full ones"
+        text = f"Windows of {self.window} snapshot{'' if self.window == 1 else 's'}: the newest {self.full} full"
+        if self.full < self.window:
+            older, shape = ", ".join(map(str, self.trapezoid.counts)), self.shape
+            text += f", those before in {older} of {self.chunks:,} chunks ({shape.decay}, alpha {shape.alpha:g})"
+        text += f". {_percent(self.kept_share())} of the rows of {self.window} full ones"
         peak = self.peak_bytes()
         return text + ("." if peak is None else f", {format_bytes(peak)} at a step's peak by prediction.")
 
@@ -129,9 +129,7 @@ class TrapezoidFacts(Event):
         """Return the data as recorded, with ``counts``: chunks of the decayed snapshots of a window, newest first."""
         data = Event.write(self)
         del data["shape"]
-        decayed = self.window - min(self.shape.full_snapshots, self.window)
-        counts = [*reversed(self.counts()[:decayed])]
-        return {"window": data.pop("window"), **asdict(self.shape), "counts": counts, **data}
+        return {"window": data.pop("window"), **asdict(self.shape), "counts": [*self.trapezoid.counts], **data}
 
     @classmethod
     def entries(cls, data: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -142,9 +140,9 @@ class TrapezoidFacts(Event):
     def check(self) -> None:
         """Raise a DataError if its counts are not those of its chunks and nodes."""
         shape, counts = self.shape, (self.row_counts, *np.atleast_2d(self.rank_row_counts))
-        fit = all(len(each) == self.chunks + 1 and (np.diff(each) >= 0).all() for each in counts)
+        fits = all(len(numbers) == self.chunks + 1 and (np.diff(numbers) >= 0).all() for numbers in counts)
         if not (
-            fit
+            fits
             and round(self.row_counts[-1]) == self.nodes > 0
             and self.window >= 1
             and shape.full_snapshots >= 1
@@ -192,11 +190,12 @@ class ChunkFacts(Event):
     @property
     def words(self) -> str:
         """The chunks in a sentence or two."""
-        least, _, most = self.sizes
+        smallest, _, largest = self.sizes
         text = (
             f"{self.chunks:,} chunk{'s' * (self.chunks > 1)} in {'each of ' if self.parts > 1 else ''}{self.parts} "
-            f"part{'s' * (self.parts > 1)} by {self.made_by or self.chunker}, {least:,} to {most:,} nodes each, made "
-            f"in {format_seconds(self.seconds)}; {_percent(self.cut_share)} of the edges within parts join two chunks."
+            f"part{'s' * (self.parts > 1)} by {self.made_by or self.chunker}, {smallest:,} to {largest:,} nodes each, "
+            f"made in {format_seconds(self.seconds)}; {_percent(self.cut_share)} of the edges within parts join two "
+            "chunks."
         )
         note = self.note.rstrip(".")
         return f"{text} NOTE: {note}." if note else text

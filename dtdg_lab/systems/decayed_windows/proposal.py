@@ -9,16 +9,16 @@ import numpy as np
 
 from dtdg_lab.core.units import join_words
 from dtdg_lab.systems.decayed_windows.events import TrapezoidFacts
-from dtdg_lab.systems.decayed_windows.step_windows import StepWindow, shares_of
+from dtdg_lab.systems.decayed_windows.step_windows import StepWindow
 from dtdg_lab.visualization.numbers import bytes_text, percent_text
 from dtdg_lab.visualization.palette import MARK_COLOUR
 from dtdg_lab.visualization.traces import Drawn, line
 
 PROPOSED = {
-    "full_snapshots": "{} full snapshots",
-    "alpha": "alpha {}",
+    "full_snapshots": "{:g} full snapshots",
+    "alpha": "alpha {:.3g}",
     "decay": "decay shape {}",
-    "window": "a window of {}",
+    "window": "a window of {:g}",
 }
 
 
@@ -30,17 +30,13 @@ def is_proposal(facts: TrapezoidFacts, preview: Mapping[str, Any]) -> bool:
 
 def setting_text(changes: Mapping[str, Any]) -> str:
     """Return proposed settings in words, such as ``alpha 0.6``."""
-    return join_words([text.format(_value_text(changes[name])) for name, text in PROPOSED.items() if name in changes])
-
-
-def _value_text(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    return join_words([text.format(changes[name]) for name, text in PROPOSED.items() if name in changes])
 
 
 def outline(proposed: TrapezoidFacts, end: int) -> Drawn:
     """Return the outline of a proposed whole window that ends at a snapshot."""
     edges = np.repeat(np.arange(proposed.window + 1) + end - proposed.window + 0.5, 2).tolist()
-    heights = [0, *(100 * np.repeat(shares_of(proposed), 2)).round(2).tolist(), 0]
+    heights = [0, *(100 * np.repeat(proposed.shares(), 2)).round(2).tolist(), 0]
     return line("proposed", edges, heights, MARK_COLOUR, hoverinfo="skip", width=2.5, dash="dash")
 
 
@@ -48,20 +44,20 @@ def needs_text(facts: TrapezoidFacts, preview: Mapping[str, Any], *, are_nodes_k
     """Return what a proposed window needs, in lines."""
     proposed, setting = facts.changed(preview), setting_text(preview)
     lines = [f"<b>{setting[:1].upper()}{setting[1:]}</b>"]
-    rows = f"{proposed.rows():,} rows" if are_nodes_known else f"{percent_text(proposed.kept())} of all rows"
-    lines.append(f"{rows} ({_difference(proposed.kept() * proposed.window, facts.kept() * facts.window)})")
-    before, after = facts.peak_bytes(), proposed.peak_bytes()
-    if before is not None and after is not None:
-        lines.append(f"{bytes_text(after)} peak ({_difference(after, before)})")
+    rows = f"{proposed.rows():,} rows" if are_nodes_known else f"{percent_text(proposed.kept_share())} of all rows"
+    lines.append(f"{rows} ({_difference(proposed.kept_share() * proposed.window, facts.kept_share() * facts.window)})")
+    present_bytes, after = facts.peak_bytes(), proposed.peak_bytes()
+    if present_bytes is not None and after is not None:
+        lines.append(f"{bytes_text(after)} peak ({_difference(after, present_bytes)})")
     return "<br>".join([*lines, "Release to apply, Esc to cancel"])
 
 
-def _difference(after: float, before: float) -> str:
-    share = after / before - 1
+def _difference(after: float, present: float) -> str:
+    share = after / present - 1
     return f"+{percent_text(share)}" if share >= 0 else percent_text(share)
 
 
-def handles(facts: TrapezoidFacts, end: int, *, drawn: StepWindow | None = None) -> list[Drawn]:
+def handles(facts: TrapezoidFacts, end: int, *, bars: StepWindow | None = None) -> list[Drawn]:
     """Return the circles of K, between decayed and full, and of alpha, on the bar whose share it is.
 
     A handle has the name of its setting, whose value is ``scale * (position - origin)``.
@@ -69,10 +65,9 @@ def handles(facts: TrapezoidFacts, end: int, *, drawn: StepWindow | None = None)
     Args:
         facts: the shape of a whole window.
         end: last snapshot of that window.
-        drawn: the window whose bars are drawn, if any: alpha stands on one of them.
+        bars: the window whose bars are drawn, if any: alpha stands on one of them.
     """
-    window = facts.window
-    full = min(facts.shape.full_snapshots, window)
+    window, full = facts.window, facts.full
     border, edge = end - full + 0.5, end + 0.5
     circles: list[Drawn] = [
         {
@@ -92,13 +87,12 @@ def handles(facts: TrapezoidFacts, end: int, *, drawn: StepWindow | None = None)
     ]
     if full < window:
         percent = 100 * float(np.clip(facts.shape.alpha, 1 / facts.chunks, 1.0))
-        oldest = end - window + 1 if drawn is None or drawn.target != end else max(end - window + 1, drawn.first)
-        oldest_or_newest = min(oldest, end - full) if facts.shape.decay == "text" else end - full
+        oldest = end - window + 1 if bars is None or bars.target != end else max(end - window + 1, bars.first)
         alpha: Drawn = {
             "name": "alpha",
             "label": "α",
             "along": "y",
-            "x": oldest_or_newest,
+            "x": min(oldest, end - full) if facts.shape.decay == "text" else end - full,
             "y": percent,
             "low": 100 / facts.chunks,
             "high": 100,

@@ -1,4 +1,4 @@
-"""DynaGraph: sampled windows of snapshots."""
+"""DynaGraph: windows of snapshots with sampled neighbours, on parts that are assigned again in every epoch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -29,6 +29,7 @@ from dtdg_lab.engine.strategy import BuildContext, RecordRows, Step, StepMarks, 
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, keep_freed_memory
 from dtdg_lab.models.base import DynamicModel
+from dtdg_lab.systems.decayed_windows.window import BatchRow
 from dtdg_lab.tasks.base import Task
 
 # The snapshots of a sampled part, kept while windows slide over them: what two windows share is computed once.
@@ -58,7 +59,7 @@ class SampledSequence(SnapshotSequence):
         self.vertices: Tensor | None = torch.tensor(part.vertices, device=self.device)
         self._graph = graph
         self._sampled: dict[int, SampledSnapshot] = {}
-        self._spaces: dict[int, list[SnapshotView]] = {}
+        self._views: dict[int, list[SnapshotView]] = {}
 
     def sample(self, needed: range) -> tuple[int, list[int]]:
         """Draw the missing ones of some snapshots, and discard all others.
@@ -68,63 +69,65 @@ class SampledSequence(SnapshotSequence):
         """
         for t in [t for t in self._sampled if t not in needed]:
             del self._sampled[t]
-            self._spaces.pop(t, None)
-        for t in needed:
-            if t not in self._sampled:
-                self._sampled[t] = self.part.snapshot(t)
-        held = [self._sampled[t] for t in needed]
-        return sum(len(of.vertices) for of in held), [of.num_edges for of in held]
+            self._views.pop(t, None)
+        samples = [self._sample(t) for t in needed]
+        return sum(len(sample.vertices) for sample in samples), [sample.num_edges for sample in samples]
+
+    def _sample(self, t: int) -> SampledSnapshot:
+        if t not in self._sampled:
+            self._sampled[t] = self.part.snapshot(t)
+        return self._sampled[t]
 
     def bring(self, needed: range) -> None:
         """Copy these snapshots to the device."""
         for t in needed:
-            self._of(t)
+            self._layer_views(t)
 
     def view(self, t: int) -> SnapshotView:
-        """Snapshot t as seen by the first layer."""
-        return self._of(t)[0]
+        """Return snapshot t as seen by the first layer."""
+        return self._layer_views(t)[0]
 
     def stacks(self, snapshots: range, layer: int) -> list[SnapshotView]:
-        """Consecutive snapshots for one layer, not stacked: other windows start elsewhere."""
-        return [self._of(t)[layer] for t in snapshots]
+        """Return consecutive snapshots for one layer, not stacked: other windows start elsewhere."""
+        return [self._layer_views(t)[layer] for t in snapshots]
 
-    def _of(self, t: int) -> list[SnapshotView]:
-        if t not in self._spaces:
-            if t not in self._sampled:
-                self._sampled[t] = self.part.snapshot(t)
-            held = self._sampled[t]
-            self._spaces[t] = [self._space(t, held, layer) for layer in range(self.part.drawing.layers)]
-        return self._spaces[t]
+    def _layer_views(self, t: int) -> list[SnapshotView]:
+        if t not in self._views:
+            sample = self._sample(t)
+            self._views[t] = [self._layer_view(t, sample, layer) for layer in range(self.part.drawing.layers)]
+        return self._views[t]
 
-    def _space(self, t: int, held: SampledSnapshot, layer: int) -> SnapshotView:
-        source = LocalSource(partial(self._edges, t, held, layer), self.settings)
-        operators, once = Operators(source, self.settings), range(t, t + 1)
+    def _layer_view(self, t: int, sample: SampledSnapshot, layer: int) -> SnapshotView:
+        source = LocalSource(partial(self._edges, t, sample, layer), self.settings)
+        operators, snapshots = Operators(source, self.settings), range(t, t + 1)
         if layer:  # only the first layer reads features
-            unfed = torch.empty(held.rows(layer), 0, dtype=self.dtype, device=self.device)
-            return SnapshotView(operators, once, unfed, NeighbourRows(), num_nodes=self.own)
-        features = torch.tensor(self._graph.features[t][held.vertices], device=self.device).to(self.dtype)
-        return SnapshotView(operators, once, features, NeighbourRows(), num_nodes=self.own, may_keep=lambda size: True)
+            no_inputs = torch.empty(sample.rows(layer), 0, dtype=self.dtype, device=self.device)
+            return SnapshotView(operators, snapshots, no_inputs, NeighbourRows(), num_nodes=self.own)
+        features = torch.tensor(self._graph.features[t][sample.vertices], device=self.device).to(self.dtype)
+        return SnapshotView(
+            operators, snapshots, features, NeighbourRows(), num_nodes=self.own, may_keep=lambda size: True
+        )
 
-    def _edges(self, t: int, held: SampledSnapshot, layer: int, direction: str) -> PartEdges:
-        """Edges of the nodes that a layer sees; rows that are not needed for its output are empty."""
+    def _edges(self, t: int, sample: SampledSnapshot, layer: int, direction: str) -> PartEdges:
+        """Return the edges of the nodes that a layer sees; rows that are not needed for its output are empty."""
         if direction != "in":
             raise PlanError(f"edges along {direction!r} of sampled snapshots: in-neighbours are drawn, and no others.")
-        edges, rows = held.edges[layer], held.rows(layer)
-        vertices, offsets = held.vertices[:rows], self._graph.snapshots[t].indptr
+        edges, rows = sample.edges[layer], sample.rows(layer)
+        vertices, offsets = sample.vertices[:rows], self._graph.snapshots[t].indptr
         indptr = np.pad(edges.indptr, (0, rows + 1 - len(edges.indptr)), mode="edge")
-        degrees, found = self._degrees(t, vertices), offsets[vertices + 1] - offsets[vertices]
-        return PartEdges(indptr, edges.indices, edges.weights, rows, *degrees, found, self._graph.weighted)
+        degrees, counts = self._degrees(t, vertices), offsets[vertices + 1] - offsets[vertices]
+        return PartEdges(indptr, edges.indices, edges.weights, rows, *degrees, counts, self._graph.weighted)
 
     def _degrees(self, t: int, vertices: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """In-degrees and out-degrees of some nodes in the whole snapshot; NaN if not needed."""
+        """Return in-degrees and out-degrees of some nodes in the whole snapshot; NaN if not needed."""
         snapshot = self._graph.snapshots[t]
         if snapshot.weights is None:
-            into = (snapshot.indptr[vertices + 1] - snapshot.indptr[vertices]).astype(np.float64)
+            in_degrees = (snapshot.indptr[vertices + 1] - snapshot.indptr[vertices]).astype(np.float64)
         else:
-            into = snapshot.in_degrees()[vertices]
+            in_degrees = snapshot.in_degrees()[vertices]
         if self.settings.norm == "in_out":
-            return into, snapshot.out_degrees()[vertices]
-        return into, np.broadcast_to(np.float64(np.nan), into.shape)
+            return in_degrees, snapshot.out_degrees()[vertices]
+        return in_degrees, np.broadcast_to(np.float64(np.nan), in_degrees.shape)
 
 
 # A window of a sampled part as one block of time, whose snapshots have different numbers of rows.
@@ -141,43 +144,37 @@ class WindowTimeline(Timeline):
     """
 
     def open(self, number: int, pass_name: str) -> TimeBlock:
-        """The whole window."""
+        """Return the whole window."""
         run = self._run
         stacks = [run.sequence.stacks(run.snapshots, layer) for layer in range(run.model.layers)]
-        read = [spaces[0].num_rows for spaces in stacks[1:]]
-        return TimeBlock(run.snapshots, stacks, [*read, run.own], _Uneven(stacks[0], device=run.sequence.device))
+        rows = [views[0].num_rows for views in stacks[1:]]
+        return TimeBlock(run.snapshots, stacks, [*rows, run.own], _UnevenRows(stacks[0], device=run.sequence.device))
 
 
-class _Uneven(BlockRows):
+class _UnevenRows(BlockRows):
     """No redistribution; the first layer's snapshots have different numbers of rows.
 
     Args:
-        spaces: the snapshots as seen by the first layer, one each.
+        views: the snapshots as seen by the first layer, one each.
         device: of the computation.
     """
 
-    def __init__(self, spaces: Sequence[SnapshotView], *, device: str) -> None:
-        super().__init__(spaces, device=device, alone=False)
-        self._heights = [space.num_rows for space in spaces]
+    def __init__(self, views: Sequence[SnapshotView], *, device: str) -> None:
+        super().__init__(views, device=device, alone=False)
+        self._heights = [view.num_rows for view in views]
 
     def to_snapshots(
-        self,
-        work: OfRows[T],
-        pieces: Sequence[slice],
-        phase: AllToAllPhase,
-        *,
-        like: Tensor,
-        height: int,
+        self, work: OfRows[T], pieces: Sequence[slice], phase: AllToAllPhase, *, like: Tensor, height: int
     ) -> Moved[T]:
-        """Gradients of the first layer's rows, written per snapshot; otherwise as in the base class."""
+        """Write gradients of the first layer's rows per snapshot; otherwise do as the base class."""
         if phase.layer > 0 or not phase.backward:
             return super().to_snapshots(work, pieces, phase, like=like, height=height)
         out = [like.new_zeros(rows, phase.width) for rows in self._heights]
 
         def write(rows: slice) -> T:
-            found, rest = work(rows)
-            for whole, here in zip(out, found, strict=True):
-                whole[rows] = here
+            parts, rest = work(rows)
+            for snapshot, part in zip(out, parts, strict=True):
+                snapshot[rows] = part
             return rest
 
         return out, parallel_map(write, pieces, device=self._device)
@@ -186,8 +183,8 @@ class _Uneven(BlockRows):
 # Sliding windows over the training split with sampled neighbours, on parts that are assigned again in every epoch.
 
 
-# memory of a model -> function that differentiates a window of it
-_HOW: Mapping[str, Callable[[SequenceSegment], Tensor]] = MappingProxyType(
+# memory of a model -> function that adds the gradients of a window
+_ADD_GRADIENTS: Mapping[str, Callable[[SequenceSegment], Tensor]] = MappingProxyType(
     {
         "per_vertex": lambda run: time_blocks.add_gradients_blocks(run, WindowTimeline(run)),
         "weights": evolving_weights.add_gradients_evolved,
@@ -209,7 +206,6 @@ class SampledWindows:
         parts: those of this rank.
 
     Raises:
-        PlanError: there are no snapshots, or the length is below 1.
         DataError: the window is longer than the training split.
     """
 
@@ -221,8 +217,6 @@ class SampledWindows:
     parts: range
 
     def __post_init__(self) -> None:
-        if not self.train or self.length < 1:
-            raise PlanError(f"length={self.length} with {len(self.train)} snapshots: both must be at least 1.")
         if self.length > len(self.train):
             raise DataError(
                 f"window={self.length} exceeds the training split of {len(self.train)} snapshots. Set a window of "
@@ -230,12 +224,12 @@ class SampledWindows:
             )
 
     def of(self, number: int) -> range:
-        """The window that ends at a step's snapshot; shorter at the beginning of the sequence."""
+        """Return the window that ends at a step's snapshot; shorter at the beginning of the sequence."""
         target = self.train[number]
         return range(max(self.train.start, target - self.length + 1), target + 1)
 
     def dealt(self, epoch: int) -> Partition:
-        """Random parts of an epoch, with the sizes of the partition; the same on every rank."""
+        """Return random parts of an epoch, with the sizes of the partition; the same on every rank."""
         order = generator(self.seed, "dynagraph/deal", epoch).permutation(len(self.partition.owner))
         return Partition(self.partition.owner[order], self.partition.parts, data_hash=self.partition.data_hash)
 
@@ -255,7 +249,7 @@ class SampledWindowStrategy(Strategy):
         task: the training task.
         windows: of the run.
         settings: of the operators, the same for all parts.
-        counts_group: whether this rank counts the group that all ranks compute together: true on one of them.
+        counts_group: True on the one rank that counts the group that all ranks compute together.
 
     Raises:
         UnsupportedError: the task needs all nodes at once, or the model's state needs nodes outside the part.
@@ -280,54 +274,56 @@ class SampledWindowStrategy(Strategy):
     ) -> None:
         where, why = "on layout sampled_window", ", and each part computes only its own"
         check_per_vertex(task, where, why, "system='full-history' (halo_window)")
-        if model.memory not in _HOW:
+        if model.memory not in _ADD_GRADIENTS:
             raise UnsupportedError(
-                f"a model with memory={model.memory!r} on layout sampled_window, which supports {', '.join(_HOW)}: "
-                "a part only has its sampled nodes. Choose system='full-history' (halo_window), or another model."
+                f"a model with memory={model.memory!r} on layout sampled_window, which supports "
+                f"{', '.join(_ADD_GRADIENTS)}: a part only has its sampled nodes. Choose system='full-history' "
+                "(halo_window), or another model."
             )
         self._model, self._graph, self._task, self._windows = model, graph, task, windows
         self._settings, self._counts_group = settings, counts_group
         self._epoch, self._dealt = 0, -1
         self._sequences: list[SampledSequence] = []
-        self._rows: list[tuple[Any, ...]] = []
+        self._rows: list[BatchRow] = []
 
     def epoch(self, epoch: int) -> Sequence[Step]:
-        """A step per labelled snapshot, in order of time; later computations use the parts of this epoch."""
+        """Return a step per labelled snapshot, in order of time; later computations use the parts of this epoch."""
         self._epoch = epoch
         group = (0,) if self._counts_group else ()
         steps = range(len(self._windows.train))
         return tuple(Step(number, group, 1, len(self._windows.of(number))) for number in steps)
 
-    def compute(self, work: Step, marks: StepMarks) -> StepResult:
-        """Gradients of this rank's parts, one part after another, in a window of the last started epoch."""
+    def compute(self, step: Step, marks: StepMarks) -> StepResult:
+        """Add the gradients of this rank's parts, one after another, in a window of the last started epoch."""
         started_s = time.perf_counter()
         if self._dealt != self._epoch:
             self._deal()
-        window = self._windows.of(work.iteration)
+        window = self._windows.of(step.iteration)
         # if the model has no state per node, only the weights evolve over time, and they see no neighbours
         needed = window if self._model.memory == "per_vertex" else window[-1:]
         rows, edges = zip(*(sequence.sample(needed) for sequence in self._sequences), strict=True)
-        sampled = [0] * (len(window) - len(needed)) + [sum(of_parts) for of_parts in zip(*edges, strict=True)]
-        duration_s = time.perf_counter() - started_s
+        sampled = [0] * (len(window) - len(needed)) + [sum(part_edges) for part_edges in zip(*edges, strict=True)]
+        sample_s = time.perf_counter() - started_s
         marks("batch")
         runs = [SequenceSegment(self._model, sequence, self._task, window, "last") for sequence in self._sequences]
         self._task.prepare(window[-1:])
         for sequence in self._sequences:
             sequence.bring(needed)
         marks("transfer")
-        loss_sum = sum(float(_HOW[self._model.memory](run)) for run in runs)
-        whole: list[None] = [None] * len(window)
-        counts = (sum(rows), sum(sampled), duration_s, sampled)
-        self._rows.append((window[-1], window.start, len(window), whole, *counts))
-        return StepResult(loss_sum, len(work.groups), sum(run.own * len(window) for run in runs))
+        loss_sum = sum(float(_ADD_GRADIENTS[self._model.memory](run)) for run in runs)
+        chunks: list[int | None] = [None] * len(window)
+        self._rows.append(
+            BatchRow(window[-1], window.start, len(window), chunks, sum(rows), sum(sampled), sample_s, sampled)
+        )
+        return StepResult(loss_sum, len(step.groups), sum(run.own * len(window) for run in runs))
 
     def rows(self) -> RecordRows:
-        """``batches``: the windows computed since the last call.
+        """Return and forget the rows of ``batches``.
 
         Rows include copies of neighbours, edges are those of all layers, and seconds are for assigning and sampling.
         """
-        taken, self._rows = self._rows, []
-        return {"batches": taken}
+        rows, self._rows = self._rows, []
+        return {"batches": rows}
 
     def _deal(self) -> None:
         self._sequences.clear()  # first, since memory may not suffice for both
@@ -342,22 +338,24 @@ class SampledWindowStrategy(Strategy):
             epoch,
         )
         dealt = windows.dealt(epoch)
-        for part in windows.parts:
-            own = SampledPart(self._graph, dealt.vertices(part), drawing)
-            self._sequences.append(SampledSequence(self._graph, own, self._settings))
+        for number in windows.parts:
+            part = SampledPart(self._graph, dealt.vertices(number), drawing)
+            self._sequences.append(SampledSequence(self._graph, part, self._settings))
         self._dealt = epoch
 
 
-def build(of: BuildContext) -> SampledWindowStrategy:
-    """Sampled windows, whose partition is made again in each epoch.
+def build(context: BuildContext) -> SampledWindowStrategy:
+    """Build sampled windows, whose partition is made again in each epoch.
 
     Raises:
         UnsupportedError: the model pulls along out-edges.
     """
-    assert of.partition is not None
-    config = of.config
-    check_in_edges(of.model.facts.directions, config.system)
-    windows = SampledWindows(of.train, config["window"], config["fanout"], config.seed, of.partition, of.parts)
+    assert context.partition is not None
+    config, sequence = context.config, context.sequence
+    check_in_edges(context.model.facts.directions, config.system)
+    windows = SampledWindows(
+        context.train, config["window"], config["fanout"], config.seed, context.partition, context.parts
+    )
     return SampledWindowStrategy(
-        of.model, of.sequence.graph, of.task, windows, of.sequence.settings, counts_group=of.group.rank == 0
+        context.model, sequence.graph, context.task, windows, sequence.settings, counts_group=context.group.rank == 0
     )

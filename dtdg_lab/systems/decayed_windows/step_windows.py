@@ -115,24 +115,15 @@ def _step_windows(tables: RunTables, until: int | None) -> list[StepWindow]:
     else:
         rows = tables.rows("batches")
         rows = rows.where((rows["step"] <= until) & (rows["step"] > until - RECENT))
-    steps, places, ranks = np.unique(rows["step"], return_inverse=True, return_counts=True)
-    sums = {name: np.bincount(places, rows[name], len(steps)) for name in ("rows", "edges")}
+    steps, numbers, ranks = np.unique(rows["step"], return_inverse=True, return_counts=True)
+    sums = {name: np.bincount(numbers, rows[name], len(steps)) for name in ("rows", "edges")}
     windows = []
-    for place, row in enumerate(rows.once("step").sort("step").to_dicts()):
-        if ranks[place] < tables.ranks:
-            continue
-        counts = tuple(int(count) for count in row["chunks"] if count is not None)
-        window = StepWindow(
-            int(row["step"]),
-            int(row["target"]),
-            int(row["first"]),
-            int(row["full"]),
-            counts,
-            rows=int(sums["rows"][place]),
-            edges=int(sums["edges"][place]),
-            sampled=_sampled(rows, int(row["step"])),
-        )
-        windows.append(window)
+    for number, row in enumerate(rows.once("step").sort("step").to_dicts()):
+        if ranks[number] >= tables.ranks:
+            step, target, first, full = (int(row[name]) for name in ("step", "target", "first", "full"))
+            counts = tuple(int(count) for count in row["chunks"] if count is not None)
+            totals = (int(sums["rows"][number]), int(sums["edges"][number]))
+            windows.append(StepWindow(step, target, first, full, counts, *totals, sampled=_sampled(rows, step)))
     return windows
 
 
@@ -150,20 +141,19 @@ def _sampled(rows: Rows, step: int) -> tuple[int, ...]:
 def facts_now(tables: RunTables) -> TrapezoidFacts | None:
     """Return the shape of a whole window with the settings now; None before a run has recorded it."""
 
-    def facts() -> TrapezoidFacts | None:
-        known = tables.event(TrapezoidFacts)
-        flat = tables.config.flat
-        return None if known is None else known.changed({name: flat[name] for name in SHAPE if name in flat})
+    def current_facts() -> TrapezoidFacts | None:
+        recorded, flat = tables.event(TrapezoidFacts), tables.config.flat
+        return None if recorded is None else recorded.changed({name: flat[name] for name in SHAPE if name in flat})
 
-    return tables.once("shape of windows", facts)
+    return tables.once("shape of windows", current_facts)
 
 
 def chunks_at(tables: RunTables, step: int) -> int:
     """Return the chunks of each part at a step."""
-    known = [(event["step"] or 0, facts.chunks) for event, facts in tables.typed(TrapezoidFacts) if facts is not None]
-    if not known:
+    plans = [(event["step"] or 0, facts.chunks) for event, facts in tables.typed(TrapezoidFacts) if facts is not None]
+    if not plans:
         return AUTO_CHUNKS
-    return known[max(0, bisect_right(known, step, key=lambda change: change[0]) - 1)][1]
+    return plans[max(0, bisect_right(plans, step, key=lambda plan: plan[0]) - 1)][1]
 
 
 def planned_facts(config: RunConfig) -> TrapezoidFacts:
@@ -173,11 +163,6 @@ def planned_facts(config: RunConfig) -> TrapezoidFacts:
     shape = Shape(int(flat.get("full_snapshots", window)), float(flat.get("alpha", 1.0)), flat.get("decay", RULES[0]))
     nodes = np.arange(chunks + 1, dtype=np.float64)
     return TrapezoidFacts(window, shape, chunks, chunks, nodes, nodes, None, None)
-
-
-def shares_of(facts: TrapezoidFacts) -> tuple[float, ...]:
-    """Return the share of nodes in every snapshot of a whole window, oldest first."""
-    return tuple((facts.row_counts[[*facts.counts()]] / facts.nodes).tolist())
 
 
 # The training snapshots.

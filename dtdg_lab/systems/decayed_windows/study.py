@@ -92,7 +92,7 @@ class DecayStudy(StudyResult):
 
         Args:
             path: (K, alpha) that a tuner went through, oldest first, to be drawn over the maps; of a tuned run
-                ``decayed_windows.tuning.tuner_path(run.live)``.
+                ``decayed_windows.tuner_charts.tuner_path(run.live)``.
             part: whose loss is drawn, ``validation`` or ``test``; the validation split's where the protocol has one.
 
         Raises:

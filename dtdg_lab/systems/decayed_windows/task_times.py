@@ -37,13 +37,13 @@ def tasks_figure(tables: RunTables, options: ChartOptions) -> Figure:
     keys: list[Key] = []
     kinds = tasks["kind"]
     for number, (kind, name) in enumerate(KINDS.items()):
-        chosen = kinds == kind
-        if chosen.any():
-            places = list(zip(tasks["step"][chosen].tolist(), tasks["rank"][chosen].tolist(), strict=True))
-            looks: Drawn = {"size": 5, "marker": {"opacity": 0.6}, "customdata": places}
+        is_kind = kinds == kind
+        if is_kind.any():
+            origins = list(zip(tasks["step"][is_kind].tolist(), tasks["rank"][is_kind].tolist(), strict=True))
+            style: Drawn = {"size": 5, "marker": {"opacity": 0.6}, "customdata": origins}
             hover = "step %{customdata[0]}, rank %{customdata[1]}: predicted %{x:.3~g} ms, took %{y:.3~g} ms"
-            x, y = predicted[chosen].tolist(), measured[chosen].tolist()
-            data.append(points(name, x, y, series_colour(number), hover, **looks))
+            x, y = predicted[is_kind].tolist(), measured[is_kind].tolist()
+            data.append(points(name, x, y, series_colour(number), hover, **style))
             keys.append((name, series_colour(number), "dot"))
     axis: Drawn = {"type": "log", "dtick": 1}
     return card(data, title, unit=unit, keys=keys, x_title=x_title, xaxis=axis, yaxis=axis)
@@ -61,18 +61,16 @@ def tasks_caption(tables: RunTables, options: ChartOptions) -> str:
 def _times_ms(tasks: Rows) -> tuple[Array, Array]:
     """Return predicted and measured milliseconds, with four digits."""
     times = (1e3 * np.maximum(tasks[name].astype(np.float64), LEAST_S) for name in ("predicted_s", "duration_s"))
-    predicted, measured = (np.array([float(f"{ms:.4g}") for ms in each]) for each in times)
+    predicted, measured = (np.array([float(f"{ms:.4g}") for ms in column]) for column in times)
     return predicted, measured
 
 
-def tasks_chart() -> Chart:
-    """Return the chart of predicted task times."""
-    return Chart(
-        name="task_times",
-        title="Predicted task times",
-        figure=tasks_figure,
-        caption=tasks_caption,
-        place="folded",
-        shown=has_halo,
-        help="A dot is a stretch of computing or an exchange. On the dotted line it took what was predicted.",
-    )
+TASK_TIMES = Chart(
+    name="task_times",
+    title="Predicted task times",
+    figure=tasks_figure,
+    caption=tasks_caption,
+    place="folded",
+    shown=has_halo,
+    help="A dot is a stretch of computing or an exchange. On the dotted line it took what was predicted.",
+)

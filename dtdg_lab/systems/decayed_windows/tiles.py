@@ -10,6 +10,7 @@ import numpy as np
 
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.records.rows import Array
+from dtdg_lab.systems.decayed_windows.step_charts import window_means, windows_by_step
 from dtdg_lab.systems.decayed_windows.step_windows import (
     RECENT,
     facts_now,
@@ -18,7 +19,6 @@ from dtdg_lab.systems.decayed_windows.step_windows import (
     mean_rows,
     newest_window,
 )
-from dtdg_lab.systems.decayed_windows.supporting import window_means, windows_by_step
 from dtdg_lab.visualization.numbers import UNKNOWN, bytes_text, percent_text, three_digits
 from dtdg_lab.visualization.runs.communication import EXCHANGES, HIDDEN_HELP, communication_time
 from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile, spark_of
@@ -63,12 +63,12 @@ def _memory(tables: RunTables) -> Tile:
         peak_bytes, note = facts.peak_bytes(), "predicted"
         tooltip = "Memory one step needs at its peak on the busiest rank."
     else:
-        known = tables.rows("memory")["peak_bytes"].astype(np.float64)
-        known = known[np.isfinite(known)]
-        peak_bytes, note = float(known[-tables.ranks :].max()) if len(known) else None, "measured"
+        peaks = tables.rows("memory")["peak_bytes"].astype(np.float64)
+        peaks = peaks[np.isfinite(peaks)]
+        peak_bytes, note = float(peaks[-tables.ranks :].max()) if len(peaks) else None, "measured"
         tooltip = "Most memory a step used when it was last probed, on the busiest rank."
-    known_note = note if peak_bytes is not None else ""
-    return Tile(label="Peak memory", value=bytes_text(peak_bytes), note=known_note, tooltip=tooltip)
+    note = note if peak_bytes is not None else ""
+    return Tile(label="Peak memory", value=bytes_text(peak_bytes), note=note, tooltip=tooltip)
 
 
 def _communication(tables: RunTables) -> Tile:
@@ -94,10 +94,10 @@ def _hidden_shares(tables: RunTables) -> Array:
 
 
 def _edges(tables: RunTables) -> Tile:
-    now = newest_window(tables)
+    window = newest_window(tables)
     return Tile(
         label="Sampled edges",
-        value=UNKNOWN if now is None else f"{now.edges:,}",
+        value=UNKNOWN if window is None else f"{window.edges:,}",
         note=f"up to {tables.setting('fanout')} per node",
         tooltip="Edges that the current step aggregates over, all parts together.",
     )
@@ -120,7 +120,7 @@ def window_suggestions(config: RunConfig) -> list[Suggestion]:
     if config.ranks > 1:
         slow = {"slow_rank": 1, "slow_ms": SLOW_MS}
         suggestions.append(Suggestion(f"Slow down rank 1 by {SLOW_MS:.0f} ms", slow))
-    return [each for each in suggestions if any(flat[name] != value for name, value in each.changes.items())]
+    return [tried for tried in suggestions if any(flat[name] != value for name, value in tried.changes.items())]
 
 
 def _alpha(flat: Mapping[str, Any]) -> Suggestion:

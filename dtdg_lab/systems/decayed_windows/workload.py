@@ -10,7 +10,7 @@ from dtdg_lab.core.rng import generator
 from dtdg_lab.engine.minibatches import sampled_edges, sampling_key
 from dtdg_lab.graphs.snapshot import Snapshot, give_up
 from dtdg_lab.partition.halo import pulled_rows
-from dtdg_lab.systems.decayed_windows.window import HybridBatch, Trapezoid, epoch_batches
+from dtdg_lab.systems.decayed_windows.window import Trapezoid, Window, epoch_windows
 from dtdg_lab.systems.workload import EpochWork, Facts, Numbers, on_largest, on_ranks, plain_work
 
 EPOCHS = 4  # whose random cuts are averaged
@@ -36,7 +36,7 @@ def window_work(facts: Facts) -> EpochWork:
             f"window={shape.window} is beyond the {len(facts.train)} snapshots trained. Set a smaller window, or cut "
             "the data finer (cut=...)."
         )
-    per_epoch = [epoch_batches(facts.train, shape, seed=config.seed, epoch=epoch) for epoch in range(EPOCHS)]
+    per_epoch = [epoch_windows(facts.train, shape, seed=config.seed, epoch=epoch) for epoch in range(EPOCHS)]
     batches = [batch for each in per_epoch for batch in each]
     share = 1 / EPOCHS
     owned, measures = placed.counts.astype(float), facts.measured(placed)
@@ -109,19 +109,19 @@ def _chunks(facts: Facts, partition: Partition) -> int:
     return int(facts.config["chunks"]) or fitting
 
 
-def _rows_share(batch: HybridBatch, chunks: int) -> float:
+def _rows_share(batch: Window, chunks: int) -> float:
     """Snapshots' worth of rows in a batch."""
     return batch.full + sum(batch.counts) / chunks
 
 
-def _edges(batch: HybridBatch, chunks: int, edges: Numbers, first: int) -> Numbers:
+def _edges(batch: Window, chunks: int, edges: Numbers, first: int) -> Numbers:
     """(R,) edges of a batch by rank; ``edges`` is (S, R) of whole snapshots."""
     shares = np.array([*((count / chunks) ** 2 for count in batch.counts), *[1.0] * batch.full])
     own = edges[batch.snapshots.start - first : batch.snapshots.stop - first]
     return np.asarray(shares @ own, float)
 
 
-def _full_halo(facts: Facts, placed: Partition, batches: list[HybridBatch]) -> Numbers:
+def _full_halo(facts: Facts, placed: Partition, batches: list[Window]) -> Numbers:
     """(R, R) bytes of halo rows of the full snapshots of some batches, forward and backward."""
     times = np.zeros(len(facts.train))
     for batch in batches:

@@ -38,7 +38,7 @@ class HybridBatchesFamily(SystemFamily):
     name = "hybrid_batches"
 
     def summary(self, tables: Mapping[str, pd.DataFrame], everything: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
-        """The deviation that its last batches were measured to have: they are not the whole training split."""
+        """Return the deviation that its last batches were measured to have: they are not the whole training split."""
         events = tables["events"]
         batches = events[events["kind"] == "hybrid"].sort_values(["attempt", "step"], kind="stable")["data"]
         if batches.empty or "deviation" not in batches.iloc[-1]:
@@ -46,20 +46,20 @@ class HybridBatchesFamily(SystemFamily):
         return {"loss_deviation": batches.iloc[-1]["deviation"]}
 
     def memory_changes(self, config: RunConfig) -> Sequence[tuple[str, float]]:
-        """Options that lower a rank's memory, with their factors."""
+        """Return options that lower a rank's memory, with their factors."""
         return super().memory_changes(config) if config["batch_policy"] == "none" else ()
 
     def charts(self) -> Sequence[Chart]:
-        """The picture, batch sizes and staleness; folded, the reservoir and the controller."""
+        """Return the picture, batch sizes and staleness; folded, the reservoir and the controller."""
+        from dtdg_lab.systems.hybrid_batches.batch_picture import PICTURE
         from dtdg_lab.systems.hybrid_batches.controller_charts import REGRET, REWARDS, VALUES
-        from dtdg_lab.systems.hybrid_batches.picture import PICTURE
         from dtdg_lab.systems.hybrid_batches.reservoir_charts import RESERVOIR, SOURCES
-        from dtdg_lab.systems.hybrid_batches.supporting import SIZES, STALENESS
+        from dtdg_lab.systems.hybrid_batches.size_charts import SIZES, STALENESS
 
         return [PICTURE, SIZES, STALENESS, SOURCES, RESERVOIR, VALUES, REWARDS, REGRET]
 
     def tiles(self, tables: RunTables) -> Sequence[Tile]:
-        """Loss, batch size, steps a second, the reservoir and staleness."""
+        """Return loss, batch size, steps a second, the reservoir and staleness."""
         from dtdg_lab.systems.hybrid_batches import tiles
         from dtdg_lab.visualization.runs.overview import common_tiles
 
@@ -68,23 +68,23 @@ class HybridBatchesFamily(SystemFamily):
         return [loss, tiles.size_tile(tables), rate, tiles.reservoir_tile(tables), tiles.staleness_tile(tables)]
 
     def suggestions(self, config: RunConfig) -> Sequence[Suggestion]:
-        """Another size or controller, rarer averages, and a slow rank."""
+        """Return another size or controller, rarer averages, and a slow rank."""
         from dtdg_lab.systems.hybrid_batches.tiles import suggest
 
         return suggest(config)
 
     def effect(self, system: str) -> Effect | None:
-        """Steps per second."""
+        """Return steps per second."""
         from dtdg_lab.systems.hybrid_batches.tiles import STEPS_PER_SECOND
 
         return STEPS_PER_SECOND
 
     def sentence(self, system: str) -> str:
-        """What one of its systems trains."""
+        """Return a sentence on what a system trains."""
         return SENTENCES.get(system, self.idea)
 
     def has_clock(self, config: RunConfig) -> bool:
-        """Whether a controller chooses sizes by a time-based reward, or batches wait in a reservoir."""
+        """Return True if a controller chooses sizes by a time-based reward, or batches wait in a reservoir."""
         return config.flat.get("batch_policy", "none") != "none" or bool(config.flat.get("reservoir"))
 
     def build(self, context: BuildContext) -> Strategy:
@@ -95,7 +95,7 @@ class HybridBatchesFamily(SystemFamily):
 
     def pictures(self, system: System, graph: DynamicGraph) -> list[Panel]:
         """Return the charts on the card of one of its systems."""
-        from dtdg_lab.systems.hybrid_batches.pictures import batch_pictures
+        from dtdg_lab.systems.hybrid_batches.card_pictures import batch_pictures
 
         return batch_pictures(system, graph)
 

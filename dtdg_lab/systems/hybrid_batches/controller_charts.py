@@ -132,19 +132,23 @@ class Rewarded:
 
 def rewarded(choices: Sequence[Decision]) -> list[Rewarded]:
     """Return the rewards of decisions in order."""
-    return [Rewarded(now, before.action, now.reward) for before, now in pairwise(choices) if now.reward is not None]
+    return [
+        Rewarded(decision, previous.action, decision.reward)
+        for previous, decision in pairwise(choices)
+        if decision.reward is not None
+    ]
 
 
 def rewards_figure(tables: RunTables, options: ChartOptions) -> Figure:
     """Return each reward, and the mean of the newest twenty."""
     x, rewards = time_axis(tables, options), rewarded(_choices(tables))
-    values = np.array([each.reward for each in rewards])
+    values = np.array([earned.reward for earned in rewards])
     sums = np.concatenate([[0.0], values.cumsum()])
     ends = np.arange(1, len(rewards) + 1)
     starts = np.maximum(ends - _MEAN_OF, 0)
     means = ((sums[ends] - sums[starts]) / np.maximum(ends - starts, 1)).tolist()
-    sample = _thinned([*zip((time_of(each.decision, x) for each in rewards), values.tolist(), means, strict=True)])
-    places = [place for place, _, _ in sample]
+    sample = _thinned([*zip((time_of(earned.decision, x) for earned in rewards), values.tolist(), means, strict=True)])
+    places = [time for time, _, _ in sample]
     keys: list[Key] = [("each", STEP_COLOUR, "dot"), (f"mean of {_MEAN_OF}", series_colour(0), "line")]
     data = [
         points("each", places, _short([value for _, value, _ in sample]), STEP_COLOUR, _hover(x), size=5),
@@ -158,7 +162,7 @@ def rewards_figure(tables: RunTables, options: ChartOptions) -> Figure:
 
 def rewards_caption(tables: RunTables, options: ChartOptions) -> str:
     """Return the mean of the newest rewards."""
-    recent = [each.reward for each in rewarded(_choices(tables))[-_MEAN_OF:]]
+    recent = [earned.reward for earned in rewarded(_choices(tables))[-_MEAN_OF:]]
     return captions.REWARDS.format(count=len(recent), reward=three_digits(fmean(recent))) if recent else NOTHING_YET
 
 
@@ -184,8 +188,8 @@ _RECENT_REGRET = 50  # decisions
 def best_size(rewards: Sequence[Rewarded]) -> tuple[int, float] | None:
     """Return the size that earned most on average and its mean; None before one was rewarded three times."""
     by_action: dict[int, list[float]] = {}
-    for each in rewards:
-        by_action.setdefault(each.action, []).append(each.reward)
+    for earned in rewards:
+        by_action.setdefault(earned.action, []).append(earned.reward)
     means = [(fmean(earned), action) for action, earned in by_action.items() if len(earned) >= _FEWEST]
     if not means:
         return None
@@ -198,7 +202,7 @@ def regret(rewards: Sequence[Rewarded]) -> list[float]:
     best = best_size(rewards)
     if best is None:
         return []
-    sums: list[float] = (best[1] - np.array([each.reward for each in rewards])).cumsum().tolist()
+    sums: list[float] = (best[1] - np.array([earned.reward for earned in rewards])).cumsum().tolist()
     return sums
 
 
@@ -206,8 +210,8 @@ def regret_figure(tables: RunTables, options: ChartOptions) -> Figure:
     """Return the sum of the rewards that were missed."""
     x, choices = time_axis(tables, options), _choices(tables)
     rewards = rewarded(choices)
-    sample = _thinned([*zip((time_of(each.decision, x) for each in rewards), regret(rewards), strict=False)])
-    places, best = [place for place, _ in sample], best_size(rewards)
+    sample = _thinned([*zip((time_of(earned.decision, x) for earned in rewards), regret(rewards), strict=False)])
+    places, best = [time for time, _ in sample], best_size(rewards)
     name = f"against always {choices[-1].facts.name(best[0])}" if best is not None else ""
     data = [line(name, places, _short([value for _, value in sample]), series_colour(0), _hover(x))] if sample else []
     begin = begin_of(places[:1], places[-1] if places else 0.0)

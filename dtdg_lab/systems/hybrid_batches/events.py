@@ -20,18 +20,18 @@ class SizeFacts:
         snapshots: N_S.
         least_targets: N_V of the smallest part.
         most_targets: N_V of the largest part.
-        given: N_S and N_V as they were set: shares up to 1, whole numbers above.
+        shares: N_S and N_V as they were set: shares up to 1, whole numbers above.
     """
 
     snapshots: int
     least_targets: int
     most_targets: int
-    given: tuple[float, float]
+    shares: tuple[float, float]
 
     @property
     def name(self) -> str:
         """As charts have it, such as ``20% × 5%``: snapshots first."""
-        return size_name(*self.given)
+        return size_name(*self.shares)
 
     @property
     def targets(self) -> str:
@@ -100,18 +100,19 @@ class HybridFacts(Event):
     def words(self) -> str:
         """The batches in a few sentences, as a row of a table of events."""
         size, parts = self.size, len(self.candidates)
-        least, most = min(self.candidates), max(self.candidates)
+        smallest, largest = min(self.candidates), max(self.candidates)
         text = (
-            f"Batches of {size.snapshots} of {self.snapshots} snapshots and {size.targets} of {numbers(least, most)} "
+            f"Batches of {size.snapshots} of {self.snapshots} snapshots and {size.targets} of "
+            f"{numbers(smallest, largest)} "
             f"nodes in each of {parts} part{'s' * (parts > 1)}"
         )
         if self.adjusted:
             text += f", chosen by {self.batch_policy} among {len(self.sizes)} sizes"
         if self.reservoir:
-            other = (
+            fallback = (
                 "all nodes of the same snapshots are used instead" if self.stands_in else "they are built in the step"
             )
-            text += f"; from a reservoir, and where it gives none {other}"
+            text += f"; from a reservoir, and where it gives none {fallback}"
         else:
             text += "; built in the step"
         text += (
@@ -124,18 +125,18 @@ class HybridFacts(Event):
         return text
 
     def write(self) -> dict[str, Any]:
-        """The data as recorded."""
+        """Return the data as recorded."""
         data = Event.write(self)
         del data["sizes"]
         sizes = [[size.snapshots, size.least_targets, size.most_targets] for size in self.sizes]
-        return {"sizes": sizes, "shares": [list(size.given) for size in self.sizes], **data}
+        return {"sizes": sizes, "shares": [list(size.shares) for size in self.sizes], **data}
 
     @classmethod
     def entries(cls, data: Mapping[str, Any]) -> Mapping[str, Any]:
         """Each size with what was given for it."""
         names = ("snapshots", "least_targets", "most_targets")
         pairs = zip(data["sizes"], data["shares"], strict=True)
-        sizes = [{**dict(zip(names, size, strict=True)), "given": given} for size, given in pairs]
+        sizes = [{**dict(zip(names, size, strict=True)), "shares": shares} for size, shares in pairs]
         return {**data, "sizes": sizes}
 
     def check(self) -> None:
@@ -165,9 +166,9 @@ class EmptyReservoir(Event):
         return self.reason
 
 
-def numbers(least: int, most: int) -> str:
+def numbers(low: int, high: int) -> str:
     """One number, or the span of several."""
-    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 @lru_cache(maxsize=1024)
@@ -181,6 +182,6 @@ def amount_text(value: float) -> str:
     return f"{value:g}" if value > 1 else f"{100 * value:.3g}%"
 
 
-def span_text(least: int, most: int) -> str:
+def span_text(low: int, high: int) -> str:
     """Return one number, or the span of several, such as ``95–96``."""
-    return f"{least:,}" if least == most else f"{least:,}–{most:,}"
+    return f"{low:,}" if low == high else f"{low:,}–{high:,}"

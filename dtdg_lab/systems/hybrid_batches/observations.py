@@ -139,7 +139,7 @@ def newest_batches(tables: RunTables, facts: HybridFacts) -> Mapping[int, PartBa
 
 
 def _newest_counted(rows: Rows) -> PartBatch:
-    counted = [place for place, counts in enumerate(rows["map"].tolist()) if isinstance(counts, list)]
+    counted = [number for number, counts in enumerate(rows["map"].tolist()) if isinstance(counts, list)]
     (row,) = rows.where(np.array([counted[-1] if counted else len(rows) - 1])).to_dicts()
     first, counts = int(row["first"]), row["map"]
     return PartBatch(
@@ -223,9 +223,9 @@ def _decision_rows(tables: RunTables) -> Rows:
     return tables.once("hybrid: decision rows", of_sizes)
 
 
-def _read_decisions(tables: RunTables, chosen: slice) -> list[Decision]:
+def _read_decisions(tables: RunTables, selection: slice) -> list[Decision]:
     plans = [(event["step"] or 0, facts) for event, facts in tables.typed(HybridFacts) if facts is not None]
-    rows = _decision_rows(tables).where(chosen)
+    rows = _decision_rows(tables).where(selection)
     if not plans or not len(rows):
         return []
     begins, seconds = [step for step, _ in plans], seconds_at(tables, 0, rows["step"])

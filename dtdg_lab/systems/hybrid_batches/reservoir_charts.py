@@ -48,20 +48,20 @@ def sources_figure(tables: RunTables, options: ChartOptions) -> Figure:
         return time_card(tables, x, [], SOURCES_TITLE, unit="% of batches")
     times = _times(tables, rows, x)
     begin, end = float(np.nanmin(times)), float(np.nanmax(times))
-    most = min(_BARS, max(1, round(end - begin) + 1)) if x == "steps" else _BARS
-    stretch, middles = stretches(np.nan_to_num(times, nan=begin), begin, max(end, begin + 1e-3), most)
-    total = np.bincount(stretch, minlength=most)
-    is_filled, sources, width = total > 0, rows["source"].astype(str), (end - begin) / most or 1.0
+    count = min(_BARS, max(1, round(end - begin) + 1)) if x == "steps" else _BARS
+    stretch, middles = stretches(np.nan_to_num(times, nan=begin), begin, max(end, begin + 1e-3), count)
+    total = np.bincount(stretch, minlength=count)
+    is_filled, sources, width = total > 0, rows["source"].astype(str), (end - begin) / count or 1.0
     data, keys = [], list[Key]()
     for source, (name, colour) in _NAMES.items():
-        share = 100 * np.bincount(stretch[sources == source], minlength=most)[is_filled] / total[is_filled]
+        share = 100 * np.bincount(stretch[sources == source], minlength=count)[is_filled] / total[is_filled]
         if share.any():
             hover = "%{y:.0f}% " + name + "<extra></extra>"
             places, heights = middles[is_filled].round(3).tolist(), share.round(1).tolist()
             data.append(bars(name, places, heights, colour, hover, width=width))
             keys.append((name, colour, "box"))
-    looks: Drawn = {"barmode": "stack", "bargap": 0, "yaxis": {"range": [0, 100], "nticks": 4}}
-    return time_card(tables, x, data, SOURCES_TITLE, begin=begin, unit="% of batches", keys=keys, **looks)
+    layout: Drawn = {"barmode": "stack", "bargap": 0, "yaxis": {"range": [0, 100], "nticks": 4}}
+    return time_card(tables, x, data, SOURCES_TITLE, begin=begin, unit="% of batches", keys=keys, **layout)
 
 
 def _times(tables: RunTables, rows: Rows, x: XAxis) -> Array:
@@ -105,21 +105,21 @@ _SLOT_S = 0.5  # parts record their levels about so often, each at its own momen
 
 def reservoir_figure(tables: RunTables, options: ChartOptions) -> Figure:
     """Return by size the share of the reservoirs' room that is taken, of all parts together."""
-    looks: Drawn = {"unit": "% of its room", "empty": FIRST_SECOND, "yaxis": {"range": [0, 103], "nticks": 4}}
+    layout: Drawn = {"unit": "% of its room", "empty": FIRST_SECOND, "yaxis": {"range": [0, 103], "nticks": 4}}
     spans, current, data = _level_spans(tables), _size_now(tables), []
-    sizes = list({size.given: size for span in spans for size in span.levels}.values())
-    sizes.sort(key=lambda size: size.given)
+    sizes = list({size.shares: size for span in spans for size in span.levels}.values())
+    sizes.sort(key=lambda size: size.shares)
     for action, size in enumerate(sizes):
         x, share = list[float | None](), list[float | None]()
         for span in spans:
             if size in span.levels:
-                held, capacity = span.levels[size]
+                batches, capacity = span.levels[size]
                 x += [*span.seconds.tolist(), None]
-                share += [*(100 * held / np.maximum(capacity, 1)).round(1).tolist(), None]
+                share += [*(100 * batches / np.maximum(capacity, 1)).round(1).tolist(), None]
         style = size_line(sizes, action, in_use=size == current)
         data.append(line(size.name, x[:-1], share[:-1], style.pop("colour"), "%{x:.1f} s: %{y:.0f}%", **style))
     begin = begin_of([float(span.seconds[0]) for span in spans[:1]], tables.seconds)
-    return time_card(tables, "seconds", data, RESERVOIR_TITLE, begin=begin, keys=size_keys(sizes), **looks)
+    return time_card(tables, "seconds", data, RESERVOIR_TITLE, begin=begin, keys=size_keys(sizes), **layout)
 
 
 def reservoir_caption(tables: RunTables, options: ChartOptions) -> str:
@@ -127,8 +127,8 @@ def reservoir_caption(tables: RunTables, options: ChartOptions) -> str:
     spans, size = _level_spans(tables), _size_now(tables)
     if size is None or not spans or size not in spans[-1].levels:
         return NOTHING_YET
-    held, capacity = (int(each[-1]) for each in spans[-1].levels[size])
-    return captions.RESERVOIR.format(held=f"{held:,}", capacity=f"{capacity:,}", size=size.name)
+    batches, capacity = (int(level[-1]) for level in spans[-1].levels[size])
+    return captions.RESERVOIR.format(held=f"{batches:,}", capacity=f"{capacity:,}", size=size.name)
 
 
 def _size_now(tables: RunTables) -> SizeFacts | None:
@@ -163,7 +163,7 @@ def _level_spans(tables: RunTables) -> list[_LevelSpan]:
         for number, ((begin, sizes), end) in enumerate(zip(plans, ends, strict=True)):
             is_inside = (rows["seconds"] < end) & (rows["action"] < len(sizes))
             is_inside &= (rows["seconds"] >= begin) | (number == 0)  # the first levels may come before their plan
-            seconds, levels = _sum_levels(rows.where(is_inside), most=_POINTS // len(plans))
+            seconds, levels = _sum_levels(rows.where(is_inside), max_points=_POINTS // len(plans))
             if levels:
                 by_size = {sizes[action]: level for action, level in levels.items()}
                 result.append(_LevelSpan(seconds, by_size))
@@ -172,7 +172,7 @@ def _level_spans(tables: RunTables) -> list[_LevelSpan]:
     return tables.once("hybrid: reservoir levels", spans)
 
 
-def _sum_levels(rows: Rows, *, most: int) -> tuple[Array, Mapping[int, tuple[Array, Array]]]:
+def _sum_levels(rows: Rows, *, max_points: int) -> tuple[Array, Mapping[int, tuple[Array, Array]]]:
     by_part = [
         (int(action), part_rows)
         for action, action_rows in rows.by("action").items()
@@ -182,14 +182,14 @@ def _sum_levels(rows: Rows, *, most: int) -> tuple[Array, Mapping[int, tuple[Arr
         return np.empty(0), {}
     begin = max(float(part_rows["seconds"][0]) for _, part_rows in by_part)
     end = float(rows["seconds"].max())
-    count = min(most, int((end - begin) / _SLOT_S) + 1)
-    seconds = np.linspace(max(begin, end - (count - 1) * _SLOT_S) if count < most else begin, end, count)
+    count = min(max_points, int((end - begin) / _SLOT_S) + 1)
+    seconds = np.linspace(max(begin, end - (count - 1) * _SLOT_S) if count < max_points else begin, end, count)
     levels: dict[int, tuple[Array, Array]] = {}
     for action, part_rows in by_part:
         stretch = np.clip(np.searchsorted(part_rows["seconds"], seconds + 1e-6, side="right") - 1, 0, None)
-        held, capacity = part_rows["held"][stretch], part_rows["capacity"][stretch]
+        batches, capacity = part_rows["held"][stretch], part_rows["capacity"][stretch]
         sums = levels.get(action, (0, 0))
-        levels[action] = (sums[0] + held, sums[1] + capacity)
+        levels[action] = (sums[0] + batches, sums[1] + capacity)
     return seconds.round(3), levels
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.systems.hybrid_batches.batches import grid
 from dtdg_lab.systems.hybrid_batches.events import HybridFacts, amount_text, size_name
 from dtdg_lab.systems.hybrid_batches.observations import (
     Decision,
@@ -16,6 +15,7 @@ from dtdg_lab.systems.hybrid_batches.observations import (
     recent_decisions,
     values_now,
 )
+from dtdg_lab.systems.hybrid_batches.sizes import grid
 from dtdg_lab.visualization.numbers import three_digits
 from dtdg_lab.visualization.palette import TEXT_COLOUR, series_colour
 from dtdg_lab.visualization.traces import Drawn, box, heat, label
@@ -37,10 +37,10 @@ _GREENS = ((0.0, "#F3F7F5"), (1.0, "#5FBF9A"))
 def size_panel(tables: RunTables, facts: HybridFacts, *, domain: tuple[float, float]) -> Drawn:
     """Return the traces, shapes, annotations and axes of the sizes, which have this share of the width."""
     values, times = _valued(tables, facts)
-    pairs = [size.given for size in facts.sizes] if facts.adjusted else _choosable(tables, facts)
-    current = facts.sizes[min(action_now(tables, facts), len(facts.sizes) - 1)].given
+    pairs = [size.shares for size in facts.sizes] if facts.adjusted else _choosable(tables, facts)
+    current = facts.sizes[min(action_now(tables, facts), len(facts.sizes) - 1)].shares
     cells = {pair: (values.get(pair), times.get(pair)) for pair in pairs}
-    across, down = (list(dict.fromkeys(pair[place] for pair in pairs)) for place in (0, 1))
+    across, down = (list(dict.fromkeys(pair[axis] for pair in pairs)) for axis in (0, 1))
     if len(pairs) <= _GRID_CELLS and len(across) * len(down) == len(pairs):
         choices = in_use(recent_decisions(tables), facts) if facts.adjusted else ()
         head = _heading(tables, facts, choices[-1] if choices else None)
@@ -53,18 +53,18 @@ def _valued(tables: RunTables, facts: HybridFacts) -> tuple[Mapping[Pair, float]
     choices = in_use(recent_decisions(tables), facts) if facts.adjusted else ()
     if not choices:
         return {}, {}
-    times = dict.fromkeys((size.given for size in facts.sizes), 0)
+    times = dict.fromkeys((size.shares for size in facts.sizes), 0)
     for decision in choices[-_COUNTED:]:
         if decision.action < len(facts.sizes):
-            times[facts.sizes[decision.action].given] += 1
-    return {facts.sizes[action].given: value for action, value in values_now(tables, facts).items()}, times
+            times[facts.sizes[decision.action].shares] += 1
+    return {facts.sizes[action].shares: value for action, value in values_now(tables, facts).items()}, times
 
 
 def _choosable(tables: RunTables, facts: HybridFacts) -> list[Pair]:
     """Return the sizes that a click may request without a controller: those of the settings, and the one in use."""
     offered = grid(str(tables.setting("snapshot_sizes")), str(tables.setting("node_sizes")))
-    current = facts.size.given
-    across, down = (dict.fromkeys([*(pair[place] for pair in offered), current[place]]) for place in (0, 1))
+    current = facts.size.shares
+    across, down = (dict.fromkeys([*(pair[axis] for pair in offered), current[axis]]) for axis in (0, 1))
     pairs = list(product(across, down))
     return pairs if len(pairs) <= _GRID_CELLS else [current]
 
@@ -82,7 +82,7 @@ def _heading(tables: RunTables, facts: HybridFacts, decision: Decision | None) -
 
 def _size_grid(cells: Mapping[Pair, Cell], current: Pair, domain: tuple[float, float], *, head: str) -> Drawn:
     """Return sizes as a grid: shares of snapshots across, shares of nodes up."""
-    across, down = (sorted({pair[place] for pair in cells}, key=_as_share) for place in (0, 1))
+    across, down = (sorted({pair[axis] for pair in cells}, key=_as_share) for axis in (0, 1))
     worth = _worth(cells)
     z = [[worth[x, y] for x in across] for y in down]
     changes = [[_changes(x, y) for x in across] for y in down]
@@ -94,23 +94,21 @@ def _size_grid(cells: Mapping[Pair, Cell], current: Pair, domain: tuple[float, f
     notes.append(label(head, domain[0], 1, **ABOVE, font=SMALL))
     beside: Drawn = {"xref": "paper", "yref": "paper", "xanchor": "right", "xshift": -38, "font": SMALL}
     notes.append(label("share<br>of nodes", domain[0], 0.5, **beside))
-    at = (across.index(current[0]), down.index(current[1])) if current in cells else None
+    frame_cell = (across.index(current[0]), down.index(current[1])) if current in cells else None
     return {
         "data": [_size_heat(z, list(range(len(across))), list(range(len(down))), changes)],
-        "shapes": [_frame(*at)] if at is not None else [],
+        "shapes": [_frame(*frame_cell)] if frame_cell is not None else [],
         "annotations": notes,
         "xaxis2": _names(across, domain, "y2", "share of snapshots"),
         "yaxis2": {**_names(down, (0.0, 1.0), "x2"), "ticksuffix": " "},
     }
 
 
-def _size_list(
-    cells: Mapping[Pair, Cell],
-    current: Pair,
-    domain: tuple[float, float],
-) -> Drawn:
+def _size_list(cells: Mapping[Pair, Cell], current: Pair, domain: tuple[float, float]) -> Drawn:
     """Return the best sizes, the one in use among them, as a list."""
-    ranked = sorted(cells, key=lambda pair: [-1e300 if each is None else each for each in cells[pair]], reverse=True)
+    ranked = sorted(
+        cells, key=lambda pair: [-1e300 if number is None else number for number in cells[pair]], reverse=True
+    )
     best = ranked[:_LISTED]
     if current in cells and current not in best:
         best[-1] = current
@@ -148,8 +146,8 @@ def _size_heat(z: Sequence[Sequence[float]], x: list[int], y: list[int], changes
     values = [value for row in z for value in row]
     low, high = min(values), max(values)
     span = (low - 0.1 * (high - low), high) if high > low else (low, low + 1.0)
-    looks: Drawn = {"xaxis": "x2", "yaxis": "y2", "xgap": 3, "ygap": 3, "showscale": False, "customdata": changes}
-    return heat("sizes", z, x, y, _GREENS, span=span, hoverinfo="none", **looks)  # "skip" would fire no clicks
+    style: Drawn = {"xaxis": "x2", "yaxis": "y2", "xgap": 3, "ygap": 3, "showscale": False, "customdata": changes}
+    return heat("sizes", z, x, y, _GREENS, span=span, hoverinfo="none", **style)  # "skip" would fire no clicks
 
 
 def _cell_note(cell: Cell, column: int, row: int, *, is_current: bool, between: str = "<br>") -> Drawn:
@@ -163,13 +161,13 @@ def _cell_note(cell: Cell, column: int, row: int, *, is_current: bool, between: 
 
 def _frame(column: int, row: int) -> Drawn:
     """Return the frame around the size in use."""
-    looks: Drawn = {"xref": "x2", "yref": "y2", "line": {"color": CURRENT_COLOUR, "width": 3}}
-    return box((column - 0.48, column + 0.48), (row - 0.48, row + 0.48)) | looks
+    style: Drawn = {"xref": "x2", "yref": "y2", "line": {"color": CURRENT_COLOUR, "width": 3}}
+    return box((column - 0.48, column + 0.48), (row - 0.48, row + 0.48)) | style
 
 
 def _names(values: Sequence[float], domain: tuple[float, float], anchor: str, title: str = "") -> Drawn:
     """Return an axis with the amounts at whole numbers."""
     ticks = {"tickvals": list(range(len(values))), "ticktext": [amount_text(value) for value in values]}
-    looks = {"domain": list(domain), "anchor": anchor, "range": [-0.5, len(values) - 0.5], "tickfont": {"size": 11}}
+    style = {"domain": list(domain), "anchor": anchor, "range": [-0.5, len(values) - 0.5], "tickfont": {"size": 11}}
     named = {"title": {"text": title, "standoff": 4, "font": SMALL}} if title else {}
-    return {**ticks, **looks, **named, "showgrid": False, "zeroline": False, "automargin": True, "tickangle": 0}
+    return {**ticks, **style, **named, "showgrid": False, "zeroline": False, "automargin": True, "tickangle": 0}

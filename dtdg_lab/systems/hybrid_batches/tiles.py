@@ -74,8 +74,8 @@ def _rates_over_time(tables: RunTables) -> tuple[float, ...]:
     if not clock or tables.seconds <= 0:
         return ()
     bounds = np.linspace(0.0, tables.seconds, min(SPARK_POINTS, max(2, int(tables.seconds))) + 1)
-    done = sum(np.interp(bounds, seconds, steps + 1, left=0.0) for steps, seconds in clock.values())
-    return tuple((np.diff(done) / np.diff(bounds)).tolist())
+    steps_made = sum(np.interp(bounds, seconds, steps + 1, left=0.0) for steps, seconds in clock.values())
+    return tuple((np.diff(steps_made) / np.diff(bounds)).tolist())
 
 
 def reservoir_tile(tables: RunTables) -> Tile:
@@ -95,7 +95,7 @@ def staleness_tile(tables: RunTables) -> Tile:
     """Return the mean staleness of the newest averaged models."""
     averages = tables.setting("exchange") == "models"
     rounds = averaging(tables) if averages else {}
-    recent = [each.recent for each in rounds.values()]
+    recent = [rank_rounds.recent for rank_rounds in rounds.values()]
     spark = next(iter(rounds.values())).staleness if rounds else ()
     return Tile(
         label="Staleness",

@@ -44,23 +44,23 @@ def begin_of(times: Sequence[float], end: float) -> float:
 
 
 def time_card(
-    tables: RunTables, x: XAxis, data: Sequence[Drawn], title: str, *, begin: float = 0.0, **looks: Any
+    tables: RunTables, x: XAxis, data: Sequence[Drawn], title: str, *, begin: float = 0.0, **layout: Any
 ) -> Figure:
     """Return a card over the time of a run from ``begin`` to now, with the changes of settings meanwhile."""
     end = max(end_of(tables, x), begin)
     margin = _MARGIN * max(end - begin, 1e-3)
-    axis = {"range": [begin - margin, end + margin], **looks.pop("xaxis", {})}
-    figure = card(data, title, x_title=SECONDS_TITLE if x == "seconds" else STEPS_TITLE, xaxis=axis, **looks)
+    axis = {"range": [begin - margin, end + margin], **layout.pop("xaxis", {})}
+    figure = card(data, title, x_title=SECONDS_TITLE if x == "seconds" else STEPS_TITLE, xaxis=axis, **layout)
     if not data:
         return figure
     return {**figure, "layout": with_changes(figure["layout"], tables, x, begin, end, width=HALF_WIDTH)}
 
 
-def stretches(x: Array, begin: float, end: float, most: int) -> tuple[Array, Array]:
+def stretches(x: Array, begin: float, end: float, count: int) -> tuple[Array, Array]:
     """Return the number of the stretch of each place on the axis, and the middle of each stretch."""
-    bounds = np.linspace(begin, end, most + 1)
+    bounds = np.linspace(begin, end, count + 1)
     middles = (bounds[:-1] + bounds[1:]) / 2
-    return np.clip(np.searchsorted(bounds, x, side="right") - 1, 0, most - 1), middles
+    return np.clip(np.searchsorted(bounds, x, side="right") - 1, 0, count - 1), middles
 
 
 # How lines of the batch sizes differ: a colour for the snapshots, dashes for the nodes.
@@ -72,7 +72,7 @@ _DASHES = ("solid", "dash", "dot")
 def size_line(sizes: Sequence[SizeFacts], action: int, *, in_use: bool) -> Drawn:
     """Return the looks of a size's line; the one in use is thicker."""
     snapshots, nodes = _amounts(sizes)
-    pair = sizes[action].given
+    pair = sizes[action].shares
     dash = _DASHES[nodes.index(pair[1]) % len(_DASHES)]
     return {"colour": series_colour(snapshots.index(pair[0])), "dash": dash, "width": 3 if in_use else 1.5}
 
@@ -81,7 +81,7 @@ def size_keys(sizes: Sequence[SizeFacts]) -> list[Key]:
     """Return what colours and dashes mean."""
     snapshots, nodes = _amounts(sizes)
     keys: list[Key] = [
-        (f"{amount_text(value)} of snapshots", series_colour(place), "line") for place, value in enumerate(snapshots)
+        (f"{amount_text(value)} of snapshots", series_colour(number), "line") for number, value in enumerate(snapshots)
     ]
     marks: tuple[Mark, ...] = ("line", "dash", "dot")
     return keys + [
@@ -91,5 +91,5 @@ def size_keys(sizes: Sequence[SizeFacts]) -> list[Key]:
 
 def _amounts(sizes: Sequence[SizeFacts]) -> tuple[list[float], list[float]]:
     """Return the values of N_S and of N_V among the sizes."""
-    snapshots, nodes = (list(dict.fromkeys(size.given[place] for size in sizes)) for place in (0, 1))
+    snapshots, nodes = (list(dict.fromkeys(size.shares[axis] for size in sizes)) for axis in (0, 1))
     return snapshots, nodes

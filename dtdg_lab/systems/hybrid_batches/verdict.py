@@ -65,7 +65,7 @@ def _medians(group: Sequence[tuple[HybridFacts, float]]) -> tuple[dict[str, floa
         name = facts.batch_policy if facts.adjusted else facts.size.name
         seconds_by_name[facts.adjusted].setdefault(name, []).append(seconds)
     controllers, sizes = (
-        {name: median(each) for name, each in seconds_by_name[kind].items()} for kind in (True, False)
+        {name: median(seconds) for name, seconds in seconds_by_name[kind].items()} for kind in (True, False)
     )
     return controllers, sizes
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from dtdg_lab.core.plans import TargetBatch
 from dtdg_lab.partition.neighbourhoods import hop_distance
 from dtdg_lab.partition.simple import vertex_loads
-from dtdg_lab.systems.hybrid_batches.batches import TargetSampler, batch_size, grid, load_groups
+from dtdg_lab.systems.hybrid_batches.sampler import TargetSampler, load_groups
+from dtdg_lab.systems.hybrid_batches.sizes import batch_size, grid
 from dtdg_lab.systems.workload import EpochWork, Facts, on_ranks, plain_work, some_parts
 
 DRAWN_BATCHES = 4  # of a part and size

@@ -13,7 +13,7 @@ import pytest
 from dtdg_lab.core.errors import ConfigError, LabError, PlanError, UnknownNameError
 from dtdg_lab.lessons.figures import BY_HAND, sizes_by_hand_figure
 from dtdg_lab.lessons.widgets import MOST_STAGES, BatchBench
-from dtdg_lab.systems.hybrid_batches.policies import BatchSimulator, planned_s
+from dtdg_lab.systems.hybrid_batches.simulator import BatchSimulator, planned_s
 
 SIZES = tuple(itertools.product((0.1, 0.3), (0.01, 0.1)))
 TARGET = 0.3

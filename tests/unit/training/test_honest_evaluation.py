@@ -23,7 +23,7 @@ from dtdg_lab.engine.strategy import BuildContext
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import Seal, SealedGraph, begin_training, last_read, seal_of, sealed, unsealed
 from dtdg_lab.graphs.split import split
-from dtdg_lab.systems.hybrid_batches.policies import BatchPolicy
+from dtdg_lab.systems.hybrid_batches.controller import BatchSizeController
 from dtdg_lab.tasks.classification import Classification
 from dtdg_lab.tasks.link_prediction import LinkPrediction
 from dtdg_lab.tasks.regression import Regression
@@ -166,12 +166,12 @@ def test_an_batch_policy_that_is_rewarded_by_test_labels_fails_the_run(
     in_compute(monkeypatch, lambda of, layout: found.append(of))
     choosing = {"batch_policy": "dqn", "decide_every": 1, "snapshot_sizes": "0.2 0.4", "node_sizes": "0.2 1"}
     assert len(run("dynahb", tmp_path, **HYBRID, **choosing).recorder.tables["decisions"]) > 1
-    tested, observe = first_tested(graph_of()), BatchPolicy.observe
+    tested, observe = first_tested(graph_of()), BatchSizeController.observe
 
-    def leaking(self: BatchPolicy, loss: float | None, seconds: float, choice: int) -> None:
+    def leaking(self: BatchSizeController, loss: float | None, seconds: float, choice: int) -> None:
         observe(self, float(found[-1].sequence.graph.targets[tested].mean()), seconds, choice)
 
-    monkeypatch.setattr(BatchPolicy, "observe", leaking)
+    monkeypatch.setattr(BatchSizeController, "observe", leaking)
     with pytest.raises(TestPartError, match=f"label of snapshot {tested}"):
         run("dynahb", tmp_path, **HYBRID, **choosing)
 

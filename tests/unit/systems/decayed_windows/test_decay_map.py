@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 import pytest
 
 import dtdg_lab as lab
-from dtdg_lab.systems.decayed_windows.decay_map import DecayMap, decay_map_figure, decay_map_panels, place
+from dtdg_lab.systems.decayed_windows.decay_map import DecayMap, decay_map_figure, decay_map_panels, row_of
 from dtdg_lab.systems.decayed_windows.study import MEANINGS, DecayStudy
 from dtdg_lab.visualization.palette import TEXT_COLOUR
 
@@ -112,17 +112,19 @@ def test_every_state_of_a_study_has_valid_pictures(rows: list[dict[str, Any]], a
 def test_the_path_goes_from_a_circle_to_a_star_between_the_rows_it_has() -> None:
     figure, _ = decay_map_panels(whole(path=[(2, 0.1), (2, 0.3), (4, 0.3)]))["mse"]
     line, ends = figure["data"][1:]
-    steps = [(two_x - one_x, two_y - one_y) for one_x, one_y, two_x, two_y in zip(
-        line["x"], line["y"], line["x"][1:], line["y"][1:], strict=False)]  # fmt: skip
+    steps = [
+        (two_x - one_x, two_y - one_y)
+        for one_x, one_y, two_x, two_y in zip(line["x"], line["y"], line["x"][1:], line["y"][1:], strict=False)
+    ]
     assert steps == [(0, pytest.approx(0.5)), (2, 0)], "alpha 0.3 lies half way from 0.1 to 0.5"
     assert ends["marker"]["symbol"] == ["circle", "star"] and ends["x"] == [line["x"][0], line["x"][-1]]
     assert figure["layout"]["xaxis"]["ticktext"] == ["1", "2", "3", "4"], "the map grows to where the path went"
 
 
 def test_alphas_outside_the_map_stay_near_its_edge() -> None:
-    assert [place(alpha, ALPHAS) for alpha in ALPHAS] == [0, 1]
-    assert -0.5 < place(0.001, ALPHAS) < place(0.05, ALPHAS) < 0
-    assert 1 < place(0.6, ALPHAS) < place(1.0, ALPHAS) < 1.5
+    assert [row_of(alpha, ALPHAS) for alpha in ALPHAS] == [0, 1]
+    assert -0.5 < row_of(0.001, ALPHAS) < row_of(0.05, ALPHAS) < 0
+    assert 1 < row_of(0.6, ALPHAS) < row_of(1.0, ALPHAS) < 1.5
 
 
 def test_the_least_and_the_most_costly_cells_are_named() -> None:
@@ -146,10 +148,18 @@ def test_numbers_on_dark_cells_are_white() -> None:
 
 def test_a_study_is_plotted_as_it_is() -> None:
     rows = tuple(
-        dict.fromkeys(MEANINGS) | {"full_snapshots": k, "alpha": 0.1, "seed": 0, "validation_loss": 0.1 * k,
-                                   "peak_bytes": 2048.0 * k, "epoch_time_s": 0.5, "reason": ""}
+        dict.fromkeys(MEANINGS)
+        | {
+            "full_snapshots": k,
+            "alpha": 0.1,
+            "seed": 0,
+            "validation_loss": 0.1 * k,
+            "peak_bytes": 2048.0 * k,
+            "epoch_time_s": 0.5,
+            "reason": "",
+        }
         for k in (1, 2)
-    )  # fmt: skip
+    )
     study = DecayStudy(rows, (1, 2), (0.1, 0.3), (0,), "regression", "tgcn on growing")
     drawn = lab.plot(study).to_json()
     assert "tgcn on growing \\u00b7 2 of 4 cells" in drawn or "tgcn on growing · 2 of 4 cells" in drawn

@@ -16,25 +16,34 @@ from tests.window_tables import CHUNKS, NODES, trapezoid_data
 DATA = trapezoid_data(RunConfig(system="flaredtdg"))
 LADDER = (1, 2, 3, 5, 8, 13)
 CHUNKS_DATA: dict[str, Any] = {
-    "chunker": "metis", "made_by": "metis (seed 0)", "chunks": 128, "parts": 2, "nodes": 640,
-    "sizes": [2, 2.5, 4], "cut_edges": 30, "cut_share": 0.3, "edges": 100, "seconds": 0.5, "note": "",
-}  # fmt: skip
+    "chunker": "metis",
+    "made_by": "metis (seed 0)",
+    "chunks": 128,
+    "parts": 2,
+    "nodes": 640,
+    "sizes": [2, 2.5, 4],
+    "cut_edges": 30,
+    "cut_share": 0.3,
+    "edges": 100,
+    "seconds": 0.5,
+    "note": "",
+}
 
 
 def test_rows_and_bytes_of_a_shape_by_hand() -> None:
     facts, chunks = TrapezoidFacts.read(DATA), sum(LADDER) + 2 * CHUNKS
     assert facts.counts() == (*LADDER, CHUNKS, CHUNKS)
-    assert facts.rows() == 5 * chunks and facts.whole_rows == 8 * NODES
-    assert facts.kept() == chunks / (8 * CHUNKS)
+    assert facts.rows() == 5 * chunks and facts.full_rows == 8 * NODES
+    assert facts.kept_share() == chunks / (8 * CHUNKS)
     assert facts.peak_bytes() == 1_000_000 + 1000.0 * 3 * chunks, "of the larger rank's rows"
-    text = Shape(3, 0.5, "text")
-    assert facts.counts(text) == (62, 72, 83, 96, 111, CHUNKS, CHUNKS, CHUNKS), "each floor(0.8706 times the newer)"
+    text = facts.changed({"full_snapshots": 3, "alpha": 0.5, "decay": "text"})
+    assert text.counts() == (62, 72, 83, 96, 111, CHUNKS, CHUNKS, CHUNKS), "each floor(0.8706 times the newer)"
 
 
 def test_more_full_snapshots_than_the_window_has_are_all_of_it() -> None:
     facts = TrapezoidFacts.read({**DATA, "window": 2})
-    assert facts.counts() == facts.counts(Shape(9, 0.1, "ladder")) == (CHUNKS, CHUNKS)
-    assert facts.kept() == 1.0
+    assert facts.counts() == facts.changed({"full_snapshots": 9}).counts() == (CHUNKS, CHUNKS)
+    assert facts.kept_share() == 1.0
 
 
 def test_other_settings_give_another_window() -> None:

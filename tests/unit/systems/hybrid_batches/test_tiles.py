@@ -130,13 +130,30 @@ def test_every_system_has_a_sentence_and_an_effect() -> None:
 # captions
 
 EXAMPLES = {
-    "part": "63", "targets": "1,095–1,096", "nodes": "10,949–10,950", "snapshots": "900", "total": "1,000",
-    "size": "30% × 10%", "batches": "3 distinct batches", "count": "50", "decisions": "20",
-    "by_rank": "1.7 steps stale on rank 0, 1.1 on rank 1 and 1.2 on rank 2", "ranks": "64",
-    "least": "1.0", "most": "8.0", "share": "99%", "held": "24", "capacity": "24",
-    "value": "−0.44", "moment": "at step 12,345", "reward": "0.108",
-    "regret": "1.48", "controller": "the random controller", "loss": "0.0311", "times": "1.41",
-}  # fmt: skip
+    "part": "63",
+    "targets": "1,095–1,096",
+    "nodes": "10,949–10,950",
+    "snapshots": "900",
+    "total": "1,000",
+    "size": "30% × 10%",
+    "batches": "3 distinct batches",
+    "count": "50",
+    "decisions": "20",
+    "by_rank": "1.7 steps stale on rank 0, 1.1 on rank 1 and 1.2 on rank 2",
+    "ranks": "64",
+    "least": "1.0",
+    "most": "8.0",
+    "share": "99%",
+    "held": "24",
+    "capacity": "24",
+    "value": "−0.44",
+    "moment": "at step 12,345",
+    "reward": "0.108",
+    "regret": "1.48",
+    "controller": "the random controller",
+    "loss": "0.0311",
+    "times": "1.41",
+}
 TEMPLATES = {name: text for name, text in vars(captions).items() if name.isupper()}
 
 

@@ -1,0 +1,255 @@
+"""Decayed snapshots: edges that are prefixes of one node order, sliced from each other, and views for a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dtdg_lab.distributed.group import Group
+from dtdg_lab.engine.graph_view import NeighbourRows, SnapshotView
+from dtdg_lab.engine.halo_exchange import Exchanger, HaloRows, LocalSource, PartEdges, Route
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.snapshot import Snapshot
+from dtdg_lab.kernels.operators import Operators, OperatorSettings
+from dtdg_lab.systems.decayed_windows.survival import SurvivalOrder, SurvivalRows
+
+_OUTSIDE = np.iinfo(np.int32).max  # index of a node that is not in the order: beyond every prefix
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShrunkenEdges:
+    """The E edges among n nodes, grouped by the aggregating node; read-only.
+
+    Attributes:
+        indptr: (n + 1,) int64: node i aggregates from ``indices[indptr[i]:indptr[i + 1]]``.
+        indices: (E,) int32, 0 to n - 1; sorted as in the snapshot's row (``in``) or ascending (``out``).
+        weights: (E,) float32, or None for unweighted edges.
+        degrees: (n,) float64: weighted degree in this direction, of these edges alone.
+        other_degrees: (n,) float64: the same in the opposite direction.
+    """
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    weights: NDArray[np.float32] | None
+    degrees: NDArray[np.float64]
+    other_degrees: NDArray[np.float64]
+
+    @property
+    def rows(self) -> int:
+        """Nodes n."""
+        return len(self.indptr) - 1
+
+    @property
+    def num_edges(self) -> int:
+        """Edges E."""
+        return len(self.indices)
+
+
+class Shrinker:
+    """Decayed snapshots as prefixes of an order of nodes.
+
+    All snapshots of an epoch share one order, so a prefix is cut out of a longer one by comparing indices: the first
+    rows, and of their columns those below n. The first prefix of a snapshot is taken from the graph, each shorter one
+    from the prefix before it. A prefix longer than the stored one is taken from the graph again.
+
+    Args:
+        snapshots: of the same N nodes.
+
+    References: FlareDTDG section 3.3.
+    Differs from the paper: edges of a snapshot are renumbered when they are first needed, and only those of the
+    prefix, instead of all edges of all snapshots before the epoch.
+    """
+
+    _order: SurvivalOrder
+
+    def __init__(self, snapshots: Sequence[Snapshot]) -> None:
+        self._snapshots = snapshots
+        self._number = np.empty(0, np.int32)
+        self._one_part = True
+        self._prefixes: dict[tuple[int, str], ShrunkenEdges] = {}
+
+    def renumber(self, order: SurvivalOrder) -> None:
+        """Set the order of an epoch, which must precede :meth:`edges`; edges of the previous order are discarded."""
+        self._prefixes.clear()
+        self._order = order
+        self._number = np.full(self._snapshots[0].num_nodes, _OUTSIDE, np.int32)
+        self._number[order.vertices] = np.arange(len(order.vertices), dtype=np.int32)
+        self._one_part = bool((order.parts == order.parts[:1]).all())
+
+    def edges(self, t: int, rows: int, direction: str = "in") -> ShrunkenEdges:
+        """Return the edges of snapshot t among the first ``rows`` nodes of the order, within one part each.
+
+        Costs O(edges of the stored prefix of t); the first time, O(edges into these nodes).
+
+        Args:
+            t: index of a snapshot.
+            rows: n, 0 to all.
+            direction: ``in``: a node aggregates from its in-neighbours; ``out``: from its out-neighbours.
+        """
+        prefix = self._prefixes.get((t, direction))
+        if prefix is not None and prefix.rows == rows:
+            return prefix
+        if prefix is not None and prefix.rows > rows:
+            prefix = _sliced(prefix, rows)
+        elif direction == "in":
+            prefix = self._cut_out(self._snapshots[t], rows)
+        else:
+            prefix = _reversed(self.edges(t, rows))
+        self._prefixes[t, direction] = prefix
+        return prefix
+
+    def keep_only(self, snapshots: range) -> None:
+        """Discard the prefixes of all other snapshots: those that have left the window."""
+        self._prefixes = {key: prefix for key, prefix in self._prefixes.items() if key[0] in snapshots}
+
+    def _cut_out(self, snapshot: Snapshot, rows: int) -> ShrunkenEdges:
+        """Cut a prefix out of the whole graph."""
+        vertices, parts = self._order.vertices[:rows], self._order.parts[:rows]
+        starts = snapshot.indptr[vertices]
+        bounds = _cumulative(snapshot.indptr[vertices + 1] - starts)
+        lengths = np.diff(bounds)
+        edges = np.arange(bounds[-1]) + np.repeat(starts - bounds[:-1], lengths)
+        numbers = self._number.take(snapshot.indices.take(edges))  # take is several times faster than indexing
+        inside = numbers < rows
+        if not self._one_part:
+            inside &= parts[np.where(inside, numbers, 0)] == np.repeat(parts, lengths)
+        selected = np.flatnonzero(inside)
+        weights = None if snapshot.weights is None else snapshot.weights.take(edges.take(selected))
+        return _with_degrees(_cumulative(inside)[bounds], numbers.take(selected), weights)
+
+
+def _sliced(edges: ShrunkenEdges, rows: int) -> ShrunkenEdges:
+    """Return a shorter prefix: the first rows, and of their columns those among the rows."""
+    bounds = edges.indptr[: rows + 1]
+    head = edges.indices[: bounds[-1]]
+    inside = head < rows
+    selected = np.flatnonzero(inside)
+    weights = None if edges.weights is None else edges.weights.take(selected)
+    return _with_degrees(_cumulative(inside)[bounds], head.take(selected), weights)
+
+
+def _reversed(edges: ShrunkenEdges) -> ShrunkenEdges:
+    """Return the same edges in the opposite direction."""
+    rows = np.repeat(np.arange(edges.rows, dtype=np.int32), np.diff(edges.indptr))
+    order = np.argsort(edges.indices, kind="stable")  # stable: a row's columns ascend
+    weights = None if edges.weights is None else edges.weights[order]
+    indptr = _cumulative(np.bincount(edges.indices, minlength=edges.rows))
+    return _read_only(ShrunkenEdges(indptr, rows[order], weights, edges.other_degrees, edges.degrees))
+
+
+def _cumulative(counts: NDArray[np.integer] | NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return the sum of the counts before each position, and of all: one more than there are counts."""
+    sums = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=sums[1:])
+    return sums
+
+
+def _with_degrees(
+    indptr: NDArray[np.int64], indices: NDArray[np.int32], weights: NDArray[np.float32] | None
+) -> ShrunkenEdges:
+    """Return the edges with the degrees that they alone give their nodes."""
+    rows = len(indptr) - 1
+    if weights is None:
+        degrees = np.diff(indptr).astype(np.float64)
+    else:
+        degrees = np.bincount(np.repeat(np.arange(rows), np.diff(indptr)), weights, rows).astype(np.float64)
+    reverse_degrees = np.bincount(indices, weights, rows).astype(np.float64)
+    return _read_only(ShrunkenEdges(indptr, indices, weights, degrees, reverse_degrees))
+
+
+def _read_only(edges: ShrunkenEdges) -> ShrunkenEdges:
+    for array in (edges.indptr, edges.indices, edges.weights, edges.degrees, edges.other_degrees):
+        if array is not None:
+            array.setflags(write=False)
+    return edges
+
+
+# Views of decayed snapshots.
+
+
+class LocalRows(NeighbourRows):
+    """Own rows alone, since edges between parts were dropped; the best are those of all ranks.
+
+    Args:
+        exchanger: gathers candidates.
+        group: the ranks.
+        vertices: (n,) the nodes' numbers in the graph, in the order of the rows.
+    """
+
+    def __init__(self, exchanger: Exchanger, group: Group, vertices: Tensor) -> None:
+        self._exchanger, self._group, self._vertices = exchanger, group, vertices
+
+    def candidates(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """Return the k best of every rank, by node."""
+        vertices, order = torch.sort(self._vertices)
+        rows = HaloRows(self._exchanger, self._group, _no_route, vertices)
+        return rows.candidates(x.index_select(0, order), scores.index_select(0, order), k)
+
+
+def _no_route(direction: str) -> Route:
+    raise AssertionError("a decayed snapshot exchanges no rows")
+
+
+class ShrunkenViews:
+    """Makes the view of a decayed snapshot: its first nodes in the order of survival, and the edges among them.
+
+    Norms are those of what is left of it.
+
+    Args:
+        graph: T snapshots.
+        settings: of operators.
+        exchanger: gathers candidates of all ranks.
+        group: the ranks.
+        directions: along which edges the model pulls.
+
+    Attributes:
+        edges: of the views made since it was set to 0.
+    """
+
+    _rows: SurvivalRows
+
+    def __init__(
+        self,
+        graph: DynamicGraph,
+        settings: OperatorSettings,
+        exchanger: Exchanger,
+        group: Group,
+        directions: tuple[str, ...],
+    ) -> None:
+        self._graph, self._settings, self._exchanger, self._group = graph, settings, exchanger, group
+        self._shrinker, self._directions = Shrinker(graph.snapshots), directions
+        self.edges = 0
+
+    def renumber(self, rows: SurvivalRows) -> None:
+        """Set the order of an epoch, which must precede :meth:`view`."""
+        self._rows = rows
+        self._shrinker.renumber(rows.order)
+
+    def keep_only(self, snapshots: range) -> None:
+        """Discard the edges of snapshots that the window has left."""
+        self._shrinker.keep_only(snapshots)
+
+    def view(self, t: int, rows: int, num_nodes: int) -> SnapshotView:
+        """Return the view of snapshot t with its first ``rows`` nodes here and ``num_nodes`` on all ranks."""
+        edges = {direction: self._part_edges(t, rows, direction) for direction in self._directions}
+        self.edges += sum(len(part.indices) for part in edges.values())
+
+        def part_edges(direction: str) -> PartEdges:  # once from memory: what operators do not keep is cut out again
+            return edges.pop(direction) if direction in edges else self._part_edges(t, rows, direction)
+
+        operators = Operators(LocalSource(part_edges, self._settings), self._settings)
+        features = np.ascontiguousarray(self._graph.features[t][self._rows.order.vertices[:rows]])
+        inputs = torch.from_numpy(features).to(self._settings.device).to(self._settings.dtype)
+        neighbours = LocalRows(self._exchanger, self._group, self._rows.vertices[:rows])
+        return SnapshotView(
+            operators, range(t, t + 1), inputs, neighbours, num_nodes=num_nodes, may_keep=lambda size: False
+        )
+
+    def _part_edges(self, t: int, rows: int, direction: str) -> PartEdges:
+        edges = self._shrinker.edges(t, rows, direction)
+        return PartEdges(edges.indptr, edges.indices, edges.weights, rows, edges.degrees, edges.other_degrees)

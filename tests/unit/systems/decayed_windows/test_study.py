@@ -1,0 +1,316 @@
+"""The study of K and alpha: every cell once, kept as it comes, gone on with after a break, drawn while under way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import plotly.graph_objects as go
+import pytest
+
+from dtdg_lab.cluster.local import Done
+from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.core.errors import ConfigError, NotFiniteError, RunFailedError, RunStoreError
+from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.studies import decay_study, trial_runner
+from dtdg_lab.studies.decay_study import study_decay
+from dtdg_lab.systems.decayed_windows.study import MEANINGS, DecayStudy
+
+SMALL = {
+    "system": "flaredtdg",
+    "dataset": "growing",
+    "generated_nodes": 24,
+    "generated_edges": 80,
+    "generated_snapshots": 24,
+    "hidden": 4,
+    "device": "cpu",
+    "epochs": 1,
+    "dtype": "float64",
+    "window": 4,
+    "chunks": 3,
+    "chunker": "hash",
+    "partitioner": "round_robin",
+}
+BEST = (2, 0.6)
+
+
+def config_of(**changes: Any) -> RunConfig:
+    return RunConfig(**{**SMALL, **changes})
+
+
+class Trains:
+    """Stands for training: remembers the cells, and misbehaves where it is told to.
+
+    Losses are lowest at ``BEST``, and the further from it the higher.
+    """
+
+    def __init__(self) -> None:
+        self.cells: list[tuple[int, float, int]] = []
+        self.misbehave: Callable[[tuple[int, float, int]], str | None] = lambda cell: None
+        self.data, self.validated = "aa", True
+
+    def __call__(self, config: RunConfig, *, runs_dir: Any, on_start: Any, **more: Any) -> Done:
+        cell = (config["full_snapshots"], config["alpha"], config.seed)
+        status = self.misbehave(cell) or "finished"
+        self.cells.append(cell)
+        run = RunDirectory.create(config, root=runs_dir, environment={})
+        on_start(SimpleNamespace(path=run.path))
+        run.write_status(status)
+        stored = SimpleNamespace(id=run.id, path=run.path, status=status, config=config, number=len(self.cells))
+        return Done(stored)  # type: ignore[arg-type]
+
+    def values(self, run: Any) -> dict[str, Any]:
+        loss = 1 + abs(run.config["full_snapshots"] - BEST[0]) + abs(run.config["alpha"] - BEST[1])
+        loss += 0.01 * run.config.seed
+        found = {
+            "validation_loss": loss,
+            "test_loss": 2 * loss,
+            "persistence_loss": 3.0,
+            "mean_loss": 5.0,
+            "validation_persistence_loss": 1.5,
+            "validation_mean_loss": 2.5,
+            "skill": 1 - 2 * loss / 3,
+            "peak_bytes": 1000 * run.config["full_snapshots"],
+            "epoch_time_s": 0.1 * run.number,
+        }
+        return found if self.validated else found | {"validation_loss": None}
+
+    def provenance(self, run: Any) -> dict[str, Any]:
+        return {"protocol": "warm", "leaky": False, "purge": 0, "data": self.data, "data_hash": self.data}
+
+
+@pytest.fixture
+def trains(monkeypatch: pytest.MonkeyPatch) -> Trains:
+    pretend = Trains()
+    monkeypatch.setattr(trial_runner, "run_config", pretend)
+    monkeypatch.setattr(trial_runner, "values_of", pretend.values)
+    monkeypatch.setattr(trial_runner, "provenance", pretend.provenance)
+    monkeypatch.setattr(trial_runner, "validation_curve", lambda run: ())
+    monkeypatch.setattr(decay_study, "load_for", lambda config: SimpleNamespace(data_hash=pretend.data))
+    return pretend
+
+
+def study_in(folder: Path, config: RunConfig | None = None, **how: Any) -> DecayStudy:
+    given: dict[str, Any] = {"full_snapshots": (1, 2), "alphas": (0.1, 0.6), "seeds": (0, 1), "progress": False, **how}
+    return study_decay(config_of() if config is None else config, runs_dir=folder, **given)
+
+
+CELLS = [(1, 0.1, 0), (1, 0.6, 0), (2, 0.1, 0), (2, 0.6, 0), (1, 0.1, 1), (1, 0.6, 1), (2, 0.1, 1), (2, 0.6, 1)]
+
+
+def test_every_cell_is_trained_once_the_first_seed_first(tmp_path: Path, trains: Trains) -> None:
+    seen: list[DecayStudy] = []
+    study = study_in(tmp_path, on_cell=seen.append)
+    assert trains.cells == CELLS
+    assert [len(each.rows) for each in seen] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert [each.is_complete for each in seen] == [False] * 7 + [True]
+    assert study.is_complete and all(list(row) == list(MEANINGS) for row in study.rows)
+    row = study.rows[3]
+    assert (row["full_snapshots"], row["alpha"], row["seed"]) == (2, 0.6, 0)
+    assert (row["validation_loss"], row["test_loss"]) == (1.0, 2.0)
+    assert (row["persistence_loss"], row["mean_loss"]) == (3.0, 5.0)
+    assert (row["validation_persistence_loss"], row["validation_mean_loss"]) == (1.5, 2.5), "the last of the part"
+    assert (row["peak_bytes"], Path(row["run"]).parent, row["reason"]) == (2000, tmp_path, "")
+
+
+def test_seeds_become_means_with_a_spread_and_the_validation_part_chooses(tmp_path: Path, trains: Trains) -> None:
+    study = study_in(tmp_path)
+    assert [(row["full_snapshots"], row["alpha"]) for row in study.settings] == [(1, 0.1), (1, 0.6), (2, 0.1), (2, 0.6)]
+    best = study.best
+    assert best is not None and (best["full_snapshots"], best["alpha"], best["seeds"]) == (2, 0.6, 2)
+    assert best["validation_loss"] == pytest.approx(1.005)
+    assert best["validation_spread"] == pytest.approx(0.01 / 2**0.5)
+    assert best["test_loss"] == pytest.approx(2.01)
+    assert best["peak_bytes"] == 2000
+    assert best["epoch_time_s"] == pytest.approx(0.1 * (4 + 8) / 2)
+    one = study_in(tmp_path, seeds=(0,))
+    assert all(row["validation_spread"] is None for row in one.settings)
+    text = repr(study)
+    assert "1.005 ± 0.0071" in text and "persistence 3, mean 5" in text
+    assert "<table" in study._repr_html_() and "skill" in study._repr_html_()
+    assert len(study.to_pandas()) == 8
+
+
+def test_its_figure_is_of_the_part_asked_for_and_fills_as_cells_come(tmp_path: Path, trains: Trains) -> None:
+    seen: list[DecayStudy] = []
+    study = study_in(tmp_path, on_cell=seen.append)
+    for each, done in ((seen[0], 1), (seen[2], 3), (study, 4)):
+        figure = each.figure(path=[(1, 0.1), (2, 0.1)])
+        go.Figure(figure)
+        json.dumps(figure, allow_nan=False)
+        cells = [value for line in figure["data"][0]["z"] for value in line]
+        assert (len(cells), sum(value is not None for value in cells)) == (4, done)
+    assert min(cells) == pytest.approx(1.005)
+    tested = study.figure(part="test")
+    assert min(value for line in tested["data"][0]["z"] for value in line) == pytest.approx(2.01)
+    assert "test mean squared error" in json.dumps(tested).replace("Test", "test")
+    words = {part: json.dumps(study.figure(part=part)).replace("<br>", " ") for part in ("validation", "test")}
+    assert "33% below persistence," in words["validation"], "which has 1.5"
+    assert "33% below persistence," in words["test"], "which has 3"
+    with pytest.raises(ConfigError, match="validation, test"):
+        study.figure(part="train")
+
+
+def test_a_study_that_broke_off_goes_on(tmp_path: Path, trains: Trains) -> None:
+    def break_off(cell: tuple[int, float, int]) -> None:
+        if cell == CELLS[3]:
+            raise RunStoreError("the disk is full")
+
+    trains.misbehave = break_off
+    with pytest.raises(RunStoreError, match="full"):
+        study_in(tmp_path)
+    assert trains.cells == CELLS[:3]
+    trains.misbehave = lambda cell: None
+    seen: list[DecayStudy] = []
+    study = study_in(tmp_path, on_cell=seen.append)
+    assert trains.cells == CELLS, "what was done is not done again"
+    assert [len(each.rows) for each in seen] == [3, 4, 5, 6, 7, 8]
+    assert study.rows == study_in(tmp_path).rows
+    assert trains.cells == CELLS
+    more = study_in(tmp_path, alphas=(0.1, 0.3, 0.6), seeds=(0,))
+    assert trains.cells[8:] == [(1, 0.3, 0), (2, 0.3, 0)], "a larger map finds what there is"
+    assert more.rows[0] == study.rows[0]
+
+
+def test_what_is_kept_is_of_the_same_config_and_data(tmp_path: Path, trains: Trains) -> None:
+    study_in(tmp_path, seeds=(0,))
+    study_in(tmp_path, config_of(full_snapshots=3, alpha=0.9, seed=5), seeds=(0,))
+    assert len(trains.cells) == 4, "its own K, alpha and seed are replaced"
+    study_in(tmp_path, config_of(hidden=5), seeds=(0,))
+    assert len(trains.cells) == 8
+    study_in(tmp_path, seeds=(0,), restart=True)
+    assert len(trains.cells) == 12
+    trains.data = "bb"
+    study_in(tmp_path, seeds=(0,))
+    assert len(trains.cells) == 16
+
+
+def test_a_damaged_file_is_said(tmp_path: Path, trains: Trains) -> None:
+    study_in(tmp_path, seeds=(0,))
+    (file,) = tmp_path.glob("studies/decay-*/sweep.json")
+    for text in ("{", "[]", '{"schema": 99, "base": {}}'):
+        file.write_text(text)
+        with pytest.raises(RunStoreError, match=file.name):
+            study_in(tmp_path, seeds=(0,))
+    assert study_in(tmp_path, seeds=(0,), restart=True).is_complete
+
+
+def test_one_run_serves_all_alphas_where_the_window_is_full(tmp_path: Path, trains: Trains) -> None:
+    study = study_in(tmp_path, full_snapshots=(3, 4), alphas=(0.1, 0.6, 1.0), seeds=(0, 1))
+    assert [cell for cell in trains.cells if cell[0] == 4] == [(4, 0.1, 0), (4, 0.1, 1)]
+    full = [row for row in study.rows if row["full_snapshots"] == 4]
+    assert [row["alpha"] for row in full] == [0.1, 0.6, 1.0] * 2
+    assert len({row["run"] for row in full}) == 2
+    assert {**full[0], "alpha": 1.0} == full[2]
+    done = len(trains.cells)
+    assert study_in(tmp_path, full_snapshots=(4,), alphas=(1.0,), seeds=(0, 1)).rows == (full[2], full[5])
+    assert len(trains.cells) == done
+
+
+@pytest.mark.slow
+def test_a_cell_that_fails_says_why_and_is_tried_again(tmp_path: Path, trains: Trains) -> None:
+    def diverge(cell: tuple[int, float, int]) -> None:
+        if cell == CELLS[1]:
+            raise NotFiniteError("the loss is nan")
+
+    trains.misbehave = diverge
+    study = study_in(tmp_path)
+    assert study.is_complete
+    assert study.rows[1]["reason"] == "the loss is nan"
+    assert study.rows[1]["validation_loss"] is None
+    assert [row["seeds"] for row in study.settings] == [2, 1, 2, 2]
+    assert "K=1, alpha=0.6, seed=0 failed: the loss is nan" in repr(study)
+    json.dumps(study.figure(), allow_nan=False)
+    trains.misbehave = lambda cell: None
+    assert study_in(tmp_path).rows[1]["reason"] == ""
+    assert trains.cells[-1] == CELLS[1]
+
+
+def test_nothing_but_failures_can_be_shown(tmp_path: Path, trains: Trains) -> None:
+    def diverge(cell: tuple[int, float, int]) -> None:
+        raise NotFiniteError("the loss is nan")
+
+    trains.misbehave = diverge
+    study = study_in(tmp_path, seeds=(0,))
+    assert study.best is None
+    json.dumps(study.figure(), allow_nan=False)
+    assert "unknown" in repr(study)
+
+
+def test_without_a_validation_part_nothing_is_chosen_and_the_test_part_is_drawn(tmp_path: Path, trains: Trains) -> None:
+    trains.validated = False
+    study = study_in(tmp_path)
+    assert study.best is None
+    assert [row["seeds"] for row in study.settings] == [2] * 4
+    assert min(value for line in study.figure()["data"][0]["z"] for value in line) == pytest.approx(2.01)
+    assert "unknown          2.01 ± 0.014" in repr(study)
+
+
+def test_a_run_that_somebody_stops_ends_the_study(tmp_path: Path, trains: Trains) -> None:
+    trains.misbehave = lambda cell: "stopped" if cell == CELLS[2] else None
+    with pytest.raises(RunFailedError, match=r"was stopped.*Finished runs are kept in .*decay-"):
+        study_in(tmp_path)
+    trains.misbehave = lambda cell: None
+    assert study_in(tmp_path, seeds=(0,)).is_complete
+
+
+@pytest.mark.slow
+def test_real_runs_fill_the_map(tmp_path: Path) -> None:
+    small = {"config": config_of(epochs=2, threads=1), "alphas": (0.6,), "seeds": (0,)}
+    study = study_in(tmp_path, **small)
+    assert study.is_complete and [row["reason"] for row in study.rows] == ["", ""]
+    one, two = study.rows
+    for name in ("validation_loss", "test_loss", "skill"):
+        assert one[name] != two[name]
+    for name in ("persistence_loss", "mean_loss", "validation_persistence_loss", "validation_mean_loss"):
+        assert one[name] == two[name] > 0
+    assert one["validation_persistence_loss"] != one["persistence_loss"]
+    assert one["peak_bytes"] > 0 and one["epoch_time_s"] > 0
+    assert study_in(tmp_path, **small).rows == study.rows
+    assert len(list(tmp_path.glob("*/config.json"))) == 2, "nothing was trained again"
+
+
+@pytest.mark.parametrize(
+    ("changes", "how", "said"),
+    [
+        ({"system": "psg"}, {}, "flaredtdg"),
+        ({"system": "full-history"}, {}, "has no decay"),
+        ({"tune": True}, {}, "tune=False"),
+        ({"ranks": 2}, {}, r"session=lab.Session\(ranks=2\)"),
+        ({}, {"full_snapshots": (1, 5)}, "full_snapshots=5 exceeds window=4"),
+        ({}, {"full_snapshots": (0,)}, "full_snapshots=0"),
+        ({}, {"alphas": (0.1, 1.5)}, "alpha=1.5"),
+        ({}, {"alphas": ()}, "at least one"),
+        ({}, {"seeds": ()}, "at least one"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_studied_is_refused_before_anything_is_trained(
+    tmp_path: Path, trains: Trains, changes: dict[str, Any], how: dict[str, Any], said: str
+) -> None:
+    config = RunConfig(dataset="growing", device="cpu", **changes) if "system" in changes else config_of(**changes)
+    with pytest.raises(ConfigError, match=said):
+        study_in(tmp_path, config, **how)
+    assert trains.cells == []
+
+
+@pytest.mark.slow
+def test_the_progress_bar_counts_the_cells_of_this_call(
+    tmp_path: Path, trains: Trains, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study_in(tmp_path)
+    shown: list[tuple[int, int]] = []
+
+    @contextmanager
+    def pretend_bar(total: int, progress: bool) -> Iterator[Any]:
+        bar = SimpleNamespace(n=0, disable=True, set_postfix_str=lambda words: None)
+        bar.refresh = lambda: shown.append((bar.n, total))
+        yield bar
+
+    monkeypatch.setattr(trial_runner, "progress_bar", pretend_bar)
+    study_in(tmp_path, full_snapshots=(1,), seeds=(0, 2))
+    assert shown[0] == (2, 4) and shown[-1] == (4, 4)

@@ -32,7 +32,7 @@ from dtdg_lab.systems.feature_cache.calibration.shipped import (
     STEP_MODELS,
     WATTS,
 )
-from dtdg_lab.systems.feature_cache.calibration.step_model import StepModel, fit_steps, left_out, predicted_ms
+from dtdg_lab.systems.feature_cache.calibration.step_model import StepTimeModel, fit_steps, left_out, predicted_ms
 from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Calibration:
         dataset: default dataset of predictions; None for none.
     """
 
-    steps: Mapping[str, StepModel]
+    steps: Mapping[str, StepTimeModel]
     rpc: Mapping[str, RpcFit]
     watts: Watts | None
     cells: Mapping[str, tuple[StepCell, ...]]

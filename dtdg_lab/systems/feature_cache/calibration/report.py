@@ -10,13 +10,15 @@ import pandas as pd
 
 from dtdg_lab.network.links import BITS
 from dtdg_lab.systems.feature_cache.calibration.rpc_fit import RpcFit
-from dtdg_lab.systems.feature_cache.calibration.step_model import StepModel
+from dtdg_lab.systems.feature_cache.calibration.step_model import StepTimeModel
 
 MIDDLE = 16  # the window of the baseline guess
 ALIKE = 0.01  # relative difference of predictions within which windows are equivalent: the nearest to MIDDLE is taken
 
 
-def dataset_report(dataset: str, model: StepModel, errors: Sequence[CellError] | None, fetches: RpcFit | None) -> str:
+def dataset_report(
+    dataset: str, model: StepTimeModel, errors: Sequence[CellError] | None, fetches: RpcFit | None
+) -> str:
     """Return constants, cells and errors of one data set as Markdown; parts without measurements are left out."""
     parts = [f"### {dataset}", _constants(model)]
     if errors is not None:
@@ -124,7 +126,7 @@ def _distance_from_middle(error: CellError) -> float:
     return float(abs(np.log2(error.window / MIDDLE)))
 
 
-def _constants(model: StepModel) -> str:
+def _constants(model: StepTimeModel) -> str:
     return (
         f"base {model.base_ms:.1f} ms, behind which {model.hidden_ms:.1f} ms of fetching hide; the slowest owner sends "
         f"{model.miss_mbit:.1f} Mbit of misses a step for endless windows, and {model.rebuild_mbit:.0f} Mbit for a "

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from dtdg_lab.core.errors import UnknownNameError
 from dtdg_lab.systems.feature_cache.calibration.measurements import Watts
-from dtdg_lab.systems.feature_cache.calibration.step_model import StepModel
+from dtdg_lab.systems.feature_cache.calibration.step_model import StepTimeModel
 from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts
 from dtdg_lab.systems.feature_cache.costs.rpc_model import RpcModel
 
@@ -20,8 +20,8 @@ PARTS = 4
 ROW_BYTES = MappingProxyType({"ogbn-products": 400.0, "reddit": 2408.0})
 STEP_MODELS = MappingProxyType(
     {
-        "reddit": StepModel(92.6741, 7.80076, 41.0313, 497.845, -0.166815, 11.6198, 5124.05),
-        "ogbn-products": StepModel(124.336, 10.8026, 104.684, 185.516, 0.189431, 11.6198, 5124.05),
+        "reddit": StepTimeModel(92.6741, 7.80076, 41.0313, 497.845, -0.166815, 11.6198, 5124.05),
+        "ogbn-products": StepTimeModel(124.336, 10.8026, 104.684, 185.516, 0.189431, 11.6198, 5124.05),
     }
 )
 RPC = MappingProxyType(
@@ -63,7 +63,7 @@ def shipped_costs(name: str, parts: int = PARTS) -> CacheCosts:
     if name not in _ADDED:
         raise UnknownNameError("data set with shipped costs", name, _ADDED)
     base_ms, miss_mbit, half, rebuild_mbit, exponent, trips, unhindered_mbit = _ADDED[name]
-    model = StepModel(base_ms, 0.0, miss_mbit, rebuild_mbit, exponent, trips, unhindered_mbit)
+    model = StepTimeModel(base_ms, 0.0, miss_mbit, rebuild_mbit, exponent, trips, unhindered_mbit)
     costs = model.costs(name, parts=parts, row_bytes=ROW_BYTES[name], watts=WATTS, rpc=RPC[name], noise=NOISE)
     costs = replace(costs, trips=trips, rebuild_trips=1.0, miss_trips=0.0, hit_half=half)
     return replace(costs, norm=1.5, wait_rows=1.0, overlapped=False)

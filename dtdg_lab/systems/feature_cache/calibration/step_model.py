@@ -21,7 +21,7 @@ CAPACITY_EXPONENT = 0.8  # for sampled rows of log-normal popularity, at the mea
 
 
 @dataclass(frozen=True, slots=True)
-class StepModel:
+class StepTimeModel:
     """Milliseconds of a step by window, rate and delay of the slowest owner; concurrent stages take their maximum.
 
     T(W) = base + max(fetch(W) - hidden, 0), with
@@ -137,7 +137,7 @@ _HELD_CLUSTER = np.array([0.5, 0.5])
 MIN_CELLS = 7
 
 
-def fit_steps(cells: Mapping[str, Sequence[StepCell]]) -> dict[str, StepModel]:
+def fit_steps(cells: Mapping[str, Sequence[StepCell]]) -> dict[str, StepTimeModel]:
     """Fit a model to all cells of each data set, by robust least squares of the logarithms.
 
     Raises:
@@ -200,7 +200,7 @@ def left_out(
     return predicted
 
 
-def predicted_ms(model: StepModel, cells: Sequence[StepCell]) -> Vector:
+def predicted_ms(model: StepTimeModel, cells: Sequence[StepCell]) -> Vector:
     """Return predicted milliseconds of each cell, (C,)."""
     windows, mbit, delay_ms, _ = _columns(cells)
     return model.step_ms(windows, mbit, delay_ms)
@@ -227,8 +227,10 @@ def _initial_constants(windows: Vector, mbit: Vector, delay_ms: Vector, measured
     return np.array([*np.log([base, _HIDDEN * base, traffic, _REBUILD * traffic]), _EXPONENT])
 
 
-def _unpack(fitted: Vector, index: int) -> StepModel:
+def _unpack(fitted: Vector, index: int) -> StepTimeModel:
     """Return the model of a dataset: all constants are fitted as logarithms, except the exponent."""
     first = len(CLUSTER) + index * len(OWN)
     named = dict(zip(FREE, map(float, [*fitted[first : first + len(OWN)], *fitted[: len(CLUSTER)]]), strict=True))
-    return StepModel(**{name: value if name == "exponent" else float(np.exp(value)) for name, value in named.items()})
+    return StepTimeModel(
+        **{name: value if name == "exponent" else float(np.exp(value)) for name, value in named.items()}
+    )

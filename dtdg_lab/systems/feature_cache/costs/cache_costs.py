@@ -12,7 +12,7 @@ x_o is owner o's share of the cache, relative to its share of the requested rows
 capacity: concave, with no hits without a cache, and a smaller share has no effect if the cache holds all rows of a
 window. Energy is power times time, with a separate power for waiting.
 
-With ``overlapped`` the model is that of :class:`dtdg_lab.systems.feature_cache.calibration.step_model.StepModel`:
+With ``overlapped`` the model is that of :class:`dtdg_lab.systems.feature_cache.calibration.step_model.StepTimeModel`:
 concurrent stages take their maximum, and waits decrease with hits. Otherwise stages add up; shipped policies were
 trained with that.
 

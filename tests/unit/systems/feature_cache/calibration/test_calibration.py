@@ -12,14 +12,14 @@ from dtdg_lab.systems.feature_cache.actions import WINDOWS
 from dtdg_lab.systems.feature_cache.calibration.calibration import SHIPPED, calibrate, predict
 from dtdg_lab.systems.feature_cache.calibration.measurements import condition_named
 from dtdg_lab.systems.feature_cache.calibration.report import regrets
-from dtdg_lab.systems.feature_cache.calibration.step_model import StepModel
+from dtdg_lab.systems.feature_cache.calibration.step_model import StepTimeModel
 
 DATASETS = ("ogbn-products", "reddit")
 CONDITIONS = ("clean", "c1_1000mbit", "c1_50mbit", "c4_5ms", "c4_20ms")
 
 
 def test_held_out_cells_get_errors_and_regret():
-    true = StepModel(100.0, 10.0, 40.0, 450.0, 0.0, 10.0, 5000.0)
+    true = StepTimeModel(100.0, 10.0, 40.0, 450.0, 0.0, 10.0, 5000.0)
     asked = [("clean", w) for w in WINDOWS] + [(f"c1_{x}", 16) for x in (50, 200)] + [("c4_5", 16), ("c4_20", 16)]
     found = calibrate([cell_of(true, name, window, 1.0) for name, window in asked])
     kept = found.errors_on([cell_of(true, "c4_20", window, 1.0) for window in (4, 8, 32)])

@@ -19,7 +19,7 @@ from dtdg_lab.systems.feature_cache.calibration.measurements import (
     read_fetches,
     read_power,
 )
-from dtdg_lab.systems.feature_cache.calibration.step_model import StepModel, predicted_ms
+from dtdg_lab.systems.feature_cache.calibration.step_model import StepTimeModel, predicted_ms
 from tests.cluster_figures import cluster_figures
 
 
@@ -44,7 +44,7 @@ def test_forms_of_a_condition():
 
 
 def test_a_run_of_ours_is_calibrated_from_its_records():
-    true = StepModel(20.0, 1.0, 40.0, 200.0, 0.2, 1.0, 4000.0)
+    true = StepTimeModel(20.0, 1.0, 40.0, 200.0, 0.2, 1.0, 4000.0)
     steps = [(w, float(true.step_ms(w)) / 1e3 * off) for w in WINDOWS for off in (0.98, 1.02)]
     cells = cells_of(steps, "ours") + cells_of([(16, float(true.step_ms(16, 200)) / 1e3)], "ours", condition="c1_200")
     assert len(cells) == 9 and cells[0]["measured_ms"] == pytest.approx(float(true.step_ms(1)))

@@ -9,7 +9,7 @@ from dtdg_lab.systems.feature_cache.actions import WINDOWS
 from dtdg_lab.systems.feature_cache.calibration.calibration import SHIPPED, calibrate, predict
 from dtdg_lab.systems.feature_cache.calibration.measurements import StepCell, condition_named
 from dtdg_lab.systems.feature_cache.calibration.report import against_middle, mean_percent, regrets
-from dtdg_lab.systems.feature_cache.calibration.step_model import FREE, StepModel, fit_steps, predicted_ms
+from dtdg_lab.systems.feature_cache.calibration.step_model import FREE, StepTimeModel, fit_steps, predicted_ms
 
 DATASETS = ("ogbn-products", "reddit")
 CONDITIONS = ("clean", "c1_1000mbit", "c1_50mbit", "c4_5ms", "c4_20ms")
@@ -38,7 +38,7 @@ def test_fitted_cells_are_nearer_than_the_best_published(calibration, dataset):
 
 def test_few_constants_are_free():
     assert len(FREE) <= 7
-    assert set(FREE) == set(StepModel.__dataclass_fields__)
+    assert set(FREE) == set(StepTimeModel.__dataclass_fields__)
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
@@ -71,7 +71,7 @@ def test_a_cache_that_never_holds_all_is_missed_at_every_window(calibration):
 
 
 def test_what_overlaps_takes_the_longer():
-    model = StepModel(100.0, 20.0, 40.0, 300.0, 0.1, 10.0, 5000.0)
+    model = StepTimeModel(100.0, 20.0, 40.0, 300.0, 0.1, 10.0, 5000.0)
     fetched = 1e3 * float(model.missed_mbit(16) + model.rebuilt_mbit(16)) / 5000
     assert fetched < 20 and float(model.step_ms(16)) == 100  # fetching hides altogether
     waited = float(model.waits(16)) * 5
@@ -109,7 +109,7 @@ def test_a_bad_cell_does_not_change_the_fit(cells):
 
 
 def test_a_known_model_is_found_again():
-    true = StepModel(100.0, 12.0, 90.0, 300.0, 0.1, 9.0, 4000.0)
+    true = StepTimeModel(100.0, 12.0, 90.0, 300.0, 0.1, 9.0, 4000.0)
     draw = np.random.default_rng(5)
     asked = [("clean", w) for w in WINDOWS] + [(f"c1_{x}", 16) for x in (50, 200, 1000)] + [("c4_5", 16), ("c4_20", 16)]
     rows = [cell_of(true, name, window, draw.normal(1, 0.005)) for name, window in asked]

@@ -29,14 +29,10 @@ class MeasuredEffect:
 
     Attributes:
         text: both, or why there are none; empty for a change that was not applied.
-        before: mean of the steps before the change; None where there is no clear change.
-        after: mean of the steps after it; likewise.
         is_final: whether later steps will not change it.
     """
 
     text: str
-    before: float | None = None
-    after: float | None = None
     is_final: bool = False
 
 
@@ -73,8 +69,8 @@ def effect_of(change: RequestedChange, tables: RunTables, effect: Effect = STEP_
         return MeasuredEffect(TOO_FEW, is_final=is_final)
     if not _is_clear(_block_means(before), _block_means(after)):
         return MeasuredEffect(UNCLEAR, is_final=is_final)
-    means = float(np.nanmean(before)), float(np.nanmean(after))
-    return MeasuredEffect(f"{effect.text(means[0])} → {effect.text(means[1])}", *means, is_final)
+    before_text, after_text = (effect.text(float(np.nanmean(part))) for part in (before, after))
+    return MeasuredEffect(f"{before_text} → {after_text}", is_final)
 
 
 def _bounds(tables: RunTables) -> list[float]:

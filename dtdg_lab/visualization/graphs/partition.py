@@ -149,7 +149,7 @@ def map_caption(name: str, facts: PartitionFacts) -> str:
 def part_load(facts: PartitionFacts, *, note: str = "") -> Figure:
     """Return marks beside each other for each part; 1 is the mean of all parts."""
     kinds = part_work(facts)
-    data, keys = [], []
+    data, keys = list[Drawn](), list[Key]()
     size = 7 if facts.parts <= 16 else 4
     for index, (name, values) in enumerate(kinds.items()):
         shift = SPREAD * (index / max(len(kinds) - 1, 1) - 0.5)
@@ -161,8 +161,7 @@ def part_load(facts: PartitionFacts, *, note: str = "") -> Figure:
         hover = "part %{customdata[0]}: %{customdata[1]}, %{y:.2f} times the mean"
         x, y = [part + shift for part in range(len(values))], over_mean(values).round(4).tolist()
         data.append(points(name, x, y, series_colour(index), hover, size=size, **style))
-        key: Key = (name, series_colour(index), "dot")
-        keys.append(key)
+        keys.append((name, series_colour(index), "dot"))
     top = max(float(over_mean(values).max()) for values in kinds.values())
     axes: Drawn = {
         "xaxis": {"dtick": max(1, -(-facts.parts // 16)), "range": [-0.6, facts.parts - 0.4], "showgrid": False},
@@ -266,14 +265,13 @@ def _share_card(partitions: Partitions, name: str) -> Card:
 
 
 def _imbalance_card(partitions: Partitions) -> Card:
-    data, keys = [], []
+    data, keys = list[Drawn](), list[Key]()
     for index, (kind, name) in enumerate(_IMBALANCE.items()):
         ratios = [facts.imbalance[kind] for facts in partitions.values()]
         style: Drawn = {"size": 9, "marker": {"symbol": SYMBOLS[index]}}
         hover = "%{x}: %{y:.3f} times the mean"
         data.append(points(name, list(partitions), ratios, series_colour(index), hover, **style))
-        key: Key = (name, series_colour(index), "dot")
-        keys.append(key)
+        keys.append((name, series_colour(index), "dot"))
     top = max(max(trace["y"]) for trace in data)
     room = (top - 1) or 0.1
     axes: Drawn = {"xaxis": _label_axis(partitions), "yaxis": {"range": [1 - 0.06 * room, 1 + 1.1 * room], "nticks": 5}}

@@ -86,13 +86,12 @@ def _middles(rows: Rows) -> list[float]:
 
 
 def _lines(rows: Rows) -> tuple[list[Drawn], list[Key]]:
-    data, keys = [], []
+    data, keys = list[Drawn](), list[Key]()
     for rank, some in rows.by("rank").items():
         name, colour = f"rank {rank}", series_colour(int(rank))
         values = known(_means_ms(some).round(4))
         data.append(line(name, _middles(some), values, colour, "step %{x:.0f}: %{y:.3~g} ms", width=1.6))
-        key: Key = (name, colour, "line")
-        keys.append(key)
+        keys.append((name, colour, "line"))
     return data, keys
 
 

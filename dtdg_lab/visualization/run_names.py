@@ -47,6 +47,11 @@ def setting_label(name: str) -> str:
     return label if label[:2].isupper() else label[:1].lower() + label[1:]
 
 
+def sentence_case(text: str) -> str:
+    """Return a text with a capital first letter."""
+    return text[:1].upper() + text[1:]
+
+
 def value_text(name: str, value: Any) -> str:
     """Return the value of a setting as people read it."""
     if name == "system" and value in catalogue.names("systems"):

@@ -30,6 +30,7 @@ from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.metrics import BASELINE, finite_scores, main_metric, metric_name
 from dtdg_lab.visualization.numbers import percent_text, three_digits
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, SPLIT_COLOURS, STEP_COLOUR
+from dtdg_lab.visualization.run_names import sentence_case
 from dtdg_lab.visualization.traces import Drawn, label, line
 
 if TYPE_CHECKING:
@@ -119,11 +120,7 @@ def metrics_of_evaluations(tables: RunTables) -> dict[str, str]:
     splits = evaluations(tables)
     newest = splits[judged_split(tables)][-1]["metrics"] or {} if judged_split(tables) in splits else {}
     names = [name for name in finite_scores(newest) if BASELINE + name in newest]
-    return {"": TITLE} | {name: _capitalised(metric_name(name)) for name in names}
-
-
-def _capitalised(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    return {"": TITLE} | {name: sentence_case(metric_name(name)) for name in names}
 
 
 def loss_figure(tables: RunTables, options: ChartOptions) -> Figure:
@@ -182,7 +179,7 @@ def _persistence_line(persistence: float, begin: float, end: float) -> Drawn:
 
 def _metric_figure(tables: RunTables, metric: str, x: XAxis) -> Figure:
     """Return a metric of the evaluations, and what persistence reaches, on a linear axis."""
-    x_title, title = STEPS_TITLE if x == "steps" else SECONDS_TITLE, _capitalised(metric_name(metric))
+    x_title, title = STEPS_TITLE if x == "steps" else SECONDS_TITLE, sentence_case(metric_name(metric))
     splits, judged, column = evaluations(tables), judged_split(tables), "step" if x == "steps" else "seconds"
     values = {
         split: [finite_scores(row["metrics"]).get(metric) for row in splits[split]]
@@ -210,7 +207,7 @@ def _metric_caption(tables: RunTables, metric: str) -> str:
     if metric not in scores:
         return NOTHING_YET
     text, persistence = (
-        f"{_capitalised(SPLIT_NAMES[judged])} {metric_name(metric)} is {three_digits(scores[metric])}",
+        f"{sentence_case(SPLIT_NAMES[judged])} {metric_name(metric)} is {three_digits(scores[metric])}",
         "",
     )
     if BASELINE + metric in scores:

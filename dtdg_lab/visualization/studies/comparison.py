@@ -18,7 +18,7 @@ from dtdg_lab.records.events import TUNER, EpochEnded
 from dtdg_lab.visualization.changes.log import has_ended, requested_changes
 from dtdg_lab.visualization.numbers import bytes_text, joules_text, percent_text, seconds_text, three_digits
 from dtdg_lab.visualization.palette import PURGE_COLOUR, series_colour
-from dtdg_lab.visualization.run_names import setting_label, value_text
+from dtdg_lab.visualization.run_names import sentence_case, setting_label, value_text
 from dtdg_lab.visualization.runs.curves import (
     Evaluation,
     bytes_at,
@@ -321,13 +321,9 @@ def settings_table(comparison: ComparedRuns) -> list[list[str]]:
     lines = [["Setting", *(run.name for run in runs)]]
     for name in ("system", *differing_settings(configs)):
         values = [value_text(name, config.flat[name]) if name in config.flat else "–" for config in configs]
-        lines.append([_sentence_case(setting_label(name)), *values])
+        lines.append([sentence_case(setting_label(name)), *values])
     counts = [count_changes(run.tables) for run in runs]
-    return [*lines, [_sentence_case(CHANGED), *map(str, counts)]] if any(counts) else lines
-
-
-def _sentence_case(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    return [*lines, [sentence_case(CHANGED), *map(str, counts)]] if any(counts) else lines
 
 
 # Who was first.

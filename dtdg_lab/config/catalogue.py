@@ -284,16 +284,6 @@ def families() -> list[Any]:
     return [family(name) for name in FAMILIES]
 
 
-def check_links(text: str, parts: int) -> None:
-    """Check the option ``links`` for P parts.
-
-    Raises:
-        ConfigError: as of :func:`dtdg_lab.network.patterns.parse_links`.
-    """
-    if text.strip():
-        load("dtdg_lab.network.patterns:parse_links")(text, parts)
-
-
 def check_task(dataset: str, task: str) -> None:
     """Check that a data set of the catalogue has labels for a task; a stored graph is checked when it is loaded.
 

@@ -246,8 +246,7 @@ def _check_together(common: dict[str, Any]) -> None:
     model_options = common["options"].get("models", {})
     check_memory(common["model"], system.parts["parallel"], common["system"], **model_options, **sizes)
     catalogue.check_task(common["dataset"], settings["task"])
-    family.check_settings(settings)
-    catalogue.check_links(settings.get("links", ""), common["parts"])
+    family.check(settings)
     if settings["slow_rank"] >= ranks:
         existing = "rank 0" if ranks == 1 else f"ranks 0 to {ranks - 1}"
         raise ConfigError(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.config import catalogue
 from dtdg_lab.core.errors import ConfigError, UnsupportedError
+from dtdg_lab.network.links import parse_links
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,6 +99,16 @@ class SystemFamily:
         self.name = name or self.name
         for attribute, value in catalogue.frozen(catalogue.DECLARED.get(self.name, {}).get("family", {})).items():
             setattr(self, attribute, value)
+
+    def check(self, settings: Mapping[str, Any]) -> None:
+        """Raise if settings of a config, by flat name, are refused by the family, or ``links`` names no links.
+
+        Raises:
+            ConfigError: as of :meth:`check_settings` and :func:`dtdg_lab.network.links.parse_links`.
+        """
+        self.check_settings(settings)
+        if settings.get("links", "").strip():
+            parse_links(settings["links"], settings["parts"])
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Raise if settings of a config, by flat name, do not work together.

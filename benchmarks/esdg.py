@@ -43,9 +43,9 @@ from contenders import esdg_text as words
 from contenders.esdg_plan import FULL_PLAN, MODELS, PROTOCOL, QUICK_PLAN, Plan, Scaling
 
 from dtdg_lab.datasets.names import list_datasets, load_dataset
+from dtdg_lab.forecast.step_scaling import StepScaling
 from dtdg_lab.partition.redistribution_volume import PAPER_SPEEDUPS as SPEEDUPS
-from dtdg_lab.runs.scaling_study import ScalingStudy
-from dtdg_lab.systems.snapshot_blocks.forecast import estimate_transfers
+from dtdg_lab.systems.snapshot_blocks.transfer_study import estimate_transfers
 from dtdg_lab.visualization.studies.scaling import scaling_words
 
 REAL_DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "real"
@@ -116,7 +116,7 @@ def volumes_part(plan: Plan) -> dict[str, Any]:
     return {"volumes": rows}
 
 
-def _to_dict(study: ScalingStudy) -> list[dict[str, Any]]:
+def _to_dict(study: StepScaling) -> list[dict[str, Any]]:
     """Print a study; its rows with the paper's speed-up beside that on 128 ranks."""
     model = study.rows[0]["model"]
     rows = [

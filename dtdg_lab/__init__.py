@@ -1,7 +1,7 @@
 """DTDG Lab: see, steer and understand distributed training of discrete-time dynamic graph neural networks.
 
 Importing this package is light and starts nothing; names are loaded when first used. What most notebooks use is
-here; the rest is in groups: ``lab.datasets.load``, ``lab.runs.compare``, ``lab.estimate.advise``.
+here; the rest is in groups: ``lab.datasets.load``, ``lab.runs.compare``, ``Forecast.advice``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the ESDG paper reports, on up to 128 V100 GPUs, eight a node; beside our rows in benchmarks/esdg.py.
 
-Table 2 is ``PAPER`` of ``dtdg_lab.systems.snapshot_blocks.forecast``; speed-ups are ``PAPER_SPEEDUPS`` of
+Table 2 is ``PAPER`` of ``dtdg_lab.systems.snapshot_blocks.volume_study``; speed-ups are ``PAPER_SPEEDUPS`` of
 ``cost_model`` beside it.
 """
 

@@ -14,7 +14,8 @@ from dtdg_lab.config.catalogue import PROTOCOLS
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.delta import operator_bytes
 from dtdg_lab.graphs.split import split
-from dtdg_lab.systems.snapshot_blocks.forecast import estimate_block_memory, estimate_volumes
+from dtdg_lab.systems.snapshot_blocks.block_study import estimate_block_memory
+from dtdg_lab.systems.snapshot_blocks.volume_study import estimate_volumes
 from dtdg_lab.testing.processes import run_ranks
 
 TIMEOUT_S = 3600.0

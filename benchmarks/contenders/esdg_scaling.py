@@ -21,10 +21,11 @@ from contenders.esdg_steps import Contender, in_turn, medians
 from contenders.transfers import SMOOTHING
 from dtdg_lab.config.catalogue import PROTOCOLS
 from dtdg_lab.datasets.names import load_for
+from dtdg_lab.forecast.step_scaling import StepScaling, continued
 from dtdg_lab.graphs.delta import SequenceChanges, scaled, sequence_changes
 from dtdg_lab.graphs.split import split
-from dtdg_lab.runs.scaling_study import ScalingStudy, continued
-from dtdg_lab.systems.snapshot_blocks.forecast import LINK_OUTPUTS, StepSettings
+from dtdg_lab.systems.snapshot_blocks.volume_study import LINK_OUTPUTS
+from dtdg_lab.systems.snapshot_blocks.workload import StepSettings
 from dtdg_lab.systems.step_time import MeasuredStep
 from dtdg_lab.testing.processes import run_ranks
 
@@ -121,7 +122,7 @@ def step_of(
 def study(
     plan: Plan, scaling: Scaling, model: str, steps: Sequence[tuple[Case, MeasuredStep]], *, weak: bool,
     nodes: int | None = None,
-) -> ScalingStudy:  # fmt: skip
+) -> StepScaling:  # fmt: skip
     """Continue what was measured to many ranks.
 
     Args:

@@ -13,7 +13,7 @@ from typing import Any
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.systems.snapshot_blocks.forecast import estimate_transfers
+from dtdg_lab.systems.snapshot_blocks.transfer_study import estimate_transfers
 from dtdg_lab.testing.processes import run_ranks
 
 EDGE_LIFE, WINDOW = 5, 5

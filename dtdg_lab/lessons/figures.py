@@ -8,8 +8,8 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
-from dtdg_lab.advisor.what_if import WhatIf
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
+from dtdg_lab.forecast.rank_curves import RankCurves
 from dtdg_lab.runs.charts import chart_of, draw, lock_of
 from dtdg_lab.visualization.axes import CATEGORIES
 from dtdg_lab.visualization.chart import ChartOptions
@@ -93,8 +93,8 @@ def panels(run: Any, *names: str, title: str = "") -> Figure:
     return run_sheet(cards, title=title or f"Run {run.id}")
 
 
-def forecast_panels(forecast: WhatIf, *quantities: str) -> Figure:
-    """Some panels of a forecast of ``lab.estimate.scaling_forecast``.
+def forecast_panels(forecast: RankCurves, *quantities: str) -> Figure:
+    """Some panels of a forecast of ``Forecast.curves``.
 
     Raises:
         ConfigError: there are more than four, or none.

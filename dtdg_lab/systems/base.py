@@ -13,11 +13,11 @@ from dtdg_lab.network.links import parse_links
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dtdg_lab.advisor.rates import Rates
     from dtdg_lab.config.catalogue import Entry, System
     from dtdg_lab.config.options import Option
     from dtdg_lab.config.run_config import RunConfig
     from dtdg_lab.engine.strategy import BuildContext, Strategy
+    from dtdg_lab.forecast.rates import Rates
     from dtdg_lab.graphs.delta import SequenceChanges
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
     from dtdg_lab.runs.run import StoredRun
@@ -52,10 +52,10 @@ class SystemFamily:
         memories: (memory of a model, name of its ``parallel`` entry) -> ``exact``, or how it approximates.
         events: ``module:class`` of its events; ``words`` of one are its sentence, ``ended`` that of a plan that ends.
         tables: record tables that it adds -> columns, beginning with ``step`` and ``epoch``.
-        calibrated: system -> settings of short runs that ``lab.estimate.advise`` calibrates rates with.
-        predicted: systems whose epochs ``lab.estimate.scaling_forecast`` predicts -> whether that needs no partitions,
+        calibrated: system -> settings of short runs that ``Forecast.advice`` calibrates rates with.
+        predicted: systems whose epochs ``Forecast.curves`` predicts -> whether that needs no partitions,
             so that it works for any number of ranks.
-        curves_of: system -> curves of ``lab.estimate.scaling_forecast`` beside which its measured runs are drawn.
+        curves_of: system -> curves of ``Forecast.curves`` beside which its measured runs are drawn.
         full_batch: its ``parallel`` entries that train on the whole training split in one step, as all others do.
         same_plan: why runs of equal plans have the same losses.
         summary_meanings: number that it adds to the summary of every run -> its meaning.
@@ -220,7 +220,7 @@ class SystemFamily:
         return [(name, factor) for name, factor in self.memory_options.items() if name in config.flat]
 
     def curves(self, facts: Facts, ranks: Sequence[int], rates: Rates, *, quick: bool) -> list[Row]:
-        """Return curves of ``lab.estimate.scaling_forecast``, such as formulas and simulations of its own.
+        """Return curves of ``Forecast.curves``, such as formulas and simulations of its own.
 
         Args:
             facts: of the config, with the options of snapshot groups.
@@ -233,7 +233,7 @@ class SystemFamily:
     def measured_step(
         self, run: StoredRun, graph: DynamicGraph | None = None, *, cores: int | None = None
     ) -> tuple[MeasuredStep, StepForecast, SequenceChanges]:
-        """Return the median step of a run, what it computes, and its graph, for ``lab.estimate.extrapolate``.
+        """Return the median step of a run, what it computes, and its graph, for ``Forecast.steps``.
 
         Args:
             run: of a system of the family.

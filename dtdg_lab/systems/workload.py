@@ -411,5 +411,5 @@ def count_work(config: RunConfig, graph: DynamicGraph) -> tuple[EpochWork, Facts
 
 
 def curve_row(quantity: str, curve: str, ranks: int, value: float, kind: str) -> Row:
-    """One point of a curve of ``lab.estimate.scaling_forecast``."""
+    """One point of a curve of ``Forecast.curves``."""
     return {"quantity": quantity, "curve": curve, "ranks": ranks, "value": value, "kind": kind}

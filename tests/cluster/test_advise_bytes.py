@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from dtdg_lab.advisor.rates import fit_rates, measured_run
 from dtdg_lab.cluster.local import run_config
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.datasets.names import load_for
+from dtdg_lab.forecast.measured_runs import measured_run
+from dtdg_lab.forecast.rates import fit_rates
 from tests.thinning import thinned
 
 SMALL: dict[str, Any] = {

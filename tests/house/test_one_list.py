@@ -19,7 +19,7 @@ from dtdg_lab.config import catalogue
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = ("models", "tasks", "scheduling", "partition")
 ALLOWED: dict[tuple[str, str], str] = {
-    ("advisor/what_if.py", "partition"): "two curves of a figure; the formula of one is known",
+    ("forecast/rank_curves.py", "partition"): "two curves of a figure; the formula of one is known",
     ("environment.py", "partition"): "partitioners whose library the report names",
     ("lessons/checks.py", "partition"): "what a lesson compares",
     ("lessons/widgets.py", "scheduling"): "what a lesson compares",
@@ -31,7 +31,8 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("systems/decayed_windows/chunks.py", "partition"): "chunkers, choices of an option of their own",
     ("systems/hybrid_batches/card_pictures.py", "partition"): "bars of a card",
     ("systems/decayed_windows/tiles.py", "partition"): "a change to try",
-    ("systems/snapshot_blocks/forecast.py", "models"): "measurements of the ESDG paper, and its three models",
+    ("systems/snapshot_blocks/transfer_study.py", "models"): "models of the ESDG paper, by their smoothing",
+    ("systems/snapshot_blocks/volume_study.py", "models"): "measurements of the ESDG paper, and its three models",
     ("systems/snapshot_groups/forecast.py", "scheduling"): "curves of a figure",
     ("systems/snapshot_groups/card_charts.py", "scheduling"): "bars of a card, named as systems",
     ("systems/snapshot_groups/card_charts.py", "partition"): "a scheduler that is called like a partitioner",

@@ -36,14 +36,17 @@ def main() -> dict[str, Any]:
     seen["own options"] = sorted({row["name"] for row in rows} & {"huber_delta", "ribbon_offset"})
     seen["read by"] = [lab.describe(name).splitlines()[-1].strip() for name in seen["own options"]]
     seen["partitions"] = [measured.partitioner for measured in lab.partition.compare(graph())]
-    advice = lab.estimate.advise(graph(), 2, 4.0, runs_dir=None, task="huber", scheduler="latest_first")
+    advice = lab.estimate.forecast(
+        lab.RunConfig(dataset=graph()), 2, {"task": "huber", "scheduler": "latest_first"}, runs_dir=None
+    ).advice(4.0)
     seen["advised"] = [suggestion.config.system for suggestion in advice.suggestions]
-    seen["left out"] = dict(advice.left)
+    seen["left out"] = dict(advice.excluded)
     try:
-        lab.estimate.advise(graph(), 2, 4.0, runs_dir=None, systems=("striped",))
+        lab.estimate.forecast(lab.RunConfig(dataset=graph()), 2, systems=("striped",), runs_dir=None).advice(4.0)
     except ConfigError as error:
         seen["advised alone"] = str(error)
-    forecast = lab.estimate.scaling_forecast(graph(), (1, 2), runs_dir=None, scheduler="latest_first", task="huber")
+    config = lab.RunConfig(dataset=graph(), scheduler="latest_first", task="huber")
+    forecast = lab.estimate.forecast(config, (1, 2), runs_dir=None).curves()
     seen["forecast"] = len(forecast.rows)
     dashboard = Dashboard(PretendSession(2), config_of("latest_first", 2))
     controls = dashboard.settings.controls

@@ -136,7 +136,7 @@ def _alike(facts: Facts) -> bool:
     return all(first is other or first.equals(other) for other in facts.snapshots)
 
 
-# Curves of ``lab.estimate.scaling_forecast`` for steps that fetch features, with constants of another cluster.
+# Curves of ``Forecast.curves`` for steps that fetch features, with constants of another cluster.
 
 
 WINDOWS = (1, 16, 64)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from dtdg_lab.systems.base import SystemFamily
 
 if TYPE_CHECKING:
-    from dtdg_lab.advisor.rates import Rates
     from dtdg_lab.config.catalogue import System
     from dtdg_lab.config.run_config import RunConfig
     from dtdg_lab.engine.strategy import BuildContext, Strategy
+    from dtdg_lab.forecast.rates import Rates
     from dtdg_lab.graphs.delta import SequenceChanges
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
     from dtdg_lab.runs.run import StoredRun
@@ -66,13 +66,13 @@ class SnapshotBlocksFamily(SystemFamily):
 
     def workload(self, facts: Facts) -> EpochWork:
         """Return what each rank does in an epoch."""
-        from dtdg_lab.systems.snapshot_blocks.forecast import snapshot_work
+        from dtdg_lab.systems.snapshot_blocks.workload import snapshot_work
 
         return snapshot_work(facts)
 
     def curves(self, facts: Facts, ranks: Sequence[int], rates: Rates, *, quick: bool) -> list[Row]:
         """Return curves over numbers of ranks beside the predicted epochs."""
-        from dtdg_lab.systems.snapshot_blocks.forecast import snapshot_rows
+        from dtdg_lab.systems.snapshot_blocks.workload import snapshot_rows
 
         return snapshot_rows(facts, ranks)
 
@@ -80,7 +80,7 @@ class SnapshotBlocksFamily(SystemFamily):
         self, run: StoredRun, graph: DynamicGraph | None = None, *, cores: int | None = None
     ) -> tuple[MeasuredStep, StepForecast, SequenceChanges]:
         """Return the median step of a run, what it computes, and its graph."""
-        from dtdg_lab.systems.snapshot_blocks.forecast import measured_step
+        from dtdg_lab.systems.snapshot_blocks.workload import measured_step
 
         return measured_step(run, graph, cores=cores)
 

@@ -1,4 +1,4 @@
-"""Figures of ``lab.estimate.transfers`` and ``lab.estimate.volumes``."""
+"""Figures of ``Forecast.transfers`` and ``Forecast.volumes``."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def volume_figure(rows: Sequence[Row]) -> Figure:
 
     Args:
         rows: ``model``, ``ranks``, ``snapshot``, ``hypergraph`` and ``snapshot_as_paper`` of each, as
-            ``lab.estimate.volumes`` has them.
+            ``Forecast.volumes`` has them.
     """
     models = list(dict.fromkeys(str(row["model"]) for row in rows))
     panels = [_panel(name, sorted((row for row in rows if row["model"] == name), key=_ranks)) for name in models]

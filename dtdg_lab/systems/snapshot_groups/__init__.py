@@ -11,10 +11,10 @@ from dtdg_lab.systems.base import SystemFamily
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dtdg_lab.advisor.rates import Rates
     from dtdg_lab.config.catalogue import System
     from dtdg_lab.config.run_config import RunConfig
     from dtdg_lab.engine.strategy import BuildContext, Strategy
+    from dtdg_lab.forecast.rates import Rates
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
     from dtdg_lab.runs.run import StoredRun
     from dtdg_lab.runs.tables import RunTables

@@ -19,7 +19,7 @@ from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.studies.result import StudyResult
 
 if TYPE_CHECKING:
-    from dtdg_lab.advisor.rates import Rates
+    from dtdg_lab.forecast.rates import Rates
 
 
 LEAST_GROUPS = 2
@@ -229,7 +229,7 @@ def _grown(curves: Sequence[str]) -> str:
     return " or ".join(f"{curve} to {CURVES[curve]:g} times the first size" for curve in curves)
 
 
-# Curves of ``lab.estimate.scaling_forecast``: epochs of a graph's groups; efficiency on a longer, likewise growing
+# Curves of ``Forecast.curves``: epochs of a graph's groups; efficiency on a longer, likewise growing
 # sequence.
 
 

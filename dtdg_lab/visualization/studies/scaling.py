@@ -86,8 +86,8 @@ def scaling_figure(
     """Return parts of a step, speed-up and errors over ranks, as three panels.
 
     Args:
-        rows: steps, as ``runs.scaling_study.MEANINGS`` says.
-        errors: of measured steps by part, as ``ScalingStudy.errors`` has them.
+        rows: steps, as ``forecast.step_scaling.MEANINGS`` says.
+        errors: of measured steps by part, as ``StepScaling.errors`` has them.
         weak: whether the graph grows with the ranks.
         paper: the paper's speed-up on its 128 GPUs.
         title: of the whole.

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from dtdg_lab.advisor.rates import _refuse
 from dtdg_lab.cluster.local import Done, Evaluated, Verdict, run_config
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.config.record_tables import TABLES
@@ -20,6 +19,7 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, DataError, RunFailedError, RunStoreError
 from dtdg_lab.dashboard.pages import race as race_page
 from dtdg_lab.dashboard.pages.race import RacePage
+from dtdg_lab.forecast.measured_runs import check_usable
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.run import open_run
@@ -129,11 +129,11 @@ def test_the_advisor_learns_from_no_run_that_was_steered_but_from_one_that_ended
     run = finished_run(tmp_path)  # its learning rate was changed at step 7
     finish(run, "finished")
     with pytest.raises(DataError, match="had live changes"):
-        _refuse(open_run(run.path))
+        check_usable(open_run(run.path))
     for file in run.record_files().values():
         file.write_text(file.read_text().replace('"learning_rate":', '"epochs":').replace("0.003", "3"))
     finish(run, "finished")
-    _refuse(open_run(run.path))
+    check_usable(open_run(run.path))
 
 
 # runs on engines

@@ -12,9 +12,9 @@ import pytest
 
 import dtdg_lab as lab
 from dtdg_lab.core.errors import ConfigError, PlanError
+from dtdg_lab.forecast.step_scaling import continued, extrapolate
 from dtdg_lab.graphs.delta import SequenceChanges, scaled
-from dtdg_lab.runs.scaling_study import continued, extrapolate
-from dtdg_lab.systems.snapshot_blocks.forecast import StepSettings, measured_step
+from dtdg_lab.systems.snapshot_blocks.workload import StepSettings, measured_step
 from dtdg_lab.systems.step_time import MeasuredStep, NetworkCosts, ScalingModel, fit_scaling
 
 NODES = 5

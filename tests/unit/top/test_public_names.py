@@ -19,7 +19,7 @@ GROUPS = {
     "datasets": (
         "compare default from_csv from_dgl from_edges from_pandas from_parquet from_snapshots from_static list load"
     ),
-    "estimate": "advise block_memory extrapolate scaling_forecast schedules transfers volumes",
+    "estimate": "forecast schedules",
     "inspect": "activations follow_node perturb",
     "partition": "compare load partition",
     "races": "open",

@@ -13,7 +13,7 @@ from dtdg_lab.graphs.delta import COO64, CSR32, encode
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.windowing import averaged, lived
-from dtdg_lab.systems.snapshot_blocks.forecast import DIFFERENCE_MEANINGS, TransferStudy, estimate_transfers
+from dtdg_lab.systems.snapshot_blocks.transfer_study import DIFFERENCE_MEANINGS, TransferStudy, estimate_transfers
 
 SIZES = {"generated_nodes": 200, "generated_edges": 1500, "generated_snapshots": 13}
 

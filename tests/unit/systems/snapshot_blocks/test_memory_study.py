@@ -11,7 +11,7 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, PlanError
 from dtdg_lab.datasets.names import load_dataset
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.systems.snapshot_blocks.forecast import MEMORY_MEANINGS, estimate_block_memory
+from dtdg_lab.systems.snapshot_blocks.block_study import MEMORY_MEANINGS, estimate_block_memory
 from tests.thinning import thinned
 
 SETTINGS = {"dataset": "growing", "dtype": "float64", "device": "cpu"}

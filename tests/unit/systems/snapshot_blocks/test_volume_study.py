@@ -16,8 +16,8 @@ from dtdg_lab.partition import base as make
 from dtdg_lab.partition.base import Assigned
 from dtdg_lab.partition.halo import pulled_rows
 from dtdg_lab.partition.redistribution_volume import collectives
-from dtdg_lab.systems.snapshot_blocks import forecast as volume_study
-from dtdg_lab.systems.snapshot_blocks.forecast import VOLUME_MEANINGS, VolumeRow, estimate_volumes, smoothed
+from dtdg_lab.systems.snapshot_blocks import volume_study
+from dtdg_lab.systems.snapshot_blocks.volume_study import VOLUME_MEANINGS, VolumeRow, estimate_volumes, smoothed
 
 NODES = 30
 

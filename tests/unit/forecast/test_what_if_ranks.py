@@ -8,17 +8,20 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from dtdg_lab.advisor.what_if import RANKS, GrowthCurve, WhatIf, expected_halo, scaling_forecast
 from dtdg_lab.cluster.local import run_config
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.datasets.names import load_dataset
+from dtdg_lab.forecast.forecast import forecast
+from dtdg_lab.forecast.rank_curves import RANKS, GrowthCurve, RankCurves, expected_halo
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.partition.base import make_partition
 from dtdg_lab.partition.halo import pulled_rows
 from dtdg_lab.systems.snapshot_groups.forecast import grown_times
 
 SIZES: dict[str, Any] = {"generated_nodes": 240, "generated_edges": 1200, "generated_snapshots": 24}
+
+ASKED = RunConfig(dataset="growing", **SIZES, hidden=8)
 
 
 @pytest.fixture(scope="module")
@@ -27,15 +30,15 @@ def graph() -> DynamicGraph:
 
 
 @pytest.fixture(scope="module")
-def shown(graph: DynamicGraph, tmp_path_factory: pytest.TempPathFactory) -> WhatIf:
+def shown(graph: DynamicGraph, tmp_path_factory: pytest.TempPathFactory) -> RankCurves:
     """With one run made here."""
     folder = tmp_path_factory.mktemp("runs")
     config = RunConfig(dataset="growing", **SIZES, system="psg", hidden=8, epochs=3, threads=1, evaluate_every=3)
     run = run_config(config, runs_dir=folder).run
-    return scaling_forecast(graph, hidden=8, runs=[run], window=4)
+    return forecast(ASKED, changes={"window": 4}, runs=[run]).curves()
 
 
-def values(shown: WhatIf, quantity: str, curve: str) -> dict[int, tuple[float, str]]:
+def values(shown: RankCurves, quantity: str, curve: str) -> dict[int, tuple[float, str]]:
     """Ranks -> value and kind of one curve."""
     return {row["ranks"]: (row["value"], row["kind"]) for row in shown.rows
             if (row["quantity"], row["curve"]) == (quantity, curve) and row["kind"] != "measured"}  # fmt: skip
@@ -70,7 +73,7 @@ def test_a_longer_sequence_grows_as_the_short_one() -> None:
     assert grown[:20].mean() == pytest.approx(1.0, rel=0.1)
 
 
-def test_formulas_hold_to_the_most_ranks(shown: WhatIf, graph: DynamicGraph) -> None:
+def test_formulas_hold_to_the_most_ranks(shown: RankCurves, graph: DynamicGraph) -> None:
     gradients = values(shown, "rank_bytes", "gradients, every system")
     assert set(gradients) == set(RANKS) and gradients[1][0] == 0
     assert gradients[1024][0] == pytest.approx(2 * gradients[2][0] * 1023 / 1024)
@@ -80,7 +83,7 @@ def test_formulas_hold_to_the_most_ranks(shown: WhatIf, graph: DynamicGraph) -> 
     assert own[1024][0] == pytest.approx(graph.num_nodes / 1024)
 
 
-def test_what_is_continued_is_marked_and_bounded(shown: WhatIf, graph: DynamicGraph) -> None:
+def test_what_is_continued_is_marked_and_bounded(shown: RankCurves, graph: DynamicGraph) -> None:
     for name in ("hash", "metis"):
         copies = values(shown, "held_rows", f"own and copies, {name}")
         kinds = [copies[count][1] for count in RANKS]
@@ -94,7 +97,7 @@ def test_what_is_continued_is_marked_and_bounded(shown: WhatIf, graph: DynamicGr
     }  # fmt: skip
 
 
-def test_no_schedule_beats_the_bound(shown: WhatIf) -> None:
+def test_no_schedule_beats_the_bound(shown: RankCurves) -> None:
     bound = values(shown, "epoch_s", "bound of schedules")
     efficient = values(shown, "efficiency", "bound of schedules")
     for scheduler in ("psg", "longest_first", "dygnex_greedy"):
@@ -105,14 +108,14 @@ def test_no_schedule_beats_the_bound(shown: WhatIf) -> None:
         assert all(curve[count][0] <= efficient[count][0] * (1 + 1e-9) for count in RANKS)
 
 
-def test_systems_are_predicted_as_far_as_partitions_are_made(shown: WhatIf, graph: DynamicGraph) -> None:
+def test_systems_are_predicted_as_far_as_partitions_are_made(shown: RankCurves, graph: DynamicGraph) -> None:
     for system, most in (("adgnn-t", 16), ("pygt-dist", 16), ("flaredtdg", 16), ("esdg", 128)):
         curve = values(shown, "epoch_s", system)
         assert max(curve) == most and all(value > 0 for value, _ in curve.values())
     assert "esdg on 256 ranks and more is not shown: ranks=256 for 240 nodes" in repr(shown)
 
 
-def test_measured_points_and_notes(shown: WhatIf, graph: DynamicGraph) -> None:
+def test_measured_points_and_notes(shown: RankCurves, graph: DynamicGraph) -> None:
     points = [row for row in shown.rows if row["kind"] == "measured"]
     assert {(row["quantity"], row["ranks"]) for row in points} == {("epoch_s", 1), ("rank_bytes", 1)}
     assert shown.measured_ranks == 1 and "Measured locally: 1 run on up to 1 rank;" in repr(shown)
@@ -125,15 +128,13 @@ def test_measured_points_and_notes(shown: WhatIf, graph: DynamicGraph) -> None:
 
 
 def test_without_runs_the_shape_of_the_curves_is_said_to_be_all(graph: DynamicGraph) -> None:
-    bare = scaling_forecast(graph, runs_dir=None, window=4)
+    bare = forecast(ASKED, changes={"window": 4}, runs_dir=None).curves()
     assert bare.measured_ranks == 0 and "only the shape of the curves is meaningful" in repr(bare)
     assert not any("Shaded" in note["text"] for note in bare.figure["layout"]["annotations"])
 
 
 def test_what_cannot_be_asked_is_refused(graph: DynamicGraph) -> None:
     with pytest.raises(ConfigError, match="1 to 4096"):
-        scaling_forecast(graph, (1, 5000))
+        forecast(ASKED, (1, 5000))
     with pytest.raises(ConfigError, match="whole numbers"):
-        scaling_forecast(graph, (1.5,))  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="a graph or a name"):
-        scaling_forecast(4)  # type: ignore[arg-type]
+        forecast(ASKED, (1.5,))  # type: ignore[arg-type]

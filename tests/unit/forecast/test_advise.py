@@ -14,13 +14,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtdg_lab.advisor.advise import Advice, advise, learn_errors, summed
-from dtdg_lab.advisor.rates import MeasuredRun, find_runs, fit_rates, measured_run
 from dtdg_lab.cluster.local import run_config
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
 from dtdg_lab.datasets.names import load_dataset
+from dtdg_lab.forecast.advice import Advice
+from dtdg_lab.forecast.forecast import forecast
+from dtdg_lab.forecast.measured_runs import MeasuredRun, find_runs, measured_run
+from dtdg_lab.forecast.prediction_error import learn_errors, summarize_errors
+from dtdg_lab.forecast.rates import fit_rates
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.runs.run import StoredRun
 from dtdg_lab.systems.step_time import MeasuredStep, ScalingModel
@@ -30,6 +33,8 @@ DATA: dict[str, Any] = {
     "dataset": "growing", "generated_nodes": 120, "generated_edges": 500, "generated_snapshots": 30,
 }  # fmt: skip
 SMALL: dict[str, Any] = {**DATA, "hidden": 8, "threads": 1, "epochs": 3, "evaluate_every": 3}
+ASKED = RunConfig(**DATA, hidden=8)
+CHANGES = {"window": 4, "epoch_batches": 4}
 WINDOWED = ("flaredtdg", "full-history", "dynagraph", "recent-only")
 TRAINED = ("single", "psg", "flaredtdg", "dbov", "dgl-default", "pygt-dist")
 
@@ -55,7 +60,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[StoredRun]]:
 
 @pytest.fixture(scope="module")
 def advice(graph: DynamicGraph, runs: list[StoredRun]) -> Advice:
-    return advise(graph, 2, 1.0, hidden=8, runs=runs, window=4, epoch_batches=4)
+    return forecast(ASKED, 2, CHANGES, runs=runs).advice(1.0)
 
 
 @pytest.mark.parametrize("system", [name for name in catalogue.names("systems") if name not in ("single", "pipad")])
@@ -116,7 +121,7 @@ def test_runs_that_follow_the_model_are_predicted_without_error(runs: list[Store
     ]  # fmt: skip
     exact = [made_of(one, graph, system, **changes) for system, changes in asked]
     for quantity in ("epoch_s", "peak_bytes"):
-        described = summed(learn_errors(exact), quantity)
+        described = summarize_errors(learn_errors(exact), quantity)
         assert described is not None and described[1] < 0.02 and described[2] == len(exact)
     slow = [replace(each, run=runs[0]) for each in exact[:-1]] + [made_of(one, graph, "full-history", 3.0)]
     described = [each for each in learn_errors(slow) if each.quantity == "epoch_s"]
@@ -165,7 +170,7 @@ def test_more_memory_never_hurts(advice: Advice, first: float, more: float) -> N
 
 
 def test_advice_ranks_what_fits_and_says_what_would(graph: DynamicGraph, runs: list[StoredRun]) -> None:
-    described = advise(graph, 2, 0.0002, hidden=8, runs=runs, window=4, epoch_batches=4)
+    described = forecast(ASKED, 2, CHANGES, runs=runs).advice(0.0002)
     verdicts = [each.fits for each in described.suggestions]
     assert verdicts == sorted(verdicts, reverse=True) and True in verdicts and False in verdicts
     for group in (True, False):
@@ -176,17 +181,17 @@ def test_advice_ranks_what_fits_and_says_what_would(graph: DynamicGraph, runs: l
     work, facts = count_work(helped.config.replace(**helped.remedy.changes), graph)
     assert described.rates.predict(work, facts).memory_bytes <= helped.budget_bytes
     assert described.best is described.suggestions[0] and f"First {described.best.system}: " in described.summary()
-    assert set(described.left) == {"single", "pipad"}
+    assert set(described.excluded) == {"single", "pipad"}
 
 
 def test_errors_stand_beside_predictions_or_the_word_assumed(advice: Advice, graph: DynamicGraph) -> None:
     for each in advice.suggestions:
-        kinds = {name: each.learnt[name].kind for name in ("epoch_s", "rank_bytes", "peak_bytes")}
+        kinds = {name: each.errors[name].kind for name in ("epoch_s", "rank_bytes", "peak_bytes")}
         assert kinds["rank_bytes"] in ("exact", "assumed")  # no run had two ranks
         assert kinds["epoch_s"] == ("learnt" if each.system in TRAINED else "of others")
-        assert "communicate assumed" in str(each.learnt["epoch_s"]) or each.system == "dynahb"
-    bare = advise(graph, 2, 1.0, hidden=8, runs_dir=None, window=4)
-    assert all(str(each.learnt["epoch_s"]) == "assumed" for each in bare.suggestions)
+        assert "communicate assumed" in str(each.errors["epoch_s"]) or each.system == "dynahb"
+    bare = forecast(ASKED, 2, {"window": 4}, runs_dir=None).advice(1.0)
+    assert all(str(each.errors["epoch_s"]) == "assumed" for each in bare.suggestions)
     assert "all are assumed" in bare.summary() and not bare.errors
 
 
@@ -213,22 +218,24 @@ def test_calibration_trains_some_runs(
     graph: DynamicGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
     few = {name: {} for name in ("single", "psg", "pygt-dist")}
-    monkeypatch.setattr("dtdg_lab.advisor.advise.calibration_settings", lambda: few)
-    described = advise(graph, 1, 1.0, hidden=8, runs_dir=tmp_path, calibrate=True, systems=("psg", "single"), threads=1)
+    monkeypatch.setattr("dtdg_lab.forecast.forecast.calibration_settings", lambda: few)
+    described = forecast(ASKED, 1, {"threads": 1}, systems=("psg", "single"), runs_dir=tmp_path).advice(
+        1.0, calibrate=True
+    )
     assert described.rates.runs == 3 and "compute" not in described.rates.assumed
     assert {run.parent for run in tmp_path.glob("*/summary.json")}
 
 
 def test_what_cannot_be_asked_is_refused(graph: DynamicGraph, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="memory_gib=0"):
-        advise(graph, 2, 0)
+        forecast(ASKED, 2).advice(0)
     with pytest.raises(UnknownNameError, match="psg"):
-        advise(graph, 2, 1.0, systems=("pgs",))
+        forecast(ASKED, 2, systems=("pgs",))
     with pytest.raises(ConfigError, match="no chosen system reads"):
-        advise(graph, 2, 1.0, systems=("psg",), runs_dir=None, cache_window=4)
+        forecast(ASKED, 2, {"cache_window": 4}, systems=("psg",), runs_dir=None).advice(1.0)
     with pytest.raises(UnknownNameError, match="full_snapshots"):
-        advise(graph, 2, 1.0, full_snapshot=4)
-    with pytest.raises(ConfigError, match="a graph or a name"):
-        advise(3, 2, 1.0)  # type: ignore[arg-type]
+        forecast(ASKED, 2, {"full_snapshot": 4})
+    with pytest.raises(ConfigError, match="give a RunConfig"):
+        forecast(3)  # type: ignore[arg-type]
     with pytest.raises(RunStoreError, match="is not a run and contains none"):
-        advise(graph, 2, 1.0, runs=[tmp_path])
+        forecast(ASKED, 2, runs=[tmp_path]).advice(1.0)

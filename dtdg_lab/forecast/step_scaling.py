@@ -1,4 +1,4 @@
-"""``lab.estimate.extrapolate``: predicts ESDG steps on many ranks from runs on few, with the prediction error."""
+"""Steps of ESDG on many ranks, predicted from runs on few, with the prediction error."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.studies.result import StudyResult
 from dtdg_lab.visualization.studies.scaling import scaling_figure, scaling_words
 
-RANKS = (1, 2, 4, 8, 16, 32, 64, 128)
-SAME_SIZE = 0.05  # by which a measured graph's edges may differ from those predicted for, to stand beside them
+STEP_RANKS = (1, 2, 4, 8, 16, 32, 64, 128)
+SAME_SIZE = 0.05  # relative difference in edges up to which a measured graph counts as the predicted one
 MEANINGS: Mapping[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ScalingStudy(StudyResult):
+class StepScaling(StudyResult):
     """Steps over numbers of ranks, measured and predicted.
 
     Attributes:
@@ -36,7 +36,7 @@ class ScalingStudy(StudyResult):
             ``predicted_s``, ``error`` (predicted over measured, less 1).
         model: the rates.
         described: what was done, in words.
-        weak: whether the graph grows with the ranks.
+        weak: True if the graph grows with the ranks.
         paper: its speed-up on its most ranks; None where it gives none.
     """
 
@@ -50,9 +50,9 @@ class ScalingStudy(StudyResult):
     text_columns = ("ranks", "source", *(f"{part}_s" for part in step_time.PARTS), "step_s", "speedup")
 
     def error(self, part: str = "sum", *, fitted: bool = False) -> tuple[float, float] | None:
-        """Median and largest absolute error of a part over steps that were fitted, or held out; None without any."""
-        found = [abs(row["error"]) for row in self.errors if row["part"] == part and row["fitted"] is fitted]
-        return (median(found), max(found)) if found else None
+        """Return median and largest absolute error of a part over fitted, or held-out steps; None without any."""
+        errors = [abs(row["error"]) for row in self.errors if row["part"] == part and row["fitted"] is fitted]
+        return (median(errors), max(errors)) if errors else None
 
     @property
     def figure(self) -> Figure:
@@ -60,13 +60,13 @@ class ScalingStudy(StudyResult):
         return scaling_figure(self.rows, self.errors, weak=self.weak, paper=self.paper, title=self.described)
 
     def conclusion(self) -> str:
-        """What is predicted for the most ranks, and how far predictions were off."""
+        """Return the prediction for the most ranks, and the errors of predictions, in words."""
         return scaling_words(self.rows, self.errors, weak=self.weak)
 
 
 def extrapolate(
     runs: Sequence[StoredRun | str | Path],
-    ranks: Sequence[int] = RANKS,
+    ranks: Sequence[int] = STEP_RANKS,
     *,
     held_out: Sequence[StoredRun | str | Path] = (),
     weak: bool = False,
@@ -74,20 +74,19 @@ def extrapolate(
     graph: DynamicGraph | None = None,
     network: NetworkCosts | None = None,
     cores: int | None = None,
-) -> ScalingStudy:
+) -> StepScaling:
     """Extrapolate runs on few ranks to many, separately for compute, communicate and transfer.
 
-    Rates are fitted to the runs (see :mod:`dtdg_lab.systems.step_time`), then applied to the exact
-    rows,
-    edges
-    and bytes of each number of ranks. Runs of several sizes and of one and two ranks are needed to separate the rates.
+    Rates are fitted to the runs (see :mod:`dtdg_lab.systems.step_time`), then applied to the exact rows,
+    edges and bytes of each number of ranks. Runs of several sizes and of one and two ranks are needed to separate the
+    rates.
 
     Args:
         runs: of snapshot parallelism and one model, on one rank and on more, recorded with ``overlap="off"``.
             Predictions are for the settings and graph of the first.
         ranks: numbers of ranks to predict.
         held_out: runs that are predicted and compared, not fitted.
-        weak: whether the graph grows with the ranks, nodes and edges alike; otherwise it is constant.
+        weak: let the graph grow with the ranks, nodes and edges alike; otherwise it is constant.
         size: scale of the predicted graph's nodes and edges.
         graph: the data of all runs, unless their configs load it.
         network: topology; by default the paper's 8 ranks per node, with the measured speed within a node.
@@ -101,15 +100,16 @@ def extrapolate(
     """
     opened = [_opened(run) for run in runs]
     if not opened or not ranks:
-        raise ConfigError(f"{len(opened)} runs and ranks={tuple(ranks)}: at least one of each is needed.")
-    found = [run.family.measured_step(run, graph, cores=cores) for run in (*opened, *map(_opened, held_out))]
-    (_, settings, changes), *others = found
-    for run, (_, other, _) in zip([*opened[1:], *map(_opened, held_out)], others, strict=True):
+        raise ConfigError(f"{len(opened)} runs and ranks={tuple(ranks)}: give at least one of each to forecast().")
+    everything = [*opened, *map(_opened, held_out)]
+    measured = [run.family.measured_step(run, graph, cores=cores) for run in everything]
+    (_, settings, changes), *others = measured
+    for run, (_, other, _) in zip(everything[1:], others, strict=True):
         if differing := settings.differences(other):
             raise ConfigError(
                 f"run {run.id} differs from the first in {', '.join(differing)}: rates apply to one model of one size."
             )
-    steps = [step for step, _, _ in found]
+    steps = [step for step, _, _ in measured]
     few = f"{len(opened)} run{'s' * (len(opened) > 1)} on up to {max(step.ranks for step in steps)} ranks"
     return continued(
         steps[: len(opened)],
@@ -129,11 +129,11 @@ def continued(
     settings: StepForecast,
     changes: SequenceChanges,
     *,
-    ranks: Sequence[int] = RANKS,
+    ranks: Sequence[int] = STEP_RANKS,
     weak: bool = False,
     network: NetworkCosts | None = None,
     described: str = "",
-) -> ScalingStudy:
+) -> StepScaling:
     """Fit steps, predict held-out steps and those of other numbers of ranks.
 
     Args:
@@ -142,7 +142,7 @@ def continued(
         settings: of the predicted steps.
         changes: of the graph on one rank.
         ranks: numbers of ranks.
-        weak: whether the graph grows with the ranks.
+        weak: let the graph grow with the ranks.
         network: their topology.
         described: description of the study.
 
@@ -157,30 +157,32 @@ def continued(
     for count in dict.fromkeys(ranks):
         work = settings.work(scaled(changes, count), count) if weak else settings.work(changes, count)
         rows.append(_row(settings, work, model.predict(work, network), "predicted", base_s, fitted=False))
-        for step, known in measured:
-            if _same(step.work, work):
+        for step, is_fitted in measured:
+            if _is_same(step.work, work):
                 source = "own time" if step.communicate_s is None else "measured"
-                rows.append(_row(settings, step.work, step.time, source, None, fitted=known))
+                rows.append(_row(settings, step.work, step.time, source, None, fitted=is_fitted))
     one = next((row for row in rows if row["source"] == "measured" and row["ranks"] == 1), None)
     for row in rows:
         if one is not None and row["source"] == "measured":
             row["speedup"] = (row["edges"] / row["step_s"]) / (one["edges"] / one["step_s"])
-    errors = [error for step, known in measured for error in _errors(step, model, network, fitted=known)]
-    return ScalingStudy(tuple(rows), tuple(errors), model, described, weak, settings.paper_speedup(weak=weak))
+    errors = [error for step, is_fitted in measured for error in _errors(step, model, network, fitted=is_fitted)]
+    return StepScaling(tuple(rows), tuple(errors), model, described, weak, settings.paper_speedup(weak=weak))
 
 
 def _opened(run: Any) -> StoredRun:
     if isinstance(run, str | Path):
         return open_run(run)
     if not isinstance(run, StoredRun):
-        raise ConfigError(f"extrapolate() got {shortened(run)} among its runs: give runs or their folders.")
+        raise ConfigError(
+            f"steps() got {shortened(run)} among its runs: give runs or their folders, forecast(config, runs=[...])."
+        )
     return run
 
 
-def _same(step: StepWork, work: StepWork) -> bool:
-    """Whether a measured step has the configuration of the prediction."""
-    near = abs(step.edges - work.edges) <= SAME_SIZE * work.edges
-    return step.ranks == work.ranks and step.nodes == work.nodes and near
+def _is_same(step: StepWork, work: StepWork) -> bool:
+    """Return True if a measured step has the configuration of the prediction."""
+    is_near = abs(step.edges - work.edges) <= SAME_SIZE * work.edges
+    return step.ranks == work.ranks and step.nodes == work.nodes and is_near
 
 
 def _row(
@@ -205,15 +207,15 @@ def _row(
 def _errors(
     step: MeasuredStep, model: ScalingModel, network: NetworkCosts | None, *, fitted: bool
 ) -> list[dict[str, Any]]:
-    """Prediction error of each measured phase; ``sum`` leaves out exchanges if they are unknown."""
+    """Return the prediction error of each measured phase; ``sum`` leaves out exchanges if they are unknown."""
     predicted, measured = model.predict(step.work, network), step.time
-    known = [part for part in step_time.PARTS if getattr(measured, f"{part}_s") > 0]
-    pairs = [(part, getattr(measured, f"{part}_s"), getattr(predicted, f"{part}_s")) for part in known]
+    parts = [part for part in step_time.PARTS if getattr(measured, f"{part}_s") > 0]
+    pairs = [(part, getattr(measured, f"{part}_s"), getattr(predicted, f"{part}_s")) for part in parts]
     pairs.append(("sum", measured.total_s, sum(value for _, _, value in pairs)))
     if step.step_s is not None:
         pairs.append(("wall", step.step_s, predicted.total_s))
-    of = {"name": step.name, "ranks": step.ranks, "fitted": fitted}
+    identity = {"name": step.name, "ranks": step.ranks, "fitted": fitted}
     return [
-        {**of, "part": part, "measured_s": truth, "predicted_s": value, "error": value / truth - 1}
-        for part, truth, value in pairs
+        {**identity, "part": part, "measured_s": seconds, "predicted_s": value, "error": value / seconds - 1}
+        for part, seconds, value in pairs
     ]

@@ -1,0 +1,305 @@
+"""Advice: systems ranked by the predicted time of an epoch, with known errors and remedies for a lack of memory.
+
+Every prediction is a count (:mod:`dtdg_lab.systems.workload`) times rates fitted to local runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import pandas as pd
+
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.core.errors import LabError
+from dtdg_lab.core.units import format_bytes, format_seconds, percent
+from dtdg_lab.forecast.prediction_error import KnownError, RunError, known_errors
+from dtdg_lab.forecast.rates import Predicted, Rates
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.runs.html import text
+from dtdg_lab.systems.step_time import NetworkCosts
+from dtdg_lab.systems.workload import EpochWork, count_work
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.studies.advice import advice_figure, advice_measured_figure, advice_measured_words
+from dtdg_lab.visualization.studies.result import StudyResult, paragraphs
+
+TRIES, MOST_RANKS = 5, 64  # of a remedy
+NEGLIGIBLE = 0.02  # share of an epoch: smaller parts are not mentioned
+NAMES = {
+    "compute_s": "own computing",
+    "communicate_s": "exchanges between ranks",
+    "transfer_s": "transferring graphs",
+    "fetch_s": "waiting for features",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """A change of settings, or number of ranks, that makes a system fit.
+
+    Attributes:
+        changes: option -> value.
+        memory_bytes: predicted with it.
+        epoch_s: predicted with it.
+    """
+
+    changes: Mapping[str, Any]
+    memory_bytes: float
+    epoch_s: float
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={value:g}" for name, value in self.changes.items())
+
+
+def find_remedy(config: RunConfig, graph: DynamicGraph, rates: Rates, budget_bytes: float) -> Remedy | None:
+    """Return the first of some changes that brings a system's memory within the budget; None if none does."""
+    for changes in _candidates(config):
+        try:
+            work, facts = count_work(config.replace(**changes), graph)
+        except LabError:  # beyond what the graph allows
+            continue
+        epoch = rates.predict(work, facts, None)
+        if epoch.memory_bytes <= budget_bytes:
+            return Remedy(MappingProxyType(changes), epoch.memory_bytes, epoch.epoch_s)
+    return None
+
+
+def _candidates(config: RunConfig) -> Iterator[dict[str, Any]]:
+    family = catalogue.family(catalogue.system(config.system).family)
+    for name, factor in family.memory_changes(config):
+        value = config[name]
+        for _ in range(TRIES):
+            value = max(value, 1) * factor if factor > 1 else value * factor
+            if not isinstance(config[name], float):
+                value = int(value)
+            if value <= 0 or (name == "window" and value < config["full_snapshots"] and "alpha" in config.flat):
+                break
+            yield {name: value}
+    if family.name != "single":
+        ranks = config.ranks * 2
+        while ranks <= max(MOST_RANKS, config.ranks * 4):
+            yield {"ranks": ranks, "parts": ranks}
+            ranks *= 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Suggestion:
+    """The prediction of one system on the graph.
+
+    Attributes:
+        config: of a run of it, to be trained or raced.
+        work: of one epoch.
+        predicted: for that epoch.
+        errors: quantity -> its known error.
+        budget_bytes: memory of a rank.
+        fits: True if the predicted memory is within it.
+        sure: True if it also is under the worst known error.
+        remedy: a change that would make it fit; None if it fits, or no remedy was found.
+    """
+
+    config: RunConfig
+    work: EpochWork
+    predicted: Predicted
+    errors: Mapping[str, KnownError]
+    budget_bytes: float
+    fits: bool
+    sure: bool
+    remedy: Remedy | None
+
+    @property
+    def system(self) -> str:
+        """Name of the system."""
+        return self.config.system
+
+    @property
+    def verdict(self) -> str:
+        """``yes``, ``perhaps`` (not under the worst known error, or none is known) or ``no``."""
+        return "no" if not self.fits else "yes" if self.sure else "perhaps"
+
+    def row(self) -> dict[str, Any]:
+        """Return plain values, for tables and charts."""
+        epoch = self.predicted
+        return {
+            "system": self.system,
+            "fits": self.verdict,
+            "epoch_s": epoch.epoch_s,
+            "epoch_error": str(self.errors["epoch_s"]),
+            "steps": self.work.steps,
+            "rank_bytes": epoch.rank_bytes,
+            "bytes_error": str(self.errors["rank_bytes"]),
+            "peak_bytes": epoch.peak_bytes,
+            "peak_error": str(self.errors["peak_bytes"]),
+            "held_bytes": epoch.held_bytes,
+            "imbalance": epoch.imbalance,
+            "imbalance_error": str(self.errors["imbalance"]),
+            **{name: getattr(epoch, name) for name in (*NAMES, "bound_s")},
+            "error": self.errors["epoch_s"].middle,
+            "budget_bytes": self.budget_bytes,
+            "remedy": str(self.remedy or ""),
+            "notes": "; ".join(self.work.notes),
+        }
+
+    def why(self) -> str:
+        """Return its main costs and communication, or why it does not fit and a remedy, in a sentence."""
+        epoch = self.predicted
+        memory = f"{format_bytes(epoch.peak_bytes)} of tensors and {format_bytes(epoch.held_bytes)} of data"
+        if not self.fits:
+            remedy = "no remedy was found"
+            if self.remedy is not None:
+                remedy = f"{self.remedy} would make it fit, in {format_bytes(self.remedy.memory_bytes)}"
+            return f"{self.system} does not fit: {memory} on a rank, of {format_bytes(self.budget_bytes)}; {remedy}."
+        parts = sorted(((getattr(epoch, name), title) for name, title in NAMES.items()), reverse=True)
+        shares = [
+            f"{percent(value / epoch.epoch_s)} {title}" for value, title in parts if value > NEGLIGIBLE * epoch.epoch_s
+        ]
+        sends = "sends nothing" if not epoch.rank_bytes else f"a rank sends {format_bytes(epoch.rank_bytes)}"
+        uneven = f"; imbalance {epoch.imbalance:.2f} (busiest over least busy rank)" * (self.work.ranks > 1)
+        return (
+            f"{self.system}: {format_seconds(epoch.epoch_s)} an epoch of {self.work.steps} "
+            f"step{'s' * (self.work.steps > 1)} ({self.errors['epoch_s']}), {', '.join(shares)}; {sends} "
+            f"({self.errors['rank_bytes']}){uneven}; {memory} ({self.errors['peak_bytes']})."
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Advice(StudyResult):
+    """Ranked systems: those that fit first, by the seconds of an epoch.
+
+    Attributes:
+        described: the question, in words.
+        suggestions: in order of rank.
+        excluded: system -> why it cannot run.
+        rates: used for the predictions.
+        errors: of each local run, predicted by the others.
+        skipped: run -> why it was not used.
+    """
+
+    described: str
+    suggestions: tuple[Suggestion, ...]
+    excluded: Mapping[str, str]
+    rates: Rates
+    errors: tuple[RunError, ...]
+    skipped: Mapping[str, str]
+    text_columns = ("system", "fits", "epoch_s", "rank_bytes", "peak_bytes", "held_bytes", "imbalance", "epoch_error")
+    html_columns = (*text_columns, "bytes_error", "peak_error", "remedy")
+
+    @property
+    def best(self) -> Suggestion | None:
+        """The first system that fits; None if none does."""
+        return next((one for one in self.suggestions if one.fits), None)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Plain values, one row for each system."""
+        return [suggestion.row() for suggestion in self.suggestions]
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """The rows as a frame: bytes and seconds as numbers, errors as text."""
+        return pd.DataFrame(self.rows).drop(columns=["error", "budget_bytes"], errors="ignore")
+
+    @property
+    def figure(self) -> Figure:
+        """Epoch seconds by cost, bytes that a rank sends, and memory of a rank beside the budget."""
+        return advice_figure(self.rows, title=self.described)
+
+    @property
+    def against_measured(self) -> Figure:
+        """Predicted over measured value of every run used, for each quantity."""
+        return advice_measured_figure([error.row() for error in self.errors])
+
+    def summary(self) -> str:
+        """Return the ranking with reasons, the lead of the first system, those that do not fit, and the uncertainty."""
+        fitting = [suggestion for suggestion in self.suggestions if suggestion.fits]
+        lines = [self.described + "."]
+        if fitting:
+            lines.append("First " + fitting[0].why())
+        if len(fitting) > 1:
+            lines.append(_against(fitting[0], fitting[1]))
+        lines += [suggestion.why() for suggestion in self.suggestions if not suggestion.fits]
+        lines.append(self.accuracy())
+        lines.append(
+            "An epoch is not the same work in each system, so compare the losses of the best few with lab.race."
+        )
+        return "\n".join(lines)
+
+    def accuracy(self) -> str:
+        """Return the source of the rates, and the prediction errors."""
+        if not self.rates.runs:
+            return (
+                "No local run provides any rate: all are assumed, so the order of close systems is uncertain. Give "
+                "runs=, or calibrate=True, which first trains some short runs."
+            )
+        sentences = [f"Rates are fitted to {self.rates.runs} local run{'s' * (self.rates.runs > 1)}"]
+        if self.rates.assumed:
+            sentences.append(f"{', '.join(sorted(self.rates.assumed))} assumed")
+        sentences += self.rates.notes
+        return "; ".join(sentences) + ". " + advice_measured_words([error.row() for error in self.errors])
+
+    def __repr__(self) -> str:
+        excluded = [f"{name}: {why}" for name, why in self.excluded.items()]
+        return "\n".join([self.readable(self.text_columns).to_string(index=False), *excluded, self.summary()])
+
+    def _repr_html_(self) -> str:
+        items = "".join(f"<li>{text(name)}: {text(why)}</li>" for name, why in self.excluded.items())
+        refused = f"<p>Cannot run so:</p><ul>{items}</ul>" if items else ""
+        return f"{self.readable(self.html_columns).to_html(index=False)}{paragraphs(self.summary())}{refused}"
+
+
+def _against(first: Suggestion, second: Suggestion) -> str:
+    """Return the main difference between two systems, and if the errors support the order."""
+    gap = second.predicted.epoch_s - first.predicted.epoch_s
+    parts = {name: getattr(second.predicted, name) - getattr(first.predicted, name) for name in NAMES}
+    largest = max(parts, key=lambda name: parts[name])
+    sentence = (
+        f"{second.system} comes next, {format_seconds(gap)} behind, mostly {NAMES[largest]} "
+        f"({format_seconds(getattr(second.predicted, largest))} against "
+        f"{format_seconds(getattr(first.predicted, largest))})"
+    )
+    middles = [system.errors["epoch_s"].middle for system in (first, second)]
+    errors = [middle for middle in middles if middle is not None]
+    if len(errors) < len(middles):
+        is_small = gap < first.predicted.epoch_s
+        return sentence + (": with assumed rates, this difference is not reliable." if is_small else ".")
+    near = gap < max(errors) * second.predicted.epoch_s
+    return sentence + (": less than the prediction error, so treat them as equal." if near else ".")
+
+
+def suggest(
+    config: RunConfig,
+    graph: DynamicGraph,
+    rates: Rates,
+    errors: Sequence[RunError],
+    *,
+    budget: float,
+    network: NetworkCosts | None,
+) -> Suggestion:
+    """Predict one system's epoch, and find a remedy if it does not fit.
+
+    Args:
+        config: of the system, with its ranks.
+        graph: its data.
+        rates: of the machine.
+        errors: learnt from runs.
+        budget: bytes of a rank's memory.
+        network: topology; by default as fast as between the measured ranks.
+
+    Raises:
+        LabError: the graph does not serve the config.
+    """
+    work, facts = count_work(config, graph)
+    epoch = rates.predict(work, facts, network)
+    needs = {"compute", "memory"} | {
+        part for part in ("communicate", "transfer", "fetch") if getattr(epoch, f"{part}_s")
+    }
+    if work.fetching is not None:  # also if it overlaps with computing
+        needs.add("fetch")
+    of_system = known_errors(errors, rates, config.system, exact=work.exact, needs=frozenset(needs))
+    fits = epoch.memory_bytes <= budget
+    remedy = None if fits else find_remedy(config, graph, rates, budget)
+    worst = of_system["peak_bytes"].worst
+    is_sure = worst is not None and epoch.peak_bytes * (1 + worst) + epoch.held_bytes <= budget
+    return Suggestion(config, work, epoch, of_system, budget, fits, fits and is_sure, remedy)

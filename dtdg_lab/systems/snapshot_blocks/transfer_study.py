@@ -1,0 +1,184 @@
+"""Cost of transferring graphs, in full and as deltas, by model and format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from dtdg_lab.config import catalogue
+from dtdg_lab.core.errors import ConfigError, UnknownNameError
+from dtdg_lab.core.plans import SnapshotBlocks
+from dtdg_lab.graphs import delta
+from dtdg_lab.graphs.delta import SequenceChanges
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.snapshot import Snapshot
+from dtdg_lab.graphs.windowing import averaged, lived
+from dtdg_lab.systems.snapshot_blocks import forecast_charts
+from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.studies.result import StudyResult
+
+if TYPE_CHECKING:
+    pass
+
+
+BLOCKS, RANKS = (1, 2, 4, 8), (1, 2, 4, 8, 16)
+DIFFERENCE_MEANINGS: Mapping[str, str] = MappingProxyType(catalogue.DECLARED["snapshot_blocks"]["columns"]["transfers"])
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TransferStudy(StudyResult):
+    """What bringing a graph costs, whole and as differences.
+
+    Attributes:
+        rows: one for each model and format, see ``DIFFERENCE_MEANINGS``; times are None if not measured.
+        shares: one for each model, format, number of blocks and of ranks: ``share`` of the snapshots with a
+            predecessor in their block and on their rank, and with it ``whole_bytes``, ``difference_bytes`` and
+            ``ratio`` of all blocks, once.
+        described: what was compared, in words.
+    """
+
+    rows: tuple[dict[str, Any], ...]
+    shares: tuple[dict[str, Any], ...]
+    described: str
+    meanings = DIFFERENCE_MEANINGS
+    text_columns = (
+        "model",
+        "form",
+        "overlap",
+        "whole_bytes",
+        "difference_bytes",
+        "ratio",
+        "bound",
+        "whole_s",
+        "difference_s",
+        "time_ratio",
+    )
+
+    @property
+    def figure(self) -> Figure:
+        """Bytes and times, the bound given by the overlap, and the ratio left on ranks, as a plotly figure dict."""
+        return forecast_charts.difference_figure(self.rows, self.shares, title=self.described)
+
+
+def estimate_transfers(
+    graph: DynamicGraph,
+    *,
+    edge_life: int = 5,
+    smoothing_window: int = 5,
+    forms: Sequence[str] = tuple(delta.FORMATS),
+    blocks: Sequence[int] | None = None,
+    ranks: Sequence[int] | None = None,
+    repeats: int = 5,
+    device: str = "cpu",
+) -> TransferStudy:
+    """Bytes and seconds of transferring a graph's snapshots, in full or as deltas from the previous one.
+
+    The snapshots are smoothed as by the models: CD-GCN uses them unchanged, EvolveGCN sums the last ``edge_life``,
+    TM-GCN averages the last ``smoothing_window``. Both increase the overlap of neighbouring snapshots.
+
+    Args:
+        graph: T snapshots, not smoothed yet (``edge_life=1``, ``smoothing_window=1``).
+        edge_life: of EvolveGCN, in snapshots.
+        smoothing_window: of TM-GCN, in snapshots.
+        forms: ``csr32``, ours, and ``coo64``, the paper's.
+        blocks: numbers of time blocks; by default 1, 2, 4 and 8, up to the number of snapshots.
+        ranks: numbers of ranks; by default 1 to 16, up to the number of nodes.
+        repeats: repetitions of each timed transfer; 0 measures no times.
+        device: target of the transfers.
+
+    Raises:
+        ConfigError: a number is invalid.
+        UnknownNameError: a format is unknown.
+        PlanError: there are more blocks than snapshots, or more ranks than nodes.
+        DataError: the snapshots cannot be encoded.
+
+    References: ESDG sections 3.2 (deltas), 5.4 (smoothing), 6.2 and Figure 4.
+    """
+    _check(forms, edge_life=(edge_life, 1), smoothing_window=(smoothing_window, 1), repeats=(repeats, 0))
+    plans = _plans(graph, blocks, ranks)
+    rows: list[dict[str, Any]] = []
+    shares: list[dict[str, Any]] = []
+    smoothings = {
+        "cdgcn": ("none", lambda: iter(graph.snapshots)),
+        "evolvegcn": (f"edge life {edge_life}", lambda: lived(graph.snapshots, edge_life)),
+        "tmgcn": (f"mean of {smoothing_window}", lambda: averaged(graph.snapshots, smoothing_window)),
+    }
+    for model, (smoothing, smooth) in smoothings.items():
+        smoothed = list(smooth())
+        changes = delta.sequence_changes(smoothed)
+        for form in (delta.FORMATS[name] for name in forms):
+            of = {"model": model, "smoothing": smoothing, "form": form.name}
+            sizes = _row(smoothed, changes, form)
+            saved = sizes["whole_bytes"] - sizes["difference_bytes"]
+            rows.append(of | sizes | _times(smoothed, form, repeats=repeats, device=device, saved_bytes=saved))
+            shares += [of | _share(changes, form, plan) for plan in plans]
+    alive = f"; its edges live {graph.edge_life} base intervals already" if graph.edge_life > 1 else ""
+    size = f"{graph.num_snapshots:,} snapshots of {graph.num_nodes:,} nodes"
+    described = f"Transferring {graph.name}: {size} to {device}{alive}"
+    return TransferStudy(tuple(rows), tuple(shares), described)
+
+
+def _check(forms: Sequence[str], **numbers: tuple[int, int]) -> None:
+    """Refuse numbers below their minimum, and unknown formats."""
+    for name, (number, least) in numbers.items():
+        if number < least:
+            raise ConfigError(f"{name}={number}: give a whole number of at least {least}.")
+    for form in forms:
+        if form not in delta.FORMATS:
+            raise UnknownNameError("format", form, delta.FORMATS)
+
+
+def _plans(graph: DynamicGraph, blocks: Sequence[int] | None, ranks: Sequence[int] | None) -> list[SnapshotBlocks]:
+    blocks = [count for count in BLOCKS if count <= graph.num_snapshots] if blocks is None else blocks
+    ranks = [number for number in RANKS if number <= graph.num_nodes] if ranks is None else ranks
+    every = range(graph.num_snapshots)
+    return [SnapshotBlocks(every, count, number, graph.num_nodes) for count in blocks for number in ranks]
+
+
+def _row(snapshots: Sequence[Snapshot], changes: SequenceChanges, form: delta.TransferFormat) -> dict[str, Any]:
+    sent, whole = delta.encode(snapshots, form).nbytes, delta.encode(snapshots, form, difference=False).nbytes
+    least, _ = changes.brought(form, [range(len(snapshots))])
+    return {
+        "snapshots": len(snapshots),
+        "edges": int(changes.edges.sum()),
+        "overlap": changes.overlap,
+        "whole_bytes": whole,
+        "difference_bytes": sent,
+        "ratio": whole / sent,
+        "bound": whole / least,
+        "reached": least / sent,
+    }
+
+
+def _times(
+    snapshots: Sequence[Snapshot], form: delta.TransferFormat, *, repeats: int, device: str, saved_bytes: int
+) -> dict[str, Any]:
+    if not repeats:
+        names = ("whole_s", "difference_s", "difference_copy_s", "difference_unpack_s", "time_ratio", "worth_below")
+        return dict.fromkeys(names)
+    from dtdg_lab.systems.snapshot_blocks.transfer_times import transfer_times
+
+    whole, less = transfer_times(snapshots, form, device=device, repeats=repeats)
+    more_s = less.unpack_s - whole.unpack_s
+    return {
+        "whole_s": whole.total_s,
+        "difference_s": less.total_s,
+        "difference_copy_s": less.copy_s,
+        "difference_unpack_s": less.unpack_s,
+        "time_ratio": whole.total_s / less.total_s,
+        "worth_below": saved_bytes / more_s if saved_bytes and more_s > 0 else None,
+    }
+
+
+def _share(changes: SequenceChanges, form: delta.TransferFormat, plan: SnapshotBlocks) -> dict[str, Any]:
+    less, whole = changes.brought(form, delta.own_ranges(plan))
+    return {
+        "blocks": plan.blocks,
+        "ranks": plan.ranks,
+        "share": delta.benefiting_share(plan),
+        "whole_bytes": whole,
+        "difference_bytes": less,
+        "ratio": whole / less,
+    }

@@ -1,0 +1,322 @@
+"""Work of an epoch of snapshot parallelism in blocks of time, and its steps on more ranks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.model_facts import memory
+from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.core.errors import ConfigError, LabError
+from dtdg_lab.core.plans import SnapshotBlocks
+from dtdg_lab.datasets.names import load_for
+from dtdg_lab.graphs import delta
+from dtdg_lab.graphs.delta import SequenceChanges
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.partition.redistribution_volume import (
+    PAPER_SPEEDUPS,
+    AllToAllCost,
+    collectives,
+    pulled_by_groups,
+    redistributed,
+    sent,
+)
+from dtdg_lab.partition.volume import RERUN_MEMORIES
+from dtdg_lab.systems.snapshot_blocks.graph_storage import is_streamed
+from dtdg_lab.systems.step_time import STEP_SECONDS, MeasuredStep, measured_from
+from dtdg_lab.systems.workload import EXACT, FRONT_BYTES, EpochWork, Facts, Numbers, Row, StepWork, curve_row
+
+if TYPE_CHECKING:
+    from dtdg_lab.runs.run import StoredRun
+
+
+def _settings_of(config: RunConfig, features: int, **more: Any) -> StepSettings:
+    return StepSettings(
+        config.model,
+        features,
+        config.hidden,
+        config.layers,
+        itemsize=np.dtype(config["dtype"]).itemsize,
+        options=config.options.get("models", {}),
+        **more,
+    )
+
+
+def settings_of(facts: Facts, **more: Any) -> StepSettings:
+    """Of the step of a config.
+
+    Args:
+        facts: its config and graph.
+        **more: settings of blocks, where they are not the defaults.
+    """
+    pairs = 0 if catalogue.entry("tasks", facts.config["task"]).per_vertex else facts.outputs
+    return _settings_of(facts.config, facts.graph.num_features, pairs=pairs, **more)
+
+
+def snapshot_work(facts: Facts) -> EpochWork:
+    """Blocks of time, whose snapshots are shared out to ranks (ESDG); in the hybrid to groups of ranks.
+
+    References: ESDG sections 3.1 and 4.2 (rerun and redistribution), 6.5 (hybrid).
+    """
+    config, ranks = facts.config, facts.ranks
+    blocks, notes = int(config["blocks"]) or 1, _said(config)
+    split = int(config["row_ranks"])
+    plan = SnapshotBlocks(facts.train, blocks, ranks, facts.graph.num_nodes, split)
+    # as a step of ESDG numbers the snapshots: from 0 on
+    counted = SnapshotBlocks(range(len(facts.train)), blocks, ranks, facts.graph.num_nodes, split)
+    transfers = {"streamed": is_streamed(config, facts.graph, plan), "difference": config["delta_transfer"]}
+    settings = settings_of(facts, blocks=blocks, reuse=config["halo_reuse"], **transfers)
+    changes = delta.sequence_changes(facts.snapshots)
+    step = settings.work(changes, ranks)
+    moved = step.sent
+    if split > 1:
+        volume = redistributed(counted, settings.sent(), config.layers) + pulled_by_groups(
+            facts.graph.snapshots, plan, facts.pulled, rerun=facts.memory in RERUN_MEMORIES, reuse=config["halo_reuse"]
+        )
+        moved = sum((each.sum(axis=0) for each in volume.bytes(facts.itemsize).values()), np.zeros((ranks, ranks)))
+    by_rank = _passes(counted, changes, facts.memory)
+    passes = facts.weighed(np.column_stack([by_rank, np.full(ranks, float(blocks))]))
+    rows, edges, alive = _shares(facts, counted)
+    held = np.full(ranks, facts.graph_bytes / (ranks if split == 1 and blocks == 1 else 1))
+    return EpochWork(
+        system=config.system,
+        steps=1,
+        passes=passes,
+        rows=rows,
+        edges=edges,
+        sent=np.asarray(moved, float),
+        exchanges=max(step.exchanges - 1, 0) + 2 * len(facts.pulled) * (split > 1),
+        gradient_bytes=float(facts.gradient_bytes),
+        brought=step.brought,
+        alive=alive,
+        held_bytes=held,
+        exact=frozenset(EXACT) if config["overlap"] == "off" or ranks == 1 else frozenset({"rows"}),
+        notes=notes,
+    )
+
+
+def _said(config: RunConfig) -> tuple[str, ...]:
+    found: tuple[str, ...] = ("blocks=0 is taken as one block",) if not config["blocks"] else ()
+    if config["overlap"] != "off" and config.ranks > 1:
+        found += (f"bytes lack the {FRONT_BYTES} in front of each piece that overlap sends",)
+    return found
+
+
+def _shares(facts: Facts, plan: SnapshotBlocks) -> tuple[Numbers, Numbers, Numbers]:
+    """Rows and edges of each rank's own snapshots, and what the largest block keeps."""
+    rows, edges = np.zeros(plan.ranks), np.zeros(plan.ranks)
+    alive = np.zeros((plan.ranks, 2))
+    for block in range(plan.blocks):
+        for rank in range(plan.ranks):
+            own = plan.own(block, rank)
+            spatial = len(own) * len(plan.rows(rank))
+            through = len(plan.chunk(rank)) * len(plan.block(block)) if facts.memory == "per_vertex" else 0
+            pulled = float(facts.edges[own.start : own.stop].sum()) / plan.row_ranks
+            rows[rank] += spatial
+            edges[rank] += pulled
+            alive[rank] = np.maximum(alive[rank], [max(spatial, through), pulled])
+    return rows, edges, alive
+
+
+@dataclass(frozen=True, slots=True)
+class StepSettings:
+    """What a step computes, whatever the graph and the ranks; names as the options of a run.
+
+    Attributes:
+        model: name in the catalogue.
+        features: F.
+        hidden: H.
+        layers: of the model.
+        pairs: numbers of a node that pairs are scored from; 0 where the loss is a sum over nodes.
+        blocks: nb.
+        streamed: whether graphs are brought for every block; else they stay.
+        difference: whether graphs are brought as differences.
+        reuse: whether rows of the data alone are kept from step to step.
+        itemsize: bytes of a number.
+        options: of the model.
+    """
+
+    model: str
+    features: int
+    hidden: int
+    layers: int
+    pairs: int = 0
+    blocks: int = 1
+    streamed: bool = True
+    difference: bool = True
+    reuse: bool = False
+    itemsize: int = 4
+    options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+    def paper_speedup(self, *, weak: bool) -> float | None:
+        """The paper's speed-up of this model on 128 GPUs; None where it gives none."""
+        return PAPER_SPEEDUPS[weak].get(self.model)
+
+    def differences(self, other: Any) -> list[str]:
+        """Names of settings for which rates of the one do not hold for the other."""
+        names = ("model", "features", "hidden", "layers", "itemsize", "options")
+        return [name for name in names if getattr(other, name) != getattr(self, name)]
+
+    def sent(self) -> tuple[AllToAllCost, ...]:
+        """The redistributions of a step that are sent."""
+        sizes = (self.model, self.features, self.hidden, self.layers)
+        return sent(collectives(*sizes, pairs=self.pairs, blocks=self.blocks, reuse=self.reuse, **self.options))
+
+    def work(self, changes: SequenceChanges, ranks: int) -> StepWork:
+        """What R ranks do in a step.
+
+        Args:
+            changes: of the S snapshots trained.
+            ranks: R, at most N; each has whole snapshots.
+
+        Raises:
+            PlanError: the ranks or blocks do not fit the graph.
+            UnsupportedError: the model's memory cannot be divided by snapshots.
+        """
+        plan = SnapshotBlocks(range(len(changes.edges)), self.blocks, ranks, changes.nodes)
+        some = self.sent()
+        carried = memory(self.model, hidden=self.hidden, layers=self.layers, **self.options)
+        moved = redistributed(plan, some, self.layers).bytes(self.itemsize)
+        return StepWork(
+            nodes=changes.nodes,
+            edges=int(changes.edges.sum()),
+            passes=_passes(plan, changes, carried),
+            sent=sum((each.sum(axis=0) for each in moved.values()), np.zeros((ranks, ranks))),
+            exchanges=_exchanges(some, self.blocks) + 1 if ranks > 1 else 0,
+            brought=_brought(plan, changes, carried, difference=self.difference) * self.streamed,
+        )
+
+
+def _repeats(plan: SnapshotBlocks, memory: str | None) -> list[int]:
+    """How often each block runs forward: twice where it is computed again."""
+    again = memory in RERUN_MEMORIES
+    return [1 + (again and block < plan.blocks - 1) for block in range(plan.blocks)]
+
+
+def _passes(plan: SnapshotBlocks, changes: SequenceChanges, memory: str | None) -> Numbers:
+    """Passes of each rank; in a hybrid it has a share of the rows of its group's snapshots."""
+    found = np.zeros((plan.ranks, 5))
+    for block, forward in enumerate(_repeats(plan, memory)):
+        times, length = forward + 1, len(plan.block(block))
+        for rank in range(plan.ranks):
+            own = plan.own(block, rank)
+            through = len(plan.chunk(rank)) * length if memory == "per_vertex" else 0
+            rows = len(own) * len(plan.rows(rank)) + through
+            edges = float(changes.edges[own.start : own.stop].sum()) / plan.row_ranks
+            found[rank] += np.array([edges, rows, len(own), length, length * (plan.ranks > 1)]) * times
+    return found
+
+
+def _exchanges(some: tuple[AllToAllCost, ...], blocks: int) -> int:
+    """Exchanges of rows in a step that overlaps none with computing: one for each collective and block."""
+    many = {"forward": blocks, "rerun": blocks - 1, "backward": blocks}
+    return sum(1 if cost.only_last else many[cost.pass_name] for cost in some)
+
+
+def _brought(plan: SnapshotBlocks, changes: SequenceChanges, memory: str | None, *, difference: bool) -> Numbers:
+    """Nothing with one block, which stays; else every block for forward, and again for its rerun."""
+    found = np.zeros((plan.ranks, 3))
+    if plan.blocks == 1:
+        return found
+    for block, forward in enumerate(_repeats(plan, memory)):
+        for rank in range(plan.ranks):
+            own = plan.own(block, rank)
+            less, whole = changes.brought(delta.CSR32, [own])
+            found[rank] += np.array([len(own), less if difference else whole, whole]) * forward
+    return found
+
+
+WARM_UPS = 1  # steps left out: the first fills caches
+
+
+def measured_step(
+    run: StoredRun, graph: DynamicGraph | None = None, *, cores: int | None = None
+) -> tuple[MeasuredStep, StepSettings, SequenceChanges]:
+    """The median step of a run, what it computes, and the graph it computes on.
+
+    Where there were more ranks than cores, compute and transfer are the rank's processor seconds, in the proportion of
+    their wall times, and nothing else is known. They then hold what exchanges cost the processor, too.
+
+    Args:
+        run: of a system whose ranks have whole snapshots, without overlap where there are several.
+        graph: its data; loaded where not given.
+        cores: of the machine it ran on; those of this process where not given.
+
+    Raises:
+        ConfigError: it is another system's, has too few steps, or hides exchanges behind computing.
+    """
+    described, config = _blocks_event(run), run.config
+    ranks = described["ranks"]
+    if ranks > 1 and config["overlap"] != "off":
+        raise ConfigError(
+            f"run {run.id} hides exchanges behind computing, so that neither can be timed alone: record one with "
+            "overlap='off'."
+        )
+    graph = load_for(config) if graph is None else graph
+    first, *_, last = described["bounds"]
+    changes = delta.sequence_changes(graph.snapshots[first:last])
+    settings = _settings(run, described, graph.num_features)
+    steps = run.table("steps")
+    steps = steps[steps["step"] >= WARM_UPS]
+    if steps.empty:
+        raise ConfigError(f"run {run.id} has no step after the first: record one of at least {WARM_UPS + 1} epochs.")
+    shared = ranks > (len(os.sched_getaffinity(0)) if cores is None else cores)
+    by_rank = steps.groupby("rank", sort=True)[list(STEP_SECONDS)].median()
+    found = measured_from(run.id, settings.work(changes, ranks), by_rank, shared=shared)
+    if ranks == 1 and not shared:
+        found = replace(found, communicate_s=0.0)  # alone nothing moves
+    return found, settings, changes
+
+
+def _blocks_event(run: StoredRun) -> dict[str, Any]:
+    """What the run's last event ``blocks`` says."""
+    described = [event["data"] for event in run.events if event["kind"] == "blocks"]
+    if not described or described[-1].get("layout") != "snapshot" or described[-1]["row_ranks"] > 1:
+        raise ConfigError(
+            f"run {run.id} is of system {run.config.system!r}; steps of esdg, whose ranks have whole snapshots, are "
+            "needed. Record one with system='esdg'."
+        )
+    return described[-1]
+
+
+def _settings(run: StoredRun, described: dict[str, Any], features: int) -> StepSettings:
+    config, last = run.config, run.config.layers - 1
+    scored = [
+        width
+        for layer, pass_name, collective, width in described["collectives"]
+        if (layer, pass_name, collective) == (last, "forward", "to_snapshots")
+    ]
+    return _settings_of(
+        config,
+        features,
+        pairs=scored[0] if scored else 0,
+        blocks=described["blocks"],
+        streamed=not run.table("transfers").empty,
+        difference=config["delta_transfer"],
+        reuse=config["halo_reuse"],
+    )
+
+
+def snapshot_rows(facts: Facts, ranks: Sequence[int]) -> list[Row]:
+    """Bytes that the busiest rank sends in a step of ESDG: exact, as far as there are nodes for the ranks.
+
+    References: ESDG section 6.4: S N (R - 1) / R rows a collective, whatever the graph.
+    """
+    settings, changes = settings_of(facts), delta.sequence_changes(facts.snapshots)
+    found = []
+    for count in ranks:
+        if count > facts.graph.num_nodes:
+            continue
+        try:
+            moved = settings.work(changes, count).sent
+        except LabError:  # the model's memory cannot be divided by snapshots
+            return []
+        value = float(moved.sum(axis=1).max())
+        found.append(curve_row("rank_bytes", "rows by snapshots (esdg)", count, value, "formula"))
+    return found

@@ -119,59 +119,32 @@ def _write(
     texts: Mapping[str, str] | None = None,
     run: StoredRun | None = None,
 ) -> None:
-    """One file of events, in order of time, under a name that reveals nothing about the machine."""
+    """Write one file of events, in order of time, under a name that reveals nothing about the machine."""
     try:
-        from tensorboard.compat.proto.event_pb2 import Event
-        from tensorboard.compat.proto.summary_pb2 import Summary
-        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+        from torch.utils.tensorboard.writer import SummaryWriter
     except ImportError as error:
         raise NotAvailableError("TensorBoard events need tensorboard: pip install 'dtdg-lab[lab]'.") from error
-    writer = EventFileWriter(str(folder))
-    for tag, text in (texts or {}).items():
-        writer.add_event(Event(wall_time=start_s, step=0, summary=Summary(value=[_text(tag, text)])))
-    if run is not None:
-        for summary in _settings(run, start_s):
-            writer.add_event(Event(wall_time=start_s, step=0, summary=summary))
-    for step, seconds, tag, value in sorted(points, key=lambda point: (point[1], point[0], point[2])):
-        summary = Summary(value=[Summary.Value(tag=tag, simple_value=value)])
-        writer.add_event(Event(wall_time=seconds, step=step, summary=summary))
-    writer.close()
+    with SummaryWriter(str(folder)) as writer:
+        for tag, text in (texts or {}).items():
+            writer.add_text(tag, text, 0, walltime=start_s)
+        for summary in () if run is None else _hyperparameters(run):
+            writer._get_file_writer().add_summary(summary, 0, start_s)
+        for step, seconds, tag, value in sorted(points, key=lambda point: (point[1], point[0], point[2])):
+            writer.add_scalar(tag, value, step, walltime=seconds)
     for file in folder.iterdir():
         file.rename(folder / f"events.out.tfevents.{int(start_s)}.dtdg_lab")
 
 
-def _text(tag: str, text: str) -> Any:
-    from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
-    from tensorboard.util.tensor_util import make_tensor_proto
-
-    metadata = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="text"))
-    return Summary.Value(tag=tag, tensor=make_tensor_proto([text.encode()]), metadata=metadata)
-
-
-def _settings(run: StoredRun, start_s: float) -> list[Any]:
-    """The settings and resulting scores, for TensorBoard's page of hyperparameters."""
-    from tensorboard.compat.proto.summary_pb2 import Summary
-    from tensorboard.plugins.hparams import api_pb2, summary_v2
+def _hyperparameters(run: StoredRun) -> list[Any]:
+    """Return the settings and resulting scores, for TensorBoard's page of hyperparameters."""
+    from torch.utils.tensorboard.summary import hparams, scalar
 
     settings = {
         name: value if isinstance(value, bool | int | float | str) else str(value)
         for name, value in changed_settings(run.config).items()
     }
-    ended = {"finished": api_pb2.STATUS_SUCCESS, "failed": api_pb2.STATUS_FAILURE}.get(run.status)
-    begun = summary_v2.hparams_pb(settings, trial_id=run.id, start_time_secs=start_s)
     names, summary = ("validation_loss", "test_loss", "skill", "total_time_s", "epoch_time_s", "total_j"), run.summary
-    known = {f"score/{name}": float(summary[name]) for name in names if is_known(summary.get(name))}
-    scores = Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag, value in known.items()])
-    return [begun, scores, *([] if ended is None else [_end(ended)])]
-
-
-def _end(status: int) -> Any:
-    from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
-    from tensorboard.plugins.hparams import plugin_data_pb2
-
-    described = plugin_data_pb2.HParamsPluginData(
-        version=0, session_end_info=plugin_data_pb2.SessionEndInfo(status=status)
-    ).SerializeToString()
-    plugin = SummaryMetadata.PluginData(plugin_name="hparams", content=described)
-    ended = SummaryMetadata(plugin_data=plugin)
-    return Summary(value=[Summary.Value(tag="_hparams_/session_end_info", metadata=ended)])
+    scores = {f"score/{name}": float(summary[name]) for name in names if is_known(summary.get(name))}
+    experiment, started, ended = hparams(settings, scores)
+    summaries = [experiment, started, *(scalar(tag, value) for tag, value in scores.items())]
+    return [*summaries, ended] if run.status == "finished" else summaries

@@ -214,7 +214,7 @@ def test_tensorboard_events_hold_settings_and_losses_but_are_not_read_back(steer
     made = export(steered, tmp_path, "tensorboard")
     everything = EventAccumulator(str(made / "all"))
     everything.Reload()
-    described = make_ndarray(everything.Tensors("run/config")[0].tensor_proto).reshape(-1)[0]
+    described = make_ndarray(everything.Tensors("run/config/text_summary")[0].tensor_proto).reshape(-1)[0]
     assert lab.RunConfig.from_json(described.decode()) == steered.config
     own = steered.table("steps").query("rank == 0")
     assert [event.step for event in everything.Scalars("loss/step")] == own["step"].tolist()

@@ -18,7 +18,7 @@ from dtdg_lab.network.patterns import make_pattern
 from dtdg_lab.partition.redistribution_volume import collective_rows, collectives
 from dtdg_lab.partition.simple import vertex_loads
 from dtdg_lab.runs.liveness import read_notes
-from dtdg_lab.studies.race_result import MEASURES
+from dtdg_lab.studies.race_table import MEASURES
 from dtdg_lab.studies.study import importance_of
 from dtdg_lab.systems.decayed_windows.chunks import Chunking
 from dtdg_lab.systems.decayed_windows.shrinking import Shrinker

@@ -13,9 +13,12 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunStoreError, shortened
 from dtdg_lab.core.files import writable_folder
 from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.studies.contestants import contestants, data_hashes
 from dtdg_lab.studies.folder_lock import one_writer
-from dtdg_lab.studies.race_plan import RacePlan, StopRule, contestants, data_hashes, find_race, new_race
-from dtdg_lab.studies.race_result import Race, copy_bandwidth
+from dtdg_lab.studies.race_bounds import copy_bandwidth
+from dtdg_lab.studies.race_plan import RacePlan, find_race, new_race
+from dtdg_lab.studies.race_result import Race
+from dtdg_lab.studies.stop_rule import StopRule
 from dtdg_lab.studies.trial_runner import TrialRunner, progress_bar
 from dtdg_lab.studies.trials import FINISHED, Trial
 
@@ -89,24 +92,24 @@ def prepare(
     on_change: Callable[[Race], None] | None = None,
     progress: bool = True,
 ) -> RaceRunner:
-    """A race that is ready to run: it is checked and its folder exists; see :func:`race`."""
+    """Return a race that is ready to run: it is checked and its folder exists; see :func:`race`."""
     root = writable_folder(runs_dir, "runs_dir", RunStoreError)
-    found = contestants(configs, seeds=seeds, stop=stop)
-    _check_engines(found, session, parallel=parallel)
+    by_label = contestants(configs, seeds=seeds, stop=stop)
+    _check_engines(by_label, session, parallel=parallel)
     if not isinstance(name, str) or (name and not _NAME.fullmatch(name)):
         raise ConfigError(
             f"name={shortened(name)}: up to 80 letters, digits, '.', '_', '+' and '-' are allowed, beginning with a "
             "letter or digit, because it names a folder."
         )
-    systems = list(dict.fromkeys(config.system for config in found.values()))
-    more = f"-and-{len(systems) - 4}-more" if len(systems) > 4 else ""
+    systems = list(dict.fromkeys(config.system for config in by_label.values()))
+    suffix = f"-and-{len(systems) - 4}-more" if len(systems) > 4 else ""
     plan = RacePlan(
-        name=name or "-".join(systems[:4]) + more,
-        configs=found,
+        name=name or "-".join(systems[:4]) + suffix,
+        configs=by_label,
         seeds=tuple(int(seed) for seed in seeds),
         stop=stop,
         parallel=parallel,
-        data=data_hashes(found, seeds),
+        data=data_hashes(by_label, seeds),
         copy_bytes_per_s=copy_bandwidth(),
     )
     folder = find_race(name, root) if name else None
@@ -145,8 +148,8 @@ class RaceRunner:
         progress: bool = False,
     ) -> None:
         self._session, self._on_change, self._progress = session, on_change, progress
-        with ExitStack() as held:
-            held.enter_context(one_writer(folder, "race"))
+        with ExitStack() as stack:
+            stack.enter_context(one_writer(folder, "race"))
             self._plan = plan = RacePlan.load(folder).joined(plan, folder)
             judge = None if plan.stop is None else plan.stop.verdict
             self._runner = TrialRunner(
@@ -164,7 +167,7 @@ class RaceRunner:
                 if trial.status == FINISHED and not (trial.run and RunDirectory(trial.run).config_file.is_file()):
                     self._runner.forget(trial, f"its run {trial.run and trial.run.name} is gone")
             plan.save(folder)
-            self._held = held.pop_all()
+            self._lock = stack.pop_all()
         self.race = Race(folder, plan, self._runner.trials)
 
     def run(self) -> Race:
@@ -175,7 +178,7 @@ class RaceRunner:
             LabError: the race cannot be written.
         """
         cells = self._plan.cells
-        with self._held, progress_bar(len(cells), self._progress) as self._runner.bar:
+        with self._lock, progress_bar(len(cells), self._progress) as self._runner.bar:
             if self._session is None and not self.race.over:
                 rehearse()  # warm-up of libraries must not count as the first contestant's time
             self._runner.execute(cells, parallel=self._plan.parallel)
@@ -183,7 +186,7 @@ class RaceRunner:
 
     @property
     def stopped(self) -> bool:
-        """Whether a stop was requested."""
+        """True once a stop was requested."""
         return self._runner.stopped
 
     def stop(self) -> None:
@@ -192,7 +195,7 @@ class RaceRunner:
 
     def close(self) -> None:
         """Let another process write the race; ``run`` does it at its end."""
-        self._held.close()
+        self._lock.close()
 
     def _started(self, trial: Trial, run: Any) -> None:
         self.race.show(trial.key, run)
@@ -203,8 +206,8 @@ class RaceRunner:
             self._on_change(self.race)
 
 
-def _check_engines(found: Mapping[str, RunConfig], session: Session | None, *, parallel: bool) -> None:
-    """Refuse contestants that the engines cannot run, before anything is trained.
+def _check_engines(configs: Mapping[str, RunConfig], session: Session | None, *, parallel: bool) -> None:
+    """Raise for contestants that the engines cannot run, before anything is trained.
 
     Raises:
         ConfigError: a contestant has more ranks than there are engines for it, or engines are needed but missing.
@@ -212,17 +215,17 @@ def _check_engines(found: Mapping[str, RunConfig], session: Session | None, *, p
     """
     if parallel and session is None:
         raise ConfigError("parallel=True needs engines: race(..., session=lab.Session(ranks=4)), or parallel=False.")
-    most = 1 if session is None else len(session.halves()[0]) if parallel else session.ranks
-    for label, config in found.items():
-        if config.ranks <= most:
+    engines = 1 if session is None else len(session.halves()[0]) if parallel else session.ranks
+    for label, config in configs.items():
+        if config.ranks <= engines:
             continue
         if session is None:
             raise ConfigError(
                 f"{label!r} has ranks={config.ranks}, which need engines: race(..., session=lab.Session(ranks="
                 f"{config.ranks})), or config.replace(ranks=1), which keeps the same plan."
             )
-        where = f"half of the session's {session.ranks} engines" if parallel else f"the session's {most} engines"
+        group = f"half of the session's {session.ranks} engines" if parallel else f"the session's {engines} engines"
         raise ConfigError(
-            f"{label!r} has ranks={config.ranks} and {where} {'serve' if most > 1 else 'serves'} {most}: make a "
-            f"Session(ranks={config.ranks * (1 + parallel)}), or config.replace(ranks={most})."
+            f"{label!r} has ranks={config.ranks} and {group} {'serve' if engines > 1 else 'serves'} {engines}: make a "
+            f"Session(ranks={config.ranks * (1 + parallel)}), or config.replace(ranks={engines})."
         )

@@ -28,7 +28,7 @@ from dtdg_lab.core.errors import ConfigError, NotAvailableError, UnknownNameErro
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.models.base import DynamicModel
-from dtdg_lab.studies.race_plan import same_losses
+from dtdg_lab.studies.same_losses import same_losses
 from dtdg_lab.testing.models import check_model_alone
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.testing.training import RecordingRecorder, train_in_memory

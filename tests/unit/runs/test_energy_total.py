@@ -15,7 +15,7 @@ from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.record_writer import RecordWriter
 from dtdg_lab.runs.run import open_run
 from dtdg_lab.studies.objective import values_of
-from dtdg_lab.studies.race_result import joules_of
+from dtdg_lab.studies.race_table import joules_of
 from dtdg_lab.visualization.runs.curves import joules_at
 from dtdg_lab.visualization.runs.energy import energy_total
 from tests.stored_runs import STEPS_PER_EPOCH, row, write_steps

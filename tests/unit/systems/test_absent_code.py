@@ -17,7 +17,7 @@ from dtdg_lab.core.plans import Schedule
 from dtdg_lab.dashboard.choices import is_generated
 from dtdg_lab.dashboard.pages.data import is_here, why_not
 from dtdg_lab.datasets.generators.synthetic import Growing
-from dtdg_lab.studies.race_plan import same_losses
+from dtdg_lab.studies.same_losses import same_losses
 from dtdg_lab.systems.snapshot_groups.schedulers.base import scheduler
 from tests.registrations import registered_apart
 

@@ -1,0 +1,300 @@
+"""The table of a race: medians and spreads over seeds, data and protocol, and clear winners."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pandas as pd
+
+from dtdg_lab.config.options import OPTIONS, default
+from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
+from dtdg_lab.runs.html import render
+from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.runs.summary import SUMMARY_MEANINGS
+from dtdg_lab.visualization.runs.curves import evaluations_of
+from dtdg_lab.visualization.theme import coloured
+
+RULE = (
+    "Bold marks the best median if its range over the seeds does not overlap the range of any other contestant. With "
+    "one seed nothing is bold, nor is a contestant with a failed run."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A quantity over the seeds of one contestant.
+
+    Attributes:
+        middle: the median; infinite if half of the seeds never reached the target; None if unknown for all seeds.
+        low, high: minimum and maximum over the seeds for which it is known.
+        count: seeds that count, including those that never reached the target.
+        missed: seeds that never reached the target.
+    """
+
+    middle: float | None
+    low: float | None
+    high: float | None
+    count: int
+    missed: int = 0
+
+
+def spread(values: Sequence[float | None]) -> Spread:
+    """Return the spread of one value per seed: None is unknown and left out, infinite means never reached."""
+    numbers = sorted(float(value) for value in values if value is not None and not math.isnan(value))
+    if not numbers:
+        return Spread(None, None, None, 0)
+    finite = [value for value in numbers if math.isfinite(value)]
+    low, high = (finite[0], finite[-1]) if finite else (None, None)
+    return Spread(median(numbers), low, high, len(numbers), len(numbers) - len(finite))
+
+
+def best(spreads: Mapping[str, Spread], *, high_is_good: bool = False) -> str | None:
+    """Return the contestant all of whose seeds beat all seeds of every other one; None if there is none.
+
+    One seed shows no spread, so a contestant with fewer than two is neither best nor beaten. A contestant without
+    known values is left out; a seed that never reached the target beats none.
+
+    Args:
+        spreads: by contestant.
+        high_is_good: compare so that higher is better.
+    """
+    measured = {label: spread for label, spread in spreads.items() if spread.count}
+    if len(measured) < 2 or any(spread.count < 2 for spread in measured.values()):
+        return None
+    ranges = {label: _best_and_worst(spread, high_is_good=high_is_good) for label, spread in measured.items()}
+    first = min(ranges, key=lambda label: ranges[label][1])
+    worst = ranges[first][1]
+    wins = all(worst < best_seed for label, (best_seed, _) in ranges.items() if label != first)
+    return first if math.isfinite(worst) and wins else None
+
+
+def _best_and_worst(spread: Spread, *, high_is_good: bool) -> tuple[float, float]:
+    """Return the best and the worst seed, as numbers where lower is better."""
+    if spread.low is None or spread.high is None:
+        return math.inf, math.inf
+    good, bad = (-spread.high, -spread.low) if high_is_good else (spread.low, spread.high)
+    return good, math.inf if spread.missed else bad
+
+
+GAP = 0.05  # share of the devices' time without energy data above which it is reported, and joules are not compared
+
+
+_WRITERS: Mapping[str, Callable[[float | None], str]] = {
+    "": lambda value: "unknown" if value is None else f"{value:.4g}",
+    "seconds": format_seconds,
+    "joules": format_joules,
+    "bytes": format_bytes,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RaceMeasure:
+    """A column of the table: its name in data and on the page, its format, and its better direction.
+
+    Times and energies of a run are totals or means over its epochs; medians over epochs are shown but not compared.
+    """
+
+    name: str
+    title: str
+    unit: str = ""
+    high_is_good: bool = False
+    judged: bool = True
+    where_known: bool = False  # shown on the page only if some contestant has it
+
+    def words(self, value: float | None) -> str:
+        """Return a value with its unit."""
+        return _WRITERS[self.unit](value)
+
+
+_COLUMNS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+MEANINGS: Mapping[str, str] = {**SUMMARY_MEANINGS, **_COLUMNS["meanings"]}
+MEASURES: tuple[RaceMeasure, ...] = tuple(RaceMeasure(name, **facts) for name, facts in _COLUMNS["columns"].items())
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One contestant, a row of the table.
+
+    Attributes:
+        label: its name.
+        config: of its runs, except for the seed.
+        settings: those in which contestants differ.
+        runs: that have finished.
+        failed: reasons of those that failed.
+        planned: number of its runs in the whole race.
+        spreads: by name of a measure.
+        sources: of the joules.
+        coincides: True if losses that should be equal are; None if there is no such pair, or no comparison yet.
+        provenance: data and protocol of each finished run; see ``runs.provenance``.
+    """
+
+    label: str
+    config: RunConfig
+    settings: Mapping[str, Any]
+    runs: tuple[StoredRun, ...]
+    failed: tuple[str, ...]
+    planned: int
+    spreads: Mapping[str, Spread]
+    sources: tuple[str, ...]
+    coincides: bool | None
+    provenance: tuple[Mapping[str, Any], ...] = ()
+
+
+def spreads_of(runs: Sequence[StoredRun], near: Sequence[float | None]) -> dict[str, Spread]:
+    """Return every measure over the seeds of one contestant.
+
+    Args:
+        runs: finished ones.
+        near: seconds to a loss close to the best, by seed: infinite if never reached, None if unknown.
+    """
+    summaries = [run.summary for run in runs]
+    spreads = {measure.name: spread([summary.get(measure.name) for summary in summaries]) for measure in MEASURES}
+    for name, split, never in _OF_SPLITS:
+        values = [_score(run, summary, name, split, never) for run, summary in zip(runs, summaries, strict=True)]
+        spreads[name] = spread(values)
+    return spreads | {
+        "near_best_s": spread(near),
+        "joules": spread([joules_of(run) for run in runs]),
+        "bytes": spread([bytes_of(run) for run in runs]),
+    }
+
+
+_OF_SPLITS = (
+    ("test_loss", "test", math.inf),
+    ("validation_loss", "validation", math.inf),
+    ("skill", "test", -math.inf),
+)
+
+
+def _score(run: StoredRun, summary: Mapping[str, Any], name: str, split: str, never: float) -> float | None:
+    """Return a result of a run on a split: ``never`` if its last loss is not finite, None if it has no such split."""
+    evaluations = evaluations_of(run.live, split)
+    return never if evaluations and evaluations[-1].loss is None else summary.get(name)
+
+
+def joules_of(run: StoredRun) -> float | None:
+    """Return joules of the whole run over all sources; None if unknown."""
+    by_source = run.summary.get("energy_j")
+    return sum(by_source.values()) if by_source else None
+
+
+def unknown_energy(runs: Sequence[StoredRun]) -> float:
+    """Return the largest share of a run's device time with neither measured nor modelled energy; 0 if not recorded."""
+    return max(((run.summary.get("energy_coverage") or {}).get("unknown", 0.0) for run in runs), default=0.0)
+
+
+def bytes_of(run: StoredRun) -> float | None:
+    """Return bytes sent by all ranks in steps, plus those of fetched features; None if unknown."""
+    sent, features = run.summary.get("bytes_sent"), run.summary.get("feature_bytes")
+    return None if sent is None else float(sent) + float(features or 0.0)
+
+
+def differing(configs: Mapping[str, RunConfig]) -> tuple[str, ...]:
+    """Return settings in which contestants differ, the system first.
+
+    Settings that only some of them have are left out, and those at their system's defaults.
+    """
+    flats = [config.flat for config in configs.values()]
+    names = dict.fromkeys(["system", *(name for flat in flats for name in flat)])
+    differing_names = []
+    for name in names:
+        differs = len({str(flat.get(name)) for flat in flats}) > 1 and all(name in flat for flat in flats)
+        if differs and (name in _ALWAYS or any(_is_explicit(name, config) for config in configs.values())):
+            differing_names.append(name)
+    return tuple(differing_names)
+
+
+_ALWAYS = ("system", "model", "ranks", "parts")
+
+
+def _is_explicit(name: str, config: RunConfig) -> bool:
+    """Return True if the value is not a default of system, data set or protocol."""
+    if name not in OPTIONS:
+        return True
+    value = default(name, system=config.system, dataset=config.dataset, protocol=config.protocol)
+    return bool(config.flat[name] != value)
+
+
+def winners(rows: Sequence[Row]) -> dict[str, str]:
+    """Return measure -> contestant that is best with non-overlapping seed ranges; see :data:`RULE`."""
+    best_by_measure = {}
+    for measure in MEASURES:
+        if not measure.judged or (measure.name == "joules" and len({row.sources for row in rows}) > 1):
+            continue  # measured and modelled joules are not comparable
+        if measure.name == "joules" and any(unknown_energy(row.runs) > GAP for row in rows):
+            continue  # an unknown value cannot win
+        spreads = {row.label: row.spreads[measure.name] for row in rows}
+        label = best(spreads, high_is_good=measure.high_is_good)
+        failed = {row.label for row in rows if row.failed}  # their spread over all seeds is unknown
+        if label is not None and label not in failed and all(row.spreads[measure.name].count for row in rows):
+            best_by_measure[measure.name] = label
+    return best_by_measure
+
+
+def frame(rows: Sequence[Row]) -> pd.DataFrame:
+    """Return one row per contestant, in numbers: the median of a measure, and its range in ``_min`` and ``_max``.
+
+    ``best_in`` names the measures in which it is best with non-overlapping seed ranges.
+    """
+    best_by_measure = winners(rows)
+    lines = []
+    for row in rows:
+        line: dict[str, Any] = {**row.settings, "seeds": len(row.runs), "failed": len(row.failed)}
+        for measure in MEASURES:
+            values = row.spreads[measure.name]
+            line |= {measure.name: values.middle, f"{measure.name}_min": values.low, f"{measure.name}_max": values.high}
+        line |= {
+            "energy_source": ", ".join(row.sources) or None,
+            "coincides": row.coincides,
+            "best_in": ", ".join(name for name, label in best_by_measure.items() if label == row.label),
+            **_provenance(row),
+        }
+        lines.append(line)
+    return pd.DataFrame(lines, index=pd.Index([row.label for row in rows], name="contestant"))
+
+
+def _provenance(row: Row) -> dict[str, Any]:
+    """Return protocol, purge gap and data, as in every table of results; all data if they differ between seeds."""
+    if not row.provenance:
+        return {"protocol": row.config.protocol, "leaky": None, "purge": None, "data": None}
+    joined = {name: row.provenance[0][name] for name in ("protocol", "leaky", "purge")}
+    return {**joined, "data": ", ".join(dict.fromkeys(str(origin["data"]) for origin in row.provenance))}
+
+
+def page(rows: Sequence[Row], captions: Sequence[str] = (), rule: str = "") -> str:
+    """Return the table as HTML: bold for clear winners, red for losses that should coincide and do not.
+
+    Args:
+        rows: of the table.
+        captions: above it; one that says DIFFER is an alarm.
+        rule: for reading it.
+    """
+    settings = list(rows[0].settings) if rows else []
+    shown = [one for one in MEASURES if not one.where_known or any(row.spreads[one.name].count for row in rows)]
+    if all(row.settings.get("system") == row.label for row in rows):
+        settings = [name for name in settings if name != "system"]
+    heads = {name: name for name in ("contestant", *settings, "seeds")} | {
+        measure.name: measure.title for measure in shown
+    }
+    return render(
+        "studies/templates/race.html",
+        captions=captions,
+        heads=heads | {"coincides": "same losses", "protocol": "protocol", "purge": "purge", "data": "data"},
+        meanings={**MEANINGS, **{name: OPTIONS[name].meaning for name in settings if name in OPTIONS}},
+        rows=[(row, _provenance(row)) for row in rows],
+        settings=settings,
+        shown=shown,
+        won=winners(rows),
+        unknown={row.label: unknown_energy(row.runs) for row in rows},
+        gap=GAP,
+        bad=coloured("bad"),
+        inf=math.inf,
+        rule=rule,
+    )

@@ -86,7 +86,7 @@ EPOCHS = 5
 
 
 def card_config(text: CardText) -> RunConfig:
-    """The settings of the cell: small, on one rank if possible.
+    """Return the settings of the cell: small, on one rank if possible.
 
     Args:
         text: of the card.
@@ -95,7 +95,7 @@ def card_config(text: CardText) -> RunConfig:
 
 
 def run_cell(text: CardText) -> str:
-    """A cell that trains the system and draws the run: in this process, or on a session if it needs several ranks.
+    """Return a cell that trains the system and draws the run, on a session if it needs several ranks.
 
     Args:
         text: of the card.
@@ -160,7 +160,7 @@ class Difference(NamedTuple):
 
 
 def code_places(system: catalogue.System, more: tuple[str, ...] = ()) -> list[CodePlace]:
-    """The components of the system in the catalogue, then further code worth reading.
+    """Return the components of the system in the catalogue, then further code worth reading.
 
     Args:
         system: of the catalogue.
@@ -175,7 +175,7 @@ def code_places(system: catalogue.System, more: tuple[str, ...] = ()) -> list[Co
 
 
 def differences(places: list[CodePlace]) -> list[Difference]:
-    """The differences from the papers that docstrings of these files state, each once."""
+    """Return the differences from the papers that docstrings of these files state, each once."""
     found = [each for file in dict.fromkeys(place.file for place in places) for each in _to_dict(file)]
     return list({each.text: each for each in found}.values())
 
@@ -218,7 +218,7 @@ def _to_dict(file: str) -> Iterator[Difference]:
 
 
 def _as_sentence(text: str) -> str:
-    """The text after *Differs from the paper:*, if it forms its own paragraph."""
+    """Return the text after *Differs from the paper:*, if it forms its own paragraph."""
     for word, instead in _BEGINS:
         if text.startswith(word):
             return instead + text[len(word) :]
@@ -232,7 +232,7 @@ _SPECIAL = re.compile(r"[\\`*\[\]<|$]|(?<![^\W_])_|_(?![^\W_])")
 
 
 def card_markdown(system: catalogue.System, text: CardText, *, root: str | None = "", options: bool = True) -> str:
-    """The whole card but its pictures.
+    """Return the whole card but its pictures.
 
     Args:
         system: of the catalogue.
@@ -285,7 +285,7 @@ def _options(system: catalogue.System, text: CardText) -> list[tuple[str, str, s
 
 
 def card_html(markdown: str) -> str:
-    """A card's Markdown as one element with its style; formulas stay TeX, for MathJax or KaTeX in the page."""
+    """Render a card's Markdown as one element with its style; formulas stay TeX."""
     style = (_HERE / "templates" / "card.css").read_text(encoding="utf-8")
     return f"<div class='dtdg-card'><style>{style}</style>{_parser().render(markdown)}</div>"
 
@@ -305,7 +305,7 @@ def _parser() -> MarkdownIt:
 
 @cache
 def katex_js() -> str | None:
-    """The source of KaTeX, which Panel brings along; None where Panel is not installed."""
+    """Return the source of KaTeX, which Panel brings along; None if Panel is not installed."""
     found = find_spec("panel")
     folder = Path(str(found.origin)).parent / "dist" / "bundled" / "katex" if found else _HERE
     file = next(folder.glob("katex@*/dist/katex.min.js"), None)
@@ -313,7 +313,7 @@ def katex_js() -> str | None:
 
 
 def card(name: str, *, run: Any = None) -> Card:
-    """A page about a system of the catalogue; it renders in a notebook, and prints as text elsewhere.
+    """Return a page about a system of the catalogue; it renders in a notebook, and prints as text elsewhere.
 
     Args:
         name: of the system, or of a paper, which selects its main system (``esdg``, ``dynahb``, ``dygnex``,
@@ -402,7 +402,7 @@ class Card:
         return run_cell(self.text)
 
     def html(self, root: str | None = "") -> str:
-        """The card without pictures as an HTML element, whose formulas are TeX.
+        """Render the card without pictures as an HTML element, whose formulas are TeX.
 
         Args:
             root: prefix of links into the code; they are relative to the repository; None for no links.
@@ -441,7 +441,7 @@ class Card:
         return card_markdown(self.system, self.text, root=_way_to_repository())
 
     def _ipython_display_(self) -> None:
-        """The text, whose formulas a notebook shows with MathJax, and the pictures below it."""
+        """Return the text, whose formulas a notebook shows with MathJax, and the pictures below it."""
         from IPython.display import display
 
         pictures, note = self.pictures, _escaped(self.note)  # the first decides on the second
@@ -502,7 +502,7 @@ def run_cards(system: catalogue.System, run: Any) -> dict[Chart, Panel]:
 
 @lru_cache(maxsize=1)
 def small_graph() -> DynamicGraph:
-    """A graph of 240 nodes whose 24 snapshots grow sixfold, from seed 0."""
+    """Return a graph of 240 nodes whose 24 snapshots grow sixfold, from seed 0."""
     return load_dataset("growing", **SMALL)
 
 

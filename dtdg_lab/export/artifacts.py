@@ -67,7 +67,7 @@ class Again:
 
     @property
     def marked(self) -> dict[str, Any]:
-        """What ``lab.open`` reads back of a script or notebook."""
+        """Entries of a script or notebook that ``lab.open`` reads back."""
         extensions = {"extensions": [one.to_dict() for one in self.extensions]} if self.extensions else {}
         return {"run": self.run, "config": self.config.model_dump(), **extensions}
 
@@ -79,7 +79,7 @@ class Again:
 
     @property
     def why(self) -> str:
-        """Whether it is trained or replayed, and why."""
+        """Reason why it is trained or replayed."""
         if self.forked:
             return (
                 "That run started from another run's checkpoint, which is too large to embed: lab.runs.replay repeats "
@@ -100,7 +100,7 @@ class Again:
 
 
 def again(run: StoredRun) -> Again:
-    """The content for repeating a run.
+    """Return the content for repeating a run.
 
     Raises:
         DataError: a record line is damaged.
@@ -134,7 +134,7 @@ def settings_code(config: RunConfig) -> str:
 
 
 def notebook(run: StoredRun, name: str) -> bytes:
-    """The notebook as JSON (nbformat 4.5), without outputs.
+    """Return the notebook as JSON (nbformat 4.5), without outputs.
 
     Args:
         run: read from its folder.
@@ -151,7 +151,7 @@ def notebook(run: StoredRun, name: str) -> bytes:
 
 
 def notebook_of(text: str, noted: dict[str, Any]) -> bytes:
-    """A notebook of cells, each below a line with its kind; program data are in its metadata."""
+    """Return a notebook of cells, each below a line with its kind; program data are in its metadata."""
     cells = []
     for number, part in enumerate(f"\n{text}".split("\n%% ")[1:]):
         kind, _, source = part.rstrip("\n").partition("\n")
@@ -176,7 +176,7 @@ _HEAD = 2**20  # bytes of a compressed file that are searched
 
 
 def target(path: str | Path | None, name: str, *, overwrite: bool) -> Path:
-    """The file or folder to write: the given one, or ``name`` in the given or current folder.
+    """Return the file or folder to write: the given one, or ``name`` in the given or current folder.
 
     Args:
         path: a file to write, an existing folder (that is not an export itself), or None.
@@ -284,7 +284,7 @@ PLACE = "<!-- tables -->"
 
 
 def run_page(run: StoredRun, *, most_bytes: int = MOST_BYTES) -> bytes:
-    """The page of a run: its whole report, and its tables within the limit.
+    """Return the page of a run: its whole report, and its tables within the limit.
 
     Args:
         run: read from its folder.
@@ -308,7 +308,7 @@ def run_page(run: StoredRun, *, most_bytes: int = MOST_BYTES) -> bytes:
 
 
 def tables_section(words: str, packed: PackedRun, name: str, **reader: str) -> str:
-    """The section of the tables embedded in a page, with a button that saves them.
+    """Render the section of the tables embedded in a page, with a button that saves them.
 
     Args:
         words: what they are, at the beginning of a sentence.
@@ -325,7 +325,7 @@ def tables_section(words: str, packed: PackedRun, name: str, **reader: str) -> s
 
 
 def script(run: StoredRun) -> bytes:
-    """The text of a script: settings, training or replay, and the losses of the original run.
+    """Return the text of a script: settings, training or replay, and the losses of the original run.
 
     Raises:
         DataError: a record line is damaged.
@@ -346,7 +346,7 @@ def script(run: StoredRun) -> bytes:
 
 
 def docstring(text: str) -> str:
-    """A text as a docstring in triple quotes, with any characters."""
+    """Return a text as a docstring in triple quotes, with any characters."""
     safe = text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
     return f'"""{safe}"""\n'
 

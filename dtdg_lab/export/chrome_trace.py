@@ -75,12 +75,12 @@ def _losses(steps: pd.DataFrame, evaluations: pd.DataFrame, everyone: int, origi
 
 
 def _event(kind: str, name: str, time_ns: int, process: int, *, thread: int = 1, **more: Any) -> Event:
-    """An event of the format, in microseconds."""
+    """Return an event of the format, in microseconds."""
     return {"name": name, "ph": kind, "ts": time_ns / 1000, "pid": process, "tid": thread, **more}
 
 
 def nanoseconds(seconds: float | None) -> int:
-    """The finite values; none if the time is unknown."""
+    """Return the finite values; none if the time is unknown."""
     return round(seconds * 1e9) if seconds is not None and math.isfinite(seconds) else 0
 
 
@@ -108,7 +108,7 @@ class Slice:
 
 
 def chrome_trace(run: StoredRun, *, first_process: int = 1, named: str = "") -> list[Event]:
-    """The events of a run's timeline in order of time, names of processes and threads first.
+    """Return the events of a run's timeline in order of time, names of processes and threads first.
 
     Ranks are processes: epochs, steps with their phases, work between steps, and snapshot groups are
     nested slices. Only the duration of exchanges and background caches is known: they are asynchronous
@@ -155,7 +155,7 @@ def chrome_trace(run: StoredRun, *, first_process: int = 1, named: str = "") -> 
 
 
 def trace_file(run: StoredRun) -> bytes:
-    """The complete file of a run's timeline: JSON with its settings and summary beside the events.
+    """Return the complete file of a run's timeline: JSON with its settings and summary beside the events.
 
     Raises:
         DataError: a record line is damaged.
@@ -167,21 +167,21 @@ def trace_file(run: StoredRun) -> bytes:
 
 
 def written(events: Iterable[Event], about: Mapping[str, Any]) -> bytes:
-    """The file of a timeline, an event a line."""
+    """Return the file of a timeline, an event a line."""
     lines = ",\n".join(json.dumps(event, allow_nan=False) for event in events)
     head = dumps({"displayTimeUnit": "ms", "otherData": {MADE_BY: dict(about)}})
     return f'{head[:-1]}, "traceEvents": [\n{lines}\n]}}\n'.encode()
 
 
 def _origin(frames: Frames) -> int:
-    """The earliest time, in nanoseconds since 1970."""
+    """Return the earliest time, in nanoseconds since 1970."""
     phases, events = frames["phases"], frames["events"]
     firsts = [column.min() for column in (phases["start_ns"], events["time_ns"]) if len(column.dropna())]
     return int(min(firsts, default=0))
 
 
 def _slices(own: Frames, origin_ns: int) -> list[Slice]:
-    """The slices of one rank, sorted by start, longer ones first."""
+    """Return the slices of one rank, sorted by start, longer ones first."""
     found: list[Slice] = []
     phases = own["phases"].to_dict("records")
     bounds: dict[tuple[int, int], tuple[int, int]] = {}
@@ -268,5 +268,5 @@ def _named(what: str, process: int, name: str, *, thread: int = 1) -> Event:
 
 
 def _to_dict(row: Mapping[Any, Any], *without: str) -> dict[str, Any]:
-    """A row's values as JSON holds them."""
+    """Return a row's values as JSON holds them."""
     return {str(name): finite(value) for name, value in row.items() if name not in without}

@@ -96,7 +96,7 @@ def open_saved(path: str | Path) -> StoredRun | PartialRun | Race | Study:
 
 
 def _race(given: Any) -> Race | None:
-    """The given race; None for other arguments."""
+    """Return the given race; None for other arguments."""
     if isinstance(given, Race):
         return given
     if isinstance(given, str | Path) and (Path(given) / FILE).is_file():
@@ -105,7 +105,7 @@ def _race(given: Any) -> Race | None:
 
 
 def _stored(run: Any) -> StoredRun:
-    """The run as on disk."""
+    """Return the run as on disk."""
     if isinstance(run, str | Path):
         run = open_run(run)
     if isinstance(run, StoredRun):

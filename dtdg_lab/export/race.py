@@ -62,7 +62,7 @@ class ExportedRace(Race):
 
 
 def open_race(path: str | Path) -> Race:
-    """A past or active race from its folder, or from an exported page or tables.
+    """Open a past or active race from its folder, or from an exported page or tables.
 
     Args:
         path: its folder, such as ``runs/races/20260131-psg-blad``, the ``race.json`` in it, or an
@@ -117,7 +117,7 @@ def pack_race(race: Race, *, most_bytes: int | None = None, telling: bool = Fals
 
 
 def _limits(sizes: Mapping[str, int], most_bytes: int | None) -> dict[str, int]:
-    """The limit of runs that need more than their share; small runs leave room to them."""
+    """Return the limit of runs that need more than their share; small runs leave room to them."""
     if most_bytes is None:
         return {}
     room, limits = most_bytes - SPARE, {}
@@ -130,7 +130,7 @@ def _limits(sizes: Mapping[str, int], most_bytes: int | None) -> dict[str, int]:
 
 
 def present(race: Race) -> list[RaceRun]:
-    """The runs of a race whose folders exist."""
+    """Return the runs of a race whose folders exist."""
     return [run for run in race.runs if run.path is not None and RunDirectory(run.path).config_file.is_file()]
 
 
@@ -190,7 +190,7 @@ _LONGEST = 60  # letters of a label in a file's name, at four bytes each
 
 
 def race_page(race: Race, *, most_bytes: int = MOST_BYTES) -> bytes:
-    """A race as one page: its table, text, checks and figures, with its runs embedded.
+    """Render a race as one page: its table, text, checks and figures, with its runs embedded.
 
     Args:
         race: in its current state.
@@ -224,7 +224,7 @@ def race_page(race: Race, *, most_bytes: int = MOST_BYTES) -> bytes:
 
 
 def _runs(race: Race) -> list[tuple[Any, ...]]:
-    """Rows of the runs, with their provenance."""
+    """Return rows of the runs, with their provenance."""
     here, rows = present(race), []
     for run in race.runs:
         ground = provenance(run.open()) if run in here else {}
@@ -235,7 +235,7 @@ def _runs(race: Race) -> list[tuple[Any, ...]]:
 
 
 def race_tables(race: Race) -> dict[str, bytes]:
-    """The race's table and ``race.json``, and all tables of its runs.
+    """Return the race's table and ``race.json``, and all tables of its runs.
 
     Raises:
         DataError: a record line is damaged.
@@ -260,7 +260,7 @@ def race_events(race: Race, folder: Path) -> None:
 
 
 def race_trace(race: Race) -> bytes:
-    """The timelines of the runs, one below the other, each from its own start."""
+    """Return the timelines of the runs, one below the other, each from its own start."""
     events, process = [], 1
     for run in present(race):
         stored = run.open()
@@ -292,7 +292,7 @@ def _register(race: Race) -> str:
 
 
 def race_script(race: Race) -> bytes:
-    """A script that repeats a race.
+    """Return a script that repeats a race.
 
     Raises:
         RunStoreError: race.json cannot be read.
@@ -305,7 +305,7 @@ def race_script(race: Race) -> bytes:
 
 
 def race_notebook(race: Race) -> bytes:
-    """A notebook that repeats a race, without outputs.
+    """Return a notebook that repeats a race, without outputs.
 
     Raises:
         RunStoreError: race.json cannot be read.

@@ -69,7 +69,7 @@ class _Question(Shown):
         raise NotImplementedError
 
     def _first_guess(self) -> Any:
-        """The answer that code gives where no one is there to ask."""
+        """Return the answer that code gives if no learner is asked."""
         raise NotImplementedError
 
     def _predicted(self) -> str:
@@ -157,7 +157,7 @@ class Estimate(_Question):
         return 1 / self.factor <= self.value / answer <= self.factor
 
     def reveal(self, answer: float) -> str:
-        """The answer beside the estimate, as text.
+        """Return the answer beside the estimate, as text.
 
         Raises:
             PredictionError: there is no estimate yet.
@@ -209,7 +209,7 @@ def agrees(
     same: Callable[[Any, Any], bool] = close,
     shown: Callable[[tuple[Any, ...]], str] = str,
 ) -> str:
-    """The difference between a learner's function and a rule in any of the cases, as text; empty where they agree.
+    """Return the difference between a learner's function and a rule in any case, as text; empty if they agree.
 
     Exceptions become text and are not raised: a wrong answer is not a failure of the notebook. Changes of arguments
     are discarded.
@@ -234,7 +234,7 @@ def agrees(
 
 
 def points(feedback: Feedback, most: float = 1.0) -> float:
-    """The points of an answer, all or none; as the last value of a cell, nbgrader takes them as its score.
+    """Return the points of an answer, all or none; as the last value of a cell, nbgrader takes them as its score.
 
     The feedback is shown above.
     """
@@ -296,7 +296,7 @@ class Prediction(_Question):
         return self.choices[0]
 
     def reveal(self, answer: str) -> str:
-        """The answer beside the prediction, as text.
+        """Return the answer beside the prediction, as text.
 
         Args:
             answer: one of the choices.
@@ -325,12 +325,12 @@ HINTS: Mapping[str, str] = _DATA["hints"]
 
 
 def _cases(function: str) -> list[tuple[Any, ...]]:
-    """The arguments with which a learner's function is called."""
+    """Return the arguments with which a learner's function is called."""
     return [tuple(case) for case in _DATA["cases"][function]]
 
 
 def _judged(task: int, wrong: str, hint: str, praise: str) -> Feedback:
-    """The feedback on a learner's function; ``wrong`` says where it differs from the right one."""
+    """Return the feedback on a learner's function; ``wrong`` says where it differs from the right one."""
     return Feedback(not wrong, f"{task}: {'; '.join(filter(None, (wrong, hint))) if wrong else praise}")
 
 
@@ -342,7 +342,7 @@ def _counted(task: int, answer: Any, right: float | None, of: str, *, hint: str,
 
 
 def _compared(task: int, function: Any, rule: Callable[..., Any], hint: str, praise: str, **how: Any) -> Feedback:
-    """The feedback on a learner's function after the cases of the right one; see :func:`agrees` for ``how``."""
+    """Return the feedback on a learner's function after the cases of the right one; see :func:`agrees` for ``how``."""
     return _judged(task, agrees(function, rule, _cases(rule.__name__), **how), hint, praise)
 
 
@@ -421,7 +421,7 @@ def check_pairs(answer: Any, asked: Mapping[str, Pair]) -> Feedback:
 
 
 def skill(loss: float, persistence: float) -> float:
-    """The share of persistence's loss that the model saves."""
+    """Return the share of persistence's loss that the model saves."""
     return 1 - loss / persistence
 
 
@@ -440,7 +440,7 @@ def check_skill(function: Any, meaning: Any) -> Feedback:
 
 
 def reported(validation: Sequence[float], test: Sequence[float]) -> float:
-    """The test loss of the system with the lowest validation loss."""
+    """Return the test loss of the system with the lowest validation loss."""
     return test[min(range(len(validation)), key=validation.__getitem__)]
 
 
@@ -462,7 +462,7 @@ def _same_moment(answer: Any, moment: float | None) -> bool:
 
 
 def _letters(answer: Any) -> set[str] | None:
-    """The letters of an answer; None where it is not a set of letters."""
+    """Return the letters of an answer; None if it is not a set of letters."""
     if isinstance(answer, str):
         answer = answer.replace(",", " ").split() if "," in answer or " " in answer else list(answer)
     if isinstance(answer, Mapping):
@@ -504,7 +504,7 @@ def check_efficiency(function: Any) -> Feedback:
 
 
 def first_below(rows: Iterable[Mapping[str, Any]], curve: str, share: float) -> int | None:
-    """The smallest number of ranks at which a curve of efficiency is below a share; None if it never is."""
+    """Return the smallest number of ranks at which a curve of efficiency is below a share; None if it never is."""
     of_curve = [row for row in rows if row["quantity"] == "efficiency" and row["curve"] == curve]
     return min((row["ranks"] for row in of_curve if row["value"] < share), default=None)
 
@@ -559,7 +559,7 @@ SEVEN: Losses = _DATA["seven"]
 
 
 def runs(values: Sequence[int], seeds: int) -> int:
-    """Runs of a grid: every combination of the axes' values, with every seed."""
+    """Return the runs of a grid: every combination of the axes' values, with every seed."""
     return math.prod(values) * seeds
 
 
@@ -570,7 +570,7 @@ def check_runs(function: Any) -> Feedback:
 
 
 def left(total: int, finished: int) -> int:
-    """Runs that the second call of a study executes."""
+    """Return the runs that the second call of a study executes."""
     return total - finished
 
 
@@ -587,7 +587,7 @@ def check_left(answer: Any, total: int, finished: int) -> Feedback:
 
 
 def ties(cells: Losses) -> set[str]:
-    """The best cell, and all cells that are not significantly different from it.
+    """Return the best cell, and all cells that are not significantly different from it.
 
     The best cell has the lowest median. Another cell differs where all its losses are above all losses of the best.
     """
@@ -612,7 +612,7 @@ def stopped(curves: Losses, epoch: int, trials: int) -> list[str]:
 
 
 def lost(curves: Losses, epoch: int, trials: int) -> str | None:
-    """The trial with the lowest final loss of all, if the rule stops it; None otherwise."""
+    """Return the trial with the lowest final loss of all, if the rule stops it; None otherwise."""
     best = min(curves, key=lambda name: curves[name][-1])
     return best if best in stopped(curves, epoch, trials) else None
 
@@ -650,7 +650,7 @@ def check_lost_values(answer: Any, curves: Losses, epoch: int, trials: int) -> F
 
 
 def choose(rows: Sequence[Row]) -> tuple[str, float]:
-    """The reported result of a study: the cell with the lowest median validation loss, and its median test loss.
+    """Return the cell with the lowest median validation loss, and its median test loss.
 
     Args:
         rows: one per run: ``cell seed validation_loss test_loss``.
@@ -679,7 +679,7 @@ def check_choose(function: Any) -> Feedback:
 
 
 def _briefly(case: tuple[Any, ...]) -> str:
-    """A table in a form that a learner can read: rows by cells."""
+    """Return a table in a form that a learner can read: rows by cells."""
     (table,) = case
     if isinstance(table, Mapping):
         return str(table)

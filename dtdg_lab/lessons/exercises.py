@@ -19,7 +19,7 @@ Cell = tuple[int, float]  # full snapshots and alpha of a decayed window
 def _numbers(
     task: int, said: Any, right: Mapping[str, float], hints: Mapping[str, str], praise: str, *, within: float = 1e-6
 ) -> Feedback:
-    """The feedback on named numbers: the first that is missing or wrong gets its hint."""
+    """Return the feedback on named numbers: the first that is missing or wrong gets its hint."""
     if not isinstance(said, Mapping):
         return Feedback(False, f"{task}: give a dict with {', '.join(right)}")
     for name, number in right.items():
@@ -32,7 +32,7 @@ def _numbers(
 
 
 def _words(said: Any, right: Iterable[str], known: Iterable[str], *, hint: str, praise: str) -> Feedback:
-    """The feedback on names in one string, in any order; both such exercises are number 2."""
+    """Return the feedback on names in one string, in any order; both such exercises are number 2."""
     if not isinstance(said, str) or not said.split():
         return Feedback(False, "2: write the names into one string, separated by spaces")
     found, wanted = set(said.split()), set(right)

@@ -49,7 +49,7 @@ def _progress(run: Any) -> Progress:
 
 
 def _first_batch(config: RunConfig, graph: DynamicGraph) -> tuple[Any, Any]:
-    """The trained parts of a run in this process, and its first hybrid batch."""
+    """Return the trained parts of a run in this process, and its first hybrid batch."""
     from dtdg_lab.distributed.group import SoloGroup
     from dtdg_lab.systems.hybrid_batches.part_batches import Draw
     from dtdg_lab.training.build import build
@@ -59,7 +59,7 @@ def _first_batch(config: RunConfig, graph: DynamicGraph) -> tuple[Any, Any]:
 
 
 def rows_read(config: RunConfig, graph: DynamicGraph) -> float:
-    """The share of the rows of its own snapshots that a run's first hybrid batch reads."""
+    """Return the share of the rows of its own snapshots that a run's first hybrid batch reads."""
     from dtdg_lab.kernels.torch_defaults import torch_defaults
 
     with torch_defaults():

@@ -94,7 +94,7 @@ def panels(run: Any, *names: str, title: str = "") -> Figure:
 
 
 def forecast_panels(forecast: RankCurves, *quantities: str) -> Figure:
-    """Some panels of a forecast of ``Forecast.curves``.
+    """Draw some panels of a forecast of ``Forecast.curves``.
 
     Raises:
         ConfigError: there are more than four, or none.

@@ -72,7 +72,7 @@ class RaceScreen(Shown):
         self._drawn_s, self._seen = time.monotonic(), states
 
     def figure(self, race: Race) -> Figure:
-        """The four charts without bounds, with persistence as a level."""
+        """Return the four charts without bounds, with persistence as a level."""
         panels = race_panels(race.curves(), (), self.labels)
         figure = race_figure({cost: (drawn, "") for cost, (drawn, _) in panels.items()}, title="")
         layout = figure["layout"] = {**figure["layout"], "height": _HEIGHT, "showlegend": False}  # cards have colours
@@ -92,7 +92,7 @@ class RaceScreen(Shown):
         return figure
 
     def _persistence(self, race: Race) -> float | None:
-        """The median over finished seeds of the loss without training, on the split that judges."""
+        """Return the median over finished seeds of the loss without training, on the judging split."""
         judged = [judged_evaluations(run.live) for own in race.finished().values() for run in own]
         known = [evaluations[-1].persistence_loss for evaluations in judged if evaluations]
         losses = [loss for loss in known if loss is not None]
@@ -139,7 +139,7 @@ class RaceScreen(Shown):
 
 
 def _cheapest(race: Race) -> str:
-    """The contestant with the least median of each cost, and of the final loss."""
+    """Return the contestant with the least median of each cost, and of the final loss."""
     by_label: dict[str, list[Curve]] = {}
     for curve in race.curves():
         if curve.losses:

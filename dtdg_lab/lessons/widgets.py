@@ -531,7 +531,7 @@ class ScheduleBench(_Bench):
         self._set([*moved, (self._choice, scheduler or self.scheduler)])
 
     def schedule(self, scheduler: str = "") -> Schedule:
-        """The schedule for these times; by the chosen scheduler if none is named."""
+        """Return the schedule for these times, by the chosen scheduler if none is named."""
         name = scheduler or self.scheduler
         return solve(name, checked_times(self.times_s), self.ranks, per_rank=self.per_rank, time_limit_s=_LIMIT_S)
 
@@ -561,7 +561,7 @@ class ScheduleBench(_Bench):
         return figure
 
     def _on_step(self, time_s: float) -> float:
-        """The nearest slider position: the page would round the value without notifying the kernel."""
+        """Return the nearest slider position: the page would round the value without notifying the kernel."""
         return round(max(1, round(time_s / self._step_s)) * self._step_s, 12)
 
 

@@ -130,7 +130,7 @@ class Facts:
         )
 
     def measured(self, partition: Partition) -> PartitionMeasures:
-        """Counts of a partition over the snapshots trained."""
+        """Measure a partition over the trained snapshots."""
         return measures_for(self.graph, partition, self.model, snapshots=self.train)
 
     def passes(self, edges: Any, rows: Any, snapshots: Any, pieces: Any) -> Numbers:
@@ -160,12 +160,12 @@ class Facts:
         return 1 + (self.memory == "per_vertex")
 
     def weighed(self, passes: Numbers) -> Numbers:
-        """Passes whose edges and rows are counted as numbers worked on."""
+        """Return passes whose edges and rows are counted in values."""
         return np.asarray(passes * np.array([self.edge_numbers, self.parameters, 1.0, 1.0, 1.0, 1.0]))
 
 
 def facts_of(config: RunConfig, graph: DynamicGraph) -> Facts:
-    """What counts need of a config and its graph.
+    """Return the facts of a config and its graph that counts need.
 
     Raises:
         LabError: the graph is too short for the protocol.
@@ -330,7 +330,7 @@ class EpochWork:
         return float(self.sent.sum(axis=1).max()) + fronts + self.gradient_bytes
 
     def step(self) -> StepWork:
-        """The mean step, as the scaling model takes it; gradients go round a ring."""
+        """Return the mean step, as the scaling model takes it; gradients go round a ring."""
         ranks, share = self.ranks, 1.0 / max(self.steps, 1)
         sent = self.sent * share
         if ranks > 1 and self.waits:
@@ -381,13 +381,13 @@ def plain_work(
 
 
 def on_ranks(of_parts: NDArray[np.floating] | NDArray[np.integer], ranks: int) -> Numbers:
-    """Sums of P parts over the R ranks that have them: parts of a rank follow each other; (P, ...) -> (R, ...)."""
+    """Sum P parts over the R ranks that have them, in order: (P, ...) -> (R, ...)."""
     parts = np.asarray(of_parts, np.float64)
     return np.asarray(parts.reshape(ranks, len(parts) // ranks, *parts.shape[1:]).sum(axis=1))
 
 
 def on_largest(of_parts: Numbers, ranks: int) -> Numbers:
-    """The largest of the parts of each rank, which computes one after another; (P,) -> (R,)."""
+    """Return the largest part of each rank, which computes one after another: (P,) -> (R,)."""
     return np.asarray(np.asarray(of_parts, float).reshape(ranks, -1).max(axis=1))
 
 
@@ -397,7 +397,7 @@ def some_parts(parts: int) -> list[int]:
 
 
 def count_work(config: RunConfig, graph: DynamicGraph) -> tuple[EpochWork, Facts]:
-    """What each rank does in an epoch, and the facts that it follows from; nothing is trained.
+    """Count the work of each rank in an epoch, and return it with its facts; nothing is trained.
 
     Args:
         config: with its number of ranks and parts.

@@ -19,7 +19,7 @@ MOST_CHUNKS, LEAST_VERTICES = 128, 4  # of a part, and of a chunk, where their n
 
 
 def window_work(facts: Facts) -> EpochWork:
-    """A step for each snapshot: a window that ends there, on nodes that ranks own.
+    """Count a step for each snapshot: a window that ends there, on nodes that ranks own.
 
     Rows follow from the windows of a few epochs. Edges of a decayed snapshot are taken as the square of the share of
     its rows, as if the chunks that stay were drawn at random: those of a clustering chunker keep more.

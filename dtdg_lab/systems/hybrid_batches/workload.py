@@ -19,7 +19,7 @@ DRAWN_BATCHES = 4  # of a part and size
 
 
 def hybrid_work(facts: Facts) -> EpochWork:
-    """Some snapshots of some nodes of every part, with all neighbours that their layers reach.
+    """Count some snapshots of some nodes of every part, with all neighbours that their layers reach.
 
     Where a batch policy chooses, the mean over its sizes. Batches out of a reservoir count as new ones.
 

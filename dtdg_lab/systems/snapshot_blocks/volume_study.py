@@ -211,7 +211,7 @@ def _row_volume_study(
 
 
 def smoothed(graph: DynamicGraph, window: int) -> DynamicGraph:
-    """The graph whose snapshots hold the edges of the last ``window`` snapshots, weighted by their mean.
+    """Return the graph whose snapshots hold the edges of the last ``window`` snapshots, weighted by their mean.
 
     Like M-transform and edge life, except for the weights, which no count reads; features stay unchanged.
     """

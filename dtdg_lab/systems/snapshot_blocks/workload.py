@@ -155,7 +155,7 @@ class StepSettings:
     options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
     def paper_speedup(self, *, weak: bool) -> float | None:
-        """The paper's speed-up of this model on 128 GPUs; None where it gives none."""
+        """Return the paper's speed-up of this model on 128 GPUs; None if it gives none."""
         return PAPER_SPEEDUPS[weak].get(self.model)
 
     def differences(self, other: Any) -> list[str]:
@@ -164,12 +164,12 @@ class StepSettings:
         return [name for name in names if getattr(other, name) != getattr(self, name)]
 
     def sent(self) -> tuple[AllToAllCost, ...]:
-        """The redistributions of a step that are sent."""
+        """Return the redistributions of a step that are sent."""
         sizes = (self.model, self.features, self.hidden, self.layers)
         return sent(collectives(*sizes, pairs=self.pairs, blocks=self.blocks, reuse=self.reuse, **self.options))
 
     def work(self, changes: SequenceChanges, ranks: int) -> StepWork:
-        """What R ranks do in a step.
+        """Return the work of R ranks in a step.
 
         Args:
             changes: of the S snapshots trained.
@@ -200,7 +200,7 @@ def _repeats(plan: SnapshotBlocks, memory: str | None) -> list[int]:
 
 
 def _passes(plan: SnapshotBlocks, changes: SequenceChanges, memory: str | None) -> Numbers:
-    """Passes of each rank; in a hybrid it has a share of the rows of its group's snapshots."""
+    """Return passes of each rank; in a hybrid it has a share of the rows of its group's snapshots."""
     found = np.zeros((plan.ranks, 5))
     for block, forward in enumerate(_repeats(plan, memory)):
         times, length = forward + 1, len(plan.block(block))
@@ -238,7 +238,7 @@ WARM_UPS = 1  # steps left out: the first fills caches
 def measured_step(
     run: StoredRun, graph: DynamicGraph | None = None, *, cores: int | None = None
 ) -> tuple[MeasuredStep, StepSettings, SequenceChanges]:
-    """The median step of a run, what it computes, and the graph it computes on.
+    """Return the median step of a run, its settings, and the changes of its graph.
 
     Where there were more ranks than cores, compute and transfer are the rank's processor seconds, in the proportion of
     their wall times, and nothing else is known. They then hold what exchanges cost the processor, too.
@@ -275,7 +275,7 @@ def measured_step(
 
 
 def _blocks_event(run: StoredRun) -> dict[str, Any]:
-    """What the run's last event ``blocks`` says."""
+    """Return the data of the run's last event ``blocks``."""
     described = [event["data"] for event in run.events if event["kind"] == "blocks"]
     if not described or described[-1].get("layout") != "snapshot" or described[-1]["row_ranks"] > 1:
         raise ConfigError(

@@ -265,7 +265,7 @@ def schedule_rows(
     quantity: str,
     schedulers: Sequence[str] = CURVE_SCHEDULERS,
 ) -> list[Row]:
-    """What schedulers make of group times, and what none can beat.
+    """Return results of schedulers on group times, and their lower bound.
 
     Args:
         times_s: (K,) seconds of each group on one rank.

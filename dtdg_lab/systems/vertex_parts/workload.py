@@ -56,7 +56,7 @@ def halo_work(facts: Facts) -> EpochWork:
 
 
 def _stacks(facts: Facts, rows: int) -> int:
-    """Runs of snapshots that a processor computes together, each with exchanges of its own."""
+    """Return the number of stacks of snapshots that a processor computes together, each with its exchanges."""
     from dtdg_lab.engine.graph_view import stack_ranges
 
     return len(stack_ranges(facts.train, rows=max(rows, 1), features=facts.graph.num_features, device="cpu"))

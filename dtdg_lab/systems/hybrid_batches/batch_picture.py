@@ -18,6 +18,7 @@ from dtdg_lab.systems.hybrid_batches.observations import (
     is_hybrid,
     newest_batches,
     recent_batches,
+    size_now,
 )
 from dtdg_lab.systems.hybrid_batches.reservoir import FEW
 from dtdg_lab.systems.hybrid_batches.sampler import SHARES
@@ -120,7 +121,7 @@ def batch_caption(tables: RunTables, options: ChartOptions) -> str:
     if proposed is not None:
         return captions.PROPOSED.format(size=proposed.name, **_amounts(facts, proposed))
     batches = newest_batches(tables, facts)
-    size = facts.sizes[min(action_now(tables, facts), len(facts.sizes) - 1)]
+    size = size_now(tables, facts)
     if not batches:
         return captions.PLANNED.format(**_amounts(facts, size))
     if facts.adjusted:

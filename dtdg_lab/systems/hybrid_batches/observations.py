@@ -12,7 +12,7 @@ import numpy as np
 from dtdg_lab.config import catalogue
 from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.records.rows import Array, Rows, known
-from dtdg_lab.systems.hybrid_batches.events import HybridFacts
+from dtdg_lab.systems.hybrid_batches.events import HybridFacts, SizeFacts
 from dtdg_lab.visualization.runs.timeline import is_over
 
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ def in_use(choices: Sequence[Decision], facts: HybridFacts) -> Sequence[Decision
 
 def values_now(tables: RunTables, facts: HybridFacts) -> Mapping[int, float]:
     """Return the estimated value of each size by its number, as the newest decision has them; those that are known."""
-    choices = in_use(recent_decisions(tables), facts) if facts.adjusted else ()
+    choices = in_use(recent_decisions(tables), facts)
     values = choices[-1].values[: len(facts.sizes)] if choices else ()
     return {action: value for action, value in enumerate(values) if value is not None}
 
@@ -266,8 +266,13 @@ def moment_text(tables: RunTables, decision: Decision) -> str:
 
 def action_now(tables: RunTables, facts: HybridFacts) -> int:
     """Return the number of the size in use: that of the newest decision where a controller made one."""
-    choices = in_use(recent_decisions(tables), facts) if facts.adjusted else ()
+    choices = in_use(recent_decisions(tables), facts)
     return choices[-1].action if choices else facts.choice
+
+
+def size_now(tables: RunTables, facts: HybridFacts) -> SizeFacts:
+    """Return the size in use."""
+    return facts.sizes[min(action_now(tables, facts), len(facts.sizes) - 1)]
 
 
 # Rounds of model averaging.

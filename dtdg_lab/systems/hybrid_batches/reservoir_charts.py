@@ -12,7 +12,7 @@ import numpy as np
 from dtdg_lab.records.rows import Array, Rows
 from dtdg_lab.systems.hybrid_batches import captions
 from dtdg_lab.systems.hybrid_batches.events import HybridFacts, SizeFacts
-from dtdg_lab.systems.hybrid_batches.observations import CLOCK, action_now, is_hybrid, seconds_at
+from dtdg_lab.systems.hybrid_batches.observations import CLOCK, is_hybrid, seconds_at, size_now
 from dtdg_lab.systems.hybrid_batches.time_cards import begin_of, size_keys, size_line, stretches, time_axis, time_card
 from dtdg_lab.visualization.chart import FIRST_SECOND, NOTHING_YET, Chart, ChartOptions, Key, XAxis
 from dtdg_lab.visualization.layout import Figure
@@ -106,7 +106,7 @@ _SLOT_S = 0.5  # parts record their levels about so often, each at its own momen
 def reservoir_figure(tables: RunTables, options: ChartOptions) -> Figure:
     """Return by size the share of the reservoirs' room that is taken, of all parts together."""
     layout: Drawn = {"unit": "% of its room", "empty": FIRST_SECOND, "yaxis": {"range": [0, 103], "nticks": 4}}
-    spans, current, data = _level_spans(tables), _size_now(tables), []
+    spans, current, data = _level_spans(tables), _current_size(tables), []
     sizes = list({size.shares: size for span in spans for size in span.levels}.values())
     sizes.sort(key=lambda size: size.shares)
     for action, size in enumerate(sizes):
@@ -124,16 +124,16 @@ def reservoir_figure(tables: RunTables, options: ChartOptions) -> Figure:
 
 def reservoir_caption(tables: RunTables, options: ChartOptions) -> str:
     """Return how many batches of the size in use are held."""
-    spans, size = _level_spans(tables), _size_now(tables)
+    spans, size = _level_spans(tables), _current_size(tables)
     if size is None or not spans or size not in spans[-1].levels:
         return NOTHING_YET
     batches, capacity = (int(level[-1]) for level in spans[-1].levels[size])
     return captions.RESERVOIR.format(held=f"{batches:,}", capacity=f"{capacity:,}", size=size.name)
 
 
-def _size_now(tables: RunTables) -> SizeFacts | None:
+def _current_size(tables: RunTables) -> SizeFacts | None:
     facts = tables.event(HybridFacts)
-    return None if facts is None else facts.sizes[min(action_now(tables, facts), len(facts.sizes) - 1)]
+    return None if facts is None else size_now(tables, facts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.systems.hybrid_batches.events import HybridFacts, amount_text, size_name
 from dtdg_lab.systems.hybrid_batches.observations import (
     Decision,
-    action_now,
     in_use,
     moment_text,
     recent_decisions,
+    size_now,
     values_now,
 )
 from dtdg_lab.systems.hybrid_batches.sizes import grid
@@ -38,11 +38,11 @@ def size_panel(tables: RunTables, facts: HybridFacts, *, domain: tuple[float, fl
     """Return the traces, shapes, annotations and axes of the sizes, which have this share of the width."""
     values, times = _valued(tables, facts)
     pairs = [size.shares for size in facts.sizes] if facts.adjusted else _choosable(tables, facts)
-    current = facts.sizes[min(action_now(tables, facts), len(facts.sizes) - 1)].shares
+    current = size_now(tables, facts).shares
     cells = {pair: (values.get(pair), times.get(pair)) for pair in pairs}
     across, down = (list(dict.fromkeys(pair[axis] for pair in pairs)) for axis in (0, 1))
     if len(pairs) <= _GRID_CELLS and len(across) * len(down) == len(pairs):
-        choices = in_use(recent_decisions(tables), facts) if facts.adjusted else ()
+        choices = in_use(recent_decisions(tables), facts)
         head = _heading(tables, facts, choices[-1] if choices else None)
         return _size_grid(cells, current, domain, head=head)
     return _size_list(cells, current, domain)
@@ -50,7 +50,7 @@ def size_panel(tables: RunTables, facts: HybridFacts, *, domain: tuple[float, fl
 
 def _valued(tables: RunTables, facts: HybridFacts) -> tuple[Mapping[Pair, float], Mapping[Pair, int]]:
     """Return by size its estimated value, and how often the newest decisions chose it; both empty without any."""
-    choices = in_use(recent_decisions(tables), facts) if facts.adjusted else ()
+    choices = in_use(recent_decisions(tables), facts)
     if not choices:
         return {}, {}
     times = dict.fromkeys((size.shares for size in facts.sizes), 0)

@@ -9,10 +9,10 @@ import numpy as np
 from dtdg_lab.records.rows import Array
 from dtdg_lab.systems.hybrid_batches.events import HybridFacts, SizeFacts, span_text
 from dtdg_lab.systems.hybrid_batches.observations import (
-    action_now,
     averaging,
     in_use,
     newest_sources,
+    size_now,
     spread_decisions,
     staleness_text,
     step_clock,
@@ -32,8 +32,8 @@ def size_tile(tables: RunTables) -> Tile:
     """Return the size of the batches now."""
     facts = tables.event(HybridFacts)
     sizes = () if facts is None else facts.sizes
-    choices = in_use(spread_decisions(tables), facts) if facts is not None and facts.adjusted else ()
-    size = None if facts is None else sizes[min(action_now(tables, facts), len(sizes) - 1)]
+    choices = () if facts is None else in_use(spread_decisions(tables), facts)
+    size = None if facts is None else size_now(tables, facts)
     spark = [_targets(sizes[decision.action]) for decision in choices if decision.action < len(sizes)]
     return Tile(
         label="Batch size",

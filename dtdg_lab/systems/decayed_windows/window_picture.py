@@ -52,7 +52,7 @@ NO_TRACE: Drawn = {"type": "scatter", "x": [None], "y": [None], "yaxis": "y2"}  
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """What is drawn.
+    """The snapshots and windows that the picture draws.
 
     Attributes:
         facts: the shape of a whole window now.

@@ -54,7 +54,8 @@ class HybridBatchesFamily(SystemFamily):
         from dtdg_lab.systems.hybrid_batches.batch_picture import PICTURE
         from dtdg_lab.systems.hybrid_batches.controller_charts import REGRET, REWARDS, VALUES
         from dtdg_lab.systems.hybrid_batches.reservoir_charts import RESERVOIR, SOURCES
-        from dtdg_lab.systems.hybrid_batches.size_charts import SIZES, STALENESS
+        from dtdg_lab.systems.hybrid_batches.size_charts import SIZES
+        from dtdg_lab.systems.hybrid_batches.staleness_chart import STALENESS
 
         return [PICTURE, SIZES, STALENESS, SOURCES, RESERVOIR, VALUES, REWARDS, REGRET]
 

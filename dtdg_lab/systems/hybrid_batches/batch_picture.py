@@ -107,7 +107,7 @@ def batch_figure(tables: RunTables, options: ChartOptions) -> Figure:
         yaxis2=sizes["yaxis2"],
         shapes=shapes + sizes["shapes"],
         annotations=notes + sizes["annotations"],
-        meta={"clickable": has_plan and not facts.adjusted},
+        meta={"clickable": has_plan and not facts.is_controlled},
     )
 
 
@@ -124,7 +124,7 @@ def batch_caption(tables: RunTables, options: ChartOptions) -> str:
     size = size_now(tables, facts)
     if not batches:
         return captions.PLANNED.format(**_amounts(facts, size))
-    if facts.adjusted:
+    if facts.is_controlled:
         part, batch = min(batches.items())
         template = captions.CONTROLLED if batch.action == action_now(tables, facts) else captions.CHOSEN_SINCE
         return template.format(
@@ -335,7 +335,7 @@ def _proposed(facts: HybridFacts, preview: Mapping[str, Any]) -> SizeFacts | Non
     if not {"batch_snapshots", "batch_nodes"} & set(preview):
         return None
     pair = _proposed_pair(preview, facts.size.shares)
-    if facts.adjusted:
+    if facts.is_controlled:
         return facts.sizes[nearest(tuple(size.shares for size in facts.sizes), *pair)]
     try:
         sizes = [batch_size(*pair, snapshots=facts.snapshots, candidates=count) for count in facts.candidates]

@@ -180,7 +180,7 @@ def _finite(loss: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizeSettings:
-    """What agents that choose batch sizes are made of; each reads what it needs.
+    """The settings of agents that choose batch sizes; each agent reads what it needs.
 
     Attributes:
         choices: number of sizes to choose from.

@@ -117,7 +117,7 @@ _MEAN_OF = 20  # rewards
 
 @dataclass(frozen=True, slots=True)
 class Rewarded:
-    """What a size earned, as the decision after it says.
+    """The reward of a size, which the decision after it records.
 
     Attributes:
         decision: that says so.

@@ -51,8 +51,8 @@ class HybridFacts(Event):
         candidates: of every part, nodes that may be targets.
         choice: the action in use.
         batch_policy: what chooses it; ``none`` where nothing does.
-        reservoir: whether batches are generated beside training.
-        stands_in: whether all nodes of its snapshots stand in for a batch that the reservoir does not give.
+        reservoir: True if batches are generated beside training.
+        stands_in: True if all nodes of its snapshots stand in for a batch that the reservoir does not give.
         generators: what generates them, ``threads`` or ``processes``.
         exchange: ``gradients`` or ``models``.
         average_every_s: seconds between two rounds of averaging models; T_mu.
@@ -88,8 +88,8 @@ class HybridFacts(Event):
         return self.sizes[self.choice]
 
     @property
-    def adjusted(self) -> bool:
-        """Whether something chooses the size."""
+    def is_controlled(self) -> bool:
+        """True if a controller chooses the size."""
         return self.batch_policy != "none"
 
     def name(self, action: int) -> str:
@@ -106,7 +106,7 @@ class HybridFacts(Event):
             f"{numbers(smallest, largest)} "
             f"nodes in each of {parts} part{'s' * (parts > 1)}"
         )
-        if self.adjusted:
+        if self.is_controlled:
             text += f", chosen by {self.batch_policy} among {len(self.sizes)} sizes"
         if self.reservoir:
             fallback = (

@@ -1,4 +1,4 @@
-"""What the tables of a run say of its hybrid batches: newest batches, decisions, rounds of averaging, times."""
+"""Hybrid batches in the tables of a run: newest batches, decisions, rounds of averaging, times."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ class Decision:
         action: number of the size.
         values: estimated value of each size; None where it is unknown.
         reward: of the size before; None where there was none.
-        is_best: whether it took the best value; it explored where not.
+        is_best: True if it took the best value; it explored where not.
     """
 
     step: int
@@ -254,7 +254,7 @@ def values_now(tables: RunTables, facts: HybridFacts) -> Mapping[int, float]:
 
 def controlled_facts(tables: RunTables) -> HybridFacts | None:
     """Return the batches of the newest controller, which a fixed size may have replaced; None without any."""
-    plans = (facts for _, facts in reversed(tables.typed(HybridFacts)) if facts is not None and facts.adjusted)
+    plans = (facts for _, facts in reversed(tables.typed(HybridFacts)) if facts is not None and facts.is_controlled)
     return next(plans, None)
 
 

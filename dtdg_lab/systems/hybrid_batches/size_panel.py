@@ -37,7 +37,7 @@ _GREENS = ((0.0, "#F3F7F5"), (1.0, "#5FBF9A"))
 def size_panel(tables: RunTables, facts: HybridFacts, *, domain: tuple[float, float]) -> Drawn:
     """Return the traces, shapes, annotations and axes of the sizes, which have this share of the width."""
     values, times = _valued(tables, facts)
-    pairs = [size.shares for size in facts.sizes] if facts.adjusted else _choosable(tables, facts)
+    pairs = [size.shares for size in facts.sizes] if facts.is_controlled else _choosable(tables, facts)
     current = size_now(tables, facts).shares
     cells = {pair: (values.get(pair), times.get(pair)) for pair in pairs}
     across, down = (list(dict.fromkeys(pair[axis] for pair in pairs)) for axis in (0, 1))
@@ -76,7 +76,7 @@ def _as_share(value: float) -> tuple[bool, float]:
 def _heading(tables: RunTables, facts: HybridFacts, decision: Decision | None) -> str:
     """Return what the cells of the grid hold, and at which decision."""
     if decision is None:
-        return "Sizes to choose from" if facts.adjusted else "Batch size: click to change"
+        return "Sizes to choose from" if facts.is_controlled else "Batch size: click to change"
     return f"Value {moment_text(tables, decision)}, times chosen (last {_COUNTED})"
 
 

@@ -1,4 +1,4 @@
-"""Whether a batch-size controller was faster than the best fixed size, by runs that differ in nothing else."""
+"""A comparison of a batch-size controller with the best fixed size, by runs that differ in nothing else."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def _medians(group: Sequence[tuple[HybridFacts, float]]) -> tuple[dict[str, floa
     """Return the median seconds by controller, and by fixed size."""
     seconds_by_name: dict[bool, dict[str, list[float]]] = {True: {}, False: {}}
     for facts, seconds in group:
-        name = facts.batch_policy if facts.adjusted else facts.size.name
-        seconds_by_name[facts.adjusted].setdefault(name, []).append(seconds)
+        name = facts.batch_policy if facts.is_controlled else facts.size.name
+        seconds_by_name[facts.is_controlled].setdefault(name, []).append(seconds)
     controllers, sizes = (
         {name: median(seconds) for name, seconds in seconds_by_name[kind].items()} for kind in (True, False)
     )

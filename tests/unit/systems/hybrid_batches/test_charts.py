@@ -13,7 +13,8 @@ from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.systems.hybrid_batches.batch_picture import PICTURE
 from dtdg_lab.systems.hybrid_batches.controller_charts import REGRET, REWARDS, VALUES
 from dtdg_lab.systems.hybrid_batches.reservoir_charts import RESERVOIR, SOURCES
-from dtdg_lab.systems.hybrid_batches.size_charts import SIZES, STALENESS
+from dtdg_lab.systems.hybrid_batches.size_charts import SIZES
+from dtdg_lab.systems.hybrid_batches.staleness_chart import STALENESS
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions
 from tests.hybrid_tables import (
     MIDDLE,

@@ -98,7 +98,7 @@ class RankRun:
         for part in parts:
             for action, level in enumerate(part.reservoir.levels()):
                 held += level.held
-                room += level.capacity if part.reservoir.wants(action) else level.held
+                room += level.capacity if part.reservoir.has_room(action) else level.held
         return held / room if room else 1.0
 
     def fill(self) -> float:

@@ -28,7 +28,7 @@ from contenders import results
 import dtdg_lab as lab
 from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.core.rng import generator
-from dtdg_lab.engine.graph_view import DeviceSequence
+from dtdg_lab.engine.views.device_sequence import DeviceSequence
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, SnapshotSource
 from dtdg_lab.kernels.spmm import Adjacency, has_bag_kernel, import_dgl

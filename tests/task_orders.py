@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dtdg_lab.core.errors import PlanError
-from dtdg_lab.engine.async_overlap import TaskClock, TaskTimes
+from dtdg_lab.engine.exchange.task_order import TaskClock, TaskTimes
 
 _MOST_ORDERS = 200_000  # that best_order tries, in a few seconds
 
@@ -34,7 +34,7 @@ def play(tasks: Sequence[TaskTimes], order: Sequence[int], *, one_link: bool = F
 
     Args:
         tasks: their times.
-        order: a task's number for each turn, as of :func:`~dtdg_lab.engine.async_overlap.early_ready`.
+        order: a task's number for each turn, as of :func:`~dtdg_lab.engine.exchange.task_order.early_ready`.
         one_link: exchanges go one after another, else side by side.
 
     Raises:

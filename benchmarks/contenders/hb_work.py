@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from dtdg_lab.config.run_config import RunConfig
     from dtdg_lab.core.plans import TargetBatch
-    from dtdg_lab.engine.target_batches import TargetRun
+    from dtdg_lab.engine.minibatch.target_run import TargetRun
 
 Row = dict[str, Any]
 
@@ -83,7 +83,7 @@ def building(
     DGL draws all neighbours of each snapshot's targets by itself, and gathers their features; the blocks are of the
     whole graph, as it has no other. Medians over the batches of one part.
     """
-    from dtdg_lab.engine.minibatch_blocks import block_shape, built_batch
+    from dtdg_lab.engine.minibatch.blocks import block_shape, built_batch
 
     group = placed(rank, ranks, address, cores)
     with RankRun(config, group) as run:
@@ -168,7 +168,7 @@ def _apart(run: RankRun, part: Any, index: int) -> tuple[float, float]:
     import torch
 
     from dtdg_lab.engine.backprop.reference import bring
-    from dtdg_lab.engine.target_batches import add_gradients
+    from dtdg_lab.engine.minibatch.target_run import add_gradients
     from dtdg_lab.systems.hybrid_batches.part_batches import NEW, Draw
 
     built = run.built

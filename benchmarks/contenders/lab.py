@@ -7,8 +7,8 @@ import torch
 
 from contenders.case import Case, Epoch, adam
 from contenders.workload import Workload
-from dtdg_lab.engine.graph_view import DeviceSequence
 from dtdg_lab.engine.strategy import StepMarks
+from dtdg_lab.engine.views.device_sequence import DeviceSequence
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split

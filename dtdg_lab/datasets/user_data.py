@@ -338,7 +338,7 @@ def from_static(
     """Return a graph that never changes, from E edges, for ``RunConfig(dataset=graph)``: T equal snapshots, held once.
 
     With ``labels``, 60 % of the labelled nodes train, 20 % validate and 20 % test; each split of the sequence has
-    its own nodes. Mini-batches (:class:`dtdg_lab.engine.minibatches.SeedBatches`) take such snapshots as one.
+    its own nodes. Mini-batches (:mod:`dtdg_lab.engine.minibatch.seed_batches`) take such snapshots as one.
 
     Args:
         src: sources, shape (E,).

@@ -14,7 +14,7 @@ from dtdg_lab.models.base import DynamicModel, State
 from dtdg_lab.tasks.base import Rows, Task
 
 if TYPE_CHECKING:
-    from dtdg_lab.engine.graph_view import SnapshotSequence
+    from dtdg_lab.engine.views.sequence import SnapshotSequence
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dtdg_lab.core.plans import Partition
     from dtdg_lab.distributed.gradients import FlatGradients
     from dtdg_lab.distributed.group import Group
-    from dtdg_lab.engine.graph_view import DeviceSequence
+    from dtdg_lab.engine.views.device_sequence import DeviceSequence
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
     from dtdg_lab.records.events import Event
 

@@ -20,8 +20,8 @@ from dtdg_lab.core.plans import Partition
 from dtdg_lab.distributed.gradients import FlatGradients
 from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.engine.capabilities import ServesFeatures
-from dtdg_lab.engine.graph_view import DeviceSequence
 from dtdg_lab.engine.strategy import BuildContext, Strategy
+from dtdg_lab.engine.views.device_sequence import DeviceSequence
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import begin_training, sealed, unsealed
 from dtdg_lab.graphs.split import Split, split

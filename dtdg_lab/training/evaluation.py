@@ -10,7 +10,7 @@ from torch import Tensor
 from dtdg_lab.config.catalogue import Protocol
 from dtdg_lab.core.errors import TestPartError
 from dtdg_lab.distributed.group import Group
-from dtdg_lab.engine.graph_view import DeviceSequence
+from dtdg_lab.engine.views.device_sequence import DeviceSequence
 from dtdg_lab.graphs.sealed import seal_of
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.models.base import DynamicModel

@@ -14,7 +14,7 @@ from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, ControlError
-from dtdg_lab.engine.async_overlap import TRIED
+from dtdg_lab.engine.exchange.overlap_trial import TRIED
 from dtdg_lab.records.events import Event, OverlapChosen
 from dtdg_lab.runs.run import StoredRun, open_run
 from tests.following import until, until_step

@@ -13,8 +13,8 @@ from dtdg_lab.config import catalogue
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.datasets.names import load_for
-from dtdg_lab.engine.replicated import cached_sequences
 from dtdg_lab.engine.strategy import Strategy
+from dtdg_lab.engine.views.replicated_sequence import cached_sequences
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import Split
 from dtdg_lab.kernels.operators import OperatorSettings

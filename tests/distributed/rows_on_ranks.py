@@ -14,7 +14,7 @@ from torch import Tensor
 from dtdg_lab.core.errors import ConfigError, RunFailedError, UnsupportedError
 from dtdg_lab.core.plans import HaloPlan
 from dtdg_lab.distributed.group import Group, SoloGroup
-from dtdg_lab.engine.halo_exchange import Exchanger, Route
+from dtdg_lab.engine.exchange.exchanger import Exchanger, Route
 from dtdg_lab.testing.processes import join_group
 
 VERTICES, WIDTH = 13, 5

@@ -20,7 +20,8 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group, SoloGroup
-from dtdg_lab.engine.halo_exchange import Exchanger, HaloSequence
+from dtdg_lab.engine.exchange.exchanger import Exchanger
+from dtdg_lab.engine.exchange.halo import HaloSequence
 from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot

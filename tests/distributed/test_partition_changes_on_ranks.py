@@ -18,7 +18,7 @@ from dtdg_lab.core.plans import Partition
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.engine import halo_exchange
-from dtdg_lab.engine.halo_exchange import HaloSequence
+from dtdg_lab.engine.exchange.halo import HaloSequence
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.partition import child_process as in_child
 from dtdg_lab.systems.vertex_parts import strategy

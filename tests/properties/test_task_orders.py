@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtdg_lab.engine.async_overlap import TaskTimes, early_ready, in_turn
+from dtdg_lab.engine.exchange.task_order import TaskTimes, early_ready, in_turn
 from tests.task_orders import best_order, bound_s, play
 
 seconds = st.floats(0.0, 1e3, allow_subnormal=False) | st.integers(0, 3).map(float)  # many ties

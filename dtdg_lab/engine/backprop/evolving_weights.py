@@ -12,10 +12,10 @@ from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.engine.backprop import time_blocks
 from dtdg_lab.engine.backprop.gradients import Gradients, LearnedParameters
 from dtdg_lab.engine.backprop.timeline import TimeBlock, Timeline
-from dtdg_lab.engine.graph_view import OneVertex, SnapshotView
-from dtdg_lab.engine.halo_exchange import Exchanger
+from dtdg_lab.engine.exchange.exchanger import Exchanger
 from dtdg_lab.engine.parallel_map import parallel_map
 from dtdg_lab.engine.segment import SequenceSegment
+from dtdg_lab.engine.views.snapshot_view import OneVertex, SnapshotView
 from dtdg_lab.models.base import State, Summarising
 
 # Runs of models that remember weights, or nothing: the weights first, then each snapshot forward and backward.

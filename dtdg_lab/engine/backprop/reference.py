@@ -15,11 +15,11 @@ from dtdg_lab.core.plans import SnapshotGroups
 from dtdg_lab.engine.backprop.evolving_weights import add_gradients_evolved
 from dtdg_lab.engine.backprop.gradients import Gradients, LearnedParameters
 from dtdg_lab.engine.backprop.time_blocks import add_gradients_blocks, add_gradients_stepwise
-from dtdg_lab.engine.graph_view import SnapshotSequence
 from dtdg_lab.engine.parallel_map import parallel_map
 from dtdg_lab.engine.record_rows import GroupRow
 from dtdg_lab.engine.segment import SequenceSegment
 from dtdg_lab.engine.strategy import Step, StepMarks, StepResult
+from dtdg_lab.engine.views.sequence import SnapshotSequence
 from dtdg_lab.models.base import DynamicModel, State
 from dtdg_lab.tasks.base import Task
 

@@ -14,14 +14,15 @@ from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.engine.backprop.gradients import Gradients, LearnedParameters
 from dtdg_lab.engine.backprop.timeline import TimeBlock, Timeline
 from dtdg_lab.engine.exchange.redistribution import AllToAllPhase, BlockRows
-from dtdg_lab.engine.graph_view import DeviceSequence, SnapshotView
 from dtdg_lab.engine.parallel_map import parallel_map
 from dtdg_lab.engine.segment import SequenceSegment
 from dtdg_lab.engine.strategy import StepMarks
+from dtdg_lab.engine.views.device_sequence import DeviceSequence
+from dtdg_lab.engine.views.snapshot_view import SnapshotView
 from dtdg_lab.models.base import State
 
 if TYPE_CHECKING:
-    from dtdg_lab.engine.halo_exchange import HaloSequence
+    from dtdg_lab.engine.exchange.halo import HaloSequence
 
 T = TypeVar("T")
 

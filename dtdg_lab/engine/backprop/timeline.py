@@ -10,7 +10,7 @@ from dtdg_lab.engine.exchange.redistribution import BlockRows
 from dtdg_lab.engine.segment import SequenceSegment
 
 if TYPE_CHECKING:
-    from dtdg_lab.engine.graph_view import SnapshotView
+    from dtdg_lab.engine.views.snapshot_view import SnapshotView
 
 
 @dataclass(frozen=True, slots=True)

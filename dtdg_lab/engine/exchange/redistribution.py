@@ -11,7 +11,7 @@ from torch import Tensor
 from dtdg_lab.engine.parallel_map import parallel_map
 
 if TYPE_CHECKING:
-    from dtdg_lab.engine.graph_view import SnapshotView
+    from dtdg_lab.engine.views.snapshot_view import SnapshotView
 
 T = TypeVar("T")
 

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from dtdg_lab.config.model_facts import SpatialOutput
-from dtdg_lab.engine.async_overlap import Pace, SpatialTask
 from dtdg_lab.engine.backprop.time_blocks import BoundaryState, Layer, Tensors
 from dtdg_lab.engine.backprop.timeline import TimeBlock
+from dtdg_lab.engine.exchange.overlap import Pace, SpatialTask
 from dtdg_lab.engine.exchange.redistribution import AllToAllPhase, BlockRows, Moved, OfRows, OfStack
-from dtdg_lab.engine.graph_view import OneVertex, SnapshotView
 from dtdg_lab.engine.parallel_map import parallel_map
 from dtdg_lab.engine.segment import SequenceSegment
+from dtdg_lab.engine.views.snapshot_view import OneVertex, SnapshotView
 from dtdg_lab.kernels.recurrence import at_rest, by_snapshot, newest
 from dtdg_lab.models.base import DynamicModel, State
 from dtdg_lab.systems.decayed_windows.survival import SurvivalRows

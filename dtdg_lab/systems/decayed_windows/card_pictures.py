@@ -6,7 +6,7 @@ import numpy as np
 
 from dtdg_lab.config.catalogue import System
 from dtdg_lab.config.options import OPTIONS
-from dtdg_lab.engine.minibatches import sampled_edges, sampling_key
+from dtdg_lab.engine.minibatch.neighbour_sampling import sampled_edges, sampling_key
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.decayed_windows.events import Shape, TrapezoidFacts
 from dtdg_lab.systems.decayed_windows.window import RULES

@@ -20,12 +20,15 @@ from dtdg_lab.core.rng import generator
 from dtdg_lab.engine.backprop import evolving_weights, time_blocks
 from dtdg_lab.engine.backprop.timeline import TimeBlock, Timeline
 from dtdg_lab.engine.exchange.redistribution import AllToAllPhase, BlockRows, Moved, OfRows
-from dtdg_lab.engine.graph_view import NeighbourRows, SnapshotSequence, SnapshotView
-from dtdg_lab.engine.halo_exchange import LocalSource, PartEdges
+from dtdg_lab.engine.minibatch.neighbour_sampling import check_in_edges
+from dtdg_lab.engine.minibatch.sampled_part import Drawing, SampledPart, SampledSnapshot
 from dtdg_lab.engine.parallel_map import parallel_map
-from dtdg_lab.engine.sampled_blocks import Drawing, SampledPart, SampledSnapshot, check_in_edges
 from dtdg_lab.engine.segment import SequenceSegment
 from dtdg_lab.engine.strategy import BuildContext, RecordRows, Step, StepMarks, StepResult, Strategy, check_per_vertex
+from dtdg_lab.engine.views.neighbours import NeighbourRows
+from dtdg_lab.engine.views.part_edges import LocalSource, PartEdges
+from dtdg_lab.engine.views.sequence import SnapshotSequence
+from dtdg_lab.engine.views.snapshot_view import SnapshotView
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, keep_freed_memory
 from dtdg_lab.models.base import DynamicModel
@@ -36,7 +39,7 @@ from dtdg_lab.tasks.base import Task
 
 
 class SampledSequence(SnapshotSequence):
-    """Snapshots of a sampled part (see :class:`dtdg_lab.engine.graph_view.SnapshotSequence`).
+    """Snapshots of a sampled part (see :class:`dtdg_lab.engine.views.sequence.SnapshotSequence`).
 
     A snapshot's edges are drawn when a window first contains it, and discarded with the last such window. Aggregated
     features, which depend on no parameter, are kept as well, so that overlapping windows compute them once. Layer l of
@@ -237,11 +240,10 @@ class SampledWindows:
 class SampledWindowStrategy(Strategy):
     """One step per labelled snapshot: a window ends there, starts from a zero state, and has its loss there alone.
 
-    Each part trains all of its own nodes in every step, with copies of their sampled neighbours
-    (:func:`dtdg_lab.engine.minibatches.sampled_edges`), so that only gradients are exchanged. The sample of a node
-    depends on epoch, snapshot and layer, not on parts: the gradients of all parts add up to those of a single part, on
-    any number of ranks. Nodes are assigned to parts again in every epoch; this counts as making the batch of its first
-    step, as sampling does.
+    Each part trains all of its own nodes in every step, with copies of their sampled neighbours, so that only
+    gradients are exchanged. The sample of a node depends on epoch, snapshot and layer, not on parts: the gradients
+    of all parts add up to those of a single part, on any number of ranks. Nodes are assigned to parts again in
+    every epoch; this counts as making the batch of its first step, as sampling does.
 
     Args:
         model: any whose memory is ``per_vertex``, ``weights`` or ``none``.

@@ -16,13 +16,16 @@ from torch import Tensor
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.preparation import track
-from dtdg_lab.engine.async_overlap import Pace, TaskSize
 from dtdg_lab.engine.backprop.time_blocks import STEP_NUMBERS
 from dtdg_lab.engine.capabilities import Carries, Decision, DescribesMemory, Reconfigurable, Tunable
-from dtdg_lab.engine.graph_view import DeviceSequence, NumberedSequence, SnapshotView
-from dtdg_lab.engine.halo_exchange import Exchanger, HaloSequence, own_nodes
+from dtdg_lab.engine.exchange.exchanger import Exchanger
+from dtdg_lab.engine.exchange.halo import HaloSequence, own_nodes
+from dtdg_lab.engine.exchange.overlap import Pace, TaskSize
 from dtdg_lab.engine.segment import SequenceSegment
 from dtdg_lab.engine.strategy import BuildContext, RecordRows, Step, StepMarks, StepResult, Strategy
+from dtdg_lab.engine.views.device_sequence import DeviceSequence
+from dtdg_lab.engine.views.sequence import NumberedSequence
+from dtdg_lab.engine.views.snapshot_view import SnapshotView
 from dtdg_lab.models.base import State
 from dtdg_lab.records.events import Event
 from dtdg_lab.systems.decayed_windows import backprop, tuner

@@ -7,7 +7,7 @@ import numpy as np
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.rng import generator
-from dtdg_lab.engine.minibatches import sampled_edges, sampling_key
+from dtdg_lab.engine.minibatch.neighbour_sampling import sampled_edges, sampling_key
 from dtdg_lab.graphs.snapshot import Snapshot, give_up
 from dtdg_lab.partition.halo import pulled_rows
 from dtdg_lab.systems.decayed_windows.window import Trapezoid, Window, epoch_windows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from dtdg_lab.engine.sampled_blocks import BatchSampler, SampledBatch
+from dtdg_lab.engine.minibatch.sampled_batches import BatchSampler, SampledBatch
 from dtdg_lab.engine.strategy import RecordRows
 from dtdg_lab.systems.feature_cache.pipeline.feature_path import FeaturePath
 from dtdg_lab.systems.feature_cache.pipeline.feature_pipeline import FeaturePipeline

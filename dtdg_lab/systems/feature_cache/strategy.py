@@ -19,11 +19,13 @@ from dtdg_lab.core.plans import Partition
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.backprop.reference import bring
 from dtdg_lab.engine.capabilities import Fetched, ObservesSteps, Reconfigurable, ServesFeatures, StepOutcome
-from dtdg_lab.engine.minibatch_blocks import BlockShape, TargetBlocks, block_shape
-from dtdg_lab.engine.minibatches import SeedBatches, fanouts_of, rounds_of, sampled_edges, stretches_of
-from dtdg_lab.engine.sampled_blocks import BatchSampler, DglSampler, NeighbourSampler, SampledBatch, check_in_edges
+from dtdg_lab.engine.minibatch.blocks import BlockShape, TargetBlocks, block_shape
+from dtdg_lab.engine.minibatch.neighbour_sampling import DglSampler, NeighbourSampler, check_in_edges, sampled_edges
+from dtdg_lab.engine.minibatch.sampled_batches import BatchSampler, SampledBatch
+from dtdg_lab.engine.minibatch.seed_batches import SeedBatches, fanouts_of, rounds_of, stretches_of
+from dtdg_lab.engine.minibatch.target_run import TargetRun, add_gradients
+from dtdg_lab.engine.minibatch.target_sequence import TargetSequence
 from dtdg_lab.engine.strategy import BuildContext, RecordRows, Step, StepMarks, StepResult, Strategy, check_per_vertex
-from dtdg_lab.engine.target_batches import TargetRun, TargetSequence, add_gradients
 from dtdg_lab.network.emulated_network import KernelLinks, Slowed
 from dtdg_lab.records.events import Event
 from dtdg_lab.systems.feature_cache.actions import WINDOWS

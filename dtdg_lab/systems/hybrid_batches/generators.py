@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from dtdg_lab.core.child_process import ChildProcess, begin_child
 from dtdg_lab.core.errors import RunFailedError
 from dtdg_lab.core.plans import BatchSize
-from dtdg_lab.engine.minibatch_blocks import BlockShape, BuiltBatch, built_batch
-from dtdg_lab.engine.replicated_part import CachedPart, LocalEdges, Reach
+from dtdg_lab.engine.minibatch.blocks import BlockShape, BuiltBatch, built_batch
+from dtdg_lab.engine.views.replicated_part import CachedPart, LocalEdges, Reach
 from dtdg_lab.graphs.storage import read
 from dtdg_lab.systems.hybrid_batches.reservoir import Reservoir
 from dtdg_lab.systems.hybrid_batches.sampler import TargetSampler

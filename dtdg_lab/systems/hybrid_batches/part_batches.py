@@ -11,9 +11,11 @@ import torch
 
 from dtdg_lab.core.plans import BatchSize, TargetBatch
 from dtdg_lab.core.rng import generator
-from dtdg_lab.engine.minibatch_blocks import BlockShape, BuiltBatch, built_batch
-from dtdg_lab.engine.replicated import CachedSequence
-from dtdg_lab.engine.target_batches import StateCache, TargetRun, TargetSequence
+from dtdg_lab.engine.minibatch.blocks import BlockShape, BuiltBatch, built_batch
+from dtdg_lab.engine.minibatch.state_cache import StateCache
+from dtdg_lab.engine.minibatch.target_run import TargetRun
+from dtdg_lab.engine.minibatch.target_sequence import TargetSequence
+from dtdg_lab.engine.views.replicated_sequence import CachedSequence
 from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.systems.hybrid_batches.generators import BatchMaker, Source
 from dtdg_lab.systems.hybrid_batches.reservoir import Reservoir, capacity, check_fits

@@ -15,11 +15,12 @@ from dtdg_lab.core.errors import ConfigError, LabError
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.engine.backprop.reference import bring
 from dtdg_lab.engine.capabilities import Adaptive, Carries, Decision, DescribesMemory, Reconfigurable, RunsInBackground
-from dtdg_lab.engine.minibatch_blocks import block_shape
-from dtdg_lab.engine.replicated import cached_sequences
-from dtdg_lab.engine.replicated_part import part_folder
+from dtdg_lab.engine.minibatch.blocks import block_shape
+from dtdg_lab.engine.minibatch.state_cache import StateCache
+from dtdg_lab.engine.minibatch.target_run import TargetRun, add_gradients
 from dtdg_lab.engine.strategy import BuildContext, RecordRows, Step, StepMarks, StepResult, Strategy, check_per_vertex
-from dtdg_lab.engine.target_batches import StateCache, TargetRun, add_gradients
+from dtdg_lab.engine.views.replicated_part import part_folder
+from dtdg_lab.engine.views.replicated_sequence import cached_sequences
 from dtdg_lab.partition.simple import vertex_loads
 from dtdg_lab.records.events import Event
 from dtdg_lab.systems.hybrid_batches.controller import BatchSizeController, make_controller
@@ -47,7 +48,7 @@ class HybridBatchStrategy(Strategy, Reconfigurable, Adaptive, Carries, Describes
     A batch has every neighbour that its layers reach, out of the part's own copies. So its loss, the mean over its
     snapshots of the mean over its targets, and its gradients are those of the same targets in the whole graph: exactly
     for memories ``per_vertex``, ``weights`` and ``none``, approximately as
-    :class:`dtdg_lab.engine.replicated.ReplicatedStrategy` says for others. A step's gradients are means over
+    ``ReplicatedStrategy`` of vertex_parts says for others. A step's gradients are means over
     parts whose batch has labels. With all trained nodes it is a snapshot batch, with all snapshots a node batch.
 
     Where batches are kept, a step takes one of them by the probability of equation 4, else all nodes of as many

@@ -13,8 +13,9 @@ from torch import Tensor
 from dtdg_lab.config.model_facts import ModelFacts
 from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.core.rng import torch_seed
-from dtdg_lab.engine.graph_view import SPACES_BYTES, DeviceSequence, SnapshotView
 from dtdg_lab.engine.strategy import BuildContext
+from dtdg_lab.engine.views.device_sequence import SPACES_BYTES, DeviceSequence
+from dtdg_lab.engine.views.snapshot_view import SnapshotView
 from dtdg_lab.kernels.operators import Operators, SharedOperators, SnapshotSource
 from dtdg_lab.kernels.spmm import SharedOperator
 from dtdg_lab.records.events import Event

@@ -6,7 +6,7 @@ import time
 
 import torch
 
-from dtdg_lab.engine.graph_view import DeviceSequence
+from dtdg_lab.engine.views.device_sequence import DeviceSequence
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.systems.single.events import SnapshotTimes
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from dtdg_lab.core.plans import SnapshotGroups
 from dtdg_lab.engine.backprop.reference import GroupRunner
-from dtdg_lab.engine.graph_view import DeviceSequence
 from dtdg_lab.engine.strategy import BuildContext, Step, StepMarks, StepResult, Strategy
+from dtdg_lab.engine.views.device_sequence import DeviceSequence
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.records.events import Event
 from dtdg_lab.systems.single.events import SnapshotTimes

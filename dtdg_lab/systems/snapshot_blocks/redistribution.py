@@ -13,10 +13,10 @@ from torch import Tensor
 
 from dtdg_lab.core.plans import SnapshotBlocks, share
 from dtdg_lab.distributed.group import Group
+from dtdg_lab.engine.exchange.exchanger import Exchanger, Started
 from dtdg_lab.engine.exchange.redistribution import AllToAllPhase, BlockRows, Moved, OfRows, OfStack
-from dtdg_lab.engine.graph_view import stack_ranges
-from dtdg_lab.engine.halo_exchange import Exchanger, Started
 from dtdg_lab.engine.parallel_map import parallel_imap
+from dtdg_lab.engine.views.view_store import stack_ranges
 
 # Rows of whole snapshots become rows of some nodes in all snapshots by an all-to-all, and return by another.
 #

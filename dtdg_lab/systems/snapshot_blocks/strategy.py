@@ -12,15 +12,17 @@ from torch import Tensor
 
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
 from dtdg_lab.core.units import format_bytes
-from dtdg_lab.engine.async_overlap import OverlapTrial
 from dtdg_lab.engine.backprop import evolving_weights as evolved
 from dtdg_lab.engine.backprop import time_blocks as blocks
 from dtdg_lab.engine.backprop.evolving_weights import SnapshotSummaries, StateRelay
 from dtdg_lab.engine.capabilities import DescribesMemory, ObservesSteps, Replannable, StepOutcome
-from dtdg_lab.engine.graph_view import DeviceSequence, NumberedSequence, SnapshotSequence
-from dtdg_lab.engine.halo_exchange import Exchanger, HaloSequence
+from dtdg_lab.engine.exchange.exchanger import Exchanger
+from dtdg_lab.engine.exchange.halo import HaloSequence
+from dtdg_lab.engine.exchange.overlap_trial import OverlapTrial
 from dtdg_lab.engine.segment import SequenceSegment
 from dtdg_lab.engine.strategy import BuildContext, RecordRows, Step, StepMarks, StepResult, Strategy
+from dtdg_lab.engine.views.device_sequence import DeviceSequence
+from dtdg_lab.engine.views.sequence import NumberedSequence, SnapshotSequence
 from dtdg_lab.graphs.delta import kept_bytes
 from dtdg_lab.records.events import Event, OverlapChosen
 from dtdg_lab.systems.snapshot_blocks.graph_storage import is_streamed

@@ -11,11 +11,12 @@ from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.engine.backprop.reference import HOW, bring
 from dtdg_lab.engine.backprop.time_blocks import BlockTimeline, add_gradients_blocks, add_gradients_stepwise
 from dtdg_lab.engine.capabilities import DescribesMemory
-from dtdg_lab.engine.graph_view import DeviceSequence
-from dtdg_lab.engine.halo_exchange import Exchanger, HaloSequence, own_nodes
-from dtdg_lab.engine.replicated import CachedSequence, cached_sequences
+from dtdg_lab.engine.exchange.exchanger import Exchanger
+from dtdg_lab.engine.exchange.halo import HaloSequence, own_nodes
 from dtdg_lab.engine.segment import SequenceSegment
 from dtdg_lab.engine.strategy import BuildContext, RecordRows, Step, StepMarks, StepResult, Strategy, check_per_vertex
+from dtdg_lab.engine.views.device_sequence import DeviceSequence
+from dtdg_lab.engine.views.replicated_sequence import CachedSequence, cached_sequences
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.records.events import Event
 from dtdg_lab.tasks.base import Task

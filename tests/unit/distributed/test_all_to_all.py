@@ -10,7 +10,7 @@ from dtdg_lab.core.errors import ConfigError, PlanError
 from dtdg_lab.core.plans import HaloPlan
 from dtdg_lab.distributed.all_to_all import GroupMembers, start_rows
 from dtdg_lab.distributed.group import SoloGroup
-from dtdg_lab.engine.halo_exchange import Exchanger, Route
+from dtdg_lab.engine.exchange.exchanger import Exchanger, Route
 
 
 def plan_of(*, send: list[int], send_counts: list[int], receive_counts: list[int], part: int = 0) -> HaloPlan:

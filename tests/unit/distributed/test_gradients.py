@@ -12,7 +12,7 @@ from dtdg_lab.distributed import group as of_group
 from dtdg_lab.distributed.all_to_all import NothingPending, PendingRows
 from dtdg_lab.distributed.gradients import FlatGradients
 from dtdg_lab.distributed.group import ProcessGroup, SoloGroup
-from dtdg_lab.engine.halo_exchange import Exchanger, Route
+from dtdg_lab.engine.exchange.exchanger import Exchanger, Route
 
 
 class Pair(SoloGroup):

@@ -21,9 +21,9 @@ from dtdg_lab.config.model_facts import memory
 from dtdg_lab.core.errors import DataError, PlanError, UnsupportedError
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.engine import replicated_part as cached_files
-from dtdg_lab.engine.graph_view import DeviceSequence
-from dtdg_lab.engine.replicated import CachedSequence, cached_sequences, stacked_edges
-from dtdg_lab.engine.replicated_part import (
+from dtdg_lab.engine.strategy import StepMarks
+from dtdg_lab.engine.views.device_sequence import DeviceSequence
+from dtdg_lab.engine.views.replicated_part import (
     CachedPart,
     Reach,
     cache_size,
@@ -34,7 +34,7 @@ from dtdg_lab.engine.replicated_part import (
     pieces,
     reach_of,
 )
-from dtdg_lab.engine.strategy import StepMarks
+from dtdg_lab.engine.views.replicated_sequence import CachedSequence, cached_sequences, stacked_edges
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split

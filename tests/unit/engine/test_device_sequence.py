@@ -16,7 +16,8 @@ from torch import Tensor
 from dtdg_lab.config import catalogue
 from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.engine import graph_view as space_store
-from dtdg_lab.engine.graph_view import DeviceSequence, SnapshotView
+from dtdg_lab.engine.views.device_sequence import DeviceSequence
+from dtdg_lab.engine.views.snapshot_view import SnapshotView
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.operators import Operators

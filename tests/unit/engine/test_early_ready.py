@@ -8,7 +8,8 @@ import pytest
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.rng import generator
 from dtdg_lab.distributed.group import SoloGroup
-from dtdg_lab.engine.async_overlap import TRIED, OverlapTrial, TaskClock, TaskTimes, early_ready, in_turn
+from dtdg_lab.engine.exchange.overlap_trial import TRIED, OverlapTrial
+from dtdg_lab.engine.exchange.task_order import TaskClock, TaskTimes, early_ready, in_turn
 from tests.task_orders import best_order, bound_s, play
 
 

@@ -14,11 +14,13 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
-from dtdg_lab.engine.graph_view import DeviceSequence, SnapshotView
-from dtdg_lab.engine.minibatch_blocks import BlockShape, block_shape
-from dtdg_lab.engine.minibatches import SeedBatches
-from dtdg_lab.engine.sampled_blocks import BatchSampler, Drawing, SampledPart
-from dtdg_lab.engine.target_batches import TargetSequence
+from dtdg_lab.engine.minibatch.blocks import BlockShape, block_shape
+from dtdg_lab.engine.minibatch.sampled_batches import BatchSampler
+from dtdg_lab.engine.minibatch.sampled_part import Drawing, SampledPart
+from dtdg_lab.engine.minibatch.seed_batches import SeedBatches
+from dtdg_lab.engine.minibatch.target_sequence import TargetSequence
+from dtdg_lab.engine.views.device_sequence import DeviceSequence
+from dtdg_lab.engine.views.snapshot_view import SnapshotView
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.operators import OperatorSettings

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dtdg_lab.core.errors import PlanError, UnsupportedError
 from dtdg_lab.core.plans import HaloPlan, Partition
-from dtdg_lab.engine.halo_exchange import LocalSource, PartEdges, part_edges
+from dtdg_lab.engine.views.part_edges import LocalSource, PartEdges, part_edges
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, SnapshotSource
 from dtdg_lab.kernels.spmm import stacked

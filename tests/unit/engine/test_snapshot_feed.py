@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dtdg_lab.engine import graph_view as snapshot_feed
-from dtdg_lab.engine.graph_view import SnapshotFeed
+from dtdg_lab.engine.views.snapshot_feed import SnapshotFeed
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.device_snapshot import DeviceSnapshot

@@ -26,12 +26,14 @@ from dtdg_lab.engine import minibatch_blocks as blocks_module
 from dtdg_lab.engine import minibatch_blocks as target_growth
 from dtdg_lab.engine import target_batches as target_run
 from dtdg_lab.engine.backprop import reference as grouped
-from dtdg_lab.engine.graph_view import DeviceSequence
-from dtdg_lab.engine.minibatch_blocks import BlockShape, TargetBlocks, block_shape, target_blocks
-from dtdg_lab.engine.replicated import CachedSequence
-from dtdg_lab.engine.replicated_part import CachedPart, pieces, reach_of
+from dtdg_lab.engine.minibatch.blocks import BlockShape, TargetBlocks, block_shape, target_blocks
+from dtdg_lab.engine.minibatch.state_cache import StateCache
+from dtdg_lab.engine.minibatch.target_run import TargetRun, add_gradients
+from dtdg_lab.engine.minibatch.target_sequence import TargetSequence, target_edges
 from dtdg_lab.engine.segment import SequenceSegment
-from dtdg_lab.engine.target_batches import StateCache, TargetRun, TargetSequence, add_gradients, target_edges
+from dtdg_lab.engine.views.device_sequence import DeviceSequence
+from dtdg_lab.engine.views.replicated_part import CachedPart, pieces, reach_of
+from dtdg_lab.engine.views.replicated_sequence import CachedSequence
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split
@@ -444,7 +446,7 @@ def test_features_that_never_change_are_held_once() -> None:
 
 
 def test_building_needs_no_torch() -> None:
-    code = "import sys, dtdg_lab.engine.minibatch_blocks; sys.exit('torch' in sys.modules)"
+    code = "import sys, dtdg_lab.engine.minibatch.blocks; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

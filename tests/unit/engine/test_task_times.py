@@ -10,7 +10,7 @@ import pytest
 
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.rng import generator
-from dtdg_lab.engine.async_overlap import FEATURES, TaskTimePredictor, task_features
+from dtdg_lab.engine.exchange.task_times import FEATURES, TaskTimePredictor, task_features
 
 COMPUTE = task_features("compute", rows=1000, edges=9000, width=32)
 SEND = task_features("communicate", rows=1000, width=32, sent_bytes=128_000)

@@ -7,7 +7,7 @@ import threading
 import pytest
 import torch
 
-from dtdg_lab.engine.turns import PausableFunction, Worker, pause
+from dtdg_lab.engine.exchange.pausable import PausableFunction, Worker, pause
 
 
 class Flight:

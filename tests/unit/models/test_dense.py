@@ -16,7 +16,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from dtdg_lab.engine.graph_view import NeighbourRows, SnapshotView
+from dtdg_lab.engine.views.neighbours import NeighbourRows
+from dtdg_lab.engine.views.snapshot_view import SnapshotView
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, SnapshotSource
 from dtdg_lab.kernels.spmm import stacked

@@ -34,8 +34,9 @@ from dtdg_lab.core.errors import (
 )
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
-from dtdg_lab.engine.graph_view import DeviceSequence, SnapshotView
 from dtdg_lab.engine.strategy import StepMarks
+from dtdg_lab.engine.views.device_sequence import DeviceSequence
+from dtdg_lab.engine.views.snapshot_view import SnapshotView
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import seal_of
 from dtdg_lab.models.dense_view import DenseView

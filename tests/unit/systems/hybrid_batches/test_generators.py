@@ -21,8 +21,8 @@ import pytest
 from dtdg_lab.core.errors import NotAvailableError, RunFailedError
 from dtdg_lab.core.plans import BatchSize
 from dtdg_lab.datasets.names import load_dataset
-from dtdg_lab.engine.minibatch_blocks import BlockShape, BuiltBatch
-from dtdg_lab.engine.replicated_part import CachedPart, Reach, cached_part, part_folder
+from dtdg_lab.engine.minibatch.blocks import BlockShape, BuiltBatch
+from dtdg_lab.engine.views.replicated_part import CachedPart, Reach, cached_part, part_folder
 from dtdg_lab.systems.hybrid_batches import generators as generator_process
 from dtdg_lab.systems.hybrid_batches.generators import BatchMaker, Generators, Source
 from dtdg_lab.systems.hybrid_batches.reservoir import Reservoir

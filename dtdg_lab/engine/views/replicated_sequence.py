@@ -1,4 +1,4 @@
-"""Replicated partitions without exchange in the forward pass (PyGT-Dist)."""
+"""A part's snapshots with copies of its neighbours, as views of which layers see ever fewer nodes."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from torch import Tensor
 
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.plans import Partition
-from dtdg_lab.engine import graph_view
-from dtdg_lab.engine.graph_view import NeighbourRows, SnapshotView, StoredSequence, ViewStore
-from dtdg_lab.engine.halo_exchange import LocalSource, PartEdges
-from dtdg_lab.engine.replicated_part import CachedPart, cache_size, cached_part, reach_of
+from dtdg_lab.engine.views.device_sequence import PULLS_BYTES, SPACES_BYTES, StoredSequence
+from dtdg_lab.engine.views.neighbours import NeighbourRows
+from dtdg_lab.engine.views.part_edges import LocalSource, PartEdges
+from dtdg_lab.engine.views.replicated_part import CachedPart, cache_size, cached_part, reach_of
+from dtdg_lab.engine.views.snapshot_view import SnapshotView
+from dtdg_lab.engine.views.view_store import ViewStore, stack_ranges
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, keep_freed_memory
 from dtdg_lab.models.base import DynamicModel
-
-# A cached part's snapshots as spaces on the device that computes: layers see ever fewer of its nodes.
 
 
 class OwnBest(NeighbourRows):
@@ -44,7 +44,7 @@ class CachedSequence(StoredSequence):
 
     Layer l of L, of h hops each, sees the nodes within (L - l) h hops, which are the first rows of its input, and
     pulls for those within one hop less. Nothing is exchanged. Spaces and first-layer pulls are kept as
-    :class:`dtdg_lab.engine.graph_view.DeviceSequence` keeps them.
+    :class:`dtdg_lab.engine.views.device_sequence.DeviceSequence` keeps them.
 
     Args:
         part: what the part holds.
@@ -65,8 +65,8 @@ class CachedSequence(StoredSequence):
         layer_hops: int,
         settings: OperatorSettings,
         *,
-        pulls_bytes: int = graph_view.PULLS_BYTES,
-        spaces_bytes: int = graph_view.SPACES_BYTES,
+        pulls_bytes: int = PULLS_BYTES,
+        spaces_bytes: int = SPACES_BYTES,
     ) -> None:
         if layer_hops < 1 or part.reach.hops % layer_hops:
             raise PlanError(
@@ -101,7 +101,7 @@ class CachedSequence(StoredSequence):
         ranges = [range(t, t + 1) for t in snapshots]
         if self.part.reach.static and ranges:
             rows = self.part.prefix(snapshots[0], self.part.reach.hops)
-            ranges = graph_view.stack_ranges(snapshots, rows=rows, features=self.part.num_features, device=self.device)
+            ranges = stack_ranges(snapshots, rows=rows, features=self.part.num_features, device=self.device)
         return [self._stores[layer].get(some) for some in ranges]
 
     def _make(self, snapshots: range, hops: int) -> SnapshotView:
@@ -206,6 +206,6 @@ def cached_sequences(
     cache_size(graph, partition, reach).refuse_above(cache_gib, graph.num_nodes * len(train))
     chosen = tuple(parts)
     share = max(1, len(chosen))
-    room = {"pulls_bytes": graph_view.PULLS_BYTES // share, "spaces_bytes": graph_view.SPACES_BYTES // share}
+    room = {"pulls_bytes": PULLS_BYTES // share, "spaces_bytes": SPACES_BYTES // share}
     held = [cached_part(graph, partition.vertices(part), reach) for part in chosen]
     return [CachedSequence(part, facts.hops_per_layer, settings, **room) for part in held]

@@ -1,4 +1,4 @@
-"""One replicated partition: its L-hop closure, its size, and its cache on disk."""
+"""One part's nodes with the neighbours that its layers reach, so that it trains without other ranks."""
 
 from __future__ import annotations
 
@@ -27,9 +27,6 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.storage import META, Draft, cache_folder, holds_graph, read
 from dtdg_lab.partition.neighbourhoods import hop_distance, transposed, union_of
-
-# One part's nodes with the neighbours that its layers reach: what it trains on without asking anybody.
-
 
 STATIC_MEMORIES = ("per_vertex", "neighbourhood")  # state that runs through time carries every snapshot's pulls
 
@@ -364,12 +361,6 @@ def _edge_rows(bounds: NDArray[np.int64], reach: Reach) -> Any:
     return bounds[..., -1 if reach.truncated else -2]
 
 
-# Cached parts on disk: written once, whole or not at all, then mapped by all processes of the machine.
-#
-# Mapped pages belong to the machine, so processes that map the same part share its memory. The folders are written and
-# read as those of graphs are.
-
-
 PARTS_VERSION = 1  # of the file contents: a change rebuilds all parts
 KEPT_BYTES, UNUSED_S = 16 << 30, 3600.0  # files above are removed, the longest unused first, after an hour
 
@@ -458,9 +449,6 @@ def _meta(graph: DynamicGraph, own: NDArray[np.integer], reach: Reach) -> dict[s
     return {"holds": "cached part", "version": PARTS_VERSION, "data_hash": graph.data_hash, "own": vertices, **given}
 
 
-# What the cached parts of a partition would take, counted before anything is written.
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class CacheSize:
     """What each of P parts holds; (P,) each.
@@ -468,7 +456,7 @@ class CacheSize:
     Attributes:
         rows: nodes held, own and replicated, summed over snapshots.
         edges: edges held, summed over snapshots and ways.
-        bytes: of all arrays, as :attr:`dtdg_lab.engine.replicated_part.CachedPart.nbytes` finds them.
+        bytes: of all arrays, as :attr:`dtdg_lab.engine.views.replicated_part.CachedPart.nbytes` finds them.
     """
 
     rows: NDArray[np.int64]

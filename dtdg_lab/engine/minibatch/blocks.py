@@ -1,4 +1,4 @@
-"""Computation blocks of hybrid batches: the rows and edges that each layer needs."""
+"""Computation blocks of a batch: the rows and edges that each layer needs, none left out."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,213 +14,8 @@ from numpy.typing import NDArray
 from dtdg_lab.config.model_facts import ModelFacts
 from dtdg_lab.core.errors import DataError, PlanError
 from dtdg_lab.core.plans import TargetBatch
-from dtdg_lab.engine.replicated_part import STATIC_MEMORIES, CachedPart
-
-if TYPE_CHECKING:
-    from dtdg_lab.engine.sampled_blocks import WholeGraph
-
-Held: TypeAlias = "CachedPart | WholeGraph"  # what blocks are built from
-
-# How the blocks of a batch grow: from its targets hop by hop, in all of its snapshots at once.
-
-
-_SCRATCH = 1 << 22  # nodes of snapshots looked at together: few enough to be cheap to touch anywhere
-
-Whole = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Entries:
-    """Rows of S snapshots, one snapshot after another, each nearest first.
-
-    Attributes:
-        snapshot: (K,) which of the S a row is of.
-        place: (K,) its place among the nodes that the part holds in the snapshot.
-        counts: (S,) rows of each snapshot.
-    """
-
-    snapshot: Whole
-    place: Whole
-    counts: Whole
-
-    def spread(self, height: int) -> Whole:
-        """(K,) numbers of the rows where each snapshot has the same number of them."""
-        if (self.counts == height).all():
-            return np.arange(len(self.place))
-        first = np.cumsum(self.counts) - self.counts
-        return np.arange(len(self.place)) + (np.arange(len(self.counts)) * height - first)[self.snapshot]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class GatheredTargets:
-    """The edges along which rows pull.
-
-    Attributes:
-        lengths: (K,) how many edges each row has.
-        place: (E,) the places of those they come from.
-        per_snapshot: (S,) edges of each snapshot.
-        weights: (E,) float32, or None.
-    """
-
-    lengths: Whole
-    place: NDArray[np.int32]
-    per_snapshot: Whole
-    weights: NDArray[np.float32] | None
-
-    def kept(self, which: NDArray[np.bool_], rows: Whole) -> GatheredTargets:
-        """Some of the edges alone; ``rows`` (E,) says which row each is of."""
-        ends = np.cumsum(self.per_snapshot)
-        counted = np.concatenate([[0], np.cumsum(which)])
-        weights = None if self.weights is None else self.weights[which]
-        return GatheredTargets(
-            np.bincount(rows[which], minlength=len(self.lengths)),
-            self.place[which],
-            counted[ends] - counted[ends - self.per_snapshot],
-            weights,
-        )
-
-
-class TargetGrowth:
-    """Nodes within ever more hops of the targets.
-
-    Args:
-        part: what a part holds.
-        snapshots: S of the cached ones.
-        targets: (V,) places among the part's own nodes, ascending.
-        shared: whether the nodes are the same in all snapshots: those that edges of any of the S lead to. Needs a
-            part that holds the same ones in all.
-
-    Attributes:
-        entries: the rows within the hops grown so far.
-    """
-
-    def __init__(self, part: Held, snapshots: range, targets: NDArray[np.integer], *, shared: bool) -> None:
-        self._part, self._snapshots, self._shared = part, snapshots, shared
-        self._count = len(snapshots)
-        every = (part.prefix(t, part.reach.hops) for t in snapshots)
-        self._heights = np.fromiter(every, np.int64, self._count)
-        self._wide_at = np.cumsum(self._heights) - self._heights  # of each snapshot, where its keys begin
-        self._key_at = np.zeros(self._count, np.int64) if shared else self._wide_at
-        size = int(self._heights[0] if shared else self._heights.sum())
-        self._known = np.zeros(size, bool)  # by key: is it within the hops so far
-        self._row = np.empty(size, np.int32)  # by key, where known: its row in the snapshot
-        self._nearest: Whole = np.empty(0, np.int64)  # places, where shared
-        self.entries = Entries(*(np.empty(0, np.int64),) * 2, np.zeros(self._count, np.int64))
-        own = np.asarray(targets, np.int64)
-        if shared:
-            self._add(None, own)
-        else:
-            self._add(np.repeat(np.arange(self._count), len(own)), np.tile(own, self._count))
-
-    def gather(self, direction: str, layer: int) -> GatheredTargets:
-        """The edges along which the rows grown so far pull; of whatever layer."""
-        part, snapshots, of = self._part, self._snapshots, self.entries
-        indptr, rows_at = part.joined(f"indptr_{direction}", snapshots)
-        indices, edges_at = part.joined(f"indices_{direction}", snapshots)
-        at = rows_at.take(of.snapshot) + of.place
-        begin = indptr.take(at).astype(np.int64)
-        lengths = indptr.take(at + 1) - begin
-        ends = np.cumsum(lengths)
-        edge = np.arange(ends[-1]) + np.repeat(begin + edges_at.take(of.snapshot) - (ends - lengths), lengths)
-        weights = part.joined(f"weights_{direction}", snapshots)[0].take(edge) if part.weighted else None
-        last = np.concatenate([[0], ends])[np.cumsum(of.counts)]
-        return GatheredTargets(lengths, indices.take(edge), np.diff(last, prepend=0), weights)
-
-    @property
-    def places(self) -> Whole:
-        """(K,) the places of the rows of every snapshot; where these are the same in all."""
-        return self._nearest
-
-    def grow(self, gathered: list[GatheredTargets]) -> None:
-        """Add everything that the edges come from: one hop more."""
-        keys = np.concatenate([self._keys(of) for of in gathered])
-        fresh = keys[~self._known[keys]]
-        new = _distinct(fresh, self._row)
-        if self._shared:
-            self._add(None, new)
-        else:
-            snapshot = np.searchsorted(self._wide_at, new, side="right") - 1
-            self._add(snapshot, new - self._wide_at[snapshot])
-
-    def inside(self, gathered: GatheredTargets) -> GatheredTargets:
-        """Those of the edges that come from what is known."""
-        known = self._known[self._keys(gathered)]
-        if known.all():
-            return gathered
-        return gathered.kept(known, np.repeat(np.arange(len(gathered.lengths)), gathered.lengths))
-
-    def columns(self, gathered: GatheredTargets, height: int) -> NDArray[np.int32]:
-        """(E,) the source rows of the edges; every snapshot has the same number of rows."""
-        rows = self._row[self._keys(gathered)]
-        if self._count > 1:
-            rows = rows + np.repeat((np.arange(self._count) * height).astype(np.int32), gathered.per_snapshot)
-        return rows
-
-    def further(self, gathered: GatheredTargets, height: int) -> tuple[NDArray[np.int32], Entries]:
-        """The same, with what is not known as further columns after all rows; and these, each snapshot its own."""
-        columns = self.columns(gathered, height)
-        outside = np.flatnonzero(~self._known.take(self._keys(gathered)))
-        snapshot = np.repeat(np.arange(self._count), gathered.per_snapshot)[outside]
-        wide = gathered.place[outside] + self._wide_at.take(snapshot)
-        found, last = [], self._count * height
-        for first, stop in self._chunks():
-            here = slice(*np.searchsorted(snapshot, [first, stop]))
-            keys = wide[here] - self._wide_at[first]
-            new = _distinct(keys, self._scratch)
-            self._scratch[new] = np.arange(last, last + len(new), dtype=np.int32)
-            columns[outside[here]] = self._scratch.take(keys)
-            found.append(new + self._wide_at[first])
-            last += len(new)
-        new = np.concatenate(found)
-        of = np.searchsorted(self._wide_at, new, side="right") - 1
-        return columns, Entries(of, new - self._wide_at[of], np.bincount(of, minlength=self._count))
-
-    def _chunks(self) -> list[tuple[int, int]]:
-        """Runs of the S snapshots whose nodes scratch memory has room for, one after another."""
-        most = max(1, _SCRATCH // max(int(self._heights.max()), 1))
-        return [(first, min(first + most, self._count)) for first in range(0, self._count, most)]
-
-    @cached_property
-    def _scratch(self) -> NDArray[np.int32]:
-        return np.empty(max(int(self._heights[first:stop].sum()) for first, stop in self._chunks()), np.int32)
-
-    def _keys(self, gathered: GatheredTargets) -> NDArray[Any]:
-        if self._shared:
-            return gathered.place
-        return gathered.place + np.repeat(self._key_at, gathered.per_snapshot)
-
-    def _add(self, snapshot: Whole | None, place: Whole) -> None:
-        """Append rows, ascending; those of some snapshots, or the same to all."""
-        if snapshot is None:
-            self._row[place] = np.arange(len(self._nearest), len(self._nearest) + len(place), dtype=np.int32)
-            self._known[place] = True
-            self._nearest = np.concatenate([self._nearest, place])
-            k = len(self._nearest)
-            self.entries = Entries(
-                np.repeat(np.arange(self._count), k), np.tile(self._nearest, self._count), np.full(self._count, k)
-            )
-            return
-        before, held = self.entries, np.bincount(snapshot, minlength=self._count)
-        keys = place + self._wide_at[snapshot]
-        first = np.cumsum(held) - held
-        self._row[keys] = np.arange(len(place)) + (before.counts - first)[snapshot]
-        self._known[keys] = True
-        both = np.concatenate([before.snapshot, snapshot])
-        order = np.argsort(both, kind="stable")
-        self.entries = Entries(both[order], np.concatenate([before.place, place])[order], before.counts + held)
-
-
-def _distinct(keys: NDArray[Any], scratch: NDArray[np.int32]) -> Whole:
-    """Each key once, ascending; what scratch has at the keys is overwritten."""
-    number = np.arange(len(keys), dtype=np.int32)
-    scratch[keys] = number
-    once = keys[scratch[keys] == number].astype(np.int64)
-    once.sort()
-    return once
-
-
-# The exact computation blocks of a hybrid batch: what its targets' layers need in each snapshot, none left out.
-
+from dtdg_lab.engine.minibatch.block_growth import BlockSource, Entries, GatheredTargets, TargetGrowth
+from dtdg_lab.engine.views.replicated_part import STATIC_MEMORIES, CachedPart
 
 _ALIGNED = 64  # bytes: where arrays begin in a message
 _MOST_ROWS = 2**31 - 1  # of all snapshots, in 32 bits
@@ -427,7 +221,7 @@ class TargetBlocks:
 
 
 def target_blocks(
-    part: Held, batch: TargetBatch, shape: BlockShape, growth: TargetGrowth | None = None
+    part: BlockSource, batch: TargetBatch, shape: BlockShape, growth: TargetGrowth | None = None
 ) -> TargetBlocks:
     """The blocks of a batch: all nodes within the layers' hops of a target, and all edges that layers pull along.
 
@@ -488,7 +282,7 @@ def target_blocks(
 class _Writer:
     """Puts rows of entries where every snapshot has as many rows."""
 
-    def __init__(self, part: Held, snapshots: range, arrays: dict[str, NDArray[Any]], shape: BlockShape) -> None:
+    def __init__(self, part: BlockSource, snapshots: range, arrays: dict[str, NDArray[Any]], shape: BlockShape) -> None:
         self._part, self._snapshots, self._arrays, self._shape = part, snapshots, arrays, shape
 
     def edges(self, name: str, rows: Entries, of: GatheredTargets, columns: NDArray[np.int32], height: int) -> None:
@@ -543,7 +337,7 @@ class _Writer:
         arrays["features"], arrays["feature_of"] = features[met], spread(number.astype(np.int32))
 
 
-def _check(part: Held, batch: TargetBatch, shape: BlockShape) -> None:
+def _check(part: BlockSource, batch: TargetBatch, shape: BlockShape) -> None:
     reach = part.reach
     if reach.hops < shape.hops or not {*shape.directions} <= {*reach.directions} or (shape.shared and not reach.static):
         raise PlanError(f"blocks of {shape} from a part that holds {reach}: cache what the model's layers reach.")
@@ -557,9 +351,6 @@ def _frozen(arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     for array in arrays.values():
         array.setflags(write=False)
     return arrays
-
-
-# A batch of targets with its computation blocks, and how long they took to build.
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,0 +1,201 @@
+"""A rank's own nodes in every snapshot; rows of neighbours that other ranks own are exchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dtdg_lab.core.plans import Partition
+from dtdg_lab.distributed.group import Group
+from dtdg_lab.engine.exchange.exchanger import Arrival, Departure, Exchanger, PendingExchange, Route
+from dtdg_lab.engine.exchange.pausable import pause
+from dtdg_lab.engine.strategy import BuildContext
+from dtdg_lab.engine.views.device_sequence import SPACES_BYTES, DeviceSequence, StoredSequence
+from dtdg_lab.engine.views.neighbours import NeighbourRows, best_filled
+from dtdg_lab.engine.views.part_edges import LocalSource, PartEdges, part_edges
+from dtdg_lab.engine.views.snapshot_view import SnapshotView
+from dtdg_lab.engine.views.view_store import ViewStore, stack_ranges
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.kernels.operators import Operators, OperatorSettings, keep_freed_memory
+
+
+class HaloRows(NeighbourRows):
+    """Own rows first, then those received (see :class:`dtdg_lab.core.plans.HaloPlan`). Collective.
+
+    Args:
+        exchanger: sends and receives rows, in forward and in backward.
+        group: the ranks it does so between.
+        route: gives the exchange of these snapshots along a direction, ``in`` or ``out``.
+        vertices: (n,) the own nodes' numbers in the graph, ascending.
+        number: the layer of the model that exchanges are counted for.
+        awaited: whether other functions compute while rows are on their way, where this one has turns; else a pull
+            waits for them.
+    """
+
+    all_here = False
+
+    def __init__(
+        self,
+        exchanger: Exchanger,
+        group: Group,
+        route: Callable[[str], Route],
+        vertices: Tensor,
+        number: int = 0,
+        *,
+        awaited: bool = False,
+    ) -> None:
+        self._exchanger, self._group, self._route = exchanger, group, route
+        self._vertices, self._number, self._awaited = vertices, number, awaited
+
+    def joined(self, x: Tensor, direction: str) -> Tensor:
+        """Own rows and those of remote neighbours: (n, F) -> (n + h, F)."""
+        if not self._awaited:
+            return torch.cat([x, self._exchanger.pull(x, self._route(direction), self._number)])
+        flight = PendingExchange(self._exchanger, self._exchanger.checked(x, self._route(direction)), self._number)
+        left = Departure.apply(x, flight)
+        pause(flight)  # once its rows have left
+        return torch.cat([x, Arrival.apply(left, flight)])
+
+    def candidates(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """The k best of every rank, by node: (R k, F) and (R k,), differentiable."""
+        best = torch.sort(scores, descending=True, stable=True).indices[:k]
+        numbers = self._vertices.new_full((k, 1), torch.iinfo(self._vertices.dtype).max)
+        numbers[: len(best), 0] = self._vertices[best]
+        each = [k] * self._group.size
+        joined = self._exchanger.gather(best_filled(x, scores, k), each)
+        order = torch.argsort(self._group.gather_rows(numbers, each)[:, 0], stable=True)
+        joined = joined.index_select(0, order)
+        return joined[:, :-1], joined[:, -1]
+
+    def layer(self, number: int) -> HaloRows:
+        """The same rows, counted for another layer."""
+        return HaloRows(self._exchanger, self._group, self._route, self._vertices, number, awaited=self._awaited)
+
+
+class HaloSequence(StoredSequence):
+    """Snapshots as spaces of the nodes of one rank (see :class:`StoredSequence`); collective.
+
+    Args:
+        graph: T labelled snapshots of N nodes.
+        partition: of the nodes into as many parts as there are ranks.
+        exchanger: exchanges rows between the ranks.
+        group: the ranks.
+        settings: how operators are made.
+        directions: along which edges the model pulls; exchanges are computed for these.
+        reuse: whether first-layer pulls, which need no parameter, are exchanged once and kept (ESDG section 5.5).
+        awaited: whether other functions compute while rows are in flight (:mod:`dtdg_lab.engine.exchange.pausable`).
+        spaces_bytes: most bytes of spaces kept, by an estimate from their edges.
+    """
+
+    collective = True
+
+    def __init__(
+        self,
+        graph: DynamicGraph,
+        partition: Partition,
+        exchanger: Exchanger,
+        group: Group,
+        settings: OperatorSettings,
+        *,
+        directions: tuple[str, ...] = ("in",),
+        reuse: bool = False,
+        awaited: bool = False,
+        spaces_bytes: int = SPACES_BYTES,
+    ) -> None:
+        keep_freed_memory()
+        self.graph, self.device, self.dtype, self.settings = graph, settings.device, settings.dtype, settings
+        self._partition, self._exchanger, self._group, self._rank = partition, exchanger, group, group.rank
+        self._counts = partition.counts.tolist()
+        self._reuse, self._directions, self._awaited = reuse, directions, awaited
+        self._own_vertices = partition.vertices(self._rank)
+        self.own = len(self._own_vertices)
+        self.vertices: Tensor | None = torch.from_numpy(self._own_vertices).to(self.device)
+        everyone = np.argsort(np.argsort(partition.owner, kind="stable"), kind="stable")
+        self._place = torch.from_numpy(everyone).to(self.device)  # of each node where ranks' rows follow one another
+        self._store = ViewStore(self._make, self._estimated_bytes, spaces_bytes=spaces_bytes, pulls_bytes=0)
+        self._halos: dict[int, int] = {}
+        self._pulled: dict[range, dict[tuple[str, ...], Tensor]] = {}  # kept also where the space is not
+
+    def stacks(self, snapshots: range, layer: int = 0) -> list[SnapshotView]:
+        """Consecutive snapshots for one layer; as many are stacked as the largest rank can, so that all stack alike."""
+        rows, features = max(self._counts), self.graph.num_features
+        ranges = stack_ranges(snapshots, rows=rows, features=features, device=self.device)
+        return [self._store.get(some).layer(layer) for some in ranges]
+
+    def halo_rows(self, t: int) -> int:
+        """Halo rows received for a snapshot, over all edge directions of the model."""
+        if t not in self._halos:
+            self.view(t)
+        return self._halos[t]
+
+    def any_rank(self, flag: bool) -> bool:
+        """Whether the flag is set on any rank."""
+        found = torch.tensor([float(flag)], device=self.device)
+        self._group.all_reduce(found)
+        return bool(found.item() > 0)
+
+    def join(self, z: Tensor) -> Tensor:
+        """All nodes' rows in order: (S, n, F) -> (S, N, F), differentiable."""
+        stacked, _, width = z.shape
+        rows = self._exchanger.gather(z.transpose(0, 1).flatten(1), self._counts)
+        return rows.index_select(0, self._place).unflatten(1, (stacked, width)).transpose(0, 1)
+
+    def has_turn(self, t: int) -> bool:
+        """Snapshots are assigned to ranks in turn."""
+        return t % self._group.size == self._rank
+
+    def _make(self, snapshots: range) -> SnapshotView:
+        some = [self.graph.snapshots[t] for t in snapshots]
+
+        found = {direction: part_edges(some, self._partition, self._rank, direction) for direction in self._directions}
+        routes = {direction: Route.of(plan, self.device) for direction, (_, plan) in found.items()}
+        edges = {direction: of_part for direction, (of_part, _) in found.items()}
+        if len(snapshots) == 1:
+            self._halos[snapshots.start] = sum(plan.rows for _, plan in found.values())
+
+        def edges_of(direction: str) -> PartEdges:  # what operators have taken need not be held here as well
+            if direction in edges:
+                return edges.pop(direction)
+            return part_edges(some, self._partition, self._rank, direction)[0]
+
+        assert self.vertices is not None
+        rows = HaloRows(
+            self._exchanger, self._group, lambda direction: routes[direction], self.vertices, awaited=self._awaited
+        )
+        operators = Operators(LocalSource(edges_of, self.settings), self.settings)
+        return SnapshotView(
+            operators,
+            snapshots,
+            self._features_of(self.graph.features, snapshots, self._own_vertices),
+            rows,
+            num_nodes=self.graph.num_nodes,
+            pulled=self._pulled.setdefault(snapshots, {}),
+            may_keep=(lambda size: True) if self._reuse else None,
+        )
+
+    def _estimated_bytes(self, snapshots: range) -> int:
+        """As of all nodes (``DeviceSequence``), by this rank's share of them, and as much again for the halo."""
+        graph, width = self.graph, torch.finfo(self.dtype).bits // 8
+        edges = int(graph.num_edges[snapshots.start : snapshots.stop].sum()) // self._partition.parts
+        rows = len(snapshots) * max(self._counts)  # alike on all ranks, which must keep the same spaces
+        return 2 * ((edges + rows) * 2 * (4 + width) + rows * graph.num_features * width)
+
+
+def own_nodes(of: BuildContext, exchanger: Exchanger, *, awaited: bool = False) -> DeviceSequence | HaloSequence:
+    """Snapshots of this rank's nodes; those of all nodes where it is the only rank and exchanges nothing."""
+    assert of.partition is not None
+    if of.group.size == 1:
+        return of.sequence
+    return HaloSequence(
+        of.sequence.graph,
+        of.partition.on_ranks(of.group.size),
+        exchanger,
+        of.group,
+        of.sequence.settings,
+        directions=of.model.facts.directions,
+        reuse=of.config["halo_reuse"],
+        awaited=awaited,
+    )

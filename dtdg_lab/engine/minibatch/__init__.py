@@ -1,0 +1,1 @@
+"""Batches of some nodes and some snapshots."""

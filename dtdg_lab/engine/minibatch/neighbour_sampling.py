@@ -1,0 +1,182 @@
+"""A few in-neighbours of each node, drawn so that its number, the snapshot and the epoch alone decide which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from dtdg_lab.config import catalogue
+from dtdg_lab.core.errors import PlanError, UnsupportedError
+from dtdg_lab.core.rng import key
+from dtdg_lab.graphs.snapshot import Snapshot
+from dtdg_lab.kernels.spmm import import_dgl
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SampledEdges:
+    """The edges that were drawn for k nodes.
+
+    Attributes:
+        indptr: (k + 1,) int64: the i-th node pulls from ``indices[indptr[i]:indptr[i + 1]]``.
+        indices: (E,) int32, numbers in the graph, ascending within a node.
+        weights: (E,) float32: an edge's own weight (1 where edges carry none), times neighbours over drawn neighbours.
+            None where that is 1 for every edge.
+    """
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    weights: NDArray[np.float32] | None
+
+
+def sampling_key(seed: int, epoch: int, snapshot: int, layer: int) -> int:
+    """The key by which neighbours are drawn: another one for every epoch, snapshot and layer of the model."""
+    return key(seed, "dynagraph/sample", epoch, snapshot, layer)
+
+
+def sampled_edges(snapshot: Snapshot, rows: NDArray[np.integer], *, fanout: int, key: int) -> SampledEdges:
+    """At most ``fanout`` of the in-neighbours of each node, evenly and without repetition; all where there are fewer.
+
+    What is drawn for a node depends on its number and the key alone: not on what else is asked for, and so neither
+    on parts nor on ranks. If k of c neighbours are sampled, weights are scaled by c / k. A sum over drawn neighbours is
+    then on average the sum over all, whatever each is scaled by; with the degrees of the whole graph, convolutions and
+    means over neighbours are so too.
+
+    Args:
+        snapshot: N nodes.
+        rows: (k,) the nodes.
+        fanout: the most neighbours drawn of one.
+        key: see :func:`sampling_key`.
+
+    Raises:
+        PlanError: the fanout is below 1.
+
+    References: FlareDTDG sections 2.2 and 4.1 on DynaGraph (Guan et al. 2022); Bentley, Floyd 1987 ("A sample of
+    brilliance"), who draw k of c numbers with k draws.
+
+    Differs from the paper: DynaGraph's sampling and scaling are not specified; ours are uniform and unbiased.
+    """
+    if fanout < 1:
+        raise PlanError(f"fanout={fanout}: at least 1 neighbour of each node must be drawn.")
+    vertices = rows.astype(np.int64)
+    start = snapshot.indptr[vertices]
+    found = snapshot.indptr[vertices + 1] - start
+    drawn = np.minimum(found, fanout)
+    indptr = np.concatenate([[0], np.cumsum(drawn)])
+    taken = np.arange(indptr[-1]) + np.repeat(start - indptr[:-1], drawn)
+    many = np.flatnonzero(found > fanout)
+    if len(many):
+        chosen = _chosen(vertices[many], found[many], fanout, key)
+        taken[indptr[many] + np.arange(fanout)[:, np.newaxis]] = start[many] + chosen
+    weights = None if snapshot.weights is None else snapshot.weights[taken]
+    return SampledEdges(indptr, snapshot.indices[taken], scaled_weights(weights, found, drawn))
+
+
+def scaled_weights(
+    own: NDArray[np.float32] | None, found: NDArray[np.integer], drawn: NDArray[np.integer]
+) -> NDArray[np.float32] | None:
+    """Weights of drawn edges, (E,): an edge's own, times the neighbours found over those drawn of each node."""
+    if (found <= drawn).all():
+        return own
+    grown = np.repeat(found / np.maximum(drawn, 1), drawn)
+    return (grown if own is None else own * grown).astype(np.float32)
+
+
+def _chosen(rows: NDArray[np.int64], found: NDArray[np.int64], fanout: int, key: int) -> NDArray[np.int64]:
+    """For each row ``fanout`` different numbers below the number of neighbours found, ascending: (fanout, k)."""
+    chosen = np.empty((fanout, len(rows)), np.int64)
+    for place in range(fanout):
+        last = found - fanout + place  # the highest that may be drawn; it stands in for one that has been drawn before
+        number = _below(last + 1, rows, place, key)
+        chosen[place] = np.where((chosen[:place] == number).any(axis=0), last, number)
+    chosen.sort(axis=0)
+    return chosen
+
+
+def _below(bounds: NDArray[np.int64], rows: NDArray[np.int64], place: int, key: int) -> NDArray[np.int64]:
+    """For each row a number from 0 to below its bound, which is less than 2^31: a function of row, place and key."""
+    state: NDArray[Any] = (rows.astype(np.uint64) << np.uint64(32)) + np.uint64(place)
+    # SplitMix64's output function (Steele, Lea, Flood 2014), a bijection of 64-bit numbers that the key chooses
+    state = state * np.uint64(0x9E3779B97F4A7C15) + np.uint64(key & ((1 << 64) - 1))
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    state = (state ^ (state >> np.uint64(31))) >> np.uint64(32)
+    return ((state * bounds.astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
+
+
+def check_in_edges(directions: Iterable[str], system: str) -> None:
+    """Check that a model pulls along in-edges alone.
+
+    Args:
+        directions: along which edges it pulls.
+        system: where it is to be trained, for the message.
+
+    Raises:
+        UnsupportedError: it pulls along other edges, which are not drawn.
+    """
+    other = [direction for direction in directions if direction != "in"]
+    if other:
+        full_batch = {family.name: family.full_batch for family in catalogue.families()}
+        whole: dict[str, str] = {}  # a system of each family that has one
+        for entry in catalogue.SYSTEMS:
+            if entry.parts["parallel"] in full_batch[entry.family]:
+                whole.setdefault(entry.family, entry.name)
+        raise UnsupportedError(
+            f"system={system!r} draws in-neighbours of nodes, and the model pulls along {', '.join(other)}-edges too. "
+            "Choose a model that pulls along in-edges alone, or a system that has all edges, such as "
+            f"{', '.join(map(repr, whole.values()))}."
+        )
+
+
+class DglSampler:
+    """Draws as :func:`sampled_edges` does, weights included, by DGL's kernel.
+
+    What it draws does not repeat: DGL seeds the threads of its pool, not the one that calls. Layers of two hops see
+    neighbours drawn twice, and batch generators refuse models with such layers.
+
+    Raises:
+        NotAvailableError: DGL cannot be imported; on the first use.
+
+    References: Wang et al. 2019 (DGL), ``dgl.sampling.sample_neighbors``.
+    """
+
+    def __init__(self) -> None:
+        self._graphs: dict[int, tuple[Snapshot, Any]] = {}
+
+    def __call__(self, snapshot: Snapshot, rows: NDArray[np.integer], *, fanout: int, key: int) -> SampledEdges:
+        """At most ``fanout`` in-neighbours of each of k different nodes; the key is not used."""
+        dgl = import_dgl()
+        if id(snapshot) not in self._graphs:  # the snapshot is kept with it, so that its id stays its own
+            indices, edge_ids = torch.tensor(snapshot.indices, dtype=torch.int64), torch.empty(0, dtype=torch.int64)
+            edges = ("csc", (torch.tensor(snapshot.indptr), indices, edge_ids))
+            self._graphs[id(snapshot)] = snapshot, dgl.graph(edges, num_nodes=snapshot.num_nodes)
+        graph = self._graphs[id(snapshot)][1]
+        drawn = dgl.sampling.sample_neighbors(graph, torch.tensor(rows, dtype=torch.int64), fanout)
+        row_of = np.empty(snapshot.num_nodes, np.int64)
+        row_of[rows] = np.arange(len(rows))
+        of, places = row_of[drawn.edges()[1].numpy()], drawn.edata[dgl.EID].numpy()
+        places = places[np.lexsort((places, of))]
+        counts = np.bincount(of, minlength=len(rows))
+        weights = None if snapshot.weights is None else snapshot.weights[places]
+        found = snapshot.indptr[rows.astype(np.int64) + 1] - snapshot.indptr[rows]
+        indptr = np.concatenate([[0], np.cumsum(counts)])
+        return SampledEdges(indptr, snapshot.indices[places], scaled_weights(weights, found, counts))
+
+
+def joined_weights(drawn: list[SampledEdges]) -> NDArray[np.float32] | None:
+    """Weights of all edges, 1 where those of a draw have none; None where no draw has any."""
+    if all(of.weights is None for of in drawn):
+        return None
+    each = (np.ones(len(of.indices), np.float32) if of.weights is None else of.weights for of in drawn)
+    return np.concatenate([*each])
+
+
+class NeighbourSampler(Protocol):
+    """Draws in-neighbours of nodes."""
+
+    def __call__(self, snapshot: Snapshot, rows: NDArray[np.integer], *, fanout: int, key: int) -> SampledEdges:
+        """At most ``fanout`` of each of k nodes; see :func:`sampled_edges`."""

@@ -1,0 +1,128 @@
+"""Hidden states of a part's nodes that earlier batches have computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dtdg_lab.core.errors import UnsupportedError
+from dtdg_lab.core.units import format_bytes
+from dtdg_lab.distributed.group import Group
+from dtdg_lab.engine.views.replicated_part import STATIC_MEMORIES, CachedPart
+from dtdg_lab.models.base import DynamicModel
+
+Places = slice | Tensor  # of nodes among those of a part: a run of them, or their numbers
+
+
+class StateCache:
+    """The hidden states of a part's nodes before each snapshot, as they were last computed: what batches start from.
+
+    There is a row for each node and snapshot, zero until it is computed. A batch may begin at any snapshot, and a
+    single state per node would nearly always be that of another one. Rows are kept only of nodes whose state a layer
+    reads: per_vertex memory needs no state of the nodes that only the first pull reaches.
+
+    Args:
+        model: whose states they are.
+        part: the nodes, the same in all T snapshots.
+        limit_bytes: most that the states may take.
+
+    Attributes:
+        vertices: (M,) the nodes' numbers in the graph.
+        layers: for each layer and tensor of its state, (T, M', ...); the state before the first snapshot stays zero.
+
+    Raises:
+        UnsupportedError: the model has no state for each node, or the states would take more.
+
+    References: FlareDTDG section 3.2 (historical hidden states of an RNN are inherited); truncated BPTT.
+    Differs from the paper: DynaHB starts every batch from a zero state.
+    """
+
+    def __init__(self, model: DynamicModel, part: CachedPart, limit_bytes: int) -> None:
+        if model.memory not in STATIC_MEMORIES:
+            raise UnsupportedError(
+                f"batch_state='cached' keeps one state per node, and the memory of {type(model).__name__} is "
+                f"{model.memory!r}. Set batch_state='zero', or choose a model with a state per node, such as tgcn."
+            )
+        snapshots, hops = part.reach.snapshots, part.reach.hops
+        self._first = snapshots.start
+        reads = [hops * left // model.layers for left in reversed(range(model.layers))]
+        if model.memory == "neighbourhood":
+            reads = [hops] * model.layers
+        heights = [part.prefix(snapshots.start, of_layer) for of_layer in reads]
+        rows = zip(model.initial_state(1).layers, heights, strict=True)
+        asked = len(snapshots) * sum(sum(row.nbytes for row in of_layer) * height for of_layer, height in rows)
+        if asked > limit_bytes:
+            raise UnsupportedError(
+                f"batch_state='cached' would keep states of {max(heights):,} nodes before {len(snapshots)} "
+                f"snapshots in {format_bytes(asked)}, where batch_state_gib allows {format_bytes(limit_bytes)} for a "
+                "part. Set batch_state_gib higher, a smaller hidden, more ranks, or batch_state='zero'."
+            )
+        self.vertices = torch.tensor(part.vertices(snapshots.start)[: max(heights)].astype(np.int64))
+        self.layers = tuple(
+            tuple(row.new_zeros(len(snapshots), height, *row.shape[1:]) for row in of_layer)
+            for of_layer, height in zip(model.initial_state(1).layers, heights, strict=True)
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all states."""
+        return sum(tensor.nbytes for of_layer in self.layers for tensor in of_layer)
+
+    def before(self, t: int, layer: int, rows: Places) -> tuple[Tensor, ...]:
+        """A layer's state of some nodes before snapshot t.
+
+        Args:
+            t: of the part's snapshots.
+            layer: of the model.
+            rows: (n,) places among the part's nodes, or a run of them.
+        """
+        found = (held[t - self._first, rows] for held in self.layers[layer])
+        # a run of rows is a view, and what backward needs must not change when the states after it are written
+        return tuple(held.clone() if isinstance(rows, slice) else held for held in found)
+
+    def write(self, t: int, layer: int, rows: Places, states: Sequence[Tensor]) -> None:
+        """Replace the states of some nodes after S snapshots from t on.
+
+        Args:
+            t: the first.
+            layer: of the model.
+            rows: (n,) places among the part's nodes, or a run of them.
+            states: for each tensor of the state (S, n, ...).
+        """
+        first = t - self._first + 1
+        for held, found in zip(self.layers[layer], states, strict=True):
+            into = held[first : first + len(found)]
+            into[:, rows] = found[: len(into)]  # nothing starts after the last snapshot
+
+    def gathered(self, group: Group) -> list[dict[str, Any]]:
+        """What :meth:`state_dict` gives of every rank's cache, by rank; collective."""
+
+        def joined(rows: Tensor) -> list[Tensor]:
+            own = torch.tensor([[len(rows)]], device=self.layers[0][0].device)
+            counts = [int(count) for count in group.gather_rows(own, [1] * group.size)[:, 0]]
+            return [of_rank.cpu() for of_rank in group.gather_rows(rows, counts).split(counts)]
+
+        vertices = joined(self.vertices.to(self.layers[0][0].device).unsqueeze(1))
+        layers: list[list[list[Tensor]]] = [[[] for _ in self.layers] for _ in vertices]
+        for number, of_layer in enumerate(self.layers):
+            for held in of_layer:
+                shape = (len(held), *held.shape[2:])
+                for rank, rows in enumerate(joined(held.transpose(0, 1).flatten(1))):
+                    layers[rank][number].append(rows.unflatten(1, shape).transpose(0, 1))
+        return [{"vertices": of[:, 0], "layers": found} for of, found in zip(vertices, layers, strict=True)]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Nodes and states, by reference."""
+        return {"vertices": self.vertices, "layers": self.layers}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take the states of :meth:`state_dict`; those of other nodes, snapshots or shapes are left out."""
+        held = [tensor for of_layer in state["layers"] for tensor in of_layer]
+        own = [tensor for of_layer in self.layers for tensor in of_layer]
+        if torch.equal(state["vertices"].cpu(), self.vertices) and [x.shape for x in held] == [x.shape for x in own]:
+            for into, tensor in zip(own, held, strict=True):
+                into.copy_(tensor)

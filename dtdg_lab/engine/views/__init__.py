@@ -1,0 +1,1 @@
+"""Graphs as models see them on one rank."""

@@ -1,0 +1,65 @@
+"""Rows of neighbours: on this rank, gathered from all ranks, or exchanged by precomputed indices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+
+class NeighbourRows:
+    """The rows of neighbours that a pull of n own rows needs; here all nodes are own rows.
+
+    Attributes:
+        all_here: whether :meth:`joined` gives back what it is given.
+    """
+
+    all_here: ClassVar[bool] = True
+
+    def joined(self, x: Tensor, direction: str) -> Tensor:
+        """The columns of the operators along a direction (``in`` or ``out``): (n, F) -> (M, F), differentiable.
+
+        Other functions may compute until rows are here (:mod:`dtdg_lab.engine.exchange.pausable`).
+        """
+        return x
+
+    def candidates(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """Rows (c, F) and scores (c,) that hold the k best of the snapshot, in the order in which ties are broken."""
+        return x, scores
+
+    def layer(self, number: int) -> NeighbourRows:
+        """The same, for one layer of a model."""
+        return self
+
+
+class Gathered(NeighbourRows):
+    """Own rows are a share of consecutive nodes; all others' are gathered, without gradient.
+
+    Args:
+        gather: joins the ranks' rows in rank order, of all nodes, or ``each`` from every rank; collective.
+    """
+
+    all_here = False
+
+    def __init__(self, gather: Callable[..., Tensor]) -> None:
+        self._gather = gather
+
+    def joined(self, x: Tensor, direction: str) -> Tensor:
+        """The rows of all nodes, in order."""
+        return self._gather(x)
+
+    def candidates(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """The k best of every rank, in rank order; ranks with fewer nodes fill up with minus infinity."""
+        joined = self._gather(best_filled(x, scores, k), each=k)
+        return joined[:, :-1], joined[:, -1]
+
+
+def best_filled(x: Tensor, scores: Tensor, k: int) -> Tensor:
+    """The k best rows beside their scores, (k, F + 1), ties to the lower row; minus infinity where there are fewer."""
+    best = torch.sort(scores, descending=True, stable=True).indices[:k]
+    own = torch.cat([x.index_select(0, best), scores.index_select(0, best).unsqueeze(1)], dim=1)
+    missing = own.new_zeros(k - len(own), own.shape[1])
+    missing[:, -1] = -torch.inf
+    return torch.cat([own, missing])

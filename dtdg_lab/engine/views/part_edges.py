@@ -1,0 +1,266 @@
+"""Edges along which one part of a partition pulls, over its own rows and those from other parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dtdg_lab.core.errors import PlanError
+from dtdg_lab.core.plans import HaloPlan, Partition
+from dtdg_lab.graphs.snapshot import Snapshot, give_up
+from dtdg_lab.kernels.operators import OperatorSettings, checked
+from dtdg_lab.kernels.spmm import Adjacency
+from dtdg_lab.partition.halo import distinct_rows, pulls_of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartEdges:
+    """n rows and the E edges that they aggregate over, with M columns; the first n columns are the rows themselves.
+
+    Attributes:
+        indptr: (n + 1,) int64: row i pulls from ``indices[indptr[i]:indptr[i + 1]]``.
+        indices: (E,) int32, columns, 0 to M - 1; a row's are in the order of the whole graph's row.
+        weights: (E,) float32, or None where edges carry no weight.
+        columns: M.
+        degrees: (M,) float64: weighted degree of each column along this direction, in the whole graph.
+        other_degrees: (M,) float64: the same along the other direction.
+        neighbours: (n,) neighbours of each row in the whole graph where some of them were drawn: each weight is then
+            multiplied by them over the drawn ones. None where edges are as in the graph.
+        weighted: whether edges of the graph carry weights; else weights are of the drawing alone.
+
+    Raises:
+        PlanError: the arrays do not fit.
+    """
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    weights: NDArray[np.float32] | None
+    columns: int
+    degrees: NDArray[np.float64]
+    other_degrees: NDArray[np.float64]
+    neighbours: NDArray[Any] | None = None
+    weighted: bool = True
+
+    def __post_init__(self) -> None:
+        edges, columns = len(self.indices), self.columns
+        found = (len(self.indptr) - 1, int(self.indptr[-1]), len(self.degrees), len(self.other_degrees))
+        if found[0] > columns or found[1] != edges or found[2] != columns or found[3] != columns:
+            raise PlanError(
+                f"{found[0]} rows of {found[1]} edges do not fit {edges} indices, {columns} columns and degrees of "
+                f"{found[2]} and {found[3]} columns: rows are the first columns, and every column has two degrees."
+            )
+        if self.weights is not None and self.weights.shape != self.indices.shape:
+            raise PlanError(f"{len(self.weights)} weights of {edges} edges: each edge needs one, or none has any.")
+        if self.neighbours is not None and len(self.neighbours) != found[0]:
+            raise PlanError(f"neighbours of {len(self.neighbours)} rows, where there are {found[0]}: give one a row.")
+        if edges and not (self.indices.min() >= 0 and self.indices.max() < columns):
+            raise PlanError(
+                f"edges come from columns {self.indices.min()} to {self.indices.max()}; there are 0 to {columns - 1}."
+            )
+
+    @property
+    def rows(self) -> int:
+        """Rows n."""
+        return len(self.indptr) - 1
+
+    def first(self, rows: int) -> PartEdges:
+        """The first rows, over the same columns."""
+        end = int(self.indptr[rows])
+        return PartEdges(
+            self.indptr[: rows + 1],
+            self.indices[:end],
+            None if self.weights is None else self.weights[:end],
+            self.columns,
+            self.degrees,
+            self.other_degrees,
+            None if self.neighbours is None else self.neighbours[:rows],
+            self.weighted,
+        )
+
+
+class LocalSource:
+    """Edges of one part as operators ask for them (see :class:`dtdg_lab.kernels.operators.EdgeSource`).
+
+    Row i is column i. Its degree is that of the whole graph also where some of its edges are not here: means over a
+    neighbourhood that is cut off then divide by the true degree.
+
+    Args:
+        edges: gives the edges along a direction, ``in`` or ``out``; called once for each, when first needed, and again
+            after ``release``. The two directions may have different columns.
+        settings: backend, type and device of the products.
+    """
+
+    first = 0
+
+    def __init__(self, edges: Callable[[str], PartEdges], settings: OperatorSettings) -> None:
+        self._give, self._settings = edges, settings
+        self._edges: dict[str, PartEdges] = {}
+        self._made: dict[str, Adjacency] = {}
+
+    def adjacency(self, direction: str) -> Adjacency:
+        """The edges that rows pull along, (n, M).
+
+        Raises:
+            UnsupportedError: there is no such direction.
+        """
+        if direction not in self._made:
+            of, make = self._of(direction), self._settings.adjacency
+            self._made[direction] = make(of.indptr, of.indices, of.weights, columns=of.columns)
+        return self._made[direction]
+
+    def row_degrees(self, direction: str) -> Tensor:
+        """Weighted degree of each row along a direction, (n,), in the whole graph."""
+        edges = self._of(direction)
+        return self._moved(edges.degrees[: edges.rows])
+
+    def column_degrees(self, direction: str) -> Tensor:
+        """Weighted degree along a direction of each column of ``adjacency("in")``, (M,), in the whole graph."""
+        into = self._of("in")
+        return self._moved(into.degrees if checked(direction) == "in" else into.other_degrees)
+
+    def drawn_share(self, direction: str) -> Tensor | None:
+        """Return the drawn share of each row's neighbours, (n,), 1 where none is; None where all are here."""
+        edges = self._of(direction)
+        if edges.neighbours is None:
+            return None
+        drawn = np.diff(edges.indptr)
+        return self._moved(np.where(drawn > 0, drawn / np.maximum(edges.neighbours, 1), 1.0))
+
+    def own_weights(self, direction: str) -> Tensor | None:
+        """Return the weight that each edge has in the graph, (E,), or None where edges carry none."""
+        weights, share = self.adjacency(direction).weights, self.drawn_share(direction)
+        if weights is None or share is None:
+            return weights
+        return (
+            weights * share.index_select(0, self.adjacency(direction).edge_rows())
+            if self._of(direction).weighted
+            else None
+        )
+
+    def release(self) -> None:
+        """Let go of everything made; what is asked for again is made again."""
+        self._edges.clear()
+        self._made.clear()
+
+    def _of(self, direction: str) -> PartEdges:
+        if direction not in self._edges:
+            self._edges[direction] = self._give(checked(direction))
+        return self._edges[direction]
+
+    def _moved(self, degrees: NDArray[np.float64]) -> Tensor:
+        return torch.tensor(degrees, dtype=self._settings.dtype, device=self._settings.device)
+
+
+def part_edges(
+    snapshots: Sequence[Snapshot], partition: Partition, part: int, direction: str = "in"
+) -> tuple[PartEdges, HaloPlan]:
+    """The edges along which a part pulls in S snapshots, stacked, and the exchange that brings the rows it lacks.
+
+    Node i of the n that the part owns, ascending, is row s n + i in snapshot s, and the column of the same number.
+    After these S n columns come the rows it receives, ordered by owner, then snapshot, then node, as
+    :class:`dtdg_lab.core.plans.HaloPlan` has them: x of the columns is own rows, then what arrived.
+
+    Args:
+        snapshots: S of them, each of the same N nodes.
+        partition: of these nodes into P parts.
+        part: which of them.
+        direction: ``in``: a node pulls from its in-neighbours; ``out``: from its out-neighbours.
+
+    Raises:
+        PlanError: the partition is of other nodes, there are no snapshots, or there is no such part or way.
+    """
+    if not snapshots or not 0 <= part < partition.parts:
+        raise PlanError(
+            f"edges of part {part} in {len(snapshots)} snapshots: parts are numbered 0 to {partition.parts - 1}, and "
+            "at least one snapshot is needed."
+        )
+    exchanged = [_exchanged(snapshot, partition, part, direction) for snapshot in snapshots]
+    own = partition.vertices(part)
+    sent, send_order, send_counts = _by_part([send for send, _ in exchanged], partition.parts)
+    received, order, receive_counts = _by_part([receive for _, receive in exchanged], partition.parts)
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))  # of each received row, taken snapshot after snapshot
+    bounds = np.cumsum([0, *(len(receive[1]) for _, receive in exchanged)])
+
+    number = np.zeros(len(partition.owner), np.int64)  # of each node among its columns in the snapshot at hand
+    number[own] = np.arange(len(own))
+    stacked_own = np.repeat(np.arange(len(snapshots)) * len(own), [len(send[1]) for send, _ in exchanged])
+    plan = HaloPlan(part, (stacked_own + number[sent])[send_order], send_counts, receive_counts)
+
+    columns = len(snapshots) * len(own) + len(received)
+    degrees = np.empty((2, columns))
+    pieces = []
+    for s, snapshot in enumerate(snapshots):
+        first = s * len(own)
+        halo = received[bounds[s] : bounds[s + 1]]
+        at = len(snapshots) * len(own) + place[bounds[s] : bounds[s + 1]]
+        lengths, sources, weights = _pulls(snapshot, own, direction)
+        number[own] = np.arange(first, first + len(own))
+        number[halo] = at
+        pieces.append((lengths, number[sources].astype(np.int32), weights))
+        for row, degree in zip(degrees, _degrees(snapshot, direction), strict=True):
+            row[first : first + len(own)] = degree[own]
+            row[at] = degree[halo]
+    return _joined(pieces, columns, degrees), plan
+
+
+Ends = tuple[NDArray[np.int64], NDArray[np.int64]]
+
+
+def _exchanged(snapshot: Snapshot, partition: Partition, part: int, direction: str) -> tuple[Ends, Ends]:
+    """What a part sends and what it receives in one snapshot: the other part and the node, ordered by both."""
+    to, source = pulls_of(snapshot, partition, direction)
+    owners = partition.owner[source]
+    cut = np.flatnonzero((to != owners) & ((to == part) | (owners == part)))
+    to_part, rows = distinct_rows(to[cut], source[cut], partition)
+    mine = to_part == part
+    return (to_part[~mine], rows[~mine]), (partition.owner[rows[mine]].astype(np.int64), rows[mine])
+
+
+def _by_part(ends: list[Ends], parts: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Nodes of all snapshots one after another, the order that puts them by part, and how many each part has."""
+    others = np.concatenate([other for other, _ in ends])
+    vertices = np.concatenate([vertex for _, vertex in ends])
+    return vertices, np.argsort(others, kind="stable"), np.bincount(others, minlength=parts)
+
+
+def _pulls(snapshot: Snapshot, own: NDArray[np.int64], direction: str) -> tuple[NDArray[np.int64], NDArray[Any], Any]:
+    """How many edges each node pulls along, (n,), the nodes it pulls from, ascending, (E,), and weights."""
+    indptr, vertices = snapshot.indptr, snapshot.num_nodes
+    if direction == "in":
+        lengths = np.diff(indptr)[own]
+        starts = np.cumsum(lengths) - lengths
+        edges = np.repeat(indptr[own] - starts, lengths) + np.arange(lengths.sum())
+        return lengths, snapshot.indices[edges], None if snapshot.weights is None else snapshot.weights[edges]
+    is_own = np.zeros(vertices, bool)
+    is_own[own] = True
+    edges = np.flatnonzero(is_own[snapshot.indices])
+    pulling = snapshot.indices[edges]
+    keys = pulling * np.int64(vertices) + snapshot.rows()[edges]
+    lengths = np.bincount(pulling, minlength=vertices)[own]
+    if snapshot.weights is None:
+        keys.sort()  # sorting is several times faster than finding the order
+        return lengths, keys % vertices, None
+    order = np.argsort(keys)
+    return lengths, keys[order] % vertices, snapshot.weights[edges[order]]
+
+
+def _degrees(snapshot: Snapshot, direction: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Weighted degrees of all nodes along the direction and along the other one, (N,) each."""
+    into, out = snapshot.in_degrees(), snapshot.out_degrees()
+    return (into, out) if direction == "in" else (out, into)
+
+
+def _joined(pieces: list[tuple[NDArray[np.int64], NDArray[np.int32], Any]], columns: int, degrees: Any) -> PartEdges:
+    """Snapshots' rows one below the other."""
+    indptr = give_up(np.cumsum(np.concatenate([[0], *(lengths for lengths, _, _ in pieces)])))
+    indices = give_up(np.concatenate([indices for _, indices, _ in pieces]))
+    weights = [part for _, _, part in pieces if part is not None]
+    joined = give_up(np.concatenate(weights)) if weights else None
+    return PartEdges(indptr, indices, joined, columns, *give_up(degrees))

@@ -1,0 +1,176 @@
+"""A snapshot, or several stacked ones, as a model sees them from some of their nodes."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from dtdg_lab.core.errors import UnsupportedError
+from dtdg_lab.engine.views.neighbours import NeighbourRows
+from dtdg_lab.kernels.operators import Operators
+from dtdg_lab.models.graph_view import DIRECTION_OF, GraphView
+
+
+class SnapshotView(GraphView):
+    """What a model may ask of snapshots (see :class:`dtdg_lab.models.base.GraphView`).
+
+    Pulls of the snapshots' own features, and pulls of those, do not depend on parameters: where ``may_keep`` is given
+    they are computed once and kept (ESDG section 5.5), and where a model asks for no others, the adjacency is let go.
+
+    Args:
+        operators: of the own rows of the snapshot, or of the stacked ones.
+        snapshots: which snapshots of the sequence, S of them.
+        inputs: features of the own rows, (S n, F).
+        neighbours: where a pull finds others' rows.
+        num_nodes: N, the nodes of a snapshot.
+        all_inputs: features of all columns of ``in``, where they are here already.
+        pulled: first-layer pulls that are kept, by their kinds in order; the space adds to it.
+        may_keep: given the bytes of a first-layer aggregation, returns whether to cache it; None caches nothing.
+    """
+
+    def __init__(
+        self,
+        operators: Operators,
+        snapshots: range,
+        inputs: Tensor,
+        neighbours: NeighbourRows,
+        *,
+        num_nodes: int,
+        all_inputs: Tensor | None = None,
+        pulled: dict[tuple[str, ...], Tensor] | None = None,
+        may_keep: Callable[[int], bool] | None = None,
+    ) -> None:
+        self._operators, self.snapshots, self.inputs, self._neighbours = operators, snapshots, inputs, neighbours
+        self._num_nodes, self._all_inputs = num_nodes, all_inputs
+        self._pulled = {} if pulled is None else pulled
+        self._may_keep = may_keep
+        self._is_busy = False
+        self._base: SnapshotView | None = None
+
+    @property
+    def num_rows(self) -> int:
+        """Nodes whose rows are computed; stacked, those of all snapshots."""
+        return len(self.inputs)
+
+    def layer(self, number: int) -> SnapshotView:
+        """The same rows; exchanges are counted for this layer."""
+        neighbours = self._neighbours.layer(number)
+        if neighbours is self._neighbours:
+            return self
+        seen = copy.copy(self)
+        seen._neighbours, seen._is_busy = neighbours, False
+        seen._base = self  # so that a store that does not keep spaces finds it as long as it is in use
+        return seen
+
+    def pull(self, x: Tensor, kind: str, scores: tuple[Tensor, Tensor] | None = None) -> Tensor:
+        """One hop of neighbours' rows combined, (n, F) -> (n, F).
+
+        Raises:
+            UnsupportedError: there is no such kind.
+        """
+        if kind == "attention":
+            return self._attend(x, scores)
+        path = self._path(x) if self._may_keep is not None else None
+        if path is not None:
+            return self._constant(x, (*path, kind))
+        operator = self._operators.scaled(kind)
+        self._is_busy = True
+        return operator.apply(self._neighbours.joined(x, DIRECTION_OF[kind]))
+
+    def _path(self, x: Tensor) -> tuple[str, ...] | None:
+        """The kinds of pulls that make x of the inputs; None where x may depend on parameters."""
+        if x is self.inputs:
+            return ()
+        return next((path for path, result in self._pulled.items() if result is x), None)
+
+    def _constant(self, x: Tensor, path: tuple[str, ...]) -> Tensor:
+        if path in self._pulled:
+            return self._pulled[path]
+        operator = self._operators.scaled(path[-1])
+        known = x is self.inputs and self._all_inputs is not None and DIRECTION_OF[path[-1]] == "in"
+        everything = self._all_inputs if known else self._neighbours.joined(x, DIRECTION_OF[path[-1]])
+        assert everything is not None and self._may_keep is not None
+        with torch.no_grad():
+            result = operator.apply_once(everything)
+        if self._may_keep(everything.numel() * everything.element_size()):  # the same on all ranks, as gathers must be
+            self._pulled[path] = result
+        if not self._is_busy:
+            self._operators.release()
+        return result
+
+    def _attend(self, x: Tensor, scores: tuple[Tensor, Tensor] | None) -> Tensor:
+        if scores is None:
+            raise UnsupportedError("a pull of kind 'attention' needs scores=(from, to). Change the model.")
+        self._is_busy = True
+        scores_from, scores_to = scores
+        if not self._neighbours.all_here:  # one exchange brings both
+            joined = self._neighbours.joined(torch.cat([x, scores_from], dim=1), "in")
+            x, scores_from = joined.split([x.shape[1], scores_to.shape[1]], dim=1)
+        return self._operators.attention().apply(x, scores_from, scores_to)
+
+    def columns(self, x: Tensor, direction: str) -> Tensor:
+        """Return the rows of everyone that own rows receive from: (n, F) -> (M, F), differentiable.
+
+        Those of features are exchanged once, where pulls of features are kept.
+        """
+        self._is_busy = True
+        path = self._path(x)
+        if self._may_keep is None or path is None:
+            return self._neighbours.joined(x, direction)
+        if not path and self._all_inputs is not None and direction == "in":
+            return self._all_inputs
+        key = (*path, f"columns-{direction}")
+        if key in self._pulled:
+            return self._pulled[key]
+        columns = self._neighbours.joined(x, direction)
+        assert self._may_keep is not None
+        if not self._neighbours.all_here and self._may_keep(columns.numel() * columns.element_size()):
+            self._pulled[key] = columns
+        return columns
+
+    def edges(self, direction: str) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return of every edge the column it comes from, the row it goes to, (E,) each, and its weight, (E, 1)."""
+        self._is_busy = True
+        adjacency, weights = self._operators.adjacency(direction), self._operators.own_weights(direction)
+        return adjacency.indices.long(), adjacency.edge_rows(), None if weights is None else weights.unsqueeze(1)
+
+    def num_targets(self, x: Tensor, direction: str) -> int:
+        """Return the rows of the operators: a layer may be fed more rows than it gives."""
+        return self._operators.adjacency(direction).shape[0]
+
+    def drawn_share(self, direction: str) -> Tensor | None:
+        """Return the share of each row's neighbours that were drawn, (n,); None where all are here."""
+        return self._operators.drawn_share(direction)
+
+    def top(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """Rows of the k nodes with the largest scores, (min(k, N), F), and these scores; ties to the lower node.
+
+        Raises:
+            UnsupportedError: the space stands for several snapshots.
+        """
+        if len(self.snapshots) > 1:
+            raise UnsupportedError("top of stacked snapshots: ask each snapshot for its own.")
+        x, scores = self._neighbours.candidates(x, scores, k)
+        best = torch.sort(scores, descending=True, stable=True).indices[: min(k, self._num_nodes)]
+        return x.index_select(0, best), scores.index_select(0, best)
+
+
+class OneVertex(GraphView):
+    """A node without edges (see :class:`dtdg_lab.models.base.GraphView`); a pull gives back what was put in."""
+
+    num_rows = 1
+
+    def layer(self, number: int) -> GraphView:
+        """All layers alike."""
+        return self
+
+    def pull(self, x: Tensor, kind: str, scores: tuple[Tensor, Tensor] | None = None) -> Tensor:
+        """The rows given."""
+        return x
+
+    def top(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """The one row."""
+        return x[:1], scores[:1]

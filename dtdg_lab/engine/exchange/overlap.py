@@ -177,7 +177,6 @@ class Pace:
         model: whose layers they are.
         group: the ranks.
         overlap: whether snapshots go on while exchanges are on their way; else each runs to its end, in time order.
-        seed: of the predictor.
         itemsize: bytes of a number.
 
     Attributes:
@@ -189,10 +188,9 @@ class Pace:
         until it is launched, since waiting for it would undo the overlap.
     """
 
-    def __init__(self, model: DynamicModel, group: Group, *, overlap: bool, seed: int, itemsize: int) -> None:
+    def __init__(self, model: DynamicModel, group: Group, *, overlap: bool, itemsize: int) -> None:
         self._model, self._group, self._overlap, self._itemsize = model, group, overlap, itemsize
-        self._seed = seed
-        self.predictor = TaskTimePredictor(seed)
+        self.predictor = TaskTimePredictor()
         self.tasks = SpatialTasks(model)
         pulls = [pull.layer for pull in model.facts.along_edges]
         self._pulls = [pulls.count(layer) for layer in range(model.layers)]  # of a full snapshot, as the last step had
@@ -238,7 +236,7 @@ class Pace:
 
     def forget(self) -> None:
         """Know nothing of what steps took, as before the first one: those of a probe are none."""
-        self.predictor = TaskTimePredictor(self._seed)
+        self.predictor = TaskTimePredictor()
         self._rows = []
 
     def drain(self) -> list[TaskRow]:

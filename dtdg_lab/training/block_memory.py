@@ -1,4 +1,4 @@
-"""The blocks of time of a run: as many as the config asks for, or the fewest that fit its memory; and their cost."""
+"""Time blocks of a run: as many as the config asks for, or the fewest that fit its memory; and their cost."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class BlockMemory:
     snapshots: int
 
     def peak_bytes(self, blocks: int) -> float:
-        """Predicted peak of a step in nb blocks."""
+        """Return the predicted peak of a step in nb blocks."""
         longest = -(-self.snapshots // blocks)
         return self.fixed_bytes + self.snapshot_bytes * longest + self.state_bytes * (blocks - 1)
 
     def fewest(self, budget_bytes: float) -> int:
-        """The fewest blocks whose predicted peak is within a budget.
+        """Return the fewest blocks whose predicted peak is within a budget.
 
         Raises:
             DataError: there are none; the message says what the least peak is.
@@ -69,13 +69,15 @@ class BlockMemory:
         )
 
 
-def planned_blocks(of: BuildContext, *, by_rows: int, make: MakeStrategy) -> tuple[SnapshotBlocks, BlockMemory | None]:
-    """The plan of a strategy that has blocks of time, and what it was chosen by where that was left to the memory.
+def planned_blocks(
+    context: BuildContext, *, by_rows: int, make: MakeStrategy
+) -> tuple[SnapshotBlocks, BlockMemory | None]:
+    """Return the plan of a strategy with time blocks, and the measured memory where that decides their number.
 
     Collective: memory is measured on every rank, in steps of few snapshots.
 
     Args:
-        of: what the strategy is built from.
+        context: what the strategy is built from.
         by_rows: ranks that share the rows of a snapshot.
         make: makes the strategy of a plan.
 
@@ -84,36 +86,36 @@ def planned_blocks(of: BuildContext, *, by_rows: int, make: MakeStrategy) -> tup
         DataError: however many blocks there are, the memory that the config allows is too small.
         StepFailedError: a step failed on this rank; the others wait in it.
     """
-    config, nodes = of.config, of.sequence.graph.num_nodes
+    config, nodes, group = context.config, context.sequence.graph.num_nodes, context.group
 
     def plan(snapshots: range, blocks: int) -> SnapshotBlocks:
-        return SnapshotBlocks(snapshots, blocks, of.group.size, nodes, by_rows)
+        return SnapshotBlocks(snapshots, blocks, group.size, nodes, by_rows)
 
     if config["blocks"] > 0:
-        return plan(of.train, config["blocks"]), None
-    memory = _measured(of.model, of.train, of.group, plan=plan, make=make)
-    return plan(of.train, memory.fewest(config["memory_gib"] * GIB)), memory
+        return plan(context.train, config["blocks"]), None
+    memory = _measure_blocks(context.model, context.train, group, plan=plan, make=make)
+    return plan(context.train, memory.fewest(config["memory_gib"] * GIB)), memory
 
 
-def _measured(
+def _measure_blocks(
     model: DynamicModel, train: range, group: Group, *, plan: Callable[[range, int], SnapshotBlocks], make: MakeStrategy
 ) -> BlockMemory:
-    """A line through the peaks of steps with two short blocks each, taken where the graphs are: at the end."""
-    whole = plan(train, 1)
+    """Fit a line to the peaks of steps with two short blocks each, of the last snapshots, which have most edges."""
+    one_block = plan(train, 1)
     half = len(train) // 2
-    wanted = [each * whole.groups for each in LENGTHS]
+    lengths = [length * one_block.groups for length in LENGTHS]
     if model.memory not in ALL_AT_ONCE:  # little is alive at once, whatever the block: long ones can be measured
-        wanted = [half // 2, half]
-    lengths = sorted({max(1, min(half, each)) for each in wanted})
+        lengths = [half // 2, half]
+    lengths = sorted({max(1, min(half, length)) for length in lengths})
     device = str(next(model.parameters()).device)
     with _without_gradients(model):
         peaks = [_peak(make(plan(train[-2 * length :], min(2, len(train)))), device) for length in lengths]
-    described = gather_texts(group, " ".join(str(peak) for peak in peaks), device=device)
-    most = [max(int(text.split()[place]) for text in described) for place in range(len(lengths))]
-    state = model.initial_state(len(whole.chunk(0)))
+    texts = gather_texts(group, " ".join(str(peak) for peak in peaks), device=device)
+    largest = [max(peaks) for peaks in zip(*(map(int, text.split()) for text in texts), strict=True)]
+    state = model.initial_state(len(one_block.chunk(0)))
     state_bytes = sum(tensor.nbytes for tensor in state.tensors)
-    slope = (most[-1] - most[0]) / (lengths[-1] - lengths[0]) if len(lengths) > 1 else most[0] / lengths[0]
-    fixed = max(0.0, most[0] - slope * lengths[0] - state_bytes)
+    slope = (largest[-1] - largest[0]) / (lengths[-1] - lengths[0]) if len(lengths) > 1 else largest[0] / lengths[0]
+    fixed = max(0.0, largest[0] - slope * lengths[0] - state_bytes)
     return BlockMemory(fixed, slope, state_bytes, len(train))
 
 
@@ -130,23 +132,20 @@ def _without_gradients(model: DynamicModel) -> Iterator[None]:
             parameter.grad = gradient
 
 
-def _peak(layout: Strategy, device: str) -> int:
-    """Peak of the second step: what is made once is there by then."""
-    (work,) = layout.epoch(0)
-    gc.collect()  # layouts measured before hold their graphs in circles
-    there = torch.cuda.memory_allocated(device) if device.startswith("cuda") else 0
-    step = partial(layout.compute, work)
+def _peak(strategy: Strategy, device: str) -> int:
+    """Return the peak of the second step, after everything that is made once."""
+    (step,) = strategy.epoch(0)
+    gc.collect()  # strategies measured before hold their graphs in cycles
+    allocated = torch.cuda.memory_allocated(device) if device.startswith("cuda") else 0
+    compute = partial(strategy.compute, step)
     try:
-        trace_memory(step, device=device)
-        return trace_memory(step, device=device).peak_bytes - there
+        trace_memory(compute, device=device)
+        return trace_memory(compute, device=device).peak_bytes - allocated
     except Exception as error:
         raise StepFailedError(
             f"a step of few snapshots, in which blocks=0 measures memory, failed: {type(error).__name__}: {error}. "
             "Set blocks to a number, or take more ranks or a smaller hidden."
         ) from error
-
-
-# What blocks of time cost and save on one process: peak memory and seconds of a step, with equal gradients.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -188,24 +187,24 @@ def block_cost(config: RunConfig, graph: DynamicGraph, *, steps: int = 3) -> Blo
 def _cost(config: RunConfig, graph: DynamicGraph, steps: int) -> BlockCost:
     on_gpu = config.device == "cuda" or (config.device == "auto" and torch.cuda.is_available())
     device = "cuda:0" if on_gpu else "cpu"
-    built = build(config, graph, SoloGroup(), device=device)
-    loss = _step(built, StepMarks())
+    components = build(config, graph, SoloGroup(), device=device)
+    loss = _step(components, StepMarks())
     seconds = []
     for _ in range(steps):
         began_s = _now_s(device)
-        _step(built, StepMarks())
+        _step(components, StepMarks())
         seconds.append(_now_s(device) - began_s)
-    gradient = torch.cat([each.grad.flatten() for each in built.model.parameters() if each.grad is not None]).clone()
-
-    trace = trace_memory(partial(_step, built), device=device)
-    built.strategy.rows()  # drop the rows of the probing steps: they are not recorded
+    gradients = [parameter.grad for parameter in components.model.parameters() if parameter.grad is not None]
+    gradient = torch.cat([gradient.flatten() for gradient in gradients]).clone()
+    trace = trace_memory(partial(_step, components), device=device)
+    components.strategy.rows()  # drop the rows of the probing steps: they are not recorded
     return BlockCost(config["blocks"], trace.peak_bytes, statistics.median(seconds), loss, gradient, trace)
 
 
-def _step(built: RunComponents, marks: StepMarks) -> float:
-    built.gradients.zero()
-    computed = built.strategy.compute(built.strategy.epoch(0)[0], marks)
-    return computed.loss_sum / max(computed.groups, 1)
+def _step(components: RunComponents, marks: StepMarks) -> float:
+    components.gradients.zero()
+    result = components.strategy.compute(components.strategy.epoch(0)[0], marks)
+    return result.loss_sum / max(result.groups, 1)
 
 
 def _now_s(device: str) -> float:

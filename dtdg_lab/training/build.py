@@ -1,4 +1,4 @@
-"""The only wiring: from a config, a graph and a process group to everything the loop drives."""
+"""Components of a run, built from a config, a graph and a process group."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _NO_PLAN: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class RunComponents:
-    """What a config becomes on one rank.
+    """Components of a run on one rank.
 
     Attributes:
-        config: the settings it was built for.
-        split: which snapshots are trained, validated and tested on.
-        task: what is predicted.
+        config: the settings for which they were built.
+        split: the snapshots of each part.
+        task: the training task.
         model: on this rank's device.
         optimizer: of its parameters.
         gradients: of its parameters, as one buffer.
@@ -54,7 +54,7 @@ class RunComponents:
         own_evaluator: of all nodes on this rank, while the others train.
         sequence: all nodes on this rank's device.
         partition: of the nodes, where the system has one.
-        network: the links that emulated congestion makes slow, where the system exchanges anything.
+        network: the links that emulated congestion slows, where the system exchanges anything.
     """
 
     config: RunConfig
@@ -78,14 +78,14 @@ class RunComponents:
 
 
 def rank_rows(num_nodes: int, rank: int, size: int) -> range:
-    """The nodes of a rank when N are shared evenly."""
+    """Return the nodes of a rank when N are shared evenly."""
     return range(rank * num_nodes // size, (rank + 1) * num_nodes // size)
 
 
 def build(
     config: RunConfig, graph: DynamicGraph, group: Group, *, device: str = "cpu", plan: Mapping[str, Any] = _NO_PLAN
 ) -> RunComponents:
-    """Wire a run on one rank; collective.
+    """Build the components of a run on one rank; collective.
 
     Args:
         config: the run's settings.
@@ -102,18 +102,18 @@ def build(
     partition = shared_partition(config, unsealed(graph), group) if "partition" in system.parts else None
     dtype, protocol = DTYPES[config["dtype"]], PROTOCOLS[config.protocol]
     splits = split(graph.num_snapshots, graph.edge_life, protocol)
-    whole, graph = unsealed(graph), sealed(graph, splits)  # from here on no label of the test split can be read
+    unsealed_graph, graph = unsealed(graph), sealed(graph, splits)  # from here on no test label can be read
     with together(group, device=device):  # what follows is collective
         task = make_task(config, graph, splits, device=device)
         model = _model(config, graph, task).to(device=device, dtype=dtype)
         optimizer = OPTIMIZERS[config["optimizer"]](model.parameters(), lr=config.learning_rate)
         sequence = _sequence(config, graph, device=device)
-    exchanged = "congestion" in system.parts and "features" not in system.parts  # what is slow are the ranks' exchanges
-    linked = LinkedGroup(group) if exchanged else None
+    has_slow_exchanges = "congestion" in system.parts and "features" not in system.parts
+    linked = LinkedGroup(group) if has_slow_exchanges else None
     gradients = FlatGradients(model.parameters(), group)
     context = BuildContext(
         config,
-        whole,
+        unsealed_graph,
         model,
         sequence,
         task,
@@ -126,8 +126,8 @@ def build(
         gradients,
     )
     strategy = _strategy(context, group)
-    with ExitStack() as undone:  # ends what runs already where the rest fails
-        undone.callback(strategy.close)
+    with ExitStack() as cleanup:  # ends what runs already where the rest fails
+        cleanup.callback(strategy.close)
         network = None
         if "congestion" in system.parts:
             slowed: Slowed | None = None
@@ -136,22 +136,22 @@ def build(
             elif isinstance(strategy, ServesFeatures):
                 slowed = strategy.slowable_links(group)
             if slowed is not None:
-                undone.callback(slowed.close)
+                cleanup.callback(slowed.close)
             network = EmulatedNetwork(config, slowed)
         evaluators = _evaluators(context, splits, group)
-        undone.pop_all()
+        cleanup.pop_all()
     begin_training(graph)
     return RunComponents(
         config, splits, task, model, optimizer, gradients, strategy, *evaluators, sequence, partition, network
     )
 
 
-def _strategy(of: BuildContext, group: Group) -> Strategy:
-    """The strategy that the system names, on all ranks or none: what a rank keeps may not fit; collective."""
+def _strategy(context: BuildContext, group: Group) -> Strategy:
+    """Build the system's strategy on all ranks or none, since it may not fit on one; collective."""
     strategy: Strategy | None = None
     try:
-        with together(group, device=of.device):
-            strategy = catalogue.family(catalogue.system(of.config.system).family).build(of)
+        with together(group, device=context.device):
+            strategy = catalogue.family(catalogue.system(context.config.system).family).build(context)
     except BaseException:
         if strategy is not None:
             strategy.close()
@@ -159,32 +159,32 @@ def _strategy(of: BuildContext, group: Group) -> Strategy:
     return strategy
 
 
-def _evaluators(of: BuildContext, splits: Split, group: Group) -> tuple[Evaluator, Evaluator]:
-    """Of the ranks together, and of this one by itself."""
-    evaluated, graph = of.sequence, of.sequence.graph
+def _evaluators(context: BuildContext, splits: Split, group: Group) -> tuple[Evaluator, Evaluator]:
+    """Build the evaluator of all ranks together, and that of this rank alone."""
+    task, sequence, protocol = context.task, context.sequence, PROTOCOLS[context.config.protocol]
+    alone = Evaluator(task, splits, protocol, SoloGroup(), sequence=sequence)
+    graph = sequence.graph
     gather = _gather(graph.num_nodes, group)
     if gather is not None:
         rows = rank_rows(graph.num_nodes, group.rank, group.size)
-        evaluated = _sequence(of.config, graph, device=of.device, rows=rows, gather=gather)
-    protocol = PROTOCOLS[of.config.protocol]
-    own = Evaluator(of.task, splits, protocol, SoloGroup(), sequence=of.sequence)
-    return Evaluator(of.task, splits, protocol, group, sequence=evaluated, gather=gather), own
+        sequence = _sequence(context.config, graph, device=context.device, rows=rows, gather=gather)
+    return Evaluator(task, splits, protocol, group, sequence=sequence, gather=gather), alone
 
 
 def _gather(num_nodes: int, group: Group) -> Callable[..., Tensor] | None:
-    """What joins the ranks' rows to those of all nodes; None where one rank has them all."""
+    """Return a function that joins the ranks' rows to those of all nodes; None where one rank has them all."""
     if group.size == 1:
         return None
     counts = [len(rank_rows(num_nodes, rank, group.size)) for rank in range(group.size)]
 
-    def gather(rows: Tensor, each: int | None = None) -> Tensor:
-        return group.gather_rows(rows, counts if each is None else [each] * group.size)
+    def gather(rows: Tensor, rank_count: int | None = None) -> Tensor:
+        return group.gather_rows(rows, counts if rank_count is None else [rank_count] * group.size)
 
     return gather
 
 
 def make_task(config: RunConfig, graph: DynamicGraph, parts: Split, *, device: str = "cpu") -> Task:
-    """The task of a run, with its labels.
+    """Make the task of a run, with its labels.
 
     Raises:
         UnsupportedError: the graph does not serve it; the message names what it serves.
@@ -203,7 +203,7 @@ def make_task(config: RunConfig, graph: DynamicGraph, parts: Split, *, device: s
 
 
 def _sequence(config: RunConfig, graph: DynamicGraph, *, device: str, **share: Any) -> DeviceSequence:
-    """The snapshots of the whole graph, or of a share of its nodes (``rows``, ``gather``)."""
+    """Make the snapshots of the whole graph, or of a share of its nodes (``rows``, ``gather``)."""
     return DeviceSequence(
         graph,
         device=device,

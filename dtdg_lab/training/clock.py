@@ -10,7 +10,7 @@ from dtdg_lab.engine.strategy import StepMarks
 
 
 class PhaseClock(StepMarks):
-    """Marks where one phase ends and the next begins; on a GPU the device is waited for at each mark.
+    """Times of a step's phases; on a GPU the device is waited for at each mark.
 
     Args:
         device: ``cpu`` or a CUDA device.
@@ -41,14 +41,14 @@ class PhaseClock(StepMarks):
         return time.perf_counter_ns() + self._epoch_offset_ns
 
     def __call__(self, phase: str) -> None:
-        """The time since the last mark was ``phase``."""
+        """End a phase, which lasted since the last mark."""
         now_ns = self._now_ns()
         self.intervals.append((phase, self._last_ns, now_ns))
         self._last_ns = now_ns
         self._count(phase)
 
     def exchange(self, wait_s: float) -> None:
-        """The time since the last mark was an exchange; its first ``wait_s`` were spent waiting for other ranks."""
+        """End an exchange, which lasted since the last mark and began with ``wait_s`` seconds of waiting."""
         now_ns = self._now_ns()
         arrived_ns = min(self._last_ns + round(wait_s * 1e9), now_ns)
         self.intervals.append(("wait", self._last_ns, arrived_ns))
@@ -62,7 +62,7 @@ class PhaseClock(StepMarks):
         self._last_cpu_s = cpu_s
 
     def seconds(self) -> dict[str, float]:
-        """Seconds by phase since the start; a phase marked twice is summed."""
+        """Return seconds by phase since the start; a phase marked twice is summed."""
         total: dict[str, float] = {}
         for phase, start_ns, end_ns in self.intervals:
             total[phase] = total.get(phase, 0.0) + (end_ns - start_ns) * 1e-9

@@ -94,9 +94,9 @@ def joined_position(start: Position, position: Position, group: Group, *, steps:
     Returns:
         Epoch and iteration after all that ranks have made since, and this rank's own step.
     """
-    made = torch.tensor([position.step - start.step], dtype=torch.float64, device=device)
-    group.all_reduce(made)
-    epochs, iteration = divmod(start.iteration + round(made.item()), steps)
+    steps_since = torch.tensor([position.step - start.step], dtype=torch.float64, device=device)
+    group.all_reduce(steps_since)
+    epochs, iteration = divmod(start.iteration + round(steps_since.item()), steps)
     return Position(start.epoch + epochs, iteration, position.step)
 
 

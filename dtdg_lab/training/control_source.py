@@ -10,13 +10,13 @@ from dtdg_lab.core.errors import ControlError
 
 
 class ControlSource(Protocol):
-    """Versioned requests. Rank 0 hears of them first; which version is applied is agreed in an exchange."""
+    """Versioned requests. Rank 0 receives them first; ranks agree in an exchange which version is applied."""
 
     def latest(self) -> int:
-        """The newest version asked for; only rank 0's answer counts."""
+        """Return the newest requested version; only rank 0's counts."""
 
     def payload(self, version: int) -> dict[str, Any]:
-        """The request of a version that the ranks have agreed on."""
+        """Return the request of a version on which the ranks have agreed."""
 
     def stops(self) -> bool:
         """Return whether a request to stop is known; asked in every step by ranks above 0."""
@@ -25,10 +25,10 @@ class ControlSource(Protocol):
         """Return the version of the first request to stop, the same on all ranks once one knows it; 0 without one."""
 
     def refuse(self, reason: str) -> None:
-        """Refuse requests from now on: the run is ending and would not carry them out."""
+        """Refuse requests from now on, for a reason; accept them again where it is empty."""
 
-    def wait(self, seen: int, timeout_s: float) -> None:
-        """On rank 0, return when a version above ``seen`` exists or after the time-out; elsewhere at once."""
+    def wait(self, version: int, timeout_s: float) -> None:
+        """Return when a newer version exists on rank 0, or after the time-out; elsewhere at once."""
 
 
 def first_stop(requests: Iterable[dict[str, Any]]) -> tuple[int, dict[str, Any]]:
@@ -65,7 +65,7 @@ class LocalControl:
             return len(self._payloads)
 
     def latest(self) -> int:
-        """The newest version asked for."""
+        """Return the newest requested version."""
         return len(self._payloads)
 
     def stop_by(self, name: str) -> None:
@@ -89,7 +89,7 @@ class LocalControl:
         return first_stop(self._payloads)[0]
 
     def payload(self, version: int) -> dict[str, Any]:
-        """The request of a version.
+        """Return the request of a version.
 
         Raises:
             ControlError: there is no such version.
@@ -98,7 +98,7 @@ class LocalControl:
             raise ControlError(f"no control request has version {version}; versions are 1 to {len(self._payloads)}.")
         return self._payloads[version - 1]
 
-    def wait(self, seen: int, timeout_s: float) -> None:
-        """Return when a version above ``seen`` exists, or after the time-out."""
+    def wait(self, version: int, timeout_s: float) -> None:
+        """Return when a newer version exists, or after the time-out."""
         with self._changed:
-            self._changed.wait_for(lambda: len(self._payloads) > seen, timeout_s)
+            self._changed.wait_for(lambda: len(self._payloads) > version, timeout_s)

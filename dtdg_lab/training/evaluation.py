@@ -16,8 +16,6 @@ from dtdg_lab.graphs.split import Split
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.tasks.base import PARTS, Scores, Task
 
-# One evaluator for all systems and tasks: the whole sequence, sharded by nodes, under a named protocol.
-
 
 class Evaluator:
     """Runs the sequence forward from its start and scores each part's snapshots by the task.
@@ -52,7 +50,7 @@ class Evaluator:
         self._tested: tuple[int, ...] | None = None
 
     def evaluate(self, model: DynamicModel, splits: tuple[str, ...], *, final: bool = False) -> list[Scores]:
-        """Scores of some parts, without those that hold no snapshot; collective: every rank asks for the same.
+        """Return the scores of some parts, without those that have no snapshot; every rank passes the same.
 
         Raises:
             TestPartError: the test split is asked for during the run, or training continued after it was
@@ -65,77 +63,78 @@ class Evaluator:
             )
         self._check_over(model)
         if not final:
-            return self._scored(model, splits)
+            return self._scores(model, splits)
         if "test" in splits:
             self._tested = _versions(model)
         with seal_of(self._sequence.graph).opened():
-            return self._scored(model, splits)
+            return self._scores(model, splits)
 
     def _check_over(self, model: DynamicModel) -> None:
         """Refuse to go on where the test split was evaluated in the middle of training."""
         if self._tested is not None and self._tested != _versions(model):
             raise TestPartError(
-                "the test split was evaluated (final=True) and the model trained on after it: what is evaluated now "
-                "may have been chosen by the test split. Evaluate the validation split meanwhile, and the test split "
+                "the test split was evaluated (final=True) and the model trained on after it: this evaluation could "
+                "depend on the test split. Evaluate the validation split meanwhile, and the test split "
                 "once, after the last step."
             )
 
-    def _scored(self, model: DynamicModel, splits: tuple[str, ...]) -> list[Scores]:
-        asked = {part: self._ranges[part] for part in splits if len(self._ranges[part])}
-        if not asked:
+    def _scores(self, model: DynamicModel, splits: tuple[str, ...]) -> list[Scores]:
+        ranges = {part: self._ranges[part] for part in splits if len(self._ranges[part])}
+        if not ranges:
             return []
-        measured, again = self._sums(model, asked)
-        sums, drawn = measured.cpu().numpy(), again.cpu().numpy()
+        sums, resamples = (tensor.cpu().numpy() for tensor in self._sums(model, ranges))
         return [
-            self._task.scores(part, sums[where.start : where.stop], drawn if part == "test" and len(drawn) else None)
-            for part, where in asked.items()
+            self._task.scores(
+                part, sums[snapshots.start : snapshots.stop], resamples if part == "test" and len(resamples) else None
+            )
+            for part, snapshots in ranges.items()
         ]
 
     @torch.no_grad()
-    def _sums(self, model: DynamicModel, asked: dict[str, range]) -> tuple[Tensor, Tensor]:
-        """What the task measures of every snapshot up to the last one asked for, and of the test split on resamples.
+    def _sums(self, model: DynamicModel, ranges: dict[str, range]) -> tuple[Tensor, Tensor]:
+        """Return the task's measures of every snapshot up to the last one needed, and of the test split on resamples.
 
         Returns:
-            (T', K), and (S, resampled) for the S test snapshots, without rows where they are not asked for or the task
+            (T', K), and (S, resampled) for the S test snapshots, without rows where they are not evaluated or the task
             has no bootstrap; both are the same on every rank.
         """
         sequence, rows = self._sequence, len(self._sequence.rows)
-        last = max(where.stop for where in asked.values())
-        part_of = {t: part for part, where in asked.items() for t in where}
+        last = max(snapshots.stop for snapshots in ranges.values())
+        part_of = {t: part for part, snapshots in ranges.items() for t in snapshots}
         cold = self._protocol.state == "cold"
         sums = torch.zeros(last, self._task.columns, dtype=torch.float64, device=sequence.device)
-        tested = asked.get("test", range(0)) if self._task.resampled else range(0)
-        again = torch.zeros(len(tested), self._task.resampled, dtype=torch.float64, device=sequence.device)
+        tested = ranges.get("test", range(0)) if self._task.resampled else range(0)
+        resamples = torch.zeros(len(tested), self._task.resampled, dtype=torch.float64, device=sequence.device)
         state = model.initial_state(rows)
         for t in range(last):
             if cold and t not in part_of:
                 continue
             if cold and t == self._ranges[part_of[t]].start:
                 state = model.initial_state(rows)
-            space = sequence.view(t)
-            h, state = model.snapshot(space, space.inputs, state)
+            view = sequence.view(t)
+            h, state = model.snapshot(view, view.inputs, state)
             if t in part_of:
-                resample = again[t - tested.start] if t in tested else None
+                resample = resamples[t - tested.start] if t in tested else None
                 self._measure(sums[t], resample, model.readout(h), t, part_of[t])
         self._group.all_reduce(sums)
-        if len(again):
-            self._group.all_reduce(again)
-        return sums, again
+        if len(resamples):
+            self._group.all_reduce(resamples)
+        return sums, resamples
 
-    def _measure(self, into: Tensor, resample: Tensor | None, z: Tensor, t: int, part: str) -> None:
+    def _measure(self, sums: Tensor, resample: Tensor | None, z: Tensor, t: int, part: str) -> None:
         """Add this rank's share: its nodes, or the whole snapshot where it is its turn."""
-        own = self._sequence.rows
+        rows = self._sequence.rows
         if self._task.per_vertex:
-            into += self._task.measure(z, t, slice(own.start, own.stop), part)
+            sums += self._task.measure(z, t, slice(rows.start, rows.stop), part)
             return
         if self._gather is not None:
             z = self._gather(z)
         if t % self._group.size == self._group.rank:
-            into += self._task.measure(z, t, slice(0, len(z)), part)
+            sums += self._task.measure(z, t, slice(0, len(z)), part)
             if resample is not None:
                 resample += self._task.resample(z, t)
 
 
 def _versions(model: DynamicModel) -> tuple[int, ...]:
-    """How often each parameter was written to."""
+    """Return how often each parameter was written to."""
     return tuple(parameter._version for parameter in model.parameters())

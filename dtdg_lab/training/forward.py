@@ -1,4 +1,4 @@
-"""A trained model run over its whole graph, keeping what it holds of every node: for looking, not for scoring."""
+"""Forward pass of a trained model over its whole graph, to inspect what it holds of every node."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from dtdg_lab.training.checkpoint import Checkpoint
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """What a model makes of T snapshots of N nodes, its state running warm from the first to the last.
+    """Outputs of a model for T snapshots of N nodes, with a warm state from the first to the last.
 
     Attributes:
-        hidden: shape (T, N, H), float32: what its last layer gives for every node.
-        outputs: shape (T, N, outputs), float32: what it reads out of that.
-        parameters: numbers it has learned.
-        remembered: numbers it keeps from one snapshot to the next, for all N nodes.
+        hidden: shape (T, N, H), float32: outputs of its last layer for every node.
+        outputs: shape (T, N, outputs), float32: readout of these.
+        parameters: count of learned numbers.
+        remembered: count of numbers that it keeps from one snapshot to the next, for all N nodes.
         hops: edges that a change travels within one snapshot, at most.
     """
 
@@ -50,16 +50,16 @@ def run_forward(config: RunConfig, graph: DynamicGraph, checkpoint: Path) -> For
     Raises:
         LabError: the config cannot be built on this graph, or the checkpoint cannot be read, or does not fit.
     """
-    built = build(config, graph, SoloGroup())
-    model = built.model
+    components = build(config, graph, SoloGroup())
+    model = components.model
     Checkpoint.load(checkpoint).restore(model)
     state = model.initial_state(graph.num_nodes)
     remembered = sum(tensor.numel() for tensor in state.tensors)
     hidden, outputs = [], []
-    with seal_of(built.sequence.graph).opened():  # nothing is trained any more
+    with seal_of(components.sequence.graph).opened():  # nothing is trained any more
         for t in range(graph.num_snapshots):
-            space = built.sequence.view(t)
-            h, state = model.snapshot(space, space.inputs, state)
+            view = components.sequence.view(t)
+            h, state = model.snapshot(view, view.inputs, state)
             hidden.append(h.float().numpy())
             outputs.append(model.readout(h).float().numpy())
     parameters = sum(parameter.numel() for parameter in model.parameters())

@@ -17,7 +17,7 @@ MOST_SAMPLES = 2_000
 
 
 class _StorageLedger(TorchDispatchMode):
-    """Adds every storage an operation makes, and takes it off when it dies.
+    """Bytes of all storages that operations make, while they are alive.
 
     torch's own ``MemTracker`` follows modules and refuses one that is called twice in a step, as a recurrent one is.
     """
@@ -32,10 +32,10 @@ class _StorageLedger(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
-        made = [storage for storage in _dense_storages((result,)) if storage._cdata not in self._known]
-        if made:  # a view's storage, or that of a tensor changed in place, was there before
+        storages = [storage for storage in _dense_storages((result,)) if storage._cdata not in self._known]
+        if storages:  # a view's storage, or that of a tensor changed in place, was there before
             inputs = {storage._cdata for storage in _dense_storages((*args, *kwargs.values()))}
-            for storage in made:
+            for storage in storages:
                 if storage._cdata not in inputs and storage._cdata not in self._known:
                     self._follow(storage)
         return result
@@ -62,7 +62,7 @@ class _StorageLedger(TorchDispatchMode):
 
 
 class _AllocatorReader(TorchDispatchMode):
-    """Notes after every operation what a GPU's allocator has given out."""
+    """Reads after every operation the bytes that a GPU's allocator has given out."""
 
     def __init__(self, note: Callable[[int], None], device: str) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class _AllocatorReader(TorchDispatchMode):
 
 
 def _dense_storages(values: Iterable[Any]) -> Iterator[torch.UntypedStorage]:
-    """Storages of dense tensors among an operation's arguments or results, which are values or sequences of them."""
+    """Yield the storages of dense tensors among an operation's arguments or results, nested or not."""
     for value in values:
         if isinstance(value, torch.Tensor):
             if value.layout is torch.strided:
@@ -85,7 +85,7 @@ def _dense_storages(values: Iterable[Any]) -> Iterator[torch.UntypedStorage]:
 
 
 def peak_bytes(step: Callable[[], None], *, device: str = "cpu") -> int:
-    """The most bytes of tensors alive at once while ``step`` runs.
+    """Return the most bytes of tensors alive at once while ``step`` runs.
 
     On the CPU every dense storage made inside the step is followed until it dies; what existed before (parameters,
     the graph) is not counted, nor what kernels use inside. On a GPU it is the allocator's peak, which counts both.
@@ -110,7 +110,7 @@ class _OverLimitError(Exception):
 
 
 def fits_memory(step: Callable[[], None], limit_bytes: float, *, device: str = "cpu") -> bool:
-    """Whether ``step`` has at most so many bytes of tensors alive at once; on the CPU it ends where it has more.
+    """Return True if ``step`` has at most so many bytes of tensors alive; on the CPU it ends where it has more.
 
     Args:
         step: forward and backward of one step, which may leave gradients of a part.
@@ -137,16 +137,15 @@ def fits_memory(step: Callable[[], None], limit_bytes: float, *, device: str = "
 
 @dataclass(frozen=True, slots=True)
 class MemoryTrace:
-    """How much of the memory was in use when, within one step.
+    """Memory in use over one step.
 
-    The step ran several times slower than outside the probe, allocations more than arithmetic, so seconds order what
-    happened rather than time it.
+    The step ran several times slower than outside the probe, so seconds give an order rather than durations.
 
     Attributes:
         peak_bytes: the most at any time.
-        seconds: since the step began, when samples were taken.
-        bytes: in use then: of neighbouring samples the largest is kept.
-        blocks: (second, number, way) where a layout said that a block of time begins.
+        seconds: times of the samples since the step began.
+        bytes: in use then; of neighbouring samples the largest is kept.
+        blocks: (second, number, pass) where a time block begins.
     """
 
     peak_bytes: int
@@ -155,7 +154,7 @@ class MemoryTrace:
     blocks: tuple[tuple[float, int, str], ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """The data of an event ``memory_trace``."""
+        """Return the data of an event ``memory_trace``."""
         return {
             "peak_bytes": self.peak_bytes,
             "seconds": [round(second, 6) for second in self.seconds],
@@ -165,28 +164,28 @@ class MemoryTrace:
 
 
 class _Samples:
-    """At most ``limit`` of any number of samples: of ``stride`` in a row, the largest is kept."""
+    """Samples of any number, at most ``limit`` of which are kept: the largest of every few in a row."""
 
     def __init__(self, limit: int) -> None:
         self._limit, self._stride, self._left = max(2, limit), 1, 0
-        self.kept: list[tuple[float, int]] = []
+        self.samples: list[tuple[float, int]] = []
 
     def add(self, second: float, value: int) -> None:
         if self._left:
             self._left -= 1
-            if value > self.kept[-1][1]:
-                self.kept[-1] = (second, value)
+            if value > self.samples[-1][1]:
+                self.samples[-1] = (second, value)
             return
-        if len(self.kept) == self._limit:
-            pairs = [self.kept[at : at + 2] for at in range(0, self._limit, 2)]
-            self.kept = [max(pair, key=lambda sample: sample[1]) for pair in pairs]
+        if len(self.samples) == self._limit:
+            pairs = [self.samples[i : i + 2] for i in range(0, self._limit, 2)]
+            self.samples = [max(pair, key=lambda sample: sample[1]) for pair in pairs]
             self._stride *= 2
-        self.kept.append((second, value))
+        self.samples.append((second, value))
         self._left = self._stride - 1
 
 
 class _Probe(StepMarks):
-    """The marks of a step that is probed: notes when its blocks begin."""
+    """Marks of a probed step: when its time blocks begin."""
 
     def __init__(self, limit: int) -> None:
         self._began_s = time.perf_counter()
@@ -194,11 +193,11 @@ class _Probe(StepMarks):
         self.blocks: list[tuple[float, int, str]] = []
 
     def block(self, number: int, pass_name: str) -> None:
-        """Note when."""
+        """Record when a time block begins."""
         self.blocks.append((self._now_s(), number, pass_name))
 
     def note(self, live_bytes: int) -> None:
-        """Sample what is in use now."""
+        """Sample the bytes in use now."""
         self.samples.add(self._now_s(), live_bytes)
 
     def _now_s(self) -> float:
@@ -206,10 +205,10 @@ class _Probe(StepMarks):
 
 
 def trace_memory(step: Callable[[StepMarks], object], *, device: str = "cpu", limit: int = MOST_SAMPLES) -> MemoryTrace:
-    """The course of memory in use while ``step`` runs, with its peak as :func:`peak_bytes` has it.
+    """Return the memory in use while ``step`` runs, with its peak as :func:`peak_bytes` has it.
 
     Args:
-        step: forward and backward of one step, which tells the marks it is given where blocks of time begin.
+        step: forward and backward of one step, which marks where time blocks begin.
         device: ``cpu`` or a CUDA device.
         limit: most samples kept.
     """
@@ -226,5 +225,5 @@ def trace_memory(step: Callable[[StepMarks], object], *, device: str = "cpu", li
         with ledger:
             step(probe)
         peak = ledger.peak_bytes
-    kept = probe.samples.kept
-    return MemoryTrace(peak, tuple(at for at, _ in kept), tuple(live for _, live in kept), tuple(probe.blocks))
+    seconds, live_bytes = zip(*probe.samples.samples, strict=True) if probe.samples.samples else ((), ())
+    return MemoryTrace(peak, seconds, live_bytes, tuple(probe.blocks))

@@ -196,8 +196,8 @@ class Rebuilder:
         state, synchronous = self.state, self.state.synchronous
         reasons = self.control.refusals(state.position.step, requests, synchronous=synchronous)
         refused = [(changes, reason) for changes, reason in zip(requests, reasons, strict=True) if reason]
-        left = [changes for changes, reason in zip(requests, reasons, strict=True) if not reason]
-        if not left:
+        allowed = [changes for changes, reason in zip(requests, reasons, strict=True) if not reason]
+        if not allowed:
             return Settlement(None, {}, refused)
         config, memory = state.config, replace(state.checkpoint(), waiting=[])
         memory.plan.update(self.control.recorded_plan(state.position, synchronous=synchronous))
@@ -206,7 +206,7 @@ class Rebuilder:
             graph, group, before = state.graph, state.group, state.components
             return rebuild(config, changes, memory, graph, group, device=state.device, before=before)
 
-        settlement = settle(left, partial(merged, config), make)
+        settlement = settle(allowed, partial(merged, config), make)
         return replace(settlement, refused=[*refused, *settlement.refused])
 
     def _replace(self, rebuilt: Rebuilt, changes: Changes, started_ns: int) -> None:

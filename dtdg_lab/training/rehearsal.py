@@ -14,8 +14,8 @@ def rehearse() -> None:
     graph = load_dataset("growing", generated_nodes=16, generated_edges=32, generated_snapshots=12)
     for model in ("tgcn", "evolvegcn-o"):
         config = RunConfig(system="single", dataset="growing", model=model, hidden=4)
-        built = build(config, graph, SoloGroup())
-        built.gradients.zero()
-        built.strategy.compute(built.strategy.epoch(0)[0], StepMarks())
-        built.optimizer.step()
-        built.evaluator.evaluate(built.model, ("train", "validation"))
+        components = build(config, graph, SoloGroup())
+        components.gradients.zero()
+        components.strategy.compute(components.strategy.epoch(0)[0], StepMarks())
+        components.optimizer.step()
+        components.evaluator.evaluate(components.model, ("train", "validation"))

@@ -68,20 +68,20 @@ class RunReplay:
         rounds: Iterable[Mapping[str, Any]],
         targets: Iterable[Mapping[str, Any]],
         steps: Iterable[Mapping[str, Any]],
-        **more: Any,
+        **others: Any,
     ) -> RunReplay:
         """Read rows of the tables ``rounds``, ``targets`` and ``steps`` of one rank, in order.
 
         Records of older versions do not say which rounds came while a rank waited: it had weight 0 then.
         """
         names = ("number", "joined_step", "applied_step", "weight", "version", "choice")
-        made = tuple(
+        recorded = tuple(
             Round(**{name: row[name] for name in names}, gathered=bool(row.get("gathered", row["weight"] == 0)))
             for row in rounds
         )
-        more["places"] = {row["step"]: (row["epoch"], row["iteration"]) for row in steps}
+        others["places"] = {row["step"]: (row["epoch"], row["iteration"]) for row in steps}
         drawn = {(row["step"], row["part"]): (row["source"], row["action"], row["index"]) for row in targets}
-        return cls(made, drawn, **more)
+        return cls(recorded, drawn, **others)
 
 
 class ReplayedControl(Control):

@@ -37,8 +37,8 @@ class ResourceMonitor:
         recorder: takes the rows.
 
     Attributes:
-        notes: what could not be read, and what is done instead.
-        children: tells the numbers of processes that work for this rank now, such as its server of features.
+        notes: readings that are not available, and what replaces them.
+        children: returns the numbers of processes that work for this rank now, such as its server of features.
     """
 
     def __init__(self, config: RunConfig, device: str, rank: int, size: int, recorder: Recorder) -> None:
@@ -62,8 +62,10 @@ class ResourceMonitor:
             processor=processor,
         )
         self._meter = EnergyMeter(readers)
-        own = {reader.device for reader in readers if not reader.name.endswith(SHARE)}
-        self._unread = [device for device in (PROCESSOR, *([GPU] if kind == "cuda" else [])) if device not in own]
+        read_devices = {reader.device for reader in readers if not reader.name.endswith(SHARE)}
+        self._unread = [
+            device for device in (PROCESSOR, *([GPU] if kind == "cuda" else [])) if device not in read_devices
+        ]
         self._node = f"{hash_of_host():08x}"
         self._phases = PhaseEnergy(self._meter, self._power, ranks_on_node=size, gpu_busy=busy, children=in_children)
         modelled = kind == "cpu" and any(isinstance(reader, ModelledReader) for reader in readers)
@@ -84,7 +86,7 @@ class ResourceMonitor:
         self._thread.start()
 
     def step_energy(self, step: int) -> tuple[float | None, str | None]:
-        """Joules of this rank since the last call and where they come from; (None, None) where unknown."""
+        """Return joules of this rank since the last call, and their source; (None, None) where unknown."""
         self._step = step
         if self._per_step is None:
             return None, None
@@ -104,7 +106,7 @@ class ResourceMonitor:
     def phases(
         self, step: int, epoch: int, intervals: list[Interval], cpu_s: Mapping[str, float], *, still_s: float
     ) -> None:
-        """Share joules out over the phases of a step that is over; ``still_s`` of it were spent waiting for features.
+        """Divide joules over the phases of a step that is over; ``still_s`` of it were spent waiting for features.
 
         Waiting for features is in the phase ``transfer``.
         """
@@ -112,11 +114,11 @@ class ResourceMonitor:
         self._note(self._phases.add(step, epoch, intervals, cpu_s, stalled_s={"transfer": still_s}))
 
     def between(self, phase: str, start_ns: int, end_ns: int) -> None:
-        """Something was done between steps."""
+        """Record work between steps."""
         self._phases.between(phase, start_ns, end_ns)
 
     def end_epoch(self) -> None:
-        """An epoch and what follows it is over."""
+        """Record the energy of an epoch and what follows it."""
         self._note(self._phases.end_epoch())
 
     def _working(self) -> tuple[int, ...]:
@@ -136,11 +138,12 @@ class ResourceMonitor:
         self._recorder.row("memory", (self._step, now_ns, rss_bytes, max(peak_rss_bytes(), rss_bytes), None))
         cpu_s = time.process_time()
         spent_s, passed_s = cpu_s - self._last_cpu_s, (now_ns - self._last_ns) * 1e-9
-        for of in self._meter.sample():
-            if of.reader.endswith(SHARE):
+        for sample in self._meter.sample():
+            if sample.reader.endswith(SHARE):
                 continue  # the node's row has these joules
-            known = (of.interval_s, of.joules, of.watts, spent_s, of.reader, of.source, of.scope, of.device)
-            self._recorder.row("energy", (now_ns, *known, self._node))
+            measured = (sample.interval_s, sample.joules, sample.watts, spent_s)
+            origin = (sample.reader, sample.source, sample.scope, sample.device)
+            self._recorder.row("energy", (now_ns, *measured, *origin, self._node))
         for device in self._unread:
             unknown = (passed_s, None, None, spent_s, None, None, "rank", device)
             self._recorder.row("energy", (now_ns, *unknown, self._node))

@@ -27,8 +27,8 @@ from dtdg_lab.graphs.delta import kept_bytes
 from dtdg_lab.records.events import Event, OverlapChosen
 from dtdg_lab.systems.snapshot_blocks.graph_storage import is_streamed
 from dtdg_lab.systems.snapshot_blocks.redistribution import Redistribution
+from dtdg_lab.training.block_event import blocks_event
 from dtdg_lab.training.block_memory import BlockMemory, planned_blocks
-from dtdg_lab.training.partition import blocks_event
 
 
 class SnapshotBlockStrategy(Strategy, Replannable, ObservesSteps, DescribesMemory):
@@ -57,7 +57,7 @@ class SnapshotBlockStrategy(Strategy, Replannable, ObservesSteps, DescribesMemor
         halo: Exchanger | None,
         block_memory: BlockMemory | None = None,
     ) -> None:
-        self.context, self._block_memory = context, block_memory
+        self.context, self.block_memory = context, block_memory
         model, group = context.model, context.group
         overlap, reuse = context.config["overlap"], context.config["halo_reuse"]
         self._plan, self._rank, self._snapshots, self._halo = plan, group.rank, snapshots, halo
@@ -154,7 +154,7 @@ class SnapshotBlockStrategy(Strategy, Replannable, ObservesSteps, DescribesMemor
 
     def plan_events(self) -> list[Event]:
         """Return the blocks of time, and whether exchanges overlap where a trial chose it."""
-        config, graph, memory = self.context.config, self.context.graph, self._block_memory
+        config, graph, memory = self.context.config, self.context.graph, self.block_memory
         peak = None if memory is None else memory.peak_bytes(self._plan.blocks)
         note = ""
         if config["graph_storage"] == "auto" and self._plan.blocks > 1 and self._plan.row_ranks == 1:

@@ -20,8 +20,9 @@ from dtdg_lab.engine.views.replicated_sequence import CachedSequence, cached_seq
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.records.events import Event
 from dtdg_lab.tasks.base import Task
+from dtdg_lab.training.block_event import blocks_event
 from dtdg_lab.training.block_memory import BlockMemory, planned_blocks
-from dtdg_lab.training.partition import blocks_event, partition_event
+from dtdg_lab.training.partition import partition_event
 
 # Node partitioning with a halo exchange for every aggregation: full batch, no redundant computation.
 
@@ -51,7 +52,7 @@ class HaloStrategy(Strategy, DescribesMemory):
         plan: SnapshotBlocks,
         block_memory: BlockMemory | None = None,
     ) -> None:
-        self.context, self._block_memory = context, block_memory
+        self.context, self.block_memory = context, block_memory
         self._run = SequenceSegment(context.model, sequence, context.task, plan.snapshots, "all")
         self._marks: StepMarks = StepMarks()
         self._plan, self._sequence = plan, sequence
@@ -122,7 +123,7 @@ class HaloStrategy(Strategy, DescribesMemory):
 
     def plan_events(self) -> list[Event]:
         """Return the partition, and the blocks of time."""
-        context, memory = self.context, self._block_memory
+        context, memory = self.context, self.block_memory
         events: list[Event] = [partition_event(context, blocks=self._plan)]
         if self._names_blocks:
             peak = None if memory is None else memory.peak_bytes(self._plan.blocks)

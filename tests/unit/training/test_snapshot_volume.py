@@ -30,8 +30,8 @@ from dtdg_lab.partition.redistribution_volume import (
 )
 from dtdg_lab.partition.volume import between_parts, predicted_bytes
 from dtdg_lab.systems.snapshot_blocks.volume_study import PAPER
+from dtdg_lab.training.block_event import blocks_event
 from dtdg_lab.training.build import build, make_task
-from dtdg_lab.training.partition import blocks_event
 from dtdg_lab.training.plan_reports import plan_events
 
 FEATURES, HIDDEN = 3, 4

@@ -49,9 +49,7 @@ def blocks_event(
         catalogue.system(config.system).parts["parallel"],
         requested=config["blocks"],
         predicted=volume.bytes(np.dtype(config["dtype"]).itemsize),
-        collectives=tuple(
-            (cost.layer, cost.pass_name, cost.collective, cost.width) for cost in costs if blocks.groups > 1
-        ),
+        collectives=tuple((cost.layer, cost.pass_name, cost.collective, cost.width) for cost in costs),
         note="; ".join([*_notes(config, blocks, peak_bytes), *([graphs] if graphs else [])]),
     )
 

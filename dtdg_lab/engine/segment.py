@@ -57,19 +57,19 @@ class SequenceSegment:
         return self.sequence.own
 
     def initial_state(self) -> State:
-        """The state before the run, for every row that its spaces hold."""
+        """Return the state before the segment, for every row of its views."""
         return self.model.initial_state(self.sequence.view(self.snapshots[0]).num_rows)
 
     def layer_state(self, layer: int, rows: int) -> State:
-        """The state before the run of the rows that a layer runs through time; other layers' tensors are not read."""
+        """Return the state before the segment of the rows that a layer runs through time; other layers are not read."""
         return self.model.initial_state(rows)
 
     def through_time(self, layer: int, x: Tensor, state: State, rows: slice) -> tuple[Tensor, State]:
-        """A layer's temporal part: (S, n, C) -> (S, n, H) and the state after it; ``rows`` says which nodes of it."""
+        """Run a layer's temporal part: (S, n, C) -> (S, n, H) and the state after it; ``rows`` are its nodes."""
         return self.model.temporal_sequence(layer, x, state)
 
     def loss(self, z: Tensor, snapshots: range, rows: Rows) -> Tensor:
-        """What some nodes at some snapshots add to the loss of the run, a scalar.
+        """Return what some nodes at some snapshots add to the loss of the segment, a scalar.
 
         A task that needs all nodes at once gets them, joined from all ranks, for the snapshots that are this rank's
         turn.
@@ -90,12 +90,12 @@ class SequenceSegment:
         return losses.sum() / max(self.num_labelled, 1)
 
     def snapshot(self, t: int, state: State) -> tuple[Tensor, State]:
-        """A snapshot through all layers: hidden rows of the nodes that its space holds, and the state after it."""
+        """Run a snapshot through all layers: hidden rows of its view's nodes, and the state after it."""
         space = self.sequence.view(t)
         return self.model.snapshot(space, space.inputs, state)
 
     def loss_of(self, t: int, h: Tensor) -> Tensor | None:
-        """A snapshot's share of the loss, from its hidden rows; None where no loss is taken."""
+        """Return a snapshot's share of the loss, from its hidden rows; None where no loss is taken."""
         if t not in self.at:
             return None
         return self.loss(self.model.readout(h[: self.own]).unsqueeze(0), range(t, t + 1), slice(0, self.own))

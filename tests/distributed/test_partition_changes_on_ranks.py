@@ -17,7 +17,7 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group, SoloGroup
-from dtdg_lab.engine import halo_exchange
+from dtdg_lab.engine.exchange import halo
 from dtdg_lab.engine.exchange.halo import HaloSequence
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.partition import child_process as in_child
@@ -81,7 +81,7 @@ def everything(group: Group, folder: Path) -> dict[str, Any]:
             patch.setattr(build, "_model", _full_the_second_time(build._model))
         found["fails_early"] = _to_dict(_train(group, folder, script={2: {"set": {"partitioner": "round_robin"}}}))
     with pytest.MonkeyPatch.context() as patch:  # spaces do not fit, and ranks have very different shares
-        patch.setattr(halo_exchange, "HaloSequence", partial(HaloSequence, spaces_bytes=12_000))
+        patch.setattr(halo, "HaloSequence", partial(HaloSequence, spaces_bytes=12_000))
         patch.setattr(partitioned, "make_partition", _uneven)
         found["reuse"] = _to_dict(_train(group, folder, script={1: {"set": {"halo_reuse": True}}}))
     found["alive"] = _alive()

@@ -83,7 +83,7 @@ class _Pieces:
 
 
 def _evolved(run: SequenceSegment) -> dict[int, State]:
-    """The state that each snapshot uses, with its history; such a memory looks at no space, so any stands for all."""
+    """Return the state that each snapshot uses, with its history; such a memory reads no view, so any view serves."""
     model = run.model
     state = model.initial_state(run.own)
     anywhere = OneVertex()
@@ -97,7 +97,7 @@ def _evolved(run: SequenceSegment) -> dict[int, State]:
 
 
 def _leaves(states: list[State]) -> State:
-    """The states of stacked snapshots as one, each tensor (S, ...), or of one as it is, cut from their history."""
+    """Stack the states of snapshots, each tensor (S, ...), without history; one state stays as it is."""
     layers = []
     for tensors in zip(*(state.layers for state in states), strict=True):
         joined = [torch.stack(each) if len(states) > 1 else each[0] for each in zip(*tensors, strict=True)]
@@ -274,7 +274,7 @@ class _Weights:
         return own.zeros(0, own.width(layer) * own.hidden).requires_grad_(torch.is_grad_enabled())
 
     def _advanced(self, model: Summarising, layer: int, summaries: Tensor, state: State) -> list[State]:
-        """The state of a layer at every snapshot of the block."""
+        """Return the state of a layer at every snapshot of the block."""
         states = []
         for summary in summaries:
             state = model.advance(layer, summary.view(self._run.model.width(layer), -1), state)

@@ -68,7 +68,7 @@ KEPT_BYTES = 2 << 30
 
 
 def plain_loss(run: SequenceSegment) -> Tensor:
-    """The loss of a run, a scalar with its history; for every model and task."""
+    """Return the loss of a segment, a scalar with its history; for every model and task."""
     loss, state = _snapshot(run, run.snapshots[0], run.initial_state())
     return _rest(run, loss, state)
 
@@ -104,7 +104,7 @@ def _loss_if_it_fits(run: SequenceSegment) -> Tensor | None:
 
 
 def _rest(run: SequenceSegment, first: Tensor | None, state: State) -> Tensor:
-    """The run's loss, from the first snapshot's and the state after it."""
+    """Return the segment's loss, from that of the first snapshot and the state after it."""
     losses = [] if first is None else [first]
     for t in run.snapshots[1:]:
         loss, state = _snapshot(run, t, state)
@@ -113,7 +113,7 @@ def _rest(run: SequenceSegment, first: Tensor | None, state: State) -> Tensor:
 
 
 def _snapshot(run: SequenceSegment, t: int, state: State) -> tuple[Tensor | None, State]:
-    """The snapshot's share of the loss, where there is one, and the state after it."""
+    """Return the snapshot's share of the loss, if any, and the state after it."""
     h, state = run.snapshot(t, state)
     return run.loss_of(t, h), state
 

@@ -65,7 +65,7 @@ class BoundaryState:
     keeps: bool = True
 
     def slice(self, rows: slice) -> State:
-        """The state of a piece before the block."""
+        """Return the state of a piece before the block."""
         return self.begin.slice(rows)
 
 
@@ -108,7 +108,7 @@ class Layer:
         self._parts = self._mix(learning=learning)
 
     def _mix(self, *, learning: bool) -> list[Tensor]:
-        """The spatial part of own snapshots, where nodes run through time."""
+        """Return the spatial part of own snapshots, on the ranks whose nodes run through time."""
         run, number = self._run, self._number
 
         def mix(place: int) -> tuple[Tensor, None]:
@@ -122,7 +122,7 @@ class Layer:
         return self._block.seam.to_vertices(mix, AllToAllPhase(number, False, self._width))[0]
 
     def hidden(self) -> list[Tensor]:
-        """The layer's output for each own stack, (S' m, H), without history; the end of the crossing is known then."""
+        """Return the layer's output for each own stack, (S' m, H), without history; note the end of the crossing."""
         end = self._room()
 
         @torch.no_grad()
@@ -137,7 +137,7 @@ class Layer:
         return found
 
     def run_through(self) -> None:
-        """The end of the crossing alone."""
+        """Note the end of the crossing alone."""
         end = self._room()
 
         @torch.no_grad()
@@ -149,7 +149,7 @@ class Layer:
         self._crossing.end = end
 
     def losses(self) -> Tensor:
-        """The block's share of a loss by node, piece by piece, each with its backward. For the last layer."""
+        """Return the last layer's share of a loss by node; each piece runs backward at once."""
         at = self._at(self._block.snapshots)
 
         def work(rows: slice) -> tuple[Tensor | None, tuple[Tensor, Gradients]]:
@@ -165,11 +165,11 @@ class Layer:
         return total
 
     def _loss(self, h: Tensor, at: range, rows: slice) -> Tensor:
-        """What a piece, (S, piece, H), adds to the loss at some snapshots."""
+        """Return what a piece, (S, piece, H), adds to the loss at some snapshots."""
         return self._run.loss(self._run.model.readout(self._where(h, at)), at, rows)
 
     def joint_loss(self) -> Tensor:
-        """The block's share of a loss of all nodes together, with its backward; pieces are computed twice."""
+        """Return the block's share of a loss of all nodes together, and run backward; pieces are computed twice."""
         run, seam = self._run, self._block.seam
 
         @torch.no_grad()
@@ -247,7 +247,7 @@ class Layer:
     # pieces
 
     def _started(self, rows: slice) -> _Piece:
-        """A piece run through time, with its history."""
+        """Run a piece through time, with its history."""
         x = self._piece(rows)
         begin = self._crossing.slice(rows)
         if self._crossing.carries:
@@ -291,7 +291,7 @@ class Layer:
         return found
 
     def _through_time(self, x: Tensor, begin: State, rows: slice) -> tuple[Tensor, State]:
-        """A piece run through its snapshots: (S, piece, C) -> (S, piece, H) and the state after them."""
+        """Run a piece through its snapshots: (S, piece, C) -> (S, piece, H) and the state after them."""
         return self._run.through_time(self._number, x, begin, rows)
 
     def _pieces(self) -> list[slice]:
@@ -303,11 +303,11 @@ class Layer:
         return max(1, min(STEP_NUMBERS[place] // hidden, whole))
 
     def _piece(self, rows: slice) -> Tensor:
-        """The piece's rows of the spatial part, (S, piece, C)."""
+        """Return the piece's rows of the spatial part, (S, piece, C)."""
         return self._stacked(self._parts, rows).requires_grad_(self._learns and torch.is_grad_enabled())
 
     def _stacked(self, parts: Sequence[Tensor], rows: slice) -> Tensor:
-        """A piece's rows in all snapshots, (S, piece, C)."""
+        """Return a piece's rows in all snapshots, (S, piece, C)."""
         return torch.stack([part[rows] for part in parts])
 
     def _room(self) -> Tensors:
@@ -407,7 +407,7 @@ class _Passes:
         return [BoundaryState(self._run.layer_state(layer, rows)) for layer, rows in enumerate(block.vertices)]
 
     def _layers(self, block: TimeBlock, crossings: list[BoundaryState], *, learning: bool) -> list[Layer]:
-        """The layers up to the spatial part of the last."""
+        """Compute the layers up to the spatial part of the last."""
         layers: list[Layer] = []
         inputs = [space.inputs for space in block.stacks[0]]
         for number, (seam, crossing) in enumerate(zip(self._seams, crossings, strict=True)):
@@ -505,10 +505,10 @@ class Blocks(Protocol):
         """nb, the blocks."""
 
     def advance(self, number: int, state: State) -> State:
-        """The state after a block; without history."""
+        """Return the state after a block, without history."""
 
     def compute(self, number: int, state: State) -> tuple[Tensor | None, State]:
-        """A block's share of the loss, None where it takes none, and the state after it, with their history."""
+        """Return a block's share of the loss, None where it takes none, and the state after it, with their history."""
 
 
 def add_gradients_checkpointed(blocks: Blocks, begin: State, *, device: str) -> Tensor:

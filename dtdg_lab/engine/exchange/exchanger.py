@@ -71,7 +71,7 @@ class Route:
 
     @classmethod
     def of(cls, plan: HaloPlan, device: str | torch.device = "cpu") -> Route:
-        """The plan's rows as a tensor on ``device``."""
+        """Return the plan's route, with its rows on ``device``."""
         send = torch.tensor(plan.send, device=device)
         return cls(
             send,
@@ -81,7 +81,7 @@ class Route:
         )
 
     def added_up(self, rows: Tensor, shape: Sequence[int]) -> Tensor:
-        """What came back of the rows sent, added up where each was sent from: (s, F) -> ``shape``."""
+        """Add up what came back of the rows sent, where each was sent from: (s, F) -> ``shape``."""
         total = rows.new_zeros(shape)
         # rank by rank: within one rank's rows none comes twice, so that a sum has the same order on every device
         for index, part in zip(self.send.split(self.send_counts), rows.split(self.send_counts), strict=True):
@@ -147,7 +147,7 @@ class Exchanger:
         return self._between_ranks(x, self.checked(x, plan), layer)
 
     def checked(self, x: Tensor, plan: HaloPlan | Route) -> Route:
-        """The route of a plan that fits the ranks and the rows.
+        """Return the route of a plan that fits the ranks and the rows.
 
         Raises:
             PlanError: it does not.
@@ -232,7 +232,7 @@ class Exchanger:
 
 
 def refuse_second_gradients() -> None:
-    """Called in backward of what crosses ranks.
+    """Refuse a second derivative through an exchange.
 
     Raises:
         UnsupportedError: the gradient is to have a gradient.

@@ -60,7 +60,7 @@ class HaloRows(NeighbourRows):
         return torch.cat([x, Arrival.apply(left, flight)])
 
     def candidates(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """The k best of every rank, by node: (R k, F) and (R k,), differentiable."""
+        """Return the k best of every rank, by node: (R k, F) and (R k,), differentiable."""
         best = torch.sort(scores, descending=True, stable=True).indices[:k]
         numbers = self._vertices.new_full((k, 1), torch.iinfo(self._vertices.dtype).max)
         numbers[: len(best), 0] = self._vertices[best]
@@ -71,7 +71,7 @@ class HaloRows(NeighbourRows):
         return joined[:, :-1], joined[:, -1]
 
     def layer(self, number: int) -> HaloRows:
-        """The same rows, counted for another layer."""
+        """Return the same rows, counted for another layer."""
         return HaloRows(self._exchanger, self._group, self._route, self._vertices, number, awaited=self._awaited)
 
 

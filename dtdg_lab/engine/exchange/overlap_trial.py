@@ -35,7 +35,7 @@ class OverlapTrial:
         self.chosen: OverlapChosen | None = None
 
     def add(self, seconds: float) -> None:
-        """A step of the current epoch took so long."""
+        """Add the seconds of a step of the current epoch."""
         self._epochs_s[-1] += seconds
 
     def end_epoch(self) -> None:

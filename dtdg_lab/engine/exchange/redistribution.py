@@ -90,12 +90,12 @@ class BlockRows:
         return out, parallel_map(write, pieces, device=self._device)
 
     def pieces(self, rows: int, size: int) -> list[slice]:
-        """The first ``rows`` own nodes in pieces of at most ``size``, as many pieces on every rank."""
+        """Return the first ``rows`` own nodes in pieces of at most ``size``, as many pieces on every rank."""
         return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
 
 
 def by_snapshot(stacks: Sequence[int], tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Views of stacked rows, one for each snapshot.
+    """Return views of stacked rows, one for each snapshot.
 
     Args:
         stacks: snapshots in each tensor.

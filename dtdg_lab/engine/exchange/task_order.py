@@ -144,5 +144,5 @@ def _place(clock: TaskClock, number: int) -> tuple[bool, float, float, int]:
 
 
 def in_turn(tasks: Sequence[TaskTimes]) -> tuple[int, ...]:
-    """The blocking order: one task after another, each to its end."""
+    """Return the blocking order: one task after another, each to its end."""
     return tuple(number for number, task in enumerate(tasks) for _ in task.compute_s)

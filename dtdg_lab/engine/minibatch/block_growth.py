@@ -86,7 +86,7 @@ class GatheredTargets:
     weights: NDArray[np.float32] | None
 
     def kept(self, which: NDArray[np.bool_], rows: Whole) -> GatheredTargets:
-        """Some of the edges alone; ``rows`` (E,) says which row each is of."""
+        """Return some of the edges; ``rows`` (E,) has the row of each."""
         ends = np.cumsum(self.per_snapshot)
         counted = np.concatenate([[0], np.cumsum(which)])
         weights = None if self.weights is None else self.weights[which]
@@ -131,7 +131,7 @@ class TargetGrowth:
             self._add(np.repeat(np.arange(self._count), len(own)), np.tile(own, self._count))
 
     def gather(self, direction: str, layer: int) -> GatheredTargets:
-        """The edges along which the rows grown so far pull; of whatever layer."""
+        """Return the edges along which the rows grown so far pull, of any layer."""
         part, snapshots, of = self._part, self._snapshots, self.entries
         indptr, rows_at = part.joined(f"indptr_{direction}", snapshots)
         indices, edges_at = part.joined(f"indices_{direction}", snapshots)
@@ -175,7 +175,7 @@ class TargetGrowth:
         return rows
 
     def further(self, gathered: GatheredTargets, height: int) -> tuple[NDArray[np.int32], Entries]:
-        """The same, with what is not known as further columns after all rows; and these, each snapshot its own."""
+        """Return the same, with unknown nodes as further columns after all rows, and these nodes of each snapshot."""
         columns = self.columns(gathered, height)
         outside = np.flatnonzero(~self._known.take(self._keys(gathered)))
         snapshot = np.repeat(np.arange(self._count), gathered.per_snapshot)[outside]
@@ -194,7 +194,7 @@ class TargetGrowth:
         return columns, Entries(of, new - self._wide_at[of], np.bincount(of, minlength=self._count))
 
     def _chunks(self) -> list[tuple[int, int]]:
-        """Runs of the S snapshots whose nodes scratch memory has room for, one after another."""
+        """Return consecutive runs of the S snapshots whose nodes fit the scratch memory."""
         most = max(1, _SCRATCH // max(int(self._heights.max()), 1))
         return [(first, min(first + most, self._count)) for first in range(0, self._count, most)]
 

@@ -150,7 +150,7 @@ class TargetBlocks:
         return np.concatenate([[0], np.cumsum(self.arrays["further"])])
 
     def columns_of(self, of: NDArray[Any], first: int, last: int, layer: int) -> NDArray[Any]:
-        """What some snapshots' columns of a layer have, of what all of them have."""
+        """Return the values of some snapshots' columns of a layer, of those of all columns."""
         height, count = self.heights[layer], len(self.batch.snapshots)
         if last - first == count:
             return of
@@ -158,7 +158,7 @@ class TargetBlocks:
         return rows if layer else np.concatenate([rows, of[at[first] : at[last]]])
 
     def places(self, snapshots: range) -> tuple[int, int]:
-        """The place in the batch of the first snapshot asked for, and the place after the last.
+        """Return the indices in the batch of the first snapshot and of the one after the last.
 
         Raises:
             PlanError: one is not in the batch.
@@ -193,7 +193,7 @@ class TargetBlocks:
 
     @staticmethod
     def from_bytes(message: bytes | bytearray | memoryview) -> TargetBlocks:
-        """The blocks of a message; their arrays are the message's memory.
+        """Read the blocks of a message; their arrays are the message's memory.
 
         Raises:
             DataError: the message is cut short.
@@ -223,7 +223,7 @@ class TargetBlocks:
 def target_blocks(
     part: BlockSource, batch: TargetBatch, shape: BlockShape, growth: TargetGrowth | None = None
 ) -> TargetBlocks:
-    """The blocks of a batch: all nodes within the layers' hops of a target, and all edges that layers pull along.
+    """Build the blocks of a batch: all nodes within the layers' hops of a target, and all edges that layers pull along.
 
     No neighbour is left out. Where the part is truncated, what is beyond the hops of the *targets* is cut off.
 
@@ -286,7 +286,7 @@ class _Writer:
         self._part, self._snapshots, self._arrays, self._shape = part, snapshots, arrays, shape
 
     def edges(self, name: str, rows: Entries, of: GatheredTargets, columns: NDArray[np.int32], height: int) -> None:
-        """A layer's edges."""
+        """Write a layer's edges."""
         lengths = np.zeros(len(self._snapshots) * height + 1, np.int64)
         lengths[rows.spread(height) + 1] = of.lengths
         self._arrays[f"indptr_{name}"] = np.cumsum(lengths)

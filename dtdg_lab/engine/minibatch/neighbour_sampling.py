@@ -34,7 +34,7 @@ class SampledEdges:
 
 
 def sampling_key(seed: int, epoch: int, snapshot: int, layer: int) -> int:
-    """The key by which neighbours are drawn: another one for every epoch, snapshot and layer of the model."""
+    """Return the key by which neighbours are drawn, another one for every epoch, snapshot and layer of the model."""
     return key(seed, "dynagraph/sample", epoch, snapshot, layer)
 
 

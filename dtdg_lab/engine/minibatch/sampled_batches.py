@@ -46,7 +46,7 @@ class SampledBatch:
         return self.blocks.nbytes + self.keys.nbytes + self.row_of.nbytes
 
     def with_features(self, rows: NDArray[np.float32]) -> TargetBlocks:
-        """The blocks with these rows, (K, F).
+        """Return the blocks with these rows, (K, F).
 
         Raises:
             PlanError: there are more or fewer rows than keys.
@@ -89,7 +89,7 @@ class BatchSampler:
         self._whole = WholeGraph(graph, Reach(range(last), shape.hops))
 
     def sample(self, number: int) -> SampledBatch:
-        """The mini-batch of a step, counted through all epochs."""
+        """Sample the mini-batch of a step, counted through all epochs."""
         batch = self.batches.batch(number)
         draw = partial(self._drawn, number)
         growth = SampledGrowth(self._whole, batch.snapshots, batch.targets, shared=self.shape.shared, draw=draw)
@@ -99,7 +99,7 @@ class BatchSampler:
         return SampledBatch(number, keys, replace(blocks, arrays=held), row_of)
 
     def keys(self, number: int) -> NDArray[np.int64]:
-        """The keys that :meth:`sample` gives, (K,) int64 ascending, in half the time: no blocks are made."""
+        """Return the keys of :meth:`sample`, (K,) int64 ascending, in half the time: no blocks are made."""
         batch = self.batches.batch(number)
         draw = partial(self._drawn, number)
         growth = SampledGrowth(self._whole, batch.snapshots, batch.targets, shared=self.shape.shared, draw=draw)
@@ -121,7 +121,7 @@ class BatchSampler:
 
 
 def _distinct_keys(blocks: TargetBlocks) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """The keys that the first layer's columns read, and which of them each has; K for those that only fill up."""
+    """Return the keys that the first layer's columns read, and the key of each column; K where it only fills up."""
     given, of = blocks.arrays["features"][:, 0], blocks.arrays.get("feature_of")
     if of is not None:  # distinct and ascending; what fills up reads the first, and is not looked at
         return given - 1, of

@@ -52,11 +52,11 @@ class Drawing:
             )
 
     def layer_of(self, hop: int) -> int:
-        """The layer that makes this hop; hops are counted from the own nodes, from 1, layers from the features."""
+        """Return the layer that makes a hop; hops are counted from the own nodes, from 1, layers from the features."""
         return self.layers - 1 - (hop - 1) // self.layer_hops
 
     def edges(self, graph: DynamicGraph, t: int, rows: NDArray[np.integer], layer: int) -> SampledEdges:
-        """What is drawn for some nodes in snapshot t, for a layer."""
+        """Draw the neighbours of some nodes in snapshot t, for a layer."""
         drawn_by = sampling_key(self.seed, self.epoch, t, layer)
         return sampled_edges(graph.snapshots[t], rows, fanout=self.fanout, key=drawn_by)
 
@@ -119,7 +119,7 @@ class SampledPart:
         return len(self.vertices)
 
     def snapshot(self, t: int) -> SampledSnapshot:
-        """What the part needs of snapshot t.
+        """Return the part's nodes and edges of snapshot t.
 
         Raises:
             PlanError: it is not among the trained ones.

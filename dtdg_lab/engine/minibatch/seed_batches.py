@@ -89,7 +89,7 @@ class SeedBatches:
         return self.rounds * (1 if self.alike else len(self.stretches))
 
     def batch(self, number: int) -> TargetBatch:
-        """The batch of a step, counted through all epochs.
+        """Return the batch of a step, counted through all epochs.
 
         Its targets are numbers in the graph, ascending; a batch whose part has gone round has each once.
 
@@ -118,12 +118,12 @@ def _turns(seed: int, part: int, epoch: int, count: int) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=64)
 def _order(seed: int, part: int, epoch: int, stretch: int, count: int) -> NDArray[np.int64]:
-    """The order in which a stretch goes through the part's nodes."""
+    """Return the order in which a stretch goes through the part's nodes."""
     return generator(seed, "seed-batches/order", part, epoch, stretch).permutation(count)
 
 
 def stretches_of(snapshots: range, length: int) -> tuple[range, ...]:
-    """The training split in stretches of L consecutive snapshots; the last may overlap the one before.
+    """Cut the training split into stretches of L consecutive snapshots; the last may overlap the one before.
 
     Raises:
         ConfigError: the training split is shorter.

@@ -73,7 +73,7 @@ class StateCache:
         return sum(tensor.nbytes for of_layer in self.layers for tensor in of_layer)
 
     def before(self, t: int, layer: int, rows: Places) -> tuple[Tensor, ...]:
-        """A layer's state of some nodes before snapshot t.
+        """Return a layer's state of some nodes before snapshot t.
 
         Args:
             t: of the part's snapshots.
@@ -99,7 +99,7 @@ class StateCache:
             into[:, rows] = found[: len(into)]  # nothing starts after the last snapshot
 
     def gathered(self, group: Group) -> list[dict[str, Any]]:
-        """What :meth:`state_dict` gives of every rank's cache, by rank; collective."""
+        """Return the :meth:`state_dict` of every rank's cache, by rank; collective."""
 
         def joined(rows: Tensor) -> list[Tensor]:
             own = torch.tensor([[len(rows)]], device=self.layers[0][0].device)

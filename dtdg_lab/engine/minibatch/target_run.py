@@ -56,7 +56,7 @@ class TargetRun(SequenceSegment):
         return int((self._over_share > 0).sum())
 
     def initial_state(self) -> State:
-        """The state before the run, for every row that its spaces hold."""
+        """Return the state before the segment, for every row of its views."""
         initial = super().initial_state()
         if self.states is None:
             return initial
@@ -65,14 +65,14 @@ class TargetRun(SequenceSegment):
         return State(tuple(found))
 
     def layer_state(self, layer: int, rows: int) -> State:
-        """The state before the run of the rows that a layer runs through time; other layers' tensors are not read."""
+        """Return the state before the segment of the rows that a layer runs through time; other layers are not read."""
         if self.states is None:
             return super().layer_state(layer, rows)
         before = self.states.before(self.snapshots[0], layer, self._placed(slice(0, rows)))
         return self.model.initial_state(1).with_layer(layer, before)
 
     def through_time(self, layer: int, x: Tensor, state: State, rows: slice) -> tuple[Tensor, State]:
-        """A layer's temporal part; the states after each snapshot are kept."""
+        """Run a layer's temporal part, and keep the states after each snapshot."""
         h, after = super().through_time(layer, x, state, rows)
         if self.states is not None:
             found = self.model.states_after(layer, x, h, state)
@@ -80,7 +80,7 @@ class TargetRun(SequenceSegment):
         return h, after
 
     def snapshot(self, t: int, state: State) -> tuple[Tensor, State]:
-        """A snapshot through all layers; the state after it is kept."""
+        """Run a snapshot through all layers, and keep the state after it."""
         h, after = super().snapshot(t, state)
         if self.states is not None:
             for layer, tensors in enumerate(after.layers):
@@ -92,7 +92,7 @@ class TargetRun(SequenceSegment):
         return rows if self.places is None else self.places[rows]
 
     def loss(self, z: Tensor, snapshots: range, rows: Rows) -> Tensor:
-        """What some targets at some snapshots add to the loss of the run, a scalar.
+        """Return what some targets at some snapshots add to the loss of the segment, a scalar.
 
         Args:
             z: their readout, (S', n, outputs).
@@ -129,7 +129,7 @@ def add_gradients(run: SequenceSegment) -> Tensor:
 
 
 def _straight(run: SequenceSegment, stacks: Sequence[Sequence[SnapshotView]], heights: Sequence[int]) -> Tensor:
-    """The loss, with its history; a layer's output has the rows that the next one reads."""
+    """Return the loss, with its history; a layer's output has the rows that the next one reads."""
     model, counts = run.model, [len(space.snapshots) for space in stacks[0]]
     inputs = [space.inputs for space in stacks[0]]
     for layer, (spaces, height) in enumerate(zip(stacks, heights, strict=True)):

@@ -99,7 +99,7 @@ class TargetSequence(SnapshotSequence):
         return SnapshotView(operators, snapshots, unfed, OwnBest(self.own), num_nodes=self.own)
 
     def _narrowing(self, snapshots: range, layer: int) -> SnapshotView:
-        """A later layer of one snapshot whose pulls give the rows that the layer after it reads."""
+        """Return the view of a later layer, whose pulls give the rows that the layer after it reads."""
         heights = (*self.blocks.heights, self.own)
 
         def edges(direction: str) -> PartEdges:
@@ -130,14 +130,14 @@ class _LayerByLayer(SnapshotView):
         self._first, self._later, self._layers = first, later, {0: first}
 
     def layer(self, number: int) -> SnapshotView:
-        """What a layer sees."""
+        """Return the view of a layer."""
         if number not in self._layers:
             self._layers[number] = self._later(number)
         return self._layers[number]
 
 
 def target_edges(blocks: TargetBlocks, snapshots: range, layer: int, direction: str) -> PartEdges:
-    """The edges along which a layer aggregates in some consecutive snapshots of a batch, stacked.
+    """Return the edges along which a layer aggregates in some consecutive snapshots of a batch, stacked.
 
     Args:
         blocks: of the batch.

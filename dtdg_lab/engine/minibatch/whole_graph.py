@@ -152,7 +152,7 @@ class SampledGrowth(TargetGrowth):
         self._draw = draw
 
     def gather(self, direction: str, layer: int) -> GatheredTargets:
-        """The edges that were drawn for the rows grown so far, along ``in``, the only way there is.
+        """Draw edges for the rows grown so far, along ``in``, the only direction.
 
         Raises:
             PlanError: along another way.

@@ -37,7 +37,7 @@ class StoredSequence(SnapshotSequence):
         return self._store.get(range(t, t + 1))
 
     def stack(self, snapshots: range) -> SnapshotView:
-        """Some consecutive snapshots as one space."""
+        """Return some consecutive snapshots as one view."""
         return self._store.get(snapshots)
 
     def _features_of(self, features: NDArray[np.float32], snapshots: range, rows: Any = slice(None)) -> Tensor:
@@ -115,7 +115,7 @@ class DeviceSequence(StoredSequence):
         self._store.make_room(most_bytes)
 
     def fed(self, *, difference: bool) -> DeviceSequence:
-        """The same snapshots, with only the transferred ones on the device: copies, in full or by delta."""
+        """Return the same snapshots, with only the transferred ones on the device: copies, in full or by delta."""
         feed = SnapshotFeed(self.graph, difference=difference, device=self.device)
         of = self.settings
         return DeviceSequence(
@@ -154,7 +154,7 @@ class DeviceSequence(StoredSequence):
         return operator_bytes(self.graph, snapshots, torch.finfo(self.dtype).bits // 8)
 
     def _operators(self, snapshots: range, rows: range) -> Operators:
-        """The operators of some rows of snapshots, stacked where they are several."""
+        """Make the operators of some rows of snapshots, stacked where they are several."""
         held: Any = self.graph.snapshots if self.feed is None else self._brought
         one = stacked([held[t] for t in snapshots])
         return Operators(SnapshotSource(one, rows, self.settings), self.settings)

@@ -19,7 +19,7 @@ class NeighbourRows:
     all_here: ClassVar[bool] = True
 
     def joined(self, x: Tensor, direction: str) -> Tensor:
-        """The columns of the operators along a direction (``in`` or ``out``): (n, F) -> (M, F), differentiable.
+        """Return the columns of the operators along a direction (``in`` or ``out``): (n, F) -> (M, F), differentiable.
 
         Other functions may compute until rows are here (:mod:`dtdg_lab.engine.exchange.pausable`).
         """
@@ -30,7 +30,7 @@ class NeighbourRows:
         return x, scores
 
     def layer(self, number: int) -> NeighbourRows:
-        """The same, for one layer of a model."""
+        """Return the same, for one layer of a model."""
         return self
 
 
@@ -47,17 +47,17 @@ class Gathered(NeighbourRows):
         self._gather = gather
 
     def joined(self, x: Tensor, direction: str) -> Tensor:
-        """The rows of all nodes, in order."""
+        """Return the rows of all nodes, in order."""
         return self._gather(x)
 
     def candidates(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """The k best of every rank, in rank order; ranks with fewer nodes fill up with minus infinity."""
+        """Return the k best of every rank, in rank order; ranks with fewer nodes fill up with minus infinity."""
         joined = self._gather(best_filled(x, scores, k), each=k)
         return joined[:, :-1], joined[:, -1]
 
 
 def best_filled(x: Tensor, scores: Tensor, k: int) -> Tensor:
-    """The k best rows beside their scores, (k, F + 1), ties to the lower row; minus infinity where there are fewer."""
+    """Return the k best rows and their scores, (k, F + 1), ties to the lower row; minus infinity beyond the last."""
     best = torch.sort(scores, descending=True, stable=True).indices[:k]
     own = torch.cat([x.index_select(0, best), scores.index_select(0, best).unsqueeze(1)], dim=1)
     missing = own.new_zeros(k - len(own), own.shape[1])

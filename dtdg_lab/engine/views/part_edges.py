@@ -70,7 +70,7 @@ class PartEdges:
         return len(self.indptr) - 1
 
     def first(self, rows: int) -> PartEdges:
-        """The first rows, over the same columns."""
+        """Return the first rows, over the same columns."""
         end = int(self.indptr[rows])
         return PartEdges(
             self.indptr[: rows + 1],
@@ -104,7 +104,7 @@ class LocalSource:
         self._made: dict[str, Adjacency] = {}
 
     def adjacency(self, direction: str) -> Adjacency:
-        """The edges that rows pull along, (n, M).
+        """Return the edges that rows pull along, (n, M).
 
         Raises:
             UnsupportedError: there is no such direction.
@@ -160,7 +160,7 @@ class LocalSource:
 def part_edges(
     snapshots: Sequence[Snapshot], partition: Partition, part: int, direction: str = "in"
 ) -> tuple[PartEdges, HaloPlan]:
-    """The edges along which a part pulls in S snapshots, stacked, and the exchange that brings the rows it lacks.
+    """Return a part's edges in S snapshots, stacked, and the exchange that brings the rows it lacks.
 
     Node i of the n that the part owns, ascending, is row s n + i in snapshot s, and the column of the same number.
     After these S n columns come the rows it receives, ordered by owner, then snapshot, then node, as
@@ -214,7 +214,7 @@ Ends = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 def _exchanged(snapshot: Snapshot, partition: Partition, part: int, direction: str) -> tuple[Ends, Ends]:
-    """What a part sends and what it receives in one snapshot: the other part and the node, ordered by both."""
+    """Return what a part sends and receives in one snapshot: the other part and the node, ordered by both."""
     to, source = pulls_of(snapshot, partition, direction)
     owners = partition.owner[source]
     cut = np.flatnonzero((to != owners) & ((to == part) | (owners == part)))

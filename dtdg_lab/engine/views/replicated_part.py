@@ -67,7 +67,7 @@ class Reach:
 
 
 def reach_of(memory: str, hops: int, snapshots: range, *, directions: Iterable[str] = ("in",)) -> Reach:
-    """What a model needs held.
+    """Return the nodes that a model needs.
 
     Args:
         memory: the model's.
@@ -96,7 +96,7 @@ class LocalEdges:
     weights: NDArray[np.float32] | None
 
     def first(self, rows: int) -> LocalEdges:
-        """The first rows, as views."""
+        """Return the first rows, as views."""
         end = int(self.indptr[rows])
         return LocalEdges(
             self.indptr[: rows + 1], self.indices[:end], None if self.weights is None else self.weights[:end]
@@ -187,12 +187,12 @@ class CachedPart:
         return self.prefix(t, hops if whole else hops - 1)
 
     def vertices(self, t: int) -> NDArray[np.int32]:
-        """The numbers in the graph of the M nodes held in snapshot t, (M,)."""
+        """Return the numbers in the graph of the M nodes held in snapshot t, (M,)."""
         place = 0 if self.reach.static else self._place(t)
         return np.asarray(self._arrays["vertices"][self._at[place] : self._at[place + 1]])
 
     def edges(self, t: int, direction: str) -> LocalEdges:
-        """The rows of edges held of snapshot t: those of all but the farthest nodes, or of all where truncated.
+        """Return the edges held of snapshot t: those of all but the farthest nodes, or of all where truncated.
 
         Raises:
             PlanError: no edges are held along this direction.
@@ -216,7 +216,7 @@ class CachedPart:
         return sum(int(self.edges(t, direction).indptr[rows]) for direction in self.reach.directions)
 
     def degrees(self, t: int, direction: str) -> NDArray[Any]:
-        """Sums of the weights of each node's edges in the whole snapshot, or their number without weights, (M,)."""
+        """Return the weighted degree of each node in the whole snapshot, or its edges without weights, (M,)."""
         place = self._place(t)
         return np.asarray(self._arrays[f"degrees_{direction}"][self._degrees_at[place] : self._degrees_at[place + 1]])
 
@@ -276,7 +276,7 @@ class CachedPart:
 
 
 def pieces(graph: DynamicGraph, own: NDArray[np.integer], reach: Reach) -> Iterator[tuple[str, NDArray[Any]]]:
-    """The arrays of a :class:`CachedPart`, piece by piece: pieces of one name are to be joined in order.
+    """Yield the arrays of a :class:`CachedPart`, piece by piece: pieces of one name are to be joined in order.
 
     Args:
         graph: N nodes.
@@ -318,12 +318,12 @@ def pieces(graph: DynamicGraph, own: NDArray[np.integer], reach: Reach) -> Itera
 
 
 def offset_type(snapshots: Sequence[Snapshot]) -> np.dtype[Any]:
-    """The type of row starts: the smallest that counts every snapshot's edges."""
+    """Return the type of row starts: the smallest that counts every snapshot's edges."""
     return np.dtype(np.int32 if max(snapshot.num_edges for snapshot in snapshots) < 2**31 else np.int64)
 
 
 def degree_type(graph: DynamicGraph) -> np.dtype[Any]:
-    """The type of degrees, which are exact in it where edges carry no weight."""
+    """Return the type of degrees, which are exact in it where edges carry no weight."""
     return np.dtype(np.float64 if graph.weighted else np.int32)
 
 
@@ -336,7 +336,7 @@ def ordered(distance: NDArray[np.int8], hops: int) -> tuple[NDArray[np.int32], N
 
 
 def local_edges(snapshot: Snapshot, rows: NDArray[np.int32], place: NDArray[np.int32]) -> LocalEdges:
-    """Some nodes' rows of a snapshot, with the places of their in-neighbours; those without a place are dropped.
+    """Return some nodes' rows of a snapshot, with the places of their in-neighbours; those without a place are dropped.
 
     Args:
         snapshot: N nodes.
@@ -366,7 +366,7 @@ KEPT_BYTES, UNUSED_S = 16 << 30, 3600.0  # files above are removed, the longest 
 
 
 def cached_part(graph: DynamicGraph, own: NDArray[np.integer], reach: Reach) -> CachedPart:
-    """The cached part of some nodes, mapped from disk; made there by the first process that asks.
+    """Return the cached part of some nodes, mapped from disk; the first process that asks makes it.
 
     Two partitions that give a part the same nodes share it. A damaged one is rebuilt.
 
@@ -394,7 +394,7 @@ def part_folder(graph: DynamicGraph, own: NDArray[np.integer], reach: Reach) -> 
 
 
 def _made(folder: Path, graph: DynamicGraph, own: NDArray[np.integer], reach: Reach) -> CachedPart:
-    """The part in the folder, written there unless a sound one has come meanwhile."""
+    """Return the part in the folder, written there unless a sound one has come meanwhile."""
     if holds_graph(folder):
         try:
             return _opened(folder, reach)
@@ -412,7 +412,7 @@ def _made(folder: Path, graph: DynamicGraph, own: NDArray[np.integer], reach: Re
 
 
 def _opened(folder: Path, reach: Reach) -> CachedPart:
-    """The part in a folder, which counts as used now."""
+    """Open the part in a folder, which counts as used now."""
     part = CachedPart(read(folder, mmap=True)[0], reach)
     with contextlib.suppress(OSError):  # somebody else's cache may be read and not touched
         os.utime(folder / META)
@@ -512,7 +512,7 @@ Counts = tuple[int, int, int, int]  # rows, row starts along one way, edges, dis
 
 
 def _static(snapshots: Sequence[Snapshot], parts: Sequence[NDArray[np.int64]], reach: Reach) -> list[Counts]:
-    """Counts of each part that holds the same nodes in all snapshots."""
+    """Return the counts of each part that holds the same nodes in all snapshots."""
     union, none = union_of(snapshots), np.zeros(snapshots[0].num_nodes, np.int64)
     pulls = sum((_pulls(snapshot, reach) for snapshot in snapshots), none)
     found = []
@@ -531,7 +531,7 @@ def _static(snapshots: Sequence[Snapshot], parts: Sequence[NDArray[np.int64]], r
 
 
 def _by_snapshot(snapshots: Sequence[Snapshot], parts: Sequence[NDArray[np.int64]], reach: Reach) -> list[Counts]:
-    """Counts of each part that holds in every snapshot what it needs there."""
+    """Return the counts of each part that holds other nodes in every snapshot."""
     counts = np.zeros((len(parts), 3), np.int64)
     met = np.zeros((len(parts), snapshots[0].num_nodes), bool)
     for snapshot in snapshots:

@@ -35,7 +35,7 @@ class OwnBest(NeighbourRows):
         self._own = own
 
     def candidates(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """The own ones, by node."""
+        """Return the own ones, by node."""
         return x[: self._own], scores[: self._own]
 
 
@@ -139,7 +139,7 @@ class CachedSequence(StoredSequence):
 
 
 def stacked_edges(part: CachedPart, snapshots: range, hops: int, direction: str) -> PartEdges:
-    """The edges along which the nodes within some hops pull, in S snapshots stacked block-diagonally.
+    """Return the edges along which the nodes within some hops pull, in S snapshots stacked block-diagonally.
 
     Rows whose neighbours may be farther away than that are empty.
 
@@ -184,7 +184,7 @@ def cached_sequences(
     cache_gib: float,
     settings: OperatorSettings,
 ) -> list[CachedSequence]:
-    """What a rank's parts train on; their caches are made where no process has made them yet.
+    """Return the sequences of a rank's parts; their caches are made where no process has made them yet.
 
     Every rank comes to the same decision on the size, since it is that of all parts together.
 

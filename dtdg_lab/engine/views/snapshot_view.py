@@ -56,7 +56,7 @@ class SnapshotView(GraphView):
         return len(self.inputs)
 
     def layer(self, number: int) -> SnapshotView:
-        """The same rows; exchanges are counted for this layer."""
+        """Return the same rows; exchanges are counted for this layer."""
         neighbours = self._neighbours.layer(number)
         if neighbours is self._neighbours:
             return self
@@ -81,7 +81,7 @@ class SnapshotView(GraphView):
         return operator.apply(self._neighbours.joined(x, DIRECTION_OF[kind]))
 
     def _path(self, x: Tensor) -> tuple[str, ...] | None:
-        """The kinds of pulls that make x of the inputs; None where x may depend on parameters."""
+        """Return the kinds of pulls that make x of the inputs; None where x may depend on parameters."""
         if x is self.inputs:
             return ()
         return next((path for path, result in self._pulled.items() if result is x), None)
@@ -168,9 +168,9 @@ class OneVertex(GraphView):
         return self
 
     def pull(self, x: Tensor, kind: str, scores: tuple[Tensor, Tensor] | None = None) -> Tensor:
-        """The rows given."""
+        """Return the rows."""
         return x
 
     def top(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """The one row."""
+        """Return the one row."""
         return x[:1], scores[:1]

@@ -59,7 +59,7 @@ class ViewStore:
         self._lock = threading.Lock()
 
     def get(self, snapshots: range) -> SnapshotView:
-        """The space of these snapshots."""
+        """Return the view of these snapshots."""
         if snapshots in self._spaces:
             return self._spaces[snapshots]
         space = self._alive.get(snapshots)  # not kept, but somebody has it still

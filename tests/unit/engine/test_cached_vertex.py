@@ -20,8 +20,8 @@ from dtdg_lab.config import catalogue
 from dtdg_lab.config.model_facts import memory
 from dtdg_lab.core.errors import DataError, PlanError, UnsupportedError
 from dtdg_lab.core.plans import Partition
-from dtdg_lab.engine import replicated_part as cached_files
 from dtdg_lab.engine.strategy import StepMarks
+from dtdg_lab.engine.views import replicated_part
 from dtdg_lab.engine.views.device_sequence import DeviceSequence
 from dtdg_lab.engine.views.replicated_part import (
     CachedPart,
@@ -240,7 +240,7 @@ def test_a_part_is_made_once_and_mapped_read_only(monkeypatch: pytest.MonkeyPatc
     assert [path.name for path in part_folder(graph, own, reach).parent.iterdir()] == [
         part_folder(graph, own, reach).name
     ]
-    monkeypatch.setattr(cached_files, "pieces", None)
+    monkeypatch.setattr(replicated_part, "pieces", None)
     again = cached_part(graph, own, reach)
     np.testing.assert_array_equal(made.vertices(1), again.vertices(1))
     for array in (again.features(1), again.edges(1, "in").indices):
@@ -298,7 +298,7 @@ def test_several_who_ask_at_once_make_it_once(monkeypatch: pytest.MonkeyPatch) -
         time.sleep(0.05)
         yield from pieces(*given)
 
-    monkeypatch.setattr(cached_files, "pieces", slowly)
+    monkeypatch.setattr(replicated_part, "pieces", slowly)
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: cached_part(graph, own, reach).vertices(1).tolist(), range(4)))
     assert len(makers) == 1

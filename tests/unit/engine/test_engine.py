@@ -14,7 +14,6 @@ from torch import Tensor
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.model_facts import memory
 from dtdg_lab.core.plans import SnapshotGroups
-from dtdg_lab.engine import graph_view as space_store
 from dtdg_lab.engine.backprop import reference as plain
 from dtdg_lab.engine.backprop import time_blocks as layer
 from dtdg_lab.engine.backprop import time_blocks as stepwise
@@ -24,6 +23,7 @@ from dtdg_lab.engine.backprop.timeline import Timeline
 from dtdg_lab.engine.parallel_map import parallel_map
 from dtdg_lab.engine.segment import SequenceSegment
 from dtdg_lab.engine.strategy import Step, StepMarks
+from dtdg_lab.engine.views import view_store
 from dtdg_lab.engine.views.device_sequence import DeviceSequence
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
@@ -118,7 +118,7 @@ def _assert_equal_to_plain(run: SequenceSegment, how: Callable[[SequenceSegment]
 
 def _set_sizes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     stacked, step = SIZES[name]
-    monkeypatch.setitem(space_store.STACKED_ROWS, "cpu", stacked)
+    monkeypatch.setitem(view_store.STACKED_ROWS, "cpu", stacked)
     monkeypatch.setitem(layer.STEP_NUMBERS, "cpu", step)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from dtdg_lab.engine import graph_view as snapshot_feed
+from dtdg_lab.engine.views import snapshot_feed
 from dtdg_lab.engine.views.snapshot_feed import SnapshotFeed
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot

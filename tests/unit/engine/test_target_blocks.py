@@ -21,16 +21,15 @@ from dtdg_lab.config.model_facts import memory
 from dtdg_lab.core.errors import DataError, PlanError, UnsupportedError
 from dtdg_lab.core.plans import TargetBatch
 from dtdg_lab.distributed.group import SoloGroup
-from dtdg_lab.engine import graph_view as space_store
-from dtdg_lab.engine import minibatch_blocks as blocks_module
-from dtdg_lab.engine import minibatch_blocks as target_growth
-from dtdg_lab.engine import target_batches as target_run
 from dtdg_lab.engine.backprop import reference as grouped
+from dtdg_lab.engine.minibatch import block_growth, target_run
+from dtdg_lab.engine.minibatch import blocks as blocks_module
 from dtdg_lab.engine.minibatch.blocks import BlockShape, TargetBlocks, block_shape, target_blocks
 from dtdg_lab.engine.minibatch.state_cache import StateCache
 from dtdg_lab.engine.minibatch.target_run import TargetRun, add_gradients
 from dtdg_lab.engine.minibatch.target_sequence import TargetSequence, target_edges
 from dtdg_lab.engine.segment import SequenceSegment
+from dtdg_lab.engine.views import view_store
 from dtdg_lab.engine.views.device_sequence import DeviceSequence
 from dtdg_lab.engine.views.replicated_part import CachedPart, pieces, reach_of
 from dtdg_lab.engine.views.replicated_sequence import CachedSequence
@@ -238,10 +237,10 @@ def test_it_does_not_matter_how_a_batch_is_computed(name: str, monkeypatch: pyte
     shape = block_shape(model.facts)
     part, task = _part(graph, model), _task(graph)
     wanted = _on_blocks(target_blocks(part, FEW, shape), model, task)
-    monkeypatch.setattr(target_growth, "_SCRATCH", 1)
+    monkeypatch.setattr(block_growth, "_SCRATCH", 1)
     _assert_equal(_on_blocks(target_blocks(part, FEW, replace(shape, inputs_once=False)), model, task), wanted)
     blocks = target_blocks(part, FEW, shape)
-    monkeypatch.setitem(space_store.STACKED_ROWS, "cpu", 2 * blocks.heights[0])
+    monkeypatch.setitem(view_store.STACKED_ROWS, "cpu", 2 * blocks.heights[0])
     sequence = TargetSequence(blocks, OperatorSettings(dtype=torch.float64))
     assert [len(space.snapshots) for space in sequence.stacks(BATCH, 1)] == [1, 2]
     run = TargetRun(model, sequence, task, BATCH, "all")

@@ -103,10 +103,10 @@ class SequenceSegment:
     def _joint_losses(self, z: Tensor, snapshots: range) -> Tensor:
         joined = self.sequence.join(z)
         everyone = slice(0, joined.shape[1])
-        own = [
-            self.task.loss(joined[place : place + 1], range(t, t + 1), everyone).sum()
-            for place, t in enumerate(snapshots)
+        losses = [
+            self.task.loss(joined[index : index + 1], range(t, t + 1), everyone).sum()
+            for index, t in enumerate(snapshots)
             if self.sequence.has_turn(t)
         ]
         # without a turn the joined rows still take part in backward, which every rank must
-        return torch.stack(own) if own else joined.sum() * 0
+        return torch.stack(losses) if losses else joined.sum() * 0

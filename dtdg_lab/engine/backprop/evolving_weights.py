@@ -62,22 +62,22 @@ class _Pieces:
         """Add the gradients of a block's own snapshots; returns their loss."""
         run, states, learned = self._run, self._states, self._learned
 
-        def piece(seen: tuple[SnapshotView, ...]) -> tuple[Tensor, Gradients, Gradients]:
-            space = seen[0]
-            given = _leaves([states[t] for t in space.snapshots])
-            loss = run.loss(_readout(run, seen, given), space.snapshots, slice(0, run.own))
-            return loss.detach(), *learned.gradients([loss], [None], given.tensors)
+        def piece(views: tuple[SnapshotView, ...]) -> tuple[Tensor, Gradients, Gradients]:
+            space = views[0]
+            initial_states = _leaves([states[t] for t in space.snapshots])
+            loss = run.loss(_readout(run, views, initial_states), space.snapshots, slice(0, run.own))
+            return loss.detach(), *learned.gradients([loss], [None], initial_states.tensors)
 
         total = torch.zeros((), dtype=torch.float64, device=run.sequence.device)
         spaces = list(zip(*block.stacks, strict=True))
         results = parallel_map(piece, spaces, device=run.sequence.device, alone=run.sequence.collective)
-        for seen, (loss, gradients, state_gradients) in zip(spaces, results, strict=True):
+        for views, (loss, gradients, state_gradients) in zip(spaces, results, strict=True):
             total += loss
             learned.add(gradients)
-            used = [states[t].tensors for t in seen[0].snapshots]
-            for place, gradient in enumerate(state_gradients):
+            used = [states[t].tensors for t in views[0].snapshots]
+            for index, gradient in enumerate(state_gradients):
                 if gradient is not None:
-                    self.ends += [tensors[place] for tensors in used]
+                    self.ends += [tensors[index] for tensors in used]
                     self.seeds += gradient.unbind() if len(used) > 1 else [gradient]
         return total
 
@@ -100,19 +100,22 @@ def _leaves(states: list[State]) -> State:
     """Stack the states of snapshots, each tensor (S, ...), without history; one state stays as it is."""
     layers = []
     for tensors in zip(*(state.layers for state in states), strict=True):
-        joined = [torch.stack(each) if len(states) > 1 else each[0] for each in zip(*tensors, strict=True)]
+        joined = [
+            torch.stack(stacked_tensors) if len(states) > 1 else stacked_tensors[0]
+            for stacked_tensors in zip(*tensors, strict=True)
+        ]
         layers.append(tuple(tensor.detach().requires_grad_() for tensor in joined))
     return State(tuple(layers), states[0].per_vertex)
 
 
-def _readout(run: SequenceSegment, seen: tuple[SnapshotView, ...], state: State) -> Tensor:
+def _readout(run: SequenceSegment, views: tuple[SnapshotView, ...], state: State) -> Tensor:
     """Readout of S snapshots, (S, n, outputs); each layer has its space, which may have fewer rows than the one before.
 
     Rows that the next layer does not need are left out as soon as they are known.
     """
-    x, stacked = seen[0].inputs, len(seen[0].snapshots)
-    needed = [*(space.num_rows // stacked for space in seen[1:]), run.own]
-    for layer, (space, rows) in enumerate(zip(seen, needed, strict=True)):
+    x, stacked = views[0].inputs, len(views[0].snapshots)
+    needed = [*(space.num_rows // stacked for space in views[1:]), run.own]
+    for layer, (space, rows) in enumerate(zip(views, needed, strict=True)):
         mixed = run.model.spatial(layer, space, x, state).unflatten(0, (stacked, -1))
         h, _ = run.model.temporal_sequence(layer, mixed[:, :rows], state)
         x = h.flatten(0, 1)
@@ -134,11 +137,11 @@ class SnapshotSummaries:
     def __init__(self, plan: SnapshotBlocks, ranks: list[int], exchanger: Exchanger) -> None:
         self._plan, self._ranks, self._exchanger = plan, ranks, exchanger
 
-    def __call__(self, own: Tensor, block: int, layer: int, pass_name: str) -> Tensor:
+    def __call__(self, summaries: Tensor, block: int, layer: int, pass_name: str) -> Tensor:
         """All S summaries of the block in order of time, (S, numbers); gradients are summed where they were made."""
         self._exchanger.forward_pass = pass_name
         counts = [len(self._plan.own(block, rank)) for rank in self._ranks]
-        return self._exchanger.gather(own, counts, layer)
+        return self._exchanger.gather(summaries, counts, layer)
 
 
 class StateRelay:
@@ -177,7 +180,7 @@ class StateRelay:
             # the others send no row, but must take part in backward
             row = row if sender == self._rank else row[:0]
             row = row if row.requires_grad else row.detach().requires_grad_(torch.is_grad_enabled())
-            counts = [int(other == sender) for other in self._ranks]
+            counts = [int(rank == sender) for rank in self._ranks]
             sent = self._exchanger.gather(row, counts, layer)[0].split([shape.numel() for shape in shapes])
             tensors = tuple(part.view(shape) for part, shape in zip(sent, shapes, strict=True))
             state = state.with_layer(layer, tensors)
@@ -248,21 +251,24 @@ class _Weights:
                 summaries = self._gather(self._summaries(run.model, layer, spaces, xs), number, layer, pass_name)
                 states = self._advanced(run.model, layer, summaries, state)
                 ends.append(states[-1].layers[layer])
-                seen = [states[space.snapshots[0] - block.snapshots.start] for space in spaces]
+                snapshot_states = [states[space.snapshots[0] - block.snapshots.start] for space in spaces]
             else:
-                seen = []
-                evolve = partial(self._evolved, layer, spaces, xs, seen)
+                snapshot_states = []
+                evolve = partial(self._evolved, layer, spaces, xs, snapshot_states)
                 ends.append(self._relay(state, number, layer, pass_name, evolve).layers[layer])
-            xs = [run.model.spatial(layer, space, x, at) for space, x, at in zip(spaces, xs, seen, strict=True)]
+            xs = [
+                run.model.spatial(layer, space, x, snapshot_state)
+                for space, x, snapshot_state in zip(spaces, xs, snapshot_states, strict=True)
+            ]
         return list(block.stacks[0]), xs, State(tuple(ends), per_vertex=False)
 
     def _evolved(
-        self, layer: int, spaces: list[SnapshotView], xs: list[Tensor], seen: list[State], state: State
+        self, layer: int, spaces: list[SnapshotView], xs: list[Tensor], snapshot_states: list[State], state: State
     ) -> State:
         """Return a layer's state after own snapshots; that at each of them is appended to ``seen``."""
         for space, x in zip(spaces, xs, strict=True):
             state = self._run.model.evolve(layer, space, x, state)
-            seen.append(state)
+            snapshot_states.append(state)
         return state
 
     def _summaries(self, model: Summarising, layer: int, spaces: list[SnapshotView], xs: list[Tensor]) -> Tensor:

@@ -31,14 +31,14 @@ class LearnedParameters:
             inputs: those that need no gradient get None.
         """
         learning = [(end, seed) for end, seed in zip(ends, seeds, strict=True) if end.requires_grad]
-        given = [x for x in inputs if x.requires_grad]
+        differentiable = [x for x in inputs if x.requires_grad]
         if not learning:
             return (None,) * len(self._parameters), (None,) * len(inputs)
-        wanted = [*self._parameters, *given]
+        targets = [*self._parameters, *differentiable]
         seeded = [seed for _, seed in learning]
-        found = iter(torch.autograd.grad([end for end, _ in learning], wanted, seeded, allow_unused=True))
-        of_parameters = tuple(next(found) for _ in self._parameters)
-        return of_parameters, tuple(next(found) if x.requires_grad else None for x in inputs)
+        gradients = iter(torch.autograd.grad([end for end, _ in learning], targets, seeded, allow_unused=True))
+        of_parameters = tuple(next(gradients) for _ in self._parameters)
+        return of_parameters, tuple(next(gradients) if x.requires_grad else None for x in inputs)
 
     def add(self, gradients: Gradients) -> None:
         """Add a piece's gradients to the parameters', which stay where they are."""

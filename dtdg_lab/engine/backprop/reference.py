@@ -46,8 +46,8 @@ class GroupClock:
         self._wait()
         end_ns, cpu_s = time.time_ns(), time.process_time() - cpu_s
         share_ns = (end_ns - start_ns) // max(len(groups), 1)
-        for place, group in enumerate(groups):
-            begin_ns = start_ns + place * share_ns
+        for index, group in enumerate(groups):
+            begin_ns = start_ns + index * share_ns
             self._rows.append(GroupRow(group, begin_ns, begin_ns + share_ns, cpu_s / len(groups)))
 
     def _wait(self) -> None:
@@ -96,8 +96,8 @@ def _loss_if_it_fits(run: SequenceSegment) -> Tensor | None:
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         first, state = _snapshot(run, run.snapshots[0], run.initial_state())
-    for known in (run.sequence.view(run.snapshots[0]).inputs, *run.model.parameters()):
-        sizes.pop(known.untyped_storage().data_ptr(), None)
+    for tensor in (run.sequence.view(run.snapshots[0]).inputs, *run.model.parameters()):
+        sizes.pop(tensor.untyped_storage().data_ptr(), None)
     if run.sequence.any_rank(sum(sizes.values()) * len(run.snapshots) > KEPT_BYTES):
         return None
     return _rest(run, first, state)

@@ -111,12 +111,12 @@ class Layer:
         """Return the spatial part of own snapshots, on the ranks whose nodes run through time."""
         run, number = self._run, self._number
 
-        def mix(place: int) -> tuple[Tensor, None]:
+        def mix(index: int) -> tuple[Tensor, None]:
             with torch.set_grad_enabled(learning):
-                given = run.model.spatial(number, self._spaces[place], self._inputs[place], self._crossing.begin)
-                mixed = given
+                mixed_rows = run.model.spatial(number, self._spaces[index], self._inputs[index], self._crossing.begin)
+                mixed = mixed_rows
             if self._learns:
-                self._mixed[place] = mixed
+                self._mixed[index] = mixed
             return mixed.detach(), None
 
         return self._block.seam.to_vertices(mix, AllToAllPhase(number, False, self._width))[0]
@@ -132,9 +132,11 @@ class Layer:
             return h, None
 
         phase = AllToAllPhase(self._number, False, self._run.model.hidden)
-        found, _ = self._block.seam.to_snapshots(through, self._pieces(), phase, like=self._parts[0], height=self._rows)
+        stack_rows, _ = self._block.seam.to_snapshots(
+            through, self._pieces(), phase, like=self._parts[0], height=self._rows
+        )
         self._crossing.end = end
-        return found
+        return stack_rows
 
     def run_through(self) -> None:
         """Note the end of the crossing alone."""
@@ -150,11 +152,11 @@ class Layer:
 
     def losses(self) -> Tensor:
         """Return the last layer's share of a loss by node; each piece runs backward at once."""
-        at = self._at(self._block.snapshots)
+        loss_snapshots = self._at(self._block.snapshots)
 
         def work(rows: slice) -> tuple[Tensor | None, tuple[Tensor, Gradients]]:
             piece = self._started(rows)
-            loss = self._loss(piece.h, at, rows) if at else piece.h.new_zeros(())
+            loss = self._loss(piece.h, loss_snapshots, rows) if loss_snapshots else piece.h.new_zeros(())
             of_rows, gradients = self._back(piece, [loss], [None], rows)
             return of_rows, (loss.detach(), gradients)
 
@@ -164,9 +166,9 @@ class Layer:
             self._learned.add(gradients)
         return total
 
-    def _loss(self, h: Tensor, at: range, rows: slice) -> Tensor:
+    def _loss(self, h: Tensor, loss_snapshots: range, rows: slice) -> Tensor:
         """Return what a piece, (S, piece, H), adds to the loss at some snapshots."""
-        return self._run.loss(self._run.model.readout(self._where(h, at)), at, rows)
+        return self._run.loss(self._run.model.readout(self._where(h, loss_snapshots)), loss_snapshots, rows)
 
     def joint_loss(self) -> Tensor:
         """Return the block's share of a loss of all nodes together, and run backward; pieces are computed twice."""
@@ -178,12 +180,12 @@ class Layer:
             return run.model.readout(h), None
 
         phase = AllToAllPhase(self._number, False, run.model.outputs)
-        found, _ = seam.to_snapshots(read, self._pieces(), phase, like=self._parts[0], height=self._rows)
-        z = [rows.requires_grad_() for rows in found]
+        stack_rows, _ = seam.to_snapshots(read, self._pieces(), phase, like=self._parts[0], height=self._rows)
+        z = [rows.requires_grad_() for rows in stack_rows]
         loss, dz = self._joint(z)
 
-        def of_readout(place: int) -> tuple[Tensor, None]:
-            return dz[place], None
+        def of_readout(index: int) -> tuple[Tensor, None]:
+            return dz[index], None
 
         parts, _ = seam.to_vertices(of_readout, AllToAllPhase(self._number, True, run.model.outputs))
 
@@ -200,16 +202,23 @@ class Layer:
         run = self._run
         stacks = [space.snapshots for space in self._spaces]
         loss = run.model.zeros(1).sum()
-        at = self._at(range(stacks[0].start, stacks[-1].stop)) if stacks else range(0)
-        if at:
-            read = [(of, rows) for of, rows in zip(stacks, z, strict=True) if of.stop > at.start and of.start < at.stop]
-            every = torch.cat([rows.unflatten(0, (len(of), -1)) for of, rows in read])
-            start = at.start - read[0][0].start
-            loss = run.loss(every[start : start + len(at)], at, slice(0, run.own))
+        loss_snapshots = self._at(range(stacks[0].start, stacks[-1].stop)) if stacks else range(0)
+        if loss_snapshots:
+            read = [
+                (stack, rows)
+                for stack, rows in zip(stacks, z, strict=True)
+                if stack.stop > loss_snapshots.start and stack.start < loss_snapshots.stop
+            ]
+            every = torch.cat([rows.unflatten(0, (len(stack), -1)) for stack, rows in read])
+            start = loss_snapshots.start - read[0][0].start
+            loss = run.loss(every[start : start + len(loss_snapshots)], loss_snapshots, slice(0, run.own))
         if not loss.requires_grad:
             return loss, [torch.zeros_like(rows) for rows in z]
-        found = torch.autograd.grad(loss, z, allow_unused=True)
-        return loss.detach(), [torch.zeros_like(rows) if of is None else of for rows, of in zip(z, found, strict=True)]
+        gradients = torch.autograd.grad(loss, z, allow_unused=True)
+        return loss.detach(), [
+            torch.zeros_like(rows) if gradient is None else gradient
+            for rows, gradient in zip(z, gradients, strict=True)
+        ]
 
     def pull_back(self, parts: list[Tensor]) -> None:
         """Backward through time, from the output's gradient in each snapshot, (m, H); pieces are recomputed."""
@@ -226,10 +235,10 @@ class Layer:
         if not self._learns:
             return []
 
-        def work(place: int) -> tuple[Tensor, Gradients]:
-            ends, seeds = [self._mixed[place]], [self._gradients[place]]
-            gradients, (of_input,) = self._learned.gradients(ends, seeds, [self._inputs[place]])
-            self._mixed[place] = self._gradients[place] = seeds[0].new_empty(0)  # memory is let go
+        def work(index: int) -> tuple[Tensor, Gradients]:
+            ends, seeds = [self._mixed[index]], [self._gradients[index]]
+            gradients, (of_input,) = self._learned.gradients(ends, seeds, [self._inputs[index]])
+            self._mixed[index] = self._gradients[index] = seeds[0].new_empty(0)  # memory is let go
             assert of_input is not None or self._number == 0
             return seeds[0] if of_input is None else of_input, gradients
 
@@ -285,10 +294,10 @@ class Layer:
 
         height = self._spaces[0].num_rows // len(self._spaces[0].snapshots) if self._spaces else self._rows
         phase = AllToAllPhase(self._number, True, self._width)
-        self._gradients, found = self._block.seam.to_snapshots(
+        self._gradients, results = self._block.seam.to_snapshots(
             of_rows, self._pieces(), phase, like=self._parts[0], height=height
         )
-        return found
+        return results
 
     def _through_time(self, x: Tensor, begin: State, rows: slice) -> tuple[Tensor, State]:
         """Run a piece through its snapshots: (S, piece, C) -> (S, piece, H) and the state after them."""
@@ -298,9 +307,9 @@ class Layer:
         return self._block.seam.pieces(self._rows, self._piece_rows())
 
     def _piece_rows(self) -> int:
-        hidden, place = self._run.model.hidden, self._device.partition(":")[0]
-        whole = PIECE_NUMBERS[place] // (hidden * len(self._block.snapshots))
-        return max(1, min(STEP_NUMBERS[place] // hidden, whole))
+        hidden, device_type = self._run.model.hidden, self._device.partition(":")[0]
+        piece_rows = PIECE_NUMBERS[device_type] // (hidden * len(self._block.snapshots))
+        return max(1, min(STEP_NUMBERS[device_type] // hidden, piece_rows))
 
     def _piece(self, rows: slice) -> Tensor:
         """Return the piece's rows of the spatial part, (S, piece, C)."""
@@ -316,20 +325,20 @@ class Layer:
         return tuple(torch.empty_like(x) for x in self._crossing.begin.layers[self._number])
 
     @staticmethod
-    def _write(to: Tensors, found: Sequence[Tensor | None], rows: slice) -> None:
-        for whole, part in zip(to, found, strict=True):
+    def _write(to: Tensors, parts: Sequence[Tensor | None], rows: slice) -> None:
+        for tensor, part in zip(to, parts, strict=True):
             if part is not None:
-                whole[rows] = part
+                tensor[rows] = part
 
     def _at(self, snapshots: range) -> range:
         """Those of the snapshots where loss is taken."""
-        at = self._run.at
-        return range(max(at.start, snapshots.start), min(at.stop, snapshots.stop))
+        loss_snapshots = self._run.at
+        return range(max(loss_snapshots.start, snapshots.start), min(loss_snapshots.stop, snapshots.stop))
 
-    def _where(self, h: Tensor, at: range) -> Tensor:
+    def _where(self, h: Tensor, loss_snapshots: range) -> Tensor:
         """Of all snapshots of the block, (S, ...), those where loss is taken."""
-        start = len(h) - (self._block.snapshots.stop - at.start)  # a piece may have entered late
-        return h if len(at) == len(h) else h[start : start + len(at)]
+        start = len(h) - (self._block.snapshots.stop - loss_snapshots.start)  # a piece may have entered late
+        return h if len(loss_snapshots) == len(h) else h[start : start + len(loss_snapshots)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -462,16 +471,16 @@ class BlockTimeline(Timeline):
     def open(self, number: int, pass_name: str) -> TimeBlock:
         """Transfer the own snapshots of a block to the device."""
         self.marks("compute")
-        own = self._plan.own(number, self._rank)
-        self._bring(own)
-        spaces = self._spaces(number, own)
+        snapshots = self._plan.own(number, self._rank)
+        self._bring(snapshots)
+        spaces = self._spaces(number, snapshots)
         self.marks("transfer")
         self._begin(number, pass_name)
         layers = range(self._run.model.layers)
         stacks = [[space.layer(layer) for space in spaces] for layer in layers]
         if self._moves is None:
-            of = self._run.sequence
-            seam = BlockRows(spaces, device=of.device, alone=of.collective)
+            sequence = self._run.sequence
+            seam = BlockRows(spaces, device=sequence.device, alone=sequence.collective)
         else:
             seam = self._moves.of_block(number, pass_name)
         return TimeBlock(self._plan.block(number), stacks, [self._run.own for _ in layers], seam)
@@ -485,11 +494,11 @@ class BlockTimeline(Timeline):
         self.marks.block(number, pass_name)
         self.turned(number, pass_name)
 
-    def _spaces(self, number: int, own: range) -> list[SnapshotView]:
+    def _spaces(self, number: int, snapshots: range) -> list[SnapshotView]:
         if self._one_by_one:
-            return [self._sequence.stack(range(t, t + 1)) for t in own]
+            return [self._sequence.stack(range(t, t + 1)) for t in snapshots]
         if self._moves is None:
-            return list(self._sequence.stacks(own, 0))
+            return list(self._sequence.stacks(snapshots, 0))
         return [self._sequence.stack(slot) for slot in self._moves.slots(number, self._rank) if slot]
 
 
@@ -549,9 +558,11 @@ def _back(
 
 def _backward(ends: list[Tensor], seeds: list[Tensor | None]) -> None:
     """Backward from those ends that have a gradient and a history."""
-    found = [(end, seed) for end, seed in zip(ends, seeds, strict=False) if seed is not None and end.requires_grad]
-    if found:
-        torch.autograd.backward([end for end, _ in found], [seed for _, seed in found])
+    seeded_ends = [
+        (end, seed) for end, seed in zip(ends, seeds, strict=False) if seed is not None and end.requires_grad
+    ]
+    if seeded_ends:
+        torch.autograd.backward([end for end, _ in seeded_ends], [seed for _, seed in seeded_ends])
 
 
 # Gradient checkpointing by snapshot: states are kept, and snapshots are recomputed in the backward pass.

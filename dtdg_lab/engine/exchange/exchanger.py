@@ -26,9 +26,9 @@ class CollectiveTimes:
     def __init__(self) -> None:
         self._flights: dict[tuple[int, str, str], list[tuple[float, float, float]]] = {}  # begin, end, exposed
 
-    def add(self, layer: int, pass_name: str, collective: str, found: Arrived) -> None:
+    def add(self, layer: int, pass_name: str, collective: str, arrived: Arrived) -> None:
         """Note an exchange that has been waited for."""
-        flight = (found.started_s, found.started_s + found.in_flight_s, found.exposed_s)
+        flight = (arrived.started_s, arrived.started_s + arrived.in_flight_s, arrived.exposed_s)
         self._flights.setdefault((layer, pass_name, collective), []).append(flight)
 
     def drain(self) -> list[ExchangeRow]:
@@ -212,23 +212,23 @@ class Exchanger:
 
         What a rank sends itself moves nowhere. ``name`` replaces that of the exchanger in records.
         """
-        place = (self._exchanges, layer, _PASSES.index(pass_name))
+        exchange_id = (self._exchanges, layer, _PASSES.index(pass_name))
         self._exchanges += 1
         if layer != NO_LAYER:
             link = self.links.setdefault((layer, pass_name), np.zeros((2, self._group.size), dtype=np.int64))
             row_bytes = math.prod(rows.shape[1:]) * rows.element_size()
             moved = [0 if to == self._group.rank else count for to, count in enumerate(send)]
             link += np.outer([1, row_bytes], moved)
-        pending = self._group.start_exchange(rows, send, receive, tag=place)
+        pending = self._group.start_exchange(rows, send, receive, tag=exchange_id)
         return Started(pending, layer, pass_name, name or self._name)
 
     def finish(self, started: Started) -> Arrived:
         """Wait for what was started; only what is stood still for counts as an exchange in the step's phases."""
         self.marks("compute")
-        found = started.pending.wait()
-        self.marks.exchange(found.wait_s)
-        self.times.add(started.layer, started.pass_name, started.collective, found)
-        return found
+        arrived = started.pending.wait()
+        self.marks.exchange(arrived.wait_s)
+        self.times.add(started.layer, started.pass_name, started.collective, arrived)
+        return arrived
 
 
 def refuse_second_gradients() -> None:
@@ -294,11 +294,11 @@ class Arrival(torch.autograd.Function):
     """Forward: others' rows come in. Backward: their gradient goes out."""
 
     @staticmethod
-    def forward(ctx: Any, left: Tensor, flight: PendingExchange) -> Tensor:
+    def forward(ctx: Any, departed: Tensor, flight: PendingExchange) -> Tensor:
         """Wait for the rows that other ranks sent."""
-        ctx.flight, found = flight, flight.wait()
-        flight.in_flight_s, flight.exposed_s = found.in_flight_s, found.exposed_s
-        return found.rows
+        ctx.flight, arrived = flight, flight.wait()
+        flight.in_flight_s, flight.exposed_s = arrived.in_flight_s, arrived.exposed_s
+        return arrived.rows
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:

@@ -55,18 +55,18 @@ class HaloRows(NeighbourRows):
         if not self._awaited:
             return torch.cat([x, self._exchanger.pull(x, self._route(direction), self._number)])
         flight = PendingExchange(self._exchanger, self._exchanger.checked(x, self._route(direction)), self._number)
-        left = Departure.apply(x, flight)
+        departed = Departure.apply(x, flight)
         pause(flight)  # once its rows have left
-        return torch.cat([x, Arrival.apply(left, flight)])
+        return torch.cat([x, Arrival.apply(departed, flight)])
 
     def candidates(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Return the k best of every rank, by node: (R k, F) and (R k,), differentiable."""
         best = torch.sort(scores, descending=True, stable=True).indices[:k]
         numbers = self._vertices.new_full((k, 1), torch.iinfo(self._vertices.dtype).max)
         numbers[: len(best), 0] = self._vertices[best]
-        each = [k] * self._group.size
-        joined = self._exchanger.gather(best_filled(x, scores, k), each)
-        order = torch.argsort(self._group.gather_rows(numbers, each)[:, 0], stable=True)
+        counts = [k] * self._group.size
+        joined = self._exchanger.gather(best_filled(x, scores, k), counts)
+        order = torch.argsort(self._group.gather_rows(numbers, counts)[:, 0], stable=True)
         joined = joined.index_select(0, order)
         return joined[:, :-1], joined[:, -1]
 
@@ -133,9 +133,9 @@ class HaloSequence(StoredSequence):
 
     def any_rank(self, flag: bool) -> bool:
         """Whether the flag is set on any rank."""
-        found = torch.tensor([float(flag)], device=self.device)
-        self._group.all_reduce(found)
-        return bool(found.item() > 0)
+        total = torch.tensor([float(flag)], device=self.device)
+        self._group.all_reduce(total)
+        return bool(total.item() > 0)
 
     def join(self, z: Tensor) -> Tensor:
         """All nodes' rows in order: (S, n, F) -> (S, N, F), differentiable."""
@@ -184,18 +184,18 @@ class HaloSequence(StoredSequence):
         return 2 * ((edges + rows) * 2 * (4 + width) + rows * graph.num_features * width)
 
 
-def own_nodes(of: BuildContext, exchanger: Exchanger, *, awaited: bool = False) -> DeviceSequence | HaloSequence:
+def own_nodes(context: BuildContext, exchanger: Exchanger, *, awaited: bool = False) -> DeviceSequence | HaloSequence:
     """Snapshots of this rank's nodes; those of all nodes where it is the only rank and exchanges nothing."""
-    assert of.partition is not None
-    if of.group.size == 1:
-        return of.sequence
+    assert context.partition is not None
+    if context.group.size == 1:
+        return context.sequence
     return HaloSequence(
-        of.sequence.graph,
-        of.partition.on_ranks(of.group.size),
+        context.sequence.graph,
+        context.partition.on_ranks(context.group.size),
         exchanger,
-        of.group,
-        of.sequence.settings,
-        directions=of.model.facts.directions,
-        reuse=of.config["halo_reuse"],
+        context.group,
+        context.sequence.settings,
+        directions=context.model.facts.directions,
+        reuse=context.config["halo_reuse"],
         awaited=awaited,
     )

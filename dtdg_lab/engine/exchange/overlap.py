@@ -113,16 +113,16 @@ class SpatialTasks:
             if task.result is not None and task.result.requires_grad
         ]
         lent = [leaf for task in tasks for leaf in task.lent.values()]
-        wanted = [*lent, *(x for x in inputs if x.requires_grad)]
+        targets = [*lent, *(x for x in inputs if x.requires_grad)]
         if not learning:
             return [(None,) * len(self._learned) for _ in tasks], [None] * len(inputs)
         ends, of_ends = [end for end, _ in learning], [seed for _, seed in learning]
-        found = iter(torch.autograd.grad(ends, wanted, of_ends, allow_unused=True))
-        of_tasks: list[Gradients] = [tuple(next(found) for _ in self._learned) for _ in tasks]
-        return of_tasks, [next(found) if x.requires_grad else None for x in inputs]
+        gradients = iter(torch.autograd.grad(ends, targets, of_ends, allow_unused=True))
+        of_tasks: list[Gradients] = [tuple(next(gradients) for _ in self._learned) for _ in tasks]
+        return of_tasks, [next(gradients) if x.requires_grad else None for x in inputs]
 
     def _lend(self, *, learning: bool) -> dict[str, Tensor]:
-        return {name: of.detach().requires_grad_(learning) for name, of in self._learned.items()}
+        return {name: parameter.detach().requires_grad_(learning) for name, parameter in self._learned.items()}
 
     def _turn(self, task: SpatialTask) -> None:
         """One stretch: wait for the pull before it where it is still on its way, and start the one after it."""
@@ -204,11 +204,11 @@ class Pace:
         """Decide a step's orders, of its snapshots from the oldest; collective where exchanges overlap."""
         self._sizes = list(sizes)
         self._features = [[self._task(layer, size) for size in sizes] for layer in range(self._model.layers)]
-        flat = self.predictor.predict(np.concatenate([task for of in self._features for task in of]))
+        flat = self.predictor.predict(np.concatenate([task for layer_tasks in self._features for task in layer_tasks]))
         self._predicted = self._by_task(flat)
         agreed = self._by_task(self._mean(flat)) if self._overlap else self._predicted
         rule = early_ready if self._overlap else in_turn
-        self._orders = [rule([_times(task) for task in of]) for of in agreed]
+        self._orders = [rule([_times(task) for task in layer_tasks]) for layer_tasks in agreed]
 
     def order(self, layer: int) -> tuple[int, ...]:
         """Whose turn it is in a layer."""
@@ -216,7 +216,7 @@ class Pace:
 
     def note(self, layer: int, tasks: Sequence[SpatialTask]) -> None:
         """Learn what a layer's tasks took."""
-        seen, took = [], []
+        task_rows, took = [], []
         for number, (size, task) in enumerate(zip(self._sizes, tasks, strict=True)):
             spent = np.array([*task.compute_s, *task.communicate_s])
             if size.halo is not None:
@@ -229,10 +229,10 @@ class Pace:
                 TaskRow(layer, size.snapshot, kind, float(thought), float(was))
                 for kind, thought, was in zip(kinds, predicted, spent, strict=True)
             ]
-            seen.append(features)
+            task_rows.append(features)
             took.append(spent)
-        if seen:
-            self.predictor.observe(np.concatenate(seen), np.concatenate(took))
+        if task_rows:
+            self.predictor.observe(np.concatenate(task_rows), np.concatenate(took))
 
     def forget(self) -> None:
         """Know nothing of what steps took, as before the first one: those of a probe are none."""
@@ -261,20 +261,20 @@ class Pace:
         return np.array([*stretches, *exchanges])
 
     def _by_task(self, flat: NDArray[np.float64]) -> list[list[NDArray[np.float64]]]:
-        found: list[list[NDArray[np.float64]]] = []
+        layers: list[list[NDArray[np.float64]]] = []
         start = 0
-        for of in self._features:
-            found.append([])
-            for task in of:
-                found[-1].append(flat[start : start + len(task)])
+        for layer_tasks in self._features:
+            layers.append([])
+            for task in layer_tasks:
+                layers[-1].append(flat[start : start + len(task)])
                 start += len(task)
-        return found
+        return layers
 
-    def _mean(self, own: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _mean(self, predictions: NDArray[np.float64]) -> NDArray[np.float64]:
         """Of all ranks' predictions; summed in rank order, so that every rank has the same bits."""
         ranks = self._group.size
         device = self._model.readout_layer.weight.device
-        sent = torch.from_numpy(own).to(device).unsqueeze(0)
+        sent = torch.from_numpy(predictions).to(device).unsqueeze(0)
         return self._group.gather_rows(sent, [1] * ranks).cpu().numpy().sum(axis=0) / ranks
 
 

@@ -44,11 +44,11 @@ class OverlapTrial:
             self.on = TRIED[len(self._epochs_s)]
             self._epochs_s.append(0.0)
             return
-        described = gather_texts(self._group, " ".join(map(repr, self._epochs_s)), device=self._device)
-        slowest = np.array([text.split() for text in described], dtype=np.float64).max(axis=0)
+        texts = gather_texts(self._group, " ".join(map(repr, self._epochs_s)), device=self._device)
+        slowest = np.array([text.split() for text in texts], dtype=np.float64).max(axis=0)
         off_s, on_s = float(np.median(slowest[1::2])), float(np.median(slowest[2::2]))
         self.choose(OverlapChosen(on_s < _LEAST_GAIN * off_s, off_s, on_s))
 
-    def choose(self, chosen: OverlapChosen) -> None:
+    def choose(self, choice: OverlapChosen) -> None:
         """End the trial with a choice: the measured one, or that of a run which is replayed."""
-        self.chosen, self.on = chosen, chosen.on
+        self.chosen, self.on = choice, choice.on

@@ -61,8 +61,8 @@ class BlockRows:
             work: given the place of an own stack of S' snapshots, its rows (S' n, C) without history, and a rest.
             phase: what moves.
         """
-        found = parallel_map(work, range(len(self._stacks)), device=self._device, alone=self._alone)
-        return by_snapshot(self._stacks, [rows for rows, _ in found]), [rest for _, rest in found]
+        results = parallel_map(work, range(len(self._stacks)), device=self._device, alone=self._alone)
+        return by_snapshot(self._stacks, [rows for rows, _ in results]), [rest for _, rest in results]
 
     def to_snapshots(
         self, work: OfRows[T], pieces: Sequence[slice], phase: AllToAllPhase, *, like: Tensor, height: int
@@ -82,9 +82,9 @@ class BlockRows:
         parts = by_snapshot(self._stacks, out)
 
         def write(rows: slice) -> T:
-            found, rest = work(rows)
-            for part, here in zip(parts, found, strict=True):
-                part[rows] = here
+            piece_rows, rest = work(rows)
+            for part, rows_here in zip(parts, piece_rows, strict=True):
+                part[rows] = rows_here
             return rest
 
         return out, parallel_map(write, pieces, device=self._device)

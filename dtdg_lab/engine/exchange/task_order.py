@@ -39,9 +39,9 @@ class TaskTimes:
         return len(self.communicate_s)
 
 
-def _seconds(given: Iterable[float]) -> tuple[float, ...]:
-    seconds = tuple(float(each) for each in given)
-    if not all(0 <= each < math.inf for each in seconds):  # NaN is in no range
+def _seconds(times: Iterable[float]) -> tuple[float, ...]:
+    seconds = tuple(float(time) for time in times)
+    if not all(0 <= time < math.inf for time in seconds):  # NaN is in no range
         raise PlanError(f"times of a task are {seconds}: they must be finite and at least 0 s.")
     return seconds
 
@@ -127,12 +127,12 @@ def early_ready(tasks: Sequence[TaskTimes], *, one_link: bool = False) -> tuple[
     exchanges stands; here it comes when no exchange can be started.
     """
     clock, order = TaskClock(tasks, one_link=one_link), []
-    while left := clock.left():
-        ready = [number for number in left if clock.ready_s(number) <= clock.now_s]
+    while remaining := clock.left():
+        ready = [number for number in remaining if clock.ready_s(number) <= clock.now_s]
         if not ready:
-            clock.wait_until(min(clock.ready_s(number) for number in left))
+            clock.wait_until(min(clock.ready_s(number) for number in remaining))
             continue
-        number = min(ready, key=lambda each: _place(clock, each))
+        number = min(ready, key=lambda task: _place(clock, task))
         clock.turn(number)
         order.append(number)
     return tuple(order)

@@ -124,24 +124,24 @@ class TargetGrowth:
         self._row = np.empty(size, np.int32)  # by key, where known: its row in the snapshot
         self._nearest: Whole = np.empty(0, np.int64)  # places, where shared
         self.entries = Entries(*(np.empty(0, np.int64),) * 2, np.zeros(self._count, np.int64))
-        own = np.asarray(targets, np.int64)
+        target_places = np.asarray(targets, np.int64)
         if shared:
-            self._add(None, own)
+            self._add(None, target_places)
         else:
-            self._add(np.repeat(np.arange(self._count), len(own)), np.tile(own, self._count))
+            self._add(np.repeat(np.arange(self._count), len(target_places)), np.tile(target_places, self._count))
 
     def gather(self, direction: str, layer: int) -> GatheredTargets:
         """Return the edges along which the rows grown so far pull, of any layer."""
-        part, snapshots, of = self._part, self._snapshots, self.entries
+        part, snapshots, entries = self._part, self._snapshots, self.entries
         indptr, rows_at = part.joined(f"indptr_{direction}", snapshots)
         indices, edges_at = part.joined(f"indices_{direction}", snapshots)
-        at = rows_at.take(of.snapshot) + of.place
-        begin = indptr.take(at).astype(np.int64)
-        lengths = indptr.take(at + 1) - begin
+        row_index = rows_at.take(entries.snapshot) + entries.place
+        begin = indptr.take(row_index).astype(np.int64)
+        lengths = indptr.take(row_index + 1) - begin
         ends = np.cumsum(lengths)
-        edge = np.arange(ends[-1]) + np.repeat(begin + edges_at.take(of.snapshot) - (ends - lengths), lengths)
+        edge = np.arange(ends[-1]) + np.repeat(begin + edges_at.take(entries.snapshot) - (ends - lengths), lengths)
         weights = part.joined(f"weights_{direction}", snapshots)[0].take(edge) if part.weighted else None
-        last = np.concatenate([[0], ends])[np.cumsum(of.counts)]
+        last = np.concatenate([[0], ends])[np.cumsum(entries.counts)]
         return GatheredTargets(lengths, indices.take(edge), np.diff(last, prepend=0), weights)
 
     @property
@@ -151,7 +151,7 @@ class TargetGrowth:
 
     def grow(self, gathered: list[GatheredTargets]) -> None:
         """Add everything that the edges come from: one hop more."""
-        keys = np.concatenate([self._keys(of) for of in gathered])
+        keys = np.concatenate([self._keys(edges) for edges in gathered])
         fresh = keys[~self._known[keys]]
         new = _distinct(fresh, self._row)
         if self._shared:
@@ -162,10 +162,10 @@ class TargetGrowth:
 
     def inside(self, gathered: GatheredTargets) -> GatheredTargets:
         """Those of the edges that come from what is known."""
-        known = self._known[self._keys(gathered)]
-        if known.all():
+        is_known = self._known[self._keys(gathered)]
+        if is_known.all():
             return gathered
-        return gathered.kept(known, np.repeat(np.arange(len(gathered.lengths)), gathered.lengths))
+        return gathered.kept(is_known, np.repeat(np.arange(len(gathered.lengths)), gathered.lengths))
 
     def columns(self, gathered: GatheredTargets, height: int) -> NDArray[np.int32]:
         """(E,) the source rows of the edges; every snapshot has the same number of rows."""
@@ -180,23 +180,25 @@ class TargetGrowth:
         outside = np.flatnonzero(~self._known.take(self._keys(gathered)))
         snapshot = np.repeat(np.arange(self._count), gathered.per_snapshot)[outside]
         wide = gathered.place[outside] + self._wide_at.take(snapshot)
-        found, last = [], self._count * height
+        new_keys, last = [], self._count * height
         for first, stop in self._chunks():
-            here = slice(*np.searchsorted(snapshot, [first, stop]))
-            keys = wide[here] - self._wide_at[first]
+            chunk = slice(*np.searchsorted(snapshot, [first, stop]))
+            keys = wide[chunk] - self._wide_at[first]
             new = _distinct(keys, self._scratch)
             self._scratch[new] = np.arange(last, last + len(new), dtype=np.int32)
-            columns[outside[here]] = self._scratch.take(keys)
-            found.append(new + self._wide_at[first])
+            columns[outside[chunk]] = self._scratch.take(keys)
+            new_keys.append(new + self._wide_at[first])
             last += len(new)
-        new = np.concatenate(found)
-        of = np.searchsorted(self._wide_at, new, side="right") - 1
-        return columns, Entries(of, new - self._wide_at[of], np.bincount(of, minlength=self._count))
+        new = np.concatenate(new_keys)
+        snapshot_index = np.searchsorted(self._wide_at, new, side="right") - 1
+        return columns, Entries(
+            snapshot_index, new - self._wide_at[snapshot_index], np.bincount(snapshot_index, minlength=self._count)
+        )
 
     def _chunks(self) -> list[tuple[int, int]]:
         """Return consecutive runs of the S snapshots whose nodes fit the scratch memory."""
-        most = max(1, _SCRATCH // max(int(self._heights.max()), 1))
-        return [(first, min(first + most, self._count)) for first in range(0, self._count, most)]
+        chunk_size = max(1, _SCRATCH // max(int(self._heights.max()), 1))
+        return [(first, min(first + chunk_size, self._count)) for first in range(0, self._count, chunk_size)]
 
     @cached_property
     def _scratch(self) -> NDArray[np.int32]:
@@ -207,25 +209,25 @@ class TargetGrowth:
             return gathered.place
         return gathered.place + np.repeat(self._key_at, gathered.per_snapshot)
 
-    def _add(self, snapshot: Whole | None, place: Whole) -> None:
+    def _add(self, snapshot: Whole | None, places: Whole) -> None:
         """Append rows, ascending; those of some snapshots, or the same to all."""
         if snapshot is None:
-            self._row[place] = np.arange(len(self._nearest), len(self._nearest) + len(place), dtype=np.int32)
-            self._known[place] = True
-            self._nearest = np.concatenate([self._nearest, place])
+            self._row[places] = np.arange(len(self._nearest), len(self._nearest) + len(places), dtype=np.int32)
+            self._known[places] = True
+            self._nearest = np.concatenate([self._nearest, places])
             k = len(self._nearest)
             self.entries = Entries(
                 np.repeat(np.arange(self._count), k), np.tile(self._nearest, self._count), np.full(self._count, k)
             )
             return
-        before, held = self.entries, np.bincount(snapshot, minlength=self._count)
-        keys = place + self._wide_at[snapshot]
-        first = np.cumsum(held) - held
-        self._row[keys] = np.arange(len(place)) + (before.counts - first)[snapshot]
+        entries, counts = self.entries, np.bincount(snapshot, minlength=self._count)
+        keys = places + self._wide_at[snapshot]
+        first = np.cumsum(counts) - counts
+        self._row[keys] = np.arange(len(places)) + (entries.counts - first)[snapshot]
         self._known[keys] = True
-        both = np.concatenate([before.snapshot, snapshot])
+        both = np.concatenate([entries.snapshot, snapshot])
         order = np.argsort(both, kind="stable")
-        self.entries = Entries(both[order], np.concatenate([before.place, place])[order], before.counts + held)
+        self.entries = Entries(both[order], np.concatenate([entries.place, places])[order], entries.counts + counts)
 
 
 def _distinct(keys: NDArray[Any], scratch: NDArray[np.int32]) -> Whole:

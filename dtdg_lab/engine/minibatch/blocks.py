@@ -139,23 +139,23 @@ class TargetBlocks:
     def features_of(self, snapshots: range) -> tuple[NDArray[np.float32], NDArray[np.int32] | None]:
         """Features of the first layer's columns in some snapshots, (C, F); or some, and which of them each has."""
         first, last = self.places(snapshots)
-        features, of = self.arrays["features"], self.arrays.get("feature_of")
-        if of is None:
+        features, feature_of = self.arrays["features"], self.arrays.get("feature_of")
+        if feature_of is None:
             return self.columns_of(features, first, last, 0), None
-        return features, self.columns_of(of, first, last, 0)
+        return features, self.columns_of(feature_of, first, last, 0)
 
     @property
     def further_at(self) -> NDArray[np.int64]:
         """(S + 1,) where each snapshot's further columns begin among them all."""
         return np.concatenate([[0], np.cumsum(self.arrays["further"])])
 
-    def columns_of(self, of: NDArray[Any], first: int, last: int, layer: int) -> NDArray[Any]:
+    def columns_of(self, values: NDArray[Any], first: int, last: int, layer: int) -> NDArray[Any]:
         """Return the values of some snapshots' columns of a layer, of those of all columns."""
         height, count = self.heights[layer], len(self.batch.snapshots)
         if last - first == count:
-            return of
-        rows, at = of[first * height : last * height], self.further_at + count * height
-        return rows if layer else np.concatenate([rows, of[at[first] : at[last]]])
+            return values
+        rows, further_at = values[first * height : last * height], self.further_at + count * height
+        return rows if layer else np.concatenate([rows, values[further_at[first] : further_at[last]]])
 
     def places(self, snapshots: range) -> tuple[int, int]:
         """Return the indices in the batch of the first snapshot and of the one after the last.
@@ -163,31 +163,31 @@ class TargetBlocks:
         Raises:
             PlanError: one is not in the batch.
         """
-        whole = self.batch.snapshots
-        if not snapshots or snapshots.start < whole.start or snapshots.stop > whole.stop:
-            raise PlanError(f"snapshots {snapshots} of a batch of {whole}.")
-        return snapshots.start - whole.start, snapshots.stop - whole.start
+        batch_snapshots = self.batch.snapshots
+        if not snapshots or snapshots.start < batch_snapshots.start or snapshots.stop > batch_snapshots.stop:
+            raise PlanError(f"snapshots {snapshots} of a batch of {batch_snapshots}.")
+        return snapshots.start - batch_snapshots.start, snapshots.stop - batch_snapshots.start
 
     def to_bytes(self) -> bytes:
         """All of it as one message, from which :func:`from_bytes` makes it without copying."""
-        batch, described, at = self.batch, {}, 0
+        batch, description, offset = self.batch, {}, 0
         arrays = {"targets": batch.targets, **self.arrays}
         for name, array in arrays.items():
-            described[name] = (array.dtype.str, array.shape, at)
-            at += -(-array.nbytes // _ALIGNED) * _ALIGNED
+            description[name] = (array.dtype.str, array.shape, offset)
+            offset += -(-array.nbytes // _ALIGNED) * _ALIGNED
         head = json.dumps(
             {
                 "shape": asdict(self.shape),
                 "heights": self.heights,
-                "arrays": described,
+                "arrays": description,
                 "batch": (batch.part, batch.action, batch.index, batch.snapshots.start, batch.snapshots.stop),
             }
         ).encode()
         begin = -(-(8 + len(head)) // _ALIGNED) * _ALIGNED
-        message = bytearray(begin + at)
+        message = bytearray(begin + offset)
         message[: 8 + len(head)] = len(head).to_bytes(8, "little") + head
         for name, array in arrays.items():
-            start = begin + described[name][2]
+            start = begin + description[name][2]
             message[start : start + array.nbytes] = np.ascontiguousarray(array).data.cast("B") if array.size else b""
         return bytes(message)
 
@@ -202,20 +202,22 @@ class TargetBlocks:
         begin = -(-(8 + size) // _ALIGNED) * _ALIGNED
         if len(message) < begin:
             raise DataError(f"blocks in {len(message)} bytes, where their head alone takes {begin}: a cut message.")
-        described = json.loads(bytes(message[8 : 8 + size]))
+        description = json.loads(bytes(message[8 : 8 + size]))
         arrays = {}
-        for name, (kind, shape, at) in described["arrays"].items():
+        for name, (kind, shape, offset) in description["arrays"].items():
             length = int(np.prod(shape, dtype=np.int64)) * np.dtype(kind).itemsize
-            if begin + at + length > len(message):
+            if begin + offset + length > len(message):
                 raise DataError(f"blocks in {len(message)} bytes lack those of {name}: a cut message.")
-            arrays[name] = np.frombuffer(message, kind, length // np.dtype(kind).itemsize, begin + at).reshape(shape)
-        part, action, index, start, stop = described["batch"]
+            arrays[name] = np.frombuffer(message, kind, length // np.dtype(kind).itemsize, begin + offset).reshape(
+                shape
+            )
+        part, action, index, start, stop = description["batch"]
         batch = TargetBatch(part, action, index, range(start, stop), arrays.pop("targets"))
-        shape = described["shape"]
+        shape = description["shape"]
         return TargetBlocks(
             BlockShape(**{**shape, "directions": tuple(shape["directions"])}),
             batch,
-            tuple(described["heights"]),
+            tuple(description["heights"]),
             _frozen(arrays),
         )
 
@@ -267,12 +269,12 @@ def target_blocks(
                 [growth.inside(growth.gather(direction, layer)) for direction in shape.directions],
             )
         further = None
-        for direction, of in zip(shape.directions, gathered, strict=True):
+        for direction, edges in zip(shape.directions, gathered, strict=True):
             if once:
-                columns, further = growth.further(of, height)
+                columns, further = growth.further(edges, height)
             else:
-                columns = growth.columns(of, height)
-            writer.edges(f"{direction}_{layer}", rows, of, columns, height)
+                columns = growth.columns(edges, height)
+            writer.edges(f"{direction}_{layer}", rows, edges, columns, height)
         writer.columns(layer, growth.entries, further, height)
     if shape.places:
         arrays["places"] = growth.places
@@ -285,54 +287,54 @@ class _Writer:
     def __init__(self, part: BlockSource, snapshots: range, arrays: dict[str, NDArray[Any]], shape: BlockShape) -> None:
         self._part, self._snapshots, self._arrays, self._shape = part, snapshots, arrays, shape
 
-    def edges(self, name: str, rows: Entries, of: GatheredTargets, columns: NDArray[np.int32], height: int) -> None:
+    def edges(self, name: str, rows: Entries, edges: GatheredTargets, columns: NDArray[np.int32], height: int) -> None:
         """Write a layer's edges."""
         lengths = np.zeros(len(self._snapshots) * height + 1, np.int64)
-        lengths[rows.spread(height) + 1] = of.lengths
+        lengths[rows.spread(height) + 1] = edges.lengths
         self._arrays[f"indptr_{name}"] = np.cumsum(lengths)
         self._arrays[f"indices_{name}"] = columns
-        if of.weights is not None:
-            self._arrays[f"weights_{name}"] = of.weights
+        if edges.weights is not None:
+            self._arrays[f"weights_{name}"] = edges.weights
         if self._shape.neighbours:
-            found, begins = self._part.joined("neighbours_in", self._snapshots)
+            neighbour_counts, begins = self._part.joined("neighbours_in", self._snapshots)
             counts = np.zeros(len(self._snapshots) * height, np.int32)
-            counts[rows.spread(height)] = found.take(begins.take(rows.snapshot) + rows.place)
+            counts[rows.spread(height)] = neighbour_counts.take(begins.take(rows.snapshot) + rows.place)
             self._arrays[f"neighbours_{name}"] = counts
 
     def columns(self, layer: int, rows: Entries, further: Entries | None, height: int) -> None:
         """Degrees of a layer's columns, and features of the first one's."""
         part, snapshots, arrays = self._part, self._snapshots, self._arrays
-        whole = len(snapshots) * height
-        size = whole + (0 if further is None else len(further.place))
-        at = np.concatenate([rows.spread(height), np.arange(whole, size)])
-        snapshot, place = rows.snapshot, rows.place
+        total_rows = len(snapshots) * height
+        size = total_rows + (0 if further is None else len(further.place))
+        row_index = np.concatenate([rows.spread(height), np.arange(total_rows, size)])
+        snapshot, places = rows.snapshot, rows.place
         if further is not None:
-            snapshot, place = np.concatenate([snapshot, further.snapshot]), np.concatenate([place, further.place])
+            snapshot, places = np.concatenate([snapshot, further.snapshot]), np.concatenate([places, further.place])
             arrays["further"] = further.counts
 
         def spread(values: NDArray[Any]) -> NDArray[Any]:
             if len(values) == size:
                 return values
             out = np.zeros((size, *values.shape[1:]), values.dtype)
-            out[at] = values
+            out[row_index] = values
             return out
 
         for direction in ("in", "out") if self._shape.out_degrees else ("in",):
             degrees, begins = part.joined(f"degrees_{direction}", snapshots)
-            arrays[f"degrees_{direction}_{layer}"] = spread(degrees.take(begins.take(snapshot) + place))
+            arrays[f"degrees_{direction}_{layer}"] = spread(degrees.take(begins.take(snapshot) + places))
         if layer:
             return
         constant = part.constant_features
         if constant is None:
             features, begins = part.joined("features", snapshots)
-            arrays["features"] = spread(features.take(begins.take(snapshot) + place, axis=0))
+            arrays["features"] = spread(features.take(begins.take(snapshot) + places, axis=0))
             return
         features, known = constant
         if part.reach.static:
-            met, number = np.unique(place, return_inverse=True)
+            met, number = np.unique(places, return_inverse=True)
         else:
             vertices, begins = part.joined("vertices", snapshots)
-            met, number = np.unique(vertices[begins[snapshot] + place], return_inverse=True)
+            met, number = np.unique(vertices[begins[snapshot] + places], return_inverse=True)
             met = np.searchsorted(known, met)
         arrays["features"], arrays["feature_of"] = features[met], spread(number.astype(np.int32))
 

@@ -64,42 +64,42 @@ def sampled_edges(snapshot: Snapshot, rows: NDArray[np.integer], *, fanout: int,
         raise PlanError(f"fanout={fanout}: at least 1 neighbour of each node must be drawn.")
     vertices = rows.astype(np.int64)
     start = snapshot.indptr[vertices]
-    found = snapshot.indptr[vertices + 1] - start
-    drawn = np.minimum(found, fanout)
-    indptr = np.concatenate([[0], np.cumsum(drawn)])
-    taken = np.arange(indptr[-1]) + np.repeat(start - indptr[:-1], drawn)
-    many = np.flatnonzero(found > fanout)
+    degrees = snapshot.indptr[vertices + 1] - start
+    counts = np.minimum(degrees, fanout)
+    indptr = np.concatenate([[0], np.cumsum(counts)])
+    edge_index = np.arange(indptr[-1]) + np.repeat(start - indptr[:-1], counts)
+    many = np.flatnonzero(degrees > fanout)
     if len(many):
-        chosen = _chosen(vertices[many], found[many], fanout, key)
-        taken[indptr[many] + np.arange(fanout)[:, np.newaxis]] = start[many] + chosen
-    weights = None if snapshot.weights is None else snapshot.weights[taken]
-    return SampledEdges(indptr, snapshot.indices[taken], scaled_weights(weights, found, drawn))
+        offsets = _chosen(vertices[many], degrees[many], fanout, key)
+        edge_index[indptr[many] + np.arange(fanout)[:, np.newaxis]] = start[many] + offsets
+    weights = None if snapshot.weights is None else snapshot.weights[edge_index]
+    return SampledEdges(indptr, snapshot.indices[edge_index], scaled_weights(weights, degrees, counts))
 
 
 def scaled_weights(
-    own: NDArray[np.float32] | None, found: NDArray[np.integer], drawn: NDArray[np.integer]
+    weights: NDArray[np.float32] | None, degrees: NDArray[np.integer], counts: NDArray[np.integer]
 ) -> NDArray[np.float32] | None:
     """Weights of drawn edges, (E,): an edge's own, times the neighbours found over those drawn of each node."""
-    if (found <= drawn).all():
-        return own
-    grown = np.repeat(found / np.maximum(drawn, 1), drawn)
-    return (grown if own is None else own * grown).astype(np.float32)
+    if (degrees <= counts).all():
+        return weights
+    grown = np.repeat(degrees / np.maximum(counts, 1), counts)
+    return (grown if weights is None else weights * grown).astype(np.float32)
 
 
-def _chosen(rows: NDArray[np.int64], found: NDArray[np.int64], fanout: int, key: int) -> NDArray[np.int64]:
+def _chosen(rows: NDArray[np.int64], degrees: NDArray[np.int64], fanout: int, key: int) -> NDArray[np.int64]:
     """For each row ``fanout`` different numbers below the number of neighbours found, ascending: (fanout, k)."""
-    chosen = np.empty((fanout, len(rows)), np.int64)
-    for place in range(fanout):
-        last = found - fanout + place  # the highest that may be drawn; it stands in for one that has been drawn before
-        number = _below(last + 1, rows, place, key)
-        chosen[place] = np.where((chosen[:place] == number).any(axis=0), last, number)
-    chosen.sort(axis=0)
-    return chosen
+    offsets = np.empty((fanout, len(rows)), np.int64)
+    for draw in range(fanout):
+        last = degrees - fanout + draw  # the highest that may be drawn; it stands in for one that has been drawn before
+        number = _below(last + 1, rows, draw, key)
+        offsets[draw] = np.where((offsets[:draw] == number).any(axis=0), last, number)
+    offsets.sort(axis=0)
+    return offsets
 
 
-def _below(bounds: NDArray[np.int64], rows: NDArray[np.int64], place: int, key: int) -> NDArray[np.int64]:
+def _below(bounds: NDArray[np.int64], rows: NDArray[np.int64], draw: int, key: int) -> NDArray[np.int64]:
     """For each row a number from 0 to below its bound, which is less than 2^31: a function of row, place and key."""
-    state: NDArray[Any] = (rows.astype(np.uint64) << np.uint64(32)) + np.uint64(place)
+    state: NDArray[Any] = (rows.astype(np.uint64) << np.uint64(32)) + np.uint64(draw)
     # SplitMix64's output function (Steele, Lea, Flood 2014), a bijection of 64-bit numbers that the key chooses
     state = state * np.uint64(0x9E3779B97F4A7C15) + np.uint64(key & ((1 << 64) - 1))
     state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -118,17 +118,17 @@ def check_in_edges(directions: Iterable[str], system: str) -> None:
     Raises:
         UnsupportedError: it pulls along other edges, which are not drawn.
     """
-    other = [direction for direction in directions if direction != "in"]
-    if other:
+    other_directions = [direction for direction in directions if direction != "in"]
+    if other_directions:
         full_batch = {family.name: family.full_batch for family in catalogue.families()}
-        whole: dict[str, str] = {}  # a system of each family that has one
+        systems_by_family: dict[str, str] = {}  # a system of each family that has one
         for entry in catalogue.SYSTEMS:
             if entry.parts["parallel"] in full_batch[entry.family]:
-                whole.setdefault(entry.family, entry.name)
+                systems_by_family.setdefault(entry.family, entry.name)
         raise UnsupportedError(
-            f"system={system!r} draws in-neighbours of nodes, and the model pulls along {', '.join(other)}-edges too. "
-            "Choose a model that pulls along in-edges alone, or a system that has all edges, such as "
-            f"{', '.join(map(repr, whole.values()))}."
+            f"system={system!r} draws in-neighbours of nodes, and the model pulls along "
+            f"{', '.join(other_directions)}-edges too. Choose a model that pulls along in-edges alone, or a system "
+            f"that has all edges, such as {', '.join(map(repr, systems_by_family.values()))}."
         )
 
 
@@ -155,24 +155,24 @@ class DglSampler:
             edges = ("csc", (torch.tensor(snapshot.indptr), indices, edge_ids))
             self._graphs[id(snapshot)] = snapshot, dgl.graph(edges, num_nodes=snapshot.num_nodes)
         graph = self._graphs[id(snapshot)][1]
-        drawn = dgl.sampling.sample_neighbors(graph, torch.tensor(rows, dtype=torch.int64), fanout)
+        sampled_graph = dgl.sampling.sample_neighbors(graph, torch.tensor(rows, dtype=torch.int64), fanout)
         row_of = np.empty(snapshot.num_nodes, np.int64)
         row_of[rows] = np.arange(len(rows))
-        of, places = row_of[drawn.edges()[1].numpy()], drawn.edata[dgl.EID].numpy()
-        places = places[np.lexsort((places, of))]
-        counts = np.bincount(of, minlength=len(rows))
+        row_index, places = row_of[sampled_graph.edges()[1].numpy()], sampled_graph.edata[dgl.EID].numpy()
+        places = places[np.lexsort((places, row_index))]
+        counts = np.bincount(row_index, minlength=len(rows))
         weights = None if snapshot.weights is None else snapshot.weights[places]
-        found = snapshot.indptr[rows.astype(np.int64) + 1] - snapshot.indptr[rows]
+        degrees = snapshot.indptr[rows.astype(np.int64) + 1] - snapshot.indptr[rows]
         indptr = np.concatenate([[0], np.cumsum(counts)])
-        return SampledEdges(indptr, snapshot.indices[places], scaled_weights(weights, found, counts))
+        return SampledEdges(indptr, snapshot.indices[places], scaled_weights(weights, degrees, counts))
 
 
-def joined_weights(drawn: list[SampledEdges]) -> NDArray[np.float32] | None:
+def joined_weights(samples: list[SampledEdges]) -> NDArray[np.float32] | None:
     """Weights of all edges, 1 where those of a draw have none; None where no draw has any."""
-    if all(of.weights is None for of in drawn):
+    if all(edges.weights is None for edges in samples):
         return None
-    each = (np.ones(len(of.indices), np.float32) if of.weights is None else of.weights for of in drawn)
-    return np.concatenate([*each])
+    weights = (np.ones(len(edges.indices), np.float32) if edges.weights is None else edges.weights for edges in samples)
+    return np.concatenate([*weights])
 
 
 class NeighbourSampler(Protocol):

@@ -98,8 +98,8 @@ class SampledPart:
         drawing: for which model and epoch.
     """
 
-    def __init__(self, graph: DynamicGraph, own: NDArray[np.integer], drawing: Drawing) -> None:
-        self.vertices, self.drawing = np.asarray(own, np.int64), drawing
+    def __init__(self, graph: DynamicGraph, vertices: NDArray[np.integer], drawing: Drawing) -> None:
+        self.vertices, self.drawing = np.asarray(vertices, np.int64), drawing
         self._graph = graph
         self._place = np.full(graph.num_nodes, -1, np.int32)
         lasting = (drawing.layers - 1) * drawing.layer_hops if drawing.lasting else 0
@@ -128,21 +128,21 @@ class SampledPart:
         if t not in drawing.snapshots:
             raise PlanError(f"snapshot {t} is not among the trained ones, {drawing.snapshots}.")
         levels = [*self._levels]
-        known = np.zeros(self._graph.num_nodes, bool)
-        known[self._lasting] = True
-        drawn: list[list[SampledEdges]] = [[] for _ in range(drawing.layers)]
+        is_known = np.zeros(self._graph.num_nodes, bool)
+        is_known[self._lasting] = True
+        samples: list[list[SampledEdges]] = [[] for _ in range(drawing.layers)]
         for hop in range(1, drawing.layers * drawing.layer_hops + 1):
-            of_layer = drawn[drawing.layer_of(hop)]
+            of_layer = samples[drawing.layer_of(hop)]
             # the pulls of a layer share what is drawn: only nodes that the hop before has added are missing
             rows = levels[hop - 1] if of_layer else np.concatenate(levels[:hop])
             of_layer.append(drawing.edges(self._graph, t, rows, drawing.layer_of(hop)))
             if hop == len(levels):
                 met = of_layer[-1].indices
-                levels.append(_distinct(met[~known[met]]))
-                known[levels[-1]] = True
+                levels.append(_distinct(met[~is_known[met]]))
+                is_known[levels[-1]] = True
         vertices = np.concatenate(levels)
         self._place[vertices] = np.arange(len(vertices), dtype=np.int32)
-        edges = tuple(_joined(of_layer, self._place) for of_layer in drawn)
+        edges = tuple(_joined(of_layer, self._place) for of_layer in samples)
         return SampledSnapshot(vertices, np.cumsum([len(level) for level in levels]), edges)
 
 
@@ -154,8 +154,8 @@ def _distinct(vertices: NDArray[np.int32]) -> NDArray[np.int64]:
     return vertices[first].astype(np.int64)
 
 
-def _joined(drawn: list[SampledEdges], place: NDArray[np.int32]) -> LocalEdges:
+def _joined(samples: list[SampledEdges], row_of: NDArray[np.int32]) -> LocalEdges:
     """Rows one below the other, with the places of the nodes they pull from."""
-    lengths = np.concatenate([np.diff(edges.indptr) for edges in drawn])
-    indices = place[np.concatenate([edges.indices for edges in drawn])]
-    return LocalEdges(np.concatenate([[0], np.cumsum(lengths)]), indices, joined_weights(drawn))
+    lengths = np.concatenate([np.diff(edges.indptr) for edges in samples])
+    indices = row_of[np.concatenate([edges.indices for edges in samples])]
+    return LocalEdges(np.concatenate([[0], np.cumsum(lengths)]), indices, joined_weights(samples))

@@ -98,8 +98,8 @@ class SeedBatches:
         """
         if number < 0:
             raise PlanError(f"mini-batch {number}: numbers from 0 on are needed.")
-        epoch, place = divmod(number, self.per_epoch)
-        turn = _turns(self.seed, self.part, epoch, self.per_epoch)[place]
+        epoch, index = divmod(number, self.per_epoch)
+        turn = _turns(self.seed, self.part, epoch, self.per_epoch)[index]
         stretch, chunk = divmod(int(turn), self.rounds)
         if self.alike:
             draw = key(self.seed, "seed-batches/stretch", self.part, number)

@@ -49,17 +49,17 @@ class StateCache:
             )
         snapshots, hops = part.reach.snapshots, part.reach.hops
         self._first = snapshots.start
-        reads = [hops * left // model.layers for left in reversed(range(model.layers))]
+        reads = [hops * layers_after // model.layers for layers_after in reversed(range(model.layers))]
         if model.memory == "neighbourhood":
             reads = [hops] * model.layers
         heights = [part.prefix(snapshots.start, of_layer) for of_layer in reads]
         rows = zip(model.initial_state(1).layers, heights, strict=True)
-        asked = len(snapshots) * sum(sum(row.nbytes for row in of_layer) * height for of_layer, height in rows)
-        if asked > limit_bytes:
+        needed_bytes = len(snapshots) * sum(sum(row.nbytes for row in of_layer) * height for of_layer, height in rows)
+        if needed_bytes > limit_bytes:
             raise UnsupportedError(
                 f"batch_state='cached' would keep states of {max(heights):,} nodes before {len(snapshots)} "
-                f"snapshots in {format_bytes(asked)}, where batch_state_gib allows {format_bytes(limit_bytes)} for a "
-                "part. Set batch_state_gib higher, a smaller hidden, more ranks, or batch_state='zero'."
+                f"snapshots in {format_bytes(needed_bytes)}, where batch_state_gib allows {format_bytes(limit_bytes)} "
+                "for a part. Set batch_state_gib higher, a smaller hidden, more ranks, or batch_state='zero'."
             )
         self.vertices = torch.tensor(part.vertices(snapshots.start)[: max(heights)].astype(np.int64))
         self.layers = tuple(
@@ -80,9 +80,9 @@ class StateCache:
             layer: of the model.
             rows: (n,) places among the part's nodes, or a run of them.
         """
-        found = (held[t - self._first, rows] for held in self.layers[layer])
+        layer_rows = (states[t - self._first, rows] for states in self.layers[layer])
         # a run of rows is a view, and what backward needs must not change when the states after it are written
-        return tuple(held.clone() if isinstance(rows, slice) else held for held in found)
+        return tuple(rows_before.clone() if isinstance(rows, slice) else rows_before for rows_before in layer_rows)
 
     def write(self, t: int, layer: int, rows: Places, states: Sequence[Tensor]) -> None:
         """Replace the states of some nodes after S snapshots from t on.
@@ -94,26 +94,29 @@ class StateCache:
             states: for each tensor of the state (S, n, ...).
         """
         first = t - self._first + 1
-        for held, found in zip(self.layers[layer], states, strict=True):
-            into = held[first : first + len(found)]
-            into[:, rows] = found[: len(into)]  # nothing starts after the last snapshot
+        for states_held, new_states in zip(self.layers[layer], states, strict=True):
+            into = states_held[first : first + len(new_states)]
+            into[:, rows] = new_states[: len(into)]  # nothing starts after the last snapshot
 
     def gathered(self, group: Group) -> list[dict[str, Any]]:
         """Return the :meth:`state_dict` of every rank's cache, by rank; collective."""
 
         def joined(rows: Tensor) -> list[Tensor]:
-            own = torch.tensor([[len(rows)]], device=self.layers[0][0].device)
-            counts = [int(count) for count in group.gather_rows(own, [1] * group.size)[:, 0]]
+            row_count = torch.tensor([[len(rows)]], device=self.layers[0][0].device)
+            counts = [int(count) for count in group.gather_rows(row_count, [1] * group.size)[:, 0]]
             return [of_rank.cpu() for of_rank in group.gather_rows(rows, counts).split(counts)]
 
         vertices = joined(self.vertices.to(self.layers[0][0].device).unsqueeze(1))
         layers: list[list[list[Tensor]]] = [[[] for _ in self.layers] for _ in vertices]
         for number, of_layer in enumerate(self.layers):
-            for held in of_layer:
-                shape = (len(held), *held.shape[2:])
-                for rank, rows in enumerate(joined(held.transpose(0, 1).flatten(1))):
+            for states in of_layer:
+                shape = (len(states), *states.shape[2:])
+                for rank, rows in enumerate(joined(states.transpose(0, 1).flatten(1))):
                     layers[rank][number].append(rows.unflatten(1, shape).transpose(0, 1))
-        return [{"vertices": of[:, 0], "layers": found} for of, found in zip(vertices, layers, strict=True)]
+        return [
+            {"vertices": rank_vertices[:, 0], "layers": rank_layers}
+            for rank_vertices, rank_layers in zip(vertices, layers, strict=True)
+        ]
 
     def state_dict(self) -> dict[str, Any]:
         """Nodes and states, by reference."""
@@ -121,8 +124,10 @@ class StateCache:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take the states of :meth:`state_dict`; those of other nodes, snapshots or shapes are left out."""
-        held = [tensor for of_layer in state["layers"] for tensor in of_layer]
-        own = [tensor for of_layer in self.layers for tensor in of_layer]
-        if torch.equal(state["vertices"].cpu(), self.vertices) and [x.shape for x in held] == [x.shape for x in own]:
-            for into, tensor in zip(own, held, strict=True):
+        stored_tensors = [tensor for of_layer in state["layers"] for tensor in of_layer]
+        cached_tensors = [tensor for of_layer in self.layers for tensor in of_layer]
+        if torch.equal(state["vertices"].cpu(), self.vertices) and [x.shape for x in stored_tensors] == [
+            x.shape for x in cached_tensors
+        ]:
+            for into, tensor in zip(cached_tensors, stored_tensors, strict=True):
                 into.copy_(tensor)

@@ -61,22 +61,22 @@ class TargetRun(SequenceSegment):
         if self.states is None:
             return initial
         rows = self._placed(slice(0, self.sequence.view(self.snapshots[0]).num_rows))
-        found = (self.states.before(self.snapshots[0], layer, rows) for layer in range(self.model.layers))
-        return State(tuple(found))
+        layer_states = (self.states.before(self.snapshots[0], layer, rows) for layer in range(self.model.layers))
+        return State(tuple(layer_states))
 
     def layer_state(self, layer: int, rows: int) -> State:
         """Return the state before the segment of the rows that a layer runs through time; other layers are not read."""
         if self.states is None:
             return super().layer_state(layer, rows)
-        before = self.states.before(self.snapshots[0], layer, self._placed(slice(0, rows)))
-        return self.model.initial_state(1).with_layer(layer, before)
+        states_before = self.states.before(self.snapshots[0], layer, self._placed(slice(0, rows)))
+        return self.model.initial_state(1).with_layer(layer, states_before)
 
     def through_time(self, layer: int, x: Tensor, state: State, rows: slice) -> tuple[Tensor, State]:
         """Run a layer's temporal part, and keep the states after each snapshot."""
         h, after = super().through_time(layer, x, state, rows)
         if self.states is not None:
-            found = self.model.states_after(layer, x, h, state)
-            self.states.write(self.snapshots[0], layer, self._placed(rows), found)
+            states_after = self.model.states_after(layer, x, h, state)
+            self.states.write(self.snapshots[0], layer, self._placed(rows), states_after)
         return h, after
 
     def snapshot(self, t: int, state: State) -> tuple[Tensor, State]:
@@ -120,8 +120,10 @@ def add_gradients(run: SequenceSegment) -> Tensor:
         return HOW[run.model.memory](run)
     stacks = [run.sequence.stacks(run.snapshots, layer) for layer in range(run.model.layers)]
     heights = [*(spaces[0].num_rows // len(spaces[0].snapshots) for spaces in stacks[1:]), run.own]
-    place, hidden = run.sequence.device.partition(":")[0], run.model.hidden
-    if (rows := max(heights) * hidden) > STEP_NUMBERS[place] or rows * len(run.snapshots) > PIECE_NUMBERS[place]:
+    device_type, hidden = run.sequence.device.partition(":")[0], run.model.hidden
+    if (rows := max(heights) * hidden) > STEP_NUMBERS[device_type] or rows * len(run.snapshots) > PIECE_NUMBERS[
+        device_type
+    ]:
         return HOW[run.model.memory](run)  # a run of several pieces, which fit the cache
     loss = _straight(run, stacks, heights)
     loss.backward()

@@ -43,9 +43,9 @@ class TargetSequence(SnapshotSequence):
 
     @cached_property
     def _stacks(self) -> list[range]:
-        whole, blocks = self.blocks.batch.snapshots, self.blocks
+        batch_snapshots, blocks = self.blocks.batch.snapshots, self.blocks
         features = blocks.arrays["features"].shape[1]
-        return stack_ranges(whole, rows=blocks.heights[0], features=features, device=self.device)
+        return stack_ranges(batch_snapshots, rows=blocks.heights[0], features=features, device=self.device)
 
     def view(self, t: int) -> SnapshotView:
         """Snapshot t for all layers of the model."""
@@ -75,10 +75,10 @@ class TargetSequence(SnapshotSequence):
         return self._spaces[key]
 
     def _first(self, snapshots: range) -> SnapshotView:
-        features, of = self.blocks.features_of(snapshots)
+        features, feature_of = self.blocks.features_of(snapshots)
         moved = torch.tensor(features, device=self.device).to(self.dtype)
-        if of is not None:
-            moved = moved.index_select(0, torch.tensor(of, device=self.device))
+        if feature_of is not None:
+            moved = moved.index_select(0, torch.tensor(feature_of, device=self.device))
         rows = len(snapshots) * self.blocks.heights[0]
         return SnapshotView(
             self._operators(partial(target_edges, self.blocks, snapshots, 0)),
@@ -103,8 +103,8 @@ class TargetSequence(SnapshotSequence):
         heights = (*self.blocks.heights, self.own)
 
         def edges(direction: str) -> PartEdges:
-            whole = target_edges(self.blocks, snapshots, layer, direction)
-            return whole.first(heights[layer + 1])
+            edges = target_edges(self.blocks, snapshots, layer, direction)
+            return edges.first(heights[layer + 1])
 
         unfed = torch.empty(heights[layer], 0, dtype=self.dtype, device=self.device)
         return SnapshotView(self._operators(edges), snapshots, unfed, OwnBest(self.own), num_nodes=self.own)
@@ -152,9 +152,9 @@ def target_edges(blocks: TargetBlocks, snapshots: range, layer: int, direction: 
     if f"indptr_{direction}_{layer}" not in arrays:
         raise PlanError(f"no edges of layer {layer} in direction {direction!r}: the blocks have shape {blocks.shape}.")
     first, last = blocks.places(snapshots)
-    height, count, at = blocks.heights[layer], len(blocks.batch.snapshots), blocks.further_at
+    height, count, further_at = blocks.heights[layer], len(blocks.batch.snapshots), blocks.further_at
     if layer:
-        at = np.zeros_like(at)
+        further_at = np.zeros_like(further_at)
     indptr, indices = arrays[f"indptr_{direction}_{layer}"], arrays[f"indices_{direction}_{layer}"]
     weights = arrays.get(f"weights_{direction}_{layer}")
     neighbours = arrays.get(f"neighbours_{direction}_{layer}")
@@ -164,14 +164,14 @@ def target_edges(blocks: TargetBlocks, snapshots: range, layer: int, direction: 
         begin, end = int(indptr[first * height]), int(indptr[last * height])
         indptr = indptr[first * height : last * height + 1] - begin
         indices, weights = indices[begin:end], None if weights is None else weights[begin:end]
-        of_far = count * height + int(at[first]) - (last - first) * height
+        of_far = count * height + int(further_at[first]) - (last - first) * height
         indices = indices - np.where(indices >= count * height, of_far, first * height).astype(np.int32)
-    columns = (last - first) * height + int(at[last] - at[first])
+    columns = (last - first) * height + int(further_at[last] - further_at[first])
     unasked = np.broadcast_to(np.float64(np.nan), columns)
-    here, other = (
+    degrees, other_degrees = (
         unasked if of is None else blocks.columns_of(of, first, last, layer).astype(np.float64)
         for of in (
             arrays.get(f"degrees_{towards}_{layer}") for towards in (direction, "out" if direction == "in" else "in")
         )
     )
-    return PartEdges(indptr, indices, weights, columns, here, other, neighbours, blocks.shape.weighted)
+    return PartEdges(indptr, indices, weights, columns, degrees, other_degrees, neighbours, blocks.shape.weighted)

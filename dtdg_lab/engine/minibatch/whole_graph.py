@@ -81,10 +81,10 @@ class WholeGraph:
     def degrees(self, t: int, direction: str) -> NDArray[np.float64]:
         """Of all nodes in a snapshot, (N,); kept, once for snapshots that are one object."""
         snapshot = self.graph.snapshots[t]
-        at = id(snapshot), direction
-        if at not in self._degrees:
-            self._degrees[at] = snapshot.in_degrees() if direction == "in" else snapshot.out_degrees()
-        return self._degrees[at]
+        cache_key = id(snapshot), direction
+        if cache_key not in self._degrees:
+            self._degrees[cache_key] = snapshot.in_degrees() if direction == "in" else snapshot.out_degrees()
+        return self._degrees[cache_key]
 
 
 class _Keys:
@@ -108,12 +108,12 @@ class _Degrees:
         """(K,)."""
         if len(self._snapshots) == 1:
             return self._whole.degrees(self._snapshots[0], self._way).take(places)
-        found = np.empty(len(places))
-        at, vertex = np.divmod(places, self._whole.own)
-        for place, t in enumerate(self._snapshots):
-            here = at == place
-            found[here] = self._whole.degrees(t, self._way).take(vertex[here])
-        return found
+        degrees = np.empty(len(places))
+        index, vertex = np.divmod(places, self._whole.own)
+        for number, t in enumerate(self._snapshots):
+            in_snapshot = index == number
+            degrees[in_snapshot] = self._whole.degrees(t, self._way).take(vertex[in_snapshot])
+        return degrees
 
 
 class _Neighbours:
@@ -124,12 +124,12 @@ class _Neighbours:
 
     def take(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
         """(K,)."""
-        found = np.empty(len(places), np.int64)
-        at, vertex = np.divmod(places, self._whole.own)
-        for place, t in enumerate(self._snapshots):
-            here, offsets = at == place, self._whole.graph.snapshots[t].indptr
-            found[here] = offsets[vertex[here] + 1] - offsets[vertex[here]]
-        return found
+        counts = np.empty(len(places), np.int64)
+        index, vertex = np.divmod(places, self._whole.own)
+        for number, t in enumerate(self._snapshots):
+            in_snapshot, offsets = index == number, self._whole.graph.snapshots[t].indptr
+            counts[in_snapshot] = offsets[vertex[in_snapshot] + 1] - offsets[vertex[in_snapshot]]
+        return counts
 
 
 class SampledGrowth(TargetGrowth):
@@ -160,13 +160,13 @@ class SampledGrowth(TargetGrowth):
         if direction != "in":
             raise PlanError(f"neighbours along {direction!r}: in-neighbours are drawn, and no others.")
         ends = np.cumsum(self.entries.counts)
-        drawn = [
+        samples = [
             self._draw(t, self.entries.place[end - count : end], layer)
             for t, end, count in zip(self._snapshots, ends, self.entries.counts, strict=True)
         ]
         return GatheredTargets(
-            np.concatenate([np.diff(of.indptr) for of in drawn]),
-            np.concatenate([of.indices for of in drawn]),
-            np.array([len(of.indices) for of in drawn]),
-            joined_weights(drawn),
+            np.concatenate([np.diff(edges.indptr) for edges in samples]),
+            np.concatenate([edges.indices for edges in samples]),
+            np.array([len(edges.indices) for edges in samples]),
+            joined_weights(samples),
         )

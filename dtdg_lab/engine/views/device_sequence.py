@@ -117,14 +117,14 @@ class DeviceSequence(StoredSequence):
     def fed(self, *, difference: bool) -> DeviceSequence:
         """Return the same snapshots, with only the transferred ones on the device: copies, in full or by delta."""
         feed = SnapshotFeed(self.graph, difference=difference, device=self.device)
-        of = self.settings
+        settings = self.settings
         return DeviceSequence(
             self.graph,
             device=self.device,
             dtype=self.dtype,
-            kernel=of.backend,
-            norm=of.norm,
-            self_loops=of.self_loops,
+            kernel=settings.backend,
+            norm=settings.norm,
+            self_loops=settings.self_loops,
             spaces_bytes=0,
             feed=feed,
         )
@@ -155,8 +155,8 @@ class DeviceSequence(StoredSequence):
 
     def _operators(self, snapshots: range, rows: range) -> Operators:
         """Make the operators of some rows of snapshots, stacked where they are several."""
-        held: Any = self.graph.snapshots if self.feed is None else self._brought
-        one = stacked([held[t] for t in snapshots])
+        snapshots_here: Any = self.graph.snapshots if self.feed is None else self._brought
+        one = stacked([snapshots_here[t] for t in snapshots])
         return Operators(SnapshotSource(one, rows, self.settings), self.settings)
 
 

@@ -59,7 +59,7 @@ class Gathered(NeighbourRows):
 def best_filled(x: Tensor, scores: Tensor, k: int) -> Tensor:
     """Return the k best rows and their scores, (k, F + 1), ties to the lower row; minus infinity beyond the last."""
     best = torch.sort(scores, descending=True, stable=True).indices[:k]
-    own = torch.cat([x.index_select(0, best), scores.index_select(0, best).unsqueeze(1)], dim=1)
-    missing = own.new_zeros(k - len(own), own.shape[1])
+    best_rows = torch.cat([x.index_select(0, best), scores.index_select(0, best).unsqueeze(1)], dim=1)
+    missing = best_rows.new_zeros(k - len(best_rows), best_rows.shape[1])
     missing[:, -1] = -torch.inf
-    return torch.cat([own, missing])
+    return torch.cat([best_rows, missing])

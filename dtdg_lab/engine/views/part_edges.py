@@ -49,16 +49,16 @@ class PartEdges:
 
     def __post_init__(self) -> None:
         edges, columns = len(self.indices), self.columns
-        found = (len(self.indptr) - 1, int(self.indptr[-1]), len(self.degrees), len(self.other_degrees))
-        if found[0] > columns or found[1] != edges or found[2] != columns or found[3] != columns:
+        lengths = (len(self.indptr) - 1, int(self.indptr[-1]), len(self.degrees), len(self.other_degrees))
+        if lengths[0] > columns or lengths[1] != edges or lengths[2] != columns or lengths[3] != columns:
             raise PlanError(
-                f"{found[0]} rows of {found[1]} edges do not fit {edges} indices, {columns} columns and degrees of "
-                f"{found[2]} and {found[3]} columns: rows are the first columns, and every column has two degrees."
+                f"{lengths[0]} rows of {lengths[1]} edges do not fit {edges} indices, {columns} columns and degrees of "
+                f"{lengths[2]} and {lengths[3]} columns: rows are the first columns, and every column has two degrees."
             )
         if self.weights is not None and self.weights.shape != self.indices.shape:
             raise PlanError(f"{len(self.weights)} weights of {edges} edges: each edge needs one, or none has any.")
-        if self.neighbours is not None and len(self.neighbours) != found[0]:
-            raise PlanError(f"neighbours of {len(self.neighbours)} rows, where there are {found[0]}: give one a row.")
+        if self.neighbours is not None and len(self.neighbours) != lengths[0]:
+            raise PlanError(f"neighbours of {len(self.neighbours)} rows, where there are {lengths[0]}: give one a row.")
         if edges and not (self.indices.min() >= 0 and self.indices.max() < columns):
             raise PlanError(
                 f"edges come from columns {self.indices.min()} to {self.indices.max()}; there are 0 to {columns - 1}."
@@ -110,8 +110,8 @@ class LocalSource:
             UnsupportedError: there is no such direction.
         """
         if direction not in self._made:
-            of, make = self._of(direction), self._settings.adjacency
-            self._made[direction] = make(of.indptr, of.indices, of.weights, columns=of.columns)
+            edges, make = self._of(direction), self._settings.adjacency
+            self._made[direction] = make(edges.indptr, edges.indices, edges.weights, columns=edges.columns)
         return self._made[direction]
 
     def row_degrees(self, direction: str) -> Tensor:
@@ -129,8 +129,8 @@ class LocalSource:
         edges = self._of(direction)
         if edges.neighbours is None:
             return None
-        drawn = np.diff(edges.indptr)
-        return self._moved(np.where(drawn > 0, drawn / np.maximum(edges.neighbours, 1), 1.0))
+        counts = np.diff(edges.indptr)
+        return self._moved(np.where(counts > 0, counts / np.maximum(edges.neighbours, 1), 1.0))
 
     def own_weights(self, direction: str) -> Tensor | None:
         """Return the weight that each edge has in the graph, (E,), or None where edges carry none."""
@@ -181,32 +181,32 @@ def part_edges(
             "at least one snapshot is needed."
         )
     exchanged = [_exchanged(snapshot, partition, part, direction) for snapshot in snapshots]
-    own = partition.vertices(part)
+    vertices = partition.vertices(part)
     sent, send_order, send_counts = _by_part([send for send, _ in exchanged], partition.parts)
     received, order, receive_counts = _by_part([receive for _, receive in exchanged], partition.parts)
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))  # of each received row, taken snapshot after snapshot
+    position = np.empty_like(order)
+    position[order] = np.arange(len(order))  # of each received row, taken snapshot after snapshot
     bounds = np.cumsum([0, *(len(receive[1]) for _, receive in exchanged)])
 
     number = np.zeros(len(partition.owner), np.int64)  # of each node among its columns in the snapshot at hand
-    number[own] = np.arange(len(own))
-    stacked_own = np.repeat(np.arange(len(snapshots)) * len(own), [len(send[1]) for send, _ in exchanged])
+    number[vertices] = np.arange(len(vertices))
+    stacked_own = np.repeat(np.arange(len(snapshots)) * len(vertices), [len(send[1]) for send, _ in exchanged])
     plan = HaloPlan(part, (stacked_own + number[sent])[send_order], send_counts, receive_counts)
 
-    columns = len(snapshots) * len(own) + len(received)
+    columns = len(snapshots) * len(vertices) + len(received)
     degrees = np.empty((2, columns))
     pieces = []
     for s, snapshot in enumerate(snapshots):
-        first = s * len(own)
+        first = s * len(vertices)
         halo = received[bounds[s] : bounds[s + 1]]
-        at = len(snapshots) * len(own) + place[bounds[s] : bounds[s + 1]]
-        lengths, sources, weights = _pulls(snapshot, own, direction)
-        number[own] = np.arange(first, first + len(own))
-        number[halo] = at
+        columns_here = len(snapshots) * len(vertices) + position[bounds[s] : bounds[s + 1]]
+        lengths, sources, weights = _pulls(snapshot, vertices, direction)
+        number[vertices] = np.arange(first, first + len(vertices))
+        number[halo] = columns_here
         pieces.append((lengths, number[sources].astype(np.int32), weights))
         for row, degree in zip(degrees, _degrees(snapshot, direction), strict=True):
-            row[first : first + len(own)] = degree[own]
-            row[at] = degree[halo]
+            row[first : first + len(vertices)] = degree[vertices]
+            row[columns_here] = degree[halo]
     return _joined(pieces, columns, degrees), plan
 
 
@@ -225,9 +225,9 @@ def _exchanged(snapshot: Snapshot, partition: Partition, part: int, direction: s
 
 def _by_part(ends: list[Ends], parts: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Nodes of all snapshots one after another, the order that puts them by part, and how many each part has."""
-    others = np.concatenate([other for other, _ in ends])
+    owners = np.concatenate([part_ids for part_ids, _ in ends])
     vertices = np.concatenate([vertex for _, vertex in ends])
-    return vertices, np.argsort(others, kind="stable"), np.bincount(others, minlength=parts)
+    return vertices, np.argsort(owners, kind="stable"), np.bincount(owners, minlength=parts)
 
 
 def _pulls(snapshot: Snapshot, own: NDArray[np.int64], direction: str) -> tuple[NDArray[np.int64], NDArray[Any], Any]:

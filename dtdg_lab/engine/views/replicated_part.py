@@ -120,19 +120,19 @@ class CachedPart:
     def __init__(self, arrays: Mapping[str, NDArray[Any]], reach: Reach) -> None:
         self.reach, self._arrays = reach, arrays
         self._constant = "constant_features" in arrays
-        wanted = {"vertices", "bounds", "constant_features" if self._constant else "features"}
-        wanted |= {f"{name}_{direction}" for direction in reach.directions for name in ("indptr", "indices", "edges")}
-        wanted |= {f"degrees_{direction}" for direction in DIRECTIONS}
-        wanted |= {"known"} if self._constant and not reach.static else set()
-        missing = sorted(wanted - set(arrays))
+        names = {"vertices", "bounds", "constant_features" if self._constant else "features"}
+        names |= {f"{name}_{direction}" for direction in reach.directions for name in ("indptr", "indices", "edges")}
+        names |= {f"degrees_{direction}" for direction in DIRECTIONS}
+        names |= {"known"} if self._constant and not reach.static else set()
+        missing = sorted(names - set(arrays))
         if missing:
             raise DataError(f"a cached part lacks {', '.join(missing)}. Delete its folder; it is made again.")
         bounds = arrays["bounds"]
         self._at = np.concatenate([[0], np.cumsum(bounds[:, -1])])  # where each snapshot's nodes begin
-        held = np.broadcast_to(bounds, (len(reach.snapshots), bounds.shape[1])) if reach.static else bounds
-        rows = _edge_rows(held, reach)
+        bounds_here = np.broadcast_to(bounds, (len(reach.snapshots), bounds.shape[1])) if reach.static else bounds
+        rows = _edge_rows(bounds_here, reach)
         self._rows_at = np.concatenate([[0], np.cumsum(rows + 1)])
-        self._degrees_at = np.concatenate([[0], np.cumsum(held[:, -1])])
+        self._degrees_at = np.concatenate([[0], np.cumsum(bounds_here[:, -1])])
         self._edges_at = {
             direction: np.concatenate([[0], np.cumsum(arrays[f"edges_{direction}"])]) for direction in reach.directions
         }
@@ -183,13 +183,13 @@ class CachedPart:
 
     def edge_rows(self, t: int, hops: int) -> int:
         """How many of the nodes within some hops (1 to D) need their edges."""
-        whole = self.reach.truncated and hops == self.reach.hops
-        return self.prefix(t, hops if whole else hops - 1)
+        includes_last = self.reach.truncated and hops == self.reach.hops
+        return self.prefix(t, hops if includes_last else hops - 1)
 
     def vertices(self, t: int) -> NDArray[np.int32]:
         """Return the numbers in the graph of the M nodes held in snapshot t, (M,)."""
-        place = 0 if self.reach.static else self._place(t)
-        return np.asarray(self._arrays["vertices"][self._at[place] : self._at[place + 1]])
+        index = 0 if self.reach.static else self._place(t)
+        return np.asarray(self._arrays["vertices"][self._at[index] : self._at[index + 1]])
 
     def edges(self, t: int, direction: str) -> LocalEdges:
         """Return the edges held of snapshot t: those of all but the farthest nodes, or of all where truncated.
@@ -201,11 +201,11 @@ class CachedPart:
             raise PlanError(
                 f"edges along {direction!r} of a cache that holds those along {', '.join(self.reach.directions)}."
             )
-        place, arrays = self._place(t), self._arrays
-        start, stop = self._edges_at[direction][place : place + 2]
+        index, arrays = self._place(t), self._arrays
+        start, stop = self._edges_at[direction][index : index + 2]
         weights = arrays.get(f"weights_{direction}")
         return LocalEdges(
-            arrays[f"indptr_{direction}"][self._rows_at[place] : self._rows_at[place + 1]],
+            arrays[f"indptr_{direction}"][self._rows_at[index] : self._rows_at[index + 1]],
             arrays[f"indices_{direction}"][start:stop],
             None if weights is None else weights[start:stop],
         )
@@ -217,17 +217,17 @@ class CachedPart:
 
     def degrees(self, t: int, direction: str) -> NDArray[Any]:
         """Return the weighted degree of each node in the whole snapshot, or its edges without weights, (M,)."""
-        place = self._place(t)
-        return np.asarray(self._arrays[f"degrees_{direction}"][self._degrees_at[place] : self._degrees_at[place + 1]])
+        index = self._place(t)
+        return np.asarray(self._arrays[f"degrees_{direction}"][self._degrees_at[index] : self._degrees_at[index + 1]])
 
     def features(self, t: int) -> NDArray[np.float32]:
         """Features of the nodes held in snapshot t, (M, F)."""
         if self._constant:
             once: NDArray[np.float32] = self._arrays["constant_features"]
             return once if self.reach.static else once[np.searchsorted(self._arrays["known"], self.vertices(t))]
-        place = self._place(t)
+        index = self._place(t)
         features: NDArray[np.float32] = self._arrays["features"]
-        return features[self._degrees_at[place] : self._degrees_at[place + 1]]
+        return features[self._degrees_at[index] : self._degrees_at[index + 1]]
 
     @property
     def same_features(self) -> bool:
@@ -266,8 +266,8 @@ class CachedPart:
         """Features that never change, (K, F), and the K nodes that have them, where there are such."""
         if not self._constant:
             return None
-        known = self._arrays["vertices" if self.reach.static else "known"]
-        return self._arrays["constant_features"], known
+        vertices = self._arrays["vertices" if self.reach.static else "known"]
+        return self._arrays["constant_features"], vertices
 
     def _place(self, t: int) -> int:
         if t not in self.reach.snapshots:
@@ -285,25 +285,25 @@ def pieces(graph: DynamicGraph, own: NDArray[np.integer], reach: Reach) -> Itera
     """
     snapshots = [graph.snapshots[t] for t in reach.snapshots]
     distance = hop_distance([union_of(snapshots)], own, reach.hops, reach.directions) if reach.static else None
-    place = np.full(graph.num_nodes, -1, np.int32)
+    row_of = np.full(graph.num_nodes, -1, np.int32)
     met = np.zeros(graph.num_nodes, bool)
     vertices, bounds = np.empty(0, np.int32), np.empty(0, np.int64)
     for number, (t, snapshot) in enumerate(zip(reach.snapshots, snapshots, strict=True)):
         if distance is None or number == 0:
             near = hop_distance([snapshot], own, reach.hops, reach.directions) if distance is None else distance
-            place[vertices] = -1
+            row_of[vertices] = -1
             vertices, bounds = ordered(near, reach.hops)
-            place[vertices] = np.arange(len(vertices), dtype=np.int32)
+            row_of[vertices] = np.arange(len(vertices), dtype=np.int32)
             yield "vertices", vertices
             yield "bounds", bounds[np.newaxis]
         rows = vertices[: _edge_rows(bounds, reach)]
         for direction in reach.directions:
-            found = local_edges(snapshot if direction == "in" else transposed(snapshot), rows, place)
-            yield f"indptr_{direction}", found.indptr.astype(offset_type(snapshots))
-            yield f"indices_{direction}", found.indices
-            yield f"edges_{direction}", np.array([len(found.indices)], np.int64)
-            if found.weights is not None:
-                yield f"weights_{direction}", found.weights
+            edges = local_edges(snapshot if direction == "in" else transposed(snapshot), rows, row_of)
+            yield f"indptr_{direction}", edges.indptr.astype(offset_type(snapshots))
+            yield f"indices_{direction}", edges.indices
+            yield f"edges_{direction}", np.array([len(edges.indices)], np.int64)
+            if edges.weights is not None:
+                yield f"weights_{direction}", edges.weights
         for direction in DIRECTIONS:
             degrees = snapshot.in_degrees() if direction == "in" else snapshot.out_degrees()
             yield f"degrees_{direction}", degrees[vertices].astype(degree_type(graph))
@@ -329,30 +329,30 @@ def degree_type(graph: DynamicGraph) -> np.dtype[Any]:
 
 def ordered(distance: NDArray[np.int8], hops: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Nodes within some hops, nearest first, and how many there are within 0, 1 .. hops: (M,) and (hops + 1,)."""
-    held = np.flatnonzero(distance <= hops)
-    near = distance[held]
-    vertices = held[np.argsort(near, kind="stable")].astype(np.int32)
+    within = np.flatnonzero(distance <= hops)
+    near = distance[within]
+    vertices = within[np.argsort(near, kind="stable")].astype(np.int32)
     return vertices, np.cumsum(np.bincount(near, minlength=hops + 1), dtype=np.int64)
 
 
-def local_edges(snapshot: Snapshot, rows: NDArray[np.int32], place: NDArray[np.int32]) -> LocalEdges:
+def local_edges(snapshot: Snapshot, rows: NDArray[np.int32], row_of: NDArray[np.int32]) -> LocalEdges:
     """Return some nodes' rows of a snapshot, with the places of their in-neighbours; those without a place are dropped.
 
     Args:
         snapshot: N nodes.
         rows: (k,) the nodes.
-        place: (N,) the place of each node, -1 where it has none.
+        row_of: (N,) the place of each node, -1 where it has none.
     """
     start = snapshot.indptr[rows]
     length = snapshot.indptr[rows.astype(np.int64) + 1] - start
     ends = np.cumsum(length)
-    taken = np.arange(ends[-1] if len(ends) else 0) + np.repeat(start - ends + length, length)
-    indices = place[snapshot.indices[taken]]
+    edge_index = np.arange(ends[-1] if len(ends) else 0) + np.repeat(start - ends + length, length)
+    indices = row_of[snapshot.indices[edge_index]]
     inside = indices >= 0
     if not inside.all():
         length = np.bincount(np.repeat(np.arange(len(rows)), length)[inside], minlength=len(rows))
-        indices, taken = indices[inside], taken[inside]
-    weights = None if snapshot.weights is None else snapshot.weights[taken]
+        indices, edge_index = indices[inside], edge_index[inside]
+    weights = None if snapshot.weights is None else snapshot.weights[edge_index]
     return LocalEdges(np.concatenate([[0], np.cumsum(length)]), indices, weights)
 
 
@@ -434,19 +434,19 @@ def forget_unused(folder: Path, *, kept_bytes: int = KEPT_BYTES, unused_s: float
         with contextlib.suppress(FileNotFoundError):  # somebody else removes it
             size = sum(file.stat().st_size for file in meta.parent.iterdir())
             parts.append((meta.stat().st_mtime, size, meta.parent))
-    taken = sum(size for _, size, _ in parts)
+    total_bytes = sum(size for _, size, _ in parts)
     for used, size, path in sorted(parts):
-        if taken <= kept_bytes or time.time() - used < unused_s:
+        if total_bytes <= kept_bytes or time.time() - used < unused_s:
             return
         shutil.rmtree(path, ignore_errors=True)
-        taken -= size
+        total_bytes -= size
 
 
 def _meta(graph: DynamicGraph, own: NDArray[np.integer], reach: Reach) -> dict[str, Any]:
     """Everything that the files depend on."""
-    given = dataclasses.asdict(reach) | {"snapshots": [reach.snapshots.start, reach.snapshots.stop]}
+    settings = dataclasses.asdict(reach) | {"snapshots": [reach.snapshots.start, reach.snapshots.stop]}
     vertices = hashlib.sha256(np.ascontiguousarray(own, np.int64).tobytes()).hexdigest()
-    return {"holds": "cached part", "version": PARTS_VERSION, "data_hash": graph.data_hash, "own": vertices, **given}
+    return {"holds": "cached part", "version": PARTS_VERSION, "data_hash": graph.data_hash, "own": vertices, **settings}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -494,9 +494,9 @@ def cache_size(graph: DynamicGraph, partition: Partition, reach: Reach) -> Cache
     """
     snapshots = [graph.snapshots[t] for t in reach.snapshots]
     count = _static if reach.static else _by_snapshot
-    found = count(snapshots, [partition.vertices(part) for part in range(partition.parts)], reach)
-    rows, starts, edges, known = np.array(found, np.int64).T
-    feature_rows = known if graph.static_features else rows
+    counts = count(snapshots, [partition.vertices(part) for part in range(partition.parts)], reach)
+    rows, starts, edges, vertices = np.array(counts, np.int64).T
+    feature_rows = vertices if graph.static_features else rows
     total = 8 * (reach.hops + 1) * (1 if reach.static else len(snapshots))  # bounds
     total += 4 * (rows // len(snapshots) if reach.static else rows)  # nodes
     total += len(reach.directions) * (starts * offset_type(snapshots).itemsize + 8 * len(snapshots))
@@ -504,7 +504,7 @@ def cache_size(graph: DynamicGraph, partition: Partition, reach: Reach) -> Cache
     total += len(DIRECTIONS) * rows * degree_type(graph).itemsize
     total += feature_rows * 4 * graph.num_features
     if graph.static_features and not reach.static:
-        total += known * 4
+        total += vertices * 4
     return CacheSize(rows, edges, total)
 
 
@@ -515,19 +515,21 @@ def _static(snapshots: Sequence[Snapshot], parts: Sequence[NDArray[np.int64]], r
     """Return the counts of each part that holds the same nodes in all snapshots."""
     union, none = union_of(snapshots), np.zeros(snapshots[0].num_nodes, np.int64)
     pulls = sum((_pulls(snapshot, reach) for snapshot in snapshots), none)
-    found = []
-    for own in parts:
-        distance = hop_distance([union], own, reach.hops, reach.directions)
-        held = distance <= reach.hops
-        inner = held if reach.truncated else distance < reach.hops
+    counts = []
+    for vertices in parts:
+        distance = hop_distance([union], vertices, reach.hops, reach.directions)
+        within = distance <= reach.hops
+        inner = within if reach.truncated else distance < reach.hops
         if reach.truncated:
-            edges = len(reach.directions) * sum(int((held[of.rows()] & held[of.indices]).sum()) for of in snapshots)
+            edges = len(reach.directions) * sum(
+                int((within[snapshot.rows()] & within[snapshot.indices]).sum()) for snapshot in snapshots
+            )
         else:
             edges = int(pulls[inner].sum())
-        found.append(
-            (int(held.sum()) * len(snapshots), (int(inner.sum()) + 1) * len(snapshots), edges, int(held.sum()))
+        counts.append(
+            (int(within.sum()) * len(snapshots), (int(inner.sum()) + 1) * len(snapshots), edges, int(within.sum()))
         )
-    return found
+    return counts
 
 
 def _by_snapshot(snapshots: Sequence[Snapshot], parts: Sequence[NDArray[np.int64]], reach: Reach) -> list[Counts]:
@@ -536,15 +538,15 @@ def _by_snapshot(snapshots: Sequence[Snapshot], parts: Sequence[NDArray[np.int64
     met = np.zeros((len(parts), snapshots[0].num_nodes), bool)
     for snapshot in snapshots:
         pulls = _pulls(snapshot, reach)
-        for part, own in enumerate(parts):
-            distance = hop_distance([snapshot], own, reach.hops, reach.directions)
-            held, inner = distance <= reach.hops, distance < reach.hops
-            counts[part] += held.sum(), inner.sum() + 1, pulls[inner].sum()
-            met[part] |= held
-    return [(*of.tolist(), int(known.sum())) for of, known in zip(counts, met, strict=True)]
+        for part, vertices in enumerate(parts):
+            distance = hop_distance([snapshot], vertices, reach.hops, reach.directions)
+            within, inner = distance <= reach.hops, distance < reach.hops
+            counts[part] += within.sum(), inner.sum() + 1, pulls[inner].sum()
+            met[part] |= within
+    return [(*row.tolist(), int(is_met.sum())) for row, is_met in zip(counts, met, strict=True)]
 
 
 def _pulls(snapshot: Snapshot, reach: Reach) -> NDArray[np.int64]:
     """How many edges each node pulls along, all directions together, (N,)."""
-    each = {"in": np.diff(snapshot.indptr), "out": np.bincount(snapshot.indices, minlength=snapshot.num_nodes)}
-    return sum((each[direction] for direction in reach.directions), np.zeros(snapshot.num_nodes, np.int64))
+    degrees = {"in": np.diff(snapshot.indptr), "out": np.bincount(snapshot.indices, minlength=snapshot.num_nodes)}
+    return sum((degrees[direction] for direction in reach.directions), np.zeros(snapshot.num_nodes, np.int64))

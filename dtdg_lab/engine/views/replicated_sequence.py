@@ -75,8 +75,8 @@ class CachedSequence(StoredSequence):
         keep_freed_memory()
         self.part, self.settings, self.own = part, settings, part.own
         self.device, self.dtype = settings.device, settings.dtype
-        own = part.vertices(part.reach.snapshots[0])[: part.own]
-        self.vertices: Tensor | None = torch.tensor(own, device=self.device).long()
+        vertices = part.vertices(part.reach.snapshots[0])[: part.own]
+        self.vertices: Tensor | None = torch.tensor(vertices, device=self.device).long()
         self._layers = part.reach.hops // layer_hops
         self._stores = [
             ViewStore(
@@ -155,17 +155,22 @@ def stacked_edges(part: CachedPart, snapshots: range, hops: int, direction: str)
     indptr, indices, weights, degrees = [np.zeros(1, np.int64)], [], [], []
     begin = end = 0
     for t in snapshots:
-        rows, kept = part.prefix(t, hops), part.edges(t, direction).first(part.edge_rows(t, hops))
-        indptr += [kept.indptr[1:].astype(np.int64) + end]
-        end += len(kept.indices)
-        indptr += [np.full(rows + 1 - len(kept.indptr), end)]
-        indices += [kept.indices + np.int32(begin) if begin else kept.indices]
-        weights += [] if kept.weights is None else [kept.weights]
-        degrees += [[part.degrees(t, other)[:rows] for other in (direction, "out" if direction == "in" else "in")]]
+        rows, edges = part.prefix(t, hops), part.edges(t, direction).first(part.edge_rows(t, hops))
+        indptr += [edges.indptr[1:].astype(np.int64) + end]
+        end += len(edges.indices)
+        indptr += [np.full(rows + 1 - len(edges.indptr), end)]
+        indices += [edges.indices + np.int32(begin) if begin else edges.indices]
+        weights += [] if edges.weights is None else [edges.weights]
+        degrees += [[part.degrees(t, way)[:rows] for way in (direction, "out" if direction == "in" else "in")]]
         begin += rows
-    here, other = (np.concatenate(of).astype(np.float64) for of in zip(*degrees, strict=True))
+    in_degrees, other_degrees = (np.concatenate(arrays).astype(np.float64) for arrays in zip(*degrees, strict=True))
     return PartEdges(
-        np.concatenate(indptr), _joined(indices), _joined(weights) if weights else None, begin, here, other
+        np.concatenate(indptr),
+        _joined(indices),
+        _joined(weights) if weights else None,
+        begin,
+        in_degrees,
+        other_degrees,
     )
 
 
@@ -204,8 +209,8 @@ def cached_sequences(
     facts = model.facts
     reach = reach_of(facts.memory, facts.hops, train, directions=facts.directions)
     cache_size(graph, partition, reach).refuse_above(cache_gib, graph.num_nodes * len(train))
-    chosen = tuple(parts)
-    share = max(1, len(chosen))
+    part_numbers = tuple(parts)
+    share = max(1, len(part_numbers))
     room = {"pulls_bytes": PULLS_BYTES // share, "spaces_bytes": SPACES_BYTES // share}
-    held = [cached_part(graph, partition.vertices(part), reach) for part in chosen]
-    return [CachedSequence(part, facts.hops_per_layer, settings, **room) for part in held]
+    cached_parts = [cached_part(graph, partition.vertices(part), reach) for part in part_numbers]
+    return [CachedSequence(part, facts.hops_per_layer, settings, **room) for part in cached_parts]

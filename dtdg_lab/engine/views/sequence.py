@@ -79,10 +79,10 @@ class NumberedSequence(SnapshotSequence):
         vertices: (n,) numbers of the nodes; None for the own nodes of the sequence, in order.
     """
 
-    def __init__(self, of: SnapshotSequence, vertices: Tensor | None) -> None:
-        self._of, self.vertices = of, vertices
-        self.device, self.dtype, self.collective = of.device, of.dtype, of.collective
-        self.own = of.own if vertices is None else len(vertices)
+    def __init__(self, sequence: SnapshotSequence, vertices: Tensor | None) -> None:
+        self._of, self.vertices = sequence, vertices
+        self.device, self.dtype, self.collective = sequence.device, sequence.dtype, sequence.collective
+        self.own = sequence.own if vertices is None else len(vertices)
 
     def view(self, t: int) -> SnapshotView:
         """As in the other sequence."""

@@ -54,9 +54,9 @@ class SnapshotFeed:
         if not self.difference:
             payload = self._encoded(snapshots)  # this is the copy
         else:
-            kept = self._kept(snapshots)
-            values = None if kept.values is None else give_up(kept.values.copy())
-            payload = Payload(kept.contents, give_up(kept.numbers.copy()), values)
+            payload_here = self._kept(snapshots)
+            values = None if payload_here.values is None else give_up(payload_here.values.copy())
+            payload = Payload(payload_here.contents, give_up(payload_here.numbers.copy()), values)
         self._count(payload.contents, payload.nbytes)
         return decode(payload)
 
@@ -69,14 +69,14 @@ class SnapshotFeed:
     def _to_device(self, snapshots: range) -> list[DeviceSnapshot]:
         if snapshots not in self._pages:
             _forget_parts_of(snapshots, self._pages)
-            made = self._encoded(snapshots)
-            numbers = torch.tensor(made.numbers).pin_memory()
-            values = None if made.values is None else torch.tensor(made.values).pin_memory()
-            self._pages[snapshots] = (made.contents, numbers, values)
+            payload = self._encoded(snapshots)
+            numbers = torch.tensor(payload.numbers).pin_memory()
+            values = None if payload.values is None else torch.tensor(payload.values).pin_memory()
+            self._pages[snapshots] = (payload.contents, numbers, values)
         contents, numbers, values = self._pages[snapshots]
         self._count(contents, numbers.nbytes + (0 if values is None else values.nbytes))
-        there = None if values is None else values.to(self.device, non_blocking=True)
-        return unpack(contents, numbers.to(self.device, non_blocking=True), there)
+        values_there = None if values is None else values.to(self.device, non_blocking=True)
+        return unpack(contents, numbers.to(self.device, non_blocking=True), values_there)
 
     def _kept(self, snapshots: range) -> Payload:
         if snapshots not in self._payloads:
@@ -100,7 +100,7 @@ def _takes_tensors(device: str) -> bool:
     return torch.device(device).type == "cuda"
 
 
-def _forget_parts_of(snapshots: range, kept: dict[range, Any]) -> None:
+def _forget_parts_of(snapshots: range, cache: dict[range, Any]) -> None:
     """Let go of payloads that have some of these snapshots: the blocks are cut otherwise by now."""
-    for other in [other for other in kept if other.start < snapshots.stop and snapshots.start < other.stop]:
-        kept.pop(other)
+    for key in [key for key in cache if key.start < snapshots.stop and snapshots.start < key.stop]:
+        cache.pop(key)

@@ -60,10 +60,10 @@ class SnapshotView(GraphView):
         neighbours = self._neighbours.layer(number)
         if neighbours is self._neighbours:
             return self
-        seen = copy.copy(self)
-        seen._neighbours, seen._is_busy = neighbours, False
-        seen._base = self  # so that a store that does not keep spaces finds it as long as it is in use
-        return seen
+        view = copy.copy(self)
+        view._neighbours, view._is_busy = neighbours, False
+        view._base = self  # so that a store that does not keep spaces finds it as long as it is in use
+        return view
 
     def pull(self, x: Tensor, kind: str, scores: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """One hop of neighbours' rows combined, (n, F) -> (n, F).
@@ -90,8 +90,8 @@ class SnapshotView(GraphView):
         if path in self._pulled:
             return self._pulled[path]
         operator = self._operators.scaled(path[-1])
-        known = x is self.inputs and self._all_inputs is not None and DIRECTION_OF[path[-1]] == "in"
-        everything = self._all_inputs if known else self._neighbours.joined(x, DIRECTION_OF[path[-1]])
+        is_known = x is self.inputs and self._all_inputs is not None and DIRECTION_OF[path[-1]] == "in"
+        everything = self._all_inputs if is_known else self._neighbours.joined(x, DIRECTION_OF[path[-1]])
         assert everything is not None and self._may_keep is not None
         with torch.no_grad():
             result = operator.apply_once(everything)

@@ -24,9 +24,9 @@ def stack_ranges(snapshots: range, *, rows: int, features: int, device: str) -> 
         features: F.
         device: where they are computed.
     """
-    place = device.partition(":")[0]
-    most = max(1, min(STACKED_ROWS[place] // rows, STACKED_NUMBERS[place] // (rows * features)))
-    pieces = -(-len(snapshots) // most)
+    device_type = device.partition(":")[0]
+    stack_size = max(1, min(STACKED_ROWS[device_type] // rows, STACKED_NUMBERS[device_type] // (rows * features)))
+    pieces = -(-len(snapshots) // stack_size)
     bounds = [snapshots.start + len(snapshots) * piece // pieces for piece in range(pieces + 1)]
     return [range(*pair) for pair in pairwise(bounds)]
 
@@ -79,8 +79,8 @@ class ViewStore:
 
     def make_room(self, most_bytes: int) -> None:
         """Keep spaces of that many bytes, if these are more than so far."""
-        more = max(0, most_bytes - self._spaces_bytes)
-        self._spaces_bytes, self._spaces_left = self._spaces_bytes + more, self._spaces_left + more
+        extra_bytes = max(0, most_bytes - self._spaces_bytes)
+        self._spaces_bytes, self._spaces_left = self._spaces_bytes + extra_bytes, self._spaces_left + extra_bytes
 
     def take_pull(self, size: int) -> bool:
         """Whether a first-layer pull of so many bytes may be kept; it is then counted."""

@@ -433,6 +433,6 @@ def build(context: BuildContext) -> DecayedWindowStrategy:
     chunking = shared_chunks(config, context.graph, partition, context.group)
     exchanger, itemsize = Exchanger(context.group), np.dtype(config["dtype"]).itemsize
     overlap = config["overlap"] != "off"
-    pace = Pace(context.model, context.group, overlap=overlap, seed=config.seed, itemsize=itemsize)
+    pace = Pace(context.model, context.group, overlap=overlap, itemsize=itemsize)
     sequence = own_nodes(context, exchanger, awaited=True)
     return DecayedWindowStrategy(context, sequence, exchanger, chunking=chunking, pace=pace)

@@ -85,7 +85,7 @@ class Adaptive(ABC):
         """Prepare to compute this step of the run."""
 
     @abstractmethod
-    def replay_draws(self, drawn: Mapping[tuple[int, int], Any]) -> None:
+    def replay_draws(self, batches: Mapping[tuple[int, int], Any]) -> None:
         """Use the batches of the replayed run, by step and part."""
 
     @property
@@ -191,7 +191,7 @@ class DescribesMemory(ABC):
     probed_plans: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
-    def probes_after(self, before: Strategy) -> bool:
+    def probes_after(self, previous: Strategy) -> bool:
         """Return whether peak memory is measured again after this strategy has replaced another during a run."""
 
 

@@ -145,13 +145,15 @@ def _resumed_settings(stored: Checkpoint, changes: dict[str, Any]) -> LiveSettin
 
 def _forked_settings(stored: Checkpoint, config: RunConfig) -> LiveSettings:
     """Return the settings of a run that begins with another's checkpoint; its requests wait unless set again."""
-    before, read = RunConfig.from_json(stored.config_json).flat, readable(config.system, config)
-    set_again = {name for name, value in config.flat.items() if name not in before or before[name] != value}
+    stored_settings, read = RunConfig.from_json(stored.config_json).flat, readable(config.system, config)
+    set_again = {
+        name for name, value in config.flat.items() if name not in stored_settings or stored_settings[name] != value
+    }
     unread = {name for changes in stored.waiting for name in changes if name not in read}
     return LiveSettings(config, requests=_without(stored.waiting, set_again | unread))
 
 
 def _without(requests: list[dict[str, Any]], names: Collection[str]) -> list[dict[str, Any]]:
     """Return requests without some settings, and without requests that are then empty."""
-    left = [{name: value for name, value in changes.items() if name not in names} for changes in requests]
-    return [changes for changes in left if changes]
+    remaining = [{name: value for name, value in changes.items() if name not in names} for changes in requests]
+    return [changes for changes in remaining if changes]

@@ -64,8 +64,8 @@ class RankCoordinator:
         self.pacing.gather(follow)
         moved = (group.bytes_sent - sent, group.bytes_received - received)
         self._recorder.gathered(state.position, started_ns, moved)
-        before, state.position = state.position.epoch, self.pacing.joined(state.position)
-        for epoch in range(before, state.position.epoch):  # ended by others: this rank has no time of it
+        first_epoch, state.position = state.position.epoch, self.pacing.joined(state.position)
+        for epoch in range(first_epoch, state.position.epoch):  # ended by others: this rank has no time of it
             self._recorder.write(state.position, EpochEnded(epoch))
 
     def receive_last_requests(self) -> None:

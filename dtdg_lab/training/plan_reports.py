@@ -13,18 +13,20 @@ from dtdg_lab.training.state import TrainingState
 PlanEvents = list[tuple[str, dict[str, Any]]]  # kind and data
 
 
-def plan_events(components: RunComponents, group: Group, before: RunComponents | None = None) -> PlanEvents:
+def plan_events(components: RunComponents, group: Group, previous: RunComponents | None = None) -> PlanEvents:
     """Return events that describe the plans of what trains, on rank 0; none on the others.
 
     Args:
         components: what trains.
         group: the ranks.
-        before: what trained before. An event without contents ends each kind of plan that ``components`` lacks.
+        previous: what trained before. An event without contents ends each kind of plan that ``components`` lacks.
     """
     if group.rank != 0:
         return []
     strategy = components.strategy
-    ended = () if before is None else [kind for kind in before.strategy.plan_kinds if kind not in strategy.plan_kinds]
+    ended = (
+        () if previous is None else [kind for kind in previous.strategy.plan_kinds if kind not in strategy.plan_kinds]
+    )
     events = [(event.kind, event.write()) for event in strategy.plan_events()]
     return [*events, *((kind, {"layout": None}) for kind in ended)]
 

@@ -49,7 +49,7 @@ def rebuild(
     group: Group,
     *,
     device: str,
-    before: RunComponents,
+    previous: RunComponents,
 ) -> tuple[Rebuilt | None, str]:
     """Rebuild, or return why not, the same on every rank; collective. After a refusal, training continues as before.
 
@@ -62,7 +62,7 @@ def rebuild(
         graph: the data.
         group: the ranks.
         device: where this rank computes.
-        before: what trained.
+        previous: what trained.
     """
 
     def make() -> RunComponents:
@@ -74,14 +74,14 @@ def rebuild(
             raise
         return components
 
-    if before.network is not None and before.config["congestion_by"] == "netem":
-        _, reason = attempted(before.network.release, group, device=device)
+    if previous.network is not None and previous.config["congestion_by"] == "netem":
+        _, reason = attempted(previous.network.release, group, device=device)
         if reason:
             return None, reason
     components, reason = attempted(make, group, device=device)
     events: PlanEvents | None = None
     if components is not None and not reason:
-        events, reason = attempted(partial(plan_events, components, group, before), group, device=device)
+        events, reason = attempted(partial(plan_events, components, group, previous), group, device=device)
     if components is None or reason:
         if components is not None:
             components.close()
@@ -203,16 +203,16 @@ class Rebuilder:
         memory.plan.update(self.control.recorded_plan(state.position, synchronous=synchronous))
 
         def make(changes: Changes) -> tuple[Rebuilt | None, str]:
-            graph, group, before = state.graph, state.group, state.components
-            return rebuild(config, changes, memory, graph, group, device=state.device, before=before)
+            graph, group, previous = state.graph, state.group, state.components
+            return rebuild(config, changes, memory, graph, group, device=state.device, previous=previous)
 
         settlement = settle(allowed, partial(merged, config), make)
         return replace(settlement, refused=[*refused, *settlement.refused])
 
     def _replace(self, rebuilt: Rebuilt, changes: Changes, started_ns: int) -> None:
         state, was_synchronous = self.state, self.state.synchronous
-        before, state.components = state.components, rebuilt.components
-        before.close()
+        previous, state.components = state.components, rebuilt.components
+        previous.close()
         state.settings.config = rebuilt.components.config
         if state.synchronous and not was_synchronous:  # ranks were at steps of their own
             self.coordinator.join_rank_0()
@@ -220,7 +220,7 @@ class Rebuilder:
         self.coordinator.begin_interval()
         state.apply_settings()
         self._record(changes, rebuilt.events, started_ns)
-        if isinstance(state.strategy, DescribesMemory) and state.strategy.probes_after(before.strategy):
+        if isinstance(state.strategy, DescribesMemory) and state.strategy.probes_after(previous.strategy):
             self.memory_probe.is_due = True
         self.memory_probe.run_if_due()
         state.open()

@@ -80,8 +80,8 @@ class RunReplay:
             for row in rounds
         )
         others["places"] = {row["step"]: (row["epoch"], row["iteration"]) for row in steps}
-        drawn = {(row["step"], row["part"]): (row["source"], row["action"], row["index"]) for row in targets}
-        return cls(recorded, drawn, **others)
+        batches = {(row["step"], row["part"]): (row["source"], row["action"], row["index"]) for row in targets}
+        return cls(recorded, batches, **others)
 
 
 class ReplayedControl(Control):
@@ -187,8 +187,8 @@ class ReplayedControl(Control):
 
     def next_step(self, step: int, epoch: int, take: Callable[[], int | None]) -> int | None:
         """Return the iteration that a step was, of this epoch; None where this rank made no more steps of it."""
-        place = self._replay.places.get(step)
-        return place[1] if place is not None and place[0] == epoch else None
+        epoch_and_iteration = self._replay.places.get(step)
+        return epoch_and_iteration[1] if epoch_and_iteration is not None and epoch_and_iteration[0] == epoch else None
 
     def _next_plan(self, step: int, occasion: str) -> dict[str, Any] | None:
         plans = self._replay.plans.get((step, occasion))

@@ -276,8 +276,10 @@ class _Weights:
         summaries = [model.summary(layer, space, x).flatten() for space, x in zip(spaces, xs, strict=True)]
         if summaries:
             return torch.stack(summaries)
-        own = self._run.model
-        return own.zeros(0, own.width(layer) * own.hidden).requires_grad_(torch.is_grad_enabled())
+        sequence_model = self._run.model
+        return sequence_model.zeros(0, sequence_model.width(layer) * sequence_model.hidden).requires_grad_(
+            torch.is_grad_enabled()
+        )
 
     def _advanced(self, model: Summarising, layer: int, summaries: Tensor, state: State) -> list[State]:
         """Return the state of a layer at every snapshot of the block."""

@@ -245,11 +245,11 @@ class Layer:
         if self._number == 0:
             places, alone = range(len(self._spaces)), self.alone or self._run.sequence.collective
             parts: list[Tensor] = []
-            found = [rest for _, rest in parallel_map(work, places, device=self._device, alone=alone)]
+            piece_gradients = [rest for _, rest in parallel_map(work, places, device=self._device, alone=alone)]
         else:
             phase = AllToAllPhase(self._number, True, self._run.model.width(self._number))
-            parts, found = self._block.seam.to_vertices(work, phase)
-        for gradients in found:
+            parts, piece_gradients = self._block.seam.to_vertices(work, phase)
+        for gradients in piece_gradients:
             self._learned.add(gradients)
         return parts
 

@@ -181,9 +181,9 @@ class Exchanger:
             )
         if ranks == 1:
             return x
-        others = [0 if other == rank else 1 for other in range(ranks)]
+        is_sent = [0 if rank_number == rank else 1 for rank_number in range(ranks)]
         send = torch.arange(len(x), device=x.device).repeat(ranks - 1)
-        mine, theirs = [len(x) * one for one in others], [int(n) * one for n, one in zip(counts, others, strict=True)]
+        mine, theirs = [len(x) * one for one in is_sent], [int(n) * one for n, one in zip(counts, is_sent, strict=True)]
         rows = self._between_ranks(x, Route(send, tuple(mine), tuple(theirs), len(x)), layer)
         lower, higher = rows.split([sum(theirs[:rank]), sum(theirs[rank:])])
         return torch.cat([lower, x, higher])

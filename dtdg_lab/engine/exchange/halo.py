@@ -150,11 +150,13 @@ class HaloSequence(StoredSequence):
     def _make(self, snapshots: range) -> SnapshotView:
         some = [self.graph.snapshots[t] for t in snapshots]
 
-        found = {direction: part_edges(some, self._partition, self._rank, direction) for direction in self._directions}
-        routes = {direction: Route.of(plan, self.device) for direction, (_, plan) in found.items()}
-        edges = {direction: of_part for direction, (of_part, _) in found.items()}
+        edges_by_direction = {
+            direction: part_edges(some, self._partition, self._rank, direction) for direction in self._directions
+        }
+        routes = {direction: Route.of(plan, self.device) for direction, (_, plan) in edges_by_direction.items()}
+        edges = {direction: of_part for direction, (of_part, _) in edges_by_direction.items()}
         if len(snapshots) == 1:
-            self._halos[snapshots.start] = sum(plan.rows for _, plan in found.values())
+            self._halos[snapshots.start] = sum(plan.rows for _, plan in edges_by_direction.values())
 
         def edges_of(direction: str) -> PartEdges:  # what operators have taken need not be held here as well
             if direction in edges:

@@ -329,13 +329,13 @@ class _Writer:
             features, begins = part.joined("features", snapshots)
             arrays["features"] = spread(features.take(begins.take(snapshot) + places, axis=0))
             return
-        features, known = constant
+        features, feature_vertices = constant
         if part.reach.static:
             met, number = np.unique(places, return_inverse=True)
         else:
             vertices, begins = part.joined("vertices", snapshots)
             met, number = np.unique(vertices[begins[snapshot] + places], return_inverse=True)
-            met = np.searchsorted(known, met)
+            met = np.searchsorted(feature_vertices, met)
         arrays["features"], arrays["feature_of"] = features[met], spread(number.astype(np.int32))
 
 

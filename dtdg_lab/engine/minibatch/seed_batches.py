@@ -24,13 +24,13 @@ def fanouts_of(text: str, layers: int) -> tuple[int, ...]:
     Raises:
         ConfigError: something else is given, a number is below 1, or there are more numbers than layers and not two.
     """
-    words = text.split()
-    if not words or not all(word.isdecimal() and int(word) > 0 for word in words):
+    texts = text.split()
+    if not texts or not all(word.isdecimal() and int(word) > 0 for word in texts):
         raise ConfigError(
             f"fanouts={text!r}: whole numbers of 1 or more with blanks between are needed, one for each layer, the "
             "first layer first: such as '10 25'."
         )
-    numbers = [int(word) for word in words]
+    numbers = [int(word) for word in texts]
     if len(numbers) > max(layers, 2):
         raise ConfigError(
             f"fanouts={text!r}: {len(numbers)} numbers for {layers} layer(s). Give one for each layer, or fewer: the "

@@ -101,8 +101,8 @@ class _Keys:
 class _Degrees:
     """Degrees along a direction, of places counted through some snapshots."""
 
-    def __init__(self, whole: WholeGraph, snapshots: range, direction: str) -> None:
-        self._whole, self._snapshots, self._way = whole, snapshots, direction
+    def __init__(self, graph: WholeGraph, snapshots: range, direction: str) -> None:
+        self._whole, self._snapshots, self._way = graph, snapshots, direction
 
     def take(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
         """(K,)."""
@@ -119,8 +119,8 @@ class _Degrees:
 class _Neighbours:
     """Numbers of in-neighbours, of places counted through some snapshots."""
 
-    def __init__(self, whole: WholeGraph, snapshots: range) -> None:
-        self._whole, self._snapshots = whole, snapshots
+    def __init__(self, graph: WholeGraph, snapshots: range) -> None:
+        self._whole, self._snapshots = graph, snapshots
 
     def take(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
         """(K,)."""

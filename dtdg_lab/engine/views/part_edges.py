@@ -230,20 +230,22 @@ def _by_part(ends: list[Ends], parts: int) -> tuple[NDArray[np.int64], NDArray[n
     return vertices, np.argsort(owners, kind="stable"), np.bincount(owners, minlength=parts)
 
 
-def _pulls(snapshot: Snapshot, own: NDArray[np.int64], direction: str) -> tuple[NDArray[np.int64], NDArray[Any], Any]:
+def _pulls(
+    snapshot: Snapshot, own_vertices: NDArray[np.int64], direction: str
+) -> tuple[NDArray[np.int64], NDArray[Any], Any]:
     """How many edges each node pulls along, (n,), the nodes it pulls from, ascending, (E,), and weights."""
     indptr, vertices = snapshot.indptr, snapshot.num_nodes
     if direction == "in":
-        lengths = np.diff(indptr)[own]
+        lengths = np.diff(indptr)[own_vertices]
         starts = np.cumsum(lengths) - lengths
-        edges = np.repeat(indptr[own] - starts, lengths) + np.arange(lengths.sum())
+        edges = np.repeat(indptr[own_vertices] - starts, lengths) + np.arange(lengths.sum())
         return lengths, snapshot.indices[edges], None if snapshot.weights is None else snapshot.weights[edges]
     is_own = np.zeros(vertices, bool)
-    is_own[own] = True
+    is_own[own_vertices] = True
     edges = np.flatnonzero(is_own[snapshot.indices])
     pulling = snapshot.indices[edges]
     keys = pulling * np.int64(vertices) + snapshot.rows()[edges]
-    lengths = np.bincount(pulling, minlength=vertices)[own]
+    lengths = np.bincount(pulling, minlength=vertices)[own_vertices]
     if snapshot.weights is None:
         keys.sort()  # sorting is several times faster than finding the order
         return lengths, keys % vertices, None

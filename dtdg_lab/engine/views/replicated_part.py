@@ -311,10 +311,10 @@ def pieces(graph: DynamicGraph, own: NDArray[np.integer], reach: Reach) -> Itera
         if not graph.static_features:
             yield "features", graph.features[t][vertices]
     if graph.static_features:
-        known = vertices if reach.static else np.flatnonzero(met).astype(np.int32)
-        yield "constant_features", graph.features[0][known]
+        known_vertices = vertices if reach.static else np.flatnonzero(met).astype(np.int32)
+        yield "constant_features", graph.features[0][known_vertices]
         if not reach.static:
-            yield "known", known
+            yield "known", known_vertices
 
 
 def offset_type(snapshots: Sequence[Snapshot]) -> np.dtype[Any]:
@@ -365,35 +365,35 @@ PARTS_VERSION = 1  # of the file contents: a change rebuilds all parts
 KEPT_BYTES, UNUSED_S = 16 << 30, 3600.0  # files above are removed, the longest unused first, after an hour
 
 
-def cached_part(graph: DynamicGraph, own: NDArray[np.integer], reach: Reach) -> CachedPart:
+def cached_part(graph: DynamicGraph, vertices: NDArray[np.integer], reach: Reach) -> CachedPart:
     """Return the cached part of some nodes, mapped from disk; the first process that asks makes it.
 
     Two partitions that give a part the same nodes share it. A damaged one is rebuilt.
 
     Args:
         graph: N nodes.
-        own: (n,) the part's nodes, ascending.
+        vertices: (n,) the part's nodes, ascending.
         reach: what is to be held.
 
     Raises:
         DataError: the cache cannot be written.
         PlanError: the snapshots or hops are none.
     """
-    folder = part_folder(graph, own, reach)
+    folder = part_folder(graph, vertices, reach)
     if holds_graph(folder):
         with contextlib.suppress(DataError):  # cut short, or just replaced by another process: looked at again alone
             return _opened(folder, reach)
     with one_at_a_time(folder):
-        return _made(folder, graph, own, reach)
+        return _made(folder, graph, vertices, reach)
 
 
-def part_folder(graph: DynamicGraph, own: NDArray[np.integer], reach: Reach) -> Path:
+def part_folder(graph: DynamicGraph, vertices: NDArray[np.integer], reach: Reach) -> Path:
     """Where the part's files are, or will be."""
-    text = json.dumps(_meta(graph, own, reach), sort_keys=True)
+    text = json.dumps(_meta(graph, vertices, reach), sort_keys=True)
     return cache_folder() / "parts" / hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
-def _made(folder: Path, graph: DynamicGraph, own: NDArray[np.integer], reach: Reach) -> CachedPart:
+def _made(folder: Path, graph: DynamicGraph, vertices: NDArray[np.integer], reach: Reach) -> CachedPart:
     """Return the part in the folder, written there unless a sound one has come meanwhile."""
     if holds_graph(folder):
         try:
@@ -403,10 +403,10 @@ def _made(folder: Path, graph: DynamicGraph, own: NDArray[np.integer], reach: Re
                 raise
             shutil.rmtree(folder, ignore_errors=True)  # processes that have mapped it keep it
     with Draft(folder) as draft:
-        for name, piece in pieces(graph, own, reach):
+        for name, piece in pieces(graph, vertices, reach):
             draft.file(name, piece.dtype, piece.shape[1:]).extend(piece)
         draft.close_files()
-        draft.finish(_meta(graph, own, reach))
+        draft.finish(_meta(graph, vertices, reach))
     forget_unused(folder.parent)
     return _opened(folder, reach)
 

@@ -31,8 +31,8 @@ class OwnBest(NeighbourRows):
     Differs from the papers: they take the best of all nodes; SYSTEMS.md's table names this approximation.
     """
 
-    def __init__(self, own: int) -> None:
-        self._own = own
+    def __init__(self, num_own: int) -> None:
+        self._own = num_own
 
     def candidates(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Return the own ones, by node."""

@@ -264,7 +264,7 @@ def test_what_cannot_take_the_parameters_is_closed() -> None:
     config, memory = remote_config("fixed"), SimpleNamespace(plan={}, restore=restore)
     with built_remote(config) as before:
         made = rebuild(
-            config, {"cache_rows": 50}, memory, changing_graph(), SoloGroup(), device="cpu", before=before  # type: ignore[arg-type]
+            config, {"cache_rows": 50}, memory, changing_graph(), SoloGroup(), device="cpu", previous=before  # type: ignore[arg-type]
         )  # fmt: skip
         assert made == (None, "does not fit")
         assert [server.pid for server in servers_left()] == list(before.strategy.service.children)  # type: ignore[attr-defined]

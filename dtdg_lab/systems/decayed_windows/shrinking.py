@@ -11,8 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dtdg_lab.distributed.group import Group
-from dtdg_lab.engine.graph_view import NeighbourRows, SnapshotView
-from dtdg_lab.engine.halo_exchange import Exchanger, HaloRows, LocalSource, PartEdges, Route
+from dtdg_lab.engine.exchange.exchanger import Exchanger, Route
+from dtdg_lab.engine.exchange.halo import HaloRows
+from dtdg_lab.engine.views.neighbours import NeighbourRows
+from dtdg_lab.engine.views.part_edges import LocalSource, PartEdges
+from dtdg_lab.engine.views.snapshot_view import SnapshotView
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.operators import Operators, OperatorSettings

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from dtdg_lab.engine.graph_view import DeviceSequence
-from dtdg_lab.engine.minibatches import sampled_edges, sampling_key
-from dtdg_lab.engine.sampled_blocks import Drawing, SampledPart
 from torch import Tensor
 
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.model_facts import memory
 from dtdg_lab.core.errors import DataError, PlanError, UnsupportedError
 from dtdg_lab.core.plans import Partition
+from dtdg_lab.engine.minibatch.neighbour_sampling import sampled_edges, sampling_key
+from dtdg_lab.engine.minibatch.sampled_part import Drawing, SampledPart
 from dtdg_lab.engine.strategy import StepMarks
+from dtdg_lab.engine.views.device_sequence import DeviceSequence
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.split import Split

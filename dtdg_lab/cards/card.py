@@ -60,10 +60,10 @@ class CardText(NamedTuple):
 
 
 def _read(file: Path) -> CardText:
-    found = _FILE.fullmatch(file.read_text(encoding="utf-8"))
-    assert found is not None, f"{file} does not begin with TOML between lines of +++"
-    facts = tomllib.loads(found[1])
-    _, *parts = re.split(r"^## (.+)\n", found[2], flags=re.M)
+    match = _FILE.fullmatch(file.read_text(encoding="utf-8"))
+    assert match is not None, f"{file} does not begin with TOML between lines of +++"
+    facts = tomllib.loads(match[1])
+    _, *parts = re.split(r"^## (.+)\n", match[2], flags=re.M)
     sections = {name: text.strip() for name, text in zip(parts[::2], parts[1::2], strict=True)}
     return CardText(
         file.stem, PAPERS[facts["paper"]], sections, tuple(facts.get("code", ())), facts.get("settings", {})
@@ -101,8 +101,8 @@ def run_cell(text: CardText) -> str:
         text: of the card.
     """
     settings = _settings(text)
-    given = ", ".join(f"{name}={value!r}" for name, value in settings.items())
-    lines = ["import dtdg_lab as lab", "", f"config = lab.RunConfig({given})"]
+    arguments = ", ".join(f"{name}={value!r}" for name, value in settings.items())
+    lines = ["import dtdg_lab as lab", "", f"config = lab.RunConfig({arguments})"]
     if settings["ranks"] > 1:
         return "\n".join([*lines, *_session("config"), "lab.plot(run)"])
     lines += ["run = lab.train(config)", "lab.plot(run)"]
@@ -159,25 +159,25 @@ class Difference(NamedTuple):
     text: str
 
 
-def code_places(system: catalogue.System, more: tuple[str, ...] = ()) -> list[CodePlace]:
+def code_places(system: catalogue.System, further: tuple[str, ...] = ()) -> list[CodePlace]:
     """Return the components of the system in the catalogue, then further code worth reading.
 
     Args:
         system: of the catalogue.
-        more: targets as text, ``module:name``, or a module alone.
+        further: targets as text, ``module:name``, or a module alone.
 
     Raises:
         ConfigError: a file is missing, or does not define the name.
     """
     entries = [catalogue.entry(room, name) for room, name in system.parts.items()]
-    found = [_place(entry.target, entry.kind, entry.name, entry.summary) for entry in entries]
-    return found + [_place(target, "also", "", "") for target in more]
+    places = [_place(entry.target, entry.kind, entry.name, entry.summary) for entry in entries]
+    return places + [_place(target, "also", "", "") for target in further]
 
 
 def differences(places: list[CodePlace]) -> list[Difference]:
     """Return the differences from the papers that docstrings of these files state, each once."""
-    found = [each for file in dict.fromkeys(place.file for place in places) for each in _to_dict(file)]
-    return list({each.text: each for each in found}.values())
+    stated = [difference for file in dict.fromkeys(place.file for place in places) for difference in _to_dict(file)]
+    return list({difference.text: difference for difference in stated}.values())
 
 
 def _place(target: str, role: str, name: str, summary: str) -> CodePlace:
@@ -186,7 +186,7 @@ def _place(target: str, role: str, name: str, summary: str) -> CodePlace:
     tree = _tree(file)
     node: ast.AST = tree
     if attribute:
-        defined = {each.name: each for each in tree.body if isinstance(each, ast.ClassDef | ast.FunctionDef)}
+        defined = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
         if attribute not in defined:
             raise ConfigError(f"{file} defines no {attribute!r}: a card or the catalogue names it. Correct the name.")
         node = defined[attribute]
@@ -211,8 +211,8 @@ def _to_dict(file: str) -> Iterator[Difference]:
     for node in ast.walk(_tree(file)):
         if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             continue
-        for described in _DIFFERS.findall(ast.get_docstring(node) or ""):
-            text = " ".join(described.replace("``", "").split())
+        for paragraph in _DIFFERS.findall(ast.get_docstring(node) or ""):
+            text = " ".join(paragraph.replace("``", "").split())
             if text and not text.startswith("nothing known"):
                 yield Difference(file, getattr(node, "lineno", 1), _as_sentence(text))
 
@@ -306,8 +306,8 @@ def _parser() -> MarkdownIt:
 @cache
 def katex_js() -> str | None:
     """Return the source of KaTeX, which Panel brings along; None if Panel is not installed."""
-    found = find_spec("panel")
-    folder = Path(str(found.origin)).parent / "dist" / "bundled" / "katex" if found else _HERE
+    panel = find_spec("panel")
+    folder = Path(str(panel.origin)).parent / "dist" / "bundled" / "katex" if panel else _HERE
     file = next(folder.glob("katex@*/dist/katex.min.js"), None)
     return None if file is None else file.read_text(encoding="utf-8")
 
@@ -325,8 +325,8 @@ def card(name: str, *, run: Any = None) -> Card:
         UnknownNameError: there is no such system or paper; the closest match is named.
         ConfigError: the run is of another system, or has recorded nothing yet.
     """
-    known = name.strip().lower() if isinstance(name, str) else name
-    system = MAIN.get(known, known) if isinstance(known, str) else known
+    key = name.strip().lower() if isinstance(name, str) else name
+    system = MAIN.get(key, key) if isinstance(key, str) else key
     if not isinstance(system, str) or system not in TEXTS:
         raise UnknownNameError("card", name, {*TEXTS, *MAIN})
     opened = open_run(run) if isinstance(run, str | Path) else run

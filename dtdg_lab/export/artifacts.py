@@ -74,8 +74,9 @@ class Again:
     @property
     def title(self) -> str:
         """A description of the repeated run."""
-        of, ranks = self.config, self.config.ranks
-        return f"{of.system}, {of.model} on {of.dataset}, {ranks} rank{'s' if ranks > 1 else ''}, seed {of.seed}"
+        config, ranks = self.config, self.config.ranks
+        ranks_text = f"{ranks} rank{'s' if ranks > 1 else ''}"
+        return f"{config.system}, {config.model} on {config.dataset}, {ranks_text}, seed {config.seed}"
 
     @property
     def why(self) -> str:
@@ -95,8 +96,12 @@ class Again:
     @property
     def note(self) -> str:
         """Prerequisites; empty if there are none."""
-        own = self.config.dataset.startswith(_GRAPH)
-        return "The data set is a user's own graph: first store it on this machine with graph.store()." if own else ""
+        is_own_graph = self.config.dataset.startswith(_GRAPH)
+        return (
+            "The data set is a user's own graph: first store it on this machine with graph.store()."
+            if is_own_graph
+            else ""
+        )
 
 
 def again(run: StoredRun) -> Again:
@@ -123,11 +128,11 @@ def again(run: StoredRun) -> Again:
 
 def settings_code(config: RunConfig) -> str:
     """Arguments of RunConfig as code, a line each: explicit settings first, then all defaults of that version."""
-    chosen = changed_settings(config)
-    usual = {name: value for name, value in config.flat.items() if name not in chosen}
-    lines = [f"    {name}={value!r},\n" for name, value in chosen.items()]
-    lines += ["    # the defaults of the version that made the run\n"] if usual else []
-    return "".join([*lines, *(f"    {name}={value!r},\n" for name, value in usual.items())])
+    explicit = changed_settings(config)
+    defaults = {name: value for name, value in config.flat.items() if name not in explicit}
+    lines = [f"    {name}={value!r},\n" for name, value in explicit.items()]
+    lines += ["    # the defaults of the version that made the run\n"] if defaults else []
+    return "".join([*lines, *(f"    {name}={value!r},\n" for name, value in defaults.items())])
 
 
 # A notebook that repeats a run.
@@ -187,91 +192,95 @@ def target(path: str | Path | None, name: str, *, overwrite: bool) -> Path:
         DataError: it is not a path.
         RunStoreError: something exists there, or its folder does not.
     """
-    where = as_path(name if path is None else path, "path")
-    if os.path.isdir(where) and not os.path.isfile(where / MARK):  # where a folder is closed, writing says so
-        where = where / name
-    writable_folder(where.parent, "path", RunStoreError)
-    if not where.parent.is_dir():
-        raise RunStoreError(f"cannot export to {where}: there is no folder {where.parent}. Create it first.")
-    if where.exists() or where.is_symlink():
+    destination = as_path(name if path is None else path, "path")
+    if os.path.isdir(destination) and not os.path.isfile(
+        destination / MARK
+    ):  # where a folder is closed, writing says so
+        destination = destination / name
+    writable_folder(destination.parent, "path", RunStoreError)
+    if not destination.parent.is_dir():
+        raise RunStoreError(
+            f"cannot export to {destination}: there is no folder {destination.parent}. Create it first."
+        )
+    if destination.exists() or destination.is_symlink():
         if not overwrite:
-            raise _taken(where)
-        if not _was_exported(where):
+            raise _taken(destination)
+        if not _was_exported(destination):
             raise RunStoreError(
-                f"cannot export to {where}: it exists but is not an export, so overwrite=True does not overwrite it. "
-                "Give another path=."
+                f"cannot export to {destination}: it exists but is not an export, so overwrite=True does not "
+                "overwrite it. Give another path=."
             )
-    return where
+    return destination
 
 
-def _was_exported(where: Path) -> bool:
-    if where.is_dir():
-        return (where / MARK).is_file()
+def _was_exported(exported: Path) -> bool:
+    if exported.is_dir():
+        return (exported / MARK).is_file()
     try:
-        if zipfile.is_zipfile(where):
-            with zipfile.ZipFile(where) as archive:
+        if zipfile.is_zipfile(exported):
+            with zipfile.ZipFile(exported) as archive:
                 return MARK in archive.namelist()
-        content = where.read_bytes()
+        content = exported.read_bytes()
         if content[:2] == b"\x1f\x8b":
-            with gzip.open(where) as file:
+            with gzip.open(exported) as file:
                 content = file.read(_HEAD)
     except (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile) as error:
         if isinstance(error, OSError) and is_refusal(error):
-            raise store_error("read", where, error) from error
+            raise store_error("read", exported, error) from error
         return False  # whatever it is, it was not made here
     return any(mark in content for mark in _MARKS)
 
 
-def place_file(where: Path, content: bytes, *, overwrite: bool) -> Path:
+def place_file(destination: Path, content: bytes, *, overwrite: bool) -> Path:
     """Write a file atomically.
 
     Raises:
         RunStoreError: something exists there and may not be overwritten, or the file cannot be written; nothing
         remains.
     """
-    with replacing(where) as temporary:
+    with replacing(destination) as temporary:
         temporary.write_bytes(content)
-        if not overwrite and where.exists():
-            raise _taken(where)
-    return where
+        if not overwrite and destination.exists():
+            raise _taken(destination)
+    return destination
 
 
-def place_folder(where: Path, fill: Callable[[Path], None], *, overwrite: bool) -> Path:
+def place_folder(destination: Path, fill: Callable[[Path], None], *, overwrite: bool) -> Path:
     """Create a folder atomically with ``fill``; an earlier export is replaced only at the end.
 
     Raises:
         RunStoreError: something exists there and may not be overwritten, or it cannot be written; nothing remains.
     """
-    if where.is_file():
+    if destination.is_file():
         raise RunStoreError(
-            f"cannot export to {where}: it is not a folder, and this kind makes one. Give another path=."
+            f"cannot export to {destination}: it is not a folder, and this kind makes one. Give another path=."
         )
-    hidden = draft_path(where)
+    hidden = draft_path(destination)
     old = hidden.with_suffix(".old")
     try:
         hidden.mkdir()
         fill(hidden)
-        if where.exists():
+        if destination.exists():
             if not overwrite:
-                raise _taken(where)
-            where.rename(old)
-        hidden.rename(where)
+                raise _taken(destination)
+            destination.rename(old)
+        hidden.rename(destination)
     except OSError as error:
-        if old.is_dir() and not where.exists():
-            old.rename(where)
+        if old.is_dir() and not destination.exists():
+            old.rename(destination)
         if isinstance(error, RunStoreError):
             raise
-        raise store_error("write", where, error) from error
+        raise store_error("write", destination, error) from error
     finally:
-        for left in (hidden, old):
-            if left.is_dir():
-                shutil.rmtree(left)
-    return where
+        for leftover in (hidden, old):
+            if leftover.is_dir():
+                shutil.rmtree(leftover)
+    return destination
 
 
-def _taken(where: Path) -> RunStoreError:
+def _taken(destination: Path) -> RunStoreError:
     return RunStoreError(
-        f"cannot export to {where}: it exists already. Give another path=, or overwrite=True to overwrite it."
+        f"cannot export to {destination}: it exists already. Give another path=, or overwrite=True to overwrite it."
     )
 
 
@@ -294,8 +303,8 @@ def run_page(run: StoredRun, *, most_bytes: int = MOST_BYTES) -> bytes:
         DataError: a record line is damaged.
         RunStoreError: the run's files cannot be read, or the page cannot be made small enough.
     """
-    made = report_page(run, more=PLACE)
-    bare = len(made.encode())
+    page = report_page(run, more=PLACE)
+    bare = len(page.encode())
     room = (most_bytes - bare - _SPARE) * 3 // 4  # base64 makes four letters of three bytes
     if room <= 0:
         raise RunStoreError(
@@ -304,7 +313,7 @@ def run_page(run: StoredRun, *, most_bytes: int = MOST_BYTES) -> bytes:
         )
     packed = pack(run, most_bytes=room)
     tables = tables_section("The run's record tables", packed, run.id, reader="open", what="run")
-    return made.replace(PLACE, tables).encode()
+    return page.replace(PLACE, tables).encode()
 
 
 def tables_section(words: str, packed: PackedRun, name: str, **reader: str) -> str:
@@ -317,8 +326,8 @@ def tables_section(words: str, packed: PackedRun, name: str, **reader: str) -> s
         reader: ``reader``, the function that reads the page back, and ``what`` it gives.
     """
     size, held = format_bytes(packed.size), base64.b64encode(packed.zipped()).decode()
-    given = {"words": words, "size": size, "thinned": packed.thinned, "held": held, "id": PACKED, "name": name}
-    return render("export/templates/tables.html", **given, **reader)
+    values = {"words": words, "size": size, "thinned": packed.thinned, "held": held, "id": PACKED, "name": name}
+    return render("export/templates/tables.html", **values, **reader)
 
 
 # A Python script that repeats a run.
@@ -341,8 +350,8 @@ def script(run: StoredRun) -> bytes:
     marks = CONFIG_MARK + json.dumps(of.marked)
     if of.packed:
         recorded, marks = "lab.runs.open(__file__)", f"{marks}\n{PACKED_MARK}{of.packed}"
-    given = {"head": docstring(head), "settings": settings_code(of.config), "recorded": recorded, "marks": marks}
-    return template("export/templates/script.py.jinja").render(of=of, **given).encode()
+    values = {"head": docstring(head), "settings": settings_code(of.config), "recorded": recorded, "marks": marks}
+    return template("export/templates/script.py.jinja").render(of=of, **values).encode()
 
 
 def docstring(text: str) -> str:
@@ -354,21 +363,21 @@ def docstring(text: str) -> str:
 # A run's tables as Parquet, with its settings, environment and summary: a zip file or a folder.
 
 
-def place_tables(where: Path, files: dict[str, bytes], *, overwrite: bool) -> Path:
+def place_tables(destination: Path, files: dict[str, bytes], *, overwrite: bool) -> Path:
     """Write named pieces as a zip where the name ends in ``.zip``, else as a folder.
 
     Raises:
         RunStoreError: they cannot be written.
     """
-    if where.suffix == ".zip":
-        return place_file(where, zip_of(files), overwrite=overwrite)
+    if destination.suffix == ".zip":
+        return place_file(destination, zip_of(files), overwrite=overwrite)
 
     def fill(folder: Path) -> None:
         for name, content in files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(content)
 
-    return place_folder(where, fill, overwrite=overwrite)
+    return place_folder(destination, fill, overwrite=overwrite)
 
 
 def run_tables(run: StoredRun) -> dict[str, bytes]:

@@ -37,8 +37,8 @@ def counters(
         everyone: process number of all ranks together.
         origin_ns: origin of the timeline.
     """
-    for rank, own in frames["steps"].groupby("rank"):
-        yield from _of_rank(own, process[int(rank)], origin_ns)
+    for rank, rows in frames["steps"].groupby("rank"):
+        yield from _of_rank(rows, process[int(rank)], origin_ns)
     for row in frames["memory"].to_dict("records"):
         if is_known(row["rss_bytes"]):
             at, pid = int(row["time_ns"]) - origin_ns, process.get(int(row["rank"]), everyone)
@@ -74,9 +74,9 @@ def _losses(steps: pd.DataFrame, evaluations: pd.DataFrame, everyone: int, origi
             yield _event("C", f"{row['split']} loss, evaluated", at, everyone, args={"loss": row["loss"]})
 
 
-def _event(kind: str, name: str, time_ns: int, process: int, *, thread: int = 1, **more: Any) -> Event:
+def _event(kind: str, name: str, time_ns: int, process: int, *, thread: int = 1, **fields: Any) -> Event:
     """Return an event of the format, in microseconds."""
-    return {"name": name, "ph": kind, "ts": time_ns / 1000, "pid": process, "tid": thread, **more}
+    return {"name": name, "ph": kind, "ts": time_ns / 1000, "pid": process, "tid": thread, **fields}
 
 
 def nanoseconds(seconds: float | None) -> int:
@@ -136,8 +136,8 @@ def chrome_trace(run: StoredRun, *, first_process: int = 1, named: str = "") -> 
     names = [_named("process_name", everyone, f"{title} · all ranks")]
     timed: list[Event] = []
     for rank in ranks:
-        own = {name: frame[frame["rank"] == rank] for name, frame in frames.items()}
-        slices = _slices(own, origin_ns)
+        of_rank = {name: frame[frame["rank"] == rank] for name, frame in frames.items()}
+        slices = _slices(of_rank, origin_ns)
         lanes = _lanes(slices)
         names += [_named("process_name", process[rank], f"{title} · rank {rank}")]
         for lane in sorted(set(lanes.values())):
@@ -148,7 +148,7 @@ def chrome_trace(run: StoredRun, *, first_process: int = 1, named: str = "") -> 
             facts: Event = {"dur": (of.end_ns - of.start_ns) / 1000, "args": {"rank": rank, **of.described}}
             at = (of.start_ns, process[rank])
             timed.append(_event("X", of.name, *at, thread=lanes[place], cat=of.category, **facts))
-        timed += _beside(own, origin_ns, process[rank])
+        timed += _beside(of_rank, origin_ns, process[rank])
     timed += counters(run, frames, process, everyone, origin_ns)
     timed += _instants(frames, process, everyone, origin_ns)
     return [*names, *sorted(timed, key=lambda event: (event["ts"], -event.get("dur", 0.0)))]
@@ -182,7 +182,7 @@ def _origin(frames: Frames) -> int:
 
 def _slices(own: Frames, origin_ns: int) -> list[Slice]:
     """Return the slices of one rank, sorted by start, longer ones first."""
-    found: list[Slice] = []
+    slices: list[Slice] = []
     phases = own["phases"].to_dict("records")
     bounds: dict[tuple[int, int], tuple[int, int]] = {}
     epochs: dict[tuple[int, int], tuple[int, int]] = {}
@@ -190,23 +190,23 @@ def _slices(own: Frames, origin_ns: int) -> list[Slice]:
         start_ns, end_ns = int(row["start_ns"]) - origin_ns, int(row["end_ns"]) - origin_ns
         between = row["phase"] in BETWEEN_STEPS
         described = _to_dict(row, "phase", "start_ns", "end_ns")
-        found.append(Slice(2 if between else 1, row["phase"], "phase", start_ns, end_ns, described))
+        slices.append(Slice(2 if between else 1, row["phase"], "phase", start_ns, end_ns, described))
         if not between:
             for of, key in ((bounds, row["step"]), (epochs, row["epoch"])):
                 place = (int(row["attempt"]), int(key))
                 known = of.get(place, (start_ns, end_ns))
                 of[place] = (min(known[0], start_ns), max(known[1], end_ns))
     for (attempt, epoch), (start_ns, end_ns) in epochs.items():
-        found.append(Slice(0, f"epoch {epoch}", "epoch", start_ns, end_ns, {"epoch": epoch, "attempt": attempt}))
+        slices.append(Slice(0, f"epoch {epoch}", "epoch", start_ns, end_ns, {"epoch": epoch, "attempt": attempt}))
     for row in own["steps"].to_dict("records"):
         length_ns = nanoseconds(row["time_s"])
         usual = int(row["time_ns"]) - length_ns - origin_ns, int(row["time_ns"]) - origin_ns
         start_ns, end_ns = bounds.get((int(row["attempt"]), int(row["step"])), usual)
-        found.append(Slice(1, f"step {int(row['step'])}", "step", start_ns, end_ns, _to_dict(row)))
+        slices.append(Slice(1, f"step {int(row['step'])}", "step", start_ns, end_ns, _to_dict(row)))
     for row in own["groups"].to_dict("records"):
         times = int(row["start_ns"]) - origin_ns, int(row["end_ns"]) - origin_ns
-        found.append(Slice(3, f"group {int(row['group'])}", "group", *times, _to_dict(row, "start_ns", "end_ns")))
-    return sorted(found, key=lambda of: (of.track, of.start_ns, -of.end_ns, of.category != "step"))
+        slices.append(Slice(3, f"group {int(row['group'])}", "group", *times, _to_dict(row, "start_ns", "end_ns")))
+    return sorted(slices, key=lambda of: (of.track, of.start_ns, -of.end_ns, of.category != "step"))
 
 
 def _lanes(slices: list[Slice]) -> dict[int, int]:
@@ -225,9 +225,9 @@ def _lanes(slices: list[Slice]) -> dict[int, int]:
     return lanes
 
 
-def _beside(own: Frames, origin_ns: int, process: int) -> Iterator[Event]:
+def _beside(frames: Frames, origin_ns: int, process: int) -> Iterator[Event]:
     """Exchanges and rebuilt caches, with known duration only: asynchronous slices from the start of their step."""
-    rows = own["steps"].to_dict("records")
+    rows = frames["steps"].to_dict("records")
     begun = {
         (int(row["attempt"]), int(row["step"])): int(row["time_ns"]) - nanoseconds(row["time_s"]) - origin_ns
         for row in rows
@@ -236,15 +236,15 @@ def _beside(own: Frames, origin_ns: int, process: int) -> Iterator[Event]:
     cache = ("windows", "rebuild_s", "cache", "rebuild of a cache")
     number = 0
     for table, column, category, named in (exchange, cache):
-        for row in own[table].to_dict("records"):
+        for row in frames[table].to_dict("records"):
             start_ns = begun.get((int(row["attempt"]), int(row["step"])))
             if start_ns is None or not row[column] or math.isnan(row[column]):
                 continue
             number += 1
             name = named.format_map(row)
             same: dict[str, Any] = {"cat": category, "id": f"{process}.{number}"}
-            place = "only its duration was recorded: it is drawn from the start of its step"
-            yield _event("b", name, start_ns, process, **same, args={**_to_dict(row), "place": place})
+            note = "only its duration was recorded: it is drawn from the start of its step"
+            yield _event("b", name, start_ns, process, **same, args={**_to_dict(row), "place": note})
             yield _event("e", name, start_ns + round(row[column] * 1e9), process, **same)
 
 
@@ -253,9 +253,9 @@ def _instants(frames: Frames, process: Mapping[int, int], everyone: int, origin_
     for row in frames["events"].to_dict("records"):
         if row["kind"] in _PASSED_OVER:
             continue
-        said = dumps(row["data"])
+        text = dumps(row["data"])
         described = {"step": row["step"], "epoch": row["epoch"], "rank": row["rank"], "attempt": row["attempt"]}
-        described["data"] = row["data"] if len(said) <= _MOST_LETTERS else f"{said[:_MOST_LETTERS]}..."
+        described["data"] = row["data"] if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}..."
         at, scope = int(row["time_ns"]) - origin_ns, "g" if row["kind"] == "settings" else "p"
         yield _event("i", row["kind"], at, process[int(row["rank"])], cat="event", s=scope, args=finite(described))
     for row in frames["evaluations"].to_dict("records"):

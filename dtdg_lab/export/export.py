@@ -63,8 +63,8 @@ def export(run: Any, path: str | Path | None = None, kind: str = "html", *, over
     race = _race(run)
     stored: Any = _stored(run) if race is None else race
     name, of = (stored.id, KINDS[kind]) if race is None else (race.name, RACE_KINDS[kind])
-    where = artifacts.target(path, of.name.format(name), overwrite=overwrite)
-    return of.place(where, of.content(stored), overwrite=overwrite)
+    destination = artifacts.target(path, of.name.format(name), overwrite=overwrite)
+    return of.place(destination, of.content(stored), overwrite=overwrite)
 
 
 def open_saved(path: str | Path) -> StoredRun | PartialRun | Race | Study:
@@ -77,22 +77,22 @@ def open_saved(path: str | Path) -> StoredRun | PartialRun | Race | Study:
     Raises:
         RunStoreError: there is neither at that path, or it is damaged.
     """
-    where = as_path(path, "path")
-    if where.is_dir():
-        if (where / SWEEP_FILE).is_file():
-            return open_study(where)
-        if (where / FILE).is_file():
-            return open_race(where)
-        if not ((where / CONFIG).is_file() or (where / ABOUT).is_file()):
+    source = as_path(path, "path")
+    if source.is_dir():
+        if (source / SWEEP_FILE).is_file():
+            return open_study(source)
+        if (source / FILE).is_file():
+            return open_race(source)
+        if not ((source / CONFIG).is_file() or (source / ABOUT).is_file()):
             raise RunStoreError(
-                f"{where} is no run, race or study: it has no {CONFIG}, {FILE} or {SWEEP_FILE}. Give the folder "
+                f"{source} is no run, race or study: it has no {CONFIG}, {FILE} or {SWEEP_FILE}. Give the folder "
                 "of one, such as runs/<id>, runs/races/<name> or runs/studies/<name>, or an exported file."
             )
-    elif not where.exists():
-        raise RunStoreError(f"{where} is no run, race or study: there is nothing at that path.")
-    elif where.name == FILE:
-        return open_race(where)
-    return open_race(where) if FILE in (pieces(where) or ()) else open_run(where)
+    elif not source.exists():
+        raise RunStoreError(f"{source} is no run, race or study: there is nothing at that path.")
+    elif source.name == FILE:
+        return open_race(source)
+    return open_race(source) if FILE in (pieces(source) or ()) else open_run(source)
 
 
 def _race(given: Any) -> Race | None:
@@ -124,13 +124,13 @@ def _stored(run: Any) -> StoredRun:
     )
 
 
-def _place_timeline(where: Path, content: bytes, *, overwrite: bool) -> Path:
-    packed = gzip.compress(content, 6, mtime=0) if where.suffix == ".gz" else content
-    return artifacts.place_file(where, packed, overwrite=overwrite)
+def _place_timeline(destination: Path, content: bytes, *, overwrite: bool) -> Path:
+    packed = gzip.compress(content, 6, mtime=0) if destination.suffix == ".gz" else content
+    return artifacts.place_file(destination, packed, overwrite=overwrite)
 
 
-def _place_notebook(where: Path, run: StoredRun, *, overwrite: bool) -> Path:
-    return artifacts.place_file(where, artifacts.notebook(run, where.name), overwrite=overwrite)
+def _place_notebook(destination: Path, run: StoredRun, *, overwrite: bool) -> Path:
+    return artifacts.place_file(destination, artifacts.notebook(run, destination.name), overwrite=overwrite)
 
 
 KINDS = {

@@ -71,19 +71,19 @@ def open_race(path: str | Path) -> Race:
     Raises:
         RunStoreError: there is no race at that path, its file is damaged, or a newer version wrote it.
     """
-    where = as_path(path, "path")
-    if where.name == FILE or not where.exists() or (where.is_dir() and not (where / exports.ABOUT).is_file()):
-        return race_result.open_race(where)
+    source = as_path(path, "path")
+    if source.name == FILE or not source.exists() or (source.is_dir() and not (source / exports.ABOUT).is_file()):
+        return race_result.open_race(source)
     try:
-        with reading(where, exports.EXPORT_AGAIN):
-            found = exports.pieces(where)
-            if found is None:
+        with reading(source, exports.EXPORT_AGAIN):
+            files = exports.pieces(source)
+            if files is None:
                 raise RunStoreError("this is not a race. Give its folder, or an HTML or Parquet export of it.")
-            return ExportedRace(found, where)
+            return ExportedRace(files, source)
     except (ConfigError, DataError) as error:
-        raise RunStoreError(f"{where} cannot be read: {error}") from error
+        raise RunStoreError(f"{source} cannot be read: {error}") from error
     except RunStoreError as error:
-        raise RunStoreError(f"{where}: {error}") from error
+        raise RunStoreError(f"{source}: {error}") from error
 
 
 def pack_race(race: Race, *, most_bytes: int | None = None, telling: bool = False) -> exports.PackedRun:
@@ -121,8 +121,8 @@ def _limits(sizes: Mapping[str, int], most_bytes: int | None) -> dict[str, int]:
     if most_bytes is None:
         return {}
     room, limits = most_bytes - SPARE, {}
-    for place, name in enumerate(sorted(sizes, key=sizes.__getitem__)):
-        share = max(0, room) // (len(sizes) - place)
+    for position, name in enumerate(sorted(sizes, key=sizes.__getitem__)):
+        share = max(0, room) // (len(sizes) - position)
         if sizes[name] > share:
             limits[name] = share
         room -= min(sizes[name], share)
@@ -139,9 +139,9 @@ def _trials(race: Race) -> bytes:
     embedded = {run.path.resolve() for run in present(race) if run.path is not None}
     with TemporaryDirectory() as folder:
         runs_dir = Path(folder)
-        where = runs_dir / FOLDER / "exported"
-        where.mkdir(parents=True)
-        journal = TrialJournal(where)
+        race_folder = runs_dir / FOLDER / "exported"
+        race_folder.mkdir(parents=True)
+        journal = TrialJournal(race_folder)
         for trial in TrialJournal(race.folder).read():
             run = trial.run if trial.run is not None and trial.run.resolve() in embedded else None
             if run is not None or trial.status != FINISHED:
@@ -150,12 +150,12 @@ def _trials(race: Race) -> bytes:
 
 
 def _table(race: Race) -> bytes:
-    made = io.BytesIO()
+    buffer = io.BytesIO()
     table = race.table.reset_index()
     for name in table.columns[table.dtypes.map(str) == "object"]:  # mixed types, which Parquet does not support
         table[name] = [None if value is None else str(value) for value in table[name]]
-    table.to_parquet(made, index=False)
-    return made.getvalue()
+    table.to_parquet(buffer, index=False)
+    return buffer.getvalue()
 
 
 def _unpack(files: Mapping[str, bytes], folder: Path) -> Path:
@@ -167,19 +167,19 @@ def _unpack(files: Mapping[str, bytes], folder: Path) -> Path:
             by_run.setdefault(name, {})[rest] = content
     for of_run in by_run.values():
         exports.unpack(of_run, folder)
-    where = folder / FOLDER / "exported"
+    race_folder = folder / FOLDER / "exported"
     try:
-        where.mkdir(parents=True)
+        race_folder.mkdir(parents=True)
         for name in (FILE, TRIALS, *(name for name in files if name == EXTENSIONS)):
-            (where / name).write_bytes(files[name])
+            (race_folder / name).write_bytes(files[name])
     except OSError as error:
         raise store_error("unpack to", folder, error) from error
     except KeyError as error:
         raise RunStoreError(f"it has no {error}. Export the race again.") from error
-    for trial in TrialJournal(where).read():
+    for trial in TrialJournal(race_folder).read():
         if trial.run is not None and not (trial.run.parent == folder and trial.run.name in by_run):
             raise RunStoreError(f"its log names a run that it does not hold ({trial.run.name}). Export the race again.")
-    return where
+    return race_folder
 
 
 # A race as a page, tables, events, a timeline, a script or a notebook.
@@ -201,36 +201,36 @@ def race_page(race: Race, *, most_bytes: int = MOST_BYTES) -> bytes:
         RunStoreError: a run cannot be read, or the page cannot be made small enough.
     """
     panels = race.panels()
-    made = render(
+    page = render(
         "export/templates/race.html",
         title=f"Race {race.name}",
         race=race,
         library=plotly_js(),
         figures={name: figure for name, (figure, _) in panels.items()},
-        captions={name: words for name, (_, words) in panels.items()},
+        captions={name: caption for name, (_, caption) in panels.items()},
         runs=_runs(race),
         settings={label: changed_settings(config) for label, config in race.configs.items()},
         more=PLACE,
     )
-    room = (most_bytes - len(made.encode()) - _SPARE) * 3 // 4  # base64 makes four letters of three bytes
+    room = (most_bytes - len(page.encode()) - _SPARE) * 3 // 4  # base64 makes four letters of three bytes
     if room <= 0:
         raise RunStoreError(
             f"the page of race {race.name} does not fit into {format_bytes(most_bytes)}. Export kind='parquet'."
         )
     packed = pack_race(race, most_bytes=room)
-    words = f"The record tables of {len(present(race))} runs"
-    tables = tables_section(words, packed, f"race-{race.name}", reader="open", what="race")
-    return made.replace(PLACE, tables).encode()
+    title = f"The record tables of {len(present(race))} runs"
+    tables = tables_section(title, packed, f"race-{race.name}", reader="open", what="race")
+    return page.replace(PLACE, tables).encode()
 
 
 def _runs(race: Race) -> list[tuple[Any, ...]]:
     """Return rows of the runs, with their provenance."""
-    here, rows = present(race), []
+    exported, rows = present(race), []
     for run in race.runs:
-        ground = provenance(run.open()) if run in here else {}
+        ground = provenance(run.open()) if run in exported else {}
         name = "none" if run.path is None else run.path.name
-        described = (ground.get(each, "") for each in ("protocol", "purge", "data"))
-        rows.append((run.label, run.seed, run.state, name, *described, run.why))
+        provenance_cells = (ground.get(name_of_cell, "") for name_of_cell in ("protocol", "purge", "data"))
+        rows.append((run.label, run.seed, run.state, name, *provenance_cells, run.why))
     return rows
 
 
@@ -248,13 +248,13 @@ def race_events(race: Race, folder: Path) -> None:
     """Fill a folder with events of the runs, one folder each, which TensorBoard overlays."""
     for run in present(race):
         label = "".join(letter if letter.isalnum() or letter in "._-+" else "_" for letter in run.label)[:_LONGEST]
-        where = folder / f"{label}-seed{run.seed}"
+        run_folder = folder / f"{label}-seed{run.seed}"
         for number in itertools.count(2):  # another label may give the same name
-            if not where.exists():
+            if not run_folder.exists():
                 break
-            where = folder / f"{label}-seed{run.seed}-{number}"
-        where.mkdir()
-        write_events(run.open(), where)
+            run_folder = folder / f"{label}-seed{run.seed}-{number}"
+        run_folder.mkdir()
+        write_events(run.open(), run_folder)
     about = {"schema": exports.SCHEMA, "kind": "folder of TensorBoard events of a race", "race": race.name}
     (folder / exports.ABOUT).write_text(dumps(about), encoding="utf-8")
 
@@ -264,25 +264,27 @@ def race_trace(race: Race) -> bytes:
     events, process = [], 1
     for run in present(race):
         stored = run.open()
-        own = chrome_trace(stored, first_process=process, named=f"{run.label} · seed {run.seed}")
-        process = max(event["pid"] for event in own) + 1
-        events += own
+        run_events = chrome_trace(stored, first_process=process, named=f"{run.label} · seed {run.seed}")
+        process = max(event["pid"] for event in run_events) + 1
+        events += run_events
     named = [event for event in events if event["ph"] == "M"]
-    timed = sorted((event for event in events if event["ph"] != "M"), key=lambda of: (of["ts"], -of.get("dur", 0.0)))
+    timed = sorted(
+        (event for event in events if event["ph"] != "M"), key=lambda event: (event["ts"], -event.get("dur", 0.0))
+    )
     return written([*named, *timed], {"race": race.name})
 
 
 def _code(race: Race) -> str:
     plan = RacePlan.load(race.folder)
-    most = max(config.ranks for config in race.configs.values()) * (1 + plan.parallel)
+    engines = max(config.ranks for config in race.configs.values()) * (1 + plan.parallel)
     rule = ""
     if plan.stop is not None:
         rule = f", stop=lab.StopRule({', '.join(f'{name}={value!r}' for name, value in plan.stop.to_dict().items())})"
-    given = f"seeds={tuple(race.seeds)!r}, name={race.name + '-again'!r}, parallel={plan.parallel}"
+    arguments = f"seeds={tuple(race.seeds)!r}, name={race.name + '-again'!r}, parallel={plan.parallel}"
     return template("export/templates/race.py.jinja").render(
         configs=[(repr(label), settings_code(config)) for label, config in race.configs.items()],
-        most=most,
-        call=f"lab.race(CONFIGS, {given}{rule}",
+        most=engines,
+        call=f"lab.race(CONFIGS, {arguments}{rule}",
     )
 
 

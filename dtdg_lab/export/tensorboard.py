@@ -69,10 +69,10 @@ def _joules(run: StoredRun, steps: pd.DataFrame) -> list[Point]:
 
 
 def _metrics(split: str, rows: pd.DataFrame) -> list[Point]:
-    described = zip(rows["step"], rows["time_ns"], rows["metrics"], strict=True) if "metrics" in rows else ()
+    evaluations = zip(rows["step"], rows["time_ns"], rows["metrics"], strict=True) if "metrics" in rows else ()
     return [
         (int(step), time_ns / 1e9, f"metric/{split} {name}", float(value))
-        for step, time_ns, metrics in described
+        for step, time_ns, metrics in evaluations
         if isinstance(metrics, dict)
         for name, value in metrics.items()
         if is_known(value)
@@ -81,8 +81,8 @@ def _metrics(split: str, rows: pd.DataFrame) -> list[Point]:
 
 def _balance(steps: pd.DataFrame) -> list[Point]:
     """Maximum over mean of the ranks' own time, step by step, if several ranks recorded it."""
-    own = steps.assign(own=steps[[f"{phase}_s" for phase in OWN_PHASES]].sum(axis=1, min_count=1))
-    by_step = own.groupby("step").agg(
+    with_own_time = steps.assign(own=steps[[f"{phase}_s" for phase in OWN_PHASES]].sum(axis=1, min_count=1))
+    by_step = with_own_time.groupby("step").agg(
         time_ns=("time_ns", "max"), most=("own", "max"), mean=("own", "mean"), ranks=("rank", "nunique")
     )
     several = by_step[(by_step["ranks"] > 1) & (by_step["mean"] > 0)]
@@ -97,9 +97,9 @@ def _of_rank(run: StoredRun, rank: int, steps: pd.DataFrame) -> list[Point]:
         points += _points(steps, f"bytes/{column.removeprefix('bytes_')}", column)
     points += _points(steps, "energy/joules of the step", "energy_j")
     memory = run.table("memory")
-    own = memory[memory["rank"] == rank]
+    of_rank = memory[memory["rank"] == rank]
     for column in ("rss_bytes", "peak_rss_bytes", "peak_bytes"):
-        points += _points(own, f"memory/{column}", column)
+        points += _points(of_rank, f"memory/{column}", column)
     return points
 
 

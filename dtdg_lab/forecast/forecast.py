@@ -221,8 +221,10 @@ class Forecast(StudyResult):
         configs, excluded = self.configs(ranks)
         measured, first = self.measured, next(iter(configs.values()))
         sizes = ("model", "hidden", "layers")
-        known = [run.facts.config for run in measured.runs]
-        if calibrate and not any(all(getattr(run, name) == getattr(first, name) for name in sizes) for run in known):
+        measured_configs = [run.facts.config for run in measured.runs]
+        if calibrate and not any(
+            all(getattr(run, name) == getattr(first, name) for name in sizes) for run in measured_configs
+        ):
             added = find_runs(calibration_runs(configs, self._runs_dir), graph=self.graph)
             measured = FoundRuns((*measured.runs, *added.runs), {**measured.skipped, **added.skipped})
         facts = facts_of(first, self.graph)
@@ -237,12 +239,12 @@ class Forecast(StudyResult):
         if not suggestions:
             raise _no_system("be predicted", excluded)
         ranked = tuple(sorted(suggestions, key=lambda one: (not one.fits, one.predicted.epoch_s)))
-        described = (
+        title = (
             f"{self.graph.name}: {self.graph.num_nodes:,} nodes, {facts.edges.sum():,} edges in {len(facts.train)} "
             f"snapshots trained; {first.model} of {first.layers} layer{'s' * (first.layers > 1)}, hidden "
             f"{first.hidden}; {ranks} rank{'s' * (ranks > 1)} of {float(memory_gib):g} GiB"
         )
-        return Advice(described, ranked, excluded, rates, errors, dict(measured.skipped))
+        return Advice(title, ranked, excluded, rates, errors, dict(measured.skipped))
 
     def curves(self, *, quick: bool = True) -> RankCurves:
         """Return epoch times, efficiency, bytes, replicas and fetches over numbers of ranks.
@@ -262,7 +264,7 @@ class Forecast(StudyResult):
         measured = self.measured.runs
         rates = fit_rates(measured, facts)
         assert work.groups is not None
-        most = QUICK_PARTS if quick else MOST_PARTS
+        most_parts = QUICK_PARTS if quick else MOST_PARTS
         rows: list[Row] = []
         excluded: list[str] = []
         for family in catalogue.families():
@@ -274,7 +276,7 @@ class Forecast(StudyResult):
             except LabError as error:
                 excluded.append(f"{name}: {error}")
                 continue
-            for count in [count for count in counts if count <= most or anywhere[name]]:
+            for count in [count for count in counts if count <= most_parts or anywhere[name]]:
                 try:
                     on_ranks = config.replace(ranks=count, parts=count)
                     epoch = rates.predict(*count_work(on_ranks, self.graph), self._network)
@@ -283,7 +285,7 @@ class Forecast(StudyResult):
                     excluded.append(f"{name} on {count} rank{plural} and more is not shown: {error}")
                     break
                 rows.append(curve_row("epoch_s", name, count, epoch.epoch_s, "predicted"))
-        of_partitions, growth = partition_rows(facts, counts, most)
+        of_partitions, growth = partition_rows(facts, counts, most_parts)
         same = [run for run in measured if is_same(run, facts)]
         rows += of_partitions + gradient_rows(facts, counts) + measured_rows(same)
         remarks = (*notes(rates, growth, same, measured), *excluded)
@@ -319,8 +321,15 @@ class Forecast(StudyResult):
             settings: of ``estimate_volumes``; hidden size, layers, protocol and seed are the config's.
         """
         config = self.config
-        own = {"hidden": config.hidden, "layers": config.layers, "protocol": config.protocol, "seed": config.seed}
-        return estimate_volumes(self.graph, models or config.model, self.ranks or VOLUME_RANKS, **{**own, **settings})
+        settings_of_config = {
+            "hidden": config.hidden,
+            "layers": config.layers,
+            "protocol": config.protocol,
+            "seed": config.seed,
+        }
+        return estimate_volumes(
+            self.graph, models or config.model, self.ranks or VOLUME_RANKS, **{**settings_of_config, **settings}
+        )
 
     def block_memory(self, blocks: Sequence[int] = (1, 2, 4, 8), **settings: Any) -> BlockStudy:
         """Measure peak memory and time of a step with each number of time blocks; see ``estimate_block_memory``."""

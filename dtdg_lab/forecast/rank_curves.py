@@ -73,7 +73,7 @@ def gradient_rows(facts: Facts, ranks: Sequence[int]) -> list[Row]:
     return [curve_row("rank_bytes", GRADIENTS, count, size * (count - 1) / count, "formula") for count in ranks]
 
 
-def partition_rows(facts: Facts, ranks: Sequence[int], most: int) -> tuple[list[Row], dict[str, GrowthCurve]]:
+def partition_rows(facts: Facts, ranks: Sequence[int], most_parts: int) -> tuple[list[Row], dict[str, GrowthCurve]]:
     """Return halo bytes that a rank sends in a step, and replicated rows in a partition, by partitioner.
 
     Partitions are computed up to ``most``. Beyond, halo rows of ``hash`` are the expectation for random partitions;
@@ -90,7 +90,7 @@ def partition_rows(facts: Facts, ranks: Sequence[int], most: int) -> tuple[list[
     nodes = facts.graph.num_nodes
     for name in PARTITIONERS:
         halo, copies = {}, {}
-        for count in [count for count in ranks if 1 < count <= min(most, nodes // LEAST_VERTICES)]:
+        for count in [count for count in ranks if 1 < count <= min(most_parts, nodes // LEAST_VERTICES)]:
             measures = _measured(facts, name, count)
             if measures is None:
                 continue
@@ -283,9 +283,10 @@ def _sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         )
     sent = {row["curve"]: row for row in at_most if row["quantity"] == "rank_bytes"}
     if sent:
-        least, most = (pick(sent, key=lambda name: sent[name]["value"]) for pick in (min, max))
+        smallest, largest = (pick(sent, key=lambda name: sent[name]["value"]) for pick in (min, max))
         sentences.append(
-            f"There a rank sends least for {least} ({format_bytes(sent[least]['value'])} a step, "
-            f"{sent[least]['kind']}) and most for {most} ({format_bytes(sent[most]['value'])}, {sent[most]['kind']})."
+            f"There a rank sends least for {smallest} ({format_bytes(sent[smallest]['value'])} a step, "
+            f"{sent[smallest]['kind']}) and most for {largest} ({format_bytes(sent[largest]['value'])}, "
+            f"{sent[largest]['kind']})."
         )
     return sentences

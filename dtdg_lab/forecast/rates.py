@@ -212,11 +212,11 @@ def _alike(runs: Sequence[MeasuredRun], like: Facts | None) -> tuple[list[Measur
     same = [run for run in local if _size(run.facts) == _size(like)]
     if same:
         return same, notes
-    others = sorted({f"{run.facts.config.model}, hidden {run.facts.config.hidden}" for run in local})
+    sizes = sorted({f"{run.facts.config.model}, hidden {run.facts.config.hidden}" for run in local})
     return local, (
         *notes,
         f"no run of {like.config.model} with hidden {like.config.hidden} and {like.config.layers} layer(s): rates are "
-        f"those of {'; '.join(others)}, scaled by the number of values",
+        f"those of {'; '.join(sizes)}, scaled by the number of values",
     )
 
 
@@ -290,5 +290,5 @@ def _factor(factors: Mapping[str, float], system: str, ranks: int) -> float:
 
 def _imbalance(seconds: Numbers) -> float:
     """Return most over least of the ranks' own seconds; 1 of one rank, infinite where one has nothing to do."""
-    least = float(np.min(seconds))
-    return float(np.max(seconds)) / least if least > 0 else float("inf")
+    shortest = float(np.min(seconds))
+    return float(np.max(seconds)) / shortest if shortest > 0 else float("inf")

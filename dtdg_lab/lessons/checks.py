@@ -41,9 +41,9 @@ class Shown:
         self._picture = ipywidgets.Output()
         self._box = ipywidgets.VBox([*widgets, self._picture])
 
-    def _draw_below(self, figure: Figure, words: str) -> None:
+    def _draw_below(self, figure: Figure, caption: str) -> None:
         """Show a chart below the widgets, or words where no chart can be shown."""
-        data = {"application/vnd.plotly.v1+json": json.loads(json.dumps(figure)), "text/plain": words}
+        data = {"application/vnd.plotly.v1+json": json.loads(json.dumps(figure)), "text/plain": caption}
         self._picture.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
@@ -86,11 +86,11 @@ class _Question(Shown):
         self._by = "code, without a reader,"
         return self._by
 
-    def _revealed(self, words: str) -> str:
+    def _revealed(self, text: str) -> str:
         """Disable the widget, and show and return the words."""
         self._given.disabled = True
-        self._described.value = html.escape(words)
-        return f"{self.question} {words}"
+        self._described.value = html.escape(text)
+        return f"{self.question} {text}"
 
 
 def predicted(*questions: _Question) -> None:
@@ -122,13 +122,13 @@ class Estimate(_Question):
         if not factor > 1:
             raise ConfigError(f"factor={factor}: the allowed ratio of estimate and answer must be above 1.")
         self.unit, self.factor = unit, factor
-        looks = {"layout": _WIDE, "style": {"description_width": "initial"}, "continuous_update": False}
-        self._field = ipywidgets.Text("", placeholder="a number", description=unit, tooltip=question, **looks)
+        widget_options = {"layout": _WIDE, "style": {"description_width": "initial"}, "continuous_update": False}
+        self._field = ipywidgets.Text("", placeholder="a number", description=unit, tooltip=question, **widget_options)
         super().__init__(question, self._field)
 
     def __repr__(self) -> str:
-        said = "none yet" if self.value is None else f"{self.value:g} {self.unit}".strip()
-        return f"<Estimate {self.question!r}: {said}>"
+        answer = "none yet" if self.value is None else f"{self.value:g} {self.unit}".strip()
+        return f"<Estimate {self.question!r}: {answer}>"
 
     @property
     def value(self) -> float | None:
@@ -162,11 +162,11 @@ class Estimate(_Question):
         Raises:
             PredictionError: there is no estimate yet.
         """
-        who, said = self._predicted(), self.value
-        assert said is not None
-        way = "too large" if said > answer else "too small"
+        who, guess = self._predicted(), self.value
+        assert guess is not None
+        way = "too large" if guess > answer else "too small"
         judged = f": right within a factor of {self.factor:g}" if self.is_right(answer) else f", which is {way}"
-        return self._revealed(f"It is {answer:.3g} {self.unit}".strip() + f"; {who} estimated {said:g}{judged}.")
+        return self._revealed(f"It is {answer:.3g} {self.unit}".strip() + f"; {who} estimated {guess:g}{judged}.")
 
 
 TOLERANCE = 1e-6  # relative, of computed answers
@@ -233,7 +233,7 @@ def agrees(
     return ""
 
 
-def points(feedback: Feedback, most: float = 1.0) -> float:
+def points(feedback: Feedback, maximum: float = 1.0) -> float:
     """Return the points of an answer, all or none; as the last value of a cell, nbgrader takes them as its score.
 
     The feedback is shown above.
@@ -241,7 +241,7 @@ def points(feedback: Feedback, most: float = 1.0) -> float:
     from IPython.display import display
 
     display({"text/plain": str(feedback)}, raw=True)
-    return most if feedback.right else 0.0
+    return maximum if feedback.right else 0.0
 
 
 # A question of a lesson, to be answered before its numbers are revealed.
@@ -334,10 +334,10 @@ def _judged(task: int, wrong: str, hint: str, praise: str) -> Feedback:
     return Feedback(not wrong, f"{task}: {'; '.join(filter(None, (wrong, hint))) if wrong else praise}")
 
 
-def _counted(task: int, answer: Any, right: float | None, of: str, *, hint: str, praise: str) -> Feedback:
+def _counted(task: int, answer: Any, right: float | None, noun: str, *, hint: str, praise: str) -> Feedback:
     """Feedback on a number of something; no number is right where there is none."""
     if not is_number(answer):
-        return Feedback(False, f"{task}: put a number of {of} in place of None")
+        return Feedback(False, f"{task}: put a number of {noun} in place of None")
     return _judged(task, "" if right is not None and close(answer, right) else hint, "", praise)
 
 
@@ -360,9 +360,9 @@ def check_may_say(function: Any) -> Feedback:
     return _compared(1, function, may_say, hint, "this is the rule for bold numbers in the table", same=_same_truth)
 
 
-def first_near(seconds: Sequence[float], losses: Sequence[float], least: float) -> float | None:
+def first_near(seconds: Sequence[float], losses: Sequence[float], lowest: float) -> float | None:
     """First time at which a loss was within 5 % of the best of all contestants; None if it never was."""
-    return next((at for at, loss in zip(seconds, losses, strict=True) if loss <= least * (1 + NEAR)), None)
+    return next((second for second, loss in zip(seconds, losses, strict=True) if loss <= lowest * (1 + NEAR)), None)
 
 
 def check_first_near(function: Any) -> Feedback:
@@ -400,21 +400,23 @@ def must_agree(one: RunConfig, other: RunConfig) -> bool:
     return keys[0] is not None and keys[1] is not None and keys[0][0] == keys[1][0]
 
 
-def check_pairs(answer: Any, asked: Mapping[str, Pair]) -> Feedback:
+def check_pairs(answer: Any, pairs: Mapping[str, Pair]) -> Feedback:
     """Check the letters of the pairs that must agree.
 
     Args:
         answer: a set of letters, or letters in any other order.
-        asked: see :func:`pairs`.
+        pairs: see :func:`pairs`.
     """
     letters = _letters(answer)
     if letters is None:
         return Feedback(False, '3: give a set of letters, such as {"a", "b"}')
-    if unknown := sorted(letters - asked.keys()):
+    if unknown := sorted(letters - pairs.keys()):
         return Feedback(False, f"3: {', '.join(unknown)} does not name a pair")
-    for letter, (words, one, other) in asked.items():
+    for letter, (description, one, other) in pairs.items():
         if (letter in letters) != must_agree(one, other):
-            return Feedback(False, f"3: think again about {letter} ({words}): {HINTS.get(letter, '')}".rstrip(": "))
+            return Feedback(
+                False, f"3: think again about {letter} ({description}): {HINTS.get(letter, '')}".rstrip(": ")
+            )
     return Feedback(
         True, "3: runs that compute the same steps must have the same losses; otherwise something is broken"
     )
@@ -466,15 +468,15 @@ def _letters(answer: Any) -> set[str] | None:
     if isinstance(answer, str):
         answer = answer.replace(",", " ").split() if "," in answer or " " in answer else list(answer)
     if isinstance(answer, Mapping):
-        if not all(isinstance(said, bool) for said in answer.values()):
+        if not all(isinstance(value, bool) for value in answer.values()):
             return None
-        answer = [letter for letter, said in answer.items() if said]
+        answer = [letter for letter, is_in in answer.items() if is_in]
     if not isinstance(answer, Iterable):
         return None
-    found = list(answer)
-    if not found or not all(isinstance(letter, str) for letter in found):
+    letters = list(answer)
+    if not letters or not all(isinstance(letter, str) for letter in letters):
         return None
-    return {letter.strip().lower() for letter in found}
+    return {letter.strip().lower() for letter in letters}
 
 
 # Checks of the exercises of lesson 14: communication volume, speed-up, engine placement, and lost steps.
@@ -511,10 +513,10 @@ def first_below(rows: Iterable[Mapping[str, Any]], curve: str, share: float) -> 
 
 def check_first_below(answer: Any, rows: Sequence[Mapping[str, Any]], curve: str, share: float) -> Feedback:
     """Check the smallest number of ranks at which a curve is below a share."""
-    found = first_below(rows, curve, share)
+    right = first_below(rows, curve, share)
     hint = f"look for the first row of {curve} in the table whose value is below {share:.0%}"
-    praise = f"from {found} ranks on {curve} uses less than {share:.0%} of them"
-    return _counted(3, answer, found, "ranks", hint=hint, praise=praise)
+    praise = f"from {right} ranks on {curve} uses less than {share:.0%} of them"
+    return _counted(3, answer, right, "ranks", hint=hint, praise=praise)
 
 
 def check_hosts(answer: Any, hosts: Mapping[str, int]) -> Feedback:
@@ -528,8 +530,8 @@ def check_hosts(answer: Any, hosts: Mapping[str, int]) -> Feedback:
         return Feedback(False, "4: give a dict: {'host': engines}")
     if missing := [host for host in hosts if host not in answer]:
         return Feedback(False, f"4: {', '.join(missing)} has GPUs too")
-    if more := [str(host) for host in answer if host not in hosts]:
-        return Feedback(False, f"4: {', '.join(more)} is not a host of the task")
+    if wrong := [str(host) for host in answer if host not in hosts]:
+        return Feedback(False, f"4: {', '.join(wrong)} is not a host of the task")
     for host, gpus in hosts.items():
         if not is_number(answer[host]) or answer[host] != gpus:
             return Feedback(False, f"4: {host} has {gpus} GPUs, and one engine uses one of them")
@@ -627,10 +629,10 @@ def check_stopped(answer: Any, curves: Losses, epoch: int, trials: int) -> Feedb
     first = list(curves)[:trials]
     if early := [name for name in first if name in names]:
         return Feedback(False, f"4: {early[0]} has fewer than {trials} trials before it: nothing is stopped yet")
-    if more := [name for name in curves if name in names and name not in right]:
+    if wrong := [name for name in curves if name in names and name not in right]:
         return Feedback(
             False,
-            f"4: {more[0]} continues: take the LOWEST of its first {epoch} losses, and the median of the same "
+            f"4: {wrong[0]} continues: take the LOWEST of its first {epoch} losses, and the median of the same "
             "quantity over all trials before it; a median of an even number lies between the middle two",
         )
     if missing := [name for name in curves if name in right and name not in names]:
@@ -655,19 +657,19 @@ def choose(rows: Sequence[Row]) -> tuple[str, float]:
     Args:
         rows: one per run: ``cell seed validation_loss test_loss``.
     """
-    found: dict[str, list[Row]] = {}
+    rows_by_cell: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(row["cell"], []).append(row)
-    best = min(found, key=lambda name: median(row["validation_loss"] for row in found[name]))
-    return best, median(row["test_loss"] for row in found[best])
+        rows_by_cell.setdefault(row["cell"], []).append(row)
+    best = min(rows_by_cell, key=lambda name: median(row["validation_loss"] for row in rows_by_cell[name]))
+    return best, median(row["test_loss"] for row in rows_by_cell[best])
 
 
 def _rows(cells: Mapping[str, Sequence[tuple[float, float]]]) -> list[Row]:
     return [
         {"cell": name, "seed": seed, "validation_loss": validation, "test_loss": test}
         for seed in range(3)
-        for name, each in cells.items()
-        for validation, test in each[seed : seed + 1]
+        for name, losses in cells.items()
+        for validation, test in losses[seed : seed + 1]
     ]
 
 

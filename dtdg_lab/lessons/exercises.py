@@ -17,13 +17,13 @@ Cell = tuple[int, float]  # full snapshots and alpha of a decayed window
 
 
 def _numbers(
-    task: int, said: Any, right: Mapping[str, float], hints: Mapping[str, str], praise: str, *, within: float = 1e-6
+    task: int, answers: Any, right: Mapping[str, float], hints: Mapping[str, str], praise: str, *, within: float = 1e-6
 ) -> Feedback:
     """Return the feedback on named numbers: the first that is missing or wrong gets its hint."""
-    if not isinstance(said, Mapping):
+    if not isinstance(answers, Mapping):
         return Feedback(False, f"{task}: give a dict with {', '.join(right)}")
     for name, number in right.items():
-        answer: Any = said.get(name)
+        answer: Any = answers.get(name)
         if not is_number(answer):
             return Feedback(False, f"{task}: put a number in place of None for {name!r}")
         if not (close(answer, number, within=within) or abs(answer - number) <= within):
@@ -31,23 +31,23 @@ def _numbers(
     return Feedback(True, f"{task}: {praise}")
 
 
-def _words(said: Any, right: Iterable[str], known: Iterable[str], *, hint: str, praise: str) -> Feedback:
+def _words(answer: Any, right: Iterable[str], allowed: Iterable[str], *, hint: str, praise: str) -> Feedback:
     """Return the feedback on names in one string, in any order; both such exercises are number 2."""
-    if not isinstance(said, str) or not said.split():
+    if not isinstance(answer, str) or not answer.split():
         return Feedback(False, "2: write the names into one string, separated by spaces")
-    found, wanted = set(said.split()), set(right)
-    if unknown := sorted(found - set(known)):
+    names, expected = set(answer.split()), set(right)
+    if unknown := sorted(names - set(allowed)):
         return Feedback(False, f"2: there is no {unknown[0]}")
-    if found == wanted:
+    if names == expected:
         return Feedback(True, f"2: {praise}")
-    missing, extra = len(wanted - found), len(found - wanted)
+    missing, extra = len(expected - names), len(names - expected)
     return Feedback(False, f"2: {missing} missing, {extra} too many; {hint}")
 
 
 # Snapshot parallelism
 
 
-def check_sent_rows(said: Any) -> Feedback:
+def check_sent_rows(answer: Any) -> Feedback:
     """Check the rows of an uneven redistribution: three ranks, seven snapshots, five nodes."""
     from dtdg_lab.partition.redistribution_volume import collective_rows
 
@@ -57,27 +57,27 @@ def check_sent_rows(said: Any) -> Feedback:
         "rank 2 to rank 1": "multiply the snapshots of the sender by the nodes of the receiver",
         "all together": "35 rows exist; subtract those that are already on the right rank",
     }
-    return _numbers(1, said, right, hints, "a sender's snapshots times the receiver's nodes, for each pair of ranks")
+    return _numbers(1, answer, right, hints, "a sender's snapshots times the receiver's nodes, for each pair of ranks")
 
 
-def check_blocks(said: Any, peaks: Mapping[int, int], budget: float) -> Feedback:
+def check_blocks(answer: Any, peaks: Mapping[int, int], budget: float) -> Feedback:
     """Check the fewest blocks whose peak memory fits a budget."""
-    if said not in peaks:
+    if answer not in peaks:
         return Feedback(False, f"2: choose one of {', '.join(map(str, sorted(peaks)))}")
-    if peaks[said] > budget:
+    if peaks[answer] > budget:
         return Feedback(False, "2: its peak is above the budget")
-    if any(blocks < said and peak <= budget for blocks, peak in peaks.items()):
+    if any(blocks < answer and peak <= budget for blocks, peak in peaks.items()):
         return Feedback(False, "2: it fits, and so do fewer blocks, which recompute less")
     return Feedback(True, "2: the fewest blocks that fit cost the least recomputation")
 
 
-def check_delta(said: Any, numbers: Sequence[int]) -> Feedback:
+def check_delta(answer: Any, numbers: Sequence[int]) -> Feedback:
     """Check the numbers of a delta: removed position, target, source."""
     right = [int(number) for number in numbers]
-    if not isinstance(said, list | tuple) or len(said) != len(right):
+    if not isinstance(answer, list | tuple) or len(answer) != len(right):
         return Feedback(False, f"3: give a list of {len(right)} numbers: removed position, target, source")
     names = ("removed position", "target", "source")
-    for name, one, other in zip(names, said, right, strict=True):
+    for name, one, other in zip(names, answer, right, strict=True):
         if one != other:
             return Feedback(False, f"3: the {name} is not right; positions count from 0, and an edge is source→target")
     return Feedback(True, "3: three numbers instead of the whole snapshot")
@@ -93,17 +93,17 @@ def check_sparse(ratio: float) -> Feedback:
 # Hybrid batches
 
 
-def check_targets(said: Any) -> Feedback:
+def check_targets(answer: Any) -> Feedback:
     """Check the targets of three kinds of batches: 20 % of 20 snapshots, 5 % of 1,000 nodes."""
     from dtdg_lab.systems.hybrid_batches.sizes import batch_size
 
     shares: dict[str, tuple[float, float]] = {"hybrid": (0.2, 0.05), "node": (1, 0.05), "snapshot": (0.2, 1)}
-    right = {kind: float(batch_size(*of, snapshots=20, candidates=1000).targets) for kind, of in shares.items()}
+    right = {kind: float(batch_size(*share, snapshots=20, candidates=1000).targets) for kind, share in shares.items()}
     hints = {"": "a target is one node in one snapshot; which of the two shares applies to this batch?"}
-    return _numbers(1, said, right, hints, "targets are snapshots times nodes")
+    return _numbers(1, answer, right, hints, "targets are snapshots times nodes")
 
 
-def check_reads(said: Any, graph: DynamicGraph) -> Feedback:
+def check_reads(answer: Any, graph: DynamicGraph) -> Feedback:
     """Check the nodes that a batch of node 0 in the first two snapshots reads by two layers."""
     import numpy as np
 
@@ -113,10 +113,10 @@ def check_reads(said: Any, graph: DynamicGraph) -> Feedback:
     read = [str(node) for node, distance in enumerate(far) if distance <= 2]
     hint = "follow edges backwards from the target, in any snapshot of the batch, twice"
     praise = "all nodes from which the target is reached in two steps"
-    return _words(said, read, map(str, range(graph.num_nodes)), hint=hint, praise=praise)
+    return _words(answer, read, map(str, range(graph.num_nodes)), hint=hint, praise=praise)
 
 
-def check_reservoir(said: Any) -> Feedback:
+def check_reservoir(answer: Any) -> Feedback:
     """Check the capacity of a reservoir for 1,000 nodes and 18 snapshots, and its probability."""
     from dtdg_lab.systems.hybrid_batches.reservoir import capacity
 
@@ -128,10 +128,10 @@ def check_reservoir(said: Any) -> Feedback:
         "nine sizes": "the room is shared by all sizes",
         "p": "batches held, over the capacity",
     }
-    return _numbers(1, said, right, hints, "enough batches to cover the partition once, shared by all sizes")
+    return _numbers(1, answer, right, hints, "enough batches to cover the partition once, shared by all sizes")
 
 
-def check_reward(said: Any) -> Feedback:
+def check_reward(answer: Any) -> Feedback:
     """Check three rewards of DynaHB's controller."""
     from dtdg_lab.systems.hybrid_batches.rewards import reward
 
@@ -139,7 +139,7 @@ def check_reward(said: Any) -> Feedback:
     right["staying"] = reward(40, 40, 0.01, 0.01)
     hints = {"": "add the two terms; each is cut to [-1, 1]; t_last is in the first denominator, d_now in the second"}
     return _numbers(
-        1, said, right, hints, "the reward is for a change, so a good size that stays earns nothing", within=0.01
+        1, answer, right, hints, "the reward is for a change, so a good size that stays earns nothing", within=0.01
     )
 
 
@@ -179,27 +179,27 @@ def check_dragged(bench: ScheduleBench, solved: set[int]) -> list[Feedback]:
     """Check three tasks on a bench of group times; what was ``solved`` stays so, and new ones are added."""
     ends = {rule: bench.makespan_s(rule) for rule in bench.schedulers}
     busy = sum(bench.times_s) / bench.ranks
-    now = {
+    status = {
         2: bench.bound_s > 1.001 * busy,
         3: ends["longest_first"] < 0.999 * ends["fold"],
         4: ends["psg"] < 1.001 * bench.bound_s and len(set(bench.times_s)) > 1,
     }
-    solved |= {task for task, done in now.items() if done}
+    solved |= {task for task, is_solved in status.items() if is_solved}
     tasks = {
         2: ("waiting cannot be avoided", "when must one rank wait, whatever the schedule?"),
         3: ("longest_first beats fold", "make sizes grow unevenly"),
         4: ("psg is as short as the bound", "psg takes neighbours: which neighbours lose nothing?"),
     }
     return [
-        Feedback(task in solved, f"{task}: {words}" if task in solved else f"{task}: {hint}")
-        for task, (words, hint) in tasks.items()
+        Feedback(task in solved, f"{task}: {title}" if task in solved else f"{task}: {hint}")
+        for task, (title, hint) in tasks.items()
     ]
 
 
 # Decayed windows
 
 
-def check_window(said: Any) -> Feedback:
+def check_window(answer: Any) -> Feedback:
     """Check the shares of nodes in the paper's window of eight by rule ``text``."""
     from dtdg_lab.systems.decayed_windows.window import decayed_counts
 
@@ -210,25 +210,25 @@ def check_window(said: Any) -> Feedback:
         "all eight": "these are in the oldest snapshot, and so in all others",
     }
     praise = "newer snapshots keep all that older ones keep"
-    return _numbers(1, said, right, hints, praise, within=0.01)
+    return _numbers(1, answer, right, hints, praise, within=0.01)
 
 
-def check_kept_edges(said: Any, kept: Iterable[str], edges: Iterable[str]) -> Feedback:
+def check_kept_edges(answer: Any, kept: Iterable[str], edges: Iterable[str]) -> Feedback:
     """Check the edges of a decayed snapshot, each named by its two nodes."""
     hint = "keep the first chunks of this epoch's order, and edges with both ends among them"
-    return _words(said, kept, edges, hint=hint, praise="a prefix of the rows, and the edges among them")
+    return _words(answer, kept, edges, hint=hint, praise="a prefix of the rows, and the edges among them")
 
 
 def check_cheapest(
-    said: Any, maps: Mapping[str, Mapping[Cell, float]], rows_of: Callable[[int, float], float]
+    answers: Any, maps: Mapping[str, Mapping[Cell, float]], rows_of: Callable[[int, float], float]
 ) -> Feedback:
     """Check, for each map of errors, the setting with the fewest rows within 4 % of the lowest error."""
-    if not isinstance(said, Mapping):
+    if not isinstance(answers, Mapping):
         return Feedback(False, f"3: give a dict with {', '.join(maps)}")
     for name, cells in maps.items():
-        least = min(cells.values())
-        good = [cell for cell, loss in cells.items() if loss < 1.04 * least]
-        answer = said.get(name)
+        lowest = min(cells.values())
+        good = [cell for cell, loss in cells.items() if loss < 1.04 * lowest]
+        answer = answers.get(name)
         if answer not in cells:
             return Feedback(False, f"3: put a pair (K, alpha) of the map in place of None for {name!r}")
         if answer not in good:
@@ -248,14 +248,14 @@ def cached(batches: Sequence[Sequence[str]], window: int) -> tuple[int, int]:
     """
     hits = rebuilt = 0
     for first in range(0, len(batches), window):
-        asked = [row for batch in batches[first : first + window] for row in batch]
-        owners = {row[0] for row in asked}
-        held = {max(sorted(row for row in asked if row[0] == owner), key=asked.count) for owner in owners}
-        hits, rebuilt = hits + sum(row in held for row in asked), rebuilt + len(held)
+        requests = [row for batch in batches[first : first + window] for row in batch]
+        owners = {row[0] for row in requests}
+        cached = {max(sorted(row for row in requests if row[0] == owner), key=requests.count) for owner in owners}
+        hits, rebuilt = hits + sum(row in cached for row in requests), rebuilt + len(cached)
     return hits, sum(map(len, batches)) - hits + rebuilt
 
 
-def check_cache(said: Any, batches: Sequence[Sequence[str]]) -> Feedback:
+def check_cache(answer: Any, batches: Sequence[Sequence[str]]) -> Feedback:
     """Check hits and moved rows of a small cache with W = 4 and W = 2."""
     right: dict[str, float] = {}
     for window in (4, 2):
@@ -263,7 +263,7 @@ def check_cache(said: Any, batches: Sequence[Sequence[str]]) -> Feedback:
         right |= {f"hits, W = {window}": float(hits), f"rows moved, W = {window}": float(moved)}
     hint = "count how often each row of an owner is read in the window; the first of the most frequent is cached"
     hints = {"": hint} | {f"rows moved, W = {w}": "misses, and three rows for each rebuild" for w in (4, 2)}
-    return _numbers(1, said, right, hints, "a short window has more hits, and more rebuilds")
+    return _numbers(1, answer, right, hints, "a short window has more hits, and more rebuilds")
 
 
 def near_best(choices: Mapping[Any, float], choice: Any) -> bool:
@@ -271,20 +271,20 @@ def near_best(choices: Mapping[Any, float], choice: Any) -> bool:
     return choice in choices and choices[choice] < 1.01 * min(choices.values())
 
 
-def check_choices(said: Any, costs: Mapping[str, Mapping[Any, float]]) -> Feedback:
+def check_choices(answer: Any, costs: Mapping[str, Mapping[Any, float]]) -> Feedback:
     """Check window and prioritised part under each condition.
 
     Args:
-        said: condition -> (W, part), parts counted from 1, or None for equal shares.
+        answer: condition -> (W, part), parts counted from 1, or None for equal shares.
         costs: condition -> (W, part) -> milliseconds.
     """
-    if not isinstance(said, Mapping):
+    if not isinstance(answer, Mapping):
         return Feedback(False, f"2: give a dict with {', '.join(costs)}")
-    for name, of in costs.items():
-        if said.get(name) not in of:
+    for name, choices in costs.items():
+        if answer.get(name) not in choices:
             return Feedback(False, f"2: {name!r}: put (W, part or None) in place of (None, None)")
-        if not near_best(of, said[name]):
-            over = of[said[name]] / min(of.values()) - 1
+        if not near_best(choices, answer[name]):
+            over = choices[answer[name]] / min(choices.values()) - 1
             return Feedback(False, f"2: {name!r}: {over:.0%} slower than the best; read the chart again")
     return Feedback(True, "2: each condition has its own window and priority")
 

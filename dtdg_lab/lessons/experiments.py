@@ -24,17 +24,17 @@ async def change(run: Any, *, steps: int = 0, epochs: int = 0, **settings: Any) 
     Raises:
         ConfigError: the run refuses the change.
     """
-    seen = _count_changes(run)
+    count = _count_changes(run)
     run.set(**settings)
-    while _count_changes(run) == seen:  # until the ranks have rebuilt
+    while _count_changes(run) == count:  # until the ranks have rebuilt
         if run.reason:
             raise ConfigError(f"the run refuses {settings}: {run.reason}")
         await run.wait_for_step(_progress(run).step + 1)
     applied = _progress(run)
     if steps:
         await run.wait_for_step(applied.step + steps)
-    while (now := _progress(run)).epoch < applied.epoch + epochs:
-        await run.wait_for_step(now.step + 1)
+    while (progress := _progress(run)).epoch < applied.epoch + epochs:
+        await run.wait_for_step(progress.step + 1)
 
 
 def _count_changes(run: Any) -> int:
@@ -110,16 +110,16 @@ def _exactness(config: RunConfig, graph: DynamicGraph) -> Exactness:
     loss = float(add_gradients(of_batch))
     gradients = [parameter.grad.clone() for parameter in model.parameters()]
     model.zero_grad()
-    state, whole = model.initial_state(graph.num_nodes), torch.zeros((), dtype=torch.float64)
+    state, whole_loss = model.initial_state(graph.num_nodes), torch.zeros((), dtype=torch.float64)
     for t in snapshots:
         space = built.sequence.view(t)  # of all nodes
         hidden, state = model.snapshot(space, space.inputs, state)
         readout = model.readout(hidden)[batch.run.sequence.vertices]  # of the targets only
-        whole = whole + of_batch.loss(readout.unsqueeze(0), range(t, t + 1), slice(None))
-    whole.backward()
+        whole_loss = whole_loss + of_batch.loss(readout.unsqueeze(0), range(t, t + 1), slice(None))
+    whole_loss.backward()
     pairs = zip(gradients, model.parameters(), strict=True)
     off = max(float((one - other.grad).norm() / other.grad.norm()) for one, other in pairs)
-    return Exactness(of_batch.own, snapshots, loss, float(whole.detach()), off)
+    return Exactness(of_batch.own, snapshots, loss, float(whole_loss.detach()), off)
 
 
 def pruned_epochs(trials: Sequence[Trial], pruner: BasePruner) -> dict[str, int]:

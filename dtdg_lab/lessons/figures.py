@@ -46,30 +46,37 @@ def bar_chart(
         ConfigError: there is no bar.
     """
     series: dict[str, Mapping[str, float]] = {
-        name: of if isinstance(of, Mapping) else values  # type: ignore[misc]
-        for name, of in values.items()
-        if isinstance(of, Mapping) or name == next(iter(values))
+        name: numbers_by_label if isinstance(numbers_by_label, Mapping) else values  # type: ignore[misc]
+        for name, numbers_by_label in values.items()
+        if isinstance(numbers_by_label, Mapping) or name == next(iter(values))
     }
     if not any(series.values()):
         raise ConfigError(f"bar_chart({title!r}) has no bars: give it at least one value.")
     grouped = len(series) > 1 or isinstance(next(iter(values.values())), Mapping)
-    numbers = [abs(float(value)) for of in series.values() for value in of.values()]
+    numbers = [abs(float(value)) for by_label in series.values() for value in by_label.values()]
     digits = digits or (".3~s" if max(numbers) >= _PREFIXED else ".3~g")
-    looks: dict[str, Any] = {"showlegend": grouped, "cliponaxis": False}
+    trace_options: dict[str, Any] = {"showlegend": grouped, "cliponaxis": False}
     if len(numbers) <= _WRITTEN:
-        looks |= {"texttemplate": f"%{{y:{digits}}}", "textposition": "outside", "constraintext": "none"}
-    drawn = []
-    for number, (name, of) in enumerate(series.items()):
+        trace_options |= {"texttemplate": f"%{{y:{digits}}}", "textposition": "outside", "constraintext": "none"}
+    traces = []
+    for number, (name, by_label) in enumerate(series.items()):
         hover = f"%{{x}}: %{{y:{digits}}}"
-        values_of = list(map(float, of.values()))
-        drawn.append(
-            bars(name if grouped else "", list(map(str, of)), values_of, series_colour(number), hover, **looks)
+        values_of = list(map(float, by_label.values()))
+        traces.append(
+            bars(
+                name if grouped else "",
+                list(map(str, by_label)),
+                values_of,
+                series_colour(number),
+                hover,
+                **trace_options,
+            )
         )
     positive = [number for number in numbers if number]
     ticks = 1 if log and max(positive) > _DECADES * min(positive) else "D2"  # powers of ten; or 1, 2 and 5 too
     axis = {"type": "log", "dtick": ticks, "exponentformat": "SI"} if log else {"rangemode": "tozero"}
     look: dict[str, Any] = {"showlegend": grouped, "barmode": "group", "bargap": 0.35, "height": 340}
-    return chart(title, "", unit, drawn, xaxis=CATEGORIES, yaxis=axis, **look)
+    return chart(title, "", unit, traces, xaxis=CATEGORIES, yaxis=axis, **look)
 
 
 def panels(run: Any, *names: str, title: str = "") -> Figure:
@@ -102,21 +109,21 @@ def forecast_panels(forecast: RankCurves, *quantities: str) -> Figure:
     """
     if not 1 <= len(quantities) <= MOST:
         raise ConfigError(f"{len(quantities)} panels: a figure of a lesson has 1 to {MOST}.")
-    known = {row["quantity"] for row in forecast.rows}
-    if missing := [name for name in quantities if name not in known]:
-        raise UnknownNameError("quantity of the forecast", missing[0], known)
+    names = {row["quantity"] for row in forecast.rows}
+    if missing := [name for name in quantities if name not in names]:
+        raise UnknownNameError("quantity of the forecast", missing[0], names)
     return replace(forecast, rows=tuple(row for row in forecast.rows if row["quantity"] in quantities)).figure
 
 
-def side_by_side(*drawn: Figure | tuple[Figure, str], title: str, wide: Sequence[int] = ()) -> Figure:
+def side_by_side(*figures: Figure | tuple[Figure, str], title: str, wide: Sequence[int] = ()) -> Figure:
     """Up to four figures as panels of one, two in a row; those at the places ``wide`` have a row to themselves.
 
     Raises:
         ConfigError: there are more than four, or none.
     """
-    if not 1 <= len(drawn) <= MOST:
-        raise ConfigError(f"{len(drawn)} panels: a figure of a lesson has 1 to {MOST}.")
-    pairs: Sequence[tuple[Figure, str]] = [each if isinstance(each, tuple) else (each, "") for each in drawn]
+    if not 1 <= len(figures) <= MOST:
+        raise ConfigError(f"{len(figures)} panels: a figure of a lesson has 1 to {MOST}.")
+    pairs: Sequence[tuple[Figure, str]] = [figure if isinstance(figure, tuple) else (figure, "") for figure in figures]
     return grid(pairs, title=title, columns=min(2, len(pairs)), wide=wide)
 
 

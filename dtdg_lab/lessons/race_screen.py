@@ -48,8 +48,8 @@ class RaceScreen(Shown):
         import ipywidgets  # type: ignore[import-untyped]
 
         self.labels = tuple(configs)
-        said = ideas or {}
-        self._ideas = {name: said.get(name) or _idea(config.system) for name, config in configs.items()}
+        sentences = ideas or {}
+        self._ideas = {name: sentences.get(name) or _idea(config.system) for name, config in configs.items()}
         self._cards, self._look = ipywidgets.HTML(), ipywidgets.HTML()
         self._lay_out(self._cards, self._look)
         self._drawn_s, self._seen = -_EVERY_S, [""]
@@ -65,8 +65,8 @@ class RaceScreen(Shown):
 
     def show(self, race: Race) -> None:
         """Draw the race as it is; between two changes of a run's state at most every 0.7 s."""
-        states, now = [run.state for run in race.runs], time.monotonic()
-        if states == self._seen and now - self._drawn_s < _EVERY_S:
+        states, now_s = [run.state for run in race.runs], time.monotonic()
+        if states == self._seen and now_s - self._drawn_s < _EVERY_S:
             return
         self._write(race)
         self._drawn_s, self._seen = time.monotonic(), states
@@ -74,7 +74,7 @@ class RaceScreen(Shown):
     def figure(self, race: Race) -> Figure:
         """Return the four charts without bounds, with persistence as a level."""
         panels = race_panels(race.curves(), (), self.labels)
-        figure = race_figure({cost: (drawn, "") for cost, (drawn, _) in panels.items()}, title="")
+        figure = race_figure({cost: (panel, "") for cost, (panel, _) in panels.items()}, title="")
         layout = figure["layout"] = {**figure["layout"], "height": _HEIGHT, "showlegend": False}  # cards have colours
         suffixes = ["" if number == 0 else str(2 * number + 1) for number in range(len(COSTS))]  # grid's axes
         titles = [note for note in layout["annotations"] if note["text"].startswith("<b>")]
@@ -87,22 +87,22 @@ class RaceScreen(Shown):
             for suffix in suffixes:
                 line = rule(y=naive, colour=BASELINE_COLOUR, dash="dash")
                 layout["shapes"].append(line | {"xref": f"x{suffix} domain", "yref": f"y{suffix}"})
-            words = label("persistence: nothing is trained", 0.99, naive, BASELINE_COLOUR, 10)
-            layout["annotations"].append(words | {"xref": "x domain", "xanchor": "right", "yanchor": "bottom"})
+            annotation = label("persistence: nothing is trained", 0.99, naive, BASELINE_COLOUR, 10)
+            layout["annotations"].append(annotation | {"xref": "x domain", "xanchor": "right", "yanchor": "bottom"})
         return figure
 
     def _persistence(self, race: Race) -> float | None:
         """Return the median over finished seeds of the loss without training, on the judging split."""
-        judged = [judged_evaluations(run.live) for own in race.finished().values() for run in own]
-        known = [evaluations[-1].persistence_loss for evaluations in judged if evaluations]
-        losses = [loss for loss in known if loss is not None]
+        judged = [judged_evaluations(run.live) for runs in race.finished().values() for run in runs]
+        naive_losses = [evaluations[-1].persistence_loss for evaluations in judged if evaluations]
+        losses = [loss for loss in naive_losses if loss is not None]
         return median(losses) if losses else None
 
     def _write(self, race: Race | None) -> None:
         phase = "waiting" if race is None else "over" if race.over else "running"
         active = [] if race is None else [run for run in race.runs if run.state == UNDER_WAY]
-        now = f"Training: {join_words([f'{run.label}, seed {run.seed}' for run in active])}. " if active else ""
-        self._words = now + _LOOK[phase] + (f" {_cheapest(race)}" if race is not None and race.over else "")
+        prefix = f"Training: {join_words([f'{run.label}, seed {run.seed}' for run in active])}. " if active else ""
+        self._words = prefix + _LOOK[phase] + (f" {_cheapest(race)}" if race is not None and race.over else "")
         cards = [self._card(number, name, race) for number, name in enumerate(self.labels)]
         self._cards.value = f'<div style="display:flex;flex-wrap:wrap;gap:6px">{"".join(cards)}</div>'
         self._look.value = f"<i>{html.escape(self._words)}</i>"
@@ -110,10 +110,10 @@ class RaceScreen(Shown):
             self._draw_below(self.figure(race), self._words)
 
     def _card(self, number: int, name: str, race: Race | None) -> str:
-        own = [] if race is None else [run for run in race.runs if run.label == name]
-        done = sum(run.state == FINISHED for run in own)
-        states = {run.state for run in own}
-        state = "waits" if not own else "<b>trains</b>" if UNDER_WAY in states else f"{done} done"
+        runs = [] if race is None else [run for run in race.runs if run.label == name]
+        finished = sum(run.state == FINISHED for run in runs)
+        states = {run.state for run in runs}
+        state = "waits" if not runs else "<b>trains</b>" if UNDER_WAY in states else f"{finished} done"
         state = "failed" if FAILED in states else state
         numbers = "" if race is None else self._numbers(name, race)
         idea = html.escape(self._ideas[name])
@@ -134,8 +134,8 @@ class RaceScreen(Shown):
         spent: dict[str, Sequence[float]] = {
             cost: [curve.cost(cost)[-1] for curve in curves if curve.cost(cost)] for cost in writers
         }
-        said = [html.escape(writers[cost](median(of))) for cost, of in spent.items() if of]
-        return f"<b>loss {median(curve.losses[-1] for curve in curves):.3f}</b><br>{' · '.join(said)}"
+        texts = [html.escape(writers[cost](median(values))) for cost, values in spent.items() if values]
+        return f"<b>loss {median(curve.losses[-1] for curve in curves):.3f}</b><br>{' · '.join(texts)}"
 
 
 def _cheapest(race: Race) -> str:
@@ -144,16 +144,18 @@ def _cheapest(race: Race) -> str:
     for curve in race.curves():
         if curve.losses:
             by_label.setdefault(curve.label, []).append(curve)
-    found = []
-    for cost, words in _LEAST.items():
+    sentences = []
+    for cost, title in _LEAST.items():
         spent = {
-            name: median(curve.cost(cost)[-1] for curve in own)
-            for name, own in by_label.items()
-            if all(curve.cost(cost) for curve in own)
+            name: median(curve.cost(cost)[-1] for curve in curves)
+            for name, curves in by_label.items()
+            if all(curve.cost(cost) for curve in curves)
         }
-        found += [f"{words} {min(spent, key=lambda name: spent[name])}"] if spent else []
-    losses = {name: median(curve.losses[-1] for curve in own) for name, own in by_label.items()}
-    return f"Medians: {join_words([*found, f'the lowest final loss {min(losses, key=lambda name: losses[name])}'])}."
+        sentences += [f"{title} {min(spent, key=lambda name: spent[name])}"] if spent else []
+    losses = {name: median(curve.losses[-1] for curve in curves) for name, curves in by_label.items()}
+    return (
+        f"Medians: {join_words([*sentences, f'the lowest final loss {min(losses, key=lambda name: losses[name])}'])}."
+    )
 
 
 def _idea(system: str) -> str:

@@ -28,8 +28,8 @@ def near_by_seed_words(runs: Mapping[str, Sequence[RunTables]]) -> str:
     near = min(loss for curve in curves for _, loss in curve) * (1 + NEAR)
     lines = [f"seconds to loss {near:.4g}, {NEAR:.0%} above the lowest of all: least, median, most over the seeds"]
     for label, several in losses.items():
-        seconds = sorted(next((at for at, loss in curve if loss <= near), math.inf) for curve in several)
+        seconds = sorted(next((second for second, loss in curve if loss <= near), math.inf) for curve in several)
         three = (seconds[0], median_high(seconds), seconds[-1])
-        texts = "  ".join(format_seconds(each) if each < math.inf else "never" for each in three)
+        texts = "  ".join(format_seconds(quartile) if quartile < math.inf else "never" for quartile in three)
         lines.append(f"  {label}: {texts}  ({seconds.count(math.inf)} of {len(seconds)} never)")
     return "\n".join(lines)

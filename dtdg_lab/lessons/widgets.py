@@ -64,9 +64,9 @@ class _Bench(Shown):
     def _draw(self) -> None:
         if self._held:
             return
-        figure, words = self._figure(), self.words
-        self._described.value = html.escape(words)
-        self._draw_below(figure, words)
+        figure, caption = self._figure(), self.words
+        self._described.value = html.escape(caption)
+        self._draw_below(figure, caption)
 
     def _figure(self) -> Figure:
         raise NotImplementedError
@@ -124,9 +124,9 @@ class BatchBench(_Bench):
         self.labels = [size_name(*size) for size in simulator.sizes]
         self._middle = len(self.labels) // 2
         sizes = list(zip(self.labels, range(len(self.labels)), strict=True))
-        looks = {"options": sizes, "value": self._middle, "layout": {"width": "210px"}}
+        slider_options = {"options": sizes, "value": self._middle, "layout": {"width": "210px"}}
         heads = [f"{stage * 100 // stages} %" if stage else "start" for stage in range(stages)]
-        self._menus = [ipywidgets.Dropdown(description=head, **looks) for head in heads]
+        self._menus = [ipywidgets.Dropdown(description=head, **slider_options) for head in heads]
         for menu in self._menus:
             menu.observe(lambda _: self._draw(), names="value")
         menus = ipywidgets.HBox(self._menus, layout={"flex_flow": "row wrap"})
@@ -177,9 +177,9 @@ class BatchBench(_Bench):
     def words(self) -> str:
         """Compares the plan with the controllers and with the best and the worst fixed size."""
         best = self.fixed_s.index(min(self.fixed_s))
-        others = [f"{policy} {_to_dict(seconds)}" for policy, seconds in self.batch_policy_s.items()]
+        compared = [f"{policy} {_to_dict(seconds)}" for policy, seconds in self.batch_policy_s.items()]
         return (
-            f"Manual plan: {format_seconds(self.seconds)}. Controllers: {join_words(others) or 'none'}. Fixed sizes: "
+            f"Manual plan: {format_seconds(self.seconds)}. Controllers: {join_words(compared) or 'none'}. Fixed sizes: "
             f"{format_seconds(self.fixed_s[best])} with the best, {self.labels[best]} (known only in hindsight); "
             f"{format_seconds(max(self.fixed_s))} with the worst."
         )
@@ -233,9 +233,9 @@ class CacheBench(_Bench):
         self._simulator = self._simulated()
         self.windows: list[tuple[int, int]] = []
         self._moves: list[Move] = []
-        others = [(f"part {part}", part) for part in range(1, episode.trace.parts)]
+        parts = [(f"part {part}", part) for part in range(1, episode.trace.parts)]
         self._window = ipywidgets.ToggleButtons(options=[*map(str, WINDOWS)], value="16", description="W")
-        self._preferred = ipywidgets.ToggleButtons(options=[(_EVEN, 0), *others], value=0, description="prefer")
+        self._preferred = ipywidgets.ToggleButtons(options=[(_EVEN, 0), *parts], value=0, description="prefer")
         for choice in (self._window, self._preferred):
             choice.style.button_width = "auto"
         self._buttons = [
@@ -259,7 +259,7 @@ class CacheBench(_Bench):
     def late_ms(self) -> dict[int, float]:
         """Estimated lateness of each other partition's replies in milliseconds; there is no estimate at the start."""
         late = self._simulator.views().delays_s[0] if self.windows else np.zeros(self._actions.parts - 1)
-        return {part: 1e3 * float(each) for part, each in enumerate(late, start=1)}
+        return {part: 1e3 * float(delay_s) for part, delay_s in enumerate(late, start=1)}
 
     def choose(self, window: int, preferred: int | None = None) -> None:
         """Choose the next cache.
@@ -294,9 +294,9 @@ class CacheBench(_Bench):
 
     def back(self) -> None:
         """Undo the last choice, if there is one."""
-        kept = self.windows[:-1]
+        earlier = self.windows[:-1]
         self.windows, self._moves = [], []
-        for _, action in kept:
+        for _, action in earlier:
             self._play(action)
         self._draw()
 
@@ -321,14 +321,14 @@ class CacheBench(_Bench):
         """Windows of every rival on the same run, by name: (first step, choice) of each."""
         clairvoyant = Clairvoyant(best_plan([self.episode]), [self.episode.number])
         fixed = {name: policy for name, policy in self._always.items() if name.startswith(FIXED)}
-        found = {
+        policies = {
             name: list(run_policy(self._simulated(), policy, number=0).windows[0])
             for name, policy in {**self._policies, **fixed, CLAIRVOYANT: clairvoyant}.items()
         }
-        best = min(fixed, key=lambda name: cost_of(self.episode, found[name]))
+        best = min(fixed, key=lambda name: cost_of(self.episode, policies[name]))
         return {
-            **{name: each for name, each in found.items() if name not in fixed or name in self._policies},
-            BEST: found[best],
+            **{name: policy for name, policy in policies.items() if name not in fixed or name in self._policies},
+            BEST: policies[best],
         }
 
     @cached_property
@@ -371,11 +371,11 @@ class CacheBench(_Bench):
     def _score(self) -> str:
         best = self.rivals_j[CLAIRVOYANT]
         ranked = sorted((joules, name) for name, joules in self.rivals_j.items() if name != CLAIRVOYANT)
-        described = [f"{name} {format_percent(joules / best - 1)}" for joules, name in ranked]
+        entries = [f"{name} {format_percent(joules / best - 1)}" for joules, name in ranked]
         window, _ = self._meant(self.played[BEST][0][1])
         return (
             f"Manual choices: {format_joules(self.joules)}, {format_percent(self.over_clairvoyant)} more than the "
-            f"clairvoyant. Others: {join_words(described)}. The best fixed window, W = {window}, is known "
+            f"clairvoyant. Others: {join_words(entries)}. The best fixed window, W = {window}, is known "
             "only in hindsight."
         )
 
@@ -386,8 +386,8 @@ class CacheBench(_Bench):
         """Window and preferred partition of a choice; that of a whole epoch is not an action."""
         if choice >= len(self._actions):
             return self.episode.epoch_steps, None
-        place = self._actions.biased(choice)
-        return self._actions.window(choice), None if place is None else place + 1
+        action = self._actions.biased(choice)
+        return self._actions.window(choice), None if action is None else action + 1
 
     def _choose(self, window: int, preferred: int | None) -> None:
         if self.done:
@@ -409,10 +409,10 @@ class CacheBench(_Bench):
         window, preferred = self._meant(action)
         self._moves.append(Move(first, window, preferred, heard_at, late))
 
-    def _button(self, words: str, act: Any) -> Any:
+    def _button(self, label: str, act: Any) -> Any:
         import ipywidgets
 
-        button = ipywidgets.Button(description=words, layout={"width": "auto"})
+        button = ipywidgets.Button(description=label, layout={"width": "auto"})
         button.on_click(lambda _: act())
         return button
 
@@ -424,10 +424,10 @@ class CacheBench(_Bench):
         act(int(self._window.value), int(self._preferred.value) or None)
 
     def _figure(self) -> Figure:
-        now = self.episode.steps if self.done else (self.windows[-1][0] if self.windows else 0)
+        step = self.episode.steps if self.done else (self.windows[-1][0] if self.windows else 0)
         played = {BY_HAND: self.windows, **self.played} if self.windows else {}
         return windows_by_hand_figure(
-            self.episode, self._moves, played, late_ms=tuple(self.late_ms.values()), current_step=now
+            self.episode, self._moves, played, late_ms=tuple(self.late_ms.values()), current_step=step
         )
 
     def _draw(self) -> None:
@@ -486,9 +486,13 @@ class ScheduleBench(_Bench):
         self._step_s = _round_step(float(first.max()) / 50)
         self._longest_s = self._on_step(2 * float(first.max()))
         span = {"min": self._step_s, "max": self._longest_s, "step": self._step_s}
-        looks = {"orientation": "vertical", "readout_format": ".3g", "layout": {"width": "60px", "height": "170px"}}
+        slider_options = {
+            "orientation": "vertical",
+            "readout_format": ".3g",
+            "layout": {"width": "60px", "height": "170px"},
+        }
         self._sliders = [
-            ipywidgets.FloatSlider(value=self._on_step(float(time)), description=str(group), **span, **looks)
+            ipywidgets.FloatSlider(value=self._on_step(float(time)), description=str(group), **span, **slider_options)
             for group, time in enumerate(first)
         ]
         self._choice = ipywidgets.ToggleButtons(options=self.schedulers, value=chosen or self.schedulers[0])
@@ -549,14 +553,16 @@ class ScheduleBench(_Bench):
         """The epoch of the chosen schedule, the bound, and the others."""
         ends = {name: self.makespan_s(name) for name in self.schedulers}
         mine, bound = ends[self.scheduler], self.bound_s
-        others = ", ".join(f"{name} {format_seconds(end)}" for name, end in ends.items() if name != self.scheduler)
+        compared = ", ".join(f"{name} {format_seconds(end)}" for name, end in ends.items() if name != self.scheduler)
         above = f"{format_percent(max(0.0, mine / bound - 1))} above the bound of {format_seconds(bound)}"
-        return f"{self.scheduler} ends after {format_seconds(mine)}, {above}." + (f" Others: {others}." * bool(others))
+        return f"{self.scheduler} ends after {format_seconds(mine)}, {above}." + (
+            f" Others: {compared}." * bool(compared)
+        )
 
     def _figure(self) -> Figure:
         until_s = max(self.makespan_s(name) for name in self.schedulers)  # of all that are offered, for a common axis
-        looks: dict[str, Any] = {"per_rank": self.per_rank, "label": self.scheduler, "until_s": until_s}
-        figure = planned_figure(self.schedule(), self.times_s, **looks)
+        chart_options: dict[str, Any] = {"per_rank": self.per_rank, "label": self.scheduler, "until_s": until_s}
+        figure = planned_figure(self.schedule(), self.times_s, **chart_options)
         figure["layout"] |= {"height": 110 + 60 * self.ranks}
         return figure
 
@@ -565,7 +571,7 @@ class ScheduleBench(_Bench):
         return round(max(1, round(time_s / self._step_s)) * self._step_s, 12)
 
 
-def _round_step(most: float) -> float:
+def _round_step(maximum: float) -> float:
     """1, 2 or 5 times a power of ten, at most ``most``."""
-    power = 10.0 ** math.floor(math.log10(most))
-    return max(step * power for step in (1, 2, 5) if step * power <= most * (1 + 1e-9))
+    power = 10.0 ** math.floor(math.log10(maximum))
+    return max(step * power for step in (1, 2, 5) if step * power <= maximum * (1 + 1e-9))

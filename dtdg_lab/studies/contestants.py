@@ -45,16 +45,16 @@ def contestants(
         ConfigError: there are fewer than two, two are equal, seeds are missing, repeated or invalid, or a setting that
             must be equal differs: the message names it with both values.
     """
-    given = list(configs.values() if isinstance(configs, Mapping) else configs)
-    for config in given:
+    unlabelled = list(configs.values() if isinstance(configs, Mapping) else configs)
+    for config in unlabelled:
         if not isinstance(config, RunConfig):
             raise ConfigError(f"race() got {shortened(config)}: give a RunConfig for each contestant.")
-    if len(given) < 2:
-        raise ConfigError(f"{len(given)} contestants: a race needs at least two configs.")
+    if len(unlabelled) < 2:
+        raise ConfigError(f"{len(unlabelled)} contestants: a race needs at least two configs.")
     if not len(seeds) or len(set(seeds)) < len(seeds):
         raise ConfigError(f"seeds={tuple(seeds)}: give at least one seed, and each only once.")
     shared = {"seed": int(seeds[0])} | ({} if stop is None or stop.epochs is None else {"epochs": stop.epochs})
-    ready = [config.replace(**shared) for config in given]
+    ready = [config.replace(**shared) for config in unlabelled]
     labels = [_checked_label(label) for label in configs] if isinstance(configs, Mapping) else labels_for(ready)
     by_label = dict(zip(labels, ready, strict=True))
     _check_apart(by_label)

@@ -277,11 +277,11 @@ def page(rows: Sequence[Row], captions: Sequence[str] = (), rule: str = "") -> s
         rule: for reading it.
     """
     settings = list(rows[0].settings) if rows else []
-    shown = [one for one in MEASURES if not one.where_known or any(row.spreads[one.name].count for row in rows)]
+    measures = [one for one in MEASURES if not one.where_known or any(row.spreads[one.name].count for row in rows)]
     if all(row.settings.get("system") == row.label for row in rows):
         settings = [name for name in settings if name != "system"]
     heads = {name: name for name in ("contestant", *settings, "seeds")} | {
-        measure.name: measure.title for measure in shown
+        measure.name: measure.title for measure in measures
     }
     return render(
         "studies/templates/race.html",
@@ -290,7 +290,7 @@ def page(rows: Sequence[Row], captions: Sequence[str] = (), rule: str = "") -> s
         meanings={**MEANINGS, **{name: OPTIONS[name].meaning for name in settings if name in OPTIONS}},
         rows=[(row, _provenance(row)) for row in rows],
         settings=settings,
-        shown=shown,
+        shown=measures,
         won=winners(rows),
         unknown={row.label: unknown_energy(row.runs) for row in rows},
         gap=GAP,

@@ -235,8 +235,8 @@ def _write_sweep(folder: Path, sweep: Sweep, *, replaces: bool) -> None:
     check_registered(texts=texts)
     learn_extensions(folder)
     if file.is_file():
-        before = read_sweep(file)
-        if not replaces and (conflict := _conflict(before, sweep)):
+        stored = read_sweep(file)
+        if not replaces and (conflict := _conflict(stored, sweep)):
             raise ConfigError(
                 f"the study {folder} is of another sweep: {conflict}. Give another name=, or restart=True to restart "
                 "(existing content is kept in a subfolder)."
@@ -244,7 +244,7 @@ def _write_sweep(folder: Path, sweep: Sweep, *, replaces: bool) -> None:
         if not replaces:
             remedy = "give another name=, or restart=True to restart (existing content is kept in a subfolder)"
             check_same_code(f"study {folder.name!r}", folder, texts=texts, remedy=remedy)
-        if before == sweep:
+        if stored == sweep:
             return
     add_extensions(folder, texts=texts)
     write_json(file, sweep.to_dict())
@@ -259,22 +259,22 @@ def _texts_in(value: Any) -> set[str]:
     return {value} if isinstance(value, str) else set()
 
 
-def _conflict(before: Sweep, after: Sweep) -> str:
+def _conflict(stored: Sweep, sweep: Sweep) -> str:
     """Return the difference that prevents a sweep from resuming another; empty if there is none."""
-    if before.is_search != after.is_search:
+    if stored.is_search != sweep.is_search:
         return "one is a grid and the other a search"
-    names = ["objective", "goal", "shipped", *(["sampler", "seeds", "space", "base"] if after.is_search else [])]
-    old, new = before.to_dict(), after.to_dict()
+    names = ["objective", "goal", "shipped", *(["sampler", "seeds", "space", "base"] if sweep.is_search else [])]
+    old, new = stored.to_dict(), sweep.to_dict()
     for name in names:
         if old[name] != new[name]:
             return f"{name} was {_difference(old[name], new[name])}"
-    if after.is_search:
-        return "" if after.trials >= before.trials else f"it had {before.trials} trials, and {after.trials} are fewer"
-    missing = [cell for key, cell in before.by_key.items() if key not in after.by_key]
+    if sweep.is_search:
+        return "" if sweep.trials >= stored.trials else f"it had {stored.trials} trials, and {sweep.trials} are fewer"
+    missing = [cell for key, cell in stored.by_key.items() if key not in sweep.by_key]
     if not missing:
         return ""
-    old, new = before.base.flat, after.base.flat
-    changed = [name for name in old if name != "seed" and old[name] != new.get(name) and name not in after.names]
+    old, new = stored.base.flat, sweep.base.flat
+    changed = [name for name in old if name != "seed" and old[name] != new.get(name) and name not in sweep.names]
     if changed:
         return ", ".join(f"{name} was {old[name]!r} and is {new.get(name)!r}" for name in changed)
     return f"it had the run ({missing[0]}), which is missing now; runs may be added, but not removed"

@@ -310,10 +310,12 @@ class Study:
         cells: dict[tuple[Any, Any], list[Combination]] = {}  # over any other settings
         for combination in combinations_of(self.trials, measure):
             cells.setdefault((combination.settings[x], combination.settings[y]), []).append(combination)
-        least = self._least_is_best if measure == self.sweep.objective else measure not in ("skill", "hit_rate")
+        least_is_best = self._least_is_best if measure == self.sweep.objective else measure not in ("skill", "hit_rate")
         pooled = tuple(name for name in names if name not in (x, y))
         title = f"{self.name}: {measure}"
-        map_names = charts.MapNames(title, axis_name(x), axis_name(y), measure, least_is_best=least, pooled=pooled)
+        map_names = charts.MapNames(
+            title, axis_name(x), axis_name(y), measure, least_is_best=least_is_best, pooled=pooled
+        )
         return charts.study_map([_cell(position, group, measure) for position, group in cells.items()], map_names)
 
     @property
@@ -323,14 +325,14 @@ class Study:
     def panels(self) -> dict[str, Panel]:
         """Return the study's own charts by name, each with its caption."""
         sweep, objective, panels = self.sweep, self.sweep.objective, {}
-        first, least = sweep.names[0], self._least_is_best
+        first, least_is_best = sweep.names[0], self._least_is_best
         if sweep.is_search:
             cells = [_cell((combination.number, ""), [combination], objective) for combination in self.combinations]
-            names = charts.MapNames(self.name, "trial", "", objective, least_is_best=least)
+            names = charts.MapNames(self.name, "trial", "", objective, least_is_best=least_is_best)
             panels["history"] = charts.study_course(cells, names)
         if len(sweep.names) == 1:
             cells = [_cell((one.settings[first], ""), [one], objective) for one in self.combinations]
-            names = charts.MapNames(self.name, axis_name(first), "", objective, least_is_best=least)
+            names = charts.MapNames(self.name, axis_name(first), "", objective, least_is_best=least_is_best)
             panels["line"] = charts.study_line(cells, names, joined=not sweep.is_search)
         elif len(sweep.names) == 2 and not sweep.is_search:
             panels["map"] = self.map_panel()
@@ -343,7 +345,7 @@ class Study:
                     hover = "<br>".join([combination.described, *trials])
                     ways.append(charts.Way(settings, combination.middle, hover, _key_to_open(combination.trials)))
             heads = [axis_name(name) for name in sweep.names]
-            panels["parallel"] = charts.study_parallel(ways, heads, objective, title=self.name, least=least)
+            panels["parallel"] = charts.study_parallel(ways, heads, objective, title=self.name, least=least_is_best)
         return panels
 
     def analysis(self) -> dict[str, Panel]:

@@ -249,7 +249,7 @@ class TrialRunner:
 
         started_s = time.monotonic()
         try:
-            done = run_config(
+            outcome = run_config(
                 config,
                 session=self._session,
                 engines=engines,
@@ -271,8 +271,8 @@ class TrialRunner:
             raise
         finally:
             self._active.pop(trial.key, None)
-        trial = replace(trial, run=trial.run or Path(done.run.path))
-        return self._record_end(trial, done.run, done.verdict, seconds=time.monotonic() - started_s)
+        trial = replace(trial, run=trial.run or Path(outcome.run.path))
+        return self._record_end(trial, outcome.run, outcome.verdict, seconds=time.monotonic() - started_s)
 
     def _judge(self, trial: Trial, others: Sequence[Trial]) -> Judge | None:
         decide, on_evaluated = self._decide(trial, others), self._on_evaluated

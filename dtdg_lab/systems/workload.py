@@ -146,13 +146,15 @@ class Facts:
             snapshots: (R,) worked on, one after another.
             pieces: (R,) of work.
         """
-        given = (edges, rows, snapshots, pieces)
-        size = max(np.size(each) for each in given)
-        of_edges, of_rows, of, some = (np.broadcast_to(np.asarray(each, np.float64), (size,)) for each in given)
-        through = of * (self.memory == "per_vertex")
+        counts = (edges, rows, snapshots, pieces)
+        size = max(np.size(count) for count in counts)
+        of_edges, of_rows, of_snapshots, of_pieces = (
+            np.broadcast_to(np.asarray(count, np.float64), (size,)) for count in counts
+        )
+        through = of_snapshots * (self.memory == "per_vertex")
         none = np.zeros(size)
-        found = np.stack([of_edges, of_rows * self.row_passes, of, through, none, some / 2], axis=1)
-        return self.weighed(2.0 * found)
+        columns = np.stack([of_edges, of_rows * self.row_passes, of_snapshots, through, none, of_pieces / 2], axis=1)
+        return self.weighed(2.0 * columns)
 
     @property
     def row_passes(self) -> int:
@@ -347,9 +349,9 @@ def plain_work(
     rows: Numbers,
     snapshots: Numbers | float,
     pieces: Numbers | float | None = None,
-    **more: object,
+    **attributes: object,
 ) -> EpochWork:
-    """Work whose passes follow from its edges, rows and snapshots.
+    """Return work whose passes follow from its edges, rows and snapshots.
 
     Args:
         facts: config and graph.
@@ -358,11 +360,11 @@ def plain_work(
         rows: (R,) of an epoch.
         snapshots: of an epoch, (R,) or one number for all.
         pieces: of work, each at once; one a step where not given.
-        **more: further attributes, in place of what follows from these.
+        **attributes: further attributes, in place of the derived ones.
     """
     ranks = facts.ranks
     pieces = np.full(ranks, float(steps)) if pieces is None else pieces
-    given: dict[str, object] = {
+    defaults: dict[str, object] = {
         "sent": np.zeros((ranks, ranks)),
         "exchanges": 0,
         "brought": np.zeros((ranks, 3)),
@@ -376,7 +378,7 @@ def plain_work(
         passes=facts.passes(edges, rows, snapshots, pieces),
         rows=rows,
         edges=edges,
-        **{**given, **more},  # type: ignore[arg-type]
+        **{**defaults, **attributes},  # type: ignore[arg-type]
     )
 
 

@@ -71,11 +71,11 @@ class DecayStudy(StudyResult):
     @property
     def settings(self) -> list[dict[str, Any]]:
         """One row for each K and alpha: means over seeds, and the standard deviation of the losses (None for one)."""
-        found: dict[tuple[int, float], list[dict[str, Any]]] = {}
+        rows_by_cell: dict[tuple[int, float], list[dict[str, Any]]] = {}
         for row in self.rows:
-            found.setdefault((row["full_snapshots"], row["alpha"]), []).append(row)
+            rows_by_cell.setdefault((row["full_snapshots"], row["alpha"]), []).append(row)
         order = [(k, alpha) for k in self.full_snapshots for alpha in self.alphas]
-        return [_over_seeds(*each, found[each]) for each in order if each in found]
+        return [_over_seeds(*cell, rows_by_cell[cell]) for cell in order if cell in rows_by_cell]
 
     @property
     def best(self) -> dict[str, Any] | None:
@@ -83,9 +83,11 @@ class DecayStudy(StudyResult):
 
         None if there is no validation loss: no run finished, or the protocol has no validation split.
         """
-        known = [row for row in self.settings if row["validation_loss"] is not None]
-        most = max((row["seeds"] for row in known), default=0)
-        return min((row for row in known if row["seeds"] == most), key=lambda row: row["validation_loss"], default=None)
+        validated = [row for row in self.settings if row["validation_loss"] is not None]
+        seeds = max((row["seeds"] for row in validated), default=0)
+        return min(
+            (row for row in validated if row["seeds"] == seeds), key=lambda row: row["validation_loss"], default=None
+        )
 
     def figure(self, path: Sequence[tuple[int, float]] = (), *, part: str | None = None) -> Figure:
         """Heat maps of loss, memory and time over K and alpha, as a plotly figure dict; missing cells are empty.
@@ -110,7 +112,7 @@ class DecayStudy(StudyResult):
             if row[f"{part}_loss"] is not None
         ]
         baselines = {name: _mean(self.rows, f"{prefix}{name}_loss") for name in ("persistence", "mean")}
-        shown = DecayMap(
+        decay_map = DecayMap(
             rows,
             self.full_snapshots,
             self.alphas,
@@ -119,7 +121,7 @@ class DecayStudy(StudyResult):
             loss=f"{part} {loss_name(self.task)}",
             baselines={name: value for name, value in baselines.items() if value is not None},
         )
-        return decay_map_figure(shown, title=self.described)
+        return decay_map_figure(decay_map, title=self.described)
 
     @property
     def table(self) -> pd.DataFrame:
@@ -140,20 +142,20 @@ class DecayStudy(StudyResult):
                 f"{peak:>11} {format_seconds(row['epoch_time_s']):>8}"
             )
         baselines = {name: _mean(self.rows, f"{name}_loss") for name in ("persistence", "mean")}
-        said = [f"{name} {value:.4g}" for name, value in baselines.items() if value is not None]
-        lines += [f"Without a model, on the test split: {', '.join(said)}."] if said else []
+        texts = [f"{name} {value:.4g}" for name, value in baselines.items() if value is not None]
+        lines += [f"Without a model, on the test split: {', '.join(texts)}."] if texts else []
         return "\n".join([*lines, *self._stands(), *self._failures()])
 
     def _stands(self) -> list[str]:
         """Protocol and data of the losses; generated data differ between seeds."""
-        known = [row for row in self.rows if row.get("protocol")]
-        if not known:
+        with_protocol = [row for row in self.rows if row.get("protocol")]
+        if not with_protocol:
             return []
-        data = dict.fromkeys(row["data"] for row in known if row["data"])
-        gaps = dict.fromkeys(str(row["purge"]) for row in known if row["purge"] is not None)
+        data = dict.fromkeys(row["data"] for row in with_protocol if row["data"])
+        gaps = dict.fromkeys(str(row["purge"]) for row in with_protocol if row["purge"] is not None)
         return [
-            f"Protocol {known[0]['protocol']}, {' or '.join(gaps) or 'unknown'} snapshots left out at each boundary, "
-            f"data {', '.join(data) or 'unknown'}."
+            f"Protocol {with_protocol[0]['protocol']}, {' or '.join(gaps) or 'unknown'} snapshots left out at each "
+            f"boundary, data {', '.join(data) or 'unknown'}."
         ]
 
     def _failures(self) -> list[str]:
@@ -167,19 +169,19 @@ class DecayStudy(StudyResult):
 def _over_seeds(full_snapshots: int, alpha: float, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Means over the seeds whose runs finished; the maximum of memory and the median of time."""
     good = [row for row in rows if not row["reason"]]
-    described: dict[str, Any] = {"full_snapshots": full_snapshots, "alpha": alpha, "seeds": len(good)}
+    means: dict[str, Any] = {"full_snapshots": full_snapshots, "alpha": alpha, "seeds": len(good)}
     for part in PARTS:
         losses = [row[f"{part}_loss"] for row in good if row[f"{part}_loss"] is not None]
-        described[f"{part}_loss"] = fmean(losses) if losses else None
-        described[f"{part}_spread"] = stdev(losses) if len(losses) > 1 else None
+        means[f"{part}_loss"] = fmean(losses) if losses else None
+        means[f"{part}_spread"] = stdev(losses) if len(losses) > 1 else None
     peaks = [row["peak_bytes"] for row in good if row["peak_bytes"] is not None]
     times = [row["epoch_time_s"] for row in good if row["epoch_time_s"] is not None]
-    return described | {"peak_bytes": max(peaks, default=None), "epoch_time_s": median(times) if times else None}
+    return means | {"peak_bytes": max(peaks, default=None), "epoch_time_s": median(times) if times else None}
 
 
 def _mean(rows: Sequence[Mapping[str, Any]], column: str) -> float | None:
-    known = [row[column] for row in rows if row[column] is not None]
-    return fmean(known) if known else None
+    values = [row[column] for row in rows if row[column] is not None]
+    return fmean(values) if values else None
 
 
 def _with_spread(value: float | None, spread: float | None) -> str:
@@ -214,25 +216,25 @@ def decay_study(study: Study, full: Sequence[int] = (), alphas: Sequence[float] 
     values = {axis.name: axis.values for axis in study.sweep.axes}
     full, alphas = tuple(full or values[K]), tuple(alphas or values[ALPHA])
     config, seeds = study.sweep.base, study.sweep.all_seeds
-    done = [trial for trial in study.trials if trial.status in ("finished", "failed")]
-    known = {(trial.seed, trial.settings[K], trial.settings[ALPHA]): trial for trial in reversed(done)}
-    served = {(trial.seed, trial.settings[K]): trial for trial in reversed(done)}
+    ended = [trial for trial in study.trials if trial.status in ("finished", "failed")]
+    by_cell = {(trial.seed, trial.settings[K], trial.settings[ALPHA]): trial for trial in reversed(ended)}
+    served = {(trial.seed, trial.settings[K]): trial for trial in reversed(ended)}
     rows = []
     for seed, k, alpha in product(seeds, full, alphas):
-        trial = served.get((seed, k)) if k == config["window"] else known.get((seed, k, alpha))
+        trial = served.get((seed, k)) if k == config["window"] else by_cell.get((seed, k, alpha))
         if trial is not None:
             rows.append(_row(trial, k, alpha))
     shape = f"{config['window']} snapshots, {config['decay']} decay"
-    described = f"{config.model} on {config.dataset}, {config.system}: windows of {shape}"
-    return DecayStudy(tuple(rows), full, alphas, seeds, config["task"], described)
+    title = f"{config.model} on {config.dataset}, {config.system}: windows of {shape}"
+    return DecayStudy(tuple(rows), full, alphas, seeds, config["task"], title)
 
 
 def _row(trial: Trial, full: int, alpha: float) -> dict[str, Any]:
-    known = {**trial.values, **trial.provenance} if trial.status == "finished" else {}
+    values = {**trial.values, **trial.provenance} if trial.status == "finished" else {}
     reason = trial.reason if trial.status == "failed" else ""
     run = "" if trial.run is None or reason else str(trial.run)
-    known |= {K: full, ALPHA: alpha, "seed": trial.seed, "run": run, "reason": reason}
-    return {name: known.get(name) for name in MEANINGS}
+    values |= {K: full, ALPHA: alpha, "seed": trial.seed, "run": run, "reason": reason}
+    return {name: values.get(name) for name in MEANINGS}
 
 
 def figure8_analysis(study: Study) -> dict[str, tuple[Figure, str]]:
@@ -245,8 +247,8 @@ def _words(study: DecayStudy) -> str:
     best = study.best
     if best is None:
         return NOTHING_YET
-    known = {"loss": three_digits(best["validation_loss"]), "full": best[K], "alpha": f"{best[ALPHA]:g}"}
+    texts = {"loss": three_digits(best["validation_loss"]), "full": best[K], "alpha": f"{best[ALPHA]:g}"}
     heaviest = max((row["peak_bytes"] or 0 for row in study.settings), default=0)
     if not heaviest or best["peak_bytes"] is None:
-        return captions.LOWEST.format(**known)
-    return captions.LOWEST_AT_COST.format(**known, share=percent_text(best["peak_bytes"] / heaviest))
+        return captions.LOWEST.format(**texts)
+    return captions.LOWEST_AT_COST.format(**texts, share=percent_text(best["peak_bytes"] / heaviest))

@@ -37,13 +37,13 @@ def window_work(facts: Facts) -> EpochWork:
             "the data finer (cut=...)."
         )
     per_epoch = [epoch_windows(facts.train, shape, seed=config.seed, epoch=epoch) for epoch in range(EPOCHS)]
-    batches = [batch for each in per_epoch for batch in each]
+    batches = [batch for epoch_of_batches in per_epoch for batch in epoch_of_batches]
     share = 1 / EPOCHS
     owned, measures = placed.counts.astype(float), facts.measured(placed)
     rows_share = share * sum(_rows_share(batch, chunks) for batch in batches)
     of_snapshots = measures.edges.astype(float)
-    each = np.array([_edges(batch, chunks, of_snapshots, facts.train.start) for batch in batches])
-    edges = share * each.sum(axis=0)
+    edges_by_batch = np.array([_edges(batch, chunks, of_snapshots, facts.train.start) for batch in batches])
+    edges = share * edges_by_batch.sum(axis=0)
     largest = max(batches, key=lambda batch: _rows_share(batch, chunks))
     alive = np.stack(
         [owned * _rows_share(largest, chunks), _edges(largest, chunks, of_snapshots, facts.train.start)], axis=1
@@ -86,15 +86,15 @@ def sampled_window_work(facts: Facts) -> EpochWork:
     per_step = max(len(window) for window in windows) / max(counted, 1)
     ranks = facts.ranks
     alive = np.stack([on_largest(rows * per_step, ranks), on_largest(pulled * per_step, ranks)], axis=1)
-    here = config.parts // ranks
-    snapshots = float(sum(map(len, windows)) * here)
+    parts_of_rank = config.parts // ranks
+    snapshots = float(sum(map(len, windows)) * parts_of_rank)
     return plain_work(
         facts,
         steps=len(windows),
         edges=on_ranks(pulled, ranks),
         rows=on_ranks(rows, ranks),
         snapshots=snapshots,
-        pieces=float(len(windows) * here),
+        pieces=float(len(windows) * parts_of_rank),
         alive=alive,
         exact=frozenset({"bytes"}),
         notes=(f"copies of sampled neighbours are those drawn in {DRAWN} snapshots",),
@@ -117,8 +117,8 @@ def _rows_share(batch: Window, chunks: int) -> float:
 def _edges(batch: Window, chunks: int, edges: Numbers, first: int) -> Numbers:
     """(R,) edges of a batch by rank; ``edges`` is (S, R) of whole snapshots."""
     shares = np.array([*((count / chunks) ** 2 for count in batch.counts), *[1.0] * batch.full])
-    own = edges[batch.snapshots.start - first : batch.snapshots.stop - first]
-    return np.asarray(shares @ own, float)
+    of_batch = edges[batch.snapshots.start - first : batch.snapshots.stop - first]
+    return np.asarray(shares @ of_batch, float)
 
 
 def _full_halo(facts: Facts, placed: Partition, batches: list[Window]) -> Numbers:
@@ -141,14 +141,14 @@ def _copies(facts: Facts, dealt: Partition, fanout: int) -> tuple[Numbers, Numbe
     places = np.unique(np.linspace(0, len(facts.train) - 1, DRAWN).astype(int))
     copies, edges = np.zeros(dealt.parts), np.zeros(dealt.parts)
     everyone = np.arange(facts.graph.num_nodes)
-    for place in places:
-        snapshot = facts.snapshots[place]
+    for index in places:
+        snapshot = facts.snapshots[index]
         for layer in range(facts.config.layers):
-            key = sampling_key(facts.config.seed, 0, facts.train.start + int(place), layer)
-            drawn = sampled_edges(snapshot, everyone, fanout=fanout, key=key)
-            own = np.repeat(dealt.owner, np.diff(drawn.indptr))
-            edges += np.bincount(own, minlength=dealt.parts) / len(places)
+            key = sampling_key(facts.config.seed, 0, facts.train.start + int(index), layer)
+            sampled = sampled_edges(snapshot, everyone, fanout=fanout, key=key)
+            owners = np.repeat(dealt.owner, np.diff(sampled.indptr))
+            edges += np.bincount(owners, minlength=dealt.parts) / len(places)
             if layer == 0:
-                pulled = Snapshot.trusted(give_up(drawn.indptr), give_up(drawn.indices))
+                pulled = Snapshot.trusted(give_up(sampled.indptr), give_up(sampled.indices))
                 copies += pulled_rows([pulled], dealt, "in")[0].sum(axis=0) / len(places)
     return copies * facts.config.layers, edges

@@ -54,28 +54,28 @@ def remote_work(facts: Facts) -> EpochWork:
         per_epoch = batches.per_epoch
         many = min(max(min(window, WINDOW_DRAWN), DRAWN_BATCHES), per_epoch)
         drawn_of.append([_mini(facts, partition, batches.batch(number)) for number in range(many)])
-    minis = [mini for drawn in drawn_of for mini in drawn]
+    minis = [mini for batches_of_part in drawn_of for mini in batches_of_part]
     rows, edges, snapshots = (
         float(np.mean([getattr(mini, name) for mini in minis])) for name in ("rows", "edges", "snapshots")
     )
-    here = config.parts // ranks
-    every = np.full(ranks, float(per_epoch * here))
+    parts_of_rank = config.parts // ranks
+    every = np.full(ranks, float(per_epoch * parts_of_rank))
     fetched = _fetched_rows(facts, partition, drawn_of, per_epoch)
     row_bytes = float(4 * facts.graph.num_features)
     serving = np.zeros((ranks, ranks))
     if ranks > 1:
-        between = fetched * row_bytes * per_epoch * here * (1 - (here - 1) / max(config.parts - 1, 1))
+        between = fetched * row_bytes * per_epoch * parts_of_rank * (1 - (parts_of_rank - 1) / max(config.parts - 1, 1))
         serving = (np.ones((ranks, ranks)) - np.eye(ranks)) * between / (ranks - 1)
-    most = max(minis, key=lambda mini: mini.rows)
+    largest = max(minis, key=lambda mini: mini.rows)
     owners = float(np.mean([mini.owners for mini in minis])) if fetched else 0.0
     return plain_work(
         facts,
         steps=per_epoch,
         edges=edges * every,
         rows=rows * every,
-        snapshots=snapshots * per_epoch * here,
+        snapshots=snapshots * per_epoch * parts_of_rank,
         pieces=every,
-        alive=np.tile([float(most.rows), float(most.edges)], (ranks, 1)),
+        alive=np.tile([float(largest.rows), float(largest.edges)], (ranks, 1)),
         sent=serving,
         held_bytes=np.full(ranks, facts.graph_bytes / ranks),
         fetching=Fetching(owners, fetched * row_bytes, ahead=_path(facts).runs_ahead),
@@ -95,19 +95,21 @@ def _window(facts: Facts) -> int:
 
 def _fetched_rows(facts: Facts, partition: Partition, drawn_of: list[list[_Mini]], per_epoch: int) -> float:
     """Remote rows that a part fetches in a step, on average."""
-    asked = float(np.mean([len(mini.remote) for drawn in drawn_of for mini in drawn]))
+    rows_per_step = float(np.mean([len(mini.remote) for batches_of_part in drawn_of for mini in batches_of_part]))
     window, by_epoch = _window(facts), _path(facts).mode == "epoch_hot"
     if window == 1 and not by_epoch:
-        return asked
+        return rows_per_step
     room = float(facts.config["cache_rows"])
     if by_epoch:
         alone = facts.graph.num_nodes - float(partition.counts.mean())
-        whole = alone * (1 if facts.graph.static_features else len(facts.train))
-        return min(asked, min(whole, room) / per_epoch + asked * max(0.0, 1 - room / max(whole, 1.0)))
-    served = [drawn[: min(window, len(drawn))] for drawn in drawn_of]
+        all_rows = alone * (1 if facts.graph.static_features else len(facts.train))
+        return min(
+            rows_per_step, min(all_rows, room) / per_epoch + rows_per_step * max(0.0, 1 - room / max(all_rows, 1.0))
+        )
+    served = [batches_of_part[: min(window, len(batches_of_part))] for batches_of_part in drawn_of]
     once = float(np.mean([len(np.unique(np.concatenate([m.remote for m in some]))) / len(some) for some in served]))
     covered = min(1.0, room / max(once * min(window, WINDOW_DRAWN), 1.0))
-    return once * covered + asked * (1 - covered)
+    return once * covered + rows_per_step * (1 - covered)
 
 
 def _mini(facts: Facts, partition: Partition, batch: TargetBatch) -> _Mini:
@@ -121,13 +123,13 @@ def _mini(facts: Facts, partition: Partition, batch: TargetBatch) -> _Mini:
         for layer in reversed(range(facts.config.layers)):
             for _ in range(max(facts.reach // facts.config.layers, 1)):
                 key = sampling_key(facts.config.seed, batch.index, t, layer)
-                drawn = sampled_edges(facts.graph.snapshots[t], reached, fanout=fanouts[layer], key=key)
-                edges += len(drawn.indices)
+                sampled = sampled_edges(facts.graph.snapshots[t], reached, fanout=fanouts[layer], key=key)
+                edges += len(sampled.indices)
                 rows += len(reached)
-                reached = np.union1d(reached, drawn.indices)
-        of = partition.owner[reached]
-        away = reached[of != batch.part]
-        owners.update(np.unique(of[of != batch.part]).tolist())
+                reached = np.union1d(reached, sampled.indices)
+        owner = partition.owner[reached]
+        away = reached[owner != batch.part]
+        owners.update(np.unique(owner[owner != batch.part]).tolist())
         remote.append(away if facts.graph.static_features else away + t * facts.graph.num_nodes)
     return _Mini(rows, edges, len(batch.snapshots), np.unique(np.concatenate(remote)), len(owners))
 
@@ -153,14 +155,14 @@ def fetch_rows(facts: Facts, ranks: Sequence[int]) -> list[Row]:
 
     References: GreenDyGNN section IV-A.
     """
-    found: list[Row] = []
-    for count in [each for each in ranks if each > 1]:
-        of = products(count)
-        even = np.array(of.asked)
+    rows: list[Row] = []
+    for count in [rank_count for rank_count in ranks if rank_count > 1]:
+        costs = products(count)
+        even = np.array(costs.asked)
         late = np.zeros(count - 1)
         late[0] = DELAY_S
         for window in WINDOWS:
             for name, delays in (("quiet links", np.zeros(count - 1)), ("one link late", late)):
-                value = float(of.step_s(float(window), delays, np.inf, even))
-                found.append(curve_row("fetch_s", f"W = {window}, {name}", count, value, "simulated"))
-    return found
+                value = float(costs.step_s(float(window), delays, np.inf, even))
+                rows.append(curve_row("fetch_s", f"W = {window}, {name}", count, value, "simulated"))
+    return rows

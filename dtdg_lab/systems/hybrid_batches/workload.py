@@ -31,49 +31,49 @@ def hybrid_work(facts: Facts) -> EpochWork:
     shares = [(config["batch_snapshots"], config["batch_nodes"])]
     if config["batch_policy"] != "none":
         shares = list(grid(config["snapshot_sizes"], config["node_sizes"]))
-    found = []
+    counted = []
     for part in some_parts(partition.parts):
-        own = partition.vertices(part)
-        groups = load_groups(loads[own], np.arange(len(own)), config["load_groups"])
+        part_nodes = partition.vertices(part)
+        groups = load_groups(loads[part_nodes], np.arange(len(part_nodes)), config["load_groups"])
         sampler = TargetSampler(config.seed, part, groups, facts.train)
         for action, share in enumerate(shares):
-            size = batch_size(*share, snapshots=len(facts.train), candidates=len(own))
-            drawn = [sampler.batch(size, action, index) for index in range(DRAWN_BATCHES)]
-            found += [_reached(facts, batch, own) for batch in drawn]
-    counts = np.array(found)  # rows, edges, snapshots
-    mean, most = counts.mean(axis=0), counts.max(axis=0)
-    steps, here = int(config["epoch_batches"]), config.parts // ranks
+            size = batch_size(*share, snapshots=len(facts.train), candidates=len(part_nodes))
+            batches = [sampler.batch(size, action, index) for index in range(DRAWN_BATCHES)]
+            counted += [_reached(facts, batch, part_nodes) for batch in batches]
+    counts = np.array(counted)  # rows, edges, snapshots
+    mean, largest = counts.mean(axis=0), counts.max(axis=0)
+    steps, parts_of_rank = int(config["epoch_batches"]), config.parts // ranks
     asynchronous = config["exchange"] == "models"
-    every = np.full(ranks, float(steps * here))
+    every = np.full(ranks, float(steps * parts_of_rank))
     measures = facts.measured(partition)
-    held = on_ranks(measures.cached_bytes.astype(float), ranks)
+    held_bytes = on_ranks(measures.cached_bytes.astype(float), ranks)
     if config["reservoir"] and config["fallback_memory_gib"] > 0:  # all nodes of the window may stand in for a batch
-        every_snapshot = most[2] / len(facts.train)
+        every_snapshot = largest[2] / len(facts.train)
         inner = (facts.reach - 1) / facts.reach
-        whole = measures.owned * len(facts.train) + measures.replicated.sum(axis=0) * inner
+        all_rows = measures.owned * len(facts.train) + measures.replicated.sum(axis=0) * inner
         pulled = measures.edges.sum(axis=0) + measures.replicated_edges.sum(axis=0)
-        most = np.maximum(most, [every_snapshot * whole.max(), every_snapshot * pulled.max(), 0.0])
+        largest = np.maximum(largest, [every_snapshot * all_rows.max(), every_snapshot * pulled.max(), 0.0])
     return plain_work(
         facts,
         steps=steps,
         edges=mean[1] * every,
         rows=mean[0] * every,
-        snapshots=mean[2] * steps * here,
+        snapshots=mean[2] * steps * parts_of_rank,
         pieces=every,
-        alive=np.tile(most[:2], (ranks, 1)),
-        held_bytes=held,
+        alive=np.tile(largest[:2], (ranks, 1)),
+        held_bytes=held_bytes,
         waits=not asynchronous,
         gradient_bytes=0.0 if asynchronous else float(facts.gradient_bytes * steps),
         round_bytes=(float(facts.gradient_bytes), float(config["average_every_s"])) if asynchronous else None,
         exact=frozenset() if asynchronous else frozenset({"bytes"}),
-        notes=(f"means over {len(found)} batches drawn as a run draws them",),
+        notes=(f"means over {len(counted)} batches drawn as a run draws them",),
     )
 
 
-def _reached(facts: Facts, batch: TargetBatch, own: NDArray[np.int64]) -> tuple[float, float, float]:
+def _reached(facts: Facts, batch: TargetBatch, part_nodes: NDArray[np.int64]) -> tuple[float, float, float]:
     """Rows, edges and snapshots of a batch with its neighbours."""
     snapshots = [facts.graph.snapshots[t] for t in batch.snapshots]
-    targets = own[batch.targets]
+    targets = part_nodes[batch.targets]
     together = facts.memory in ("per_vertex", "neighbourhood")  # states run through all of them
     distance = hop_distance(snapshots, targets, facts.reach, facts.directions) if together else None
     rows = edges = 0

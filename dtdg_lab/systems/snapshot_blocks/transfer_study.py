@@ -109,11 +109,11 @@ def estimate_transfers(
         smoothed = list(smooth())
         changes = delta.sequence_changes(smoothed)
         for form in (delta.FORMATS[name] for name in forms):
-            of = {"model": model, "smoothing": smoothing, "form": form.name}
+            identity = {"model": model, "smoothing": smoothing, "form": form.name}
             sizes = _row(smoothed, changes, form)
             saved = sizes["whole_bytes"] - sizes["difference_bytes"]
-            rows.append(of | sizes | _times(smoothed, form, repeats=repeats, device=device, saved_bytes=saved))
-            shares += [of | _share(changes, form, plan) for plan in plans]
+            rows.append(identity | sizes | _times(smoothed, form, repeats=repeats, device=device, saved_bytes=saved))
+            shares += [identity | _share(changes, form, plan) for plan in plans]
     alive = f"; its edges live {graph.edge_life} base intervals already" if graph.edge_life > 1 else ""
     size = f"{graph.num_snapshots:,} snapshots of {graph.num_nodes:,} nodes"
     described = f"Transferring {graph.name}: {size} to {device}{alive}"
@@ -138,17 +138,17 @@ def _plans(graph: DynamicGraph, blocks: Sequence[int] | None, ranks: Sequence[in
 
 
 def _row(snapshots: Sequence[Snapshot], changes: SequenceChanges, form: delta.TransferFormat) -> dict[str, Any]:
-    sent, whole = delta.encode(snapshots, form).nbytes, delta.encode(snapshots, form, difference=False).nbytes
-    least, _ = changes.brought(form, [range(len(snapshots))])
+    sent, whole_bytes = delta.encode(snapshots, form).nbytes, delta.encode(snapshots, form, difference=False).nbytes
+    least_bytes, _ = changes.brought(form, [range(len(snapshots))])
     return {
         "snapshots": len(snapshots),
         "edges": int(changes.edges.sum()),
         "overlap": changes.overlap,
-        "whole_bytes": whole,
+        "whole_bytes": whole_bytes,
         "difference_bytes": sent,
-        "ratio": whole / sent,
-        "bound": whole / least,
-        "reached": least / sent,
+        "ratio": whole_bytes / sent,
+        "bound": whole_bytes / least_bytes,
+        "reached": least_bytes / sent,
     }
 
 
@@ -160,25 +160,25 @@ def _times(
         return dict.fromkeys(names)
     from dtdg_lab.systems.snapshot_blocks.transfer_times import transfer_times
 
-    whole, less = transfer_times(snapshots, form, device=device, repeats=repeats)
-    more_s = less.unpack_s - whole.unpack_s
+    in_full, as_delta = transfer_times(snapshots, form, device=device, repeats=repeats)
+    more_s = as_delta.unpack_s - in_full.unpack_s
     return {
-        "whole_s": whole.total_s,
-        "difference_s": less.total_s,
-        "difference_copy_s": less.copy_s,
-        "difference_unpack_s": less.unpack_s,
-        "time_ratio": whole.total_s / less.total_s,
+        "whole_s": in_full.total_s,
+        "difference_s": as_delta.total_s,
+        "difference_copy_s": as_delta.copy_s,
+        "difference_unpack_s": as_delta.unpack_s,
+        "time_ratio": in_full.total_s / as_delta.total_s,
         "worth_below": saved_bytes / more_s if saved_bytes and more_s > 0 else None,
     }
 
 
 def _share(changes: SequenceChanges, form: delta.TransferFormat, plan: SnapshotBlocks) -> dict[str, Any]:
-    less, whole = changes.brought(form, delta.own_ranges(plan))
+    delta_bytes, whole_bytes = changes.brought(form, delta.own_ranges(plan))
     return {
         "blocks": plan.blocks,
         "ranks": plan.ranks,
         "share": delta.benefiting_share(plan),
-        "whole_bytes": whole,
-        "difference_bytes": less,
-        "ratio": whole / less,
+        "whole_bytes": whole_bytes,
+        "difference_bytes": delta_bytes,
+        "ratio": whole_bytes / delta_bytes,
     }

@@ -82,7 +82,7 @@ class VolumeStudy(StudyResult):
     @property
     def rows(self) -> list[dict[str, Any]]:
         """Plain values, one row for each model and number of ranks."""
-        return [asdict(each) for each in self.outcomes]
+        return [asdict(outcome) for outcome in self.outcomes]
 
     @property
     def figure(self) -> Figure:
@@ -91,9 +91,9 @@ class VolumeStudy(StudyResult):
 
     def collective_rows(self) -> list[dict[str, Any]]:
         """Plain values, a row per model and collective of a step, with the reason of each difference."""
-        shown = ("layer", "pass_name", "collective", "width", "paper", "why")
+        columns = ("layer", "pass_name", "collective", "width", "paper", "why")
         return [
-            {"model": model} | {name: getattr(cost, name) for name in shown}
+            {"model": model} | {name: getattr(cost, name) for name in columns}
             for model, some in self.collectives.items()
             for cost in some
         ]
@@ -152,15 +152,17 @@ def estimate_volumes(
     hidden, layers = OPTIONS["hidden"].check(hidden), OPTIONS["layers"].check(layers)
     train = split(graph.num_snapshots, graph.edge_life, PROTOCOLS[protocol]).train
     many, features = min(blocks, len(train)), graph.num_features
-    of_model = {of: collectives(of, features, hidden, layers, pairs=pairs, blocks=many) for of in dict.fromkeys(models)}
+    of_model = {
+        name: collectives(name, features, hidden, layers, pairs=pairs, blocks=many) for name in dict.fromkeys(models)
+    }
     plans = [SnapshotBlocks(train, many, count, graph.num_nodes) for count in numbers]
     smooths = [name for name in of_model if name in SMOOTHED]
     smooth = smoothed(graph, smoothing) if smooths else graph
     outcomes = []
     for name, plan in product(of_model, plans):
         on, facts = smooth if name in smooths else graph, model_facts(name, features, hidden, layers)
-        made = make_partition("hypergraph", on, plan.ranks, seed=seed, imbalance=imbalance)
-        outcomes.append(_row_volume_study(name, on, plan, some=of_model[name], facts=facts, made=made))
+        partition = make_partition("hypergraph", on, plan.ranks, seed=seed, imbalance=imbalance)
+        outcomes.append(_row_volume_study(name, on, plan, some=of_model[name], facts=facts, partition=partition))
     size = f"{graph.num_nodes:,} nodes with {features} features; {layers} layer{'s' * (layers > 1)}, hidden {hidden}"
     described = (
         f"Values sent in one step of {len(train)} snapshots in {many} block{'s' * (many > 1)} of {graph.name!r}, "
@@ -169,14 +171,14 @@ def estimate_volumes(
     return VolumeStudy(tuple(outcomes), MappingProxyType(of_model), described)
 
 
-def _check_volume_study(graph: Any, models: list[str], ranks: list[int], *, protocol: str, **least: int) -> None:
+def _check_volume_study(graph: Any, models: list[str], ranks: list[int], *, protocol: str, **minima: int) -> None:
     if not isinstance(graph, DynamicGraph):
         raise ConfigError(f"volumes() got {shortened(graph)}; give a graph, such as lab.datasets.load(name).")
     if protocol not in PROTOCOLS:
         raise UnknownNameError("protocol", protocol, PROTOCOLS)
     if not models or not ranks:
         raise ConfigError(f"models={models}, ranks={ranks}: give at least one of each.")
-    for name, value in least.items():
+    for name, value in minima.items():
         if value < (name != "pairs"):
             raise ConfigError(f"{name}={value}: at least {int(name != 'pairs')} is required.")
 
@@ -188,14 +190,14 @@ def _row_volume_study(
     *,
     some: Sequence[AllToAllCost],
     facts: ModelFacts,
-    made: Partition,
+    partition: Partition,
 ) -> VolumeRow:
     """Both counts of one model and number of ranks."""
     train, layers = plan.snapshots, len(facts.layer_hops)
-    again = facts.memory in RERUN_MEMORIES
+    is_rerun = facts.memory in RERUN_MEMORIES
     before_last = len(train) - len(plan.block(plan.blocks - 1))
     trained = graph.snapshots[train.start : train.stop]
-    halo = between_parts(trained, made, facts.pulls, rerun_before=before_last if again else 0).total
+    halo = between_parts(trained, partition, facts.pulls, rerun_before=before_last if is_rerun else 0).total
     ours = redistributed(plan, some, layers).total
     return VolumeRow(
         model=name,
@@ -206,7 +208,7 @@ def _row_volume_study(
         ratio=halo / ours if ours else None,
         paper_ratio=_paper_ratio(name, plan.ranks),
         edges=sum(snapshot.num_edges for snapshot in trained),
-        partition_s=made.seconds,
+        partition_s=partition.seconds,
     )
 
 

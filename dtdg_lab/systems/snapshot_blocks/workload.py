@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dtdg_lab.runs.run import StoredRun
 
 
-def _settings_of(config: RunConfig, features: int, **more: Any) -> StepSettings:
+def _settings_of(config: RunConfig, features: int, **settings: Any) -> StepSettings:
     return StepSettings(
         config.model,
         features,
@@ -44,19 +44,19 @@ def _settings_of(config: RunConfig, features: int, **more: Any) -> StepSettings:
         config.layers,
         itemsize=np.dtype(config["dtype"]).itemsize,
         options=config.options.get("models", {}),
-        **more,
+        **settings,
     )
 
 
-def settings_of(facts: Facts, **more: Any) -> StepSettings:
-    """Of the step of a config.
+def settings_of(facts: Facts, **block_settings: Any) -> StepSettings:
+    """Return the settings of the step of a config.
 
     Args:
         facts: its config and graph.
-        **more: settings of blocks, where they are not the defaults.
+        **block_settings: settings of blocks that are not the defaults.
     """
     pairs = 0 if catalogue.entry("tasks", facts.config["task"]).per_vertex else facts.outputs
-    return _settings_of(facts.config, facts.graph.num_features, pairs=pairs, **more)
+    return _settings_of(facts.config, facts.graph.num_features, pairs=pairs, **block_settings)
 
 
 def snapshot_work(facts: Facts) -> EpochWork:
@@ -79,11 +79,11 @@ def snapshot_work(facts: Facts) -> EpochWork:
         volume = redistributed(counted, settings.sent(), config.layers) + pulled_by_groups(
             facts.graph.snapshots, plan, facts.pulled, rerun=facts.memory in RERUN_MEMORIES, reuse=config["halo_reuse"]
         )
-        moved = sum((each.sum(axis=0) for each in volume.bytes(facts.itemsize).values()), np.zeros((ranks, ranks)))
+        moved = sum((pairs.sum(axis=0) for pairs in volume.bytes(facts.itemsize).values()), np.zeros((ranks, ranks)))
     by_rank = _passes(counted, changes, facts.memory)
     passes = facts.weighed(np.column_stack([by_rank, np.full(ranks, float(blocks))]))
     rows, edges, alive = _shares(facts, counted)
-    held = np.full(ranks, facts.graph_bytes / (ranks if split == 1 and blocks == 1 else 1))
+    held_bytes = np.full(ranks, facts.graph_bytes / (ranks if split == 1 and blocks == 1 else 1))
     return EpochWork(
         system=config.system,
         steps=1,
@@ -95,17 +95,17 @@ def snapshot_work(facts: Facts) -> EpochWork:
         gradient_bytes=float(facts.gradient_bytes),
         brought=step.brought,
         alive=alive,
-        held_bytes=held,
+        held_bytes=held_bytes,
         exact=frozenset(EXACT) if config["overlap"] == "off" or ranks == 1 else frozenset({"rows"}),
         notes=notes,
     )
 
 
 def _said(config: RunConfig) -> tuple[str, ...]:
-    found: tuple[str, ...] = ("blocks=0 is taken as one block",) if not config["blocks"] else ()
+    notes: tuple[str, ...] = ("blocks=0 is taken as one block",) if not config["blocks"] else ()
     if config["overlap"] != "off" and config.ranks > 1:
-        found += (f"bytes lack the {FRONT_BYTES} in front of each piece that overlap sends",)
-    return found
+        notes += (f"bytes lack the {FRONT_BYTES} in front of each piece that overlap sends",)
+    return notes
 
 
 def _shares(facts: Facts, plan: SnapshotBlocks) -> tuple[Numbers, Numbers, Numbers]:
@@ -114,10 +114,10 @@ def _shares(facts: Facts, plan: SnapshotBlocks) -> tuple[Numbers, Numbers, Numbe
     alive = np.zeros((plan.ranks, 2))
     for block in range(plan.blocks):
         for rank in range(plan.ranks):
-            own = plan.own(block, rank)
-            spatial = len(own) * len(plan.rows(rank))
+            own_snapshots = plan.own(block, rank)
+            spatial = len(own_snapshots) * len(plan.rows(rank))
             through = len(plan.chunk(rank)) * len(plan.block(block)) if facts.memory == "per_vertex" else 0
-            pulled = float(facts.edges[own.start : own.stop].sum()) / plan.row_ranks
+            pulled = float(facts.edges[own_snapshots.start : own_snapshots.stop].sum()) / plan.row_ranks
             rows[rank] += spatial
             edges[rank] += pulled
             alive[rank] = np.maximum(alive[rank], [max(spatial, through), pulled])
@@ -187,7 +187,7 @@ class StepSettings:
             nodes=changes.nodes,
             edges=int(changes.edges.sum()),
             passes=_passes(plan, changes, carried),
-            sent=sum((each.sum(axis=0) for each in moved.values()), np.zeros((ranks, ranks))),
+            sent=sum((pairs.sum(axis=0) for pairs in moved.values()), np.zeros((ranks, ranks))),
             exchanges=_exchanges(some, self.blocks) + 1 if ranks > 1 else 0,
             brought=_brought(plan, changes, carried, difference=self.difference) * self.streamed,
         )
@@ -195,22 +195,22 @@ class StepSettings:
 
 def _repeats(plan: SnapshotBlocks, memory: str | None) -> list[int]:
     """How often each block runs forward: twice where it is computed again."""
-    again = memory in RERUN_MEMORIES
-    return [1 + (again and block < plan.blocks - 1) for block in range(plan.blocks)]
+    is_rerun = memory in RERUN_MEMORIES
+    return [1 + (is_rerun and block < plan.blocks - 1) for block in range(plan.blocks)]
 
 
 def _passes(plan: SnapshotBlocks, changes: SequenceChanges, memory: str | None) -> Numbers:
     """Return passes of each rank; in a hybrid it has a share of the rows of its group's snapshots."""
-    found = np.zeros((plan.ranks, 5))
+    passes = np.zeros((plan.ranks, 5))
     for block, forward in enumerate(_repeats(plan, memory)):
         times, length = forward + 1, len(plan.block(block))
         for rank in range(plan.ranks):
-            own = plan.own(block, rank)
+            own_snapshots = plan.own(block, rank)
             through = len(plan.chunk(rank)) * length if memory == "per_vertex" else 0
-            rows = len(own) * len(plan.rows(rank)) + through
-            edges = float(changes.edges[own.start : own.stop].sum()) / plan.row_ranks
-            found[rank] += np.array([edges, rows, len(own), length, length * (plan.ranks > 1)]) * times
-    return found
+            rows = len(own_snapshots) * len(plan.rows(rank)) + through
+            edges = float(changes.edges[own_snapshots.start : own_snapshots.stop].sum()) / plan.row_ranks
+            passes[rank] += np.array([edges, rows, len(own_snapshots), length, length * (plan.ranks > 1)]) * times
+    return passes
 
 
 def _exchanges(some: tuple[AllToAllCost, ...], blocks: int) -> int:
@@ -221,15 +221,17 @@ def _exchanges(some: tuple[AllToAllCost, ...], blocks: int) -> int:
 
 def _brought(plan: SnapshotBlocks, changes: SequenceChanges, memory: str | None, *, difference: bool) -> Numbers:
     """Nothing with one block, which stays; else every block for forward, and again for its rerun."""
-    found = np.zeros((plan.ranks, 3))
+    brought = np.zeros((plan.ranks, 3))
     if plan.blocks == 1:
-        return found
+        return brought
     for block, forward in enumerate(_repeats(plan, memory)):
         for rank in range(plan.ranks):
-            own = plan.own(block, rank)
-            less, whole = changes.brought(delta.CSR32, [own])
-            found[rank] += np.array([len(own), less if difference else whole, whole]) * forward
-    return found
+            own_snapshots = plan.own(block, rank)
+            delta_bytes, whole_bytes = changes.brought(delta.CSR32, [own_snapshots])
+            brought[rank] += (
+                np.array([len(own_snapshots), delta_bytes if difference else whole_bytes, whole_bytes]) * forward
+            )
+    return brought
 
 
 WARM_UPS = 1  # steps left out: the first fills caches
@@ -251,52 +253,52 @@ def measured_step(
     Raises:
         ConfigError: it is another system's, has too few steps, or hides exchanges behind computing.
     """
-    described, config = _blocks_event(run), run.config
-    ranks = described["ranks"]
+    event, config = _blocks_event(run), run.config
+    ranks = event["ranks"]
     if ranks > 1 and config["overlap"] != "off":
         raise ConfigError(
             f"run {run.id} hides exchanges behind computing, so that neither can be timed alone: record one with "
             "overlap='off'."
         )
     graph = load_for(config) if graph is None else graph
-    first, *_, last = described["bounds"]
+    first, *_, last = event["bounds"]
     changes = delta.sequence_changes(graph.snapshots[first:last])
-    settings = _settings(run, described, graph.num_features)
+    settings = _settings(run, event, graph.num_features)
     steps = run.table("steps")
     steps = steps[steps["step"] >= WARM_UPS]
     if steps.empty:
         raise ConfigError(f"run {run.id} has no step after the first: record one of at least {WARM_UPS + 1} epochs.")
     shared = ranks > (len(os.sched_getaffinity(0)) if cores is None else cores)
     by_rank = steps.groupby("rank", sort=True)[list(STEP_SECONDS)].median()
-    found = measured_from(run.id, settings.work(changes, ranks), by_rank, shared=shared)
+    step = measured_from(run.id, settings.work(changes, ranks), by_rank, shared=shared)
     if ranks == 1 and not shared:
-        found = replace(found, communicate_s=0.0)  # alone nothing moves
-    return found, settings, changes
+        step = replace(step, communicate_s=0.0)  # alone nothing moves
+    return step, settings, changes
 
 
 def _blocks_event(run: StoredRun) -> dict[str, Any]:
     """Return the data of the run's last event ``blocks``."""
-    described = [event["data"] for event in run.events if event["kind"] == "blocks"]
-    if not described or described[-1].get("layout") != "snapshot" or described[-1]["row_ranks"] > 1:
+    events = [event["data"] for event in run.events if event["kind"] == "blocks"]
+    if not events or events[-1].get("layout") != "snapshot" or events[-1]["row_ranks"] > 1:
         raise ConfigError(
             f"run {run.id} is of system {run.config.system!r}; steps of esdg, whose ranks have whole snapshots, are "
             "needed. Record one with system='esdg'."
         )
-    return described[-1]
+    return events[-1]
 
 
-def _settings(run: StoredRun, described: dict[str, Any], features: int) -> StepSettings:
+def _settings(run: StoredRun, event: dict[str, Any], features: int) -> StepSettings:
     config, last = run.config, run.config.layers - 1
     scored = [
         width
-        for layer, pass_name, collective, width in described["collectives"]
+        for layer, pass_name, collective, width in event["collectives"]
         if (layer, pass_name, collective) == (last, "forward", "to_snapshots")
     ]
     return _settings_of(
         config,
         features,
         pairs=scored[0] if scored else 0,
-        blocks=described["blocks"],
+        blocks=event["blocks"],
         streamed=not run.table("transfers").empty,
         difference=config["delta_transfer"],
         reuse=config["halo_reuse"],
@@ -309,7 +311,7 @@ def snapshot_rows(facts: Facts, ranks: Sequence[int]) -> list[Row]:
     References: ESDG section 6.4: S N (R - 1) / R rows a collective, whatever the graph.
     """
     settings, changes = settings_of(facts), delta.sequence_changes(facts.snapshots)
-    found = []
+    rows = []
     for count in ranks:
         if count > facts.graph.num_nodes:
             continue
@@ -318,5 +320,5 @@ def snapshot_rows(facts: Facts, ranks: Sequence[int]) -> list[Row]:
         except LabError:  # the model's memory cannot be divided by snapshots
             return []
         value = float(moved.sum(axis=1).max())
-        found.append(curve_row("rank_bytes", "rows by snapshots (esdg)", count, value, "formula"))
-    return found
+        rows.append(curve_row("rank_bytes", "rows by snapshots (esdg)", count, value, "formula"))
+    return rows

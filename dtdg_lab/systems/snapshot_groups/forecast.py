@@ -45,7 +45,7 @@ class ScheduledGroups(GroupWork):
         """Seconds of the schedule, their bound, and imbalance."""
         if self.parts != ranks:  # several parts a rank, one after another
             return float(times_s.sum()) / ranks, None, 1.0
-        (found,) = simulation.simulate(
+        (outcome,) = simulation.simulate(
             times_s,
             ranks=(ranks,),
             schedulers=(self.scheduler,),
@@ -53,7 +53,7 @@ class ScheduledGroups(GroupWork):
             time_limit_s=1.0,
             seed=self.seed,
         )
-        return found.makespan_s, found.bound_s, found.imbalance
+        return outcome.makespan_s, outcome.bound_s, outcome.imbalance
 
 
 def group_work(facts: Facts) -> EpochWork:
@@ -76,9 +76,11 @@ def group_work(facts: Facts) -> EpochWork:
     at_once = per_rank if config["pipelined"] else 1
     weighed = facts.passes(edges, rows, float(window), 1.0)
     sizes = weighed @ np.array(ASSUMED_COMPUTE)
-    most = base.named(config["scheduler"], per_rank)[1]
-    steps = len(base.solve(config["scheduler"], sizes, config.parts, per_rank=most, time_limit_s=1.0).assignment)
-    fixed = steps == -(-len(starts) // (config.parts * most)) and not base.facts_of(config["scheduler"]).uses_times
+    most_groups = base.named(config["scheduler"], per_rank)[1]
+    steps = len(base.solve(config["scheduler"], sizes, config.parts, per_rank=most_groups, time_limit_s=1.0).assignment)
+    fixed = (
+        steps == -(-len(starts) // (config.parts * most_groups)) and not base.facts_of(config["scheduler"]).uses_times
+    )
     alive = np.tile([rows[0] * at_once, float(edges.max()) * at_once], (ranks, 1))
     share = np.full(ranks, 1 / ranks)
     return plain_work(
@@ -128,12 +130,12 @@ class ScheduleStudy(StudyResult):
     @property
     def rows(self) -> list[dict[str, Any]]:
         """Plain values, one row per curve, number of ranks and scheduler; columns ``curve`` and ``MEANINGS``."""
-        return [{"curve": curve} | each.row() for curve, outcomes in self.outcomes.items() for each in outcomes]
+        return [{"curve": curve} | outcome.row() for curve, outcomes in self.outcomes.items() for outcome in outcomes]
 
     @property
     def figure(self) -> Figure:
         """Throughput and imbalance over the number of ranks, as in Figure 5, as a plotly figure dict."""
-        simulated = {each.ranks for outcomes in self.outcomes.values() for each in outcomes}
+        simulated = {outcome.ranks for outcomes in self.outcomes.values() for outcome in outcomes}
         paper = {} if MEASURED in self.outcomes else simulation.PAPER_THROUGHPUT
         return simulation_figure(self.rows, paper={count: paper[count] for count in paper if count in simulated})
 
@@ -208,16 +210,18 @@ def simulate_schedules(
     )
     exchange = f"an all-reduce of {allreduce_s:g} s" if allreduce_s else "all-reduces of zero cost"
     if times_s is not None:
-        found = run(times_s)
-        return ScheduleStudy({MEASURED: found}, f"Simulated from {found[0].groups:,} given times, with {exchange}.")
+        simulated = run(times_s)
+        return ScheduleStudy(
+            {MEASURED: simulated}, f"Simulated from {simulated[0].groups:,} given times, with {exchange}."
+        )
     grown, outcomes = _grown(curves), {}
     for curve in curves:
         times = group_times(snapshot_times(snapshots, curve, noise=noise, seed=seed), window=window, stride=stride)
-        seen = None if foresight else group_times(growth(snapshots, curve), window=window, stride=stride)
-        outcomes[curve] = run(times, seen_s=seen)
-    said = f"{window} snapshots, one every {stride}, of graphs whose growth is {grown}, with {noise:.0%} of noise"
-    known = f"{'' if foresight else 'not '}known to the schedulers"
-    return ScheduleStudy(outcomes, f"Simulated from {len(times):,} groups of {said} {known}, and {exchange}.")
+        forecast_s = None if foresight else group_times(growth(snapshots, curve), window=window, stride=stride)
+        outcomes[curve] = run(times, seen_s=forecast_s)
+    graphs = f"{window} snapshots, one every {stride}, of graphs whose growth is {grown}, with {noise:.0%} of noise"
+    knowledge = f"{'' if foresight else 'not '}known to the schedulers"
+    return ScheduleStudy(outcomes, f"Simulated from {len(times):,} groups of {graphs} {knowledge}, and {exchange}.")
 
 
 def _grown(curves: Sequence[str]) -> str:
@@ -276,14 +280,15 @@ def schedule_rows(
     """
     name = "makespan_s" if quantity == "epoch_s" else "throughput"
     bound = "bound_s" if quantity == "epoch_s" else "bound_throughput"
-    found: list[Row] = []
+    rows: list[Row] = []
     for count in ranks:
-        described = simulation.simulate(times_s, ranks=(count,), schedulers=schedulers, allreduce_s=allreduce_s(count))
-        found += [
-            curve_row(quantity, each.scheduler, count, float(getattr(each, name)), "simulated") for each in described
+        simulated = simulation.simulate(times_s, ranks=(count,), schedulers=schedulers, allreduce_s=allreduce_s(count))
+        rows += [
+            curve_row(quantity, outcome.scheduler, count, float(getattr(outcome, name)), "simulated")
+            for outcome in simulated
         ]
-        found.append(curve_row(quantity, "bound of schedules", count, float(getattr(described[0], bound)), "formula"))
-    return found
+        rows.append(curve_row(quantity, "bound of schedules", count, float(getattr(simulated[0], bound)), "formula"))
+    return rows
 
 
 def grown_times(times_s: Numbers, snapshots: int, *, window: int, seed: int) -> Numbers:
@@ -301,7 +306,7 @@ def grown_times(times_s: Numbers, snapshots: int, *, window: int, seed: int) -> 
     first, last = float(times_s[0]), float(times_s[-1])
     if len(times_s) > 1:  # a line through all, for one group may be an odd one
         slope, start = np.polyfit(np.arange(len(times_s)), times_s, 1)
-        least = float(times_s.min())
-        first, last = max(float(start), least), max(float(start + slope * (len(times_s) - 1)), least)
-    each = snapshot_times(snapshots, "linear", last=last / first, seed=seed)
-    return group_times(each, window=window) * (first / window)
+        shortest = float(times_s.min())
+        first, last = max(float(start), shortest), max(float(start + slope * (len(times_s) - 1)), shortest)
+    snapshot_s = snapshot_times(snapshots, "linear", last=last / first, seed=seed)
+    return group_times(snapshot_s, window=window) * (first / window)

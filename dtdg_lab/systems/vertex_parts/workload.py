@@ -23,24 +23,26 @@ def halo_work(facts: Facts) -> EpochWork:
     blocks = max(int(config["blocks"]), 1)
     rows = np.asarray(measures.owned * float(len(facts.train)), np.float64)
     edges = measures.edges.sum(axis=0).astype(float)
-    again = 0
+    rerun_snapshots = 0
     if blocks > 1 and facts.memory in RERUN_MEMORIES:
         plan = SnapshotBlocks(range(len(facts.train)), blocks, 1, facts.graph.num_nodes)
-        again = len(facts.train) - len(plan.block(blocks - 1))
+        rerun_snapshots = len(facts.train) - len(plan.block(blocks - 1))
     if ranks == 1:
         sent: Numbers = np.zeros((1, 1))
-    elif again:
-        volume = between_parts(facts.snapshots, placed, facts.pulled, rerun_before=again, reuse=config["halo_reuse"])
-        sent = np.asarray(sum(each.sum(axis=0) for each in volume.bytes(facts.itemsize).values()), float)
+    elif rerun_snapshots:
+        volume = between_parts(
+            facts.snapshots, placed, facts.pulled, rerun_before=rerun_snapshots, reuse=config["halo_reuse"]
+        )
+        sent = np.asarray(sum(pairs.sum(axis=0) for pairs in volume.bytes(facts.itemsize).values()), float)
     else:
-        described = predicted_bytes(measures, facts.pulled, itemsize=facts.itemsize, reuse=config["halo_reuse"])
-        sent = np.asarray(sum(each.sum(axis=0) for each in described.values()), float)
+        by_reason = predicted_bytes(measures, facts.pulled, itemsize=facts.itemsize, reuse=config["halo_reuse"])
+        sent = np.asarray(sum(pairs.sum(axis=0) for pairs in by_reason.values()), float)
     np.fill_diagonal(sent, 0.0)
     received = measures.halo.sum(axis=0) if ranks > 1 else np.zeros(1)
     share = 1 / blocks
     alive = np.stack([(rows + received) * share, edges * share], axis=1)
     exchanges = 0 if ranks == 1 else _stacks(facts, int(rows.max()) // len(facts.train)) * _exchanges(facts)
-    repeat = 1 + again / len(facts.train) / 2  # a rerun is one of three passes
+    repeat = 1 + rerun_snapshots / len(facts.train) / 2  # a rerun is one of three passes
     return plain_work(
         facts,
         steps=1,
@@ -73,20 +75,20 @@ def cached_work(facts: Facts) -> EpochWork:
     References: DynaHB section 4.1; its baseline PyGT-Dist.
     """
     measures = facts.measured(facts.partition())
-    own = np.asarray(measures.owned * float(len(facts.train)), np.float64)
+    own_rows = np.asarray(measures.owned * float(len(facts.train)), np.float64)
     inner = (facts.reach - 1) / facts.reach  # of the copies, those that are more than read: all but the outermost hop
-    rows = own + measures.replicated.sum(axis=0) * inner
+    rows = own_rows + measures.replicated.sum(axis=0) * inner
     edges = measures.edges.sum(axis=0) + measures.replicated_edges.sum(axis=0).astype(float)
-    by_rank = [on_ranks(each, facts.ranks) for each in (rows, edges, measures.cached_bytes.astype(float))]
+    by_rank = [on_ranks(of_parts, facts.ranks) for of_parts in (rows, edges, measures.cached_bytes.astype(float))]
     largest = np.stack([on_largest(rows, facts.ranks), on_largest(edges, facts.ranks)], axis=1)
-    here = facts.config.parts // facts.ranks
+    parts_of_rank = facts.config.parts // facts.ranks
     return plain_work(
         facts,
         steps=1,
         edges=by_rank[1],
         rows=by_rank[0],
-        snapshots=float(len(facts.train) * here),
-        pieces=float(here),
+        snapshots=float(len(facts.train) * parts_of_rank),
+        pieces=float(parts_of_rank),
         alive=largest,
         held_bytes=by_rank[2],
         exact=frozenset({"bytes"}),

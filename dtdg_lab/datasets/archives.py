@@ -58,14 +58,14 @@ def _reading(path: Path | None, what: str) -> contextlib.AbstractContextManager[
 # One file among those of a data set of several.
 
 
-def find_part(data: Mapping[str, bytes], where: str, *patterns: str, needed: bool = True) -> str:
-    """The one file whose name, after its last slash, fits a pattern such as ``*.graph``; of the first that any fits.
+def find_part(data: Mapping[str, bytes], source: str, *patterns: str, needed: bool = True) -> str:
+    """Return the one file whose name, after its last slash, fits the first pattern that any file fits.
 
     Files that archivers add (``__MACOSX``, ``._name``) never fit.
 
     Args:
         data: files by name.
-        where: what messages call them.
+        source: what messages call them.
         patterns: tried in order.
         needed: whether it is an error that none fits; else the name is then empty.
 
@@ -77,21 +77,21 @@ def find_part(data: Mapping[str, bytes], where: str, *patterns: str, needed: boo
         fits = [name for name, end in ends if fnmatchcase(end, pattern) and not end.startswith("._")]
         if len(fits) > 1:
             raise DataError(
-                f"{where} holds {len(fits)} files that fit {pattern!r}: {', '.join(fits[:5])}; one is needed."
+                f"{source} holds {len(fits)} files that fit {pattern!r}: {', '.join(fits[:5])}; one is needed."
             )
         if fits:
             return fits[0]
     if needed:
         raise DataError(
-            f"{where} has no file {' or '.join(map(repr, patterns))}; it has {', '.join(list(data)[:12]) or 'none'}. "
+            f"{source} has no file {' or '.join(map(repr, patterns))}; it has {', '.join(list(data)[:12]) or 'none'}. "
             "Fetch the file again."
         )
     return ""
 
 
-def part(data: Mapping[str, bytes], pattern: str, where: str) -> bytes:
-    """The content of the one file whose name fits a pattern; see :func:`find_part`."""
-    return data[find_part(data, where, pattern)]
+def part(data: Mapping[str, bytes], pattern: str, source: str) -> bytes:
+    """Return the content of the one file whose name fits a pattern; see :func:`find_part`."""
+    return data[find_part(data, source, pattern)]
 
 
 class ArchiveMembers(Mapping[str, bytes]):
@@ -99,16 +99,16 @@ class ArchiveMembers(Mapping[str, bytes]):
 
     Args:
         source: the file, or its bytes.
-        where: its name, for messages; that of the file where it is left out.
+        name: its name, for messages; that of the file where it is left out.
         max_bytes: most bytes a member may have.
 
     Raises:
         DataError: the file cannot be read, is damaged, or holds what is refused. Getting a member raises it too.
     """
 
-    def __init__(self, source: Path | bytes, where: str | None = None, *, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, source: Path | bytes, name: str | None = None, *, max_bytes: int = MAX_BYTES) -> None:
         self._source = source
-        self.where = where if where is not None else source.name if isinstance(source, Path) else "the file"
+        self.where = name if name is not None else source.name if isinstance(source, Path) else "the file"
         self._path = source if isinstance(source, Path) else None
         with _reading(self._path, self.where):
             size = source.stat().st_size if isinstance(source, Path) else len(source)
@@ -135,15 +135,15 @@ class ArchiveMembers(Mapping[str, bytes]):
     def __getitem__(self, name: str) -> bytes:
         if name not in self._names:
             raise KeyError(name)
-        held = io.BytesIO()
+        content = io.BytesIO()
         with self.open(name) as stream:
             what = name if name == self.where else f"{self.where} ({name})"
-            shutil.copyfileobj(_Limited(stream, self._max_bytes, what), held, _CHUNK_BYTES)
-        return held.getvalue()
+            shutil.copyfileobj(_Limited(stream, self._max_bytes, what), content, _CHUNK_BYTES)
+        return content.getvalue()
 
     @contextlib.contextmanager
     def open(self, name: str) -> Iterator[IO[bytes]]:
-        """A member as a stream, for what is too large to be held; the reader must limit what it takes.
+        """Return a member as a stream, for what is too large to be held; the reader must limit what it takes.
 
         Errors in the block count as damage of the file: do nothing in it but read.
 
@@ -161,14 +161,16 @@ class ArchiveMembers(Mapping[str, bytes]):
                         yield stream
             elif self._tarred:
                 with self._tar(file) as tar:
-                    held = next(tar.extractfile(entry) for entry in tar if entry.name == name and entry.isreg())
-                    assert held is not None
-                    yield held
+                    member_stream = next(
+                        tar.extractfile(entry) for entry in tar if entry.name == name and entry.isreg()
+                    )
+                    assert member_stream is not None
+                    yield member_stream
             else:
                 yield self._unpacked(file)
 
     def only(self, *patterns: str) -> bytes:
-        """The content of the one member that fits; of a file that is no archive, its content, whatever its name.
+        """Return the content of the one member that fits; of a file that is no archive, its content, whatever its name.
 
         Raises:
             DataError: none fits, or several do; or it is damaged or too large.
@@ -208,7 +210,7 @@ class ArchiveMembers(Mapping[str, bytes]):
     def _listed(self) -> tuple[str, ...]:
         if not (self._zipped or self._tarred):
             return (self.where.removesuffix(f".{self._packed}"),)
-        seen: dict[str, bool] = {}
+        names: dict[str, bool] = {}
         for name, folder, strange in self._entries():
             parts = name.split("/")
             why = ""
@@ -216,16 +218,16 @@ class ArchiveMembers(Mapping[str, bytes]):
                 why = "which is a link or a device"
             elif name[:1] in "/" or ".." in parts or "\\" in name or ":" in parts[0] or not name.isprintable():
                 why = "a path that leads elsewhere"
-            elif name in seen:
+            elif name in names:
                 why = "twice"
-            elif len(seen) >= MAX_MEMBERS:
+            elif len(names) >= MAX_MEMBERS:
                 why = f"and more than {MAX_MEMBERS:,} members"
             if why:
                 raise DataError(
                     f"{self.where} holds {name[:80]!r}, {why}. Such an archive is not trusted: fetch another."
                 )
-            seen[name] = folder
-        return tuple(name for name, folder in seen.items() if not folder)
+            names[name] = folder
+        return tuple(name for name, folder in names.items() if not folder)
 
 
 def _refuse_closed(info: zipfile.ZipInfo, what: str) -> None:
@@ -247,15 +249,15 @@ def _packer_of(head: bytes) -> str:
 class _Limited(io.RawIOBase):
     """A stream that refuses to give more than its limit."""
 
-    def __init__(self, stream: Any, limit: int, where: str) -> None:
-        self._stream, self._left, self._limit, self._where = stream, limit, limit, where
+    def __init__(self, stream: Any, limit: int, source: str) -> None:
+        self._stream, self._left, self._limit, self._where = stream, limit, limit, source
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int | None = -1) -> bytes:
-        wanted = _CHUNK_BYTES if size is None or size < 0 else min(size, _CHUNK_BYTES)
-        chunk: bytes = self._stream.read(wanted)
+        length = _CHUNK_BYTES if size is None or size < 0 else min(size, _CHUNK_BYTES)
+        chunk: bytes = self._stream.read(length)
         self._left -= len(chunk)
         if self._left < 0:
             raise DataError(
@@ -265,17 +267,17 @@ class _Limited(io.RawIOBase):
         return chunk
 
 
-def unpacked(data: bytes, where: str) -> bytes:
+def unpacked(data: bytes, source: str) -> bytes:
     """Return the content of a packed file held in memory; of any other, itself.
 
     Raises:
         DataError: it is damaged or unpacks to too much.
     """
-    return ArchiveMembers(data, where).only("*") if _packer_of(data[:6]) else data
+    return ArchiveMembers(data, source).only("*") if _packer_of(data[:6]) else data
 
 
 def content(path: Path, member: str = "") -> tuple[bytes, str]:
-    """What a parser reads of a file, unpacked, and what messages call it; the end of that name gives its format.
+    """Return a file's content for a parser, unpacked, and its name in messages; the name's end gives its format.
 
     Args:
         path: a plain or packed file, or an archive.
@@ -292,8 +294,8 @@ def content(path: Path, member: str = "") -> tuple[bytes, str]:
         name = member
     else:
         name = find_part(members, path.name, *(member or "*").split("|"))
-    where = name if path.name.startswith(name) else f"{path.name}/{name}"
-    return unpacked(members[name], where), where
+    source = name if path.name.startswith(name) else f"{path.name}/{name}"
+    return unpacked(members[name], source), source
 
 
 class Together(Mapping[str, bytes]):
@@ -322,41 +324,41 @@ class Together(Mapping[str, bytes]):
 # Arrays in NumPy's ``.npz``.
 
 
-def read_npz(stream: IO[bytes], names: Mapping[str, bool], where: str) -> dict[str, NDArray[Any]]:
-    """Some arrays of an ``.npz``, by name, read-only.
+def read_npz(stream: IO[bytes], names: Mapping[str, bool], source: str) -> dict[str, NDArray[Any]]:
+    """Return some arrays of an ``.npz``, by name, read-only.
 
     Args:
         stream: the file, from which one can read anywhere.
         names: the arrays wanted, and whether each must be there.
-        where: the file's name, for messages.
+        source: the file's name, for messages.
 
     Raises:
         DataError: the file is damaged, an array is missing, holds something else than numbers, or is announced far
             larger than the file.
     """
-    found: dict[str, NDArray[Any]] = {}
-    with _reading(None, where):
-        most = max(_FREE_BYTES, MAX_RATIO * stream.seek(0, io.SEEK_END))
+    arrays: dict[str, NDArray[Any]] = {}
+    with _reading(None, source):
+        limit = max(_FREE_BYTES, MAX_RATIO * stream.seek(0, io.SEEK_END))
         with zipfile.ZipFile(stream) as archive:
-            held = {info.filename: info for info in archive.infolist()}
+            members = {info.filename: info for info in archive.infolist()}
             for name, needed in names.items():
-                info = held.get(f"{name}.npy")
+                info = members.get(f"{name}.npy")
                 if info is None:
                     if needed:
                         raise DataError(
-                            f"{where} has no {name!r}; it has {', '.join(sorted(held)[:12])}. Fetch it again."
+                            f"{source} has no {name!r}; it has {', '.join(sorted(members)[:12])}. Fetch it again."
                         )
                     continue
-                if info.file_size > most:  # no more than this is unpacked
+                if info.file_size > limit:  # no more than this is unpacked
                     raise DataError(
-                        f"{where} ({name}) announces {info.file_size:,} bytes; at most {most:,} is allowed."
+                        f"{source} ({name}) announces {info.file_size:,} bytes; at most {limit:,} is allowed."
                     )
                 with archive.open(info) as member:
                     array = read_array(member)
                 if array.dtype.kind not in "iuf":
                     raise ValueError(f"{name} has type {array.dtype}; whole numbers or floats are needed")
-                found[name] = give_up(array.astype(array.dtype.newbyteorder("="), copy=False))
-    return found
+                arrays[name] = give_up(array.astype(array.dtype.newbyteorder("="), copy=False))
+    return arrays
 
 
 # Pickles of published data sets, read without running anything they name.
@@ -396,8 +398,8 @@ def _made_of(kind: Any, *_: Any) -> _Record:
     """``numpy.core.multiarray._reconstruct`` and ``copyreg._reconstructor``: an object that gets its state later."""
     if kind not in (_Rows, _Array, _Type):
         raise pickle.UnpicklingError("an object of another class")
-    made: _Record = kind()
-    return made
+    record: _Record = kind()
+    return record
 
 
 _NAMES: dict[str, Any] = {
@@ -476,12 +478,12 @@ class _Unpickler(pickle._Unpickler):
     )
 
 
-def read_pickle(data: bytes, where: str) -> Any:
-    """What a pickle of a Planetoid file holds.
+def read_pickle(data: bytes, source: str) -> Any:
+    """Read the pickle of a Planetoid file.
 
     Args:
         data: the pickle, of Python 2 or 3.
-        where: the file's name, for messages.
+        source: the file's name, for messages.
 
     Returns:
         A dict, a list, a number, a text (Python 2's bytes as latin-1), a NumPy array, or a SciPy ``csr_matrix``.
@@ -489,26 +491,26 @@ def read_pickle(data: bytes, where: str) -> Any:
     Raises:
         DataError: it names anything but the arrays and collections those files hold, or is damaged.
     """
-    with _reading(None, where):
+    with _reading(None, source):
         try:
-            found = _Unpickler(data).load()
-            if isinstance(found, _Record):
-                return _matrix(found) if isinstance(found, _Rows) else _array(found)
-            return found
+            content = _Unpickler(data).load()
+            if isinstance(content, _Record):
+                return _matrix(content) if isinstance(content, _Rows) else _array(content)
+            return content
         except DataError as error:
-            raise DataError(f"{where}: {error}") from error
+            raise DataError(f"{source}: {error}") from error
 
 
 def _array(record: Any) -> NDArray[Any]:
     """From NumPy's state: version, shape, dtype, Fortran order, bytes; the dtype is ``dtype("f4", 0, 1)``, (3, "<")."""
-    _, shape, kind, fortran, held = record.state
+    _, shape, kind, fortran, content = record.state
     dtype = np.dtype(kind.state[1] + kind.arguments[0])
-    held = held.encode("latin1") if isinstance(held, str) else held
-    if dtype.kind not in "biuf" or len(shape) > 2 or min(shape, default=0) < 0 or not isinstance(held, bytes):
+    content = content.encode("latin1") if isinstance(content, str) else content
+    if dtype.kind not in "biuf" or len(shape) > 2 or min(shape, default=0) < 0 or not isinstance(content, bytes):
         raise DataError(f"an array of {dtype} has shape {shape}; numbers in rows are expected. Fetch the file again.")
-    if math.prod(shape) * dtype.itemsize != len(held):
-        raise DataError(f"an array of shape {shape} of {dtype} has {len(held):,} bytes. Fetch the file again.")
-    flat = np.frombuffer(held, dtype=dtype).astype(dtype.newbyteorder("="), copy=False)
+    if math.prod(shape) * dtype.itemsize != len(content):
+        raise DataError(f"an array of shape {shape} of {dtype} has {len(content):,} bytes. Fetch the file again.")
+    flat = np.frombuffer(content, dtype=dtype).astype(dtype.newbyteorder("="), copy=False)
     return flat.reshape(shape, order="F" if fortran else "C")
 
 

@@ -100,10 +100,10 @@ def from_csv(
     known_only(cutting, from_csv, from_edges)
     check_folder(cutting.get("folder"))
     path = as_path(path, "path")
-    wanted: dict[str, Any] = {"src": src, "dst": dst, "time": time}
+    columns: dict[str, Any] = {"src": src, "dst": dst, "time": time}
     if weight is not None:
-        wanted["weight"] = weight
-    for key, column in wanted.items():
+        columns["weight"] = weight
+    for key, column in columns.items():
         _check_column(key, column)
     time_format = cutting.get("time_format")
     if isinstance(time_format, str) and time_format not in UNITS:
@@ -112,7 +112,7 @@ def from_csv(
         time_format = None
     skipped = 0 if skip_footer is None else _SKIPPED.check(skip_footer)
     file = _TextFile(path, sep=sep, comment=comment, encoding=encoding, member=member, skipped=skipped)
-    rows = file.read(wanted, header, time_format)
+    rows = file.read(columns, header, time_format)
     bipartite, nodes = cutting.pop("bipartite", None), cutting.pop("nodes", None)
     sides = [file.ids_of(rows[role]) for role in ("src", "dst")]
     for role, (ids, positions) in zip(("src", "dst"), sides, strict=True):
@@ -197,15 +197,17 @@ class _TextFile:
         self.text, self.head = (txt.single_blanks(text), txt.single_blanks(head)) if sep == " " else (text, head)
         self._encoding = encoding
 
-    def read(self, wanted: Mapping[str, Column], header: bool | None, time_format: str | None) -> dict[str, Any]:
+    def read(
+        self, wanted_columns: Mapping[str, Column], header: bool | None, time_format: str | None
+    ) -> dict[str, Any]:
         """Return the wanted columns: ids as Arrow text, weights as numpy, times as numpy or as pandas has them.
 
         Raises:
             DataError: there are no rows, a column is missing, or a value is not allowed; the message names the line.
         """
-        named = any(isinstance(column, str) for column in wanted.values())
+        named = any(isinstance(column, str) for column in wanted_columns.values())
         header = named if header is None else _HEADER.check(header)
-        positions = self._positions(wanted, header)
+        positions = self._positions(wanted_columns, header)
         rows = txt.first_lines(self.text, 1)
         if not rows:
             raise DataError(f"{self.where} holds no rows{' under its header' if header else ''}.")
@@ -257,22 +259,22 @@ class _TextFile:
         """Return the words for the line of a row, counted from 0."""
         return f"line {txt.line_of_row(self.text, row)} of {self.where}"
 
-    def _positions(self, wanted: Mapping[str, Column], header: bool) -> dict[str, int]:
+    def _positions(self, columns: Mapping[str, Column], header: bool) -> dict[str, int]:
         """Return the position of every column from 0; the header is taken out of the text."""
         positions: dict[str, int] = {}
         for number, line in txt.first_lines(self.text, 1):
-            names, where = _names_in(line, self.sep), f"line {number} of {self.where}"
-            if header and not set(_texts(wanted)) <= set(names):
+            names, source = _names_in(line, self.sep), f"line {number} of {self.where}"
+            if header and not set(_texts(columns)) <= set(names):
                 in_comment = _names_in(self.head, self.sep)
-                if set(_texts(wanted)) <= set(in_comment):
+                if set(_texts(columns)) <= set(in_comment):
                     self._names = in_comment
                     return {
-                        role: _position(role, column, in_comment, header=True, sep=self.sep, where=where)
-                        for role, column in wanted.items()
+                        role: _position(role, column, in_comment, header=True, sep=self.sep, source=source)
+                        for role, column in columns.items()
                     }
             positions = {
-                role: _position(role, column, names, header=header, sep=self.sep, where=where)
-                for role, column in wanted.items()
+                role: _position(role, column, names, header=header, sep=self.sep, source=source)
+                for role, column in columns.items()
             }
             if header:
                 self._names = names
@@ -280,27 +282,27 @@ class _TextFile:
         return positions
 
 
-def _texts(wanted: Mapping[str, Column]) -> list[str]:
-    return [column for column in wanted.values() if isinstance(column, str)]
+def _texts(columns: Mapping[str, Column]) -> list[str]:
+    return [column for column in columns.values() if isinstance(column, str)]
 
 
 def _names_in(line: bytes, sep: str) -> list[str]:
     return [cell.strip().decode("utf-8", "replace") for cell in txt.cells(line, sep, quoted=True)]
 
 
-def _position(role: str, column: Column, names: list[str], *, header: bool, sep: str, where: str) -> int:
+def _position(role: str, column: Column, names: list[str], *, header: bool, sep: str, source: str) -> int:
     """Return the position of a column, from 0, among those of the first line."""
     if isinstance(column, str):
         if not header or names.count(column) != 1:
             has = f"the columns {txt.shown(', '.join(names), 200)}" if header else "no header (header=False)"
             raise DataError(
-                f"{where}: {role}={column!r}, and it has {has}. Give the name of one column, or its number, from 0."
+                f"{source}: {role}={column!r}, and it has {has}. Give the name of one column, or its number, from 0."
             )
         return names.index(column)
     if not 0 <= column < len(names):
         line = sep.join(names)
         raise DataError(
-            f"{where} has {len(names)} columns: {role}={column!r} is none of 0 to {len(names) - 1}. "
+            f"{source} has {len(names)} columns: {role}={column!r} is none of 0 to {len(names) - 1}. "
             f"{_other_separator(line, column, sep)}; the line is {txt.shown(line)}."
         )
     return int(column)
@@ -308,9 +310,16 @@ def _position(role: str, column: Column, names: list[str], *, header: bool, sep:
 
 def _other_separator(line: str, column: int, sep: str) -> str:
     """Return the advice to give a separator that parts the line into enough columns, if there is one."""
-    for other, words in ((",", "','"), ("\t", "'\\t'"), (";", "';'"), ("::", "'::'"), ("|", "'|'"), (" ", "' '")):
-        if other != sep and len(line.split(other) if other != " " else line.split()) > column:
-            return f"Give another column, or another sep than {sep!r}, such as sep={words}"
+    for separator, description in (
+        (",", "','"),
+        ("\t", "'\\t'"),
+        (";", "';'"),
+        ("::", "'::'"),
+        ("|", "'|'"),
+        (" ", "' '"),
+    ):
+        if separator != sep and len(line.split(separator) if separator != " " else line.split()) > column:
+            return f"Give another column, or another sep than {sep!r}, such as sep={description}"
     return f"Give another column, or another sep than {sep!r}"
 
 
@@ -381,9 +390,9 @@ _CONTROLS = bytes(set(range(32)) - set(b"\t\n\r\f\x1a"))  # no text has these
 def _content(path: Path, member: str | None) -> tuple[bytes, str]:
     """Return the bytes of the table, unpacked, and what messages call it."""
     members = ArchiveMembers(path)
-    chosen = _choose_member(list(members), path.name, member)
-    where = chosen if path.name.startswith(chosen) else f"{path.name}/{chosen}"
-    return unpacked(members[chosen], where), where
+    member_name = _choose_member(list(members), path.name, member)
+    source = member_name if path.name.startswith(member_name) else f"{path.name}/{member_name}"
+    return unpacked(members[member_name], source), source
 
 
 def _choose_member(names: list[str], archive: str, member: str | None) -> str:
@@ -415,19 +424,19 @@ def _is_no_table(name: str) -> bool:
     return any(fnmatchcase(base, pattern) for pattern in _NO_TABLES)
 
 
-def _refuse_other_kinds(data: bytes, where: str) -> None:
+def _refuse_other_kinds(data: bytes, source: str) -> None:
     """Raise DataError if a file begins as one of another kind does; the message names it, and what to call."""
     head = data[:4096]
-    kinds = [words for begin, words in _TEXT_KINDS if head.lstrip().lower().startswith(begin)]
+    kinds = [kind for begin, kind in _TEXT_KINDS if head.lstrip().lower().startswith(begin)]
     if len(head.translate(None, _CONTROLS)) < len(head) or not txt.is_utf8(
         head[:64]
     ):  # else it may be a text, as ORCID
-        kinds += [words for begin, words in _BINARY_KINDS if head.startswith(begin)]
+        kinds += [kind for begin, kind in _BINARY_KINDS if head.startswith(begin)]
     if kinds:
-        raise DataError(f"{where} is {kinds[0]}.")
+        raise DataError(f"{source} is {kinds[0]}.")
 
 
-def _as_utf8(data: bytes, where: str, encoding: str) -> bytes:
+def _as_utf8(data: bytes, source: str, encoding: str) -> bytes:
     """Return the text in UTF-8.
 
     Raises:
@@ -439,7 +448,7 @@ def _as_utf8(data: bytes, where: str, encoding: str) -> bytes:
     try:
         if encoding.lower().replace("_", "-") in ("utf-8", "utf8", "utf-8-sig", "ascii"):
             if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-                raise DataError(f"{where} is text in UTF-16, not in UTF-8: give encoding='utf-16'.")
+                raise DataError(f"{source} is text in UTF-16, not in UTF-8: give encoding='utf-16'.")
             return data  # values in columns that are not read may be in any encoding
         return data.decode(encoding).encode()
     except LookupError as error:
@@ -449,7 +458,7 @@ def _as_utf8(data: bytes, where: str, encoding: str) -> bytes:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise DataError(
-            f"line {line} of {where} is not in {encoding}: {error.reason}. Give the encoding the file was saved in."
+            f"line {line} of {source} is not in {encoding}: {error.reason}. Give the encoding the file was saved in."
         ) from error
 
 
@@ -481,7 +490,7 @@ _SAMPLED = 3  # lines: the first may be a header of another width
 
 
 def _refuse_rows_as_comments(
-    text: bytes, comment_line: re.Pattern[bytes], marks: list[bytes], sep: str, where: str
+    text: bytes, comment_line: re.Pattern[bytes], marks: list[bytes], sep: str, source: str
 ) -> None:
     """Raise DataError if a comment line may be a row, as ``#tag,bob,3`` is: it has as many columns, one with a digit.
 
@@ -498,7 +507,7 @@ def _refuse_rows_as_comments(
         if re.search(rb"\d", b" ".join(cells[1:])):
             number = text.count(b"\n", 0, match.start()) + 1
             raise DataError(
-                f"line {number} of {where} is {txt.shown(line)}: it begins like a comment and has the columns of a "
+                f"line {number} of {source} is {txt.shown(line)}: it begins like a comment and has the columns of a "
                 f"row. Give comment={mark.decode()!r} if such lines are comments, comment=None if they are rows."
             )
 
@@ -515,7 +524,7 @@ def _without_last_lines(text: bytes, count: int) -> bytes:
     return text
 
 
-def _join_quoted_lines(text: bytes, sep: str, where: str) -> bytes:
+def _join_quoted_lines(text: bytes, sep: str, source: str) -> bytes:
     """Return the text with one line for each row: a line break in quotes becomes a byte that no text has.
 
     Python's csv module says which lines belong together.
@@ -536,7 +545,7 @@ def _join_quoted_lines(text: bytes, sep: str, where: str) -> bytes:
         if "expected after" in str(error):  # text behind a closing mark, which the reader of rows takes as it is
             return text
         raise DataError(
-            f"line {start + 1} of {where} is {txt.shown(lines[start])}: it has a quotation mark that is never closed. "
+            f"line {start + 1} of {source} is {txt.shown(lines[start])}: it has a quotation mark that is never closed. "
             "Close it, or write it twice where it is part of the text."
         ) from error
     return joined.getvalue().encode("utf-8", "surrogateescape")

@@ -29,7 +29,7 @@ def from_pandas(
     name: str = "mine",
     **cutting: Any,
 ) -> DynamicGraph:
-    """A dynamic graph from a data frame with one edge a row.
+    """Return a dynamic graph from a data frame with one edge a row.
 
     Args:
         frame: a pandas DataFrame, or any table that gives its columns by name.
@@ -54,8 +54,8 @@ def from_pandas(
             f"the frame is {shortened(frame)}, of type {type(frame).__name__}; a data frame is needed, such as "
             "pandas.DataFrame(rows). For vectors there is from_edges, for files from_csv and from_parquet."
         )
-    wanted = _wanted(list(has), "the frame", src=src, dst=dst, time=time, weight=weight)
-    vectors = _vectors(frame, "the frame", wanted)
+    columns = _wanted(list(has), "the frame", src=src, dst=dst, time=time, weight=weight)
+    vectors = _vectors(frame, "the frame", columns)
     return from_vectors(
         **vectors, columns=(src, dst), source="", features=features, labels=labels, name=name, **cutting
     )
@@ -73,7 +73,7 @@ def from_parquet(
     name: str | None = None,
     **cutting: Any,
 ) -> DynamicGraph:
-    """A dynamic graph from a Parquet file with one edge a row; only the columns asked for are read.
+    """Return a dynamic graph from a Parquet file with one edge a row; only the columns asked for are read.
 
     Args:
         path: the file.
@@ -102,9 +102,9 @@ def from_parquet(
     remedy = "Write it again, or use from_csv for a text file."
     as_parquet = reading(path, remedy=remedy, damaged="cannot be read as Parquet", damage=(pa.ArrowException,))
     with as_parquet, parquet.ParquetFile(path) as file:
-        wanted = _wanted(file.schema_arrow.names, str(path), src=src, dst=dst, time=time, weight=weight)
-        table = file.read(columns=list(wanted.values()))
-    vectors = _vectors(table, str(path), wanted)
+        columns = _wanted(file.schema_arrow.names, str(path), src=src, dst=dst, time=time, weight=weight)
+        table = file.read(columns=list(columns.values()))
+    vectors = _vectors(table, str(path), columns)
     return from_vectors(
         **vectors,
         columns=(src, dst),
@@ -116,36 +116,36 @@ def from_parquet(
     )
 
 
-def _wanted(has: list[Any], where: str, **columns: Any) -> dict[str, Any]:
-    """The columns by what from_edges calls them; a weight of None is left out.
+def _wanted(has: list[Any], source: str, **columns: Any) -> dict[str, Any]:
+    """Return the columns by what from_edges calls them; a weight of None is left out.
 
     Raises:
         DataError: one is no column of the table, or several, or has two roles.
     """
-    wanted = {role: column for role, column in columns.items() if column is not None or role != "weight"}
+    given_columns = {role: column for role, column in columns.items() if column is not None or role != "weight"}
     if isinstance(columns.get("weight"), list | tuple):
         raise DataError(f"weight={shortened(columns['weight'])} are several columns. {NO_EDGE_VECTORS}")
-    for role, column in wanted.items():
-        found = has.count(column) if isinstance(column, Hashable) else 0
-        if found != 1:
+    for role, column in given_columns.items():
+        count = has.count(column) if isinstance(column, Hashable) else 0
+        if count != 1:
             names = ", ".join(str(one) for one in has[:20])
             raise DataError(
-                f"{where} has {'several columns' if found else 'no column'} {shortened(column)} for {role}; it has "
+                f"{source} has {'several columns' if count else 'no column'} {shortened(column)} for {role}; it has "
                 f"{names or 'none'}. Say which columns are src, dst, time and weight, as in src='from'."
             )
-    different_columns(wanted)
-    return wanted
+    different_columns(given_columns)
+    return given_columns
 
 
-def _vectors(table: Any, where: str, wanted: dict[str, Any]) -> dict[str, Any]:
-    """The columns of a table as from_edges calls them."""
-    vectors = {role: _column(table[column], role, column, where) for role, column in wanted.items()}
+def _vectors(table: Any, source: str, columns: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns of a table as from_edges calls them."""
+    vectors = {role: _column(table[column], role, column, source) for role, column in columns.items()}
     if not len(vectors["src"]):
-        raise DataError(f"{where} holds no rows; one for each edge is needed.")
+        raise DataError(f"{source} holds no rows; one for each edge is needed.")
     return vectors
 
 
-def _column(values: Any, role: str, name: str, where: str) -> Any:
+def _column(values: Any, role: str, name: str, source: str) -> Any:
     """Return a column without missing values, as numpy; times with a zone as pandas has them.
 
     Raises:
@@ -155,13 +155,13 @@ def _column(values: Any, role: str, name: str, where: str) -> Any:
     missing = np.asarray(values.isna())
     if missing.any():
         raise DataError(
-            f"row {int(missing.argmax())} of {where} (from 0) has no {name!r}. Drop such rows, or fill them."
+            f"row {int(missing.argmax())} of {source} (from 0) has no {name!r}. Drop such rows, or fill them."
         )
     if role in ("src", "dst") and values.dtype.kind in "OUT":
         missing = np.asarray(values.isin(MISSING_WORDS))
         if missing.any():
             row = int(missing.argmax())
-            raise DataError(f"row {row} of {where} (from 0): {name!r} is {missing_id(str(values.iloc[row]))}.")
+            raise DataError(f"row {row} of {source} (from 0): {name!r} is {missing_id(str(values.iloc[row]))}.")
     if getattr(values.dtype, "tz", None) is not None:
         return values
     array = np.asarray(values.to_numpy())

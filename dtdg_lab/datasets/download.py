@@ -46,7 +46,7 @@ def one_at_a_time(what: Path) -> Iterator[bool]:
     import filelock
 
     locked = False
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError, NotImplementedError):
             folder = cache_folder() / "locks"
             folder.mkdir(parents=True, exist_ok=True)
@@ -58,7 +58,7 @@ def one_at_a_time(what: Path) -> Iterator[bool]:
                     locked = True
                 except filelock.Timeout:
                     announce("another process makes the same for the cache")
-            held.callback(lock.release)
+            stack.callback(lock.release)
         yield locked
 
 
@@ -122,8 +122,8 @@ def download(path: Path, urls: tuple[str, ...], check: Callable[[Path], object])
         if path.is_file():  # another process has fetched it meanwhile
             return path.resolve()
         if locked:
-            for left in path.parent.glob(f".{glob.escape(path.name)}.*.part"):  # by downloads that were killed
-                shutil.rmtree(left, ignore_errors=True)
+            for part in path.parent.glob(f".{glob.escape(path.name)}.*.part"):  # by downloads that were killed
+                shutil.rmtree(part, ignore_errors=True)
         for url in urls:
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -163,14 +163,14 @@ def file_hash(path: Path) -> str:
             return _computed(path)
         stamp = {"path": str(path.absolute()), "bytes": state.st_size, "changed_ns": state.st_mtime_ns}
         note = cache_folder() / "hashes" / f"{hashlib.sha256(str(stamp['path']).encode()).hexdigest()[:32]}.json"
-        known: dict[str, Any] | None = None
+        stored: dict[str, Any] | None = None
         with contextlib.suppress(OSError, ValueError):  # such a note costs time only
-            known = _read(note)
-        if known is None or known != {**stamp, "sha256": known.get("sha256")}:
-            known = {**stamp, "sha256": _computed(path)}
+            stored = _read(note)
+        if stored is None or stored != {**stamp, "sha256": stored.get("sha256")}:
+            stored = {**stamp, "sha256": _computed(path)}
             with contextlib.suppress(OSError):
-                _write(note, known)
-        return str(known["sha256"])
+                _write(note, stored)
+        return str(stored["sha256"])
     except OSError as error:
         raise DataError(f"cannot read {path}: {explain(error, path)}") from error
 
@@ -189,12 +189,12 @@ def check_recorded(dataset: str, name: str, path: Path, digest: str) -> None:
         DataError: the record cannot be read.
     """
     note = _note_of(dataset, name)
-    known = _recorded(note)
-    if known is not None and known.get("sha256") != digest:
+    stored = _recorded(note)
+    if stored is not None and stored.get("sha256") != digest:
         raise ChecksumError(
-            f"{path} has SHA-256 {digest}; when {dataset!r} was first used on this machine ({known.get('recorded')}, "
-            f"from {known.get('file')}) {name} had {known.get('sha256')}. Put that file back; or, where the new one is "
-            f"right, delete {note} and run again: its hash is then the one on record."
+            f"{path} has SHA-256 {digest}; when {dataset!r} was first used on this machine ({stored.get('recorded')}, "
+            f"from {stored.get('file')}) {name} had {stored.get('sha256')}. Put that file back; or, where the new one "
+            f"is right, delete {note} and run again: its hash is then the one on record."
         )
 
 
@@ -228,7 +228,7 @@ def _computed(path: Path) -> str:
 
 
 def _read(note: Path) -> dict[str, Any] | None:
-    """The note, or None where there is none.
+    """Return the note, or None where there is none.
 
     Raises:
         OSError: it cannot be read.
@@ -236,16 +236,16 @@ def _read(note: Path) -> dict[str, Any] | None:
     """
     if not note.exists():
         return None
-    found = json.loads(note.read_text(encoding="utf-8"))
-    if not isinstance(found, dict):
+    content = json.loads(note.read_text(encoding="utf-8"))
+    if not isinstance(content, dict):
         raise ValueError("it is no JSON object")
-    return found
+    return content
 
 
-def _write(note: Path, found: dict[str, Any]) -> None:
+def _write(note: Path, content: dict[str, Any]) -> None:
     note.parent.mkdir(parents=True, exist_ok=True)
     with replacing(note) as draft:
-        draft.write_text(json.dumps(found, indent=2), encoding="utf-8")
+        draft.write_text(json.dumps(content, indent=2), encoding="utf-8")
 
 
 # The files of a published data set: found on this machine or downloaded, and known to be the right ones.
@@ -280,7 +280,7 @@ def raw_folder() -> Path:
 
 
 def find(definition: Published, root: str | Path | None = None) -> FoundForm | None:
-    """The files of a data set on this machine, or None where some are missing in every form.
+    """Return the files of a data set on this machine, or None where some are missing in every form.
 
     Looked for in ``root``, then in $DTDG_LAB_DATA, then among the downloads in $DTDG_LAB_CACHE/raw; the files of one
     form may lie in several of them. Nothing is read.
@@ -298,7 +298,7 @@ def find(definition: Published, root: str | Path | None = None) -> FoundForm | N
 
 
 def fetch(definition: Published, root: str | Path | None = None) -> FoundForm:
-    """The files of a data set, those that this machine lacks downloaded.
+    """Return the files of a data set, those that this machine lacks downloaded.
 
     Files that are there already, put there by the user or by a run that was cut short, are not fetched again.
 
@@ -306,9 +306,9 @@ def fetch(definition: Published, root: str | Path | None = None) -> FoundForm:
         ChecksumError: what was downloaded is not the published file.
         DataError: it is not on this machine and cannot be downloaded; the message says where to put it.
     """
-    found = find(definition, root)
-    if found is not None:
-        return found
+    local_form = find(definition, root)
+    if local_form is not None:
+        return local_form
     folders = _folders(root)
     failures: list[NotDownloadedError] = []
     for form in definition.forms:
@@ -317,15 +317,15 @@ def fetch(definition: Published, root: str | Path | None = None) -> FoundForm:
                 return FoundForm(form, tuple(_had(definition, file, folders) for file in form.files))
             except NotDownloadedError as error:
                 failures.append(error)
-    said = f"cannot be downloaded ({'; '.join(map(str, failures))})" if failures else "has no address for programs"
-    problem = f"data set {definition.name!r} is not on this machine and {said}. {_by_hand(definition, folders)}"
+    reason = f"cannot be downloaded ({'; '.join(map(str, failures))})" if failures else "has no address for programs"
+    problem = f"data set {definition.name!r} is not on this machine and {reason}. {_by_hand(definition, folders)}"
     if any(error.wrong for error in failures):
         raise ChecksumError(problem) from failures[-1]
     raise DataError(problem) from (failures[-1] if failures else None)
 
 
-def verified(definition: Published, found: FoundForm) -> tuple[str, ...]:
-    """What identifies the content of each file, once it is known to be the published or the recorded one.
+def verified(definition: Published, form: FoundForm) -> tuple[str, ...]:
+    """Check that each file is the published or the recorded one, and return what identifies its content.
 
     A file that was packed again is taken where the content is right, and identified by it.
 
@@ -333,29 +333,29 @@ def verified(definition: Published, found: FoundForm) -> tuple[str, ...]:
         ChecksumError: a file is another one, or a damaged one.
         DataError: it cannot be read.
     """
-    files = zip(found.form.files, found.paths, strict=True)
+    files = zip(form.form.files, form.paths, strict=True)
     return tuple(_identity(definition, file, path, path.name) for file, path in files)
 
 
-def remember(definition: Published, found: FoundForm) -> None:
+def remember(definition: Published, form: FoundForm) -> None:
     """Record the hashes that are not published, once the files could be used: other files are refused from now on.
 
     Raises:
         DataError: the record cannot be written.
     """
-    for file, path in zip(found.form.files, found.paths, strict=True):
+    for file, path in zip(form.form.files, form.paths, strict=True):
         if not (file.sha256 or file.sha256_content):
             record(definition.name, path.name, path, file_hash(path))
 
 
 def given_folder(root: str | Path, called: str = "root") -> Path:
-    """The folder that the user gives to look for files in.
+    """Return the folder that the user gives to look for files in.
 
     Raises:
         DataError: it is no folder, or one that may not be looked into.
     """
     folder = as_path(root, called)
-    given = f"{called}={shortened(str(root), 500)}"
+    setting = f"{called}={shortened(str(root), 500)}"
     try:
         if not stat.S_ISDIR(os.stat(folder).st_mode):
             raise NotADirectoryError(folder)
@@ -363,8 +363,8 @@ def given_folder(root: str | Path, called: str = "root") -> Path:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
     except OSError as error:
         if isinstance(error, PermissionError):
-            raise DataError(f"{given} may not be read: {explain(error, folder, setting=called)}") from error
-        raise DataError(f"{given} is not a folder. Give one that exists, or leave it out.") from error
+            raise DataError(f"{setting} may not be read: {explain(error, folder, setting=called)}") from error
+        raise DataError(f"{setting} is not a folder. Give one that exists, or leave it out.") from error
     return folder
 
 
@@ -385,9 +385,9 @@ def _located(file: PublishedFile, folders: list[Path]) -> Path | None:
 
 def _had(definition: Published, file: PublishedFile, folders: list[Path]) -> Path:
     """One file, downloaded unless it is in one of the folders."""
-    here = _located(file, folders)
-    if here is not None:
-        return here
+    path = _located(file, folders)
+    if path is not None:
+        return path
 
     def check(draft: Path) -> None:
         with draft.open("rb") as start:
@@ -399,7 +399,7 @@ def _had(definition: Published, file: PublishedFile, folders: list[Path]) -> Pat
 
 
 def _identity(definition: Published, file: PublishedFile, path: Path, name: str) -> str:
-    """What identifies the content of a file; see :func:`verified`."""
+    """Return what identifies the content of a file; see :func:`verified`."""
     digest = file_hash(path)
     if not (file.sha256 or file.sha256_content):
         check_recorded(definition.name, name, path, digest)
@@ -415,27 +415,27 @@ def _identity(definition: Published, file: PublishedFile, path: Path, name: str)
             if is_refusal(error):
                 raise
             problem = error
-    known = " or ".join(filter(None, (file.sha256, file.sha256_content and f"{file.sha256_content} unpacked")))
+    hashes = " or ".join(filter(None, (file.sha256, file.sha256_content and f"{file.sha256_content} unpacked")))
     raise ChecksumError(
-        f"{path} has SHA-256 {digest}; {known} is recorded for {definition.name!r}. The file is damaged or another "
+        f"{path} has SHA-256 {digest}; {hashes} is recorded for {definition.name!r}. The file is damaged or another "
         f"version: delete it to have it fetched again, or put the one from {definition.address or definition.page} "
         "there."
     ) from problem
 
 
 def _by_hand(definition: Published, folders: list[Path]) -> str:
-    """What a person does where the program cannot: the command, the place, and the other ways."""
+    """Tell a person how to get the file: the command, the folder, and the other ways."""
     form = next((form for form in definition.forms if form.downloadable), definition.forms[0])
     missing = [file for file in form.files if _located(file, folders) is None]
     names, folder = ", ".join(file.name for file in missing), raw_folder()
-    place = f"put {names} into {folder}, then run again"
+    instruction = f"put {names} into {folder}, then run again"
     if form.downloadable:
         commands = "; ".join(
             f"curl -fL --create-dirs -o {shlex.quote(str(folder / file.name))} {shlex.quote(file.urls[0])}"
             for file in missing
         )
-        place = f"{place}: {commands}"
+        instruction = f"{instruction}: {commands}"
     return (
-        f"Download it manually from {definition.page}: {place}. Or set DTDG_LAB_DATA to the folder that has it, or use "
-        'dataset="growing", which needs no file.'
+        f"Download it manually from {definition.page}: {instruction}. Or set DTDG_LAB_DATA to the folder that has it, "
+        'or use dataset="growing", which needs no file.'
     )

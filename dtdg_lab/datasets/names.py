@@ -41,7 +41,7 @@ def load_published(
     seed: int = 0,
     strict_label: bool = False,
 ) -> DynamicGraph:
-    """The dynamic graph of a published data set.
+    """Return the dynamic graph of a published data set.
 
     Args:
         definition: the data set.
@@ -56,35 +56,35 @@ def load_published(
         ConfigError: the options do not go together.
     """
     check_one_way(options.get("cut", 0), options.get("interval", 0))
-    found = fetch(definition, root)
+    form = fetch(definition, root)
     data: dict[str, Any] = {
-        "files": verified(definition, found),
-        "format": found.form.format,
+        "files": verified(definition, form),
+        "format": form.form.format,
         "version": PARSER_VERSION,
-        "read": dict(found.form.options),
+        "read": dict(form.form.options),
         "interval": definition.interval,
         "weights": definition.weights,
     }
-    source = found.where
+    source = form.where
     if definition.kind == "static":
         data |= {"seed": seed, "deletion": DELETION_VERSION}
         source += f"; edges deleted at random (seed {seed})"
 
     def make(folder: Path) -> None:
-        edges = sequence(definition, found, options, seed=seed)
+        edges = sequence(definition, form, options, seed=seed)
         build_graph(
             edges, name=definition.name, source=source, strict_label=strict_label, into=folder, **_for_building(options)
         )
 
     graph = cached_graph(_key(definition.name, data, options, strict_label), make, source=source)
-    remember(definition, found)
+    remember(definition, form)
     return graph
 
 
 def load_generated(
     definition: Any, options: Mapping[str, Any], *, seed: int = 0, strict_label: bool = False, code: str = ""
 ) -> DynamicGraph:
-    """The dynamic graph of a generator, which streams: its snapshots are written to the cache as they come.
+    """Return the dynamic graph of a generator, which streams: its snapshots are written to the cache as they come.
 
     Args:
         definition: a generator (see ``datasets.generators``).
@@ -116,7 +116,7 @@ def _for_building(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _key(name: str, data: Mapping[str, Any], options: Mapping[str, Any], strict_label: bool) -> dict[str, Any]:
-    """What a cut graph depends on."""
+    """Return everything that a cut graph depends on."""
     return {"name": name, "data": dict(data), "options": dict(options), "strict_label": strict_label}
 
 
@@ -154,7 +154,7 @@ class DatasetInfo:
 def load_dataset(
     name: str, *, root: str | Path | None = None, seed: int = 0, strict_label: bool = False, **options: Any
 ) -> DynamicGraph:
-    """A data set as a dynamic graph: found or downloaded, checked, cut, and memory-mapped from the cache.
+    """Return a data set as a dynamic graph: found or downloaded, checked, cut, and memory-mapped from the cache.
 
     A file is looked for in ``root``, then in $DTDG_LAB_DATA, then among earlier downloads, then downloaded; the
     graph's ``source`` says where it came from.
@@ -184,8 +184,8 @@ def load_dataset(
         return _stored(name, root, strict_label=strict_label)
     entry = catalogue.entry("datasets", name)
     _refuse_others(name, entry.options, options)
-    given = {key: option(key).default for key in entry.options} | dict(entry.defaults) | options
-    checked = {key: option(key).check(given[key]) for key in entry.options}
+    settings = {key: option(key).default for key in entry.options} | dict(entry.defaults) | options
+    checked = {key: option(key).check(settings[key]) for key in entry.options}
     if "cut" not in options and checked.get("interval"):
         checked["cut"] = 0  # a length that is given overrides the data set's own number
     definition = entry.load()
@@ -201,27 +201,27 @@ def load_dataset(
 
 def _check_name(name: Any) -> None:
     """Refuse what is no data set's name, nor that of a stored graph."""
-    known = catalogue.names("datasets")
+    names = catalogue.names("datasets")
     if not isinstance(name, str):
         graph = isinstance(name, DynamicGraph)
-        advice = "It is a graph already: use it as it is." if graph else f"Give one as text: {', '.join(known)}."
+        advice = "It is a graph already: use it as it is." if graph else f"Give one as text: {', '.join(names)}."
         kind = type(name).__name__
         raise ConfigError(f"lab.datasets.load got {shortened(name)}, of type {kind}, in place of a name. {advice}")
-    if name not in known and not name.startswith(STORED):
+    if name not in names and not name.startswith(STORED):
         advice = f"A graph of your own: lab.datasets.from_edges(...).store() returns its name, {STORED}<hash>."
-        raise UnknownNameError("data set", name, known, advice)
+        raise UnknownNameError("data set", name, names, advice)
 
 
-def _refuse_others(name: str, allowed: tuple[str, ...], given: dict[str, Any]) -> None:
+def _refuse_others(name: str, allowed: tuple[str, ...], settings: dict[str, Any]) -> None:
     """Refuse settings that the data set would silently ignore; the glossary's defaults of others are no settings."""
-    own = tuple(name for name, known in OPTIONS.items() if known.owner == "datasets")
-    for key, value in given.items():
+    option_names = tuple(name for name, option_ in OPTIONS.items() if option_.owner == "datasets")
+    for key, value in settings.items():
         if key in allowed:
             continue
         if key not in OPTIONS:
             advice = f"These are what data set {name!r} reads." if allowed else "A stored graph reads none of them."
-            raise UnknownNameError("option", key, allowed or own, advice)
-        if key in own and OPTIONS[key].check(value) == OPTIONS[key].default:
+            raise UnknownNameError("option", key, allowed or option_names, advice)
+        if key in option_names and OPTIONS[key].check(value) == OPTIONS[key].default:
             continue
         why = (
             "a stored graph is cut already: set it where the graph is made"
@@ -252,7 +252,7 @@ def _stored(name: str, root: str | Path | None, *, strict_label: bool) -> Dynami
 
 
 def load_for(config: RunConfig) -> DynamicGraph:
-    """The dynamic graph a run trains on: its data set, options, seed, and the label its protocol asks for.
+    """Return the dynamic graph a run trains on: its data set, options, seed, and the label its protocol asks for.
 
     Raises:
         LabError: as :func:`load_dataset`.
@@ -265,7 +265,7 @@ def load_for(config: RunConfig) -> DynamicGraph:
 
 
 def list_datasets(root: str | Path | None = None) -> list[DatasetInfo]:
-    """What data sets there are, and whether this machine has them, in the catalogue's order; no file is read.
+    """List the data sets in the catalogue's order, and whether this machine has them; no file is read.
 
     Raises:
         DataError: ``root`` is given and is no folder.
@@ -277,7 +277,7 @@ def list_datasets(root: str | Path | None = None) -> list[DatasetInfo]:
 
 def _info(entry: Entry, root: str | Path | None) -> DatasetInfo:
     definition = entry.load()
-    known: dict[str, Any] = {
+    columns: dict[str, Any] = {
         "name": entry.name,
         "source": definition.cite,
         "licence": definition.licence,
@@ -285,40 +285,40 @@ def _info(entry: Entry, root: str | Path | None) -> DatasetInfo:
     }
     if not isinstance(definition, Published):
         return DatasetInfo(
-            **known, rows=None, nodes=None, bytes=None, on_this_machine=True, where="generated when asked for"
+            **columns, rows=None, nodes=None, bytes=None, on_this_machine=True, where="generated when asked for"
         )
     size = definition.bytes
     try:
-        found = find(definition, root)
-        if found is not None:
-            where, size = found.where, sum(path.stat().st_size for path in found.paths)
+        form = find(definition, root)
+        if form is not None:
+            source, size = form.where, sum(path.stat().st_size for path in form.paths)
         elif definition.address:
-            where = f"to be downloaded from {definition.address}"
+            source = f"to be downloaded from {definition.address}"
         else:
-            where = f"to be downloaded manually from {definition.page}"
+            source = f"to be downloaded manually from {definition.page}"
     except (DataError, OSError) as error:  # a wrong folder in the environment: the list is the place to see it
-        found, where = None, str(error)
+        form, source = None, str(error)
     return DatasetInfo(
-        **known,
+        **columns,
         rows=definition.rows,
         nodes=definition.nodes,
         bytes=size,
-        on_this_machine=found is not None,
-        where=where,
+        on_this_machine=form is not None,
+        where=source,
     )
 
 
-def default_dataset(wanted: str = "collegemsg", *, root: str | Path | None = None) -> str:
-    """``wanted`` where this machine has it, else ``"growing"``, which needs neither file nor network.
+def default_dataset(preferred: str = "collegemsg", *, root: str | Path | None = None) -> str:
+    """Return ``preferred`` if this machine has it, else ``"growing"``, which needs neither file nor network.
 
     Args:
-        wanted: name of a published data set.
+        preferred: name of a published data set.
         root: folder of data sets; None for $DTDG_LAB_DATA and the download cache.
 
     Raises:
         UnknownNameError: there is no such published data set.
         DataError: ``root`` or $DTDG_LAB_DATA is given and is not a folder.
     """
-    if not isinstance(wanted, str) or wanted not in PUBLISHED:
-        raise UnknownNameError("data set", wanted, PUBLISHED)
-    return wanted if find(PUBLISHED[wanted], root) else FALLBACK
+    if not isinstance(preferred, str) or preferred not in PUBLISHED:
+        raise UnknownNameError("data set", preferred, PUBLISHED)
+    return preferred if find(PUBLISHED[preferred], root) else FALLBACK

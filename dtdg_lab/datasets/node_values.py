@@ -20,20 +20,20 @@ _NEEDED = {"features": "numbers", "labels": "classes as whole numbers, as of np.
 MOST_CLASSES = int(np.iinfo(np.int16).max)
 
 
-def vertex_features(given: ArrayLike | Mapping[Any, ArrayLike], edges: IntervalEdges) -> NDArray[np.float32]:
+def vertex_features(values: ArrayLike | Mapping[Any, ArrayLike], edges: IntervalEdges) -> NDArray[np.float32]:
     """Features of N nodes, shape (N, F), or (B, N, F) where they change from base interval to base interval.
 
     Args:
-        given: an array of that shape in the order of the nodes; or a mapping from their ids to F numbers each, such
+        values: an array of that shape in the order of the nodes; or a mapping from their ids to F numbers each, such
             as a data frame with the ids as its index.
         edges: the edges, which say how many nodes and intervals there are, and what the ids are.
 
     Raises:
         DataError: another shape, or a value that is no finite number.
     """
-    array = _in_order(given, edges, "features")
-    wanted = ((edges.num_nodes,), (edges.num_intervals, edges.num_nodes))
-    if array.ndim not in (2, 3) or array.shape[:-1] not in wanted or not array.shape[-1]:
+    array = _in_order(values, edges, "features")
+    shapes = ((edges.num_nodes,), (edges.num_intervals, edges.num_nodes))
+    if array.ndim not in (2, 3) or array.shape[:-1] not in shapes or not array.shape[-1]:
         raise DataError(
             f"features have shape {array.shape}; ({edges.num_nodes}, F) is needed, one row for each node in the "
             f"order of graph.node_ids, or ({edges.num_intervals}, {edges.num_nodes}, F), one such table for each base "
@@ -43,26 +43,26 @@ def vertex_features(given: ArrayLike | Mapping[Any, ArrayLike], edges: IntervalE
         array = array.astype(np.float32)
     wrong = np.argwhere(~np.isfinite(array))
     if len(wrong):
-        at = tuple(int(place) for place in wrong[0])
+        index = tuple(int(coordinate) for coordinate in wrong[0])
         raise DataError(
-            f"features{list(at)} (node {_name(edges, at[-2])}) is {array[at]}; finite numbers are needed. Replace "
-            "missing values before."
+            f"features{list(index)} (node {_name(edges, index[-2])}) is {array[index]}; finite numbers are needed. "
+            "Replace missing values before."
         )
     return give_up(array)
 
 
-def class_labels(given: ArrayLike | Mapping[Any, int], edges: IntervalEdges) -> NDArray[np.int16]:
+def class_labels(values: ArrayLike | Mapping[Any, int], edges: IntervalEdges) -> NDArray[np.int16]:
     """Classes of N nodes, shape (N,), or (B, N) where they change; -1 is unknown.
 
     Args:
-        given: an array of that shape in the order of the nodes; or a mapping from their ids to a class each, such
+        values: an array of that shape in the order of the nodes; or a mapping from their ids to a class each, such
             as a column of a data frame with the ids as its index.
         edges: the edges, which say how many nodes and intervals there are, and what the ids are.
 
     Raises:
         DataError: another shape, a value that is no whole number from -1 to 32767, or no class at all.
     """
-    array = _in_order(given, edges, "labels")
+    array = _in_order(values, edges, "labels")
     if array.shape not in ((edges.num_nodes,), (edges.num_intervals, edges.num_nodes)):
         raise DataError(
             f"labels have shape {array.shape}; ({edges.num_nodes},) is needed, one class for each node in the order "
@@ -70,10 +70,11 @@ def class_labels(given: ArrayLike | Mapping[Any, int], edges: IntervalEdges) -> 
         )
     wrong = np.argwhere(~((array >= -1) & (array <= MOST_CLASSES) & (array == np.floor(array))))
     if len(wrong):
-        at = tuple(int(place) for place in wrong[0])
+        index = tuple(int(coordinate) for coordinate in wrong[0])
         raise DataError(
-            f"labels{list(at)} (node {_name(edges, at[-1])}) is {array[at]}; whole numbers from 0 to {MOST_CLASSES} "
-            "are needed, or -1 where the class is unknown. Number classes with np.unique(..., return_inverse=True)."
+            f"labels{list(index)} (node {_name(edges, index[-1])}) is {array[index]}; whole numbers from 0 to "
+            f"{MOST_CLASSES} are needed, or -1 where the class is unknown. Number classes "
+            "with np.unique(..., return_inverse=True)."
         )
     if not (array >= 0).any():
         raise DataError("labels are all -1, unknown: there is nothing to classify. Give classes from 0, or no labels.")
@@ -84,12 +85,12 @@ def never_change(classes: NDArray[np.int16]) -> bool:
     """Whether every node has one class at most, for classes of shape (N,) or (B, N)."""
     if classes.ndim == 1:
         return True
-    known = np.where(classes < 0, np.iinfo(np.int16).max, classes).min(axis=0)
-    return bool(((classes < 0) | (classes == known)).all())
+    first_classes = np.where(classes < 0, np.iinfo(np.int16).max, classes).min(axis=0)
+    return bool(((classes < 0) | (classes == first_classes)).all())
 
 
 def parts_of_labelled(classes: NDArray[np.int16]) -> NDArray[np.int8]:
-    """The split of each node that has a class, shape (N,), the same for every seed of a run; -1 where it has none.
+    """Return the split of each node with a class, (N,), the same for every seed of a run; -1 without a class.
 
     Of fewer than three, all train: there is nothing to test on.
     """
@@ -100,9 +101,9 @@ def parts_of_labelled(classes: NDArray[np.int16]) -> NDArray[np.int8]:
     return give_up(parts)
 
 
-def _numbers(given: Any, what: str) -> NDArray[Any]:
+def _numbers(values: Any, what: str) -> NDArray[Any]:
     needed = _NEEDED[what]
-    array = as_array(given, what, needed)
+    array = as_array(values, what, needed)
     if array.dtype.kind == "O" and set(map(type, array.flat)) <= {int, float, bool}:
         return floats_of_objects(array, what)
     if array.dtype.kind not in "iufb":
@@ -110,20 +111,20 @@ def _numbers(given: Any, what: str) -> NDArray[Any]:
     return array
 
 
-def _in_order(given: Any, edges: IntervalEdges, what: str) -> NDArray[Any]:
+def _in_order(values: Any, edges: IntervalEdges, what: str) -> NDArray[Any]:
     """Numbers in the order of the nodes: a mapping, or a table with an index, by its ids; else as they are."""
-    if isinstance(given, Mapping):
-        return _by_id(list(given.keys()), list(given.values()), edges, what)
-    index = getattr(given, "index", None)
-    if index is not None and hasattr(given, "iloc") and type(index).__name__ != "RangeIndex":  # of pandas
-        return _by_id(index, given, edges, what)
-    return _numbers(given, what)
+    if isinstance(values, Mapping):
+        return _by_id(list(values.keys()), list(values.values()), edges, what)
+    index = getattr(values, "index", None)
+    if index is not None and hasattr(values, "iloc") and type(index).__name__ != "RangeIndex":  # of pandas
+        return _by_id(index, values, edges, what)
+    return _numbers(values, what)
 
 
-def _by_id(keys: Any, given: Any, edges: IntervalEdges, what: str) -> NDArray[Any]:
-    """The values of ``keys`` in the order of the nodes; ids that no edge has are left out."""
+def _by_id(keys: Any, values_by_key: Any, edges: IntervalEdges, what: str) -> NDArray[Any]:
+    """Return the values of ``keys`` in the order of the nodes; ids that no edge has are left out."""
     ids = np.arange(edges.num_nodes) if edges.node_ids is None else edges.node_ids
-    keys, values = read_ids(keys, f"ids of {what}"), _numbers(given, what)
+    keys, values = read_ids(keys, f"ids of {what}"), _numbers(values_by_key, what)
     if not len(keys) or keys.dtype.kind != ids.dtype.kind:
         kind = "text" if keys.dtype.kind == "U" else "whole numbers"
         raise DataError(
@@ -134,14 +135,14 @@ def _by_id(keys: Any, given: Any, edges: IntervalEdges, what: str) -> NDArray[An
     twice = np.flatnonzero(keys[order][1:] == keys[order][:-1])
     if len(twice):
         raise DataError(f"{what} are given twice for {keys[order][twice[0]].item()!r}. Give every node one row.")
-    place = np.searchsorted(keys, ids, sorter=order).clip(max=len(keys) - 1)
-    missing = np.flatnonzero(keys[order][place] != ids)
+    positions = np.searchsorted(keys, ids, sorter=order).clip(max=len(keys) - 1)
+    missing = np.flatnonzero(keys[order][positions] != ids)
     if len(missing):
         raise DataError(
             f"{what} are missing for {len(missing)} of {len(ids)} nodes, the first of them "
             f"{ids[missing[0]].item()!r}. Give a value for every node that an edge has."
         )
-    return np.asarray(values[order][place])
+    return np.asarray(values[order][positions])
 
 
 def _name(edges: IntervalEdges, vertex: int) -> str:

@@ -122,20 +122,20 @@ class Published:
 # The published data sets of ``definitions.toml``, by name and as the constants that the catalogue names.
 
 
-def _file(*, urls: tuple[str, ...] = (), archived: str = "", **known: Any) -> PublishedFile:
-    """A file, with the Wayback Machine's copy of its first address, byte for byte, as the last address."""
+def _file(*, urls: tuple[str, ...] = (), archived: str = "", **fields: Any) -> PublishedFile:
+    """Return a file, with the Wayback Machine's copy of its first address, byte for byte, as the last address."""
     copies = (f"https://web.archive.org/web/{archived}id_/{urls[0]}",) if archived else ()
-    return PublishedFile(urls=(*urls, *copies), also=tuple(known.pop("also", ())), **known)
+    return PublishedFile(urls=(*urls, *copies), also=tuple(fields.pop("also", ())), **fields)
 
 
 PUBLISHED = {
     name: Published(
         name=name,
         forms=tuple(Form(files=tuple(_file(**file) for file in form.pop("files")), **form) for form in forms),
-        **known,
+        **fields,
     )
-    for name, known in tomllib.loads(Path(__file__).with_name("definitions.toml").read_text(encoding="utf-8")).items()
-    for forms in [known.pop("forms")]
+    for name, fields in tomllib.loads(Path(__file__).with_name("definitions.toml").read_text(encoding="utf-8")).items()
+    for forms in [fields.pop("forms")]
 }
 
 

@@ -32,7 +32,7 @@ from dtdg_lab.graphs.storage import CACHE, graph_folder, holds_graph
 
 
 def cached_graph(parameters: Mapping[str, Any], make: Callable[[Path], object], *, source: str) -> DynamicGraph:
-    """The graph that ``make`` builds, kept on disk under a hash of everything it depends on.
+    """Return the graph that ``make`` builds, kept on disk under a hash of everything it depends on.
 
     Several processes may ask at once: the first builds it, the others wait; all map the same files.
 
@@ -119,7 +119,7 @@ def grow(
 
 
 def _draws_of_pairs(seed: int, keys: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """A random number for every edge, equal for both directions of a pair and for no two pairs; shape (E,).
+    """Return a random number for every edge, equal for both directions of a pair and for no two pairs; shape (E,).
 
     SplitMix64's mixing of pair and seed (Steele, Lea, Flood 2014), twice: a draw that is a function of the pair needs
     no table of pairs.
@@ -139,7 +139,7 @@ def _draws_of_pairs(seed: int, keys: NDArray[np.int64]) -> NDArray[np.uint64]:
 
 
 def _born(draws: NDArray[np.uint64], counts: NDArray[np.int64]) -> NDArray[np.int32]:
-    """The first interval of every edge, shape (E,); ``counts[t]`` are born by t, or one more to complete a pair."""
+    """Return the first interval of every edge, (E,); ``counts[t]`` are born by t, or one more to complete a pair."""
     limits = np.sort(draws)[counts - 1]
     return np.searchsorted(limits, draws).astype(np.int32)
 
@@ -150,47 +150,49 @@ def _snapshots(
     occupied = in_degree > 0
     starts = (np.cumsum(in_degree) - in_degree)[occupied]  # where the edges into each node that has some begin
     for interval in range(snapshots):
-        there = born <= interval
+        is_born = born <= interval
         indptr = np.zeros(len(in_degree) + 1, dtype=np.int64)
-        indptr[1:][occupied] = np.add.reduceat(there, starts, dtype=np.int64)
+        indptr[1:][occupied] = np.add.reduceat(is_born, starts, dtype=np.int64)
         np.cumsum(indptr, out=indptr)
-        yield Snapshot.trusted(give_up(indptr), give_up(src[there]))
+        yield Snapshot.trusted(give_up(indptr), give_up(src[is_born]))
 
 
-def read(definition: Published, found: FoundForm, *, features: bool = True) -> EdgeTable | IntervalEdges | StaticTable:
-    """The table in a data set's files, its counts compared with the published ones.
+def read(
+    definition: Published, local_form: FoundForm, *, features: bool = True
+) -> EdgeTable | IntervalEdges | StaticTable:
+    """Return the table in a data set's files, its counts compared with the published ones.
 
     Args:
         definition: the data set.
-        found: its files.
+        local_form: its files.
         features: whether the features in the files are needed; some are too large to be read for nothing.
 
     Raises:
         DataError: a file cannot be read or understood, or has other counts than were counted in the same file.
     """
-    form = found.form
-    described = {**form.options, **({} if features else form.without_features)}
+    form = local_form.form
+    parse_options = {**form.options, **({} if features else form.without_features)}
     if not form.by_name:
-        data, where = content(found.paths[0], form.files[0].member)
-        table = form.parse(data, where, **described)
-    elif len(found.paths) == 1:
-        table = form.parse(ArchiveMembers(found.paths[0]), found.paths[0].name, **described)
+        data, source = content(local_form.paths[0], form.files[0].member)
+        table = form.parse(data, source, **parse_options)
+    elif len(local_form.paths) == 1:
+        table = form.parse(ArchiveMembers(local_form.paths[0]), local_form.paths[0].name, **parse_options)
     else:
-        table = form.parse(Together(form.files, found.paths), definition.name, **described)
+        table = form.parse(Together(form.files, local_form.paths), definition.name, **parse_options)
     rows = len(table.src) if isinstance(table, EdgeTable) else None
-    _compare(definition, found, "rows", rows)
-    _compare(definition, found, "nodes", getattr(table, "num_nodes", None))
+    _compare(definition, local_form, "rows", rows)
+    _compare(definition, local_form, "nodes", getattr(table, "num_nodes", None))
     return table
 
 
 def sequence(
-    definition: Published, found: FoundForm, options: Mapping[str, Any], *, seed: int
+    definition: Published, form: FoundForm, options: Mapping[str, Any], *, seed: int
 ) -> IntervalEdges | IntervalStream:
-    """The base intervals of a published data set.
+    """Return the base intervals of a published data set.
 
     Args:
         definition: the data set.
-        found: its files.
+        form: its files.
         options: those of its kind: cutting edges, or growing a static graph; others are not read.
         seed: of the edges that are deleted from a static graph.
 
@@ -198,7 +200,7 @@ def sequence(
         DataError: as :func:`read`; or the edges cannot be cut as the options say.
         ConfigError: the options do not go together.
     """
-    table = read(definition, found, features=options["features"] == "given")
+    table = read(definition, form, features=options["features"] == "given")
     if isinstance(table, IntervalEdges):
         return table
     if isinstance(table, StaticTable):
@@ -209,17 +211,17 @@ def sequence(
             growth=options["growth"],
             growth_curve=options["growth_curve"],
         )
-    edges = _cut(definition, table, options, found.where)
-    _compare(definition, found, "nodes", edges.num_nodes)
+    edges = _cut(definition, table, options, form.where)
+    _compare(definition, form, "nodes", edges.num_nodes)
     return edges
 
 
 def renamed(edges: IntervalEdges, node_ids: Any) -> IntervalEdges:
-    """The edges of a table whose ids are positions in ``node_ids``, with those names as ids; None changes nothing."""
+    """Return edges with names as ids, if their ids are positions in ``node_ids``; None changes nothing."""
     return edges if node_ids is None else dataclasses.replace(edges, node_ids=node_ids[edges.node_ids])
 
 
-def _cut(definition: Published, table: EdgeTable, options: Mapping[str, Any], where: str) -> IntervalEdges:
+def _cut(definition: Published, table: EdgeTable, options: Mapping[str, Any], source: str) -> IntervalEdges:
     window = options["interval"]
     if not options["cut"] and not window:
         window = definition.interval
@@ -241,17 +243,17 @@ def _cut(definition: Published, table: EdgeTable, options: Mapping[str, Any], wh
             drop_partial=options["drop_partial"],
         )
     except DataError as error:  # such as an interval longer than the data, or a negative weight
-        raise DataError(f"{where}: {error}") from error
+        raise DataError(f"{source}: {error}") from error
     return renamed(edges, table.node_ids)
 
 
-def _compare(definition: Published, found: FoundForm, what: str, count: int | None) -> None:
+def _compare(definition: Published, form: FoundForm, what: str, count: int | None) -> None:
     """Say where a file has other counts than published; an error where these were counted in the file itself."""
     published = getattr(definition, what)
     if count is None or published is None or count == published:
         return
     problem = (
-        f"{found.where} has {count:,} {what}; {published:,} are published for {definition.name!r}. "
+        f"{form.where} has {count:,} {what}; {published:,} are published for {definition.name!r}. "
         f"It may be another version: compare it with {definition.page}."
     )
     if definition.exact:

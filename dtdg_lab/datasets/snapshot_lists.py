@@ -234,13 +234,14 @@ class _SnapshotList:
             targets=self._targets(targets, target_name),
         )
         uses = {"weights": weights is not None and weight_name, "features": feature_name, "classes": label_name}
-        words = [f"{use} from {used}" for use, used in {**uses, "targets": target_name}.items() if used]
+        phrases = [f"{len(edges.src):,} edges"]
+        phrases += [f"{use} from {used}" for use, used in {**uses, "targets": target_name}.items() if used]
         return built(
             edges,
             self._features(feature_name) if feature_name else None if _is_auto(features) else features,
             self._classes(label_name) if label_name else None if _is_auto(labels) else labels,
             name=name,
-            source=f"{len(self._snapshots)} {self._library.title} ({', '.join([f'{len(edges.src):,} edges', *words])})",
+            source=f"{len(self._snapshots)} {self._library.title} ({', '.join(phrases)})",
             **building,
         )
 
@@ -257,16 +258,16 @@ class _SnapshotList:
     def _any_node_has(self, name: str) -> bool:
         return any(name in parts.node_data for parts in self._snapshots)
 
-    def _either(self, kinds: str, other: Any) -> list[str]:
+    def _either(self, kinds: str, alternative: Any) -> list[str]:
         """Return names that may hold classes or targets, where their values are of these NumPy kinds.
 
         Args:
             kinds: of classes, or of targets.
-            other: what is given for the other of the two; its name is taken.
+            alternative: the value of the other of the two; its name is excluded.
         """
         names = [name for name in self._library.either if self._any_node_has(name)]
-        if isinstance(other, str):
-            names = [name for name in names if name != other]
+        if isinstance(alternative, str):
+            names = [name for name in names if name != alternative]
         return [name for name in names if self._type(name).kind in kinds]
 
     def _type(self, name: str) -> np.dtype[Any]:
@@ -310,14 +311,14 @@ class _SnapshotList:
             )
         return classes[0] if (classes == classes[0]).all() else classes
 
-    def _targets(self, given: Any, name: str | None) -> NDArray[np.float32] | None:
+    def _targets(self, targets: Any, name: str | None) -> NDArray[np.float32] | None:
         shape = (len(self._snapshots), self._num_nodes)
         if name is not None:
             values = np.broadcast_to(self._over_time(name, self._node_columns(name, "targets")), shape)
-        elif given is None or _is_auto(given):
+        elif targets is None or _is_auto(targets):
             return None
         else:
-            values = as_array(given, "targets", "numbers")
+            values = as_array(targets, "targets", "numbers")
             if values.dtype.kind not in "iufb":
                 raise wrong_type(values, "targets", "numbers")
         with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is refused
@@ -348,18 +349,18 @@ class _SnapshotList:
         if len(shapes) > 1:
             raise DataError(f"rows of {name!r} have the shapes {shapes}; all snapshots must have the same.")
         constant = np.zeros((self._num_nodes, *shapes[0]), dtype=np.result_type(*tables.values()))
-        known = np.zeros(self._num_nodes, dtype=bool)
+        is_known = np.zeros(self._num_nodes, dtype=bool)
         for t, table in tables.items():
             nodes = self._nodes[t]
-            again = known[nodes]
-            if not np.array_equal(constant[nodes[again]], table[again]):
+            is_repeated = is_known[nodes]
+            if not np.array_equal(constant[nodes[is_repeated]], table[is_repeated]):
                 break
-            constant[nodes], known[nodes] = table, True
+            constant[nodes], is_known[nodes] = table, True
         else:
-            if not known.all():
+            if not is_known.all():
                 raise DataError(
-                    f"{self._spoken(int(known.argmin()))} is in no snapshot, so that it has no {name!r}. Give an array "
-                    "with a row for each node."
+                    f"{self._spoken(int(is_known.argmin()))} is in no snapshot, so that it has no {name!r}. Give an "
+                    "array with a row for each node."
                 )
             return constant
         for parts, nodes in self._pairs():
@@ -398,8 +399,8 @@ def _distinct_ids(names: list[Any], argument: str) -> NDArray[Any]:
         DataError: two of them have the same text, or one is too long.
     """
     if not all(isinstance(name, str) for name in names):
-        whole = all(isinstance(name, (int, np.integer)) and not isinstance(name, bool) for name in names)
-        names = [int(name) if whole else str(name) for name in names]
+        is_whole = all(isinstance(name, (int, np.integer)) and not isinstance(name, bool) for name in names)
+        names = [int(name) if is_whole else str(name) for name in names]
     ids = read_ids(names, argument)
     values, counts = np.unique(ids, return_counts=True)
     if (counts > 1).any():
@@ -422,8 +423,8 @@ def _number_names(snapshots: list[SnapshotParts], nodes: NDArray[Any] | None) ->
     names = list(dict.fromkeys(itertools.chain.from_iterable(parts.names or () for parts in snapshots)))
     ids = _distinct_ids(names, "snapshots")
     ordered = np.sort(ids) if nodes is None else nodes
-    place = {node: number for number, node in enumerate(ordered.tolist())}
+    numbers = {node: number for number, node in enumerate(ordered.tolist())}
     for name, node in zip(names, ids.tolist(), strict=True):
-        if node not in place:
+        if node not in numbers:
             raise DataError(f"node {name!r} of the snapshots is not in nodes. Name all nodes, or give no nodes.")
-    return ordered, {name: place[node] for name, node in zip(names, ids.tolist(), strict=True)}
+    return ordered, {name: numbers[node] for name, node in zip(names, ids.tolist(), strict=True)}

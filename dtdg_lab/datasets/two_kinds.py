@@ -60,6 +60,6 @@ def _dense_range(ids: NDArray[np.int64]) -> tuple[int, int] | None:
 def _are_user_and_item(columns: tuple[str, str]) -> bool:
     first, second = (str(column).lower() for column in columns)
     return any(
-        re.search(_ACTORS, one) and re.search(_OBJECTS, other) and not re.search(_ACTORS, other)
-        for one, other in ((first, second), (second, first))
+        re.search(_ACTORS, one) and re.search(_OBJECTS, other_kind) and not re.search(_ACTORS, other_kind)
+        for one, other_kind in ((first, second), (second, first))
     )

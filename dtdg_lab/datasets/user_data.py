@@ -47,12 +47,12 @@ _NAME = Option(name="name", owner="datasets", kind=str, default="mine", meaning=
 
 
 def known_only(
-    given: Mapping[str, Any], function: Callable[..., Any], passed_to: Callable[..., Any], but: Iterable[str] = ()
+    arguments: Mapping[str, Any], function: Callable[..., Any], passed_to: Callable[..., Any], but: Iterable[str] = ()
 ) -> None:
     """Refuse keyword arguments that the function does not have, with a message that names the function.
 
     Args:
-        given: the keyword arguments beside the parameters of ``function``.
+        arguments: the keyword arguments beside the parameters of ``function``.
         function: what they called.
         passed_to: the function whose keyword-only parameters are taken too.
         but: those of them that are not.
@@ -60,12 +60,12 @@ def known_only(
     Raises:
         UnknownNameError: the closest match is suggested.
     """
-    own, others = inspect.signature(function).parameters, inspect.signature(passed_to).parameters
-    known = {one.name for one in own.values() if one.kind is not one.VAR_KEYWORD}
-    taken = {one.name for one in others.values() if one.kind is one.KEYWORD_ONLY} - set(but)
-    for name in given:
-        if name not in taken:
-            raise UnknownNameError(f"argument of {function.__name__}()", name, known | taken)
+    parameters, passed_parameters = inspect.signature(function).parameters, inspect.signature(passed_to).parameters
+    own_names = {one.name for one in parameters.values() if one.kind is not one.VAR_KEYWORD}
+    passed_names = {one.name for one in passed_parameters.values() if one.kind is one.KEYWORD_ONLY} - set(but)
+    for name in arguments:
+        if name not in passed_names:
+            raise UnknownNameError(f"argument of {function.__name__}()", name, own_names | passed_names)
 
 
 def check_folder(folder: Any) -> None:
@@ -87,14 +87,14 @@ def different_columns(columns: Mapping[str, Any]) -> None:
     Raises:
         DataError: naming both roles.
     """
-    seen: dict[Any, str] = {}
+    roles: dict[Any, str] = {}
     for role, column in columns.items():
-        if column in seen:
+        if column in roles:
             raise DataError(
-                f"{seen[column]} and {role} are both column {column!r}: give each its own, by src=, dst=, time= and "
+                f"{roles[column]} and {role} are both column {column!r}: give each its own, by src=, dst=, time= and "
                 "weight=."
             )
-        seen[column] = role
+        roles[column] = role
 
 
 # The user's own edges as a dynamic graph.
@@ -288,18 +288,18 @@ def built(
     strict_label: bool = False,
     folder: str | Path | None = None,
 ) -> DynamicGraph:
-    """The dynamic graph of base intervals and what is given for their nodes; see :func:`from_edges`."""
+    """Return the dynamic graph of base intervals and what is given for their nodes; see :func:`from_edges`."""
     name, strict_label = _NAME.check(name), STRICT_LABEL.check(strict_label)
     if not name.strip():
         raise ConfigError(f"name={shortened(name)} is empty: give the graph a name, or leave it out.")
-    given: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if features is not None and not isinstance(features, str):
-        given["features"] = vertex_features(features, edges)
+        fields["features"] = vertex_features(features, edges)
     if labels is not None:
-        given["classes"] = class_labels(labels, edges)
-        if never_change(given["classes"]):
-            given["vertex_split"] = parts_of_labelled(given["classes"])
-    named = features if isinstance(features, str) else "given" if "features" in given else "log_degrees"
+        fields["classes"] = class_labels(labels, edges)
+        if never_change(fields["classes"]):
+            fields["vertex_split"] = parts_of_labelled(fields["classes"])
+    named = features if isinstance(features, str) else "given" if "features" in fields else "log_degrees"
     options: dict[str, Any] = {
         "edge_life": edge_life,
         "smoothing_window": smoothing_window,
@@ -307,7 +307,7 @@ def built(
         "features": named,
     }
     return build_graph(
-        edges.stream(**given),
+        edges.stream(**fields),
         name=name,
         source=source,
         strict_label=strict_label,

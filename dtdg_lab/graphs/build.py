@@ -63,8 +63,8 @@ class FeatureRows:
         """The features of all windows at once, shape (N, F), where they never change."""
         if self._kind == "constant":
             return np.ones((self._stream.num_nodes, 1), dtype=np.float32)
-        given = self._stream.features
-        return given if self._kind == "given" and given is not None and given.ndim == 2 else None
+        features = self._stream.features
+        return features if self._kind == "given" and features is not None and features.ndim == 2 else None
 
     @property
     def width(self) -> int:
@@ -134,12 +134,12 @@ class MemoryCollector:
     """Keeps the steps in memory.
 
     Args:
-        most: at most so many steps come.
+        max_steps: upper bound of the number of steps.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, max_steps: int) -> None:
         self.steps = 0
-        self._most = most
+        self._most = max_steps
         self._graphs: list[Snapshot] = []
         self._following: list[Snapshot] = []
         self._rows: dict[str, NDArray[Any]] = {}
@@ -168,7 +168,7 @@ class MemoryCollector:
             ) from error
 
     def finish(self, fixed: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> DynamicGraph:
-        """The graph.
+        """Return the graph.
 
         Args:
             fixed: arrays that are the same at all steps, by name.
@@ -229,12 +229,12 @@ class FileCollector:
 
     def _follow(self, step: BuiltSnapshot | None) -> None:
         """Keep the label graph of the step before this one; None is the end."""
-        before, self._before = self._before, step
-        if before is None or before.following is None:
+        previous, self._before = self._before, step
+        if previous is None or previous.following is None:
             return
-        self._labels.follow(before.following, None if step is None else step.graph)
-        if before.own_label or step is None:
-            put_snapshot(self._draft, before.following, FOLLOWING)
+        self._labels.follow(previous.following, None if step is None else step.graph)
+        if previous.own_label or step is None:
+            put_snapshot(self._draft, previous.following, FOLLOWING)
 
 
 # raise it when windows, features or labels change, so that graphs cut by older code are not taken from a cache
@@ -293,7 +293,7 @@ def build_graph(
 
 
 def _steps(windows: Windows, kinds: FeatureRows, smoothing_window: int, strict_label: bool) -> Iterator[BuiltSnapshot]:
-    """The labelled windows as steps, with the edges that each label counts."""
+    """Return the labelled windows as steps, with the edges that each label counts."""
     stream = windows.stream
     graphs = GraphSmoother(stream.num_nodes, smoothing_window, weighted=stream.weighted)
     features = FeatureSmoother(smoothing_window)
@@ -313,7 +313,7 @@ def _steps(windows: Windows, kinds: FeatureRows, smoothing_window: int, strict_l
 
 
 def _fixed(stream: IntervalStream, kinds: FeatureRows) -> dict[str, NDArray[Any]]:
-    """The arrays that are the same at all times."""
+    """Return the arrays that are the same at all times."""
     classes = stream.classes if stream.classes is not None and stream.classes.ndim == 1 else None
     arrays = {
         "features": kinds.static,
@@ -325,12 +325,13 @@ def _fixed(stream: IntervalStream, kinds: FeatureRows) -> dict[str, NDArray[Any]
 
 
 def _too_few(windows: Windows) -> DataError:
-    """What to say where no window can be labelled."""
-    counts, given = windows.counts, windows.stream.targets is not None
-    made = counts.windows + counts.dropped
-    left = f", {counts.windows} of them with min_edges={windows.min_edges} edges" if windows.min_edges else ""
-    needed = "at least 1 is needed" if given else "at least 2 are needed, because the last one is only a label"
+    """Explain why no window can be labelled."""
+    counts, has_targets = windows.counts, windows.stream.targets is not None
+    total = counts.windows + counts.dropped
+    condition = f", {counts.windows} of them with min_edges={windows.min_edges} edges" if windows.min_edges else ""
+    needed = "at least 1 is needed" if has_targets else "at least 2 are needed, because the last one is only a label"
+    setting = " or min_edges" if condition else ""
     return DataError(
-        f"{counts.intervals} base intervals make {made} snapshot{'s' * (made != 1)} with edge_life="
-        f"{windows.edge_life}{left}; {needed}. Cut more intervals, or lower edge_life{' or min_edges' if left else ''}."
+        f"{counts.intervals} base intervals make {total} snapshot{'s' * (total != 1)} with edge_life="
+        f"{windows.edge_life}{condition}; {needed}. Cut more intervals, or lower edge_life{setting}."
     )

@@ -29,20 +29,20 @@ class Calendar:
     def __str__(self) -> str:
         return repr(getattr(self.offset, "freqstr", str(self.offset)))
 
-    def starts(self, first: int, last: int, most: int) -> NDArray[np.int64]:
+    def starts(self, first: int, last: int, limit: int) -> NDArray[np.int64]:
         """Return the starts of all intervals from the one that holds ``first`` to the one after ``last``.
 
         Args:
             first: earliest time, in nanoseconds since 1970 in UTC.
             last: latest time.
-            most: most intervals allowed.
+            limit: most intervals allowed.
 
         Returns:
             Shape (B + 1,), rising, in nanoseconds since 1970 in UTC: interval b holds the times from ``starts[b]``
             up to, not including, ``starts[b + 1]``.
 
         Raises:
-            DataError: there would be more than ``most``, or the last would end after the year 2261.
+            DataError: there would be more than ``limit``, or the last would end after the year 2261.
         """
         import pandas as pd
 
@@ -53,10 +53,10 @@ class Calendar:
         local_last, dates = self._local(last), [start + shift]
         try:
             while dates[-1] <= local_last:
-                if len(dates) > most:
+                if len(dates) > limit:
                     raise DataError(
-                        f"interval={self} makes more than {most:,} base intervals; at most {most:,} are allowed. Give "
-                        "a longer interval, or cut=n, the number of intervals."
+                        f"interval={self} makes more than {limit:,} base intervals; at most {limit:,} are allowed. "
+                        "Give a longer interval, or cut=n, the number of intervals."
                     )
                 start = start + self.offset
                 dates.append(start + shift)

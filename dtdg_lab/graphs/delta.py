@@ -66,7 +66,7 @@ class TransferFormat:
 
 CSR32 = TransferFormat("csr32", "CSR, int32", 4, pairs=False, always_valued=False)
 COO64 = TransferFormat("coo64", "pairs, int64 (paper)", 8, pairs=True, always_valued=True)
-FORMATS: Mapping[str, TransferFormat] = MappingProxyType({each.name: each for each in (CSR32, COO64)})
+FORMATS: Mapping[str, TransferFormat] = MappingProxyType({form.name: form for form in (CSR32, COO64)})
 
 
 # Consecutive snapshots as the first one and the differences after it, which give back the same arrays bit for bit.
@@ -91,13 +91,13 @@ class Part:
         edges: E.
         leaving: edges of the snapshot before that it does not have; 0 where it is sent whole.
         arriving: its edges that the one before does not have; E where it is sent whole.
-        whole: whether it is sent whole.
+        is_whole: whether it is sent whole.
     """
 
     edges: int
     leaving: int
     arriving: int
-    whole: bool
+    is_whole: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,17 +122,17 @@ class Contents:
         Numbers of a whole snapshot are (offsets, sources), or of pairs (targets, sources); of a difference (places
         that leave, targets, sources), or of pairs (leaving targets, leaving sources, targets, sources).
         """
-        at = value_at = 0
+        start = value_at = 0
         for part in self.parts:
             slices = []
             for length in self._lengths(part):
-                slices.append(slice(at, at + length))
-                at += length
+                slices.append(slice(start, start + length))
+                start += length
             yield part, tuple(slices), slice(value_at, value_at + part.edges)
             value_at += part.edges
 
     def _lengths(self, part: Part) -> tuple[int, ...]:
-        if part.whole:
+        if part.is_whole:
             return (part.edges if self.form.pairs else self.nodes + 1, part.edges)
         leaving = (part.leaving,) * (2 if self.form.pairs else 1)
         return (*leaving, part.arriving, part.arriving)
@@ -167,20 +167,20 @@ def encode(snapshots: Sequence[Snapshot], form: TransferFormat = CSR32, *, diffe
     nodes, weighted = _common(snapshots)
     parts: list[Part] = []
     numbers: list[NDArray[Any]] = []
-    before = np.empty(0, np.int64)
-    for place, snapshot in enumerate(snapshots):
-        part = Part(snapshot.num_edges, 0, snapshot.num_edges, whole=True)
+    previous_keys = np.empty(0, np.int64)
+    for index, snapshot in enumerate(snapshots):
+        part = Part(snapshot.num_edges, 0, snapshot.num_edges, is_whole=True)
         pieces: tuple[NDArray[Any], ...] = ()
         if difference:
             keys = edge_keys(snapshot)
-            leaving, arriving = changed(before, keys) if place else (_NONE, _NONE)
+            leaving, arriving = changed(previous_keys, keys) if index else (_NONE, _NONE)
             less = form.difference_numbers(len(leaving), len(arriving)) < form.whole_numbers(nodes, part.edges)
-            if place and less:
-                part = Part(snapshot.num_edges, len(leaving), len(arriving), whole=False)
-                gone = _pair(before[leaving]) if form.pairs else (leaving,)
+            if index and less:
+                part = Part(snapshot.num_edges, len(leaving), len(arriving), is_whole=False)
+                gone = _pair(previous_keys[leaving]) if form.pairs else (leaving,)
                 pieces = (*gone, *_pair(keys[arriving]))
-            before = keys
-        if part.whole:
+            previous_keys = keys
+        if part.is_whole:
             pieces = (snapshot.rows() if form.pairs else snapshot.indptr, snapshot.indices)
         parts.append(part)
         numbers += pieces
@@ -190,63 +190,63 @@ def encode(snapshots: Sequence[Snapshot], form: TransferFormat = CSR32, *, diffe
 
 
 def decode(payload: Payload) -> list[Snapshot]:
-    """The snapshots of a payload, equal to those encoded in every bit; whole ones share its memory where they can."""
-    contents, numbers, found = payload.contents, payload.numbers, []
+    """Decode the snapshots of a payload bit for bit; whole ones share its memory where they can."""
+    contents, numbers, snapshots = payload.contents, payload.numbers, []
     keys: Keys | None = None
     indptr = np.zeros(contents.nodes + 1, np.int64)
-    for part, at, values_at in contents.pieces():
-        own = [numbers[each] for each in at]
-        if part.whole and not contents.form.pairs:
-            indptr, indices = own[0].astype(np.int64), own[1]
+    for part, slices, values_at in contents.pieces():
+        pieces = [numbers[piece] for piece in slices]
+        if part.is_whole and not contents.form.pairs:
+            indptr, indices = pieces[0].astype(np.int64), pieces[1]
             keys = None  # made when a difference follows
         else:
-            if part.whole:
-                keys = keys_of(own[1], own[0])
-                gone, rises = keys[:0], own[0]
+            if part.is_whole:
+                keys = keys_of(pieces[1], pieces[0])
+                gone, rises = keys[:0], pieces[0]
                 indptr = np.zeros_like(indptr)
             else:
                 keys = keys_of(indices, _rows(indptr)) if keys is None else keys
-                places = np.searchsorted(keys, keys_of(own[1], own[0])) if contents.form.pairs else own[0]
-                gone, rises = keys[places], own[-2]
-                keys = replaced(keys, places, keys_of(own[-1], own[-2]))
+                places = np.searchsorted(keys, keys_of(pieces[1], pieces[0])) if contents.form.pairs else pieces[0]
+                gone, rises = keys[places], pieces[-2]
+                keys = replaced(keys, places, keys_of(pieces[-1], pieces[-2]))
             indptr = indptr + _offsets(rises, targets(gone), contents.nodes)
             indices = sources(keys)
         weights = payload.values[values_at] if contents.weighted and payload.values is not None else None
-        found.append(Snapshot.trusted(give_up(indptr), give_up(indices), weights))
-    return found
+        snapshots.append(Snapshot.trusted(give_up(indptr), give_up(indices), weights))
+    return snapshots
 
 
 def decode_pairs(payload: Payload) -> list[tuple[NDArray[Any], NDArray[Any]]]:
-    """The targets and sources, (E,) int64 each, of every snapshot of a payload in the form ``COO64``.
+    """Return the targets and sources, (E,) int64 each, of every snapshot of a payload in the form ``COO64``.
 
     What the paper's program trains from: kept to compare with.
     """
-    found: list[tuple[NDArray[Any], NDArray[Any]]] = []
+    pairs: list[tuple[NDArray[Any], NDArray[Any]]] = []
     keys: Keys | None = None
-    for part, at, _ in payload.contents.pieces():
-        own = [payload.numbers[each] for each in at]
-        if part.whole:
+    for part, slices, _ in payload.contents.pieces():
+        pieces = [payload.numbers[piece] for piece in slices]
+        if part.is_whole:
             keys = None
-            found.append((own[0], own[1]))
+            pairs.append((pieces[0], pieces[1]))
             continue
-        keys = keys_of(found[-1][1], found[-1][0]) if keys is None else keys
-        keys = replaced(keys, np.searchsorted(keys, keys_of(own[1], own[0])), keys_of(own[3], own[2]))
-        found.append((targets(keys), sources(keys).astype(np.int64)))
-    return found
+        keys = keys_of(pairs[-1][1], pairs[-1][0]) if keys is None else keys
+        keys = replaced(keys, np.searchsorted(keys, keys_of(pieces[1], pieces[0])), keys_of(pieces[3], pieces[2]))
+        pairs.append((targets(keys), sources(keys).astype(np.int64)))
+    return pairs
 
 
-def changed(before: Keys, after: Keys) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Places in ``before`` of keys that are not in ``after``, and places in ``after`` of those that are not in before.
+def changed(old_keys: Keys, new_keys: Keys) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return places in ``old_keys`` of keys that are gone, and places in ``new_keys`` of keys that came.
 
     Both rise without duplicates. One merge of sorted runs finds what stands alone; only this is then looked up.
     """
-    merged = np.concatenate([before, after])
+    merged = np.concatenate([old_keys, new_keys])
     merged.sort(kind="stable")  # merges two sorted runs in one pass
     alone = np.ones(len(merged) + 1, dtype=bool)
     alone[1:-1] = merged[1:] != merged[:-1]
     once = merged.compress(alone[:-1] & alone[1:])
-    place, here = places_of(before, once)
-    return place[here], np.searchsorted(after, once[~here])
+    positions, is_old = places_of(old_keys, once)
+    return positions[is_old], np.searchsorted(new_keys, once[~is_old])
 
 
 def replaced(keys: Keys, leaving: NDArray[Any], arriving: Keys) -> Keys:
@@ -263,7 +263,7 @@ def replaced(keys: Keys, leaving: NDArray[Any], arriving: Keys) -> Keys:
 
 
 def _offsets(arriving: NDArray[Any], leaving: NDArray[Any], nodes: int) -> NDArray[np.int64]:
-    """What offsets rise by when edges into these targets arrive and leave; (N + 1,)."""
+    """Return the rise of offsets when edges into these targets arrive and leave; (N + 1,)."""
     rise = np.zeros(nodes + 1, np.int64)
     np.cumsum(np.bincount(arriving, minlength=nodes) - np.bincount(leaving, minlength=nodes), out=rise[1:])
     return rise
@@ -278,21 +278,26 @@ def _pair(keys: Keys) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
 
 
 def _values(snapshots: Sequence[Snapshot]) -> NDArray[np.float32]:
-    parts = [np.ones(of.num_edges, np.float32) if of.weights is None else of.weights for of in snapshots]
+    parts = [
+        np.ones(snapshot.num_edges, np.float32) if snapshot.weights is None else snapshot.weights
+        for snapshot in snapshots
+    ]
     return give_up(np.concatenate(parts or [np.empty(0, np.float32)]))
 
 
 def _common(snapshots: Sequence[Snapshot]) -> tuple[int, bool]:
     """N and whether there are weights, the same for all."""
-    kinds = {(of.num_nodes, of.weights is not None) for of in snapshots}
+    kinds = {(snapshot.num_nodes, snapshot.weights is not None) for snapshot in snapshots}
     if len(kinds) > 1:
         raise DataError(
             f"snapshots that differ in nodes or in having weights cannot follow one another: {sorted(kinds)} "
             "(nodes, weighted). Build them as one graph."
         )
-    most = max((of.num_edges for of in snapshots), default=0)
-    if most > _MOST_EDGES:
-        raise DataError(f"a snapshot of {most:,} edges; at most {_MOST_EDGES:,} can be numbered. Cut the data finer.")
+    max_edges = max((snapshot.num_edges for snapshot in snapshots), default=0)
+    if max_edges > _MOST_EDGES:
+        raise DataError(
+            f"a snapshot of {max_edges:,} edges; at most {_MOST_EDGES:,} can be numbered. Cut the data finer."
+        )
     return kinds.pop() if kinds else (0, False)
 
 
@@ -342,12 +347,12 @@ class SequenceChanges:
 
     def brought(self, form: TransferFormat, ranges: Iterable[range]) -> tuple[int, int]:
         """Bytes of some ranges of snapshots, as (differences, whole); of each range the first snapshot is whole."""
-        whole, less = self.whole_bytes(form), self.difference_bytes(form)
+        whole_bytes, difference_bytes = self.whole_bytes(form), self.difference_bytes(form)
         differences = everything = 0
         for part in ranges:
             if len(part):
-                everything += int(whole[part.start : part.stop].sum())
-                differences += int(whole[part.start]) + int(less[part.start + 1 : part.stop].sum())
+                everything += int(whole_bytes[part.start : part.stop].sum())
+                differences += int(whole_bytes[part.start]) + int(difference_bytes[part.start + 1 : part.stop].sum())
         return differences, everything
 
     def _values(self, form: TransferFormat) -> NDArray[np.int64]:
@@ -355,7 +360,7 @@ class SequenceChanges:
 
 
 def scaled(changes: SequenceChanges, factor: float) -> SequenceChanges:
-    """The sequence with ``factor`` times the nodes and edges, of equal density and overlap.
+    """Return the sequence with ``factor`` times the nodes and edges, of equal density and overlap.
 
     Raises:
         PlanError: the factor leaves no node.
@@ -364,27 +369,27 @@ def scaled(changes: SequenceChanges, factor: float) -> SequenceChanges:
     if nodes < 1:
         raise PlanError(f"{changes.nodes} nodes times {factor:g} leaves none: give a larger factor.")
     edges, leaving, arriving = (
-        np.rint(each * factor).astype(np.int64) for each in (changes.edges, changes.leaving, changes.arriving)
+        np.rint(counts * factor).astype(np.int64) for counts in (changes.edges, changes.leaving, changes.arriving)
     )
     return replace(changes, nodes=nodes, edges=edges, leaving=leaving, arriving=arriving)
 
 
 def sequence_changes(snapshots: Sequence[Snapshot]) -> SequenceChanges:
     """How at least one snapshot, all over the same nodes, change one after the other."""
-    edges = np.array([of.num_edges for of in snapshots], np.int64)
+    edges = np.array([snapshot.num_edges for snapshot in snapshots], np.int64)
     leaving, arriving = np.zeros_like(edges), np.zeros_like(edges)
-    before = edge_keys(snapshots[0])
-    for place in range(1, len(snapshots)):
-        keys = edge_keys(snapshots[place])
-        gone, came = changed(before, keys)
-        leaving[place], arriving[place], before = len(gone), len(came), keys
+    previous_keys = edge_keys(snapshots[0])
+    for index in range(1, len(snapshots)):
+        keys = edge_keys(snapshots[index])
+        gone, came = changed(previous_keys, keys)
+        leaving[index], arriving[index], previous_keys = len(gone), len(came), keys
     return SequenceChanges(snapshots[0].num_nodes, snapshots[0].weights is not None, edges, leaving, arriving)
 
 
 def own_ranges(plan: SnapshotBlocks) -> list[range]:
-    """The snapshots that each group of ranks brings in each block; empty ones left out."""
+    """Return the snapshots that each group of ranks brings in each block; empty ones left out."""
     ranges = [plan.own(block, group * plan.row_ranks) for block in range(plan.blocks) for group in range(plan.groups)]
-    return [own for own in ranges if len(own)]
+    return [interval for interval in ranges if len(interval)]
 
 
 def benefiting_share(plan: SnapshotBlocks) -> float:

@@ -71,7 +71,7 @@ class GraphHash:
         self._digest.update(f"following{labels.hexdigest()}".encode())
 
     def hexdigest(self) -> str:
-        """The hash in hexadecimal."""
+        """Return the hash in hexadecimal."""
         return self._digest.hexdigest()
 
 
@@ -134,7 +134,7 @@ class DynamicGraph:
 
     @classmethod
     def trusted(cls, **fields: Any) -> DynamicGraph:
-        """A graph of fields that are known to be right: nothing is checked and no page of an array is read.
+        """Return a graph of fields that are known to be right: nothing is checked and no page of an array is read.
 
         For graphs that the lab has just built, or has written to disk itself.
         """
@@ -146,10 +146,10 @@ class DynamicGraph:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # numpy forgets the read-only flag in a pickle, and expands views; going through the constructor helps both
-        whole = {"features": stored_once(self.features)}
+        arrays = {"features": stored_once(self.features)}
         if self.classes is not None:
-            whole["classes"] = stored_once(self.classes)
-        return (DynamicGraph, tuple(whole.get(name, getattr(self, name)) for name in self.__dataclass_fields__))
+            arrays["classes"] = stored_once(self.classes)
+        return (DynamicGraph, tuple(arrays.get(name, getattr(self, name)) for name in self.__dataclass_fields__))
 
     def __repr__(self) -> str:
         edges = self.num_edges
@@ -192,8 +192,8 @@ class DynamicGraph:
     @property
     def tasks(self) -> tuple[str, ...]:
         """Names of the tasks whose labels this graph holds."""
-        held = {"following": self.following is not None, "classes": self.num_classes > 0}
-        return catalogue.tasks_with([label for label, is_held in held.items() if is_held])
+        conditions = {"following": self.following is not None, "classes": self.num_classes > 0}
+        return catalogue.tasks_with([label for label, is_held in conditions.items() if is_held])
 
     @cached_property
     def num_edges(self) -> NDArray[np.int64]:
@@ -228,7 +228,7 @@ class DynamicGraph:
         return digest.hexdigest()
 
     def arrays(self) -> Iterator[tuple[str, NDArray[Any]]]:
-        """The arrays beside the snapshots that there are, by name; what never changes is given once."""
+        """Return the arrays beside the snapshots that there are, by name; what never changes is given once."""
         yield "features", stored_once(self.features)
         yield "targets", self.targets
         yield "persistence", self.persistence
@@ -350,23 +350,23 @@ class Labelled:
 
 
 def labelled(windows: Iterable[Window], stream: IntervalStream, *, strict_label: bool) -> Iterator[Labelled]:
-    """The windows with their labels, oldest first: all of them where targets are given, else all but the last."""
+    """Yield windows with their labels, oldest first: all with given targets, else all but the last."""
     if stream.targets is not None:
         for window in windows:
             target, expected = stream.targets[window.newest], _expected(stream, window.newest)
             yield Labelled(window, target, expected, None)
         return
-    for (now, _, today), (_, following, tomorrow) in itertools.pairwise(_counted(windows, strict_label)):
-        yield Labelled(now, tomorrow, today, following)
+    for (step, _, today), (_, following, tomorrow) in itertools.pairwise(_counted(windows, strict_label)):
+        yield Labelled(step, tomorrow, today, following)
 
 
 def _counted(windows: Iterable[Window], strict_label: bool) -> Iterator[tuple[Window, Snapshot, NDArray[np.float32]]]:
     """Every window with the edges that a label counts, and the label; taken over where nothing has changed."""
-    before: Snapshot | None = None
+    previous: Snapshot | None = None
     for window in windows:
         graph = window.base if strict_label else window.graph
-        if graph is not before:
-            before, label = graph, log_in_degrees(graph)
+        if graph is not previous:
+            previous, label = graph, log_in_degrees(graph)
         yield window, graph, label
 
 
@@ -376,7 +376,7 @@ def log_in_degrees(graph: Snapshot) -> NDArray[np.float32]:
 
 
 def _expected(stream: IntervalStream, newest: int) -> NDArray[np.float32]:
-    """What "tomorrow is like today" says of a given target: what is given, else the target one base interval before.
+    """Return the persistence of a given target: that given, else the target one base interval before.
 
     The first base interval has none before it; there it says 0.
     """
@@ -421,22 +421,22 @@ def check_graph(graph: DynamicGraph) -> None:
 
 
 def _check_facts(graph: DynamicGraph) -> None:
-    wanted: tuple[tuple[str, tuple[type, ...], str], ...] = (
+    requirements: tuple[tuple[str, tuple[type, ...], str], ...] = (
         ("name", (str,), "text"),
         ("source", (str,), "text"),
         ("edge_life", (int, np.integer), "a whole number"),
         ("strict_label", (bool,), "True or False"),
     )
-    for field, kinds, words in wanted:
+    for field, kinds, description in requirements:
         value = getattr(graph, field)
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-            raise DataError(f"{field}={shortened(value)} is of type {type(value).__name__}; {words} is needed.")
+            raise DataError(f"{field}={shortened(value)} is of type {type(value).__name__}; {description} is needed.")
 
 
-def _listed(name: str, given: Any) -> tuple[Any, ...]:
-    if not isinstance(given, Iterable):
-        raise DataError(f"{name} is of type {type(given).__name__}; a list of Snapshots is needed.")
-    return tuple(given)
+def _listed(name: str, value: Any) -> tuple[Any, ...]:
+    if not isinstance(value, Iterable):
+        raise DataError(f"{name} is of type {type(value).__name__}; a list of Snapshots is needed.")
+    return tuple(value)
 
 
 def check_snapshots(name: str, snapshots: tuple[Snapshot, ...], like: tuple[Snapshot, ...]) -> None:
@@ -460,7 +460,7 @@ def check_snapshots(name: str, snapshots: tuple[Snapshot, ...], like: tuple[Snap
 
 
 def _following(graph: DynamicGraph, following: tuple[Snapshot, ...]) -> tuple[Snapshot, ...]:
-    """The label graphs, checked; those that equal the next snapshot are it, so that equal graphs have equal hashes."""
+    """Check the label graphs; one that equals the next snapshot becomes it: equal graphs have equal hashes."""
     if len(following) != len(graph.snapshots):
         raise DataError(
             f"following has {len(following)} snapshots and there are {len(graph.snapshots)} labelled ones; "

@@ -22,7 +22,7 @@ _LARGEST = float(np.finfo(np.float64).max)
 
 
 def as_array(values: Any, name: str, needed: str) -> NDArray[Any]:
-    """What was given as a numpy array, of whatever type and shape it has.
+    """Convert a value to a numpy array, of whatever type and shape it has.
 
     Args:
         values: a list, an array, a column of a table, or a tensor of any library and device.
@@ -50,7 +50,7 @@ def as_array(values: Any, name: str, needed: str) -> NDArray[Any]:
 
 
 def as_vector(values: Any, name: str, needed: str) -> NDArray[Any]:
-    """What was given as a numpy vector, of whatever type it has; arguments as for :func:`as_array`.
+    """Convert a value to a numpy vector, of whatever type it has; arguments as for :func:`as_array`.
 
     Raises:
         DataError: as :func:`as_array`; or it is no vector.
@@ -59,8 +59,8 @@ def as_vector(values: Any, name: str, needed: str) -> NDArray[Any]:
     if array.ndim == 1:
         rounded = array.dtype.kind == "f" and isinstance(values, (list, tuple)) and set(map(type, values)) == {int}
         return np.array(values, dtype=object) if rounded else array  # whole numbers of 2^63 and more
-    found = f"has shape {array.shape}" if array.ndim else f"is {_kind(values)}"
-    raise DataError(f"{name} {found}; a vector of {needed} is needed, such as a list or an array.")
+    description = f"has shape {array.shape}" if array.ndim else f"is {_kind(values)}"
+    raise DataError(f"{name} {description}; a vector of {needed} is needed, such as a list or an array.")
 
 
 def floats_of_objects(array: NDArray[Any], name: str) -> NDArray[np.float64]:
@@ -72,13 +72,13 @@ def floats_of_objects(array: NDArray[Any], name: str) -> NDArray[np.float64]:
     try:
         return array.astype(np.float64)
     except OverflowError:
-        place = next(place for place, value in enumerate(array.flat) if abs(value) > _LARGEST)
-        value = shortened(array.flat[place])
-        raise DataError(f"{name} holds {value} at place {place}; at most {_LARGEST:g} is allowed.") from None
+        index = next(index for index, value in enumerate(array.flat) if abs(value) > _LARGEST)
+        value = shortened(array.flat[index])
+        raise DataError(f"{name} holds {value} at place {index}; at most {_LARGEST:g} is allowed.") from None
 
 
 def wrong_type(array: NDArray[Any], name: str, needed: str, right: tuple[type, ...] = ()) -> DataError:
-    """What to say of an array that holds something else than is needed: its type, and the first value of another.
+    """Describe an array of a wrong type: its type, and the first wrong value.
 
     Args:
         array: what was given.
@@ -88,17 +88,17 @@ def wrong_type(array: NDArray[Any], name: str, needed: str, right: tuple[type, .
     """
     if not array.size:
         return DataError(f"{name} is empty, of type {array.dtype}; {needed} are needed.")
-    place, value, kind = 0, array.flat[0], str(array.dtype)
+    index, value, kind = 0, array.flat[0], str(array.dtype)
     if kind == "object":
-        wrong = ((place, value) for place, value in enumerate(array.flat) if not isinstance(value, right))
-        place, value = next(wrong, (place, value))
-    said = str(value)  # of numbers and times, as numpy shows them
+        wrong = ((number, value) for number, value in enumerate(array.flat) if not isinstance(value, right))
+        index, value = next(wrong, (index, value))
+    text = str(value)  # of numbers and times, as numpy shows them
     if array.dtype.kind in "OUS":
         value = value.item() if isinstance(value, np.generic) else value
-        said, kind = shortened(value), type(value).__name__
-    at = f"[{', '.join(map(str, np.unravel_index(place, array.shape)))}]" if array.ndim else ""
+        text, kind = shortened(value), type(value).__name__
+    subscript = f"[{', '.join(map(str, np.unravel_index(index, array.shape)))}]" if array.ndim else ""
     return DataError(
-        f"{name}{at} is {said}, of type {kind}; {needed} are needed. Convert it, or drop what has no such value."
+        f"{name}{subscript} is {text}, of type {kind}; {needed} are needed. Convert it, or drop what has no such value."
     )
 
 
@@ -111,22 +111,22 @@ def refuse_mixed(values: Sequence[Any] | NDArray[Any], name: str, needed: str) -
     types = set(map(type, values))
     for masked in types:
         if issubclass(masked, np.ma.MaskedArray):
-            for place, value in enumerate(values):
-                refuse_masked(value, f"{name}[{place}]")
-    kinds = {_group(each) for each in types}
+            for number, value in enumerate(values):
+                refuse_masked(value, f"{name}[{number}]")
+    kinds = {_group(value_type) for value_type in types}
     if len(kinds) > 1 and kinds & {"str", "bytes", "bool"}:
         first = _group(type(values[0]))
-        place = next(place for place, value in enumerate(values) if _group(type(value)) != first)
+        number = next(number for number, value in enumerate(values) if _group(type(value)) != first)
         raise DataError(
-            f"{name} mixes {type(values[0]).__name__} and {type(values[place]).__name__}: {name}[0] is "
-            f"{shortened(values[0])}, {name}[{place}] is {shortened(values[place])}. Give {needed}, all of one kind; "
+            f"{name} mixes {type(values[0]).__name__} and {type(values[number]).__name__}: {name}[0] is "
+            f"{shortened(values[0])}, {name}[{number}] is {shortened(values[number])}. Give {needed}, all of one kind; "
             "drop what is missing."
         )
 
 
-def _group(each: type) -> str:
+def _group(value_type: type) -> str:
     for name, types in (("str", str), ("bytes", bytes), ("bool", (bool, np.bool_))):
-        if issubclass(each, types):
+        if issubclass(value_type, types):
             return name
     return "other"
 
@@ -208,7 +208,7 @@ def read_weights(values: ArrayLike | None, count: int) -> NDArray[np.float64] | 
 
 
 def check_weights(array: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The same weights.
+    """Return the same weights.
 
     Raises:
         DataError: one is negative, or not finite; the message names the first.
@@ -238,8 +238,8 @@ def as_int64(array: NDArray[Any], name: str) -> NDArray[np.int64]:
     return array.astype(np.int64, copy=False)
 
 
-def _too_large(name: str, place: int, value: Any) -> DataError:
-    return DataError(f"{name}[{place}] is {value}; whole numbers from -2^63 to below 2^63 are needed.")
+def _too_large(name: str, index: int, value: Any) -> DataError:
+    return DataError(f"{name}[{index}] is {value}; whole numbers from -2^63 to below 2^63 are needed.")
 
 
 def as_float64(array: NDArray[Any]) -> NDArray[np.float64]:
@@ -249,13 +249,13 @@ def as_float64(array: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _refuse_long(values: Any, name: str) -> None:
-    if not all(issubclass(each, str) for each in set(map(type, values))):
+    if not all(issubclass(value_type, str) for value_type in set(map(type, values))):
         return  # no ids; said later
     longest = max(map(len, values), default=0)
     if longest > MAX_ID_LENGTH:
-        place = list(map(len, values)).index(longest)
+        index = list(map(len, values)).index(longest)
         raise DataError(
-            f"{name}[{place}] is {shortened(values[place])}, an id of {longest:,} characters; at most "
+            f"{name}[{index}] is {shortened(values[index])}, an id of {longest:,} characters; at most "
             f"{MAX_ID_LENGTH:,} are allowed."
         )
 
@@ -291,8 +291,8 @@ def whole_of_objects(array: NDArray[Any], name: str) -> NDArray[np.int64]:
     try:
         return array.astype(np.int64)
     except OverflowError:
-        place = next(place for place, value in enumerate(array) if not -(2**63) <= value < 2**63)
-        raise _too_large(name, place, shortened(array[place])) from None
+        index = next(index for index, value in enumerate(array) if not -(2**63) <= value < 2**63)
+        raise _too_large(name, index, shortened(array[index])) from None
 
 
 def _whole_floats(array: NDArray[Any], name: str) -> NDArray[np.int64]:
@@ -307,12 +307,12 @@ def _whole_floats(array: NDArray[Any], name: str) -> NDArray[np.int64]:
 
 def _no_ids(array: NDArray[Any], name: str) -> DataError:
     """Return what to say of the first float that is no id."""
-    whole = np.isfinite(array) & (array == np.floor(array))
-    row = int(np.flatnonzero(~whole)[0]) if not whole.all() else int(np.abs(array).argmax())
+    is_whole = np.isfinite(array) & (array == np.floor(array))
+    row = int(np.flatnonzero(~is_whole)[0]) if not is_whole.all() else int(np.abs(array).argmax())
     value = array[row]
     if np.isnan(value):
         return DataError(f"{name}[{row}] is nan, a missing id; {_IDS} are needed. Drop edges without an id.")
-    if whole.all():
+    if is_whole.all():
         return DataError(
             f"{name}[{row}] is {value:g}, of type {array.dtype}, which is too large for such numbers to be exact. "
             "Read ids as whole numbers or as text."

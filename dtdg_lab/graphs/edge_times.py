@@ -182,17 +182,17 @@ def _times_of_objects(array: NDArray[Any]) -> NDArray[Any]:
         return whole_of_objects(array, "time")
     if types <= {int, float, Decimal}:
         return floats_of_objects(array, "time")
-    of_pandas = all(hasattr(each, "to_datetime64") for each in types)
+    of_pandas = all(hasattr(value_type, "to_datetime64") for value_type in types)
     if not (of_pandas or types <= {date, datetime}):
         raise wrong_type(array, "time", _TIMES, types_like_the_first(array, ((int, float), (date, np.datetime64))))
     present = np.equal(array, array).astype(bool)  # NaT is not itself
     zoned = np.array([getattr(value, "tzinfo", None) is not None for value in array])
     mixed = np.flatnonzero(present & (zoned != zoned[present.argmax()]))
     if len(mixed):
-        first, other = int(present.argmax()), int(mixed[0])
+        first, conflicting = int(present.argmax()), int(mixed[0])
         raise DataError(
-            f"some entries of time have a time zone and some have none: time[{first}] is {array[first]}, time[{other}] "
-            f"is {array[other]}. Give all of them one, or none."
+            f"some entries of time have a time zone and some have none: time[{first}] is {array[first]}, "
+            f"time[{conflicting}] is {array[conflicting]}. Give all of them one, or none."
         )
     if of_pandas:
         return np.array([value.to_datetime64() for value in array])
@@ -232,13 +232,13 @@ class SpokenTimes:
         self._first, self._last, self._dates = times.min(), times.max(), dates
 
     def time(self, value: Any) -> str:
-        """A time."""
+        """Return a time."""
         if not self._dates:
             return str(value)
         return str(np.datetime64(int(value), "ns")).removesuffix(".000000000").removesuffix("T00:00:00")
 
     def length(self, value: Any) -> str:
-        """A length of time."""
+        """Return a length of time."""
         if not self._dates:
             return f"{value:.15g}"
         if not 1000 <= value < _CENTURY:

@@ -116,9 +116,9 @@ class IntervalEdges:
                 )
             check_weights(self.weight)
 
-    def stream(self, **given: Any) -> IntervalStream:
-        """The same intervals one after the other; ``given`` are features, targets and so on in place of its own."""
-        own = {name: getattr(self, name) for name in ("features", "targets", "persistence", "classes")}
+    def stream(self, **replacements: Any) -> IntervalStream:
+        """Stream the same intervals; ``replacements`` are features, targets and so on in place of its own."""
+        fields = {name: getattr(self, name) for name in ("features", "targets", "persistence", "classes")}
         return IntervalStream(
             num_intervals=self.num_intervals,
             num_nodes=self.num_nodes,
@@ -126,7 +126,7 @@ class IntervalEdges:
             make=self.snapshots,
             node_ids=self.node_ids,
             rows=len(self.src),
-            **{**own, **given},
+            **{**fields, **replacements},
         )
 
     def snapshots(self) -> Iterator[snapshot.Snapshot]:
@@ -145,21 +145,23 @@ class IntervalEdges:
         def make(start: int, stop: int) -> snapshot.Snapshot:
             if start == stop:
                 return empty
-            of = slice(start, stop) if order is None else order[start:stop]
-            weight = None if self.weight is None else self.weight[of].astype(np.float64)
-            return snapshot.snapshot_of_keys(snapshot.keys_of(self.src[of], self.dst[of]), weight, self.num_nodes)
+            selection = slice(start, stop) if order is None else order[start:stop]
+            weight = None if self.weight is None else self.weight[selection].astype(np.float64)
+            return snapshot.snapshot_of_keys(
+                snapshot.keys_of(self.src[selection], self.dst[selection]), weight, self.num_nodes
+            )
 
         if len(interval) <= pieces.AT_ONCE:
             yield from itertools.starmap(make, itertools.pairwise(bounds))
             return
         with ThreadPoolExecutor(1, thread_name_prefix="snapshots") as pool:  # one ahead: sorting releases the GIL
-            now: Future[snapshot.Snapshot] | None = None
+            current: Future[snapshot.Snapshot] | None = None
             for pair in itertools.pairwise(bounds):
-                now, before = pool.submit(make, *pair), now
-                if before is not None:
-                    yield before.result()
-            if now is not None:
-                yield now.result()
+                current, previous = pool.submit(make, *pair), current
+                if previous is not None:
+                    yield previous.result()
+            if current is not None:
+                yield current.result()
 
 
 # Dealing edges with times to base intervals, and numbering their nodes over all time.
@@ -196,16 +198,16 @@ WAYS = ("time", "edges")
 _Vector = NDArray[Any]
 
 
-def _intervals(times: _Vector, count: int, of: Callable[[_Vector], _Vector]) -> NDArray[Any]:
-    """The base interval of every time, shape (E,), in a type as small as ``count`` allows."""
+def _intervals(times: _Vector, count: int, interval_of: Callable[[_Vector], _Vector]) -> NDArray[Any]:
+    """Return the base interval of every time, shape (E,), in a type as small as ``count`` allows."""
     # of 16 bits, numpy sorts by radix
-    found = np.empty(len(times), dtype=np.uint16 if count <= 2**16 else np.int32)
+    intervals = np.empty(len(times), dtype=np.uint16 if count <= 2**16 else np.int32)
 
     def deal(piece: slice) -> None:
-        found[piece] = of(times[piece])
+        intervals[piece] = interval_of(times[piece])
 
     pieces.work_on(len(times), deal)
-    return found
+    return intervals
 
 
 def cut_edges(
@@ -275,9 +277,9 @@ def cut_edges(
                 f"the only interval is not full, and drop_partial leaves it out: interval={window} is more than the "
                 "data have. Give a shorter interval, or drop_partial=False."
             )
-        whole = interval < count - 1
-        sources, targets, interval, count = sources[whole], targets[whole], interval[whole], count - 1
-        weights = None if weights is None else weights[whole]
+        is_whole = interval < count - 1
+        sources, targets, interval, count = sources[is_whole], targets[is_whole], interval[is_whole], count - 1
+        weights = None if weights is None else weights[is_whole]
     return IntervalEdges(
         src=sources,
         dst=targets,
@@ -290,7 +292,7 @@ def cut_edges(
 
 
 def _vectors(src: ArrayLike, dst: ArrayLike, time: ArrayLike) -> tuple[_Vector, _Vector, _Vector]:
-    """The three vectors, read and of equal length."""
+    """Return the three vectors, read and of equal length."""
     sources, targets, times = read_ids(src, "src"), read_ids(dst, "dst"), read_times(time)
     lengths = [len(vector) for vector in (sources, targets, times)]
     if not lengths[0] or len(set(lengths)) > 1:
@@ -304,7 +306,7 @@ def _vectors(src: ArrayLike, dst: ArrayLike, time: ArrayLike) -> tuple[_Vector, 
 def _by_time(
     times: _Vector, cut: int, window: float | Calendar | None, spoken: SpokenTimes
 ) -> tuple[NDArray[Any], int]:
-    """The base interval of every time, shape (E,), and the number of intervals."""
+    """Return the base interval of every time, shape (E,), and the number of intervals."""
     first, last = times.min(), times.max()
     if isinstance(window, Calendar) and not cut:
         starts = window.starts(int(first), int(last), MAX_INTERVALS)
@@ -373,8 +375,8 @@ def _whole_steps(steps: Any, rounding: float) -> Any:
 
 def _equal_shares(times: _Vector, first: Any, span: Any, cut: int, rounding: float) -> NDArray[Any]:
     """floor((time - first) / span * cut), but the last for the last: exact for whole numbers, as boundaries need it."""
-    unit, whole = 1, times.dtype.kind == "i"
-    if whole and int(span) >= 2**62 // cut:  # such as days in nanoseconds
+    unit, is_integer = 1, times.dtype.kind == "i"
+    if is_integer and int(span) >= 2**62 // cut:  # such as days in nanoseconds
         unit = math.gcd(*(int(np.gcd.reduce(times[piece] - first)) for piece in pieces.slices(len(times))))
         span //= unit
 
@@ -382,7 +384,7 @@ def _equal_shares(times: _Vector, first: Any, span: Any, cut: int, rounding: flo
         since = some - first
         if unit > 1:
             since //= unit
-        if whole and int(span) < 2**62 // cut:
+        if is_integer and int(span) < 2**62 // cut:
             return np.minimum(since * cut // max(span, 1), cut - 1)
         return np.minimum(_whole_steps(since / (span or 1) * cut, rounding * cut / (float(span) or 1.0)), cut - 1)
 
@@ -396,12 +398,12 @@ def _many(count: float) -> str:
 def _by_edges(
     times: _Vector, cut: int, window: float | Calendar | None, spoken: SpokenTimes
 ) -> tuple[NDArray[Any], int]:
-    """The base interval of every edge by its rank in time, shape (E,), and the number of intervals."""
+    """Return the base interval of every edge by its rank in time, shape (E,), and the number of intervals."""
     edges, ascending = len(times), np.sort(times)
 
-    def shared(count: int, of: Callable[[_Vector], _Vector]) -> tuple[NDArray[Any], int]:
+    def shared(count: int, interval_of: Callable[[_Vector], _Vector]) -> tuple[NDArray[Any], int]:
         # by the rank of the first edge of the same time
-        return _intervals(times, count, lambda some: of(np.searchsorted(ascending, some))), count
+        return _intervals(times, count, lambda some: interval_of(np.searchsorted(ascending, some))), count
 
     if cut:
         if cut > edges:

@@ -152,10 +152,10 @@ def _not_listed(name: str, absent: Any, node_ids: _Vector) -> DataError:
 
 def _numbered(sources: _Vector, targets: _Vector) -> tuple[_Vector, NDArray[np.int32], NDArray[np.int32]]:
     """Return the sorted ids, and sources and targets as positions in them."""
-    whole = sources.dtype.kind == "i"
-    low = int(min(sources.min(), targets.min())) if whole else 0
-    high = int(max(sources.max(), targets.max())) if whole else 0
-    if whole and high - low < 4 * len(sources) + 1024:
+    is_integer = sources.dtype.kind == "i"
+    low = int(min(sources.min(), targets.min())) if is_integer else 0
+    high = int(max(sources.max(), targets.max())) if is_integer else 0
+    if is_integer and high - low < 4 * len(sources) + 1024:
         # ids lie close: marking those that occur is faster than sorting all of them
         occurs = np.zeros(high - low + 1, dtype=bool)
         for ids in (sources, targets):
@@ -163,23 +163,23 @@ def _numbered(sources: _Vector, targets: _Vector) -> tuple[_Vector, NDArray[np.i
                 occurs[ids[piece] - low] = True
         node_ids = np.flatnonzero(occurs) + low
         _check_count(node_ids)
-        place = np.cumsum(occurs, dtype=np.int32)
-        place -= 1
-        return node_ids, _looked_up(place, sources, low), _looked_up(place, targets, low)
+        number_of = np.cumsum(occurs, dtype=np.int32)
+        number_of -= 1
+        return node_ids, _looked_up(number_of, sources, low), _looked_up(number_of, targets, low)
     node_ids, every = np.unique(np.concatenate([sources, targets]), return_inverse=True)
     _check_count(node_ids)
     numbers: NDArray[np.int32] = every.astype(np.int32)
     return node_ids, numbers[: len(sources)], numbers[len(sources) :]
 
 
-def _looked_up(place: NDArray[np.int32], ids: _Vector, low: int) -> NDArray[np.int32]:
-    found = np.empty(len(ids), dtype=np.int32)
+def _looked_up(numbers: NDArray[np.int32], ids: _Vector, low: int) -> NDArray[np.int32]:
+    result = np.empty(len(ids), dtype=np.int32)
 
     def look_up(piece: slice) -> None:
-        found[piece] = place[ids[piece] - low]
+        result[piece] = numbers[ids[piece] - low]
 
     pieces.work_on(len(ids), look_up)
-    return found
+    return result
 
 
 def _check_count(node_ids: _Vector) -> None:

@@ -44,11 +44,11 @@ class Seal:
     @contextmanager
     def opened(self) -> Iterator[None]:
         """Let everything be read within a block; only the evaluation after a run's last step has a reason to."""
-        before, self.is_open = self.is_open, True
+        was_open, self.is_open = self.is_open, True
         try:
             yield
         finally:
-            self.is_open = before
+            self.is_open = was_open
 
     def check_label(self, what: str, last: int) -> None:
         """Let labels of snapshots up to ``last`` be read, or refuse.
@@ -98,10 +98,10 @@ class SealedArray(NDArrayOperatorsMixin):
 
     def __getitem__(self, index: Any) -> Any:
         self._check(self._what, last_read(index[0] if isinstance(index, tuple) and index else index, len(self)))
-        found, hidden = self._array[index], self._hidden()
+        value, hidden = self._array[index], self._hidden()
         if hidden is None:
-            return found
-        return np.where(np.broadcast_to(hidden, self.shape)[index], found.dtype.type(-1), found)
+            return value
+        return np.where(np.broadcast_to(hidden, self.shape)[index], value.dtype.type(-1), value)
 
     def __iter__(self) -> Iterator[Any]:
         return (self[t] for t in range(len(self)))
@@ -109,8 +109,8 @@ class SealedArray(NDArrayOperatorsMixin):
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         return np.asarray(self[:], dtype=dtype)
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *given: Any, **options: Any) -> Any:
-        plain = [np.asarray(each) if isinstance(each, SealedArray) else each for each in given]
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        plain = [np.asarray(value) if isinstance(value, SealedArray) else value for value in inputs]
         return getattr(ufunc, method)(*plain, **options)
 
     def __getattr__(self, name: str) -> Any:
@@ -162,7 +162,7 @@ class SealedGraph(DynamicGraph):
 
 
 def sealed(graph: DynamicGraph, split: Split) -> SealedGraph:
-    """The same graph with what is after its training and validation splits sealed; nothing is copied.
+    """Return the same graph with what is after its training and validation splits sealed; nothing is copied.
 
     Args:
         graph: T snapshots; the seal of a sealed graph is replaced.
@@ -177,12 +177,12 @@ def begin_training(graph: DynamicGraph) -> None:
 
 
 def unsealed(graph: DynamicGraph) -> DynamicGraph:
-    """The graph with nothing sealed, for what is planned before training by the structure of the whole sequence."""
+    """Return the unsealed graph, for plans made before training from the whole sequence's structure."""
     return graph._whole if isinstance(graph, SealedGraph) else graph
 
 
 def seal_of(graph: DynamicGraph) -> Seal:
-    """The seal of a graph; one of its own, which seals nothing, where the graph has none."""
+    """Return the seal of a graph; one of its own, which seals nothing, where the graph has none."""
     return graph.seal if isinstance(graph, SealedGraph) else Seal(graph.num_snapshots)
 
 
@@ -192,7 +192,7 @@ def for_a_hash(snapshots: Sequence[Snapshot]) -> Sequence[Snapshot]:
 
 
 def last_read(index: Any, length: int) -> int:
-    """The highest of ``length`` entries that an index reads; the last if unknown, -1 if it reads none."""
+    """Return the highest of ``length`` entries that an index reads; the last if unknown, -1 if it reads none."""
     if isinstance(index, slice):
         read = range(*index.indices(length))
         return max(read[0], read[-1]) if read else -1
@@ -204,8 +204,8 @@ def last_read(index: Any, length: int) -> int:
             return int(places.nonzero()[0].max(initial=-1)) if places.ndim else length - 1
         places = np.where(places < 0, places + length, places)
         return int(places.max(initial=-1))
-    at = operator.index(index)
-    return at + length if at < 0 else at
+    position = operator.index(index)
+    return position + length if position < 0 else position
 
 
 def _sealed_again(graph: DynamicGraph, readable: int, plans: bool = True) -> SealedGraph:
@@ -226,7 +226,7 @@ def _sealed_again(graph: DynamicGraph, readable: int, plans: bool = True) -> Sea
         )
     if graph.following is not None:
         fields["following"] = SealedSnapshots(graph.following, seal.check_label, "edges after those")
-    known = {name: getattr(graph, name) for name in ("data_hash", "num_edges", "num_classes")}
-    found = SealedGraph.trusted(**fields, **known, seal=seal, _whole=graph)
-    assert isinstance(found, SealedGraph)
-    return found
+    facts = {name: getattr(graph, name) for name in ("data_hash", "num_edges", "num_classes")}
+    sealed_graph = SealedGraph.trusted(**fields, **facts, seal=seal, _whole=graph)
+    assert isinstance(sealed_graph, SealedGraph)
+    return sealed_graph

@@ -19,7 +19,7 @@ _AT_ONCE = 2**20  # entries checked at once
 
 
 def frozen(array: Any, *, name: str, dtype: DTypeLike, shape: Sequence[int | None]) -> NDArray[Any]:
-    """The array, checked, contiguous and read-only.
+    """Return the array, checked, contiguous and read-only.
 
     A writable array is copied, so that its owner can go on changing it; a read-only one (a memory map, or an array
     its maker has given up) is shared.
@@ -33,18 +33,20 @@ def frozen(array: Any, *, name: str, dtype: DTypeLike, shape: Sequence[int | Non
     Raises:
         DataError: it is no array, has another type or shape, or entries are masked.
     """
-    wanted = np.dtype(dtype)
+    required = np.dtype(dtype)
     refuse_masked(array, name)
     if not isinstance(array, np.ndarray):
         raise DataError(
-            f"{name} is a {type(array).__name__}; a numpy array of {wanted} is needed: use np.asarray(...)."
+            f"{name} is a {type(array).__name__}; a numpy array of {required} is needed: use np.asarray(...)."
         )
-    if array.dtype != wanted:
-        raise DataError(f"{name} has type {array.dtype}; {wanted} is needed: convert it with .astype(np.{wanted}).")
+    if array.dtype != required:
+        raise DataError(f"{name} has type {array.dtype}; {required} is needed: convert it with .astype(np.{required}).")
     fits = array.ndim == len(shape) and all(want in (None, have) for have, want in zip(array.shape, shape, strict=True))
     if not fits:
-        words = ", ".join("any" if want is None else str(want) for want in shape)
-        raise DataError(f"{name} has shape {array.shape}; ({words}{',' if len(shape) == 1 else ''}) is needed.")
+        required_shape = ", ".join("any" if want is None else str(want) for want in shape)
+        raise DataError(
+            f"{name} has shape {array.shape}; ({required_shape}{',' if len(shape) == 1 else ''}) is needed."
+        )
     if array.flags.writeable:
         array = np.array(array, order="C")
         array.setflags(write=False)
@@ -60,7 +62,7 @@ def refuse_masked(array: Any, name: str) -> None:
     """
     if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
         mask = np.ma.getmaskarray(array)
-        first = ", ".join(str(place) for place in np.argwhere(mask)[0])
+        first = ", ".join(str(coordinate) for coordinate in np.argwhere(mask)[0])
         raise DataError(
             f"{name}[{first}] is masked ({int(mask.sum())} of {mask.size} entries are); all must have values. "
             "Drop what is masked, in all vectors alike, with array[keep], keep = ~np.ma.getmaskarray(array); or fill "
@@ -69,13 +71,13 @@ def refuse_masked(array: Any, name: str) -> None:
 
 
 def give_up(array: NDArray[Any]) -> NDArray[Any]:
-    """The same array made read-only, for one that its maker has just built and will not touch again."""
+    """Return the same array made read-only, for one that its maker has just built and will not touch again."""
     array.setflags(write=False)
     return array
 
 
 def over_time(array: Any, *, name: str, dtype: DTypeLike, steps: int, shape: Sequence[int | None]) -> NDArray[Any]:
-    """A checked, read-only array with one entry of ``shape`` for each of T steps.
+    """Return a checked, read-only array with one entry of ``shape`` for each of T steps.
 
     An array of ``shape`` itself stands for all steps: it is repeated by a view, which takes no memory.
 
@@ -99,12 +101,12 @@ def repeats(array: NDArray[Any]) -> bool:
 
 
 def stored_once(array: NDArray[Any]) -> NDArray[Any]:
-    """What has to be kept of an array over time: its only entry where it repeats, else all of it."""
+    """Return the part of an array over time to keep: its only entry where it repeats, else all of it."""
     return array[0] if repeats(array) else array
 
 
 def check_ids(node_ids: Any, nodes: int | None) -> NDArray[Any]:
-    """The ids of N nodes, read-only; None fits any number of them.
+    """Return the ids of N nodes, read-only; None fits any number of them.
 
     Raises:
         DataError: they are neither whole numbers nor text, or not N of them.
@@ -126,9 +128,9 @@ def check_finite(name: str, array: NDArray[Any]) -> None:
         bad = ~np.isfinite(array[start : start + step])
         if bad.any():
             first, *rest = (int(i) for i in np.argwhere(bad)[0])
-            where = (start + first, *rest)
+            index = (start + first, *rest)
             raise DataError(
-                f"{name}{list(where)} is {array[where]}; finite numbers are needed. Replace missing values before, or "
+                f"{name}{list(index)} is {array[index]}; finite numbers are needed. Replace missing values before, or "
                 "leave the rows out."
             )
 
@@ -140,24 +142,24 @@ def check_range(name: str, array: NDArray[Any], low: int, high: int) -> None:
         DataError: there is one.
     """
     if array.size and (array.min() < low or array.max() > high):
-        where = tuple(int(i) for i in np.argwhere((array < low) | (array > high))[0])
-        raise DataError(f"{name}{list(where)} is {array[where]}; {low} to {high} is allowed.")
+        index = tuple(int(i) for i in np.argwhere((array < low) | (array > high))[0])
+        raise DataError(f"{name}{list(index)} is {array[index]}; {low} to {high} is allowed.")
 
 
 Wanted = tuple[Any, tuple[int | None, ...], tuple[int, int] | None]  # type, shape, and least and largest value
 
 
-def check_arrays(holder: Any, wanted: Mapping[str, Wanted]) -> None:
+def check_arrays(holder: Any, requirements: Mapping[str, Wanted]) -> None:
     """Check the arrays of a frozen dataclass, where they are not None, and put read-only ones in their place.
 
     Args:
         holder: has them as attributes.
-        wanted: name -> type, shape (see :func:`frozen`), and bounds of whole numbers. Other numbers must be finite.
+        requirements: name -> type, shape (see :func:`frozen`), and bounds of whole numbers. Others must be finite.
 
     Raises:
         DataError: an array has another type or shape, or a value that is not allowed.
     """
-    for name, (dtype, shape, bounds) in wanted.items():
+    for name, (dtype, shape, bounds) in requirements.items():
         if getattr(holder, name) is not None:
             array = frozen(getattr(holder, name), name=name, dtype=dtype, shape=shape)
             object.__setattr__(holder, name, array)
@@ -168,7 +170,7 @@ def check_arrays(holder: Any, wanted: Mapping[str, Wanted]) -> None:
 
 
 def node_arrays(nodes: int, steps: int | None = None, holder: Any = None) -> dict[str, Wanted]:
-    """What arrays beside N nodes must be, for :func:`check_arrays`; those over T steps where there are steps.
+    """Return the requirements of arrays beside N nodes, for :func:`check_arrays`; with T steps if there are steps.
 
     Args:
         nodes: N.
@@ -226,7 +228,7 @@ class Snapshot:
     def trusted(
         cls, indptr: NDArray[np.int64], indices: NDArray[np.int32], weights: NDArray[np.float32] | None = None
     ) -> Snapshot:
-        """A snapshot of read-only arrays that are known to be right: only types and lengths are looked at.
+        """Return a snapshot of read-only arrays that are known to be right: only types and lengths are looked at.
 
         For arrays that the lab has just built, or has written to disk itself: no page of them is read.
 
@@ -271,17 +273,17 @@ class Snapshot:
         return all(a is None or b is None or np.array_equal(a, b) for a, b in zip(mine, theirs, strict=True))
 
     def rows(self) -> NDArray[np.int64]:
-        """The target node of every edge, shape (E,), in the order of ``indices``."""
+        """Return the target node of every edge, shape (E,), in the order of ``indices``."""
         return np.repeat(np.arange(self.num_nodes, dtype=np.int64), np.diff(self.indptr))
 
     def in_degrees(self) -> NDArray[np.float64]:
-        """The sum of the weights of the edges into every node, or their number without weights; shape (N,)."""
+        """Return the sum of the weights of the edges into every node, or their number without weights; shape (N,)."""
         if self.weights is None:
             return np.diff(self.indptr).astype(np.float64)
         return np.bincount(self.rows(), weights=self.weights, minlength=self.num_nodes).astype(np.float64)
 
     def out_degrees(self) -> NDArray[np.float64]:
-        """The sum of the weights of the edges out of every node, or their number without weights; shape (N,)."""
+        """Return the sum of the weights of the edges out of every node, or their number without weights; shape (N,)."""
         return np.bincount(self.indices, weights=self.weights, minlength=self.num_nodes).astype(np.float64)
 
 
@@ -344,30 +346,30 @@ class EdgeSet:
         return self.num_nodes * (self.num_nodes - 1) - len(self)
 
     def number(self, src: NDArray[np.integer], dst: NDArray[np.integer]) -> Ints:
-        """The numbers of pairs of different nodes; any shape."""
+        """Return the numbers of pairs of different nodes; any shape."""
         return src.astype(np.int64) * (self.num_nodes - 1) + dst - (dst > src)
 
     def pairs(self, numbers: Ints) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Sources and targets of pairs given by number; any shape."""
+        """Return sources and targets of pairs given by number; any shape."""
         src, dst = np.divmod(numbers, max(self.num_nodes - 1, 1))
         dst += dst >= src
         return src.astype(np.int32), dst.astype(np.int32)
 
     def holds(self, src: NDArray[np.integer], dst: NDArray[np.integer]) -> NDArray[np.bool_]:
         """Which pairs of different nodes are edges; any shape."""
-        asked = self.number(src, dst)
+        numbers = self.number(src, dst)
         if not len(self):
-            return np.zeros(asked.shape, dtype=bool)
-        place = np.minimum(np.searchsorted(self.numbers, asked), len(self) - 1)
-        return np.asarray(self.numbers[place] == asked)
+            return np.zeros(numbers.shape, dtype=bool)
+        positions = np.minimum(np.searchsorted(self.numbers, numbers), len(self) - 1)
+        return np.asarray(self.numbers[positions] == numbers)
 
     def nth_absent(self, order: Ints) -> Ints:
         """Numbers of pairs that are no edges, given by their place among all such pairs, 0 .. absent - 1; any shape.
 
         The edge with number e at place j has e - j absent pairs before it.
         """
-        before = self.numbers - np.arange(len(self))
-        return np.asarray(order) + np.searchsorted(before, order, side="right")
+        gaps = self.numbers - np.arange(len(self))
+        return np.asarray(order) + np.searchsorted(gaps, order, side="right")
 
     def absent_from(self, sources: NDArray[np.int32]) -> tuple[Ints, Ints]:
         """For each source, the place of its first absent pair (see :meth:`nth_absent`), and how many it has; (U,)."""
@@ -386,7 +388,7 @@ _SOURCE_HALF = 0 if sys.byteorder == "little" else 1
 
 
 def keys_of(src: ArrayLike, dst: ArrayLike) -> NDArray[np.int64]:
-    """The keys of E edges, shape (E,), in their order."""
+    """Return the keys of E edges, shape (E,), in their order."""
     keys = np.asarray(dst).astype(np.int64)
     keys <<= TARGET_BITS
     keys += np.asarray(src).astype(np.int64, copy=False)
@@ -394,22 +396,22 @@ def keys_of(src: ArrayLike, dst: ArrayLike) -> NDArray[np.int64]:
 
 
 def edge_keys(snapshot: Snapshot) -> NDArray[np.int64]:
-    """The keys of a snapshot's edges, shape (E,), rising."""
+    """Return the keys of a snapshot's edges, shape (E,), rising."""
     return keys_of(snapshot.indices, snapshot.rows()) if snapshot.num_edges else np.empty(0, dtype=np.int64)
 
 
 def sources(keys: NDArray[np.int64]) -> NDArray[np.int32]:
-    """The sources of keys, shape (E,), a copy."""
+    """Return the sources of keys, shape (E,), a copy."""
     return np.ascontiguousarray(keys).view(np.int32)[_SOURCE_HALF::2].copy()
 
 
 def targets(keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The targets of keys, shape (E,)."""
+    """Return the targets of keys, shape (E,)."""
     return keys >> TARGET_BITS
 
 
 def stable_order(nodes: NDArray[np.integer]) -> NDArray[np.int64]:
-    """The order that sorts nodes below 2^31 and keeps equal ones as they stand, shape (E,).
+    """Return the order that sorts nodes below 2^31 and keeps equal ones as they stand, shape (E,).
 
     numpy counts numbers of 16 bits instead of comparing them, which takes a fifth of a sort's time.
     """
@@ -420,7 +422,7 @@ def stable_order(nodes: NDArray[np.integer]) -> NDArray[np.int64]:
 
 
 def sums_of_equal(keys: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The sums of the values of equal keys, in their order; ``keys`` never fall."""
+    """Return the sums of the values of equal keys, in their order; ``keys`` never fall."""
     starts = np.flatnonzero(_firsts(keys))
     return np.add.reduceat(values, starts) if len(starts) else np.zeros(0)
 
@@ -430,12 +432,12 @@ def distinct(keys: NDArray[np.int64]) -> NDArray[np.int64]:
     return keys[_firsts(keys)]
 
 
-def places_of(keys: NDArray[np.int64], asked: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Where each key asked for stands or would stand among rising ``keys``, and whether it stands there."""
-    place = np.searchsorted(keys, asked)
-    known = place < len(keys)
-    known[known] = keys[place[known]] == asked[known]
-    return place, known
+def places_of(keys: NDArray[np.int64], queries: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return where each query stands or would stand among rising ``keys``, and whether it stands there."""
+    positions = np.searchsorted(keys, queries)
+    is_present = positions < len(keys)
+    is_present[is_present] = keys[positions[is_present]] == queries[is_present]
+    return positions, is_present
 
 
 def _firsts(keys: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -446,7 +448,7 @@ def _firsts(keys: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def snapshot_of_keys(keys: NDArray[np.int64], weight: NDArray[np.float64] | None, num_nodes: int) -> Snapshot:
-    """The snapshot of edges given as keys, in any order and with duplicates; weights are summed in their order.
+    """Return the snapshot of edges given as keys, in any order and with duplicates; weights are summed in their order.
 
     Args:
         keys: shape (E,).
@@ -465,7 +467,7 @@ def snapshot_of_keys(keys: NDArray[np.int64], weight: NDArray[np.float64] | None
 
 
 def finite_weights(sums: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Sums of weights in the type that snapshots keep, shape (E,).
+    """Return sums of weights in the type that snapshots keep, shape (E,).
 
     Raises:
         DataError: a sum is too large for it.
@@ -479,7 +481,7 @@ def finite_weights(sums: NDArray[np.float64]) -> NDArray[np.float32]:
 def snapshot_of_rows(
     in_degree: NDArray[np.int64], keys: NDArray[np.int64], weights: NDArray[np.float32] | None
 ) -> Snapshot:
-    """The snapshot of rising keys without duplicates; ``in_degree`` counts the keys of every target, shape (N,)."""
+    """Return the snapshot of rising keys without duplicates; ``in_degree`` counts each target's keys, (N,)."""
     indptr = np.zeros(len(in_degree) + 1, dtype=np.int64)
     np.cumsum(in_degree, out=indptr[1:])
     return Snapshot.trusted(give_up(indptr), give_up(sources(keys)), None if weights is None else give_up(weights))

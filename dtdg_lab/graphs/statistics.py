@@ -44,7 +44,7 @@ class Tail:
 
 
 def fit_tail(histogram: NDArray[np.int64]) -> Tail | None:
-    """The power law that fits the tail of a distribution best; None where no tail has 50 values of two sizes.
+    """Return the power law that fits the tail of a distribution best; None where no tail has 50 values of two sizes.
 
     Args:
         histogram: shape (largest degree + 1,): how often each degree occurs; degree 0 does not count.
@@ -62,13 +62,13 @@ def fit_tail(histogram: NDArray[np.int64]) -> Tail | None:
 
 
 def _fit_from(degrees: NDArray[np.int64], counts: NDArray[np.int64]) -> Tail:
-    """The law for a tail given as its distinct degrees, rising, and how often each occurs."""
+    """Return the law for a tail given as its distinct degrees, rising, and how often each occurs."""
     total, start = int(counts.sum()), int(degrees[0])
     logs = np.log(degrees / (start - 0.5))
     exponent = 1 + total / float(counts @ logs)
-    found = np.cumsum(counts[::-1])[::-1] / total  # share at least as large
+    shares = np.cumsum(counts[::-1])[::-1] / total  # share at least as large
     law = np.exp(logs * (1 - exponent)) * ((degrees - 0.5) / degrees) ** (1 - exponent)
-    return Tail(exponent, start, total, float(np.abs(found - law).max()))
+    return Tail(exponent, start, total, float(np.abs(shares - law).max()))
 
 
 # What there is to know about a dynamic graph before anything is trained on it.
@@ -152,11 +152,11 @@ class GraphStatistics:
         return values
 
     def __repr__(self) -> str:
-        """The same as printed: a notebook's cell that ends with it shows it."""
+        """Return the same as printed: a notebook's cell that ends with it shows it."""
         return str(self)
 
     def __str__(self) -> str:
-        """A dozen lines."""
+        """Return a dozen lines."""
         base = "not known" if self.E is None else f"{self.E:,} distinct in their base intervals"
         lines = [
             f"{self.name}: {self.S:,} snapshots (S), {len(self.edges):,} of them labelled; edges live {self.edge_life} "
@@ -226,16 +226,16 @@ def _of_snapshot(snapshot: Snapshot) -> tuple[int, int]:
 
 def _overlaps(graph: DynamicGraph) -> list[tuple[float, float]]:
     """Jaccard index and share kept, of every pair of consecutive snapshots."""
-    found, before = [], edge_keys(graph.snapshots[0])
+    shares, previous_keys = [], edge_keys(graph.snapshots[0])
     for snapshot in graph.snapshots[1:]:
         after = edge_keys(snapshot)
-        both = np.concatenate([before, after])
+        both = np.concatenate([previous_keys, after])
         both.sort(kind="stable")  # two rising runs: merged in one go
         shared, either = int(np.count_nonzero(both[1:] == both[:-1])), len(both)
         jaccard = shared / (either - shared) if either else np.nan
-        found.append((jaccard, shared / len(before) if len(before) else np.nan))
-        before = after
-    return found
+        shares.append((jaccard, shared / len(previous_keys) if len(previous_keys) else np.nan))
+        previous_keys = after
+    return shares
 
 
 def _in_degrees(graph: DynamicGraph) -> NDArray[np.int64]:
@@ -250,7 +250,7 @@ def _in_degrees(graph: DynamicGraph) -> NDArray[np.int64]:
 
 
 def _quantiles(histogram: NDArray[np.int64]) -> dict[float, int]:
-    """The smallest degree that at least this share of the degrees above 0 does not exceed; empty without edges."""
+    """Return the smallest degree that this share of the degrees above 0 does not exceed; empty without edges."""
     reached = np.cumsum(histogram[1:])
     if not len(reached) or not reached[-1]:
         return {}
@@ -260,9 +260,9 @@ def _quantiles(histogram: NDArray[np.int64]) -> dict[float, int]:
 def _classes(graph: DynamicGraph) -> tuple[tuple[int, ...], int | None]:
     if graph.classes is None:
         return (), None
-    each = stored_once(graph.classes)
+    classes = stored_once(graph.classes)
     counts = np.zeros(graph.num_classes + 1, dtype=np.int64)
-    for row in [each] if repeats(graph.classes) else each:
+    for row in [classes] if repeats(graph.classes) else classes:
         counts += np.bincount(row.astype(np.int64) + 1, minlength=len(counts))
     return tuple(counts[1:].tolist()), int(counts[0])
 
@@ -278,7 +278,7 @@ def _baselines(graph: DynamicGraph) -> NDArray[np.float64]:
 
 
 def runs_of(flags: NDArray[np.bool_]) -> tuple[range, ...]:
-    """The ranges of consecutive true flags."""
+    """Return the ranges of consecutive true flags."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], flags, [False]]).astype(np.int8)))
     return tuple(range(start, stop) for start, stop in edges.reshape(-1, 2).tolist())
 
@@ -292,8 +292,8 @@ def _ends(part: range) -> str:
 
 
 def _mean(values: NDArray[np.float64]) -> str:
-    there = values[~np.isnan(values)]
-    return f"{there.mean():.2f}" if len(there) else "-"
+    finite = values[~np.isnan(values)]
+    return f"{finite.mean():.2f}" if len(finite) else "-"
 
 
 # Statistics of a graph, computed once and kept in the cache under its data hash.
@@ -305,20 +305,20 @@ _INTEGERS = ("edges", "active", "degrees", "degree_counts")
 
 
 def statistics_of(graph: DynamicGraph) -> GraphStatistics:
-    """What ``graph.describe()`` gives, from the cache where it holds it.
+    """Return ``graph.describe()``, from the cache if it holds it.
 
     A cache that cannot be read or written is no reason to fail: the statistics are then computed.
     """
     path = cache_folder() / "statistics" / f"{graph.data_hash[:32]}-{STATISTICS_VERSION}.json"
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         return _from_dict({**json.loads(path.read_text(encoding="utf-8")), "name": graph.name})
-    found = describe(graph)
+    statistics = describe(graph)
     with contextlib.suppress(OSError):
-        text = json.dumps(found.to_dict(), allow_nan=False)
+        text = json.dumps(statistics.to_dict(), allow_nan=False)
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as draft:
             draft.write_text(text, encoding="utf-8")
-    return found
+    return statistics
 
 
 def _from_dict(values: dict[str, Any]) -> GraphStatistics:

@@ -53,7 +53,7 @@ def cache_folder(root: str | Path | None = None) -> Path:
 
 
 def graph_folder(key: str, root: str | Path | None = None) -> Path:
-    """The folder of the graph stored under ``key`` in the cache."""
+    """Return the folder of the graph stored under ``key`` in the cache."""
     return cache_folder(root) / "graphs" / key
 
 
@@ -80,9 +80,9 @@ def check_free(folder: Path) -> None:
         DataError: it is not empty, no folder, or cannot be listed or written.
     """
     try:
-        found = sorted(os.listdir(folder))
+        names = sorted(os.listdir(folder))
     except FileNotFoundError:
-        found = []
+        names = []
     except NotADirectoryError:
         raise DataError(f"folder={str(folder)!r} is a file. Choose a new or an empty folder.") from None
     except OSError as error:
@@ -92,14 +92,14 @@ def check_free(folder: Path) -> None:
         what = "a graph that cannot be read" if name is None else f"a graph named {name!r}"
         use = "Delete it" if name is None else f"Open it with lab.DynamicGraph.load({str(folder)!r}), delete it"
         raise DataError(f"folder={str(folder)!r} holds {what}, which is not replaced. {use}, or choose another folder.")
-    if found:
-        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        raise DataError(f"folder={str(folder)!r} holds {found[0]!r}{more}. Choose a new or an empty folder.")
+    if names:
+        others_text = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        raise DataError(f"folder={str(folder)!r} holds {names[0]!r}{others_text}. Choose a new or an empty folder.")
     writable_folder(folder, "folder", DataError)
 
 
 def read_meta(folder: Path) -> dict[str, Any]:
-    """The meta.json of a stored graph.
+    """Return the meta.json of a stored graph.
 
     Raises:
         DataError: there is none, it cannot be read, or its schema is newer than this version.
@@ -120,7 +120,7 @@ def read_meta(folder: Path) -> dict[str, Any]:
 
 
 def read(folder: Path, *, mmap: bool) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """The read-only arrays by name, and meta.json, of a stored graph.
+    """Return the read-only arrays by name, and meta.json, of a stored graph.
 
     Raises:
         DataError: the folder holds no graph, or an array is missing or cut short.
@@ -243,7 +243,7 @@ class Draft:
         shutil.rmtree(self._path, ignore_errors=True)
 
     def file(self, name: str, dtype: DTypeLike, row: tuple[int, ...] = ()) -> ArrayFile:
-        """The growing array of this name, made at the first call."""
+        """Return the growing array of this name, made at the first call."""
         if name not in self.files:
             with written(self.folder):
                 self.files[name] = ArrayFile(self._path / f"{name}.npy", dtype, row)
@@ -354,7 +354,7 @@ def put_snapshot(draft: Draft, snapshot: Snapshot, prefix: str = "") -> None:
 
 
 def meta_of(fields: Mapping[str, Any], data_hash: str) -> dict[str, Any]:
-    """What meta.json holds besides the names of the arrays; ``fields`` are those of DynamicGraph."""
+    """Return the content of meta.json besides the arrays' names; ``fields`` are those of DynamicGraph."""
     counts = fields["counts"]
     return {
         **{name: fields[name] for name in ("name", "source", "edge_life", "strict_label")},
@@ -421,7 +421,7 @@ def _graph(arrays: dict[str, NDArray[Any]], meta: dict[str, Any], source: str) -
 
 
 def _snapshots(arrays: dict[str, NDArray[Any]], prefix: str) -> tuple[Snapshot, ...]:
-    """The snapshots whose arrays' names begin with ``prefix``, as views."""
+    """Return the snapshots whose arrays' names begin with ``prefix``, as views."""
     indptr, indices, weights = (arrays.get(prefix + name) for name in ("indptr", "indices", "weights"))
     if indptr is None or indices is None:
         raise KeyError(f"{prefix}indptr")

@@ -71,18 +71,18 @@ class SlidingEdges:
         self._alive.append(keys)
         if not len(keys) and not len(leaving):
             return False
-        place, known = places_of(self._keys, keys)
+        positions, is_known = places_of(self._keys, keys)
         out = np.searchsorted(self._keys, leaving)  # with weights, the first of equal keys is the one that leaves
         if weights is None:
-            self._values[place[known]] += 1
+            self._values[positions[is_known]] += 1
             self._values[out] -= 1
             gone = self._values[out] == 0
-            self._replace(out[gone], place[~known], keys[~known], 1)
+            self._replace(out[gone], positions[~is_known], keys[~is_known], 1)
             went = leaving[gone]
         else:
             self._replace(out, np.searchsorted(self._keys, keys, side="right"), keys, weights)
             went = leaving[~places_of(self._keys, leaving)[1]]
-        for changed, change in ((keys[~known], 1), (went, -1)):
+        for changed, change in ((keys[~is_known], 1), (went, -1)):
             self.in_degree += change * np.bincount(targets(changed), minlength=len(self.in_degree))
         return True
 
@@ -92,30 +92,30 @@ class SlidingEdges:
         return distinct(self._keys) if self._weighted else self._keys
 
     def sums(self) -> NDArray[np.float64]:
-        """The sum of the weights of every distinct edge, or the number of intervals that hold it, in float64."""
+        """Return the sum of the weights of every distinct edge, or the number of intervals that hold it, in float64."""
         return sums_of_equal(self._keys, self._values) if self._weighted else self._values.astype(np.float64)
 
     def snapshot(self) -> Snapshot:
-        """The window's edges, with the sums of their weights where they carry any."""
+        """Return the window's edges, with the sums of their weights where they carry any."""
         return snapshot_of_rows(self.in_degree, self.keys, finite_weights(self.sums()) if self._weighted else None)
 
     def _replace(
-        self, gone: NDArray[np.int64], place: NDArray[np.int64], keys: NDArray[np.int64], values: ArrayLike
+        self, gone: NDArray[np.int64], positions: NDArray[np.int64], keys: NDArray[np.int64], values: ArrayLike
     ) -> None:
         """Take entries out and put rising keys in, each before the entry that is now at its place.
 
         Gathering from where each entry stood takes half the time of masks: where[i] rises by 1 from one entry that
         stays to the next, by 1 more for every one between them that goes, and by 0 at one that comes.
         """
-        new = place - np.searchsorted(gone, place) + np.arange(len(place))
+        new = positions - np.searchsorted(gone, positions) + np.arange(len(positions))
         rises = np.ones(len(self._keys) - len(gone) + len(keys), dtype=np.intp)
         rises[new] = 0
-        after = gone - np.arange(len(gone)) + np.searchsorted(place, gone, side="right")
+        after = gone - np.arange(len(gone)) + np.searchsorted(positions, gone, side="right")
         np.add.at(rises, after[after < len(rises)], 1)
-        where = np.cumsum(rises) - 1
+        edge_index = np.cumsum(rises) - 1
         for name, fresh in (("_keys", keys), ("_values", values)):
             present = getattr(self, name)
-            merged = present.take(where, mode="clip") if len(present) else np.empty(len(where), present.dtype)
+            merged = present.take(edge_index, mode="clip") if len(present) else np.empty(len(edge_index), present.dtype)
             merged[new] = fresh  # what was gathered there is any entry
             setattr(self, name, merged)
 
@@ -165,13 +165,13 @@ def check_room(steps: int, nodes: int, features: int, into: Path | None) -> None
     values = features + 2  # with the target and its persistence, float32
     needed = steps * nodes * (4 * values + (8 if into is not None else 0))  # in files every row pointer is there, too
     if into is None:
-        have, place = memory_bytes(), "this machine has {} of memory"
+        have, location = memory_bytes(), "this machine has {} of memory"
     else:
-        have, place = free_bytes(into), f"{into.parent} has {{}} free"
+        have, location = free_bytes(into), f"{into.parent} has {{}} free"
     if needed > have:
         raise DataError(
             f"{steps:,} snapshots of {nodes:,} nodes, with {values} numbers each, take {_size(needed)}, and "
-            f"{place.format(_size(have))}. Cut fewer intervals, set min_edges to leave empty ones out, or choose "
+            f"{location.format(_size(have))}. Cut fewer intervals, set min_edges to leave empty ones out, or choose "
             "features='constant'."
         )
 
@@ -183,10 +183,10 @@ def memory_bytes() -> int:
 
 def free_bytes(folder: Path) -> int:
     """Free space on the disk that will hold a folder, which need not be there yet."""
-    place = Path(os.path.abspath(folder))
-    while not os.path.exists(place):  # False too where a folder may not be entered; writing there says so
-        place = place.parent
-    return shutil.disk_usage(place).free
+    path = Path(os.path.abspath(folder))
+    while not os.path.exists(path):  # False too where a folder may not be entered; writing there says so
+        path = path.parent
+    return shutil.disk_usage(path).free
 
 
 def _size(count: int) -> str:
@@ -236,7 +236,7 @@ class Windows:
         self._interval_edges = self._windows = self._window_edges = 0
 
     def __iter__(self) -> Iterator[Window]:
-        """The windows that have enough edges, oldest first."""
+        """Return the windows that have enough edges, oldest first."""
         self._interval_edges = self._windows = self._window_edges = 0
         for window in self._all():
             if window.graph.num_edges < self.min_edges:
@@ -253,13 +253,13 @@ class Windows:
     @property
     def counts(self) -> CutCounts:
         """Sizes of the whole sequence, after it has been gone through."""
-        made = self.stream.num_intervals - self.edge_life + 1
+        total = self.stream.num_intervals - self.edge_life + 1
         return CutCounts(
             rows=self.stream.rows,
             intervals=self.stream.num_intervals,
             interval_edges=self._interval_edges,
             windows=self._windows,
-            dropped=made - self._windows,
+            dropped=total - self._windows,
             window_edges=self._window_edges,
         )
 
@@ -280,7 +280,7 @@ class Windows:
                 yield Window(number, graph, base)
 
     def _base(self) -> Iterator[Snapshot]:
-        """The base intervals, checked against what the stream says of itself."""
+        """Return the base intervals, checked against what the stream says of itself."""
         stream, number = self.stream, -1
         for number, base in enumerate(stream.make()):
             if base.num_nodes != stream.num_nodes or (base.weights is not None) != stream.weighted:
@@ -352,7 +352,7 @@ class FeatureSmoother:
 
 
 def lived(snapshots: Sequence[Snapshot], edge_life: int) -> Iterator[Snapshot]:
-    """The sum of the last ``edge_life`` snapshots, at each of them; fewer at the beginning, as there are fewer.
+    """Return the sum of the last ``edge_life`` snapshots, at each of them; fewer at the beginning, as there are fewer.
 
     Where edges carry no weight the sum is the union: an edge that is alive counts once, as in the lab's data sets.
 
@@ -365,7 +365,7 @@ def lived(snapshots: Sequence[Snapshot], edge_life: int) -> Iterator[Snapshot]:
 
 
 def averaged(snapshots: Sequence[Snapshot], window: int) -> Iterator[Snapshot]:
-    """The mean of the last ``window`` snapshots, at each of them; see :mod:`dtdg_lab.graphs.windowing`.
+    """Return the mean of the last ``window`` snapshots, at each of them; see :mod:`dtdg_lab.graphs.windowing`.
 
     References: ESDG section 5.4 (TM-GCN).
     """

@@ -70,7 +70,7 @@ def unpack(contents: Contents, numbers: Tensor, values: Tensor | None) -> list[D
     for part, spans, value_span in contents.pieces():
         arrays = [numbers[span] for span in spans]
         weights = None if values is None else values[value_span]
-        if part.whole:
+        if part.is_whole:
             keys = None  # made when a difference follows
             snapshots.append(DeviceSnapshot(arrays[0], arrays[1], weights))
             continue
@@ -92,7 +92,7 @@ def unpack_pairs(contents: Contents, numbers: Tensor) -> list[tuple[Tensor, Tens
     keys: Tensor | None = None
     for part, spans, _ in contents.pieces():
         arrays = [numbers[span] for span in spans]
-        if part.whole:
+        if part.is_whole:
             keys = None
             pairs.append((arrays[0], arrays[1]))
             continue

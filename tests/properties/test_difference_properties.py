@@ -84,6 +84,6 @@ def test_changes_are_those_of_sets_and_lead_from_one_to_the_other(both):
 @given(sequences())
 def test_a_difference_is_never_the_larger(snapshots):
     for part in encode(snapshots).contents.parts:
-        if not part.whole:
+        if not part.is_whole:
             nodes = snapshots[0].num_nodes
             assert CSR32.difference_numbers(part.leaving, part.arriving) < CSR32.whole_numbers(nodes, part.edges)

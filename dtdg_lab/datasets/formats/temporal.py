@@ -29,15 +29,15 @@ _WANTED = {
 }
 
 
-def parse_amlsim(data: bytes, where: str) -> EdgeTable:
-    """The E transactions of a text such as AMLSim's transactions.csv; rows may be in any order of time.
+def parse_amlsim(data: bytes, source: str) -> EdgeTable:
+    """Return the E transactions of a text such as AMLSim's transactions.csv; rows may be in any order of time.
 
     Columns may stand in any order and under any of their usual names, whatever the case; the others, such as
     ``is_sar``, are left unread. The amount becomes the weight.
 
     Args:
         data: the file, uncompressed.
-        where: its name, for messages.
+        source: its name, for messages.
 
     Returns:
         Times as the file has them where the first is a number, else seconds since 1970 (UTC); ``node_ids`` are the
@@ -46,13 +46,13 @@ def parse_amlsim(data: bytes, where: str) -> EdgeTable:
     Raises:
         DataError: a column is missing, a line has other columns or values, or there are fewer than two.
     """
-    names, body = txt.split_header(txt.plain(data, where), where)
-    columns = txt.columns_of(names, _WANTED, where)
-    first, place = txt.first_lines(body, 1)[0][1].split(b","), list(columns).index("time")
+    names, body = txt.split_header(txt.plain(data, source), source)
+    columns = txt.columns_of(names, _WANTED, source)
+    first, column = txt.first_lines(body, 1)[0][1].split(b","), list(columns).index("time")
     columns["time"] = txt.kind_of_time(
-        first[place].strip() if place < len(first) else b"", txt.TIME, txt.STAMP, txt.STAMP_UTC
+        first[column].strip() if column < len(first) else b"", txt.TIME, txt.STAMP, txt.STAMP_UTC
     )
-    rows = txt.read_rows(body, where, columns, first_line=2, least=2)
+    rows = txt.read_rows(body, source, columns, first_line=2, min_rows=2)
     src, dst, accounts = txt.numbered(rows["sender"], rows["receiver"])
     return EdgeTable(src, dst, rows["time"], weight=rows["amount"], node_ids=accounts)
 
@@ -71,8 +71,8 @@ _KNOWN: dict[str, tuple[txt.ColumnKind, tuple[str, ...]]] = {
 }
 
 
-def parse_elliptic(data: Mapping[str, bytes], where: str) -> IntervalEdges:
-    """The B steps (49), N transactions (203,769) and E flows (234,355) of the Elliptic data set.
+def parse_elliptic(data: Mapping[str, bytes], source: str) -> IntervalEdges:
+    """Return the B steps (49), N transactions (203,769) and E flows (234,355) of the Elliptic data set.
 
     Class 1 is illicit and 0 licit, each in the transaction's own step; -1 is unknown, and stands in all other steps.
     Features, shape (N, F), are those of a transaction in its step (165 as published), and never change.
@@ -80,7 +80,7 @@ def parse_elliptic(data: Mapping[str, bytes], where: str) -> IntervalEdges:
     Args:
         data: ``elliptic_txs_features.csv`` (without header: transaction, step from 1, features), ``_edgelist.csv``
             and ``_classes.csv`` by name; only the end of a name counts.
-        where: the archive's name, for messages.
+        source: the archive's name, for messages.
 
     Raises:
         DataError: a file or column is missing, a line has other values, a flow joins two steps, or the files do not
@@ -88,19 +88,19 @@ def parse_elliptic(data: Mapping[str, bytes], where: str) -> IntervalEdges:
 
     Source: Weber et al. 2019; classes as in EvolveGCN section 4.
     """
-    called = f"{where} (elliptic_txs_features.csv)"
-    text = txt.plain(part(data, "elliptic_txs_features.csv", where), called)
+    called = f"{source} (elliptic_txs_features.csv)"
+    text = txt.plain(part(data, "elliptic_txs_features.csv", source), called)
     total = max(txt.width(text, called), 3)
     columns = {"transaction": txt.WHOLE, "step": txt.WHOLE} | {
-        f"feature {place}": txt.FEATURE for place in range(1, total - 1)
+        f"feature {number}": txt.FEATURE for number in range(1, total - 1)
     }
     rows = txt.read_rows(text, called, columns)
     ids, order = _distinct(rows["transaction"], text, called)
     step = _steps(rows["step"], text, called)
-    src, dst = _flows(part(data, "elliptic_txs_edgelist.csv", where), ids, order, step, where)
-    labels = _classes(part(data, "elliptic_txs_classes.csv", where), ids, order, where)
+    src, dst = _flows(part(data, "elliptic_txs_edgelist.csv", source), ids, order, step, source)
+    labels = _classes(part(data, "elliptic_txs_classes.csv", source), ids, order, source)
     nodes, steps = len(step), int(step.max()) + 1
-    txt.allow_cells(nodes * steps, len(text), "classes by step", where)
+    txt.allow_cells(nodes * steps, len(text), "classes by step", source)
     classes = np.full((steps, nodes), -1, dtype=np.int16)
     classes[step, np.arange(nodes)] = labels
     by_step = np.argsort(step[src], kind="stable")
@@ -116,45 +116,49 @@ def parse_elliptic(data: Mapping[str, bytes], where: str) -> IntervalEdges:
     )
 
 
-def _distinct(transactions: NDArray[np.int64], text: bytes, where: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The numbers of the transactions in rising order, and the row of each."""
+def _distinct(transactions: NDArray[np.int64], text: bytes, source: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the numbers of the transactions in rising order, and the row of each."""
     order = np.argsort(transactions, kind="stable")
     ids = transactions[order]
     twice = np.flatnonzero(np.diff(ids) == 0)
     if len(twice):
         row = int(order[twice[0] + 1])
         raise DataError(
-            f"line {txt.line_of_row(text, row)} of {where} has transaction {ids[twice[0]]} again; once is allowed."
+            f"line {txt.line_of_row(text, row)} of {source} has transaction {ids[twice[0]]} again; once is allowed."
         )
     return ids, order
 
 
-def _steps(step: NDArray[np.int64], text: bytes, where: str) -> NDArray[np.int64]:
-    """The steps counted from 0; they are counted from 1 in the file, and each has a transaction."""
+def _steps(step: NDArray[np.int64], text: bytes, source: str) -> NDArray[np.int64]:
+    """Return the steps counted from 0; they are counted from 1 in the file, and each has a transaction."""
     allowed = f"1 to the number of transactions, {len(step)}, is allowed. Fetch the file again."
-    txt.refuse_rows((step < 1) | (step > len(step)), text, where, lambda row: f"has step {step[row]}; {allowed}")
+    txt.refuse_rows((step < 1) | (step > len(step)), text, source, lambda row: f"has step {step[row]}; {allowed}")
     empty = np.flatnonzero(np.bincount(step)[1:] == 0)
     if len(empty):
-        raise DataError(f"{where} has no transaction in step {empty[0] + 1} of {step.max()}; each needs one.")
+        raise DataError(f"{source} has no transaction in step {empty[0] + 1} of {step.max()}; each needs one.")
     return step - 1
 
 
 def _placed(
-    given: NDArray[np.int64], ids: NDArray[np.int64], order: NDArray[np.int64], body: bytes, where: str
+    transactions: NDArray[np.int64], ids: NDArray[np.int64], order: NDArray[np.int64], body: bytes, source: str
 ) -> NDArray[np.int64]:
-    """The rows of the transactions named in another file."""
-    place = np.searchsorted(ids, given).clip(max=len(ids) - 1)
+    """Return the rows of the transactions named in another file."""
+    positions = np.searchsorted(ids, transactions).clip(max=len(ids) - 1)
     unknown = "which has no features. Fetch the files again."
     txt.refuse_rows(
-        ids[place] != given, body, where, lambda row: f"names transaction {given[row]}, {unknown}", header=1
+        ids[positions] != transactions,
+        body,
+        source,
+        lambda row: f"names transaction {transactions[row]}, {unknown}",
+        header=1,
     )
-    return np.asarray(order[place])
+    return np.asarray(order[positions])
 
 
 def _flows(
-    data: bytes, ids: NDArray[np.int64], order: NDArray[np.int64], step: NDArray[np.int64], where: str
+    data: bytes, ids: NDArray[np.int64], order: NDArray[np.int64], step: NDArray[np.int64], source: str
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    called = f"{where} (elliptic_txs_edgelist.csv)"
+    called = f"{source} (elliptic_txs_edgelist.csv)"
     rows, body = txt.named_rows(data, called, _FLOWS)
     src, dst = (_placed(rows[end], ids, order, body, called) for end in ("from", "to"))
 
@@ -166,14 +170,14 @@ def _flows(
     return src, dst
 
 
-def _classes(data: bytes, ids: NDArray[np.int64], order: NDArray[np.int64], where: str) -> NDArray[np.int16]:
-    """The class of every transaction, shape (N,), in the order of the features."""
-    called = f"{where} (elliptic_txs_classes.csv)"
+def _classes(data: bytes, ids: NDArray[np.int64], order: NDArray[np.int64], source: str) -> NDArray[np.int16]:
+    """Return the class of every transaction, shape (N,), in the order of the features."""
+    called = f"{source} (elliptic_txs_classes.csv)"
     rows, body = txt.named_rows(data, called, _KNOWN)
     allowed = f"{', '.join(_CLASSES)} are allowed. Fetch the file again."
-    found = txt.codes_of_words(rows["class"], _CLASSES, lambda word: f"has class {word}; {allowed}", body, called)
+    codes = txt.codes_of_words(rows["class"], _CLASSES, lambda word: f"has class {word}; {allowed}", body, called)
     classes = np.full(len(ids), -1, dtype=np.int16)
-    classes[_placed(rows["transaction"], ids, order, body, called)] = found
+    classes[_placed(rows["transaction"], ids, order, body, called)] = codes
     return classes
 
 
@@ -183,38 +187,38 @@ def _classes(data: bytes, ids: NDArray[np.int64], order: NDArray[np.int64], wher
 _KINDS: dict[str, txt.ColumnKind] = {"user": txt.ID, "item": txt.ID, "time": txt.TIME, "state label": txt.UNREAD}
 
 
-def parse_jodie(data: bytes, where: str) -> EdgeTable:
-    """The E interactions of a text such as wikipedia.csv, as edges from users to items.
+def parse_jodie(data: bytes, source: str) -> EdgeTable:
+    """Return the E interactions of a text such as wikipedia.csv, as edges from users to items.
 
     Users and items are numbered separately: an item becomes ``users + item``, with users = largest user + 1. State
     labels and features are left unread.
 
     Args:
         data: the file, uncompressed.
-        where: its name, for messages.
+        source: its name, for messages.
 
     Raises:
         DataError: there is no header, a line has other columns or values, a time is before the one above it, or
             there are fewer than two rows.
     """
-    names, body = txt.split_header(txt.plain(data, where), where)
+    names, body = txt.split_header(txt.plain(data, source), source)
     number, line = txt.first_lines(body, 1)[0]
-    total = txt.width(body, where)  # the header has one name for all features
+    total = txt.width(body, source)  # the header has one name for all features
     if len(names) < len(_KINDS) or total < len(_KINDS):
         raise DataError(
-            f"line {number + 1} of {where} is {txt.shown(line)}, under the header {txt.shown(','.join(names))}; at "
+            f"line {number + 1} of {source} is {txt.shown(line)}, under the header {txt.shown(','.join(names))}; at "
             "least four columns are needed: user, item, timestamp, state label. Fetch the file again."
         )
-    kinds = {**_KINDS, **{f"feature {place}": txt.UNREAD for place in range(total - len(_KINDS))}}
-    rows = txt.read_rows(body, where, kinds, first_line=2, least=2)
+    kinds = {**_KINDS, **{f"feature {number}": txt.UNREAD for number in range(total - len(_KINDS))}}
+    rows = txt.read_rows(body, source, kinds, first_line=2, min_rows=2)
     falls = np.flatnonzero(np.diff(rows["time"]) < 0)
     if len(falls):
-        before, now = rows["time"][falls[0]], rows["time"][falls[0] + 1]
+        earlier, later = rows["time"][falls[0]], rows["time"][falls[0] + 1]
         raise DataError(
-            f"line {txt.line_of_row(body, int(falls[0]) + 1) + 1} of {where} has time {now}, after {before} in the row "
-            "before; rows must be in order of time. Sort them, or fetch the file again."
+            f"line {txt.line_of_row(body, int(falls[0]) + 1) + 1} of {source} has time {later}, after {earlier} in the "
+            "row before; rows must be in order of time. Sort them, or fetch the file again."
         )
-    return EdgeTable(rows["user"], txt.shifted(rows["user"], rows["item"], where), rows["time"])
+    return EdgeTable(rows["user"], txt.shifted(rows["user"], rows["item"], source), rows["time"])
 
 
 # Sequences of PyTorch Geometric Temporal, as JSON: chickenpox, England's covid, mentions at tennis tournaments.
@@ -239,8 +243,8 @@ class _Json(BaseModel):
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
 
     @classmethod
-    def read(cls, data: bytes, where: str) -> Self:
-        """The object in a JSON text.
+    def read(cls, data: bytes, source: str) -> Self:
+        """Return the object in a JSON text.
 
         Raises:
             DataError: it is no JSON, or a value is missing or not allowed; the message has its place.
@@ -249,12 +253,12 @@ class _Json(BaseModel):
             return cls.model_validate_json(data)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            place, wrong = ".".join(map(str, first["loc"])), first["msg"]
+            location, wrong = ".".join(map(str, first["loc"])), first["msg"]
             if first["type"] == "missing":
-                wrong = f"{place} is missing"
-            elif place:
-                wrong = f"{place} is {shortened(first['input'])}: {wrong}"
-            raise DataError(f"{where}: {wrong}. Fetch the file again.") from None  # it would list every wrong item
+                wrong = f"{location} is missing"
+            elif location:
+                wrong = f"{location} is {shortened(first['input'])}: {wrong}"
+            raise DataError(f"{source}: {wrong}. Fetch the file again.") from None  # it would list every wrong item
 
 
 class _Chickenpox(_Json):
@@ -288,18 +292,18 @@ class _Tennis(_Json, extra="allow"):
 
 def parse_pygt_json(
     data: bytes,
-    where: str,
+    source: str,
     *,
     variant: str,
     lags: int | None = None,
     standardize: bool = True,
     encoding: Literal["one_hot", "raw"] = "one_hot",
 ) -> IntervalEdges:
-    """The B steps of a sequence over N nodes, with features and the value to predict.
+    """Return the B steps of a sequence over N nodes, with features and the value to predict.
 
     Args:
         data: the file, uncompressed.
-        where: its name, for messages.
+        source: its name, for messages.
         variant: ``chickenpox``: one graph for all weeks, features are ``lags`` weeks, the target is the next one.
             ``covid``: a weighted graph each day, features are ``lags`` days, the target is the next one; the graph is
             that of the first of those days. ``twitter-tennis``: a weighted graph each hour, the target is
@@ -317,85 +321,87 @@ def parse_pygt_json(
     if variant not in VARIANTS or encoding not in ("one_hot", "raw"):
         raise ConfigError(f"variant={variant!r}, encoding={encoding!r}; {', '.join(VARIANTS)}, and one_hot or raw.")
     if variant == "twitter-tennis":
-        return _tennis(_Tennis.read(data, where), where, encoding)
+        return _tennis(_Tennis.read(data, source), source, encoding)
     lags = _DEFAULT_LAGS[variant] if lags is None else lags
     if not isinstance(lags, int) or lags < 1:
         raise ConfigError(f"lags={lags!r}; a whole number of at least 1 is needed.")
     if variant == "chickenpox":
-        weekly = _Chickenpox.read(data, where)
-        windows = _windows(_signal(weekly.FX, "FX", where), lags, len(data), where)
+        weekly = _Chickenpox.read(data, source)
+        windows = _windows(_signal(weekly.FX, "FX", source), lags, len(data), source)
         steps, nodes = windows["targets"].shape
-        txt.allow_cells(steps * len(weekly.edges), len(data), "edges of all steps", where)
-        return _sequence([weekly.edges] * steps, None, where, node_ids=_names(weekly.node_ids, nodes, where), **windows)
-    daily = _Covid.read(data, where)
-    signal = _signal(daily.y, "y", where)
+        txt.allow_cells(steps * len(weekly.edges), len(data), "edges of all steps", source)
+        return _sequence(
+            [weekly.edges] * steps, None, source, node_ids=_names(weekly.node_ids, nodes, source), **windows
+        )
+    daily = _Covid.read(data, source)
+    signal = _signal(daily.y, "y", source)
     if standardize:
         signal = (signal - signal.mean(axis=0)) / (signal.std(axis=0) + 1e-10)
-    windows = _windows(signal, lags, len(data), where)
+    windows = _windows(signal, lags, len(data), source)
     edges, weights = (
-        _of_steps(getattr(daily.edge_mapping, name), len(windows["targets"]), f"{where} ({name})")
+        _of_steps(getattr(daily.edge_mapping, name), len(windows["targets"]), f"{source} ({name})")
         for name in ("edge_index", "edge_weight")
     )
-    return _sequence(edges, weights, where, **windows)
+    return _sequence(edges, weights, source, **windows)
 
 
-def _tennis(found: _Tennis, where: str, encoding: str) -> IntervalEdges:
-    held = found.__pydantic_extra__
-    hours = _of_steps(held, found.time_periods, where)
-    mentions = _signal([hour.y for hour in hours], "y", where)
+def _tennis(content: _Tennis, source: str, encoding: str) -> IntervalEdges:
+    extra = content.__pydantic_extra__
+    hours = _of_steps(extra, content.time_periods, source)
+    mentions = _signal([hour.y for hour in hours], "y", source)
     nodes = mentions.shape[1]
     if mentions.min() < 0:
-        raise DataError(f"{where}: y has mentions from {mentions.min():g}; 0 is the least.")
+        raise DataError(f"{source}: y has mentions from {mentions.min():g}; 0 is the least.")
     for step, hour in enumerate(hours):
         if len(hour.X) != nodes:
             raise DataError(
-                f"{where} (step {step}): X has {len(hour.X)} rows; {nodes} are needed. Fetch the file again."
+                f"{source} (step {step}): X has {len(hour.X)} rows; {nodes} are needed. Fetch the file again."
             )
-    features = np.stack([_signal(hour.X, "X", f"{where} (step {step})") for step, hour in enumerate(hours)])
+    features = np.stack([_signal(hour.X, "X", f"{source} (step {step})") for step, hour in enumerate(hours)])
     degrees = np.log1p(mentions).astype(np.float32)
     return _sequence(
         [hour.edges for hour in hours],
         [hour.weights for hour in hours],
-        where,
-        features=give_up(_one_hot(features, where) if encoding == "one_hot" else features.astype(np.float32)),
+        source,
+        features=give_up(_one_hot(features, source) if encoding == "one_hot" else features.astype(np.float32)),
         targets=give_up(np.concatenate([degrees[1:], degrees[-1:]])),
         persistence=give_up(degrees),
-        node_ids=_names(found.node_ids, nodes, where),
+        node_ids=_names(content.node_ids, nodes, source),
     )
 
 
-def _of_steps(held: Mapping[str, Any], steps: int, where: str) -> list[Any]:
-    """What is held under the numbers of the steps."""
+def _of_steps(values_by_step: Mapping[str, Any], steps: int, source: str) -> list[Any]:
+    """Return the values under the numbers of the steps."""
     for step in range(steps):
-        if str(step) not in held:
-            raise DataError(f"{where} has no {str(step)!r}, one of its {steps} steps. Fetch the file again.")
-    return [held[str(step)] for step in range(steps)]
+        if str(step) not in values_by_step:
+            raise DataError(f"{source} has no {str(step)!r}, one of its {steps} steps. Fetch the file again.")
+    return [values_by_step[str(step)] for step in range(steps)]
 
 
-def _signal(rows: Sequence[Sequence[float]], what: str, where: str) -> NDArray[np.float64]:
+def _signal(rows: Sequence[Sequence[float]], what: str, source: str) -> NDArray[np.float64]:
     """Rows of numbers that float32 can hold, at least one."""
     width = len(rows[0]) if rows else 0
-    for place, row in enumerate(rows):
+    for row_number, row in enumerate(rows):
         if len(row) != width:
             raise DataError(
-                f"{where}: {what}[{place}] has {len(row)} entries; {width} are needed. Fetch the file again."
+                f"{source}: {what}[{row_number}] has {len(row)} entries; {width} are needed. Fetch the file again."
             )
     signal = np.array(rows, dtype=np.float64).reshape(len(rows), width)
     if not signal.size:
-        raise DataError(f"{where}: {what} has shape {signal.shape}; at least one row of numbers is needed.")
+        raise DataError(f"{source}: {what} has shape {signal.shape}; at least one row of numbers is needed.")
     if np.abs(signal).max() > _MAX_VALUE:
         raise DataError(
-            f"{where}: {what} has a value of {np.abs(signal).max():g}; float32 holds {_MAX_VALUE:g} at most."
+            f"{source}: {what} has a value of {np.abs(signal).max():g}; float32 holds {_MAX_VALUE:g} at most."
         )
     return signal
 
 
-def _windows(signal: NDArray[np.float64], lags: int, held: int, where: str) -> dict[str, Any]:
+def _windows(signal: NDArray[np.float64], lags: int, value_count: int, source: str) -> dict[str, Any]:
     """Features (B, N, lags), targets (B, N) and persistence (B, N) of a signal of shape (B + lags, N)."""
     times, nodes = signal.shape
     if times <= lags:
-        raise DataError(f"{where} has {times} times; more than lags={lags} are needed. Lower lags.")
-    txt.allow_cells((times - lags) * nodes * lags, held, "features", where)
+        raise DataError(f"{source} has {times} times; more than lags={lags} are needed. Lower lags.")
+    txt.allow_cells((times - lags) * nodes * lags, value_count, "features", source)
     values = signal.astype(np.float32)
     past = np.lib.stride_tricks.sliding_window_view(values[:-1], lags, axis=0)
     return {
@@ -406,39 +412,44 @@ def _windows(signal: NDArray[np.float64], lags: int, held: int, where: str) -> d
 
 
 def _sequence(
-    edges: Sequence[_Pairs], weights: Sequence[list[float]] | None, where: str, *, targets: NDArray[Any], **given: Any
+    edges: Sequence[_Pairs],
+    weights: Sequence[list[float]] | None,
+    source: str,
+    *,
+    targets: NDArray[Any],
+    **node_values: Any,
 ) -> IntervalEdges:
-    """The edges of all steps, and what is given beside them."""
+    """Return the edges of all steps, and what is given beside them."""
     steps, nodes = targets.shape
-    counts = [len(each) for each in edges]
+    counts = [len(pairs) for pairs in edges]
     src, dst = np.array(list(chain.from_iterable(edges)), dtype=np.int64).reshape(-1, 2).T
     interval = np.repeat(np.arange(steps), counts)
     if not len(src):
-        raise DataError(f"{where} has no edges; at least 1 edge is needed. Fetch the file again.")
+        raise DataError(f"{source} has no edges; at least 1 edge is needed. Fetch the file again.")
     wrong = np.flatnonzero(np.maximum(src, dst) >= nodes)
     if len(wrong):
         raise DataError(
-            f"{where}: step {interval[wrong[0]]} has an edge {[int(src[wrong[0]]), int(dst[wrong[0]])]}; nodes 0 to "
+            f"{source}: step {interval[wrong[0]]} has an edge {[int(src[wrong[0]]), int(dst[wrong[0]])]}; nodes 0 to "
             f"{nodes - 1} are allowed. Fetch the file again."
         )
-    for step, each in enumerate(weights or ()):
-        if len(each) != counts[step]:
+    for step, step_weights in enumerate(weights or ()):
+        if len(step_weights) != counts[step]:
             raise DataError(
-                f"{where}: step {step} has {counts[step]} edges and {len(each)} weights; the same number of both is "
-                "needed. Fetch the file again."
+                f"{source}: step {step} has {counts[step]} edges and {len(step_weights)} weights; the same number of "
+                "both is needed. Fetch the file again."
             )
     weight = None if weights is None else np.array(list(chain.from_iterable(weights)), dtype=np.float64)
     return IntervalEdges(
-        give_up(src.copy()), give_up(dst.copy()), interval, steps, nodes, weight=weight, targets=targets, **given
+        give_up(src.copy()), give_up(dst.copy()), interval, steps, nodes, weight=weight, targets=targets, **node_values
     )
 
 
-def _one_hot(features: NDArray[np.float64], where: str) -> NDArray[np.float32]:
+def _one_hot(features: NDArray[np.float64], source: str) -> NDArray[np.float32]:
     """From degree and transitivity, shape (B, N, 2), to positions of ones, shape (B, N, 16)."""
     degree, transitivity = features[..., 0], features[..., 1]
     if degree.min() < 0 or transitivity.min() < 0 or transitivity.max() > 1:
         raise DataError(
-            f"{where}: X has degrees from {degree.min():g} and transitivities from {transitivity.min():g} to "
+            f"{source}: X has degrees from {degree.min():g} and transitivities from {transitivity.min():g} to "
             f"{transitivity.max():g}; degrees of at least 0 and transitivities from 0 to 1 are allowed."
         )
     of_degree = np.minimum(np.ceil(np.log(degree + 1.0)), 4).astype(np.int64)
@@ -447,12 +458,12 @@ def _one_hot(features: NDArray[np.float64], where: str) -> NDArray[np.float32]:
     return np.concatenate(both, axis=-1).astype(np.float32)
 
 
-def _names(given: _Named | None, nodes: int, where: str) -> NDArray[Any] | None:
-    """The names of the nodes by number, shape (N,); None where the file has none."""
-    if given is None:
+def _names(names: _Named | None, nodes: int, source: str) -> NDArray[Any] | None:
+    """Return the names of the nodes by number, shape (N,); None where the file has none."""
+    if names is None:
         return None
-    if sorted(given.values()) != list(range(nodes)):
+    if sorted(names.values()) != list(range(nodes)):
         raise DataError(
-            f"{where}: node_ids does not give each of the nodes 0 to {nodes - 1} one name. Fetch the file again."
+            f"{source}: node_ids does not give each of the nodes 0 to {nodes - 1} one name. Fetch the file again."
         )
-    return give_up(np.array(sorted(given, key=given.__getitem__)))
+    return give_up(np.array(sorted(names, key=names.__getitem__)))

@@ -23,7 +23,7 @@ from dtdg_lab.graphs.snapshot import give_up
 
 
 def side_by_side(rows: dict[str, Any], names: Iterable[str], count: int) -> NDArray[np.float32]:
-    """The named columns as an array of shape (E, F), float32; each is taken out of ``rows`` once it is copied.
+    """Return the named columns as an array of shape (E, F), float32; each is taken out of ``rows`` once it is copied.
 
     Args:
         rows: columns of E entries.
@@ -32,8 +32,8 @@ def side_by_side(rows: dict[str, Any], names: Iterable[str], count: int) -> NDAr
     """
     names = list(names)
     block = np.empty((count, len(names)), dtype=np.float32)
-    for place, name in enumerate(names):
-        block[:, place] = rows.pop(name)
+    for number, name in enumerate(names):
+        block[:, number] = rows.pop(name)
     return give_up(block)
 
 
@@ -44,49 +44,49 @@ _FREE_CELLS = 1 << 22
 _CELLS_EACH = 500  # cells for each entry the file holds; Planetoid's citation networks have 10 to 120
 
 
-def allow_cells(cells: int, held: int, what: str, where: str) -> None:
+def allow_cells(cells: int, value_count: int, what: str, source: str) -> None:
     """Refuse an array that is far larger than what the file holds, before any memory is taken.
 
     Args:
         cells: entries the array would have.
-        held: entries, or bytes, that the file holds of it.
+        value_count: entries, or bytes, that the file holds of it.
         what: the array, for messages.
-        where: the file's name, for messages.
+        source: the file's name, for messages.
 
     Raises:
         DataError: more than 500 cells for each entry held, and more than four million.
     """
-    if cells > max(_FREE_CELLS, _CELLS_EACH * held):
+    if cells > max(_FREE_CELLS, _CELLS_EACH * value_count):
         raise DataError(
-            f"{where} would need {cells:,} cells for {what}, and holds {held:,}; at most {_CELLS_EACH} times as many "
-            "are allowed, because a damaged file could ask for any memory. Fetch the file again."
+            f"{source} would need {cells:,} cells for {what}, and holds {value_count:,}; at most {_CELLS_EACH} times "
+            "as many are allowed, because a damaged file could ask for any memory. Fetch the file again."
         )
 
 
 def dense(
-    rows: NDArray[np.int64], columns: NDArray[np.int64], values: Any, shape: tuple[int, int], where: str
+    rows: NDArray[np.int64], columns: NDArray[np.int64], values: Any, shape: tuple[int, int], source: str
 ) -> NDArray[np.float32]:
-    """The matrix with ``values`` at ``rows`` and ``columns`` and zeros elsewhere, shape ``shape``, float32.
+    """Return the matrix with ``values`` at ``rows`` and ``columns`` and zeros elsewhere, shape ``shape``, float32.
 
     Args:
         rows: shape (K,).
         columns: shape (K,).
         values: shape (K,), or one number.
         shape: rows and columns of the matrix.
-        where: the file's name, for messages.
+        source: the file's name, for messages.
 
     Raises:
         DataError: the matrix would be far larger than what the file holds, or a value is not finite.
     """
-    allow_cells(shape[0] * shape[1], len(rows), "features", where)
+    allow_cells(shape[0] * shape[1], len(rows), "features", source)
     with np.errstate(over="ignore"):
         entries = np.asarray(values).astype(np.float32)
     wrong = np.flatnonzero(~np.isfinite(entries))
     if len(wrong):
         row, column, value = rows[wrong[0]], columns[wrong[0]], np.ravel(values)[wrong[0]]
         raise DataError(
-            f"{where}: the feature in row {row}, column {column} is {value}; finite numbers are needed. Fetch the file "
-            "again."
+            f"{source}: the feature in row {row}, column {column} is {value}; finite numbers are needed. Fetch the "
+            "file again."
         )
     matrix = np.zeros(shape, dtype=np.float32)
     matrix[rows, columns] = entries
@@ -102,12 +102,12 @@ _MARK = re.compile(rb"\S")
 _BLANKS = re.compile(rb" {2,}")
 
 
-def plain(data: bytes, where: str, *, comments: bool = False, blanks: bool = False) -> bytes:
-    """The text with line feeds as its only line ends, and as many lines as before.
+def plain(data: bytes, source: str, *, comments: bool = False, blanks: bool = False) -> bytes:
+    """Return the text with line feeds as its only line ends, and as many lines as before.
 
     Args:
         data: the file, uncompressed; UTF-8 or ASCII, with or without a byte order mark.
-        where: the file's name, for messages.
+        source: the file's name, for messages.
         comments: empty the lines that start with ``#`` or ``%``.
         blanks: columns are separated by spaces or tabs: make that one space, with none at the ends of lines.
 
@@ -115,11 +115,11 @@ def plain(data: bytes, where: str, *, comments: bool = False, blanks: bool = Fal
         DataError: a NUL byte, which no text has.
     """
     data = data.removeprefix(_BOM)
-    at = data.find(b"\0")
-    if at >= 0:
-        number = data.count(b"\n", 0, at) + 1
+    position = data.find(b"\0")
+    if position >= 0:
+        number = data.count(b"\n", 0, position) + 1
         raise DataError(
-            f"line {number} of {where} has a NUL byte; text is expected. The file is damaged or "
+            f"line {number} of {source} has a NUL byte; text is expected. The file is damaged or "
             "is not a text file: fetch it again."
         )
     if b"\r" in data:
@@ -139,15 +139,15 @@ def single_blanks(data: bytes) -> bytes:
 
 
 def first_lines(text: bytes, count: int) -> list[tuple[int, bytes]]:
-    """Number and content of the first ``count`` lines that are not blank, fewer where there are fewer."""
-    found: list[tuple[int, bytes]] = []
+    """Return number and content of the first ``count`` lines that are not blank, fewer where there are fewer."""
+    lines: list[tuple[int, bytes]] = []
     end = 0
-    while len(found) < count and (mark := _MARK.search(text, end)) is not None:
+    while len(lines) < count and (mark := _MARK.search(text, end)) is not None:
         start = text.rfind(b"\n", 0, mark.start()) + 1
         end = text.find(b"\n", start)
         end = len(text) if end < 0 else end
-        found.append((text.count(b"\n", 0, start) + 1, text[start:end].strip()))
-    return found
+        lines.append((text.count(b"\n", 0, start) + 1, text[start:end].strip()))
+    return lines
 
 
 def line_of_row(text: bytes, row: int) -> int:
@@ -158,15 +158,15 @@ def line_of_row(text: bytes, row: int) -> int:
 
 
 def refuse_rows(
-    wrong: NDArray[np.bool_], text: bytes, where: str, said: Callable[[int], str], *, header: int = 0
+    wrong: NDArray[np.bool_], text: bytes, source: str, describe: Callable[[int], str], *, header: int = 0
 ) -> None:
     """Refuse a text in which rows are wrong.
 
     Args:
         wrong: shape (E,): which rows are.
         text: the rows.
-        where: the file's name, for messages.
-        said: what the message says of a row, after its line.
+        source: the file's name, for messages.
+        describe: returns the message on a row, after its line.
         header: lines before the text.
 
     Raises:
@@ -174,10 +174,10 @@ def refuse_rows(
     """
     if wrong.any():
         row = int(wrong.argmax())
-        raise DataError(f"line {line_of_row(text, row) + header} of {where} {said(row)}")
+        raise DataError(f"line {line_of_row(text, row) + header} of {source} {describe(row)}")
 
 
-def width(text: bytes, where: str, separator: bytes = b",") -> int:
+def width(text: bytes, source: str, separator: bytes = b",") -> int:
     """How many columns the first line that is not blank has; 0 where there is none.
 
     Raises:
@@ -186,22 +186,22 @@ def width(text: bytes, where: str, separator: bytes = b",") -> int:
     for number, line in first_lines(text, 1):
         columns = line.count(separator) + 1
         if columns > MAX_COLUMNS:
-            raise DataError(f"line {number} of {where} has {columns:,} columns; at most {MAX_COLUMNS:,} are allowed.")
+            raise DataError(f"line {number} of {source} has {columns:,} columns; at most {MAX_COLUMNS:,} are allowed.")
         return columns
     return 0
 
 
 def cells(line: bytes, separator: str, *, quoted: bool = False) -> list[bytes]:
-    """What a line holds between separators; where values may be in double quotes, without these."""
+    """Split a line at separators; drop double quotes where values may have them."""
     if quoted:
         with contextlib.suppress(csv.Error):
-            found = next(csv.reader([line.decode("utf-8", "surrogateescape")], delimiter=separator), [])
-            return [cell.encode("utf-8", "surrogateescape") for cell in found]
+            fields = next(csv.reader([line.decode("utf-8", "surrogateescape")], delimiter=separator), [])
+            return [cell.encode("utf-8", "surrogateescape") for cell in fields]
     return line.split(separator.encode())
 
 
 def without_line(text: bytes, number: int) -> bytes:
-    """The text with the content of one line, counted from 1, taken out; lines keep their numbers."""
+    """Return the text with the content of one line, counted from 1, taken out; lines keep their numbers."""
     start = 0
     for _ in range(number - 1):
         start = text.index(b"\n", start) + 1
@@ -209,11 +209,11 @@ def without_line(text: bytes, number: int) -> bytes:
     return text[:start] + (b"" if end < 0 else text[end:])
 
 
-def shown(found: bytes | str, most: int = 80) -> str:
+def shown(value: bytes | str, limit: int = 80) -> str:
     """Return what a message shows of a text: short, with bytes that are no UTF-8 written out."""
-    text = found.decode("utf-8", "backslashreplace") if isinstance(found, bytes) else found
+    text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
     text = text.replace(BREAK.decode(), "\n")
-    return repr(text if len(text) <= most else text[:most] + "...")
+    return repr(text if len(text) <= limit else text[:limit] + "...")
 
 
 # Rows of a text file as typed columns, read by Arrow; a file it refuses is searched for its first bad line.
@@ -229,16 +229,16 @@ class ColumnKind:
     """What a column holds.
 
     Attributes:
-        words: what is allowed, for messages.
+        description: what is allowed, for messages.
         arrow: name of the Arrow type; empty where the column is not read.
-        least: smallest value allowed; for text, fewest characters.
-        most: largest value allowed; for text, most characters.
+        minimum: smallest value allowed; for text, fewest characters.
+        maximum: largest value allowed; for text, most characters.
     """
 
-    words: str
+    description: str
     arrow: str
-    least: float | None = None
-    most: float | None = None
+    minimum: float | None = None
+    maximum: float | None = None
 
 
 ID = ColumnKind(f"a whole number from 0 to {MAX_ID:,} (from_csv renumbers ids of any kind)", "int64", 0, MAX_ID)
@@ -265,7 +265,7 @@ _ZONE = re.compile(rb"(Z|[+-]\d\d:?\d\d)$")
 
 
 def kind_of_time(first: bytes, number: ColumnKind, stamp: ColumnKind, stamp_utc: ColumnKind) -> ColumnKind:
-    """The kind of a column of times, from its first value; all others must have the same."""
+    """Return the kind of a column of times, from its first value; all others must have the same."""
     with contextlib.suppress(ValueError):
         float(first)
         return number
@@ -276,26 +276,26 @@ def kind_of_time(first: bytes, number: ColumnKind, stamp: ColumnKind, stamp_utc:
 
 def read_rows(
     text: bytes,
-    where: str,
+    source: str,
     columns: Mapping[str, ColumnKind],
     *,
     separator: str = ",",
     quoted: bool = False,
     first_line: int = 1,
-    least: int = 1,
+    min_rows: int = 1,
     advice: str = "Correct the line, or fetch the file again.",
     not_utf8: str = "save it in UTF-8",
 ) -> dict[str, Any]:
-    """The columns of a text of rows, in the order of the file.
+    """Return the columns of a text of rows, in the order of the file.
 
     Args:
         text: the rows, made plain by :func:`dtdg_lab.datasets.formats.text.plain`; blank lines are skipped.
-        where: the file's name, for messages.
+        source: the file's name, for messages.
         columns: name and kind of every column.
         separator: the one character between columns.
         quoted: whether values may be in double quotes.
         first_line: number of the text's first line in the file.
-        least: fewest rows allowed.
+        min_rows: fewest rows allowed.
         advice: what to do about a line that is refused.
         not_utf8: what is said of text in another encoding.
 
@@ -306,7 +306,7 @@ def read_rows(
 
     Raises:
         DataError: a line has another number of columns, or a value its column does not allow: the first such line is
-            named. Or there are fewer rows than ``least``.
+            named. Or there are fewer rows than ``min_rows``.
     """
     from pyarrow import csv as arrow_csv
 
@@ -314,22 +314,21 @@ def read_rows(
     try:
         rows, count = _read(text, columns, parse)
     except ValueError as error:
-        place, line = _bad_line(text, columns, parse)
+        number, line = _bad_line(text, columns, parse)
         if not _refused(line, columns, parse):
-            raise DataError(f"{where} cannot be read as rows of '{_names(columns)}': {error}. {advice}") from error
+            raise DataError(f"{source} cannot be read as rows of '{_names(columns)}': {error}. {advice}") from error
+        fault = _fault(line, columns, parse, not_utf8)
+        raise DataError(f"line {first_line + number} of {source} is {shown(line)}: {fault}. {advice}") from error
+    if count < min_rows:
         raise DataError(
-            f"line {first_line + place} of {where} is {shown(line)}: {_fault(line, columns, parse, not_utf8)}. {advice}"
-        ) from error
-    if count < least:
-        raise DataError(
-            f"{where} holds {count} rows; at least {least} of '{_names(columns)}' {_with(separator)} "
-            f"{'is' if least == 1 else 'are'} needed. The file is empty or cut short: fetch it again."
+            f"{source} holds {count} rows; at least {min_rows} of '{_names(columns)}' {_with(separator)} "
+            f"{'is' if min_rows == 1 else 'are'} needed. The file is empty or cut short: fetch it again."
         )
     return rows
 
 
 def _read(text: Any, columns: Mapping[str, ColumnKind], parse: Any) -> tuple[dict[str, Any], int]:
-    """The columns and the number of rows.
+    """Return the columns and the number of rows.
 
     Raises:
         ValueError: something is not allowed somewhere.
@@ -346,13 +345,13 @@ def _read_as(text: Any, columns: Mapping[str, ColumnKind], parse: Any) -> tuple[
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
-    wanted = {
+    requested = {
         name: pa.timestamp(*_STAMPS[kind]) if kind in _STAMPS else pa.type_for_alias(kind.arrow)
         for name, kind in columns.items()
         if kind.arrow
     }
     if not len(text):
-        return {name: np.zeros(0) for name in wanted}, 0
+        return {name: np.zeros(0) for name in requested}, 0
     if not any(kind.arrow == "string" for kind in columns.values()) and _HEXADECIMAL.search(text):
         raise ValueError("0x10 is no number here, though Arrow would take it for 16")
     table = arrow_csv.read_csv(
@@ -360,19 +359,19 @@ def _read_as(text: Any, columns: Mapping[str, ColumnKind], parse: Any) -> tuple[
         read_options=arrow_csv.ReadOptions(column_names=list(columns), block_size=_BLOCK_BYTES),
         parse_options=parse,
         convert_options=arrow_csv.ConvertOptions(
-            column_types=wanted, include_columns=list(wanted), null_values=[], strings_can_be_null=False
+            column_types=requested, include_columns=list(requested), null_values=[], strings_can_be_null=False
         ),
     )
-    return {name: _checked(table[name], columns[name]) for name in wanted}, table.num_rows
+    return {name: _checked(table[name], columns[name]) for name in requested}, table.num_rows
 
 
 def _checked(column: Any, kind: ColumnKind) -> Any:
-    """The column as numpy (text stays with Arrow) once its values are known to be allowed."""
+    """Return the column as numpy (text stays with Arrow) once its values are known to be allowed."""
     import pyarrow.compute as pc
 
     if kind.arrow == "string":
         column = pc.utf8_trim_whitespace(column)
-        values = pc.utf8_length(column).to_numpy() if kind.most is not None else np.zeros(0)
+        values = pc.utf8_length(column).to_numpy() if kind.maximum is not None else np.zeros(0)
     else:
         values = column.to_numpy()
         if kind in (STAMP, STAMP_UTC):
@@ -380,10 +379,10 @@ def _checked(column: Any, kind: ColumnKind) -> Any:
         column = give_up(values)
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         raise ValueError("a number is not finite")
-    if kind.least is not None and kind.most is not None and len(values):
-        least, most = values.min(), values.max()
-        if least < kind.least or most > kind.most:
-            raise ValueError(f"{least} to {most} is outside {kind.words}")
+    if kind.minimum is not None and kind.maximum is not None and len(values):
+        smallest, largest = values.min(), values.max()
+        if smallest < kind.minimum or largest > kind.maximum:
+            raise ValueError(f"{smallest} to {largest} is outside {kind.description}")
     return column
 
 
@@ -418,11 +417,11 @@ def _fault(line: bytes, columns: Mapping[str, ColumnKind], parse: Any, not_utf8:
     fields = [field.strip() for field in cells(line, separator, quoted=quoted)]
     if len(fields) != len(columns):
         return f"it has {len(fields)} columns; {len(columns)} are needed, '{_names(columns)}' {_with(separator)}"
-    for place, (field, (name, kind)) in enumerate(zip(fields, columns.items(), strict=True), start=1):
+    for number, (field, (name, kind)) in enumerate(zip(fields, columns.items(), strict=True), start=1):
         alone = b'"' + field.replace(b'"', b'""') + b'"' if quoted else field
         empty = not field and kind not in (TEXT, UNREAD)
         if empty or (kind is not UNREAD and _refused(alone, {name: kind}, parse)):
-            return f"column {place} ({name}) is {shown(field)}; {_remedy(field, {name: kind}, parse, not_utf8)}"
+            return f"column {number} ({name}) is {shown(field)}; {_remedy(field, {name: kind}, parse, not_utf8)}"
     return f"it cannot be read; '{_names(columns)}' {_with(separator)} is allowed"
 
 
@@ -442,7 +441,7 @@ def _remedy(field: bytes, column: Mapping[str, ColumnKind], parse: Any, not_utf8
             return f"it has {'no' if zoned else 'a'} time zone, and the first row has {'one' if zoned else 'none'}"
         if not _refused(field, {name: STAMP_UTC if zoned else STAMP}, parse):
             return OUT_OF_RANGE.rstrip(".")
-    return f"{kind.words} is allowed"
+    return f"{kind.description} is allowed"
 
 
 def is_utf8(text: bytes) -> bool:
@@ -460,90 +459,90 @@ def _names(columns: Mapping[str, ColumnKind]) -> str:
 
 
 def _with(separator: str) -> str:
-    known = {" ": "spaces or tabs", ",": "commas", "\t": "tabs"}
-    return f"separated by {known.get(separator, repr(separator))}"
+    separator_names = {" ": "spaces or tabs", ",": "commas", "\t": "tabs"}
+    return f"separated by {separator_names.get(separator, repr(separator))}"
 
 
 # The first line of a text with named columns.
 
 
-def split_header(text: bytes, where: str, separator: str = ",") -> tuple[list[str], bytes]:
-    """The names in the first line, without blanks and quotes around them, and the lines after it.
+def split_header(text: bytes, source: str, separator: str = ",") -> tuple[list[str], bytes]:
+    """Return the names in the first line, without blanks and quotes around them, and the lines after it.
 
     Raises:
         DataError: the text is empty, ends with its first line, or the line is not UTF-8.
     """
-    width(text, where, separator.encode())
+    width(text, source, separator.encode())
     head, _, body = text.partition(b"\n")
     try:
         names = [name.strip().strip('"') for name in head.decode().split(separator)]
     except UnicodeDecodeError as error:
-        raise DataError(f"line 1 of {where} is {shown(head)}; names of columns, in UTF-8, are expected.") from error
+        raise DataError(f"line 1 of {source} is {shown(head)}; names of columns, in UTF-8, are expected.") from error
     if not body or body.isspace():
         raise DataError(
-            f"{where} holds no rows: {'it is empty' if not head else f'its only line is {shown(head)}'}. A line of "
+            f"{source} holds no rows: {'it is empty' if not head else f'its only line is {shown(head)}'}. A line of "
             "names of columns and rows after it are needed: fetch the file again."
         )
     return names, body
 
 
 def columns_of(
-    names: list[str], wanted: Mapping[str, tuple[ColumnKind, tuple[str, ...]]], where: str
+    names: list[str], requested: Mapping[str, tuple[ColumnKind, tuple[str, ...]]], source: str
 ) -> dict[str, ColumnKind]:
-    """What :func:`dtdg_lab.datasets.formats.text.read_rows` reads: the wanted columns where they are, others unread.
+    """Return the columns for :func:`read_rows`: the wanted ones at their places, the others unread.
 
     Args:
         names: the names in the header.
-        wanted: for each column its kind and the names it may have; the first that is present is used. Case is ignored.
-        where: the file's name, for messages.
+        requested: for each column its kind and the names it may have; the first present is used. Case is ignored.
+        source: the file's name, for messages.
 
     Raises:
         DataError: a column is missing, or its name is there twice.
     """
     lower = [name.lower() for name in names]
-    columns: list[tuple[str, ColumnKind]] = [(f"{place} {name}", UNREAD) for place, name in enumerate(names, start=1)]
-    for column, (kind, spellings) in wanted.items():
+    columns: list[tuple[str, ColumnKind]] = [(f"{number} {name}", UNREAD) for number, name in enumerate(names, start=1)]
+    for column, (kind, spellings) in requested.items():
         called = next((spelling for spelling in spellings if spelling.lower() in lower), None)
         if called is None:
             raise DataError(
-                f"line 1 of {where} has the columns {shown(', '.join(names), 200)}; none is {column}, which may be "
+                f"line 1 of {source} has the columns {shown(', '.join(names), 200)}; none is {column}, which may be "
                 f"called {', '.join(spellings)}. Rename the column, or fetch the file again."
             )
         if lower.count(called.lower()) > 1:
-            raise DataError(f"line 1 of {where} has {lower.count(called.lower())} columns {called!r}; one is needed.")
+            raise DataError(f"line 1 of {source} has {lower.count(called.lower())} columns {called!r}; one is needed.")
         columns[lower.index(called.lower())] = (column, kind)
     return dict(columns)
 
 
 def named_rows(
-    data: bytes, where: str, wanted: Mapping[str, tuple[ColumnKind, tuple[str, ...]]], **reading: Any
+    data: bytes, source: str, columns: Mapping[str, tuple[ColumnKind, tuple[str, ...]]], **reading: Any
 ) -> tuple[dict[str, Any], bytes]:
-    """The wanted columns of a text with a header, wherever they are, and the rows under the header.
+    """Return the wanted columns of a text with a header, wherever they are, and the rows under the header.
 
     Args:
         data: the file, uncompressed.
-        where: its name, for messages.
-        wanted: as for :func:`columns_of`.
+        source: its name, for messages.
+        columns: as for :func:`columns_of`.
         **reading: arguments of :func:`read_rows`.
 
     Raises:
         DataError: a column is missing, or a line has other columns or values.
     """
-    names, body = split_header(plain(data, where), where, reading.get("separator", ","))
-    return read_rows(body, where, columns_of(names, wanted, where), first_line=2, **reading), body
+    names, body = split_header(plain(data, source), source, reading.get("separator", ","))
+    return read_rows(body, source, columns_of(names, columns, source), first_line=2, **reading), body
 
 
 def codes_of_words(
-    words: Any, codes: Mapping[str, int], called: Callable[[str], str], body: bytes, where: str
+    texts: Any, codes: Mapping[str, int], called: Callable[[str], str], body: bytes, source: str
 ) -> NDArray[np.int64]:
-    """The code of every word of a column under a header, shape (E,).
+    """Return the code of every word of a column under a header, shape (E,).
 
     Args:
-        words: the column, as an Arrow array of text.
+        texts: the column, as an Arrow array of text.
         codes: word -> code.
         called: what the message says of a word that has none.
         body: the rows under the header.
-        where: the file's name, for messages.
+        source: the file's name, for messages.
 
     Raises:
         DataError: a word has no code; the message names the line.
@@ -551,9 +550,9 @@ def codes_of_words(
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    places = pc.index_in(words, value_set=pa.array(list(codes)))
+    places = pc.index_in(texts, value_set=pa.array(list(codes)))
     unknown = np.asarray(pc.is_null(places))
-    refuse_rows(unknown, body, where, lambda row: called(shown(words[row].as_py())), header=1)
+    refuse_rows(unknown, body, source, lambda row: called(shown(texts[row].as_py())), header=1)
     return np.array(list(codes.values()), dtype=np.int64)[places.to_numpy()]
 
 
@@ -576,10 +575,10 @@ def numbered(src: Any, dst: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], 
 
     both = pa.chunked_array([*src.chunks, *dst.chunks], type=pa.string())
     names = pc.unique(both)
-    whole = _whole(names)
-    names = names.take(pc.sort_indices(names if whole is None else whole))
+    integers = _whole(names)
+    names = names.take(pc.sort_indices(names if integers is None else integers))
     numbers = pc.index_in(both, value_set=names).to_numpy().astype(np.int64)
-    ids = np.array(names.to_pylist()) if whole is None else np.sort(whole.to_numpy())
+    ids = np.array(names.to_pylist()) if integers is None else np.sort(integers.to_numpy())
     return give_up(numbers[: len(src)]), give_up(numbers[len(src) :]), give_up(ids)
 
 
@@ -598,9 +597,9 @@ def distinct_ids(names: Any, *, as_text: bool = False) -> tuple[NDArray[Any], ND
 
     written = pc.unique(names)
     positions = pc.index_in(names, value_set=written).to_numpy().astype(np.int64)
-    whole = None if as_text else _whole(_spelled_as_integers(written))
+    integers = None if as_text else _whole(_spelled_as_integers(written))
     names_of_text = (name.replace(BREAK.decode(), "\n") for name in written.to_pylist())
-    values = np.array(list(names_of_text)) if whole is None else whole.to_numpy()
+    values = np.array(list(names_of_text)) if integers is None else integers.to_numpy()
     ids, order = np.unique(values, return_inverse=True)  # 1 and 1.0 are one id
     return ids, order[positions]
 
@@ -631,22 +630,22 @@ def _whole(names: Any) -> Any:
     import pyarrow.compute as pc
 
     try:
-        whole = pc.cast(names, pa.int64())
+        integers = pc.cast(names, pa.int64())
     except pa.ArrowInvalid:
         return None
-    return whole if pc.all(pc.equal(pc.cast(whole, pa.string()), names)).as_py() else None
+    return integers if pc.all(pc.equal(pc.cast(integers, pa.string()), names)).as_py() else None
 
 
 # Bipartite files number both sides from the same number on: the second side is moved behind the first.
 
 
-def shifted(users: NDArray[np.int64], items: NDArray[np.int64], where: str) -> NDArray[np.int64]:
-    """The items, shape (E,), with the largest user + 1 added, so that no item is a user.
+def shifted(users: NDArray[np.int64], items: NDArray[np.int64], source: str) -> NDArray[np.int64]:
+    """Return the items, shape (E,), with the largest user + 1 added, so that no item is a user.
 
     Args:
         users: shape (E,), E at least 1.
         items: shape (E,).
-        where: the file's name, for messages.
+        source: the file's name, for messages.
 
     Raises:
         DataError: the largest would pass 2^31 - 1.
@@ -654,7 +653,7 @@ def shifted(users: NDArray[np.int64], items: NDArray[np.int64], where: str) -> N
     moved = items + (int(users.max()) + 1)
     if moved.max() > MAX_ID:
         raise DataError(
-            f"{where} numbers one side to {users.max():,} and the other to {items.max():,}; together at most "
+            f"{source} numbers one side to {users.max():,} and the other to {items.max():,}; together at most "
             f"{MAX_ID:,} is allowed. Renumber the nodes, for example with from_csv."
         )
     return give_up(moved)
@@ -664,7 +663,7 @@ def shifted(users: NDArray[np.int64], items: NDArray[np.int64], where: str) -> N
 
 
 def doubled(src: NDArray[np.int64], dst: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Sources and targets of the distinct edges, 2E in all, sorted by source, then target.
+    """Return sources and targets of the distinct edges, 2E in all, sorted by source, then target.
 
     Args:
         src: shape (K,), one end of each link, 0 .. 2^31 - 1; a link may be there in one direction or in both.

@@ -32,16 +32,16 @@ def check_room(nodes: int, edges: int) -> None:
     Raises:
         ConfigError: too many edges for so few nodes.
     """
-    most = nodes * (nodes - 1) // 4
-    if edges > most:
+    limit = nodes * (nodes - 1) // 4
+    if edges > limit:
         raise ConfigError(
-            f"generated_edges={edges} with generated_nodes={nodes}: at most {most}, a quarter of all pairs. "
+            f"generated_edges={edges} with generated_nodes={nodes}: at most {limit}, a quarter of all pairs. "
             "Lower generated_edges, or raise generated_nodes."
         )
 
 
 def growth_line(last: float, *, snapshots: int, growth: float, growth_curve: str) -> NDArray[np.float64]:
-    """The curve without noise, shape (B,): from ``last / growth`` in the first interval to ``last`` in the last.
+    """Return the curve without noise, shape (B,): from ``last / growth`` in the first interval to ``last`` in the last.
 
     Args:
         last: edges of the last interval.
@@ -83,19 +83,19 @@ Keys = NDArray[np.int64]
 
 
 def snapshot_of_rising(keys: Keys, nodes: int, weights: NDArray[np.float32] | None = None) -> Snapshot:
-    """The snapshot of rising keys without duplicates over N = ``nodes`` nodes; nothing is sorted."""
+    """Return the snapshot of rising keys without duplicates over N = ``nodes`` nodes; nothing is sorted."""
     return snapshot_of_rows(np.bincount(targets(keys), minlength=nodes), keys, weights)
 
 
 def some(draws: np.random.Generator, keys: Keys, count: int) -> Keys:
     """``count`` of the keys, each equally likely, in the order they have."""
-    left = np.ones(len(keys), dtype=bool)
-    left[draws.choice(len(keys), len(keys) - count, replace=False, shuffle=False)] = False
-    return keys[left]
+    is_left = np.ones(len(keys), dtype=bool)
+    is_left[draws.choice(len(keys), len(keys) - count, replace=False, shuffle=False)] = False
+    return keys[is_left]
 
 
 def merged(first: Keys, second: Keys) -> Keys:
-    """The union of two rising sets that share nothing."""
+    """Return the union of two rising sets that share nothing."""
     return np.sort(np.concatenate([first, second]), kind="stable")  # finds the two runs and merges them
 
 
@@ -129,12 +129,12 @@ def check_popularity(weights: NDArray[np.float64], edges: int, *, zipf: float) -
         return count <= (fed / (1 + fed / (len(share) - 1))).sum()
 
     if not fits(edges):
-        most = edges
-        while not fits(most):
-            most = most * 9 // 10
+        limit = edges
+        while not fits(limit):
+            limit = limit * 9 // 10
         raise ConfigError(
             f"zipf={zipf} with generated_edges={edges} and generated_nodes={len(weights)}: the popular nodes are "
-            f"full before there are so many. Lower zipf or generated_edges (to {most}), or raise generated_nodes."
+            f"full before there are so many. Lower zipf or generated_edges (to {limit}), or raise generated_nodes."
         )
 
 
@@ -145,31 +145,31 @@ def popular_targets(weights: NDArray[np.float64]) -> Propose:
     nodes = len(weights)
 
     def propose(draws: np.random.Generator, tries: int) -> Keys:
-        where = draws.random(tries)
-        order = np.argsort(where)  # looking up in order is several times as fast
-        dst = np.searchsorted(cumulated, where[order], side="right").clip(max=nodes - 1)
+        positions = draws.random(tries)
+        order = np.argsort(positions)  # looking up in order is several times as fast
+        dst = np.searchsorted(cumulated, positions[order], side="right").clip(max=nodes - 1)
         src = draws.integers(0, nodes, tries)[order]
         return keys_of(src, dst)[dst != src]
 
     return propose
 
 
-def new_keys(draws: np.random.Generator, propose: Propose, taken: Keys, count: int) -> Keys:
-    """``count`` distinct proposals that are not in the sorted ``taken``, sorted."""
-    found = np.empty(0, dtype=np.int64)
-    while len(found) < count:
-        tries = 16 + (count - len(found)) * 5 // 4
-        fresh = distinct(np.sort(np.concatenate([found, propose(draws, tries)])))
-        found = fresh[~places_of(taken, fresh)[1]]
-    return some(draws, found, count)
+def new_keys(draws: np.random.Generator, propose: Propose, existing: Keys, count: int) -> Keys:
+    """``count`` distinct proposals that are not in the sorted ``existing``, sorted."""
+    result = np.empty(0, dtype=np.int64)
+    while len(result) < count:
+        tries = 16 + (count - len(result)) * 5 // 4
+        fresh = distinct(np.sort(np.concatenate([result, propose(draws, tries)])))
+        result = fresh[~places_of(existing, fresh)[1]]
+    return some(draws, result, count)
 
 
-def renewed(seed: int, name: str, counts: NDArray[np.int64], *, kept: float, propose: Propose) -> Iterator[Keys]:
-    """The ``counts[t]`` edges of every interval t as sorted keys; interval t + 1 keeps a share ``kept`` of them."""
+def renewed(seed: int, name: str, counts: NDArray[np.int64], *, kept_share: float, propose: Propose) -> Iterator[Keys]:
+    """Draw ``counts[t]`` edges of every interval t as sorted keys; t + 1 keeps a share ``kept_share`` of them."""
     current = np.empty(0, dtype=np.int64)
     for interval, count in enumerate(counts.tolist()):
         draws = generator(seed, name, interval)
-        stay = some(draws, current, min(round(kept * len(current)), count))
+        stay = some(draws, current, min(round(kept_share * len(current)), count))
         current = merged(stay, new_keys(draws, propose, stay, count - len(stay)))
         yield current
 
@@ -182,7 +182,7 @@ Made = TypeVar("Made")
 
 
 def checked_settings(generate: Callable[Given, Made]) -> Callable[Given, Made]:
-    """The same function, which first checks its keyword arguments and turns them into the types of their options.
+    """Let a function check its keyword arguments and convert them to the types of their options.
 
     The glossary knows sizes as ``generated_<name>``; what it does not know, and what is the default, is passed on.
 
@@ -233,9 +233,9 @@ HELD_BACK = 0.2  # of the nodes validate, and as many test
 
 
 def random_parts(draws: np.random.Generator, count: int) -> NDArray[np.int8]:
-    """The split of each of ``count`` things, shape (count,): a fifth validates, a fifth tests, at least one each."""
-    held = max(round(HELD_BACK * count), 1)
+    """Return a split, shape (count,): a fifth validates, a fifth tests, at least one each."""
+    held_count = max(round(HELD_BACK * count), 1)
     parts = np.full(count, SPLIT_TRAIN, dtype=np.int8)
     order = draws.permutation(count)
-    parts[order[:held]], parts[order[held : 2 * held]] = SPLIT_VALIDATION, SPLIT_TEST
+    parts[order[:held_count]], parts[order[held_count : 2 * held_count]] = SPLIT_VALIDATION, SPLIT_TEST
     return parts

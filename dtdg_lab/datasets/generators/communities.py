@@ -88,11 +88,11 @@ class Communities(Generated):
     def _check_room(self, nodes: int, edges: int, communities: int, largest: float) -> None:
         """Refuse communities of one node, and more edges than a quarter of the pairs within the busiest community."""
         size = nodes // communities
-        most = int(size * (size - 1) / 4 / (largest * self.inside))
-        if size < 2 or edges > most:
+        limit = int(size * (size - 1) / 4 / (largest * self.inside))
+        if size < 2 or edges > limit:
             raise ConfigError(
                 f"communities={communities} with generated_nodes={nodes} and generated_edges={edges}: communities of "
-                f"{size} have room for {most} edges. Lower communities or generated_edges, or raise generated_nodes."
+                f"{size} have room for {limit} edges. Lower communities or generated_edges, or raise generated_nodes."
             )
 
 
@@ -108,7 +108,7 @@ def _check_memory(nodes: int, snapshots: int, drift: float) -> None:
 
 
 def _drifting(seed: int, nodes: int, snapshots: int, communities: int, drift: float) -> Classes:
-    """The community of every node at every interval, shape (B, N)."""
+    """Return the community of every node at every interval, shape (B, N)."""
     first = np.empty(nodes, dtype=np.int16)
     first[generator(seed, "communities/first").permutation(nodes)] = np.arange(nodes) % communities
     if not drift:
@@ -136,27 +136,27 @@ def _starts(nodes: int, communities: int) -> NDArray[np.int64]:
 
 
 def _by_community(vertices: NDArray[np.int64], classes: Classes) -> Members:
-    """The nodes sorted by their community, those of one community in the order given."""
+    """Return the nodes sorted by their community, those of one community in the order given."""
     return vertices[np.argsort(classes[vertices], kind="stable")]
 
 
 def _snapshots(seed: int, cells: NDArray[np.float64], classes: Classes, edges: int) -> Iterator[Snapshot]:
     nodes = classes.shape[1]
     current = np.empty(0, dtype=np.int64)
-    for interval, now in enumerate(classes):
+    for interval, community in enumerate(classes):
         draws = generator(seed, "communities/edges", interval)
         if not interval:
-            members = _by_community(np.arange(nodes), now)
+            members = _by_community(np.arange(nodes), community)
             current = base.new_keys(draws, _pairs(cells, members, members), current, edges)
         else:
-            current = _drawn_again(draws, cells, current, now != classes[interval - 1], now)
+            current = _drawn_again(draws, cells, current, community != classes[interval - 1], community)
         yield base.snapshot_of_rising(current, nodes)
 
 
 def _drawn_again(
     draws: np.random.Generator, cells: NDArray[np.float64], keys: Keys, moved: NDArray[np.bool_], classes: Classes
 ) -> Keys:
-    """The edges with those of nodes that moved drawn again: as many into them as before, and as many out of them."""
+    """Draw the edges of moved nodes again, as many into and out of each as before; keep the others."""
     into = moved[targets(keys)]
     out = moved[sources(keys)] & ~into
     keys = keys[~(into | out)]

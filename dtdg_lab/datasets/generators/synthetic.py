@@ -76,9 +76,9 @@ class Growing(Generated):
 
 
 def _snapshots(
-    seed: int, name: str, weights: NDArray[np.float64], counts: NDArray[np.int64], kept: float
+    seed: int, name: str, weights: NDArray[np.float64], counts: NDArray[np.int64], kept_share: float
 ) -> Iterator[Snapshot]:
-    for keys in base.renewed(seed, name, counts, kept=kept, propose=base.popular_targets(weights)):
+    for keys in base.renewed(seed, name, counts, kept_share=kept_share, propose=base.popular_targets(weights)):
         yield base.snapshot_of_rising(keys, len(weights))
 
 
@@ -181,12 +181,12 @@ def uniform_keys(draws: np.random.Generator, nodes: int, edges: int) -> Keys:
     pairs = nodes * (nodes - 1)
     expected = -pairs * math.log1p(-edges / pairs)  # draws that hit so many different pairs on average
     tries = math.ceil(expected + 4 * math.sqrt(expected)) + 16
-    found = np.empty(0, dtype=np.int64)
-    while len(found) < edges:
+    result = np.empty(0, dtype=np.int64)
+    while len(result) < edges:
         # sums of exponential steps over their total are sorted uniform numbers: nothing has to be sorted
         steps = np.cumsum(draws.standard_exponential(tries + 1))
-        found = distinct((steps[:-1] * (pairs / steps[-1])).astype(np.int64).clip(max=pairs - 1))
-    dst, src = np.divmod(base.some(draws, found, edges), nodes - 1)
+        result = distinct((steps[:-1] * (pairs / steps[-1])).astype(np.int64).clip(max=pairs - 1))
+    dst, src = np.divmod(base.some(draws, result, edges), nodes - 1)
     src += src >= dst  # a node has N - 1 possible sources: all but itself
     return keys_of(src, dst)
 

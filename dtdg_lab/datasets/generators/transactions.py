@@ -88,16 +88,16 @@ def plant(draws: np.random.Generator, nodes: int, *, share: float, snapshots: in
     amount = draws.uniform(LEAST_AMOUNT, MOST_AMOUNT, schemes)
     accounts = draws.permutation(nodes)[: size.sum()]
     scheme = np.repeat(np.arange(schemes), size)
-    src, dst, step, part, of = _payments(draws, accounts, scheme, size, period)
+    src, dst, step, part, owner = _payments(draws, accounts, scheme, size, period)
     keys = keys_of(src, dst)
     order = np.argsort(keys)
-    of = of[order]
+    owner = owner[order]
     return Schemes(
         keys=keys[order],
-        amount=(amount[of] * part[order]).astype(np.float32),
+        amount=(amount[owner] * part[order]).astype(np.float32),
         step=step[order],
-        period=period[of],
-        phase=phase[of],
+        period=period[owner],
+        phase=phase[owner],
         accounts=accounts,
         scheme=scheme,
     )
@@ -112,18 +112,18 @@ def _payments(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
     """Source, target, step, share of the scheme's amount, and scheme of every payment; shapes (S,)."""
     start = np.cumsum(size) - size
-    place = np.arange(len(accounts)) - start[scheme]  # 0 .. size - 1 within the scheme
+    position = np.arange(len(accounts)) - start[scheme]  # 0 .. size - 1 within the scheme
     kind, length, span = scheme % len(KINDS), size[scheme], period[scheme]
     first, last = accounts[start[scheme]], accounts[(start + size - 1)[scheme]]
-    following = accounts[start[scheme] + (place + 1) % length]
+    following = accounts[start[scheme] + (position + 1) % length]
     anywhen = draws.integers(0, span)
     early, late = draws.integers(0, span // 2), draws.integers(span // 2, span)
-    between = (place > 0) & (place < length - 1)
+    between = (position > 0) & (position < length - 1)
     much, all_of_it = draws.uniform(0.9, 1.0, len(accounts)), np.ones(len(accounts))
     rows = (
-        ((kind == 0) & (place > 0), accounts, first, anywhen, much),
-        ((kind == 1) & (place > 0), first, accounts, anywhen, much),
-        (kind == 2, accounts, following, place * span // length, (1 - MARGIN) ** place),
+        ((kind == 0) & (position > 0), accounts, first, anywhen, much),
+        ((kind == 1) & (position > 0), first, accounts, anywhen, much),
+        (kind == 2, accounts, following, position * span // length, (1 - MARGIN) ** position),
         ((kind == 3) & between, first, accounts, early, all_of_it),
         ((kind == 3) & between, accounts, last, late, all_of_it * (1 - MARGIN)),
     )
@@ -175,11 +175,11 @@ class Transactions(Generated):
             )
         weights = base.popularity(seed, "transactions/popularity", nodes, zipf=self.zipf, shift=10.0)
         schemes = plant(generator(seed, "transactions/schemes"), nodes, share=self.suspicious, snapshots=snapshots)
-        least, most = 2 * len(schemes.keys), nodes * (nodes - 1) // (4 * self.partners)
-        if not least <= edges <= most:
+        minimum, maximum = 2 * len(schemes.keys), nodes * (nodes - 1) // (4 * self.partners)
+        if not minimum <= edges <= maximum:
             raise ConfigError(
-                f"generated_edges={edges} with generated_nodes={nodes}: allowed {least}, twice the payments of the "
-                f"schemes, to {most}, for which there are {self.partners} pairs of partners each. Change either."
+                f"generated_edges={edges} with generated_nodes={nodes}: allowed {minimum}, twice the payments of the "
+                f"schemes, to {maximum}, for which there are {self.partners} pairs of partners each. Change either."
             )
         draws = generator(seed, "transactions/partners")
         pairs = base.new_keys(draws, base.popular_targets(weights), schemes.keys, edges * self.partners)

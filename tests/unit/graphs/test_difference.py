@@ -85,7 +85,7 @@ def test_a_sequence_by_hand() -> None:
     assert ours.numbers.tolist() == [0, 2, 2, 4, 4, 1, 2, 0, 3, 1, 2, 1, 3, 0, 2]
     assert (ours.numbers.dtype, ours.values, ours.nbytes) == (np.int32, None, 15 * 4)
     paper = encode([first, second], COO64)  # three of four edges would have to stay for pairs to pay
-    assert [part.whole for part in paper.contents.parts] == [True, True]
+    assert [part.is_whole for part in paper.contents.parts] == [True, True]
     third = of_edges([(1, 0), (3, 2), (0, 1)])
     paper = encode([second, third], COO64)
     assert paper.numbers.tolist() == [0, 1, 2, 3, 1, 0, 3, 2, 3, 2]  # targets, sources; target and source of what goes
@@ -101,7 +101,7 @@ def test_what_is_decoded_is_what_was_encoded(form: TransferFormat, weighted: boo
     snapshots = drawn(weighted)
     payload = encode(snapshots, form, difference=difference)
     assert [same(*both) for both in zip(decode(payload), snapshots, strict=True)] == [True] * len(snapshots)
-    kinds = {part.whole for part in payload.contents.parts}
+    kinds = {part.is_whole for part in payload.contents.parts}
     assert kinds == ({True, False} if difference else {True})
     assert not payload.numbers.flags.writeable
 

@@ -34,7 +34,7 @@ from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.run_config import RunConfig
-from dtdg_lab.runs.run import open_run
+from dtdg_lab.runs.stored_run import open_run
 
 CHROMIUM = shutil.which("chromium")
 FLAGS = [

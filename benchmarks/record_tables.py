@@ -33,7 +33,7 @@ from dtdg_lab.runs.charts import all_rollups, charts_of, drawn_charts
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.record_lines import read_lines
-from dtdg_lab.runs.run import open_run
+from dtdg_lab.runs.stored_run import open_run
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.chart import ChartOptions
 

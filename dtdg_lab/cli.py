@@ -239,7 +239,7 @@ def _run_on_engines(config: RunConfig, runs_dir: Path) -> Run:
     """Return a run that has ended; a signal to this process interrupts it."""
     from dtdg_lab.cluster.session import Session
     from dtdg_lab.cluster.stop_signals import StopSignals
-    from dtdg_lab.runs.run import show_progress
+    from dtdg_lab.runs.progress import show_progress
 
     with (
         StopSignals(
@@ -362,7 +362,7 @@ def _study(parsed: argparse.Namespace) -> int:
 
 
 def _sessions(parsed: argparse.Namespace) -> int:
-    from dtdg_lab.cluster.session_files import end_session, list_sessions
+    from dtdg_lab.cluster.session_list import end_session, list_sessions
     from dtdg_lab.core.units import format_seconds
 
     if parsed.end:

@@ -1,5 +1,5 @@
 """Congestion of links as measured in a run, to be replayed in others."""
 
-from dtdg_lab.runs.summary import save_congestion_trace as save_trace
+from dtdg_lab.runs.measurements import save_congestion_trace as save_trace
 
 __all__ = ["save_trace"]

@@ -31,7 +31,7 @@ def until_step(run: Run, step: int, *, timeout_s: float = 90.0) -> None:
 
 def knob_steps(run: Run, name: str) -> dict[tuple[int, object], set[int]]:
     """(version, value) -> steps at which ranks applied the change, from the records on disk."""
-    from dtdg_lab.runs.run import open_run
+    from dtdg_lab.runs.stored_run import open_run
 
     events = open_run(run.path).table("events")
     found: dict[tuple[int, object], set[int]] = {}

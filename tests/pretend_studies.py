@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from dtdg_lab.cluster.local import Done, Evaluated, Verdict
+from dtdg_lab.cluster.one_run import Done
+from dtdg_lab.cluster.stopping_rule import Evaluated, Verdict
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.studies import trial_runner

@@ -14,7 +14,7 @@ from dtdg_lab.cluster.local import train
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
-from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.runs.stored_run import StoredRun
 from dtdg_lab.testing.training import RecordingRecorder, Script, ScriptedControl, Trained
 from dtdg_lab.training import control_source
 from dtdg_lab.training.assembly import assemble_trainer

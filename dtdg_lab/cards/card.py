@@ -25,7 +25,7 @@ from dtdg_lab.runs.charts import drawn_charts
 from dtdg_lab.runs.html import plotly_js, render, templates
 from dtdg_lab.runs.json_files import write_text
 from dtdg_lab.runs.plot import plot
-from dtdg_lab.runs.run import open_run
+from dtdg_lab.runs.stored_run import open_run
 from dtdg_lab.visualization.chart import Chart, ChartOptions
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.panels import Panel, grid

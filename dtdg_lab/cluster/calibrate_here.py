@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.cluster.local import run_config
+from dtdg_lab.cluster.one_run import run_config
 from dtdg_lab.config.catalogue import family, system
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunFailedError
-from dtdg_lab.runs.run import StoredRun
-from dtdg_lab.runs.summary import WARM_UPS, power_rows, step_seconds
+from dtdg_lab.runs.measurements import WARM_UPS, power_rows, step_seconds
+from dtdg_lab.runs.stored_run import StoredRun
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.session import Session
@@ -76,8 +76,8 @@ def calibrate_here(
         )
     from tqdm.auto import tqdm
 
-    def trained(of: RunConfig) -> StoredRun:
-        run = run_config(of, session=session, runs_dir=runs_dir).run
+    def trained(cell_config: RunConfig) -> StoredRun:
+        run = run_config(cell_config, session=session, runs_dir=runs_dir).run
         if run.status != "finished":
             raise RunFailedError(f"run {run.id} was {run.status}: the study ends with it.")
         bar.update()
@@ -85,5 +85,5 @@ def calibrate_here(
 
     with tqdm(total=len(plan.cells) + 1, unit="run", disable=not progress) as bar:
         first = trained(plan.first)  # its steps are not recorded
-        runs = [trained(of) for of in plan.configs(first, WARM_UPS)]
+        runs = [trained(cell_config) for cell_config in plan.configs(first, WARM_UPS)]
     return plan.study(Path(folder), [step_seconds(run) for run in runs], power_rows(runs))

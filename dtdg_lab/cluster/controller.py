@@ -6,22 +6,38 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any, Protocol
+
+import pandas as pd
 
 from dtdg_lab.core.errors import ConfigError, ControlError
 from dtdg_lab.runs.directory import ENDED, RunDirectory
 from dtdg_lab.runs.record_lines import RecordFile, parse_line
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from dtdg_lab.cluster.run import Run
-
 LOOK_S = 0.1
 ENDING_S = 5.0  # after which a run that accepts no more requests has ended
 HEAD_BYTES = 256  # of a line, with the name of its table
 
-ControlFunction = Callable[["pd.DataFrame"], Mapping[str, Any] | None]
+ControlFunction = Callable[[pd.DataFrame], Mapping[str, Any] | None]
+
+
+class SteeredRun(Protocol):
+    """A run under way whose settings can be changed."""
+
+    id: str
+    path: Path
+
+    @property
+    def attempt(self) -> int:
+        """The number of attempts so far."""
+
+    @property
+    def status(self) -> str:
+        """The state of the run."""
+
+    def set(self, *, by: str | None = None, **live_settings: Any) -> int:
+        """Request other settings."""
 
 
 class Controller:
@@ -35,7 +51,9 @@ class Controller:
         error: what ended it; None otherwise.
     """
 
-    def __init__(self, run: Run, function: ControlFunction, ended: threading.Event, *, table: str, by: str) -> None:
+    def __init__(
+        self, run: SteeredRun, function: ControlFunction, ended: threading.Event, *, table: str, by: str
+    ) -> None:
         self._run, self._function, self._run_ended = run, function, ended
         self._table, self.by = table, by
         self.error: Exception | None = None
@@ -77,8 +95,6 @@ class Controller:
 
     def _new_rows(self) -> Iterator[pd.DataFrame]:
         """Yield the rows of this attempt that were recorded since the last time, until the run ends."""
-        import pandas as pd
-
         files: dict[int, RecordFile] = {}
         directory, over = RunDirectory(self._run.path), False
         while not over and not self._stopped.is_set():
@@ -94,10 +110,10 @@ class Controller:
     def _read(self, file: RecordFile) -> Iterator[dict[str, Any]]:
         mark = f'"{self._table}"'.encode()
         while raw_lines := file.read():
-            for raw, place in raw_lines:
+            for raw, location in raw_lines:
                 if mark not in raw[:HEAD_BYTES]:
                     continue
-                line = parse_line(raw, place)
+                line = parse_line(raw, location)
                 if line["table"] == self._table and line["attempt"] == self._run.attempt:
                     whose = {"rank": line["rank"], "attempt": line["attempt"]}
                     yield from (whose | dict(zip(line["columns"], row, strict=True)) for row in line["rows"])

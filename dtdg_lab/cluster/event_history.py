@@ -44,36 +44,39 @@ class EventHistory:
     directory: RunDirectory
 
     def rows(self, table: str, rank: int = 0) -> Iterator[Row]:
-        """The rows of a rank in the timeline, in order, with the number of their ``attempt``."""
+        """Return the rows of a rank in the timeline, in order, with the number of their ``attempt``."""
         for row in self._all(rank).get(table, ()):
             if row["step"] < self.cut(row["attempt"]):
                 yield row
 
     def event_rows(self, kind: str) -> list[Row]:
-        """Rank 0's events of a kind, including those at the step of a resume."""
-        found = (row for row in self._all(0).get("events", ()) if row["kind"] == kind)
-        return [row for row in found if row["step"] <= self.cut(row["attempt"])]
+        """Return rank 0's events of a kind, including those at the step of a resume."""
+        events = (row for row in self._all(0).get("events", ()) if row["kind"] == kind)
+        return [row for row in events if row["step"] <= self.cut(row["attempt"])]
 
-    def events(self, of: type[E]) -> list[Recorded[E]]:
-        """The same of one class."""
-        return [Recorded(row["attempt"], row["step"], of.read(row["data"])) for row in self.event_rows(of.kind)]
+    def events(self, event_class: type[E]) -> list[Recorded[E]]:
+        """Return rank 0's events of one class, with the attempt and the step of each."""
+        return [
+            Recorded(row["attempt"], row["step"], event_class.read(row["data"]))
+            for row in self.event_rows(event_class.kind)
+        ]
 
     def evaluations(self) -> Iterator[Row]:
-        """Rank 0's evaluations in the timeline; those of the test split only from the last attempt, which ended it."""
-        found = self._all(0).get("evaluations", ())
-        for row in found:
+        """Yield rank 0's evaluations in the timeline; those of the test split only from the last attempt."""
+        evaluations = self._all(0).get("evaluations", ())
+        for row in evaluations:
             cut = self.cut(row["attempt"])
             if row["step"] <= cut and (cut == ENDLESS or row["split"] != "test"):
                 yield row
 
     def cut(self, attempt: int) -> int:
-        """The step at which a later attempt resumes; the last attempt has none."""
+        """Return the step at which a later attempt resumes; the last attempt has none."""
         return min((step for number, step in self._resumed.items() if number > attempt), default=ENDLESS)
 
     @cached_property
     def _resumed(self) -> dict[int, int]:
-        found = (row for row in self._all(0).get("events", ()) if row["kind"] == Resumed.kind)
-        return {row["attempt"]: row["step"] for row in found}
+        events = (row for row in self._all(0).get("events", ()) if row["kind"] == Resumed.kind)
+        return {row["attempt"]: row["step"] for row in events}
 
     @cached_property
     def _by_rank(self) -> dict[int, dict[str, list[Row]]]:
@@ -144,7 +147,7 @@ class EventHistory:
             )
 
     def replay(self, rank: int) -> RunReplay:
-        """The record of a rank."""
+        """Return the record of a rank."""
         from dtdg_lab.training.replay import RunReplay
 
         return RunReplay.of(
@@ -162,29 +165,29 @@ class EventHistory:
         from dtdg_lab.training.replay import RecordedRequest
 
         last = max(row["attempt"] for row in self._all(0)["events"])
-        found: list[tuple[float, RecordedRequest]] = [
-            (attempt, RecordedRequest(step, asked.received_at, {**asked.request, "by": replayed_by(asked.by)}))
-            for attempt, step, asked in self.events(ControlReceived)
-            if attempt == last or not asked.request.get("stop")
+        requests: list[tuple[float, RecordedRequest]] = [
+            (attempt, RecordedRequest(step, received.received_at, {**received.request, "by": replayed_by(received.by)}))
+            for attempt, step, received in self.events(ControlReceived)
+            if attempt == last or not received.request.get("stop")
         ]
         for attempt, step, resumed in self.events(Resumed):
             if step > self.first_step:
-                before = [of for number, of in found if number < attempt and of.step == step]
+                earlier = [request for number, request in requests if number < attempt and request.step == step]
                 payload = {"set": resumed.changes, "pause": False, "by": replayed_by("resume")}
-                found.append(
-                    (attempt - 0.5, RecordedRequest(step, before[-1].received_at if before else STEP, payload))
+                requests.append(
+                    (attempt - 0.5, RecordedRequest(step, earlier[-1].received_at if earlier else STEP, payload))
                 )
         if self.directory.status()["state"] == "failed":  # its later steps are unknown
             steps = (row["step"] for rank in self.directory.record_files() for row in self.rows("steps", rank))
             ends = max(steps) + 1
-            found.append((last + 1, RecordedRequest(ends, STEP, {"stop": True})))
-        return tuple(of for _, of in sorted(found, key=lambda item: item[0]))
+            requests.append((last + 1, RecordedRequest(ends, STEP, {"stop": True})))
+        return tuple(request for _, request in sorted(requests, key=lambda item: item[0]))
 
     def _schedules(self) -> dict[tuple[int, str], list[Row]]:
-        """The schedule events that created a schedule, without those of resumed ones."""
-        found: dict[tuple[int, str], list[Row]] = {}
+        """Return the events that created a schedule, without those of resumed ones."""
+        schedules: dict[tuple[int, str], list[Row]] = {}
         began: set[int] = set()
-        resumed = {each.attempt: each.event for each in self.events(Resumed)}
+        resumed = {resume.attempt: resume.event for resume in self.events(Resumed)}
         latest: dict[tuple[int, str], int] = {}
         for row in self.event_rows("schedule"):
             attempt, data = row["attempt"], row["data"]
@@ -196,36 +199,36 @@ class EventHistory:
             starts = is_first and "rebuild_s" not in data
             if starts and attempt in resumed and not _rebuilds(resumed[attempt]):
                 continue
-            at = (row["step"], came)
-            if latest.setdefault(at, attempt) < attempt or (
+            key = (row["step"], came)
+            if latest.setdefault(key, attempt) < attempt or (
                 attempt in resumed and row["step"] == self._resumed[attempt]
             ):
-                found[at] = []
-            latest[at] = attempt
-            found.setdefault(at, []).append(data)
-        return found
+                schedules[key] = []
+            latest[key] = attempt
+            schedules.setdefault(key, []).append(data)
+        return schedules
 
     def _overlaps(self) -> dict[tuple[int, str], list[Row]]:
-        """The choices of overlap by the step after the epoch at whose end they were made."""
-        chosen = (row for row in self.rows("events") if row["kind"] == OverlapChosen.kind)
-        return {(row["step"], "epoch"): [row["data"]] for row in chosen}
+        """Return the choices of overlap by the step after the epoch at whose end they were made."""
+        choices = (row for row in self.rows("events") if row["kind"] == OverlapChosen.kind)
+        return {(row["step"], "epoch"): [row["data"]] for row in choices}
 
     def _refused(self) -> dict[tuple[int, str], list[str]]:
         from dtdg_lab.training.replay import changes_key
 
-        found: dict[tuple[int, str], list[str]] = {}
+        refusals: dict[tuple[int, str], list[str]] = {}
         for _, step, refused in self.events(Refused):
             if refused.version is None:
                 continue  # the ranks never received it
-            found.setdefault((step, changes_key(refused.changes)), []).append(refused.reason)
-        return found
+            refusals.setdefault((step, changes_key(refused.changes)), []).append(refused.reason)
+        return refusals
 
     def _decisions(self) -> dict[int, list[tuple[Any, ...]]]:
-        found: dict[int, list[tuple[Any, ...]]] = {}
+        decisions: dict[int, list[tuple[Any, ...]]] = {}
         for row in self.rows("decisions"):
             if row["policy"] != "greedy":  # windows are tuned by losses, so replays repeat them
-                found.setdefault(row["step"], []).append(tuple(row[name] for name in TABLES["decisions"][2:]))
-        return found
+                decisions.setdefault(row["step"], []).append(tuple(row[name] for name in TABLES["decisions"][2:]))
+        return decisions
 
 
 def replayed_by(by: str | None) -> str:
@@ -236,6 +239,6 @@ def replayed_by(by: str | None) -> str:
 
 
 def _rebuilds(resumed: Resumed) -> bool:
-    """Whether a resume created another plan: with changed plan settings, at the end of an epoch."""
+    """Return whether a resume created another plan: with changed plan settings, at the end of an epoch."""
     live = (OPTIONS[name].live if name in OPTIONS else "epoch" for name in resumed.changes)
     return not resumed.iteration and "epoch" in live

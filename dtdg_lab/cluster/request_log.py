@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.records.events import Event, Refused, Requested
+from dtdg_lab.records.requests import Request, SetLive
 
 if TYPE_CHECKING:
     from dtdg_lab.training.loop import Trainer
@@ -28,21 +29,21 @@ class RequestLog:
         self._recorder, self._config = recorder, config
         self.trainer: Trainer | None = None
 
-    def accept(self, request: dict[str, Any], version: int) -> None:
+    def accept(self, request: Request, version: int) -> None:
         """Record a request that the ranks will receive as this version."""
-        if "set" in request:
-            self._write(Requested(version, request["set"], request.get("by"), self._old(request)))
+        if isinstance(request, SetLive):
+            self._write(Requested(version, dict(request.changes), request.by, self._old_values(request)))
 
-    def refuse(self, request: dict[str, Any], reason: str) -> None:
+    def refuse(self, request: Request, reason: str) -> None:
         """Record a request that was refused, and why."""
-        if "set" in request:
-            self._write(Refused(None, request["set"], reason, request.get("by"), self._old(request)))
+        if isinstance(request, SetLive):
+            self._write(Refused(None, dict(request.changes), reason, request.by, self._old_values(request)))
 
-    def _old(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _old_values(self, request: SetLive) -> dict[str, Any]:
         from dtdg_lab.training.live_settings import old_values
 
         config = self._config if self.trainer is None else self.trainer.live_settings.config
-        return old_values(config, request["set"])
+        return old_values(config, request.changes)
 
     def _write(self, event: Event) -> None:
         from dtdg_lab.training.position import Position

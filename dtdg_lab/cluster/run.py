@@ -6,17 +6,18 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+import pandas as pd
+
+from dtdg_lab.cluster.beacon import death_reason
+from dtdg_lab.cluster.control import ask, attempt_scope
 from dtdg_lab.cluster.controller import ControlFunction, Controller
-from dtdg_lab.cluster.liveness import death_reason
-from dtdg_lab.cluster.messaging import Subscriber, ask
+from dtdg_lab.cluster.followed_run import FollowedRun
 from dtdg_lab.cluster.requester import requester
-from dtdg_lab.cluster.worker import place_of
+from dtdg_lab.cluster.telemetry import Subscriber
 from dtdg_lab.config.extensions import extensions_of
 from dtdg_lab.config.record_tables import TABLES, rows_of
-from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import (
     ConfigError,
     ControlError,
@@ -36,26 +37,15 @@ from dtdg_lab.records.events import (
     Stopping,
     Unpaused,
 )
-from dtdg_lab.runs.charts import all_rollups, captions_of, figures_of
+from dtdg_lab.records.requests import Keep, Pause, Request, Resume, SetLive, Stop
 from dtdg_lab.runs.directory import ENDED, RunDirectory
-from dtdg_lab.runs.figures import save_figures
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.liveness import Silence, dead_ranks, is_dead, read_notes, silent_beyond
-from dtdg_lab.runs.record_lines import Line, RecordFile, parse_line
+from dtdg_lab.runs.progress import PreparationLine
+from dtdg_lab.runs.record_lines import Line
 from dtdg_lab.runs.registered_code import add_extensions
-from dtdg_lab.runs.run import PreparationLine, open_run
-from dtdg_lab.runs.tables import UPDATE_BYTES, RunTables
-from dtdg_lab.visualization.changes.log import changes_frame, requested_changes
-from dtdg_lab.visualization.chart import XAxis
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.runs.stored_run import open_run
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from dtdg_lab.cluster.session import Session
-
-
-LOOK_S = 0.1
 RUN_LOOK_S = 0.05
 WAIT_LOOK_S = 0.25
 LEFT_S = 0.01  # ranks exit shortly after the run has ended
@@ -65,112 +55,19 @@ RECORDED_S = 2.0  # until the records have a request that rank 0 has accepted
 SURVIVORS_S = 3.0  # survivors of a dead rank mark the run and exit within this time
 
 
-class RunHandle:
-    """What is seen of a run while it trains: its record tables, as far as they are read.
-
-    Attributes:
-        id: the run's name: its folder's.
-        path: the run's folder.
-        live: its record tables as columns, for charts; hold ``lock`` while reading it.
-            A resumed run's handle continues with it.
-        version: increases with every change of ``live``, or of the status.
-        silent: rank -> whole seconds without a sign of life, for ranks whose processes are stopped or blocked.
-    """
-
-    def __init__(self, directory: RunDirectory, before: RunHandle | None = None) -> None:
-        self._directory, self._files = directory, dict[int, RecordFile]()
-        self.id, self.path = directory.id, directory.path
-        self._started_config = self._config = directory.config()
-        self.live = RunTables(self._started_config, directory.records, all_rollups())
-        self.lock = threading.Lock()
-        self.version = 0
-        self.silent: dict[int, int] = {}
-        self._next_seq: dict[int, int] = {}
-        if before is not None:
-            self._files, self.live, self.lock = before._files, before.live, before.lock
-            self._config, self.version, self._next_seq = before._config, before.version + 1, before._next_seq
-        self._thread = threading.Thread(target=self._follow, name=f"run-{directory.id}", daemon=True)
+class RunSession(Protocol):
+    """The session whose engines train a run."""
 
     @property
-    def status(self) -> str:
-        """``starting running paused stopping finished stopped failed``."""
-        return str(self._directory.status()["state"])
+    def key(self) -> str:
+        """The key that signs telemetry and control messages."""
 
     @property
-    def reason(self) -> str:
-        """Why the run ended, or which changes it refused last; empty otherwise."""
-        return str(self._directory.status()["reason"])
+    def silent_s(self) -> float:
+        """Seconds that a run waits for a rank that gives no sign of life."""
 
-    @property
-    def config(self) -> RunConfig:
-        """The current settings as far as this handle follows them."""
-        return self._config
-
-    def requests(self) -> pd.DataFrame:
-        """Return the log of changes: who asked for which setting, its old and new value, and what became of it.
-
-        A row for each setting, with the number of its request as index: see ``StoredRun.requests``.
-        """
-        with self.lock:
-            return changes_frame(requested_changes(self.live, ended=self.status in ENDED))
-
-    def figures(self, x: XAxis = "steps") -> dict[str, Figure]:
-        """Return the charts so far by name, as plotly figure dicts; the picture of its system comes first."""
-        with self.lock:
-            return figures_of(self.live, x, ended=self.status in ENDED)
-
-    def captions(self) -> dict[str, str]:
-        """Return the caption of each chart, as it is now."""
-        with self.lock:
-            return captions_of(self.live, ended=self.status in ENDED)
-
-    def save_figures(self, folder: str | Path, *, overwrite: bool = False) -> list[Path]:
-        """Write every chart so far to a folder and return the paths (see ``runs.figures.save_figures``)."""
-        return save_figures(self.figures(), folder, overwrite=overwrite)
-
-    def _follow(self) -> None:
-        raise NotImplementedError
-
-    def _catch_up(self, rank: int) -> bool:
-        """Read the next block of a rank's file; return whether there was anything."""
-        raw_lines = self._file(rank).read(UPDATE_BYTES)
-        lines = (parse_line(raw, place) for raw, place in raw_lines)
-        new = [line for line in lines if line["seq"] >= self._next_seq.get(rank, 0)]
-        if new:
-            self._add(new)
-        return bool(raw_lines)
-
-    def _file(self, rank: int) -> RecordFile:
-        return self._files.setdefault(rank, RecordFile(self._directory.record_file(rank)))
-
-    def _add(self, lines: list[Line]) -> None:
-        """Add new lines of one rank."""
-        self._next_seq[lines[-1]["rank"]] = lines[-1]["seq"] + 1
-        self.live.add_lines(lines)
-        self.version += 1
-
-
-class LocalRun(RunHandle):
-    """Follows the records of one process, so that charts can be drawn during training."""
-
-    def __init__(self, directory: RunDirectory) -> None:
-        super().__init__(directory)
-        self._over = threading.Event()
-        self._thread.start()
-
-    def close(self) -> None:
-        """The run has ended: read the remaining records, and stop following."""
-        self._over.set()
-        self._thread.join()
-
-    def _follow(self) -> None:
-        over = False
-        while not over:
-            over = self._over.wait(LOOK_S)
-            more = True
-            while more:
-                with self.lock:
-                    more = self._catch_up(0)
+    def resume(self, run: Run, **changes: Any) -> Run:
+        """Resume a run from its last checkpoint."""
 
 
 _STATE_AFTER = {
@@ -181,7 +78,7 @@ _STATE_AFTER = {
 }  # of a running run, after an event
 
 
-class Run(RunHandle):
+class Run(FollowedRun):
     """A kernel's view of a run and its control requests. Several kernels may hold handles on one run.
 
     Args:
@@ -196,13 +93,13 @@ class Run(RunHandle):
 
     def __init__(
         self,
-        session: Session,
+        session: RunSession,
         directory: RunDirectory,
         *,
         trouble: Callable[[], str] = lambda: "",
-        before: Run | None = None,
+        predecessor: Run | None = None,
     ) -> None:
-        super().__init__(directory, _continued(before))
+        super().__init__(directory, _continued(predecessor))
         self._session, self._trouble = session, trouble
         self._ended, self._closing = threading.Event(), threading.Event()
         self._file_status = directory.status()
@@ -219,7 +116,7 @@ class Run(RunHandle):
         return f"<Run {self.id}: {self.status}>"
 
     def __fspath__(self) -> str:
-        """The run's folder, so that a run can be used as a path: ``lab.runs.compare([run, ...])``."""
+        """Return the run's folder, so that a run can be used as a path: ``lab.runs.compare([run, ...])``."""
         return str(self.path)
 
     @property
@@ -253,7 +150,7 @@ class Run(RunHandle):
         return self._directory.summary()
 
     def to_pandas(self) -> pd.DataFrame:
-        """Steps and evaluations of all ranks so far, one frame."""
+        """Return steps and evaluations of all ranks so far, one frame."""
         return open_run(self.path).to_pandas()
 
     # requests
@@ -276,7 +173,7 @@ class Run(RunHandle):
         """
         texts = [value for value in live_settings.values() if isinstance(value, str)]
         try:
-            version = self._ask({"set": live_settings, "by": requester(by)})
+            version = self._ask(SetLive(live_settings, requester(by)))
         except ConfigError as error:
             if not (named := extensions_of(texts=texts)):
                 raise
@@ -326,31 +223,31 @@ class Run(RunHandle):
 
     def pause(self) -> int:
         """Pause all ranks after the same step."""
-        return self._ask({"pause": True})
+        return self._ask(Pause())
 
     def unpause(self) -> int:
         """Continue a paused run."""
-        return self._ask({"pause": False})
+        return self._ask(Resume())
 
     def stop(self) -> int:
         """End the run after the same step of all ranks, with a checkpoint to resume from.
 
         Before the first step it ends at once, without a checkpoint.
         """
-        return self._ask({"stop": True})
+        return self._ask(Stop())
 
     def save_checkpoint(self) -> int:
         """Save a checkpoint at the next common step of all ranks, to fork the run from later.
 
         An event ``kept`` names the file once it exists: ``step-00345``, after 345 steps.
         """
-        return self._ask({"keep": True})
+        return self._ask(Keep())
 
     def stop_by(self, name: str) -> None:
         """Stop the run because of a signal to this process: it counts as interrupted by it."""
-        self._ask({"stop": True, "signal": name, "rank": 0})
+        self._ask(Stop(name))
 
-    def _ask(self, request: dict[str, Any]) -> int:
+    def _ask(self, request: Request) -> int:
         if self.status in ENDED:
             raise ControlError(
                 f"the run has ended ({self.status}) and accepts no more changes. run.resume() continues from its "
@@ -363,8 +260,8 @@ class Run(RunHandle):
             note = read_notes(self._directory.live, self.attempt).get(0)
         if note is None:
             raise ControlError("rank 0 of the run has exited, so the run is about to end. Check run.status.")
-        place = place_of(self._directory, self.attempt)
-        return ask(note.control, self._session.key, request, place=place)
+        scope = attempt_scope(self._directory, self.attempt)
+        return ask(note.control, self._session.key, request, scope=scope)
 
     def resume(self, **changes: Any) -> Run:
         """Resume from the last checkpoint, as a new attempt of the same run; returns this handle's successor.
@@ -412,15 +309,15 @@ class Run(RunHandle):
         return self
 
     async def wait_for_step(self, step: int, *, timeout_s: float = 60.0) -> Run:
-        """In a cell, ``await run.wait_for_step(20)``: return when the run has completed that many steps, or has ended.
+        """Return when the run has completed that many steps, or has ended: ``await run.wait_for_step(20)``.
 
         Raises:
             TimeoutError: it has not reached the step in time.
         """
         deadline = time.monotonic() + timeout_s
-        while (done := self._steps_done()) < step and not self._ended.is_set():
+        while (steps := self._steps_done()) < step and not self._ended.is_set():
             if time.monotonic() > deadline:
-                raise TimeoutError(f"run {self.id} is {self.status} at step {done} of {step}.")
+                raise TimeoutError(f"run {self.id} is {self.status} at step {steps} of {step}.")
             await asyncio.sleep(0.05)
         return self
 
@@ -433,8 +330,10 @@ class Run(RunHandle):
         """Whether this handle followed its run to an end after which it was resumed, or took it for interrupted."""
         if not self._ended.is_set():
             return False
-        now = self._directory.status() if self.status == "interrupted" else self._directory.recorded_status()
-        return bool(now["attempt"] > self.attempt or (self.status == "interrupted" and now["state"] != "interrupted"))
+        status = self._directory.status() if self.status == "interrupted" else self._directory.recorded_status()
+        return bool(
+            status["attempt"] > self.attempt or (self.status == "interrupted" and status["state"] != "interrupted")
+        )
 
     def close(self) -> None:
         """Stop following; the run itself continues. Waiting callers are notified."""
@@ -452,7 +351,7 @@ class Run(RunHandle):
     # following
 
     def _take(self, line: dict[str, Any], size: int) -> None:
-        """A line from the stream: passed on in order; lines lost by the stream are read from disk."""
+        """Add a line from the stream in order; lines lost by the stream are read from disk."""
         with self.lock:
             rank, seq = line["rank"], line["seq"]
             while seq > self._next_seq.get(rank, 0) and self._catch_up(rank):
@@ -489,9 +388,9 @@ class Run(RunHandle):
                 self._refused = []
         elif kind == Refused.kind and data["version"] is not None:  # it could not be applied at its step or epoch
             refused = Refused.read(data)
-            asked = ", ".join(f"{name}={value!r}" for name, value in refused.changes.items())
-            before = self._refused if data["version"] == self._refused_version else []
-            self._refused = [*before, f"{asked} was refused and the run continues unchanged: {refused.reason}"]
+            requested = ", ".join(f"{name}={value!r}" for name, value in refused.changes.items())
+            messages = self._refused if data["version"] == self._refused_version else []
+            self._refused = [*messages, f"{requested} was refused and the run continues unchanged: {refused.reason}"]
             self._refused_version = data["version"]
         elif kind == Resumed.kind:  # changes made after the checkpoint are undone by resuming from it
             self._config = self._started_config.replace(**Resumed.read(data).settings)
@@ -540,13 +439,13 @@ class Run(RunHandle):
         notes = read_notes(self._directory.live, status["attempt"])
         for note in notes.values():
             self._subscriber.connect(note.telemetry)
-        before, seen = self.silent, self._silence.look(notes)
-        self.silent = {rank: int(silent_s) for rank, silent_s in sorted(seen.items()) if silent_s >= SHOWN_S}
-        self.version += self.silent != before
-        self._mark_if_unmarked(status, silent_beyond(seen, notes, self._session.silent_s))
+        former, silence = self.silent, self._silence.look(notes)
+        self.silent = {rank: int(silent_s) for rank, silent_s in sorted(silence.items()) if silent_s >= SHOWN_S}
+        self.version += self.silent != former
+        self._mark_if_unmarked(status, silent_beyond(silence, notes, self._session.silent_s))
 
     def _mark_if_unmarked(self, status: dict[str, Any], silent: tuple[int, str] | None) -> None:
-        """Survivors mark a death themselves; if there are none, or a rank never got that far, the kernel does."""
+        """Mark a death that no survivor marks itself."""
         dead = dead_ranks(self._directory.live, status["attempt"])
         rank, trouble = (dead[0], death_reason(dead[0])) if dead else silent or (None, self._trouble())
         if not trouble or status["state"] in ENDED:
@@ -557,7 +456,7 @@ class Run(RunHandle):
             self._directory.write_status("failed", reason=trouble, rank=rank, attempt=status["attempt"])
 
     def _wait_for_ranks(self) -> None:
-        """After a failure, let survivors write their last records; ranks that remain after that were stuck."""
+        """Let survivors of a failure write their last records; ranks that remain after that were stuck."""
         deadline = time.monotonic() + SURVIVORS_S
         while time.monotonic() < deadline:
             notes = read_notes(self._directory.live, self.attempt).values()
@@ -580,10 +479,10 @@ class Run(RunHandle):
         self._ended.set()
 
 
-def _continued(before: Run | None) -> Run | None:
+def _continued(predecessor: Run | None) -> Run | None:
     """Return the handle if the next attempt can continue with its tables; else these are read again, some at a time."""
-    if before is None or not before._is_complete:
+    if predecessor is None or not predecessor._is_complete:
         return None
-    with before.lock:
-        saved = before.live.event(CheckpointWritten)
-        return before if before.live.keeps_rows_after(-1 if saved is None else saved.step) else None
+    with predecessor.lock:
+        saved = predecessor.live.event(CheckpointWritten)
+        return predecessor if predecessor.live.keeps_rows_after(-1 if saved is None else saved.step) else None

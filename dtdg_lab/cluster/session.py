@@ -2,276 +2,40 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-import psutil
-
 from dtdg_lab.cluster import session_files
+from dtdg_lab.cluster.assembly import check_request
+from dtdg_lab.cluster.engines import Engines, places_of, trouble
+from dtdg_lab.cluster.keeper import has_keeper, start_keeper
 from dtdg_lab.cluster.registrations import SentRegistration, pack_registrations
 from dtdg_lab.cluster.run import Run
+from dtdg_lab.cluster.run_start import check_resumable
 from dtdg_lab.cluster.session_files import SessionFiles
-from dtdg_lab.cluster.worker import RankTask, check_resumable, rehearse, run_rank, warm_up
+from dtdg_lab.cluster.worker import RankTask, run_rank
 from dtdg_lab.config.extensions import check_registered
 from dtdg_lab.config.run_config import RunConfig
-from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, LabError, RunStoreError
+from dtdg_lab.core.errors import ClusterError, ControlError, LabError, RunStoreError
 from dtdg_lab.core.files import writable_folder
 from dtdg_lab.core.units import NETEM, STATE, as_path, state_root
 from dtdg_lab.network.netem import undo_left_over
+from dtdg_lab.records.requests import SetLive
 from dtdg_lab.runs.checkpoints import read_kept
 from dtdg_lab.runs.directory import ENDED, RunDirectory
 from dtdg_lab.runs.environment import gpu_count
-from dtdg_lab.runs.json_files import write_json
 from dtdg_lab.runs.liveness import SILENT_S, host_id, is_dead, read_notes
 from dtdg_lab.runs.registered_code import add_extensions, check_same_code
 
 if TYPE_CHECKING:
-    from dtdg_lab.runs.run import StoredRun
-
-# The engines of a session as ranks: start, discovery, health, and replacement.
-
-
-DROPPED_S = 30.0
-PROBE_EVERY_S = 1.0
-KILLED_S = 10.0  # a large process takes a while to be gone
-HEARTBEAT_MS = 200  # the default of 3000 delays the cluster's start by 6 s
-
-
-@dataclass(frozen=True, slots=True)
-class Engine:
-    """One engine: its number at the controller (never reused, so not the rank), process and machine."""
-
-    id: int
-    pid: int
-    host: str
-    gpus: int
-
-
-class Engines:
-    """Engines of one cluster, in rank order.
-
-    Args:
-        client: an ipyparallel client.
-        cluster: the ipyparallel cluster if it can start engines; None if it was started elsewhere.
-        files: of the session; they hold facts about the engines for the next kernel.
-    """
-
-    def __init__(self, client: Any, cluster: Any, files: SessionFiles) -> None:
-        self.client, self._cluster, self._files = client, cluster, files
-        self._probed_s, self._gone = float("-inf"), False
-        self._started: Any = None  # the engine set that was started last
-        self._warm: dict[int, Engine] = {}
-        self._learn()
-
-    def _learn(self) -> None:
-        """Read other kernels' facts about the engines."""
-        known = json.loads(self._files.engines_file.read_text()) if self._files.engines_file.is_file() else []
-        self._warm |= {fact["id"]: Engine(**fact) for fact in known}
-
-    @classmethod
-    def start(cls, files: SessionFiles, *, timeout_s: float) -> Engines:
-        """Start a controller and engines that outlive this process.
-
-        Raises:
-            ClusterError: they did not start in time.
-        """
-        import ipyparallel as ipp
-
-        from dtdg_lab.cluster.launchers import cluster_settings
-
-        began_s = time.monotonic()
-        cluster = ipp.Cluster(
-            **cluster_settings(files, timeout_s),
-            delay=0.0,
-            send_engines_connection_env=False,
-            n=files.ranks,
-            profile_dir=str(files.folder / "profile"),
-            cluster_id="",
-            controller_args=[
-                f"--HeartMonitor.period={HEARTBEAT_MS}",  # it drops engines for good: the run decides earlier
-                f"--HeartMonitor.max_heartmonitor_misses={int((files.silent_s + DROPPED_S) * 1000 / HEARTBEAT_MS)}",
-            ],
-            engine_timeout=timeout_s,
-            cluster_file=files.cluster_file,
-        )
-        client = None
-        try:
-            cluster.start_cluster_sync(n=files.ranks)
-            cluster.controller.connection_info_timeout = timeout_s
-            client = cluster.connect_client_sync()
-            engines = cls(client, cluster, files)
-            (engines._started,) = cluster.engines.values()
-            engines.warm(files.ranks, timeout_s=max(0.0, timeout_s - (time.monotonic() - began_s)))
-        except (TimeoutError, RuntimeError, OSError, ValueError, ipp.error.IPythonError, ClusterError) as error:
-            if client is not None:
-                client.close(linger=0)
-            raise ClusterError(
-                f"{files.ranks} engines did not start: {str(error).rstrip('.')}. This was after "
-                f"{time.monotonic() - began_s:.1f} s (timeout_s={timeout_s:g})."
-            ) from error
-        return engines
-
-    @classmethod
-    def connect(cls, files: SessionFiles, *, timeout_s: float) -> Engines:
-        """Reconnect to a running cluster.
-
-        Raises:
-            ClusterError: its controller does not answer.
-        """
-        import ipyparallel as ipp
-
-        from dtdg_lab.cluster.launchers import cluster_settings
-
-        cluster = None
-        if files.cluster_file and Path(files.cluster_file).is_file():
-            cluster = ipp.Cluster.from_file(files.cluster_file, **cluster_settings(files, timeout_s))
-        where = files.connection_file
-        if not Path(where).is_file():
-            raise ClusterError(f"there is no connection file {where}: the cluster has ended, or runs elsewhere.")
-        if session_files.controller_is_gone(where):
-            raise ClusterError(session_files.gone_words(files))
-        try:
-            client = ipp.Client(where, timeout=timeout_s)
-        except (TimeoutError, ipp.error.TimeoutError, OSError) as error:
-            raise ClusterError(f"the controller of {where} does not answer: {error}. It may have ended.") from error
-        return cls(client, cluster, files)
-
-    def warm(self, wanted: int, *, timeout_s: float, beside: Collection[int] = ()) -> None:
-        """Wait for engines and let new ones import what training needs.
-
-        Args:
-            wanted: number of engines to wait for.
-            timeout_s: seconds to wait.
-            beside: ids that do not count.
-
-        Raises:
-            ClusterError: too few started, or one cannot import the lab.
-        """
-        import ipyparallel as ipp
-
-        # not wait_for_engines, which fails where an engine that was killed earlier is reported as ended meanwhile
-        deadline = time.monotonic() + timeout_s
-        while len(found := set(self.client.ids) - set(beside)) < wanted:
-            if self._started is not None and (statuses := self._started.ended()):
-                how = ", ".join(dict.fromkeys(statuses))
-                raise ClusterError(f"{len(statuses)} of {wanted} engines ended as they started ({how}).")
-            if time.monotonic() > deadline:
-                raise ClusterError(f"{len(found)} of {wanted} engines were ready in time.")
-            time.sleep(0.02)
-        try:
-            self._learn()
-            new = [number for number in self.client.ids if number not in self._warm]
-            if not new:
-                return
-            view = self.client[new]
-            facts = view.apply_async(warm_up)
-            for number, fact in zip(new, facts.get(timeout=timeout_s), strict=True):
-                self._warm[number] = Engine(number, **fact)
-            view.apply_async(rehearse)  # an error in it recurs in the first run, and is reported there
-            write_json(self._files.engines_file, [asdict(engine) for engine in self._warm.values()])
-        except (TimeoutError, ipp.error.TimeoutError) as error:
-            raise ClusterError(f"engines {new} did not import what training needs within {timeout_s:.1f} s.") from error
-        except (ipp.error.RemoteError, ipp.error.EngineError) as error:
-            raise ClusterError(
-                f"an engine cannot start: {error}. Engines need dtdg_lab installed in their own Python."
-            ) from error
-
-    @property
-    def controller_is_gone(self) -> bool:
-        """Whether the controller has ended, as of the last second."""
-        if not self._gone and time.monotonic() - self._probed_s > PROBE_EVERY_S:
-            self._gone = session_files.controller_is_gone(self._files.connection_file)
-            self._probed_s = time.monotonic()
-        return self._gone
-
-    def alive(self) -> list[Engine]:
-        """Engines that can train, in rank order."""
-        known = set(self.client.ids)
-        if known - set(self._warm):
-            self._learn()  # another kernel may have started some
-        return [engine for number, engine in sorted(self._warm.items()) if number in known and _runs(engine)]
-
-    def start_more(self, count: int, *, timeout_s: float) -> None:
-        """Start engines in place of dead ones; for an external cluster, detect engines that were started there.
-
-        Raises:
-            ClusterError: the cluster was started elsewhere, and engines are still missing.
-        """
-        if self._cluster is not None:
-            before = self.client.ids
-            self._started = self._cluster.engines[self._cluster.start_engines_sync(n=count)]
-            try:
-                self.warm(count, timeout_s=timeout_s, beside=before)
-            except ClusterError as error:
-                raise ClusterError(f"{error} {self._files.log_words()}") from error
-            return
-        wanted = count + len(self.alive())
-        if self.client.ids:
-            self.warm(1, timeout_s=timeout_s)
-        found = len(self.alive())
-        if found < wanted:
-            raise ClusterError(
-                f"{found} of {wanted} engines are alive, and this session did not start the cluster: start the others "
-                f"there (ipcluster engines -n {wanted - found} ...), then call session.repair() again."
-                + (f" Runs of up to {found} ranks can be started now." if found else "")
-            )
-
-    def kill(self, pids: list[int]) -> None:
-        """Kill engine processes of this machine by process number, and wait until they are gone."""
-        killed = [psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)]
-        for process in killed:
-            process.kill()
-        session_files.left_after(killed, KILLED_S)
-
-    def close(self) -> None:
-        """Disconnect without ending the cluster."""
-        self.client.close(linger=0)
-
-
-def _runs(engine: Engine) -> bool:
-    if engine.host != host_id():
-        return True  # for other machines, the controller's heartbeat counts
-    try:
-        return bool(psutil.Process(engine.pid).status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
-
-
-# Sending the ranks of a run to engines.
-
-
-def places_of(ranks: int, engines: Sequence[int] | None) -> tuple[int, ...]:
-    """The indices of a run's engines in a session; empty for the first ones.
-
-    Raises:
-        ConfigError: they are not one different engine for each rank.
-    """
-    if engines is None:
-        return ()
-    if len(engines) != ranks or len(set(engines)) < ranks or min(engines) < 0:
-        raise ConfigError(
-            f"engines={tuple(engines)} for ranks={ranks}: give one distinct engine, numbered from 0, for each of "
-            "the ranks."
-        )
-    return tuple(engines)
-
-
-def trouble(answers: Sequence[Any]) -> str:
-    """The error of an engine that could not run its rank; empty otherwise."""
-    for rank, answer in enumerate(answers):
-        if answer.ready():
-            error = answer.exception()
-            if error is not None:
-                return f"rank {rank} failed: {error}"
-    return ""
+    from dtdg_lab.runs.stored_run import StoredRun
 
 
 # Session: an ipyparallel cluster for training, started or attached to, and its kernel interface.
@@ -314,25 +78,25 @@ class Session:
         silent_s: float = SILENT_S,
         timeout_s: float = 60.0,
     ) -> None:
-        wanted = (gpu_count() or 2) if ranks is None else ranks
-        if not isinstance(wanted, int) or wanted < 1:
+        size = (gpu_count() or 2) if ranks is None else ranks
+        if not isinstance(size, int) or size < 1:
             raise ClusterError(f"ranks={ranks!r}: a session needs a whole number of engines, at least 1.")
         if not 1.0 <= silent_s <= MOST_SILENT_S:
             raise ClusterError(f"silent_s={silent_s:g}: allowed are 1 to {MOST_SILENT_S:g} seconds.")
         root = as_path(runs_dir, "runs_dir", RunStoreError).resolve()
         writable_folder(state_root(), STATE, ClusterError)
         undo_left_over(state_root() / NETEM)  # left by a run that was killed
-        found, alive = session_files.find_session(name, wanted) if name else (None, False)
+        existing, alive = session_files.find_session(name, size) if name else (None, False)
         if not alive:
             writable_folder(root, "runs_dir", RunStoreError)
-        if found is None:
-            files = session_files.new_session_files(name, wanted, root, idle_s, silent_s)
+        if existing is None:
+            files = session_files.new_session_files(name, size, root, idle_s, silent_s)
         else:
-            files = found if alive else session_files.renewed(found, wanted, root, idle_s, silent_s)
+            files = existing if alive else session_files.renewed(existing, size, root, idle_s, silent_s)
         self._setup(files)
         try:
             if not alive:
-                session_files.start_keeper(files)
+                start_keeper(files)
                 self._engines = Engines.start(files, timeout_s=timeout_s)
             else:
                 self._engines = Engines.connect(files, timeout_s=timeout_s)
@@ -341,10 +105,12 @@ class Session:
             self._stop_heartbeat.set()
             if alive:
                 raise
-            words = session_files.give_up(files, is_new=found is None)
+            log_text = session_files.give_up(files, is_new=existing is None)
             if not isinstance(error, ClusterError):
                 raise
-            raise ClusterError(f"{error} {words} Try fewer ranks, or end other sessions: dtdg-lab sessions.") from error
+            raise ClusterError(
+                f"{error} {log_text} Try fewer ranks, or end other sessions: dtdg-lab sessions."
+            ) from error
 
     @classmethod
     def attach(
@@ -368,11 +134,11 @@ class Session:
         ours = {key: files for files in living for key in (files.id, files.name) if key}
         if which is None and not ours:
             raise ClusterError("no session of the lab is running here. Start one: Session(ranks=2).")
-        known = min(living, key=SessionFiles.idle_for_s) if which is None else ours.get(str(which))
-        ended = [files for files in known_here if known is None and str(which) in (files.id, files.name)]
+        known_files = min(living, key=SessionFiles.idle_for_s) if which is None else ours.get(str(which))
+        ended = [files for files in known_here if known_files is None and str(which) in (files.id, files.name)]
         if ended:
             raise ClusterError(session_files.ended_words(ended[-1]))
-        files = known or session_files.foreign_session_files(
+        files = known_files or session_files.foreign_session_files(
             str(which), writable_folder(runs_dir, "runs_dir", RunStoreError).resolve()
         )
         session._setup(files)
@@ -386,7 +152,7 @@ class Session:
                 session._files.write()
         except BaseException:
             session._stop_heartbeat.set()
-            if known is None:
+            if known_files is None:
                 files.remove()
             raise
         return session
@@ -447,7 +213,7 @@ class Session:
         return session_files.gone_words(self._files) if gone else ""
 
     def engines(self) -> dict[int, bool]:
-        """Rank -> whether its engine is alive."""
+        """Return rank -> whether its engine is alive."""
         alive = 0 if self._closed else len(self._engines.alive())
         return {rank: rank < alive for rank in range(self.ranks)}
 
@@ -467,7 +233,7 @@ class Session:
     def _handle(self, path: Path) -> Run:
         handle = self._handles.get(path)
         if handle is None or handle.is_outdated:
-            handle = self._handles[path] = Run(self, RunDirectory.open(path), before=handle)
+            handle = self._handles[path] = Run(self, RunDirectory.open(path), predecessor=handle)
         return handle
 
     # actions
@@ -498,7 +264,7 @@ class Session:
         engines: Sequence[int] | None = None,
         config: RunConfig | None = None,
     ) -> Run:
-        """As :meth:`train`, for the run whose folder ``make`` creates in the folder ``root``: a fork, or a replay.
+        """Start a run as :meth:`train` does, whose folder ``make`` creates: a fork, or a replay.
 
         Args:
             ranks: of the run.
@@ -520,7 +286,7 @@ class Session:
             return self._launch(directory, ranks, attempt=1, places=places, registrations=registrations)
 
     def halves(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Indices of the first and of the second half of the engines, of the same size.
+        """Return indices of the first and of the second half of the engines, of the same size.
 
         Raises:
             ClusterError: there is only one engine.
@@ -547,8 +313,6 @@ class Session:
                 has changed.
             RunStoreError: there is no run, or no checkpoint.
         """
-        from dtdg_lab.cluster.worker import check_request
-
         with self._lock:
             path = as_path(run if isinstance(run, str | Path) else run.path, "run", RunStoreError).resolve()
             directory = RunDirectory.open(path)
@@ -570,15 +334,15 @@ class Session:
                 raise ControlError(
                     f"run {directory.id} is {status['state']}: it needs no resuming. session.runs has its handle."
                 )
-            kept = directory.checkpoint_file.is_file()
-            if not kept and not signalled:
+            has_checkpoint = directory.checkpoint_file.is_file()
+            if not has_checkpoint and not signalled:
                 raise RunStoreError(
                     f"run {directory.id} has no checkpoint yet: start it again with session.train(run.config)."
                 )
-            before = read_kept(directory.checkpoint_file).config if kept else config
-            check_registered(before)
-            check_request(before, {"set": changes})
-            after = before.replace(**changes)
+            former_config = read_kept(directory.checkpoint_file).config if has_checkpoint else config
+            check_registered(former_config)
+            check_request(former_config, SetLive(changes))
+            after = former_config.replace(**changes)
             remedy = "train with this code in a new run: lab.runs.fork(...), or session.train(run.config)"
             check_same_code(f"run {directory.id}", directory.path, after, remedy=remedy)
             registrations = pack_registrations(after)
@@ -594,8 +358,8 @@ class Session:
     def under_way(self) -> list[Run]:
         """Runs that have not ended, oldest first: several only if they have separate engines."""
         with self._lock:
-            found = [self._handle(path) for path in self._files.runs() if is_under_way(path)]
-            return [run for run in found if run.status not in ENDED]
+            handles = [self._handle(path) for path in self._files.runs() if is_under_way(path)]
+            return [run for run in handles if run.status not in ENDED]
 
     def _await_leaving(self) -> None:
         """Wait for engines that were asked to leave: until they have, they look alive."""
@@ -618,11 +382,11 @@ class Session:
         self._await_leaving()
         busy = self.under_way
         for run in busy:
-            taken = self._files.engines_of(run.path) or tuple(range(run.config.ranks))
-            if places and not set(places) & set(taken):
+            busy_engines = self._files.engines_of(run.path) or tuple(range(run.config.ranks))
+            if places and not set(places) & set(busy_engines):
                 continue
-            others = "" if not places else f" on engines {', '.join(map(str, taken))}"
-            raise ControlError(f"run {run.id} is {run.status}{others}: stop it first (run.stop()), or wait for it.")
+            location = "" if not places else f" on engines {', '.join(map(str, busy_engines))}"
+            raise ControlError(f"run {run.id} is {run.status}{location}: stop it first (run.stop()), or wait for it.")
         if self.problem:
             raise ClusterError(self.problem)
         alive = len(self._engines.alive())
@@ -653,15 +417,15 @@ class Session:
         places: tuple[int, ...] = (),
     ) -> Run:
         alive = self._engines.alive()
-        engines = [alive[place] for place in places] or alive[:ranks]
+        engines = [alive[index] for index in places] or alive[:ranks]
         beside = alive if places else engines  # others may train at the same time: they share processors and GPUs
-        here = {engine.host for engine in engines} == {host_id()}
+        is_local = {engine.host for engine in engines} == {host_id()}
         device, sharing = directory.config().device, Counter(engine.host for engine in beside)
         if device == "auto":  # a GPU for each rank of every machine, or none: one backend for the whole group
             device = "cuda" if all(engine.gpus >= sharing[engine.host] for engine in engines) else "cpu"
         answers = []
         for rank, engine in enumerate(engines):
-            of_machine = [other for other in beside if other.host == engine.host]
+            of_machine = [neighbour for neighbour in beside if neighbour.host == engine.host]
             task = RankTask(
                 run_dir=str(directory.path),
                 rank=rank,
@@ -675,7 +439,7 @@ class Session:
                 busy_file=str(self._files.busy_file) if self._files.owned else "",
                 registrations=registrations,
                 silent_s=self.silent_s,
-                host="127.0.0.1" if here else "",
+                host="127.0.0.1" if is_local else "",
             )
             answers.append(self._engines.client[engine.id].apply_async(run_rank, task))
 
@@ -683,7 +447,7 @@ class Session:
             begun = directory.recorded_status()["state"] != "starting" or read_notes(directory.live, attempt)
             return trouble(answers) or ("" if begun else self.problem)
 
-        run = Run(self, directory, trouble=start_trouble, before=self._handles.get(directory.path))
+        run = Run(self, directory, trouble=start_trouble, predecessor=self._handles.get(directory.path))
         self._handles[directory.path] = run
         return run
 
@@ -715,8 +479,8 @@ class Session:
         self._engines.close()
         session_files.end_processes(self._files)
         session_files.clear_cluster(self._files)
-        if not session_files.has_keeper(self._files):
-            session_files.start_keeper(self._files)
+        if not has_keeper(self._files):
+            start_keeper(self._files)
         self._engines = Engines.start(self._files, timeout_s=timeout_s)
 
     def _replace_missing(self, timeout_s: float) -> None:
@@ -764,7 +528,7 @@ class Session:
 
 
 def is_under_way(path: Path) -> bool:
-    """Whether a run has not ended, by its folder; an unreadable one does not count as active."""
+    """Return whether a run has not ended, by its folder; an unreadable one does not count as active."""
     try:
         return RunDirectory.open(path).status()["state"] not in ENDED
     except LabError:

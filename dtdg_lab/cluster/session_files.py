@@ -6,10 +6,8 @@ import json
 import os
 import shutil
 import socket
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -18,8 +16,8 @@ from uuid import uuid4
 
 import psutil
 
-from dtdg_lab.cluster.messaging import new_key
-from dtdg_lab.core.child_process import environment, is_running
+from dtdg_lab.cluster.signing import new_key
+from dtdg_lab.core.child_process import is_running
 from dtdg_lab.core.errors import ClusterError, UnknownNameError
 from dtdg_lab.core.files import replacing
 from dtdg_lab.core.system_errors import explain, reading
@@ -90,8 +88,8 @@ class SessionFiles:
         """
         files = cls.find(session_id)
         if files is None:
-            known = [files.id for files in all_sessions()]
-            raise UnknownNameError("session", session_id, known, "List them: dtdg-lab sessions.")
+            names = [files.id for files in all_sessions()]
+            raise UnknownNameError("session", session_id, names, "List them: dtdg-lab sessions.")
         return files
 
     @classmethod
@@ -114,11 +112,11 @@ class SessionFiles:
             file.write("\t".join([str(path), *map(str, engines)]) + "\n")
 
     def runs(self) -> list[Path]:
-        """Existing folders of the session's runs, oldest first."""
+        """Return existing folders of the session's runs, oldest first."""
         return [path for path, _ in self._noted() if path.is_dir()]
 
     def engines_of(self, run: Path) -> tuple[int, ...]:
-        """Indices of a run's engines; empty if it has the first ones."""
+        """Return indices of a run's engines; empty if it has the first ones."""
         return dict(self._noted()).get(run, ())
 
     def _noted(self) -> list[tuple[Path, tuple[int, ...]]]:
@@ -128,25 +126,25 @@ class SessionFiles:
         return [(Path(path), tuple(map(int, places))) for path, *places in lines]
 
     def processes(self) -> list[psutil.Process]:
-        """Controller and engines of an owned session on this machine, found by the profile in their environment."""
-        profile, found = str(self.folder / "profile"), []
+        """Return controller and engines of an owned session here, found by the profile in their environment."""
+        profile, processes = str(self.folder / "profile"), []
         for process in psutil.process_iter(["uids", "status"]):
             if process.info["uids"].real != os.getuid() or process.info["status"] == psutil.STATUS_ZOMBIE:
                 continue
             try:
                 if process.environ().get("IPP_PROFILE_DIR") == profile:
-                    found.append(process)
+                    processes.append(process)
             except (psutil.NoSuchProcess, psutil.AccessDenied):
                 continue  # ended meanwhile, or not readable and so not ours to end
-        return found
+        return processes
 
     def last_used_s(self) -> float:
-        """Unix time at which a kernel or a run last used the session."""
+        """Return the Unix time at which a kernel or a run last used the session."""
         used = [path.stat().st_mtime for path in (self.heartbeat_file, self.busy_file) if path.exists()]
         return max(used, default=self.created_s)
 
     def idle_for_s(self) -> float:
-        """Seconds since a kernel or a run last used the session."""
+        """Return seconds since a kernel or a run last used the session."""
         return time.time() - self.last_used_s()
 
     @property
@@ -161,24 +159,25 @@ class SessionFiles:
             folder: where the logs are now; by default where they were written.
         """
         folder, lines = folder or self.log_folder, []
-        for of in ("controller", "engine"):
-            logs = [log for log in folder.glob(f"ip{of}*.log") if log.stat().st_mtime >= self.created_s - 1.0]
+        for process_name in ("controller", "engine"):
+            logs = [log for log in folder.glob(f"ip{process_name}*.log") if log.stat().st_mtime >= self.created_s - 1.0]
             texts = [log.read_text(errors="replace").strip() for log in sorted(logs, key=_changed, reverse=True)]
             newest = list(dict.fromkeys(text.splitlines()[-1][:300] for text in texts if text))[:_QUOTED]
             lines.append(
-                f"the last line of the {of}'s log is {' and '.join(map(repr, newest)) or 'missing: it is empty'}"
+                f"the last line of the {process_name}'s log is "
+                f"{' and '.join(map(repr, newest)) or 'missing: it is empty'}"
             )
         return f"Of what they said, {'; '.join(lines)}. Logs are in {folder}."
 
     def keep_logs(self) -> Path:
         """Move the logs of a start that failed to a folder that stays, remove those of old ones, and return it."""
-        kept = state_root() / "failed" / self.id
-        make_private(kept)
+        folder = state_root() / "failed" / self.id
+        make_private(folder)
         for log in (*self.log_folder.glob("*.log"), *self.folder.glob("*.log")):
-            log.replace(kept / log.name)
-        for old in sorted(kept.parent.iterdir())[:-KEPT_LOGS]:
+            log.replace(folder / log.name)
+        for old in sorted(folder.parent.iterdir())[:-KEPT_LOGS]:
             shutil.rmtree(old, ignore_errors=True)  # another process may remove it too
-        return kept
+        return folder
 
     def remove(self) -> None:
         """Remove the session's files."""
@@ -199,9 +198,9 @@ def give_up(files: SessionFiles, *, is_new: bool) -> str:
     end_processes(files)
     if not is_new:
         return files.log_words()
-    kept = files.keep_logs()
+    folder = files.keep_logs()
     files.remove()
-    return files.log_words(kept)
+    return files.log_words(folder)
 
 
 def make_private(folder: Path) -> None:
@@ -238,15 +237,15 @@ def all_sessions() -> list[SessionFiles]:
         ClusterError: the folder of sessions cannot be read, or a session's file is damaged.
     """
     folder = state_root() / "sessions"
-    found: list[SessionFiles] = []
+    sessions: list[SessionFiles] = []
     what = f"the folder of sessions {folder}"
     with reading(folder, what, remedy="", raises=ClusterError, setting=STATE), suppress(FileNotFoundError):
-        found = [files for session_id in os.listdir(folder) if (files := SessionFiles.find(session_id)) is not None]
-    return sorted(found, key=lambda files: files.created_s)
+        sessions = [files for session_id in os.listdir(folder) if (files := SessionFiles.find(session_id)) is not None]
+    return sorted(sessions, key=lambda files: files.created_s)
 
 
 def end_processes(files: SessionFiles, *, timeout_s: float = 1.0) -> int:
-    """Terminate an owned session's controller and engines, kill them after the time-out; returns their number."""
+    """End an owned session's controller and engines, by force after the time-out; return their number."""
     processes = files.processes()
     for process in processes:
         with suppress(psutil.NoSuchProcess):  # ended by itself
@@ -260,13 +259,13 @@ def end_processes(files: SessionFiles, *, timeout_s: float = 1.0) -> int:
 
 
 def left_after(processes: Sequence[psutil.Process], timeout_s: float) -> list[psutil.Process]:
-    """Processes alive after the time-out, without zombies, which a parent may never reap in containers."""
+    """Return processes alive after the time-out, without zombies, which a parent may never reap in containers."""
     deadline = time.monotonic() + timeout_s
     while (
-        left := [process for process in processes if is_running(process.pid, process.create_time())]
+        alive := [process for process in processes if is_running(process.pid, process.create_time())]
     ) and time.monotonic() < deadline:
         time.sleep(0.02)
-    return left
+    return alive
 
 
 # Sessions by name: creating the files of a new one, finding a live one, and external clusters.
@@ -276,7 +275,7 @@ STARTING_S = 15.0  # a younger session without processes may be starting in anot
 
 
 def new_session_files(name: str, ranks: int, runs_dir: Path, idle_s: float, silent_s: float = SILENT_S) -> SessionFiles:
-    """The folder and facts of a session that is about to start."""
+    """Return the folder and facts of a session that is about to start."""
     files = SessionFiles(name=name, ranks=ranks, runs_dir=str(runs_dir), idle_s=idle_s, silent_s=silent_s)
     security = files.folder / "profile" / "security"
     client, cluster = (str(security / name) for name in ("ipcontroller-client.json", "cluster.json"))
@@ -286,18 +285,18 @@ def new_session_files(name: str, ranks: int, runs_dir: Path, idle_s: float, sile
 
 
 def foreign_session_files(which: str, runs_dir: Path) -> SessionFiles:
-    """Facts about an external cluster: from a connection file, or from a profile."""
+    """Return facts about an external cluster: from a connection file, or from a profile."""
     path = as_path(which, "which", ClusterError)
     if not path.is_file():
         from ipyparallel import Cluster
 
         path = Path(Cluster(profile=which).profile_dir) / "security" / "ipcontroller-client.json"
     if not path.is_file():
-        known = [key for files in all_sessions() for key in (files.id, files.name) if key]
+        names = [key for files in all_sessions() for key in (files.id, files.name) if key]
         raise UnknownNameError(
             "session, connection file or profile",
             which,
-            known,
+            names,
             "A profile needs a running ipcluster; see `ipcluster list`.",
         )
     foreign = SessionFiles(connection_file=str(path.resolve()), runs_dir=str(runs_dir), owned=False)
@@ -306,8 +305,8 @@ def foreign_session_files(which: str, runs_dir: Path) -> SessionFiles:
 
 
 def find_session(name: str, ranks: int) -> tuple[SessionFiles | None, bool]:
-    """The newest session of a name, if any, and whether its cluster lives; an idle one of another size is ended."""
-    found: SessionFiles | None = None
+    """Return the newest session of a name, and whether its cluster lives; end an idle one of another size."""
+    newest: SessionFiles | None = None
     for files in all_sessions():
         if files.name != name or not files.owned:
             continue
@@ -326,14 +325,14 @@ def find_session(name: str, ranks: int) -> tuple[SessionFiles | None, bool]:
                 f"{ranks} ranks, or use another name. Session.attach({name!r}) reaches it."
             )
         end_processes(files)
-        if found is not None:
-            found.remove()
-        found = files
-    return found, False
+        if newest is not None:
+            newest.remove()
+        newest = files
+    return newest, False
 
 
 def renewed(files: SessionFiles, ranks: int, runs_dir: Path, idle_s: float, silent_s: float) -> SessionFiles:
-    """The facts of a session whose cluster has ended and is about to be started again: name, key and runs are kept."""
+    """Return the facts of a session whose cluster is started again: name, key and runs are kept."""
     files = replace(files, ranks=ranks, runs_dir=str(runs_dir), created_s=time.time())
     files = replace(files, idle_s=idle_s, silent_s=silent_s)
     clear_cluster(files)
@@ -353,23 +352,23 @@ PROBE_S = 2.0
 
 
 def controller_is_gone(connection_file: str | Path) -> bool:
-    """Whether a cluster's controller has ended: its machine refuses connections to its ports.
+    """Return whether a cluster's controller has ended: its machine refuses connections to its ports.
 
     Behind an SSH tunnel, and where the machine does not answer at all, this is unknown, and so False.
     """
     from ipyparallel.util import disambiguate_ip_address
 
     try:
-        described = json.loads(Path(connection_file).read_text())
+        connection = json.loads(Path(connection_file).read_text())
     except FileNotFoundError:
         return False  # it is starting, or was never here: connecting reports it
-    address = described["interface"].partition("://")[2]
-    if described["ssh"]:
+    address = connection["interface"].partition("://")[2]
+    if connection["ssh"]:
         return False
-    host = disambiguate_ip_address(address, described["location"])
+    host = disambiguate_ip_address(address, connection["location"])
     for port in PROBED:
         try:
-            socket.create_connection((host, int(described[port])), timeout=PROBE_S).close()
+            socket.create_connection((host, int(connection[port])), timeout=PROBE_S).close()
         except ConnectionRefusedError:
             return True
         except OSError:
@@ -378,134 +377,29 @@ def controller_is_gone(connection_file: str | Path) -> bool:
 
 
 def gone_words(files: SessionFiles) -> str:
-    """What to do about a cluster whose controller is gone."""
-    words = (
+    """Return the remedy for a cluster whose controller is gone."""
+    text = (
         f"the controller of session {files.name or files.id!r} is gone: nothing listens at its ports. A run under way "
         "continues without it, but no other can start. "
     )
     if not files.owned:
-        return words + "Start the cluster again where it was started, then Session.attach(...)."
+        return text + "Start the cluster again where it was started, then Session.attach(...)."
     elsewhere = f", Session(ranks={files.ranks}, name={files.name!r}) in any other" if files.name else ""
-    return words + (
+    return text + (
         f"When no run is under way, session.repair() in the kernel that has the session{elsewhere} starts a new "
         "cluster; name and runs are kept."
     )
 
 
 def ended_words(files: SessionFiles) -> str:
-    """What to do about a session without processes, and about the run that it left."""
+    """Return the remedy for a session without processes, and for the run that it left."""
     called = f", name={files.name!r}" if files.name else ""
-    words = (
+    text = (
         f"session {files.name or files.id!r} has ended: its engines and its controller are gone. "
         f"Session(ranks={files.ranks}{called}) starts new ones."
     )
     last = next(reversed(files.runs()), None)
     status = RunDirectory.open(last).status() if last is not None else {"state": ""}
     if status["state"] == "interrupted":
-        words += f" Its run {last} was {status['reason']}"
-    return words
-
-
-# Sessions on this machine: list and end.
-
-
-@dataclass(frozen=True, slots=True)
-class SessionInfo:
-    """One line of the list."""
-
-    id: str
-    name: str
-    ranks: int
-    processes: int
-    idle_s: float
-    owned: bool
-    last_run: Path | None
-
-
-def list_sessions() -> list[SessionInfo]:
-    """All sessions with files on this machine, oldest first."""
-    found = []
-    for files in all_sessions():
-        running, last = len(files.processes()) if files.owned else 0, next(reversed(files.runs()), None)
-        idle_s = files.idle_for_s()
-        found.append(SessionInfo(files.id, files.name, files.ranks, running, idle_s, files.owned, last))
-    return found
-
-
-def end_session(session_id: str) -> int:
-    """End a session: its engines and controller if it owns them, and its files. Returns the number of ended processes.
-
-    An active run loses its work since the last checkpoint; stop it first to avoid this.
-
-    Raises:
-        UnknownNameError: there is no such session.
-    """
-    files = SessionFiles.read(session_id)
-    ended = end_processes(files) if files.owned else 0
-    files.remove()
-    return ended
-
-
-# A small process beside a session's cluster: ends it when no kernel and no run has used it for a while.
-#
-# Started detached by a Session, so that a run outlives its kernel and an idle cluster does not outlive its use.
-
-
-LOOK_S = 1.0
-AWAKE_S = 5.0  # longer between two looks: the machine slept, or this process was stopped
-
-
-def has_keeper(files: SessionFiles) -> bool:
-    """Whether the watchdog of a session runs."""
-    return any(files.id in (process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"]))
-
-
-def start_keeper(files: SessionFiles) -> int:
-    """Start the watchdog of a session; returns its process number."""
-    command = [sys.executable, "-P", "-m", "dtdg_lab.cluster.session_files", files.id]
-    with open(files.folder / "keeper.log", "ab") as log:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment(), start_new_session=True
-        )
-    process.returncode = 0  # never waited for: it intentionally outlives this process
-    return process.pid
-
-
-class IdleClock:
-    """How long a session has been idle; time that the machine slept does not count.
-
-    Args:
-        clock: Unix time.
-    """
-
-    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
-        self._clock = clock
-        self._looked = self._awake_since = float("-inf")
-
-    def idle_for_s(self, files: SessionFiles) -> float:
-        """Seconds since the last use, or since the machine woke up; call it every ``LOOK_S`` seconds."""
-        now = self._clock()
-        if self._looked > 0 and now - self._looked > AWAKE_S:
-            self._awake_since = now  # kernels and ranks touch their files soon
-        self._looked = now
-        return now - max(files.last_used_s(), self._awake_since)
-
-
-def keep(session_id: str) -> None:
-    """Watch a session until its files are gone or it has been idle for its limit, then end it."""
-    clock = IdleClock()
-    while True:
-        try:
-            files = SessionFiles.read(session_id)
-        except UnknownNameError:
-            return
-        if clock.idle_for_s(files) > files.idle_s:
-            ended = end_processes(files)
-            print(f"idle for {files.idle_s:g} s: ended {ended} processes", flush=True)
-            files.remove()
-            return
-        time.sleep(LOOK_S)
-
-
-if __name__ == "__main__":
-    keep(sys.argv[1])
+        text += f" Its run {last} was {status['reason']}"
+    return text

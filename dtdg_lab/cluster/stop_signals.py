@@ -74,7 +74,7 @@ class StopSignals:
             signal.raise_signal(self.received)
 
     def _watch(self) -> None:
-        asked, overdue_s = False, float("inf")
+        requested, overdue_s = False, float("inf")
         while True:
             self._reader.settimeout(None if self.received is None else RETRY_S)
             try:
@@ -88,7 +88,7 @@ class StopSignals:
                     self.received, overdue_s = signal.Signals(number), time.monotonic() + OVERDUE_S
             if self.received is None:
                 continue
-            asked = asked or self._ask(self.received.name)
+            requested = requested or self._ask(self.received.name)
             if time.monotonic() >= overdue_s and (self._leaves or self._handlers[self.received] is signal.SIG_DFL):
                 try:
                     self._on_overdue(self.received.name)

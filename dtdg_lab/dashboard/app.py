@@ -31,7 +31,7 @@ from dtdg_lab.dashboard.states import PageFacts, head_of
 from dtdg_lab.dashboard.steering import Steering
 from dtdg_lab.datasets.names import default_dataset
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.runs.stored_run import StoredRun
 from dtdg_lab.visualization.run_names import system_title
 from dtdg_lab.widgets.controls import folded
 from dtdg_lab.widgets.header import Header

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import LabError
-from dtdg_lab.runs.run import open_run
+from dtdg_lab.runs.stored_run import open_run
 from dtdg_lab.visualization.palette import series_colour
 from dtdg_lab.visualization.studies.comparison import difference_of_data
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dtdg_lab.runs.run import newest_interrupted
+from dtdg_lab.runs.stored_run import newest_interrupted
 from dtdg_lab.widgets.run_page import BackgroundWorker, describe
 
 if TYPE_CHECKING:

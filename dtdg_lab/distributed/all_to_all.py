@@ -127,7 +127,7 @@ class RowExchange:
         """Block until the rows have arrived; a second call returns the same.
 
         A dead rank usually raises here at once, but gloo may lose a send to it and hang: the session therefore
-        also monitors the ranks (:class:`dtdg_lab.cluster.liveness.Beacon`).
+        also monitors the ranks (:class:`dtdg_lab.cluster.beacon.Beacon`).
 
         Raises:
             RunFailedError: a rank is in another exchange, or sent another number of rows than expected.

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.config.record_tables import BETWEEN_STEPS
-from dtdg_lab.runs.exports import MADE_BY
 from dtdg_lab.runs.json_files import dumps, finite
-from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.runs.packed_run import MADE_BY
+from dtdg_lab.runs.stored_run import StoredRun
 from dtdg_lab.visualization.runs.curves import joules_until
 
 if TYPE_CHECKING:

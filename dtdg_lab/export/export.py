@@ -15,8 +15,9 @@ from dtdg_lab.export import artifacts
 from dtdg_lab.export.chrome_trace import trace_file
 from dtdg_lab.export.race import open_race, race_events, race_notebook, race_page, race_script, race_tables, race_trace
 from dtdg_lab.export.tensorboard import write_events
-from dtdg_lab.runs.exports import ABOUT, CONFIG, PartialRun, open_run, pieces
-from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.runs.exports import CONFIG, PartialRun, open_run, pieces
+from dtdg_lab.runs.packed_run import ABOUT
+from dtdg_lab.runs.stored_run import StoredRun
 from dtdg_lab.studies.race_plan import FILE
 from dtdg_lab.studies.race_result import Race
 from dtdg_lab.studies.study import SWEEP_FILE, Study, open_study

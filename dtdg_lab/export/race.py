@@ -18,13 +18,13 @@ from dtdg_lab.core.units import as_path, format_bytes
 from dtdg_lab.export.artifacts import MOST_BYTES, PLACE, docstring, notebook_of, settings_code, tables_section
 from dtdg_lab.export.chrome_trace import chrome_trace, written
 from dtdg_lab.export.tensorboard import write_events
-from dtdg_lab.runs import exports
+from dtdg_lab.runs import exports, packed_run
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.html import plotly_js, render, template
 from dtdg_lab.runs.json_files import dumps, reading, store_error
+from dtdg_lab.runs.provenance import provenance
 from dtdg_lab.runs.registered_code import read_extensions
-from dtdg_lab.runs.report import changed_settings
-from dtdg_lab.runs.run import provenance
+from dtdg_lab.runs.repetition import changed_settings
 from dtdg_lab.studies import race_result
 from dtdg_lab.studies.race_plan import FILE, FOLDER, RacePlan
 from dtdg_lab.studies.race_result import Race, RaceRun
@@ -50,7 +50,7 @@ class ExportedRace(Race):
     """
 
     def __init__(self, files: Mapping[str, bytes], source: Path) -> None:
-        about = exports.read_about(files, "race")
+        about = packed_run.read_about(files, "race")
         super().__init__(_unpack(files, exports.temporary_folder(self)))
         self.source = source
         self.thinned: str = about.get("thinned") or ""
@@ -72,10 +72,10 @@ def open_race(path: str | Path) -> Race:
         RunStoreError: there is no race at that path, its file is damaged, or a newer version wrote it.
     """
     source = as_path(path, "path")
-    if source.name == FILE or not source.exists() or (source.is_dir() and not (source / exports.ABOUT).is_file()):
+    if source.name == FILE or not source.exists() or (source.is_dir() and not (source / packed_run.ABOUT).is_file()):
         return race_result.open_race(source)
     try:
-        with reading(source, exports.EXPORT_AGAIN):
+        with reading(source, packed_run.EXPORT_AGAIN):
             files = exports.pieces(source)
             if files is None:
                 raise RunStoreError("this is not a race. Give its folder, or an HTML or Parquet export of it.")
@@ -86,7 +86,7 @@ def open_race(path: str | Path) -> Race:
         raise RunStoreError(f"{source}: {error}") from error
 
 
-def pack_race(race: Race, *, most_bytes: int | None = None, telling: bool = False) -> exports.PackedRun:
+def pack_race(race: Race, *, most_bytes: int | None = None, telling: bool = False) -> packed_run.PackedRun:
     """Pack a race with the newest run of every contestant and seed.
 
     Args:
@@ -99,21 +99,23 @@ def pack_race(race: Race, *, most_bytes: int | None = None, telling: bool = Fals
         RunStoreError: a file cannot be read, or not even the thinned tables fit.
     """
     whole = {
-        run.path.name: (run, exports.pack(run.open(), telling=telling)) for run in present(race) if run.path is not None
+        run.path.name: (run, packed_run.pack(run.open(), telling=telling))
+        for run in present(race)
+        if run.path is not None
     }
     parts = {name: packed for name, (_, packed) in whole.items()}
     for name, limit in _limits({name: packed.size for name, packed in parts.items()}, most_bytes).items():
-        parts[name] = exports.pack(whole[name][0].open(), most_bytes=limit)
+        parts[name] = packed_run.pack(whole[name][0].open(), most_bytes=limit)
     thinned = "; ".join(f"run {name}: {packed.thinned}" for name, packed in parts.items() if packed.thinned)
-    about = {"schema": exports.SCHEMA, "records": RECORDS_SCHEMA, "kind": "race", "race": race.name}
+    about = {"schema": packed_run.SCHEMA, "records": RECORDS_SCHEMA, "kind": "race", "race": race.name}
     about |= {"folder": race.folder.name, "thinned": thinned}
-    files = {exports.ABOUT: dumps(about, indent=2).encode(), FILE: (race.folder / FILE).read_bytes()}
+    files = {packed_run.ABOUT: dumps(about, indent=2).encode(), FILE: (race.folder / FILE).read_bytes()}
     files |= {TRIALS: _trials(race), TABLE: _table(race)}
     if (race.folder / EXTENSIONS).is_file():
         files[EXTENSIONS] = (race.folder / EXTENSIONS).read_bytes()
     for name, packed in parts.items():
         files |= {f"{RUNS}{name}/{piece}": content for piece, content in packed.files.items()}
-    return exports.PackedRun(files, thinned)
+    return packed_run.PackedRun(files, thinned)
 
 
 def _limits(sizes: Mapping[str, int], most_bytes: int | None) -> dict[str, int]:
@@ -166,7 +168,7 @@ def _unpack(files: Mapping[str, bytes], folder: Path) -> Path:
             name, _, rest = piece.removeprefix(RUNS).partition("/")
             by_run.setdefault(name, {})[rest] = content
     for of_run in by_run.values():
-        exports.unpack(of_run, folder)
+        packed_run.unpack(of_run, folder)
     race_folder = folder / FOLDER / "exported"
     try:
         race_folder.mkdir(parents=True)
@@ -255,8 +257,8 @@ def race_events(race: Race, folder: Path) -> None:
             run_folder = folder / f"{label}-seed{run.seed}-{number}"
         run_folder.mkdir()
         write_events(run.open(), run_folder)
-    about = {"schema": exports.SCHEMA, "kind": "folder of TensorBoard events of a race", "race": race.name}
-    (folder / exports.ABOUT).write_text(dumps(about), encoding="utf-8")
+    about = {"schema": packed_run.SCHEMA, "kind": "folder of TensorBoard events of a race", "race": race.name}
+    (folder / packed_run.ABOUT).write_text(dumps(about), encoding="utf-8")
 
 
 def race_trace(race: Race) -> bytes:

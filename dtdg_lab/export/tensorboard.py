@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.config.record_tables import OWN_PHASES, PHASES
 from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.export.chrome_trace import is_known
-from dtdg_lab.runs.exports import ABOUT, SCHEMA
 from dtdg_lab.runs.json_files import dumps
+from dtdg_lab.runs.packed_run import ABOUT, SCHEMA
 from dtdg_lab.runs.report import changed_settings
-from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.runs.stored_run import StoredRun
 from dtdg_lab.visualization.runs.curves import joules_until
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from tempfile import mkdtemp
 from types import MappingProxyType
 from typing import Any
 
-from dtdg_lab.cluster.local import run_config
+from dtdg_lab.cluster.one_run import run_config
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.options import OPTIONS
 from dtdg_lab.config.run_config import RunConfig
@@ -34,7 +34,7 @@ from dtdg_lab.forecast.rank_curves import (
 from dtdg_lab.forecast.rates import Rates, fit_rates
 from dtdg_lab.forecast.step_scaling import STEP_RANKS, StepScaling, extrapolate
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.runs.stored_run import StoredRun
 from dtdg_lab.systems.snapshot_blocks.block_study import BlockStudy, estimate_block_memory
 from dtdg_lab.systems.snapshot_blocks.transfer_study import TransferStudy, estimate_transfers
 from dtdg_lab.systems.snapshot_blocks.volume_study import VOLUME_RANKS, VolumeStudy, estimate_volumes

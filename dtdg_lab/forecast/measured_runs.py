@@ -15,7 +15,7 @@ from dtdg_lab.core.errors import DataError, LabError, RunStoreError
 from dtdg_lab.core.units import as_path
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.runs.run import StoredRun, open_run
+from dtdg_lab.runs.stored_run import StoredRun, open_run
 from dtdg_lab.systems import step_time
 from dtdg_lab.systems.feature_cache.calibration.measurements import fetches_of
 from dtdg_lab.systems.feature_cache.calibration.rpc_fit import fit_rpc

@@ -12,7 +12,7 @@ from typing import Any
 from dtdg_lab.core.errors import ConfigError, shortened
 from dtdg_lab.graphs.delta import SequenceChanges, scaled
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.runs.run import StoredRun, open_run
+from dtdg_lab.runs.stored_run import StoredRun, open_run
 from dtdg_lab.systems import step_time
 from dtdg_lab.systems.step_time import MeasuredStep, NetworkCosts, PredictedStepTime, ScalingModel, StepForecast
 from dtdg_lab.systems.workload import StepWork

@@ -8,7 +8,7 @@ from typing import Any
 
 from optuna.pruners import BasePruner
 
-from dtdg_lab.cluster.local import Evaluated
+from dtdg_lab.cluster.stopping_rule import Evaluated
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph

@@ -121,11 +121,10 @@ class Table:
 
     Attributes:
         size: rows.
-        dropped: rows lost so far.
     """
 
     def __init__(self) -> None:
-        self.size, self.dropped = 0, 0
+        self.size = 0
         self._columns: dict[str, Array] = {}
 
     def append(self, columns: Mapping[str, Array]) -> None:
@@ -156,7 +155,7 @@ class Table:
                 column[size : self.size] = None  # frees texts and lists
             if len(column) > 4 * size:  # once filled with a large block
                 self._columns[name] = column[: 2 * size].copy()
-        self.dropped, self.size = self.dropped + self.size - size, size
+        self.size = size
 
     def replace(self, name: str, values: Array) -> None:
         """Replace a column."""

@@ -48,8 +48,8 @@ def all_rollups() -> tuple[Rollup, ...]:
 
 def charts_of(tables: RunTables) -> tuple[Chart, ...]:
     """Return the charts that a run can have now, in the order of the page: its picture leads."""
-    shown = (chart for chart in all_charts() if chart.shown(tables))
-    return tuple(sorted(shown, key=lambda chart: PLACES.index(chart.place)))
+    visible = (chart for chart in all_charts() if chart.shown(tables))
+    return tuple(sorted(visible, key=lambda chart: PLACES.index(chart.place)))
 
 
 def chart_of(tables: RunTables, name: str) -> Chart:
@@ -87,16 +87,16 @@ def _is_waiting(note: Mapping[str, Any]) -> bool:
     return str(note.get("text", "")).startswith(APPEARS)
 
 
-def _words_at_last(words: str, tables: RunTables, *, ended: bool) -> str:
+def _words_at_last(note_text: str, tables: RunTables, *, ended: bool) -> str:
     """Return why a plot has no data where no more will come; else ``words``, which say when it has some."""
     epoch = tables.complete_epoch
     reached = {FIRST_STEP: tables.common_step + 1, FIRST_EPOCH: 0 if epoch is None else epoch + 1}
-    if words in reached and reached[words] >= (1 if ended else SETTLED[words]):
+    if note_text in reached and reached[note_text] >= (1 if ended else SETTLED[note_text]):
         return NOT_RECORDED
     if not ended:
-        return words
-    _, is_first, what = words.partition(" with the first ")
-    what = "complete epoch" if words == FIRST_EPOCH else what
+        return note_text
+    _, is_first, what = note_text.partition(" with the first ")
+    what = "complete epoch" if note_text == FIRST_EPOCH else what
     return f"This run has no {what}" if is_first else "This run has none of it"
 
 

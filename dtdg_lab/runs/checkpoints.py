@@ -45,8 +45,8 @@ class Kept:
     data_hash: str
 
     def __repr__(self) -> str:
-        where = f", iteration {self.iteration}" if self.iteration else ""
-        return f"Kept({self.name!r}, epoch {self.epoch}{where}, step {self.step})"
+        iteration = f", iteration {self.iteration}" if self.iteration else ""
+        return f"Kept({self.name!r}, epoch {self.epoch}{iteration}, step {self.step})"
 
 
 def kept_checkpoints(folder: Path) -> tuple[Kept, ...]:
@@ -58,19 +58,19 @@ def kept_checkpoints(folder: Path) -> tuple[Kept, ...]:
     Raises:
         RunStoreError: the system refuses to read one.
     """
-    found = []
+    checkpoints = []
     for path in sorted(folder.glob("*.pt")):
         try:
-            found.append(read_kept(path))
+            checkpoints.append(read_kept(path))
         except LabError as error:
             if system_errors.is_refusal(error):
                 raise
             continue  # opening it by name reports the reason
-    return tuple(sorted(found, key=lambda kept: (kept.step, kept.name == LAST)))
+    return tuple(sorted(checkpoints, key=lambda checkpoint: (checkpoint.step, checkpoint.name == LAST)))
 
 
 def read_kept(path: Path) -> Kept:
-    """The metadata of a checkpoint.
+    """Read the metadata of a checkpoint.
 
     Raises:
         RunStoreError: there is none, or it cannot be read.
@@ -85,26 +85,26 @@ def read_kept(path: Path) -> Kept:
         try:
             with zipfile.ZipFile(path) as file:
                 (inside,) = (name for name in file.namelist() if name.endswith("/data.pkl"))
-                described = _Plain(io.BytesIO(file.read(inside))).load()
+                contents = _Plain(io.BytesIO(file.read(inside))).load()
         except FileNotFoundError as error:
             raise RunStoreError(f"there is no checkpoint at {path}.") from error
         learn_extensions(path.parent.parent)
-        at, config = described["position"], RunConfig.from_json(described["config_json"])
-        place = (int(at["epoch"]), int(at["iteration"]), int(at["step"]))
-        waiting = described["waiting"]
+        position, config = contents["position"], RunConfig.from_json(contents["config_json"])
+        progress = (int(position["epoch"]), int(position["iteration"]), int(position["step"]))
+        waiting = contents["waiting"]
         requests = waiting if isinstance(waiting, list) else [waiting]  # one until schema 1
         waiting = {name: value for changes in requests for name, value in changes.items()}
-        return Kept(path.stem, path, *place, config, waiting, described.get("data_hash", ""))
+        return Kept(path.stem, path, *progress, config, waiting, contents.get("data_hash", ""))
 
 
 class _Plain(pickle.Unpickler):
     """Reads the plain values of a torch file: tensors are left out, and no other objects are created."""
 
     def persistent_load(self, pid: Any) -> None:
-        """A placeholder for the bytes of a tensor."""
+        """Leave out the bytes of a tensor."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Allows only the names in torch's files: ordered dicts, and tensor rebuilding."""
+        """Allow only the names in torch's files: ordered dicts, and tensor rebuilding."""
         if (module, name) == ("collections", "OrderedDict"):
             return collections.OrderedDict
         if module == "torch" or (module == "torch._utils" and name.startswith("_rebuild")):

@@ -47,7 +47,7 @@ class _Within:
 
 
 def record_file(records: Path, rank: int) -> Path:
-    """The lines of a rank in a folder of records."""
+    """Return the lines of a rank in a folder of records."""
     return records / f"rank{rank}.jsonl"
 
 
@@ -130,7 +130,7 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: str | Path) -> RunDirectory:
-        """The folder of an existing run.
+        """Open the folder of an existing run.
 
         Raises:
             RunStoreError: there is no run at that path.
@@ -151,11 +151,11 @@ class RunDirectory:
         return self.path.resolve().name
 
     def record_file(self, rank: int) -> Path:
-        """The lines that ``rank`` appends to."""
+        """Return the lines that ``rank`` appends to."""
         return record_file(self.records, rank)
 
     def record_files(self) -> dict[int, Path]:
-        """Rank -> its lines, in order of ranks, for the ranks with any."""
+        """Return rank -> its lines, in order of ranks, for the ranks with any."""
         return self.rank_files(".jsonl")
 
     def rank_files(self, suffix: str) -> dict[int, Path]:
@@ -181,7 +181,7 @@ class RunDirectory:
         return kept_checkpoints(self.checkpoint_file.parent)
 
     def config(self) -> RunConfig:
-        """The settings at the start of the run."""
+        """Return the settings at the start of the run."""
         learn_extensions(self.path)
         return RunConfig.load(self.config_file)
 
@@ -194,7 +194,7 @@ class RunDirectory:
         return read_extensions(self.path)
 
     def environment(self) -> dict[str, Any]:
-        """The content of environment.json.
+        """Read environment.json.
 
         Raises:
             RunStoreError: it cannot be read, is damaged, or of a newer version.
@@ -239,7 +239,7 @@ class RunDirectory:
         write_json(self.status_file, facts)
 
     def recorded_status(self) -> dict[str, Any]:
-        """The last status written: ``state``, ``reason``, ``rank``, ``attempt``, ``time_ns``."""
+        """Return the last status written: ``state``, ``reason``, ``rank``, ``attempt``, ``time_ns``."""
         return read_object(self.status_file, needs=("state", "reason"))
 
     def status(self) -> dict[str, Any]:
@@ -329,7 +329,7 @@ class RunDirectory:
         self.write_status("interrupted", reason=reason, rank=rank, attempt=attempt)
 
     def summary(self) -> dict[str, Any]:
-        """The content of summary.json; empty before the end."""
+        """Return the content of summary.json; empty before the end."""
         try:
             return dict(json.loads(self.summary_file.read_text(encoding="utf-8")))
         except FileNotFoundError:
@@ -357,7 +357,7 @@ def _clear(hidden: Path, made_root: Path | None) -> None:
 
 
 def read_config(path: Path) -> RunConfig:
-    """The settings of a run.
+    """Read the settings of a run.
 
     Raises:
         RunStoreError: they cannot be read, are damaged, or are of a newer version: another schema, or settings

@@ -34,7 +34,7 @@ ENVIRONMENT_SCHEMA = 1
 def describe_environment(
     config: RunConfig | None = None, *, graph_source: str | None = None, data_hash: str | None = None
 ) -> dict[str, Any]:
-    """The environment of this process, without importing torch.
+    """Describe the environment of this process, without importing torch.
 
     Args:
         config: names the data set and its protocol.
@@ -79,12 +79,12 @@ def _cpu() -> dict[str, Any]:
 
 
 def gpu_count() -> int:
-    """Number of GPUs that NVML reports; 0 without a driver."""
+    """Return the number of GPUs that NVML reports; 0 without a driver."""
     return len(_gpus()["gpus"] or [])
 
 
 def _gpus() -> dict[str, Any]:
-    """Names and memory of the GPUs through NVML, or the reason why there are none."""
+    """Return names and memory of the GPUs through NVML, or the reason why there are none."""
     try:
         nvml = start_nvml()
     except NotAvailableError as error:
@@ -101,7 +101,7 @@ def _gpus() -> dict[str, Any]:
 
 
 def _memory_bytes(nvml: ModuleType, index: int) -> int | None:
-    """A GPU's memory; None where it does not tell, such as one that shares the machine's."""
+    """Return a GPU's memory; None where it does not tell, such as one that shares the machine's."""
     try:
         return int(ask(nvml, "nvmlDeviceGetMemoryInfo", ask(nvml, "nvmlDeviceGetHandleByIndex", index)).total)
     except NotAvailableError:
@@ -109,7 +109,7 @@ def _memory_bytes(nvml: ModuleType, index: int) -> int | None:
 
 
 def _git(checkout: Path) -> dict[str, Any] | None:
-    """Commit of the project's own checkout and whether it is clean; None without a checkout or without git."""
+    """Return the commit of this checkout and whether it is clean; None without a checkout or git."""
     if not (checkout / ".git").exists():
         return None
     commit = _git_answer(checkout, "rev-parse", "HEAD")
@@ -121,9 +121,9 @@ def _git(checkout: Path) -> dict[str, Any] | None:
 
 def _git_answer(checkout: Path, *arguments: str) -> str | None:
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             ["git", "-C", str(checkout), *arguments], capture_output=True, text=True, timeout=10, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip()
+    return process.stdout.strip()

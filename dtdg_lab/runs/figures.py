@@ -38,30 +38,32 @@ def save_figures(figures: Mapping[str, Figure], folder: str | Path, *, overwrite
         NotAvailableError: plotly is not installed, or kaleido is and cannot draw here.
         RunStoreError: the folder is not empty, or cannot be written.
     """
-    where = as_path(folder, "folder")
+    target = as_path(folder, "folder")
     try:
-        if where.exists() and (not where.is_dir() or (any(where.iterdir()) and not overwrite)):
+        if target.exists() and (not target.is_dir() or (any(target.iterdir()) and not overwrite)):
             raise RunStoreError(
-                f"cannot save figures to {where}: it is {'not empty' if where.is_dir() else 'a file'}. Give another "
+                f"cannot save figures to {target}: it is {'not empty' if target.is_dir() else 'a file'}. Give another "
                 "folder, or overwrite=True to replace figures of the same names in it."
             )
-        where.mkdir(parents=True, exist_ok=True)
-        hidden = draft_path(where / "figures")
+        target.mkdir(parents=True, exist_ok=True)
+        hidden = draft_path(target / "figures")
         hidden.mkdir()
         try:
             names = _draw(figures, hidden)
             for name in names:
-                if (where / name).is_dir():
-                    raise RunStoreError(f"cannot save {name} to {where}: a folder of this name is there. Move it away.")
+                if (target / name).is_dir():
+                    raise RunStoreError(
+                        f"cannot save {name} to {target}: a folder of this name is there. Move it away."
+                    )
             for name in names:
-                os.replace(hidden / name, where / name)
+                os.replace(hidden / name, target / name)
         finally:
             shutil.rmtree(hidden)
     except OSError as error:
         if isinstance(error, RunStoreError):
             raise
-        raise store_error("write", where, error) from error
-    return [where / name for name in names]
+        raise store_error("write", target, error) from error
+    return [target / name for name in names]
 
 
 def _draw(figures: Mapping[str, Figure], folder: Path) -> list[str]:
@@ -71,18 +73,18 @@ def _draw(figures: Mapping[str, Figure], folder: Path) -> list[str]:
         import plotly.io
     except ImportError as error:
         raise NotAvailableError("figures need plotly: pip install 'dtdg-lab[lab]'.") from error
-    drawn = {name.replace("_", "-"): go.Figure(figure) for name, figure in figures.items()}
+    charts = {name.replace("_", "-"): go.Figure(figure) for name, figure in figures.items()}
     if importlib.util.find_spec("kaleido") is None:
-        for name, figure in drawn.items():
+        for name, figure in charts.items():
             plotly.io.write_html(figure, folder / f"{name}.html", include_plotlyjs=True, full_html=True)
-        return [f"{name}.html" for name in drawn]
+        return [f"{name}.html" for name in charts]
     images = [
         {
             "fig": figure.to_dict(),
             "path": folder / f"{name}.{kind}",
             "opts": {"format": kind, "width": WIDTH, "height": figure.layout.height or HEIGHT, "scale": SCALE},
         }
-        for name, figure in drawn.items()
+        for name, figure in charts.items()
         for kind in ("png", "svg")
     ]
     _write_images(images)

@@ -10,6 +10,8 @@ from dtdg_lab.runs import parquet
 from dtdg_lab.runs.directory import ENDED, RunDirectory
 from dtdg_lab.runs.frames import RunFrames
 from dtdg_lab.runs.json_files import write_json
+from dtdg_lab.runs.report import write_report
+from dtdg_lab.runs.stored_run import StoredRun
 from dtdg_lab.runs.summary import summary_of
 
 _LOOKS = 3
@@ -65,11 +67,9 @@ def _is_current(run: RunDirectory) -> bool:
 
 
 def _write(run: RunDirectory, state: str, reason: str, rank: int | None) -> None:
-    from dtdg_lab.runs import report
-
     for recorded in run.record_files():
         parquet.write_rank(run, recorded)
     frames = RunFrames(run)
     summary = summary_of(frames, state, reason, rank)
     write_json(run.summary_file, {**summary, "records": frames.counts()})
-    report.write_report(run, status={"state": state, "reason": reason})
+    write_report(StoredRun(run), status={"state": state, "reason": reason})

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Collection, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from dtdg_lab.config.record_tables import TABLES, rows_of
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.runs import parquet
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.json_files import RESTORE, reading
-from dtdg_lab.runs.record_lines import RecordFile, parse_line, read_lines
-from dtdg_lab.runs.tables import BEFORE_STEP
+from dtdg_lab.runs.record_lines import RecordFile, read_lines
+from dtdg_lab.runs.replaced_rows import valid_mask
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-LINE_NUMBER = "line_seq"  # column of numbered tables
 _NUMBERS = {"rank", "attempt", "step", "epoch", "time_ns", "start_ns", "end_ns"}
 
 
@@ -59,16 +56,16 @@ class RunFrames:
         """
         import pandas as pd
 
-        wanted = {*only, "steps"} if only else None  # steps show where attempts begin
+        selection = {*only, "steps"} if only else None  # steps show where attempts begin
         with reading(self.run.records):
             frames: dict[str, pd.DataFrame] = {}
             notes = self._notes()
-            for names in _portions(notes, wanted):
+            for names in _portions(notes, selection):
                 frames |= {name: to_frame(table) for name, table in self.tables(names).items()}
             if self._notes() != notes:  # a resumed run began to write meanwhile: tables must be of one moment
-                frames = {name: to_frame(table) for name, table in self.tables(wanted).items()}
+                frames = {name: to_frame(table) for name, table in self.tables(selection).items()}
             for name in TABLES.keys() - frames.keys():
-                if wanted is None or name in wanted:
+                if selection is None or name in selection:
                     columns = ["rank", "attempt", *TABLES[name]]
                     frames[name] = pd.DataFrame(columns=columns).astype({"rank": "int64", "attempt": "int64"})
             for name, frame in frames.items():
@@ -78,43 +75,29 @@ class RunFrames:
     def _notes(self) -> list[parquet.Note | None]:
         return [parquet.current_note(self.run, rank) for rank in parquet.ranks_of(self.run)]
 
-    def tables(self, wanted: Collection[str] | None = None) -> dict[str, pa.Table]:
+    def tables(self, names: Collection[str] | None = None) -> dict[str, pa.Table]:
         """Return Arrow tables of all ranks and attempts, in order of ranks; only those ``wanted``, if given."""
-        parts: dict[str, list[pa.Table]] = {}
-        for rank in parquet.ranks_of(self.run):
-            for name, table in parquet.read_tables(self.run, rank, wanted).items():
-                parts.setdefault(name, []).append(table)
-        return {name: parquet.joined(tables) for name, tables in sorted(parts.items())}
+        tables = (parquet.read_tables(self.run, rank, names).items() for rank in parquet.ranks_of(self.run))
+        return dict(sorted(parquet.joined_by_name(chain.from_iterable(tables)).items()))
 
     def numbered(self) -> dict[str, pa.Table]:
-        """Return Arrow tables with the number of each row's line, in the column ``LINE_NUMBER``.
+        """Return Arrow tables with the number of each row's line, in the column ``parquet.LINE_NUMBER``.
 
         Raises:
             DataError: a record line is damaged.
         """
-        parts: dict[str, list[pa.Table]] = {}
-        for path in self.run.record_files().values():
-            source = RecordFile(path)
-            while raw_lines := source.read():
-                shapes: dict[tuple[str, ...], parquet.LineColumns] = {}
-                for raw, place in raw_lines:
-                    line = parse_line(raw, place)
-                    line["columns"] = [*line["columns"], LINE_NUMBER]
-                    line["rows"] = [[*row, line.get("seq")] for row in line["rows"]]
-                    shape = (line["table"], *line["columns"])
-                    (shapes.get(shape) or shapes.setdefault(shape, parquet.LineColumns(shape[1:]))).add(line)
-                for shape, columns in shapes.items():
-                    parts.setdefault(shape[0], []).append(parquet.arrow_table(columns))
-        return {name: parquet.joined(tables) for name, tables in sorted(parts.items())}
+        paths = self.run.record_files().values()
+        blocks = chain.from_iterable(parquet.read_blocks(RecordFile(path), numbered=True) for path in paths)
+        return dict(sorted(parquet.joined_by_name(blocks).items()))
 
-    def events(self, *, without: Collection[str] = (), most: int | None = None) -> list[dict[str, Any]]:
+    def events(self, *, without: Collection[str] = (), limit: int | None = None) -> list[dict[str, Any]]:
         """Return all events of all attempts in order of time: rank, attempt, step, epoch, time_ns, kind, data.
 
         Events with equal data share one object: copy it before you change it.
 
         Args:
             without: kinds that are left out.
-            most: of each kind, at most that many first events, and the last one. Each event then has an entry
+            limit: of each kind, at most that many first events, and the last one. Each event then has an entry
                 ``left_out``: before the last one, how many are missing; else 0.
 
         Raises:
@@ -130,12 +113,12 @@ class RunFrames:
                 return []
             left_out = pyarrow.compute.is_in(table.column("kind"), pa.array(without, pa.string()))
             table = table.filter(pyarrow.compute.invert(left_out)).sort_by("time_ns")
-            if most is not None:
+            if limit is not None:
                 kinds = table.column("kind").to_pandas().groupby(table.column("kind").to_pandas())
-                place, count = kinds.cumcount(), kinds.transform("size")
-                kept = (place < most) | (place == count - 1)
-                table = table.append_column("left_out", pa.array((count - most - 1).where(place >= most, 0)))
-                table = table.filter(pa.array(kept))
+                index, count = kinds.cumcount(), kinds.transform("size")
+                mask = (index < limit) | (index == count - 1)
+                table = table.append_column("left_out", pa.array((count - limit - 1).where(index >= limit, 0)))
+                table = table.filter(pa.array(mask))
             frame = to_frame(table)
             self._check_numbers("events", frame)
             return frame.to_dict("records")
@@ -173,12 +156,12 @@ class RunFrames:
                 )
 
 
-def _portions(notes: Sequence[parquet.Note | None], wanted: Collection[str] | None) -> list[Collection[str] | None]:
+def _portions(notes: Sequence[parquet.Note | None], selection: Collection[str] | None) -> list[Collection[str] | None]:
     """Return names of tables to read after each other: each by itself from Parquet, all at once from lines."""
     if None in notes:
-        return [wanted]
+        return [selection]
     names = {name for note in notes if note is not None for name in note["tables"]}
-    return [{name} for name in sorted(names) if wanted is None or name in wanted]
+    return [{name} for name in sorted(names) if selection is None or name in selection]
 
 
 def to_frame(table: pa.Table) -> pd.DataFrame:
@@ -189,9 +172,9 @@ def to_frame(table: pa.Table) -> pd.DataFrame:
     import pandas as pd
     import pyarrow as pa
 
-    for place, column in enumerate(table.schema):
+    for index, column in enumerate(table.schema):
         if pa.types.is_null(column.type):
-            table = table.set_column(place, column.name, table.column(place).cast(pa.float64()))
+            table = table.set_column(index, column.name, table.column(index).cast(pa.float64()))
     frame = table.to_pandas()
     for column in table.schema:
         if parquet.is_json(column):
@@ -204,29 +187,13 @@ def to_frame(table: pa.Table) -> pd.DataFrame:
 
 def without_replaced(frames: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     """Return the tables, ``steps`` among them, without rows that a later attempt replaced; see ``RunFrames.frames``."""
-    steps = frames["steps"]
-    if steps["attempt"].nunique() < 2:
+    firsts = frames["steps"].groupby(["attempt", "rank"])["step"].min()
+    starts: dict[int, dict[int, int]] = {}
+    for (attempt, rank), step in firsts.items():
+        starts.setdefault(int(attempt), {})[int(rank)] = int(step)
+    if len(starts) < 2:
         return frames
-    # Rank, attempt -> the first step of any later attempt of this rank, or of the others if it wrote none in it
-    first = steps.groupby(["rank", "attempt"])["step"].min().unstack("attempt")
-    later = {table: frame for table, frame in frames.items() if "step" in frame}
-    ranks = sorted({int(rank) for frame in later.values() for rank in frame["rank"].unique()})
-    attempts = sorted({int(attempt) for frame in later.values() for attempt in frame["attempt"].unique()})
-    whole = first.reindex(index=ranks, columns=attempts)
-    known = whole.fillna(whole.min()).fillna(math.inf)
-    limits = known.iloc[:, ::-1].cummin(axis=1).iloc[:, ::-1].shift(-1, axis=1, fill_value=math.inf)
-    return {**frames, **{table: _kept(table, frame, limits.stack()) for table, frame in later.items() if len(frame)}}
-
-
-def _kept(table: str, frame: pd.DataFrame, limits: pd.Series[float]) -> pd.DataFrame:
-    """Return ``frame`` without rows that a later attempt replaced, by the limits of (rank, attempt)."""
-    import pandas as pd
-
-    attempts = int(frame["attempt"].max()) + 1
-    places, pairs = pd.factorize(frame["rank"].to_numpy() * attempts + frame["attempt"].to_numpy())
-    limit = np.array([limits[divmod(int(pair), attempts)] for pair in pairs])[places]
-    if table not in BEFORE_STEP:
-        return frame[~(frame["step"] >= limit)].reset_index(drop=True)
-    fact = ["rank", "step", BEFORE_STEP[table]]
-    repeated = frame["attempt"] < frame.groupby(fact, dropna=False)["attempt"].transform("max")
-    return frame[~((frame["step"] > limit) | ((frame["step"] == limit) & repeated))].reset_index(drop=True)
+    return {
+        name: frame[valid_mask(name, frame, starts)].reset_index(drop=True) if "step" in frame and len(frame) else frame
+        for name, frame in frames.items()
+    }

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @cache
 def templates() -> Environment:
-    """The package's templates, by their path in it; an undefined name is an error, and None is ``unknown``."""
+    """Return the package's templates; an undefined name is an error, and None is ``unknown``."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    made = Environment(
+    environment = Environment(
         loader=FileSystemLoader(Path(__file__).resolve().parents[1]),
         autoescape=True,
         undefined=StrictUndefined,
@@ -30,9 +30,9 @@ def templates() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.policies |= {"json.dumps_function": dumps, "json.dumps_kwargs": {}}
-    made.globals |= {"variables": variables, "theme_script": theme_script, "BASELINE": BASELINE}
-    made.filters |= {
+    environment.policies |= {"json.dumps_function": dumps, "json.dumps_kwargs": {}}
+    environment.globals |= {"variables": variables, "theme_script": theme_script, "BASELINE": BASELINE}
+    environment.filters |= {
         "seconds": format_seconds,
         "bytes": format_bytes,
         "joules": format_joules,
@@ -42,11 +42,11 @@ def templates() -> Environment:
         "words": join_words,
         "percent": percent,
     }
-    return made
+    return environment
 
 
-def render(template: str, **given: Any) -> str:
-    """A template of the package, such as ``runs/templates/report.html``, with what it names.
+def render(template: str, **values: Any) -> str:
+    """Render a template of the package, such as ``runs/templates/report.html``.
 
     Raises:
         AttributeError: something that it is given lacks what the template reads, as where a file is damaged.
@@ -54,24 +54,24 @@ def render(template: str, **given: Any) -> str:
     from jinja2 import UndefinedError
 
     try:
-        return templates().get_template(template).render(given)
+        return templates().get_template(template).render(values)
     except UndefinedError as error:
         raise AttributeError(str(error)) from error
 
 
 @cache
 def template(path: str) -> Template:
-    """A template of code, in which nothing is escaped."""
+    """Return a template of code, in which nothing is escaped."""
     return templates().overlay(autoescape=False).get_template(path)
 
 
 def text(value: Any) -> str:
-    """A value as escaped text; None is ``unknown``."""
+    """Return a value as escaped text; None is ``unknown``."""
     return html.escape("unknown" if value is None else str(value), quote=True)
 
 
 def plotly_js() -> str | None:
-    """The source of plotly.js; None where plotly is not installed."""
+    """Return the source of plotly.js; None where plotly is not installed."""
     try:
         from plotly.offline import get_plotlyjs
     except ImportError:

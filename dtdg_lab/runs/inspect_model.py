@@ -14,7 +14,7 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.statistics import statistics_of
-from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.runs.stored_run import StoredRun
 from dtdg_lab.visualization.graphs.node import vertex_figure
 from dtdg_lab.visualization.graphs.statistics import COLUMNS, compare_graphs_figure, graph_row
 from dtdg_lab.visualization.layout import Figure
@@ -56,7 +56,7 @@ class Activations:
         )
 
     def node(self, node: int) -> pd.DataFrame:
-        """One node by snapshot: in-neighbours, features, label, persistence, prediction, size of its hidden state.
+        """Return one node by snapshot: in-neighbours, features, label, persistence, prediction, size of hidden state.
 
         Raises:
             ConfigError: the graph has no such node.
@@ -66,7 +66,7 @@ class Activations:
         graph = self.graph
         check_node(graph, node)
         columns: dict[str, NDArray[np.generic]] = {
-            "in-neighbours": np.array([np.diff(each.indptr[node : node + 2])[0] for each in graph.snapshots]),
+            "in-neighbours": np.array([np.diff(snapshot.indptr[node : node + 2])[0] for snapshot in graph.snapshots]),
             **{f"feature {k}": graph.features[:, node, k] for k in range(graph.num_features)},
             "label": graph.targets[:, node],
             "persistence": graph.persistence[:, node],
@@ -92,8 +92,10 @@ def activations(run: StoredRun, *, graph: DynamicGraph | None = None) -> Activat
     from dtdg_lab.training.forward import run_forward
 
     graph = load_for(run.config) if graph is None else graph
-    made = run_forward(run.config, graph, run.directory.checkpoint_file)
-    return Activations(run.config.model, graph, made.hidden, made.outputs, made.parameters, made.remembered, made.hops)
+    forward = run_forward(run.config, graph, run.directory.checkpoint_file)
+    return Activations(
+        run.config.model, graph, forward.hidden, forward.outputs, forward.parameters, forward.remembered, forward.hops
+    )
 
 
 def check_node(graph: DynamicGraph, node: int) -> None:
@@ -149,18 +151,18 @@ class Perturbation:
         return int(some[-1]) - self.snapshot + 1 if len(some) else 0
 
     def affected(self, lag: int = 0) -> int:
-        """How many nodes are affected ``lag`` snapshots after the change.
+        """Return how many nodes are affected ``lag`` snapshots after the change.
 
         Raises:
             ConfigError: the graph ends before.
         """
-        at = self.snapshot + lag
-        if lag < 0 or at >= len(self.change):
+        snapshot = self.snapshot + lag
+        if lag < 0 or snapshot >= len(self.change):
             raise ConfigError(f"lag={lag}: 0 to {len(self.change) - 1 - self.snapshot} are left after the change.")
-        return int(self.affected_mask[at].sum())
+        return int(self.affected_mask[snapshot].sum())
 
     def table(self) -> pd.DataFrame:
-        """By snapshots since the change: the number of affected nodes, and the largest magnitude of the change."""
+        """Return affected nodes and the largest change by snapshots since the change."""
         import pandas as pd
 
         affected, change = self.affected_mask[self.snapshot :], self.change[self.snapshot :]
@@ -199,7 +201,7 @@ def perturb(
 
 
 def _distances(snapshot: Snapshot, node: int) -> NDArray[np.int64]:
-    """Edges from a node to every other, whatever their direction; -1 where there is no path."""
+    """Return the edges from a node to every other, whatever their direction; -1 where there is no path."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import shortest_path
 
@@ -220,18 +222,18 @@ class GraphComparison:
     figure: Figure = field(repr=False)
 
     def _repr_html_(self) -> str:
-        """The table with a description of its columns; ``lab.plot(comparison)`` draws the figure."""
-        said = "".join(f"<li><b>{name}</b>: {meaning}</li>" for name, meaning in COLUMNS.items())
-        shown = self.table.to_html(
+        """Return the table as HTML with its columns explained; ``lab.plot(comparison)`` draws the figure."""
+        meanings = "".join(f"<li><b>{name}</b>: {meaning}</li>" for name, meaning in COLUMNS.items())
+        html_table = self.table.to_html(
             na_rep="unknown",
             escape=True,
             float_format=lambda value: f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}",
         )
-        return f"{shown}<ul style='font-size:90%'>{said}</ul>"
+        return f"{html_table}<ul style='font-size:90%'>{meanings}</ul>"
 
 
 def compare_graphs(graphs: Mapping[str, DynamicGraph]) -> GraphComparison:
-    """Sizes, overlap and baselines of several graphs.
+    """Return sizes, overlap and baselines of several graphs.
 
     Args:
         graphs: label -> graph, in the order of the rows.
@@ -260,13 +262,13 @@ class FollowedNode:
     figure: Figure = field(repr=False)
 
     def _repr_html_(self) -> str:
-        """The table; ``lab.plot(followed)`` draws the figure."""
-        shown: str = self.table.to_html(escape=True, max_rows=12, float_format=lambda value: f"{value:.3g}")
-        return f"<p>node {self.node}</p>{shown}"
+        """Return the table as HTML; ``lab.plot(followed)`` draws the figure."""
+        html_table: str = self.table.to_html(escape=True, max_rows=12, float_format=lambda value: f"{value:.3g}")
+        return f"<p>node {self.node}</p>{html_table}"
 
 
 def follow_node(models: Sequence[Activations], node: int) -> FollowedNode:
-    """The predictions of several models for one node at every snapshot, beside its label and persistence.
+    """Compare the predictions of several models for one node, beside its label and persistence.
 
     Args:
         models: activations of models trained for regression on one graph.
@@ -281,16 +283,18 @@ def follow_node(models: Sequence[Activations], node: int) -> FollowedNode:
         )
     graph = models[0].graph
     check_node(graph, node)
-    for each in models:
-        if each.graph.data_hash != graph.data_hash:
+    for model in models:
+        if model.graph.data_hash != graph.data_hash:
             raise ConfigError(
-                f"{each.model!r} has activations of another graph than {models[0].model!r}. Train on one."
+                f"{model.model!r} has activations of another graph than {models[0].model!r}. Train on one."
             )
-        if each.outputs.shape[2] != 1:
-            raise ConfigError(f"{each.model!r} has {each.outputs.shape[2]} outputs; task='regression' is required.")
+        if model.outputs.shape[2] != 1:
+            raise ConfigError(f"{model.model!r} has {model.outputs.shape[2]} outputs; task='regression' is required.")
     table = models[0].node(node)[["in-neighbours", "label", "persistence"]]
-    predictions = {each.model: each.outputs[:, node, 0] for each in models}
+    predictions = {model.model: model.outputs[:, node, 0] for model in models}
     if len(predictions) < len(models):
-        raise ConfigError(f"a model occurs twice among {', '.join(each.model for each in models)}. Give each one once.")
+        raise ConfigError(
+            f"a model occurs twice among {', '.join(model.model for model in models)}. Give each one once."
+        )
     figure = vertex_figure(node, graph.targets[:, node], predictions, table["in-neighbours"].to_numpy())
     return FollowedNode(node, table.assign(**predictions), figure)

@@ -20,7 +20,7 @@ def store_error(action: str, path: str | Path, error: OSError, *, setting: str =
 
 
 def finite(value: Any) -> Any:
-    """A JSON-compatible copy: numpy scalars and arrays become Python's, NaN and infinities become None."""
+    """Return a JSON-compatible copy: numpy scalars and arrays become Python's, NaN and infinities become None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -33,7 +33,7 @@ def finite(value: Any) -> Any:
 
 
 def dumps(value: Any, *, indent: int | None = None) -> str:
-    """JSON text without NaN literals; see :func:`finite`."""
+    """Return JSON text without NaN literals; see :func:`finite`."""
     return json.dumps(finite(value), indent=indent, allow_nan=False)
 
 
@@ -51,7 +51,7 @@ def write_text(path: str | Path, text: str) -> Path:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary file to write beside ``path``, which it replaces at the end of the block.
+    """Yield a temporary file to write, which replaces ``path`` at the end of the block.
 
     Raises:
         RunStoreError: the file cannot be written; no partial file remains.
@@ -101,7 +101,7 @@ def reading(path: str | Path, remedy: str = RESTORE) -> AbstractContextManager[N
 
 
 def read_object(path: Path, *, newest: int | None = None, needs: Collection[str] = ()) -> dict[str, Any]:
-    """A JSON file that holds an object.
+    """Read a JSON file that holds an object.
 
     Args:
         path: the file.
@@ -112,13 +112,13 @@ def read_object(path: Path, *, newest: int | None = None, needs: Collection[str]
         RunStoreError: it cannot be read, is damaged, or its schema is newer.
     """
     try:
-        found = read_json(path)
+        content = read_json(path)
     except RecursionError as error:
         raise RunStoreError(f"{path} is damaged (it is nested too deeply to be read). {RESTORE}") from error
-    if not isinstance(found, dict):
-        raise RunStoreError(f"{path} is damaged: it holds a JSON {type(found).__name__}, not an object. {RESTORE}")
+    if not isinstance(content, dict):
+        raise RunStoreError(f"{path} is damaged: it holds a JSON {type(content).__name__}, not an object. {RESTORE}")
     if newest is not None:  # names may have other meanings in a newer version
-        schema = found.get("schema", newest)
+        schema = content.get("schema", newest)
         if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
             raise RunStoreError(f"{path} is damaged: its schema is {shortened(schema)}, not a number from 1. {RESTORE}")
         if schema > newest:
@@ -126,7 +126,7 @@ def read_object(path: Path, *, newest: int | None = None, needs: Collection[str]
                 f"{path} was written by a newer version of DTDG Lab: it has schema {schema}, and this version reads up "
                 f"to {newest}. Update dtdg_lab, or open the run where it was made; nothing in its folder was changed."
             )
-    missing = [name for name in needs if name not in found]
+    missing = [name for name in needs if name not in content]
     if missing:
         raise RunStoreError(f"{path} is damaged: it lacks {', '.join(missing)}. {RESTORE}")
-    return found
+    return content

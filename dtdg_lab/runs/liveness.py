@@ -36,7 +36,7 @@ class RankNote:
 
 
 def host_id() -> str:
-    """A name for this machine and boot that reveals nothing about it.
+    """Return a name for this machine and boot that reveals nothing about it.
 
     Containers on one machine get separate names if they have their own network or process numbers: their
     loopback and their process numbers differ from ours.
@@ -49,13 +49,13 @@ def host_id() -> str:
 
 
 def own_note(rank: int, attempt: int, telemetry: str, *, control: str = "", store: str = "") -> RankNote:
-    """The note of the calling process."""
+    """Return the note of the calling process."""
     pid = os.getpid()
     return RankNote(rank, attempt, pid, psutil.Process(pid).create_time(), host_id(), telemetry, control, store)
 
 
 def note_file(live: Path, rank: int) -> Path:
-    """Path of a rank's note while it trains."""
+    """Return the path of a rank's note while it trains."""
     return live / f"rank{rank}.json"
 
 
@@ -76,7 +76,7 @@ def remove_note(live: Path, rank: int) -> None:
 
 
 def read_notes(live: Path, attempt: int) -> dict[int, RankNote]:
-    """Rank -> note, for the ranks of an attempt that have not exited."""
+    """Return rank -> note, for the ranks of an attempt that have not exited."""
     notes = {}
     for path in live.glob("rank*.json"):
         try:
@@ -99,7 +99,7 @@ def is_dead(note: RankNote) -> bool:
 
 
 def dead_ranks(live: Path, attempt: int) -> list[int]:
-    """Ranks of an attempt whose process died without removing its note."""
+    """Return ranks of an attempt whose process died without removing its note."""
     return sorted(rank for rank, note in read_notes(live, attempt).items() if is_dead(note))
 
 
@@ -120,25 +120,25 @@ class Silence:
         self._seen: dict[int, tuple[int, float]] = {}  # rank -> time of its note, seconds since that changed
 
     def look(self, notes: Mapping[int, RankNote]) -> dict[int, float]:
-        """Rank -> seconds of silence, for the ranks of these notes."""
-        now = self._clock()
-        passed_s = 0.0 if self._looked is None else min(now - self._looked, MOST_GAP_S)
-        self._looked = now
-        seen = {}
+        """Return rank -> seconds of silence, for the ranks of these notes."""
+        now_s = self._clock()
+        passed_s = 0.0 if self._looked is None else min(now_s - self._looked, MOST_GAP_S)
+        self._looked = now_s
+        signs = {}
         for rank in notes:
             with suppress(FileNotFoundError):  # the rank exited meanwhile
                 touched = note_file(self._live, rank).stat().st_mtime_ns
-                before, silent_s = self._seen.get(rank, (touched, -passed_s))
-                seen[rank] = (touched, silent_s + passed_s if touched == before else 0.0)
-        self._seen = seen
-        return {rank: silent_s for rank, (_, silent_s) in seen.items()}
+                last_touched, silent_s = self._seen.get(rank, (touched, -passed_s))
+                signs[rank] = (touched, silent_s + passed_s if touched == last_touched else 0.0)
+        self._seen = signs
+        return {rank: silent_s for rank, (_, silent_s) in signs.items()}
 
 
 SILENT_S = 60.0
 
 
 def silent_beyond(silent: Mapping[int, float], notes: Mapping[int, RankNote], limit_s: float) -> tuple[int, str] | None:
-    """The first rank that is silent for longer than the limit though its process exists on this machine, and why.
+    """Return the first rank that is silent beyond the limit though its process exists here, and why.
 
     Args:
         silent: rank -> seconds, see :class:`Silence`.

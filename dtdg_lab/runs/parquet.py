@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,32 +18,15 @@ from dtdg_lab.config.record_tables import SCHEMA
 from dtdg_lab.core.errors import DataError, LabError
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.json_files import RESTORE, read_object, store_error, write_json
+from dtdg_lab.runs.line_columns import LineColumns, by_shape
 from dtdg_lab.runs.record_lines import Line, RecordFile, parse_line, to_json, whole_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Note = Mapping[str, Any]
+LINE_NUMBER = "line_seq"  # column of numbered tables
 AS_JSON = {b"encoding": b"json"}  # metadata of a column whose values are JSON text
-
-
-@dataclass(slots=True)
-class LineColumns:
-    """Lines with the same table and columns, as Python values by column."""
-
-    names: tuple[str, ...]
-    values: dict[str, list[Any]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.values = {name: [] for name in ("rank", "attempt", *self.names)}
-
-    def add(self, line: Line) -> None:
-        """Add the rows of a line."""
-        count = len(line["rows"])
-        self.values["rank"] += [line["rank"]] * count
-        self.values["attempt"] += [line["attempt"]] * count
-        for name, column in zip(self.names, zip(*line["rows"], strict=True), strict=True):
-            self.values[name].extend(column)
 
 
 def arrow_column(values: list[Any]) -> tuple[pa.Array, bool]:
@@ -106,17 +88,17 @@ def joined(tables: Iterable[pa.Table]) -> pa.Table:
     return pa.concat_tables([cast(part, schema) for part in parts])
 
 
-def joined_schema(one: pa.Schema, other: pa.Schema) -> pa.Schema:
+def joined_schema(one: pa.Schema, second: pa.Schema) -> pa.Schema:
     """Return a schema that holds the rows of both, the columns of the first one first."""
     import pyarrow as pa
 
     fields = []
-    for name in dict.fromkeys([*one.names, *other.names]):
-        known = [schema.field(name) for schema in (one, other) if name in schema.names]
-        known = [column for column in known if not pa.types.is_null(column.type)] or known[:1]
-        kinds = {(column.type, is_json(column)) for column in known}
+    for name in dict.fromkeys([*one.names, *second.names]):
+        candidates = [schema.field(name) for schema in (one, second) if name in schema.names]
+        candidates = [column for column in candidates if not pa.types.is_null(column.type)] or candidates[:1]
+        kinds = {(column.type, is_json(column)) for column in candidates}
         if len(kinds) == 1:
-            fields.append(known[0])
+            fields.append(candidates[0])
         elif all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind, _ in kinds):
             fields.append(pa.field(name, pa.float64()))
         else:
@@ -133,8 +115,8 @@ def cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
         if column.name not in table.schema.names:
             arrays.append(pa.chunked_array([pa.nulls(len(table), column.type)]))
             continue
-        array, before = table.column(column.name), table.schema.field(column.name)
-        if is_json(column) and not is_json(before) and not pa.types.is_null(before.type):
+        array, old_field = table.column(column.name), table.schema.field(column.name)
+        if is_json(column) and not is_json(old_field) and not pa.types.is_null(old_field.type):
             arrays.append(pa.chunked_array([json_column(array.to_pylist())]))
         else:
             arrays.append(array.cast(column.type, safe=False))
@@ -196,10 +178,10 @@ def _write_rank(directory: RunDirectory, rank: int) -> None:
     note.unlink(missing_ok=True)  # where this is killed, lines are read
     source, tables = RecordFile(directory.record_file(rank)), dict[str, _TableFiles]()
     try:
-        for left in directory.records.glob(f"*.rank{rank}.parquet"):
-            left.unlink()
-        for left in directory.records.glob(f"*.rank{rank}-*.parquet"):
-            left.unlink()
+        for stale_file in directory.records.glob(f"*.rank{rank}.parquet"):
+            stale_file.unlink()
+        for stale_file in directory.records.glob(f"*.rank{rank}-*.parquet"):
+            stale_file.unlink()
         for name, table in read_blocks(source):
             files = tables.setdefault(name, _TableFiles(directory.records, f"{name}.rank{rank}"))
             files.write(table)
@@ -211,21 +193,34 @@ def _write_rank(directory: RunDirectory, rank: int) -> None:
     write_json(note, {"schema": SCHEMA, "bytes": source.offset, "tables": rows})
 
 
-def read_blocks(source: RecordFile) -> Iterator[tuple[str, pa.Table]]:
+def read_blocks(source: RecordFile, *, numbered: bool = False) -> Iterator[tuple[str, pa.Table]]:
     """Yield the unread lines of a file as Arrow tables with their names, a block at a time.
+
+    Args:
+        source: the file.
+        numbered: add the number of each row's line, in the column ``LINE_NUMBER``.
 
     Raises:
         DataError: a line is damaged.
         RunStoreError: the file cannot be read.
     """
     while raw_lines := source.read():
-        shapes: dict[tuple[str, ...], LineColumns] = {}
-        for raw, place in raw_lines:
-            line = parse_line(raw, place)
-            if line["rows"]:
-                shape = (line["table"], *line["columns"])
-                (shapes.get(shape) or shapes.setdefault(shape, LineColumns(shape[1:]))).add(line)
+        lines = (parse_line(raw, location) for raw, location in raw_lines)
+        shapes = by_shape(map(_with_number, lines) if numbered else lines)
         yield from ((shape[0], arrow_table(columns)) for shape, columns in shapes.items())
+
+
+def _with_number(line: Line) -> Line:
+    number = line.get("seq")
+    return {**line, "columns": [*line["columns"], LINE_NUMBER], "rows": [[*row, number] for row in line["rows"]]}
+
+
+def joined_by_name(tables: Iterable[tuple[str, pa.Table]]) -> dict[str, pa.Table]:
+    """Return the rows of tables of the same name, joined."""
+    parts: dict[str, list[pa.Table]] = {}
+    for name, table in tables:
+        parts.setdefault(name, []).append(table)
+    return {name: joined(same_name) for name, same_name in parts.items()}
 
 
 # Reading
@@ -269,7 +264,7 @@ def read_note(directory: RunDirectory, rank: int) -> Note | None:
     return note
 
 
-def read_tables(directory: RunDirectory, rank: int, wanted: Collection[str] | None = None) -> dict[str, pa.Table]:
+def read_tables(directory: RunDirectory, rank: int, names: Collection[str] | None = None) -> dict[str, pa.Table]:
     """Return the tables of a rank, from Parquet where that is current, else from its lines; only those ``wanted``.
 
     Raises:
@@ -285,16 +280,13 @@ def read_tables(directory: RunDirectory, rank: int, wanted: Collection[str] | No
             tables = {
                 name: joined(pq.read_table(file) for file in paths)
                 for name, paths in files_of(directory, note).items()
-                if wanted is None or name in wanted
+                if names is None or name in names
             }
             if read_note(directory, rank) == note:
                 return tables
     check_lines(directory, rank)
-    parts: dict[str, list[pa.Table]] = {}
-    for name, table in read_blocks(RecordFile(directory.record_file(rank))):
-        if wanted is None or name in wanted:
-            parts.setdefault(name, []).append(table)
-    return {name: joined(tables) for name, tables in parts.items()}
+    blocks = read_blocks(RecordFile(directory.record_file(rank)))
+    return joined_by_name((name, table) for name, table in blocks if names is None or name in names)
 
 
 def check_lines(directory: RunDirectory, rank: int) -> None:

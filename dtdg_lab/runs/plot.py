@@ -14,9 +14,9 @@ from dtdg_lab.graphs.statistics import GraphStatistics
 from dtdg_lab.partition.events import PartitionFacts
 from dtdg_lab.partition.measured_partition import MeasuredPartition
 from dtdg_lab.runs.charts import drawn_charts, lock_of
+from dtdg_lab.runs.comparison import Comparison
 from dtdg_lab.runs.directory import ENDED
 from dtdg_lab.runs.inspect_model import FollowedNode, GraphComparison, Perturbation
-from dtdg_lab.runs.run import Comparison
 from dtdg_lab.visualization.chart import ChartOptions, XAxis
 from dtdg_lab.visualization.graphs.node import perturbation_figure
 from dtdg_lab.visualization.graphs.partition import comparison_cards, partition_cards
@@ -36,7 +36,7 @@ STUDIES = (Comparison, GraphComparison, FollowedNode, StudyResult)
 
 
 def plot(shown: Any, *, protocol: str = "warm", x: XAxis = "steps") -> go.Figure:
-    """A picture of what is given; in a notebook it shows itself as the last expression of a cell.
+    """Draw a picture; in a notebook it shows itself as the last expression of a cell.
 
     Args:
         shown: a DynamicGraph or its statistics (edges, overlap, in-degrees and baselines over time); a run; what
@@ -60,48 +60,48 @@ def plot(shown: Any, *, protocol: str = "warm", x: XAxis = "steps") -> go.Figure
     return go.Figure(figure)
 
 
-def _figure(shown: Any, protocol: str, x: XAxis) -> Figure:
-    if isinstance(shown, DynamicGraph | GraphStatistics):
-        view = GraphCharts(shown, protocol)
+def _figure(subject: Any, protocol: str, x: XAxis) -> Figure:
+    if isinstance(subject, DynamicGraph | GraphStatistics):
+        view = GraphCharts(subject, protocol)
         captions, title = view.captions(), f"{view.statistics.name} · protocol {protocol}"
         return grid([(figure, captions[name]) for name, figure in view.figures().items()], title=title)
-    if isinstance(shown, STUDIES):
-        figure: Any = shown.figure  # type: ignore[union-attr]
-        drawn: Figure = figure() if callable(figure) else figure
-        return drawn
-    if isinstance(shown, Partition):
+    if isinstance(subject, STUDIES):
+        figure: Any = subject.figure  # type: ignore[union-attr]
+        drawing: Figure = figure() if callable(figure) else figure
+        return drawing
+    if isinstance(subject, Partition):
         raise ConfigError(
             "plot() got a bare Partition, which has no counts. Pass the result of lab.partition.partition(graph, "
             "'metis', parts=4)."
         )
-    if isinstance(shown, MeasuredPartition):
-        facts = PartitionFacts.read(shown.to_dict())
-        title = f"{shown.graph_name} · {facts.label}, made in {seconds_text(facts.seconds)}"
+    if isinstance(subject, MeasuredPartition):
+        facts = PartitionFacts.read(subject.to_dict())
+        title = f"{subject.graph_name} · {facts.label}, made in {seconds_text(facts.seconds)}"
         return sheet(partition_cards(facts), title=title)
-    several = _several(shown)
+    several = _several(subject)
     if several is not None:
         return several
-    if hasattr(shown, "live"):  # a run of a session, or one read from its folder
-        return _run(shown, x)
-    if isinstance(shown, dict) and {"data", "layout"} <= set(shown):
-        return shown
+    if hasattr(subject, "live"):  # a run of a session, or one read from its folder
+        return _run(subject, x)
+    if isinstance(subject, dict) and {"data", "layout"} <= set(subject):
+        return subject
     raise ConfigError(
-        f"plot() cannot draw an object of type {type(shown).__name__}; it draws a DynamicGraph, "
+        f"plot() cannot draw an object of type {type(subject).__name__}; it draws a DynamicGraph, "
         "graph.describe(), a run, a comparison, a followed node, perturbations, or measured partitions."
     )
 
 
-def _several(shown: Any) -> Figure | None:
-    """The picture of one or several perturbations, or of several measured partitions; None where it is neither."""
-    given: Any = [shown] if isinstance(shown, Perturbation) else shown
-    if not isinstance(given, Sequence) or not given:
+def _several(subject: Any) -> Figure | None:
+    """Draw one or several perturbations, or several measured partitions; return None for anything else."""
+    items: Any = [subject] if isinstance(subject, Perturbation) else subject
+    if not isinstance(items, Sequence) or not items:
         return None
-    if all(isinstance(each, Perturbation) for each in given):
+    if all(isinstance(item, Perturbation) for item in items):
         return perturbation_figure(
-            {each.model: each.affected_mask[each.snapshot :].sum(axis=1) for each in given},
-            {each.model: each.change[each.snapshot :].max(axis=1) for each in given},
+            {item.model: item.affected_mask[item.snapshot :].sum(axis=1) for item in items},
+            {item.model: item.change[item.snapshot :].max(axis=1) for item in items},
         )
-    return _partitions(given) if all(isinstance(each, MeasuredPartition) for each in given) else None
+    return _partitions(items) if all(isinstance(item, MeasuredPartition) for item in items) else None
 
 
 def _run(run: Any, x: XAxis) -> Figure:
@@ -112,14 +112,14 @@ def _run(run: Any, x: XAxis) -> Figure:
 
 
 def _partitions(measured: Sequence[MeasuredPartition]) -> Figure:
-    """Several partitions side by side, each named by what tells it from the others."""
-    facts = [PartitionFacts.read(each.to_dict()) for each in measured]
-    names = [each.partitioner for each in facts]
+    """Draw several partitions side by side, each named by what tells it from the others."""
+    facts = [PartitionFacts.read(partition.to_dict()) for partition in measured]
+    names = [fact.partitioner for fact in facts]
     if len(set(names)) < len(names):
-        names = [each.label for each in facts]
+        names = [fact.label for fact in facts]
     twice = Counter(names)
     labels = [f"{name} ({number})" if twice[name] > 1 else name for number, name in enumerate(names, start=1)]
-    graphs = " and ".join(dict.fromkeys(each.graph_name for each in measured))
-    counts = " or ".join(map(str, sorted({each.parts for each in facts})))
+    graphs = " and ".join(dict.fromkeys(partition.graph_name for partition in measured))
+    counts = " or ".join(map(str, sorted({fact.parts for fact in facts})))
     cards = comparison_cards(dict(zip(labels, facts, strict=True)))
     return sheet(cards, title=f"Partitions of {graphs}, {counts} parts", columns=3)

@@ -39,12 +39,12 @@ _NEEDED: Mapping[str, Mapping[str, frozenset[type]]] = MappingProxyType(  # colu
 )
 
 
-def parse_line(raw: bytes, place: str) -> Line:
+def parse_line(raw: bytes, location: str) -> Line:
     """Return one record line.
 
     Args:
         raw: its text.
-        place: of the line, such as ``line 3 of FILE``, for errors.
+        location: of the line, such as ``line 3 of FILE``, for errors.
 
     Raises:
         DataError: it is damaged, or another version wrote it.
@@ -54,13 +54,13 @@ def parse_line(raw: bytes, place: str) -> Line:
         _check(line)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(
-            f"{place} is damaged ({error}). Restore the file from a copy, or remove it to read the rest."
+            f"{location} is damaged ({error}). Restore the file from a copy, or remove it to read the rest."
         ) from error
     if line.get("v", SCHEMA) != SCHEMA:
         newer = line["v"] > SCHEMA
         remedy = "Update dtdg_lab, or open" if newer else "Train it again, or open"
         raise DataError(
-            f"{place} was written by {'a newer' if newer else 'an older'} version of DTDG Lab: records of schema "
+            f"{location} was written by {'a newer' if newer else 'an older'} version of DTDG Lab: records of schema "
             f"{line['v']}, and this version reads schema {SCHEMA}. {remedy} the run where it was made; nothing was "
             "changed."
         )
@@ -93,9 +93,9 @@ def _check(line: Any) -> None:
     version = line.get("v", SCHEMA)
     if {*map(type, (line["rank"], line["attempt"], line.get("seq", 0), version))} - {int}:
         raise ValueError(_NOT_A_LINE)
-    for place, kinds in _checked_places(version, line["table"], *columns):
-        if not kinds.issuperset([type(row[place]) for row in rows]):
-            raise ValueError(f"a value in column {columns[place]} of table {line['table']} has the wrong type")
+    for index, kinds in _checked_places(version, line["table"], *columns):
+        if not kinds.issuperset([type(row[index]) for row in rows]):
+            raise ValueError(f"a value in column {columns[index]} of table {line['table']} has the wrong type")
 
 
 @lru_cache(maxsize=256)
@@ -142,11 +142,11 @@ class RecordFile:
         """Leave out the next line, of so many bytes: it came another way."""
         self.offset, self.lines = self.offset + size, self.lines + 1
 
-    def read(self, most: int = BLOCK_BYTES) -> list[tuple[bytes, str]]:
-        """Return complete lines that were not read yet, each with its place; a line being written is left for later.
+    def read(self, size: int = BLOCK_BYTES) -> list[tuple[bytes, str]]:
+        """Return complete lines that were not read yet, each with its location; a line being written is left for later.
 
         Args:
-            most: about as many bytes.
+            size: about as many bytes.
 
         Raises:
             RunStoreError: the file cannot be read.
@@ -154,18 +154,18 @@ class RecordFile:
         try:
             with self.path.open("rb") as file:
                 file.seek(self.offset)
-                block = file.read(most)
-                while b"\n" not in block and (more := file.read(most)):
-                    block += more
+                block = file.read(size)
+                while b"\n" not in block and (rest := file.read(size)):
+                    block += rest
         except FileNotFoundError:
             return []
         except OSError as error:
             raise store_error("read", self.path, error) from error
         end = block.rfind(b"\n") + 1
-        whole = block if end < len(block) < most and is_object(block[end:]) else block[:end]
-        self.offset += len(whole)
+        complete = block if end < len(block) < size and is_object(block[end:]) else block[:end]
+        self.offset += len(complete)
         numbered, after = [], f" after byte {self.begin:,}" if self.begin else ""
-        for raw in whole.splitlines():
+        for raw in complete.splitlines():
             if raw:  # else the newline of a line that was read without it
                 self.lines += 1
                 numbered.append((raw, f"line {self.lines}{after} of {self.path}"))
@@ -183,8 +183,8 @@ def read_lines(path: str | Path) -> Iterator[Line]:
     """
     source = RecordFile(Path(path))
     while raw_lines := source.read():
-        for raw, place in raw_lines:
-            yield parse_line(raw, place)
+        for raw, location in raw_lines:
+            yield parse_line(raw, location)
 
 
 def whole_bytes(path: Path) -> int:
@@ -208,9 +208,9 @@ def last_newline(file: int, end: int) -> int:
     """Return the offset of the last newline of an open file before ``end``, or -1."""
     while end > 0:
         begin = max(0, end - _TAIL_BLOCK)
-        place = os.pread(file, end - begin, begin).rfind(b"\n")
-        if place >= 0:
-            return begin + place
+        newline = os.pread(file, end - begin, begin).rfind(b"\n")
+        if newline >= 0:
+            return begin + newline
         end = begin
     return -1
 
@@ -227,8 +227,8 @@ def last_step(path: Path, *, attempt: int | None = None) -> int | None:
     """Return the newest step in the last records of one rank's file, of that attempt if given; None without one."""
     with path.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES - 1))
-        whole = file.read().split(b"\n")[0 if file.tell() <= TAIL_BYTES else 1 : -1]  # torn at both ends
-    for raw in reversed(whole):
+        lines = file.read().split(b"\n")[0 if file.tell() <= TAIL_BYTES else 1 : -1]  # torn at both ends
+    for raw in reversed(lines):
         line = parse_line(raw, f"a line near the end of {path}")
         if attempt not in (None, line["attempt"]):
             return None
@@ -284,8 +284,8 @@ def _span_of(text: mmap.mmap, begin: int, end: int, attempt: int) -> AttemptSpan
             clock, kind = columns.index("time_ns"), columns.index("kind")
             started_ns = next((row[clock] for row in line["rows"] if row[kind] == "started"), started_ns)
         if line["table"] == "steps" and line["rows"]:
-            place = columns.index("step")
-            step = min(row[place] for row in line["rows"])
+            index = columns.index("step")
+            step = min(row[index] for row in line["rows"])
             break
     newest_ns, size = list[int](), TAIL_BYTES
     while first_ns and not newest_ns:
@@ -313,8 +313,8 @@ def _lines_between(text: mmap.mmap, begin: int, end: int) -> Iterator[Line]:
 def _attempt_after(text: mmap.mmap, begin: int) -> tuple[int, int] | None:
     """Return the attempt of the first line after a byte that has one, and where that line ends; None without one."""
     while (end := text.find(b"\n", begin)) >= 0:
-        place = text.find(b'"attempt":', begin, end)
-        digits = text[place + 10 : text.find(b",", place, end)].strip() if place >= 0 else b""
+        key = text.find(b'"attempt":', begin, end)
+        digits = text[key + 10 : text.find(b",", key, end)].strip() if key >= 0 else b""
         if digits.isdigit():
             return int(digits), end + 1
         begin = end + 1

@@ -105,7 +105,7 @@ class RecordWriter:
         self.check()
 
     def reached(self, step: int, ranks: Iterable[int]) -> bool:
-        """Whether each of these ranks has recorded that step, or a later one, in this attempt.
+        """Return whether each of these ranks has recorded that step, or a later one, in this attempt.
 
         Raises:
             RunStoreError: a file cannot be read.
@@ -179,7 +179,7 @@ class RecordWriter:
                     self._queue.append(("events", self._event("sink_lost", {"reason": repr(error)})))
 
     def _take(self) -> dict[str, list[Row]]:
-        """Rows queued so far by table; deque operations are atomic, so the training thread may continue to append."""
+        """Return rows queued so far by table; deque operations are atomic, so training may continue to append."""
         rows: dict[str, list[Row]] = {}
         for _ in range(len(self._queue)):
             table, values = self._queue.popleft()
@@ -187,7 +187,7 @@ class RecordWriter:
         return rows
 
     def _lines(self, rows: dict[str, list[Row]]) -> bytes:
-        """One line per table, and one of events for values JSON cannot hold."""
+        """Return one line per table, and one of events for values JSON cannot hold."""
         lines, lost = [], {}
         for table, values in rows.items():
             try:
@@ -207,8 +207,8 @@ class RecordWriter:
         return f'{json.dumps(head)[:-1]}, "rows": {rows}}}\n'.encode()
 
     def _event(self, kind: str, data: dict[str, Any]) -> Row:
-        known = {"step": data.get("step"), "epoch": data.get("epoch"), "time_ns": time.time_ns(), "kind": kind}
-        return tuple(known.get(column, data) for column in TABLES["events"])
+        values = {"step": data.get("step"), "epoch": data.get("epoch"), "time_ns": time.time_ns(), "kind": kind}
+        return tuple(values.get(column, data) for column in TABLES["events"])
 
 
 def _encode(rows: Any) -> str:
@@ -216,25 +216,25 @@ def _encode(rows: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Numpy scalars and arrays as Python's; anything else is refused, as by json."""
+    """Return NumPy scalars and arrays as Python's; refuse anything else, as json does."""
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"a {type(value).__name__} cannot be recorded")
 
 
 def _not_finite(table: str, columns: tuple[str, ...], rows: list[Row]) -> dict[tuple[str, str], dict[str, Any]]:
-    """(table, column) -> the first value that JSON cannot hold, its step, and the count of such values."""
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    """Return (table, column) -> the first value that JSON cannot hold, its step, and the count of such values."""
+    failures: dict[tuple[str, str], dict[str, Any]] = {}
     for row in rows:
-        place = dict(zip(columns, row, strict=True))
-        for column, value in place.items():
+        values = dict(zip(columns, row, strict=True))
+        for column, value in values.items():
             try:
                 _encode(value)
             except ValueError:
                 first: Line = {"table": table, "column": column, "value": str(value)[:200]}
-                first |= {"step": place.get("step"), "epoch": place.get("epoch"), "rows": 0}
-                found.setdefault((table, column), first)["rows"] += 1
-    return found
+                first |= {"step": values.get("step"), "epoch": values.get("epoch"), "rows": 0}
+                failures.setdefault((table, column), first)["rows"] += 1
+    return failures
 
 
 def _open_at_end(path: Path) -> tuple[int, int]:
@@ -244,16 +244,16 @@ def _open_at_end(path: Path) -> tuple[int, int]:
         if not stat.S_ISREG(os.fstat(file).st_mode):
             return file, 0
         size = os.fstat(file).st_size
-        whole = last_newline(file, size) + 1
-        if whole < size and not _is_line(os.pread(file, size - whole, whole)):
-            os.ftruncate(file, whole)  # a line truncated by a kill: its rows are lost in any case
-        elif whole < size:
+        whole_bytes = last_newline(file, size) + 1
+        if whole_bytes < size and not _is_line(os.pread(file, size - whole_bytes, whole_bytes)):
+            os.ftruncate(file, whole_bytes)  # a line truncated by a kill: its rows are lost in any case
+        elif whole_bytes < size:
             os.write(file, b"\n")
-            whole = size + 1
-        if not whole:
+            whole_bytes = size + 1
+        if not whole_bytes:
             return file, 0
-        begin = last_newline(file, whole - 1) + 1
-        return file, int(json.loads(os.pread(file, whole - begin, begin))["seq"]) + 1
+        begin = last_newline(file, whole_bytes - 1) + 1
+        return file, int(json.loads(os.pread(file, whole_bytes - begin, begin))["seq"]) + 1
     except BaseException:
         os.close(file)
         raise

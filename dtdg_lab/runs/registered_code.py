@@ -21,9 +21,9 @@ def read_extensions(folder: Path) -> tuple[Extension, ...]:
     file = folder / extensions.FILE
     if not file.is_file():
         return ()
-    described = read_object(file, newest=extensions.SCHEMA, needs=("extensions",))["extensions"]
+    descriptions = read_object(file, newest=extensions.SCHEMA, needs=("extensions",))["extensions"]
     try:
-        return tuple(map(Extension.from_dict, described))
+        return tuple(map(Extension.from_dict, descriptions))
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise RunStoreError(f"{file} is damaged ({error!r}). {RESTORE}") from error
 
@@ -56,8 +56,8 @@ def check_same_code(what: str, folder: Path, *configs: RunConfig, texts: Collect
         ConfigError: some code that the settings use has changed.
         RunStoreError: the description cannot be read, is damaged, or of a newer version.
     """
-    now = extensions.extensions_of(*configs, texts=texts)
-    if changes := extensions.code_changes(read_extensions(folder), now):
+    present = extensions.extensions_of(*configs, texts=texts)
+    if changes := extensions.code_changes(read_extensions(folder), present):
         raise ConfigError(
             f"{what} cannot be continued: {'; '.join(changes)}. Register the code as it was (where it is of a notebook "
             f"cell, its source is in {extensions.FILE} in the folder {folder.name}), or {remedy}."
@@ -76,9 +76,11 @@ def add_extensions(folder: Path, *configs: RunConfig, texts: Collection[str] = (
     Raises:
         RunStoreError: the file cannot be written, or an older one cannot be read.
     """
-    described = {(one.kind, one.name): one for place in (begin, folder) if place for one in read_extensions(place)}
-    before = dict(described)
-    described |= {(one.kind, one.name): one for one in extensions.extensions_of(*configs, texts=texts)}
-    if described != before or (begin is not None and described):
-        listed = [one.to_dict() for one in described.values()]
+    extensions_by_name = {
+        (one.kind, one.name): one for source in (begin, folder) if source for one in read_extensions(source)
+    }
+    former = dict(extensions_by_name)
+    extensions_by_name |= {(one.kind, one.name): one for one in extensions.extensions_of(*configs, texts=texts)}
+    if extensions_by_name != former or (begin is not None and extensions_by_name):
+        listed = [one.to_dict() for one in extensions_by_name.values()]
         write_json(folder / extensions.FILE, {"schema": extensions.SCHEMA, "extensions": listed})

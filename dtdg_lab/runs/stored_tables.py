@@ -15,10 +15,14 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.records.rows import Array, Rows, as_objects, is_known
 from dtdg_lab.runs import parquet
+from dtdg_lab.runs.attempt_clock import AttemptClock
 from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.runs.event_log import ALL_KEPT, EVENTS_OF_A_KIND
 from dtdg_lab.runs.frames import to_frame
+from dtdg_lab.runs.line_columns import IDENTITY
+from dtdg_lab.runs.recent_rows import CLOCKS, FEW_ROWS
 from dtdg_lab.runs.record_lines import TIMED
-from dtdg_lab.runs.tables import ALL_KEPT, CLOCKS, EVENTS_OF_A_KIND, FEW_ROWS, IDENTITY, RECENT_STEPS, RunTables
+from dtdg_lab.runs.tables import RECENT_STEPS, RunTables
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,16 +50,16 @@ def open_tables(
     from pyarrow.parquet import ParquetFile
 
     notes = {rank: parquet.current_note(directory, rank) for rank in parquet.ranks_of(directory)}
-    known = {rank: note for rank, note in notes.items() if note is not None}
-    if known and len(known) == len(notes):
-        files = [parquet.files_of(directory, note) for note in known.values()]
+    current = {rank: note for rank, note in notes.items() if note is not None}
+    if current and len(current) == len(notes):
+        files = [parquet.files_of(directory, note) for note in current.values()]
         names = sorted({name for of_rank in files for name in of_rank})
         with suppress(pa.ArrowException, OSError), ExitStack() as opened:
             tables = RunTables(config, directory.records, rollups, recent=recent)
             paths = {name: [path for of_rank in files for path in of_rank.get(name, ())] for name in names}
             _fill(tables, {name: [opened.enter_context(ParquetFile(path)) for path in paths[name]] for name in names})
-            if all(parquet.read_note(directory, rank) == note for rank, note in known.items()):
-                tables.follow_after({rank: note["bytes"] for rank, note in known.items()})
+            if all(parquet.read_note(directory, rank) == note for rank, note in current.items()):
+                tables.follow_after({rank: note["bytes"] for rank, note in current.items()})
                 return tables
     for rank in notes:
         parquet.check_lines(directory, rank)
@@ -64,10 +68,12 @@ def open_tables(
 
 def _fill(tables: RunTables, files: dict[str, list[pq.ParquetFile]]) -> None:
     """Add the rows of Parquet files, given by table."""
-    tables.note_attempts(
-        Rows.of(_columns(files.get("steps", ()), [*IDENTITY, "step", "epoch", "iteration"])),
-        [Rows.of(_columns(files.get(name, ()), ["attempt", "time_ns"])) for name in TIMED],
-    )
+    steps = Rows.of(_columns(files.get("steps", ()), [*IDENTITY, "step", "epoch", "iteration"]))
+    tables.position.note_columns(steps)
+    for name in TIMED:
+        clocks = Rows.of(_columns(files.get(name, ()), ["attempt", "time_ns"]))
+        for attempt, rows in clocks.by("attempt").items():
+            tables.clock.note(attempt, int(rows["time_ns"].min()), int(rows["time_ns"].max()))
     tables.add_events(_events(files.get("events", [])))
     for name, of_table in files.items():
         if name != "events":
@@ -76,25 +82,24 @@ def _fill(tables: RunTables, files: dict[str, list[pq.ParquetFile]]) -> None:
 
 def _add_table(tables: RunTables, name: str, files: list[pq.ParquetFile]) -> None:
     """Add sums of old rows, and all columns of the newest."""
-    count = sum(file.metadata.num_rows for file in files)
+    count, recent_rows = sum(file.metadata.num_rows for file in files), tables.recent_rows
     if count <= FEW_ROWS:
-        tables.add_recent(name, _columns(files), dropped=0)
+        recent_rows.add_columns(name, _columns(files))
     elif "step" in files[0].schema_arrow.names:
         ends = _ends(_columns(files, ["step"])["step"], tables.common_step - tables.recent)
         for after, until in pairwise([-math.inf, *ends]):
-            columns = _ColumnsOnDemand(tables, name, files, after, until, unknown=until == ends[-1])
-            for rollup in tables.rollups_of(name):
-                tables.add_old(rollup, Rows(columns, columns.places))
+            columns = _ColumnsOnDemand(tables.clock, name, files, after, until, unknown=until == ends[-1])
+            for rollup in recent_rows.rollups_of(name):
+                recent_rows.add_dropped(rollup, Rows(columns, columns.indices))
         newest = _columns(files, groups=[_groups(file, ends[-1], math.inf) for file in files])
         recent = newest["step"] > ends[-1]
-        newest = {column: values[recent] for column, values in newest.items()}
-        tables.add_recent(name, newest, dropped=count - int(recent.sum()))
+        recent_rows.add_columns(name, {column: values[recent] for column, values in newest.items()})
     else:
-        whole, old = _in_order_of_time(_columns(files)), count - FEW_ROWS
-        rows = Rows.of(tables.completed(name, {column: values[:old] for column, values in whole.items()}))
-        for rollup in tables.rollups_of(name):
-            tables.add_old(rollup, rows)
-        tables.add_recent(name, {column: values[old:] for column, values in whole.items()}, dropped=old)
+        in_order, old = _in_order_of_time(_columns(files)), count - FEW_ROWS
+        rows = Rows.of(recent_rows.completed(name, {column: values[:old] for column, values in in_order.items()}))
+        for rollup in recent_rows.rollups_of(name):
+            recent_rows.add_dropped(rollup, rows)
+        recent_rows.add_columns(name, {column: values[old:] for column, values in in_order.items()})
 
 
 def _in_order_of_time(columns: dict[str, Array]) -> dict[str, Array]:
@@ -118,7 +123,7 @@ class _ColumnsOnDemand(Mapping[str, Array]):
     """Columns of some rows of a table, each read when a sum first asks for it.
 
     Args:
-        tables: that know when attempts began.
+        clock: of the run.
         name: of the table.
         files: of all ranks.
         after: step before these rows.
@@ -126,12 +131,12 @@ class _ColumnsOnDemand(Mapping[str, Array]):
         unknown: whether rows without a step are among them.
 
     Attributes:
-        places: of these rows in the columns, which have more, in order of steps.
+        indices: of these rows in the columns, which have more, in order of steps.
     """
 
     def __init__(
         self,
-        tables: RunTables,
+        clock: AttemptClock,
         name: str,
         files: Sequence[pq.ParquetFile],
         after: float,
@@ -139,15 +144,15 @@ class _ColumnsOnDemand(Mapping[str, Array]):
         *,
         unknown: bool,
     ) -> None:
-        self._tables, self._files = tables, files
+        self._clock, self._files = clock, files
         self._groups = [_groups(file, after, until) for file in files]
         recorded = [column for file in files for column in file.schema_arrow.names]
-        self._clock = next((clock for clock in CLOCKS if clock in recorded), None)
-        self._names = dict.fromkeys([*recorded, *TABLES.get(name, ()), *(["seconds"] if self._clock else [])])
+        self._clock_column = next((column for column in CLOCKS if column in recorded), None)
+        self._names = dict.fromkeys([*recorded, *TABLES.get(name, ()), *(["seconds"] if self._clock_column else [])])
         self._recorded, self._read = frozenset(recorded), dict[str, Array]()
         steps = self["step"].astype(np.float64)
-        chosen = np.flatnonzero(((steps > after) & (steps <= until)) | (unknown & ~is_known(steps)))
-        self.places = chosen[np.argsort(steps[chosen], kind="stable")]  # those without a step last
+        selected = np.flatnonzero(((steps > after) & (steps <= until)) | (unknown & ~is_known(steps)))
+        self.indices = selected[np.argsort(steps[selected], kind="stable")]  # those without a step last
 
     def __getitem__(self, name: str) -> Array:
         if name not in self._names:
@@ -159,8 +164,8 @@ class _ColumnsOnDemand(Mapping[str, Array]):
     def _column(self, name: str) -> Array:
         if name in self._recorded:
             return _columns(self._files, [name], groups=self._groups)[name]
-        if name == "seconds" and self._clock:
-            return self._tables.seconds_of(self["attempt"], self[self._clock])
+        if name == "seconds" and self._clock_column:
+            return self._clock.seconds_of(self["attempt"], self[self._clock_column])
         return np.full(len(self["step"]), np.nan)  # declared, and not recorded by an older version
 
     def __iter__(self) -> Iterator[str]:
@@ -175,8 +180,8 @@ def _groups(file: pq.ParquetFile, after: float, until: float) -> list[int]:
     numbers = range(file.num_row_groups)
     if "step" not in file.schema.names:
         return [*numbers]
-    place = file.schema.names.index("step")
-    of_group = [file.metadata.row_group(number).column(place).statistics for number in numbers]
+    column_index = file.schema.names.index("step")
+    of_group = [file.metadata.row_group(number).column(column_index).statistics for number in numbers]
     return [
         number
         for number, steps in enumerate(of_group)
@@ -192,10 +197,10 @@ def _columns(
 ) -> dict[str, Array]:
     """Return columns of files, of all rows or of groups of rows of each file; without columns that no file has."""
     parts = []
-    for place, file in enumerate(files):
-        known = file.schema_arrow.names
-        wanted = known if names is None else [name for name in names if name in known]
-        parts.append(file.read(wanted) if groups is None else file.read_row_groups(groups[place], wanted))
+    for index, file in enumerate(files):
+        recorded = file.schema_arrow.names
+        columns = recorded if names is None else [name for name in names if name in recorded]
+        parts.append(file.read(columns) if groups is None else file.read_row_groups(groups[index], columns))
     if not parts:
         return {name: np.empty(0, np.int64) for name in names or ()}
     table = parquet.joined(parts)
@@ -216,8 +221,8 @@ def _array(table: pa.Table, name: str) -> Array:
     if pa.types.is_string(field.type):  # few distinct ones, and an object for each
         encoded = column.combine_chunks().dictionary_encode()
         texts = as_objects([*encoded.dictionary.to_pylist(), None])
-        chosen: Array = texts[encoded.indices.fill_null(-1).to_numpy()]
-        return chosen
+        column_values: Array = texts[encoded.indices.fill_null(-1).to_numpy()]
+        return column_values
     return as_objects(column.to_pylist())
 
 

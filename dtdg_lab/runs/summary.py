@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from statistics import fmean, median
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -16,20 +14,16 @@ import numpy as np
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.record_tables import OWN_PHASES, PHASES
 from dtdg_lab.config.run_config import RunConfig
-from dtdg_lab.core.errors import DataError, RunFailedError
-from dtdg_lab.core.units import as_path
-from dtdg_lab.energy.phases import STALLED
-from dtdg_lab.energy.total import GPU, PROCESSOR, EnergyTotal, total_of
-from dtdg_lab.network.traces import save_trace
+from dtdg_lab.energy.total import total_of
 from dtdg_lab.partition.events import PartitionFacts
 from dtdg_lab.records.events import EpochEnded, RanksGathered, SettingsChanged, reading_event
 from dtdg_lab.records.link_metrics import PAIRS, RANKED, few_pairs, interval_of, is_score
+from dtdg_lab.runs.energy_summary import energy_facts, finite_number, over_epochs
 from dtdg_lab.runs.frames import RunFrames, without_replaced
+from dtdg_lab.runs.replaced_rows import SPENT
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from dtdg_lab.runs.run import StoredRun
 
 
 Tables = Mapping[str, "pd.DataFrame"]  # record tables by name
@@ -39,7 +33,7 @@ Tables = Mapping[str, "pd.DataFrame"]  # record tables by name
 
 
 def loss_deviation(steps: pd.DataFrame, evaluations: pd.DataFrame, *, first: int) -> float | None:
-    """The largest relative difference of a step's loss from the evaluation of the same parameters; None without any.
+    """Return the largest relative difference between a step's loss and the evaluation of its parameters.
 
     Evaluations of the training split see all nodes and all their neighbours. A full-batch step computes
     the same number if node partitioning is exact, and another one if it truncates state or selects its own top nodes
@@ -59,132 +53,7 @@ def loss_deviation(steps: pd.DataFrame, evaluations: pd.DataFrame, *, first: int
     return float(((both["global_loss"] - both["loss"]).abs() / both["loss"]).max())
 
 
-# Energy of a run: by phase, by epoch, in stalls, and per gain in loss. Unknown is None, never 0.
-#
-# Energy of lost and repeated steps was spent: pass the rows of all attempts.
-
-
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """Energy of a part of a run.
-
-    Attributes:
-        joules: sum of the known ones; None if none are known.
-        seconds: its duration, summed over ranks.
-        coverage: share of these seconds with known energy.
-        sources: origin of the joules: ``counter``, ``polled``, ``modelled``.
-    """
-
-    joules: float | None
-    seconds: float
-    coverage: float
-    sources: tuple[str, ...]
-
-
-def joules_per_loss(joules: float | None, evaluations: pd.DataFrame) -> float | None:
-    """Joules per unit of decrease in the loss of the training split.
-
-    Args:
-        joules: of the whole run.
-        evaluations: that table.
-
-    Returns:
-        None if the joules are unknown, or the loss was evaluated less than twice or did not decrease.
-    """
-    described = evaluations[evaluations["split"] == "train"].sort_values("time_ns", kind="stable")
-    losses = described["loss"].astype(float).dropna()
-    if joules is None or len(losses) < 2 or losses.iloc[-1] >= losses.iloc[0]:
-        return None
-    return joules / float(losses.iloc[0] - losses.iloc[-1])
-
-
-def energy_facts(
-    phase_energy: pd.DataFrame,
-    total: EnergyTotal,
-    evaluations: pd.DataFrame,
-    *,
-    finished: Collection[int] | None = None,
-    congested: Collection[int] | None = None,
-) -> dict[str, Any]:
-    """The numbers of energy; each is None if it is unknown.
-
-    Args:
-        phase_energy: that table, of all attempts.
-        total: of the run.
-        evaluations: that table.
-        finished: epochs that ended; by default all that have joules.
-        congested: those of them in which a link was slow; None if none ever was.
-    """
-    whole, waited = spent(phase_energy), spent(phase_energy[phase_energy["phase"].isin(STALLED)]).joules
-    if whole.joules is not None and not phase_energy["phase"].isin(STALLED).any():
-        waited = 0.0  # known: no rank ever waited
-    joules = phase_energy["joules"].astype(float)
-    by_phase, by_epoch = (
-        joules.groupby(phase_energy[name], sort=False).sum(min_count=1).dropna() for name in ("phase", "epoch")
-    )
-    counted = None if finished is None else set(finished)
-    of_epochs = {int(epoch): value for epoch, value in by_epoch.items() if counted is None or epoch in counted}
-    by_source, of_gpus, of_processors = total.joules(), total.joules(GPU), total.joules(PROCESSOR)
-    return {
-        "energy_j": by_source or None,
-        "total_j": sum(by_source.values()) if by_source else None,
-        "energy_coverage": total.coverage(),
-        "phase_j": by_phase.to_dict() or None,
-        "stall_j": waited,
-        "stall_share": waited / whole.joules if waited is not None and whole.joules else None,
-        **{f"epoch_j{name}": value for name, value in over_epochs(of_epochs, congested).items()},
-        "joules_per_loss": joules_per_loss(whole.joules, evaluations),
-        "phase_energy_coverage": whole.coverage if len(phase_energy) else None,
-        "gpu_j": sum(of_gpus.values()) if of_gpus else None,
-        "processor_j": sum(of_processors.values()) if of_processors else None,
-    }
-
-
-def over_epochs(values: Mapping[int, float], congested: Collection[int] | None) -> dict[str, float | None]:
-    """Statistics over epochs: the mean under an empty name, ``_spread``, ``_median``, ``_clean`` and ``_congested``.
-
-    Args:
-        values: of every epoch that counts.
-        congested: epochs in which a link was slow; None if none ever was: then both means are None.
-
-    Returns:
-        The mean; the standard deviation, None for fewer than two epochs; the median; and the means of the epochs
-        without
-        and with a slow link. None if no epoch counts.
-    """
-    known = list(values.values())
-    clean = [value for epoch, value in values.items() if congested is not None and epoch not in congested]
-    slow = [value for epoch, value in values.items() if congested is not None and epoch in congested]
-    return {
-        "": fmean(known) if known else None,
-        "_spread": float(np.std(known, ddof=1)) if len(known) > 1 else None,
-        "_median": median(known) if known else None,
-        "_clean": fmean(clean) if clean else None,
-        "_congested": fmean(slow) if slow else None,
-    }
-
-
-def spent(rows: pd.DataFrame) -> Spent:
-    """Total energy of rows of ``phase_energy``; a phase's seconds count once, regardless of the number of sources."""
-    known, seconds = rows["joules"].notna(), rows["seconds"].astype(float)
-    weight_s, once = seconds.sum(), rows
-    if rows["source"].nunique(dropna=False) > 1:
-        once = rows.drop_duplicates(["rank", "time_ns", "phase"], keep="last")
-    return Spent(
-        joules=_number(rows["joules"].astype(float).sum(min_count=1)),
-        seconds=float(once["seconds"].sum()),
-        coverage=float((seconds * rows["coverage"].astype(float)).sum() / weight_s) if weight_s > 0 else 0.0,
-        sources=tuple(sorted(map(str, rows.loc[known, "source"].unique()))),
-    )
-
-
-def _number(value: Any) -> float | None:
-    """A finite float, or None."""
-    return None if value is None or not math.isfinite(value) else float(value)
-
-
 SCHEMA = 1
-SPENT = ("memory", "energy", "phase_energy")  # of all attempts: energy of repeated steps was spent
 READ = ("steps", "evaluations", "events", *SPENT)  # and those that families read
 
 _DECLARED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
@@ -199,7 +68,7 @@ SUMMARY_MEANINGS: Mapping[str, str] = MappingProxyType(
 
 
 def summarize(config: RunConfig, tables: Tables, everything: Tables) -> dict[str, Any]:
-    """Losses, times, bytes, memory and energy of a run; see ``summary.toml``.
+    """Return losses, times, bytes, memory and energy of a run; see ``summary.toml``.
 
     Imbalance follows SYSTEMS.md section 3 (DyGNeX's definition): waiting is excluded, per epoch, median over epochs.
 
@@ -218,7 +87,7 @@ def summarize(config: RunConfig, tables: Tables, everything: Tables) -> dict[str
         "protocol": config.protocol,
         "epochs": len(finished),
         "steps": int(steps["step"].nunique()),
-        "total_time_s": _number(_slowest(everything["steps"], "attempt").sum(min_count=1)),
+        "total_time_s": finite_number(_slowest(everything["steps"], "attempt").sum(min_count=1)),
         **_times(steps, finished, congested, meets=config["exchange"] == "gradients"),
         "congested_epochs": None if congested is None else len(congested),
         "bytes_sent": _bytes(everything, "bytes_sent"),
@@ -233,16 +102,16 @@ def summarize(config: RunConfig, tables: Tables, everything: Tables) -> dict[str
 
 
 def _of_families(tables: Tables, everything: Tables) -> dict[str, Any]:
-    """The numbers of all families; one that fails leaves those of the others, and its error under ``family_errors``."""
-    found: dict[str, Any] = {}
+    """Return the numbers of all families; a family that fails leaves its error under ``family_errors``."""
+    numbers: dict[str, Any] = {}
     errors: dict[str, str] = {}
     for family in catalogue.families():
         try:
-            found |= family.summary(tables, everything)
+            numbers |= family.summary(tables, everything)
         except Exception as error:  # recorded and shown in the report: a run of another family must not fail with it
-            found = {**dict.fromkeys(family.summary_meanings), **found}
+            numbers = {**dict.fromkeys(family.summary_meanings), **numbers}
             errors[family.name] = f"{type(error).__name__}: {error}"
-    return found | ({"family_errors": errors} if errors else {})
+    return numbers | ({"family_errors": errors} if errors else {})
 
 
 def _energy(tables: Tables, everything: Tables, finished: list[int], congested: set[int] | None) -> dict[str, Any]:
@@ -252,26 +121,26 @@ def _energy(tables: Tables, everything: Tables, finished: list[int], congested: 
 
 
 def _energy_of_steps(steps: pd.DataFrame) -> list[dict[str, Any]]:
-    """Two rows of ``steps`` for each rank, attempt and source of joules: its first, and the sum of all after it."""
+    """Return two rows of ``steps`` for each rank, attempt and source of joules: its first, and the sum of the rest."""
     stream = ["rank", "attempt", "energy_source"]
     number = steps.groupby(stream, dropna=False, sort=False).ngroup().rename("stream")
-    known = steps[[*stream, "time_ns", "time_s", "energy_j"]].join(number)
-    known = known[~known[["stream", "time_ns"]].duplicated()]
-    is_first = known.index.isin(known.groupby("stream")["time_ns"].idxmin())
-    found = known[is_first].to_dict("records")
-    later = known[~is_first]
+    timed = steps[[*stream, "time_ns", "time_s", "energy_j"]].join(number)
+    timed = timed[~timed[["stream", "time_ns"]].duplicated()]
+    is_first = timed.index.isin(timed.groupby("stream")["time_ns"].idxmin())
+    records = timed[is_first].to_dict("records")
+    later = timed[~is_first]
     has_joules = later["energy_j"].notna()
     counted = later[has_joules | ~has_joules.groupby(later["stream"]).transform("any")]
     sums = (
         counted.astype({"time_s": float, "energy_j": float}).groupby("stream")[["time_s", "energy_j"]].sum(min_count=1)
     )
     last = later.groupby("stream")["time_ns"].max()
-    of = known.drop_duplicates("stream").set_index("stream")[stream]
-    return found + of.join(sums, how="inner").join(last).to_dict("records")
+    streams = timed.drop_duplicates("stream").set_index("stream")[stream]
+    return records + streams.join(sums, how="inner").join(last).to_dict("records")
 
 
 def _bytes(tables: Tables, name: str) -> int | None:
-    """Bytes of steps, and of service to other ranks after a rank's end."""
+    """Return the bytes of steps, and of service to other ranks after a rank's end."""
     events = tables["events"]
     waited = sum(int(data[name]) for data in events.loc[events["kind"] == RanksGathered.kind, "data"])
     of_steps = _whole(tables["steps"][name].sum(min_count=1))
@@ -279,7 +148,7 @@ def _bytes(tables: Tables, name: str) -> int | None:
 
 
 def _whole(value: Any) -> int | None:
-    number = _number(value)
+    number = finite_number(value)
     return None if number is None else int(number)
 
 
@@ -288,17 +157,17 @@ def _losses(evaluations: pd.DataFrame) -> dict[str, Any]:
         split: rows.sort_values(["attempt", "step"], kind="stable").iloc[-1]
         for split, rows in evaluations.groupby("split")
     }
-    found: dict[str, Any] = {
-        f"{split}_loss": _number(last[split]["loss"]) if split in last else None
+    losses: dict[str, Any] = {
+        f"{split}_loss": finite_number(last[split]["loss"]) if split in last else None
         for split in ("train", "validation", "test")
     }
     split = next((name for name in ("test", "validation") if name in last), None)
-    persistence = _number(last[split]["persistence_loss"]) if split else None
-    loss = found[f"{split}_loss"] if split else None
+    persistence = finite_number(last[split]["persistence_loss"]) if split else None
+    loss = losses[f"{split}_loss"] if split else None
     return {
-        **found,
+        **losses,
         "persistence_loss": persistence,
-        "mean_loss": _number(last[split]["mean_loss"]) if split else None,
+        "mean_loss": finite_number(last[split]["mean_loss"]) if split else None,
         "metrics": _metrics(last[split].get("metrics")) if split else None,
         **_support(last[split].get("metrics") if split else None, split),
         "skill": 1 - loss / persistence if loss is not None and persistence else None,
@@ -306,89 +175,92 @@ def _losses(evaluations: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _metrics(described: Any) -> dict[str, float | None] | None:
-    """The metrics of an evaluation; None if it has none, as in runs of older versions."""
-    if not isinstance(described, dict) or not described:
+def _metrics(metrics: Any) -> dict[str, float | None] | None:
+    """Return the metrics of an evaluation; None if it has none, as in runs of older versions."""
+    if not isinstance(metrics, dict) or not metrics:
         return None
-    return {name: _number(value) for name, value in described.items() if is_score(name)}
+    return {name: finite_number(value) for name, value in metrics.items() if is_score(name)}
 
 
-def _support(described: Any, split: str | None) -> dict[str, Any]:
-    """The numbers of pairs behind link metrics; all None for other tasks, and for runs of older versions."""
-    known = described if isinstance(described, dict) else {}
-    ends = {name: interval_of(known, name) for name in known if is_score(name)}
+def _support(metrics: Any, split: str | None) -> dict[str, Any]:
+    """Return the numbers of pairs behind link metrics; all None for other tasks and older runs."""
+    facts = metrics if isinstance(metrics, dict) else {}
+    ends = {name: interval_of(facts, name) for name in facts if is_score(name)}
     return {
-        "link_pairs": _whole(known.get(PAIRS)),
-        "link_ranked": _whole(known.get(RANKED)),
+        "link_pairs": _whole(facts.get(PAIRS)),
+        "link_ranked": _whole(facts.get(RANKED)),
         "link_intervals": {name: list(pair) for name, pair in ends.items() if pair is not None} or None,
-        "link_warning": few_pairs(known, split) or None,
+        "link_warning": few_pairs(facts, split) or None,
     }
 
 
 def _without_edges(events: pd.DataFrame) -> dict[str, int] | None:
-    """Snapshots without edges in each split; None if the run did not record its splits."""
-    described = events.loc[events["kind"] == "parts", "data"]
-    if described.empty:
+    """Return the snapshots without edges in each split; None if the run did not record its splits."""
+    parts = events.loc[events["kind"] == "parts", "data"]
+    if parts.empty:
         return None
     return {
-        name: sum(last - first + 1 for first, last in part["without_edges"])
-        for name, part in described.iloc[-1].items()
+        name: sum(last - first + 1 for first, last in part["without_edges"]) for name, part in parts.iloc[-1].items()
     }
 
 
 def _partition(events: pd.DataFrame) -> dict[str, Any]:
-    """Facts of the run's last partition; None if its strategy had none."""
-    described = [data for data in events.loc[events["kind"] == "partition", "data"] if isinstance(data, dict)]
+    """Return the facts of the run's last partition; None if its strategy had none."""
+    partitions = [data for data in events.loc[events["kind"] == "partition", "data"] if isinstance(data, dict)]
     of_first = events[(events["kind"] == SettingsChanged.kind) & (events["rank"] == events["rank"].min())]
     changed = [SettingsChanged.read(data) for data in of_first["data"] if isinstance(data, dict)]
-    changes = [each.duration_s for each in changed if each.duration_s is not None]
-    found = {**dict.fromkeys(_DECLARED["of_partition"]), "rebuild_s": float(sum(changes)) if changes else None}
-    facts = PartitionFacts.read_plan(described[-1]) if described else None
+    changes = [change.duration_s for change in changed if change.duration_s is not None]
+    losses = {**dict.fromkeys(_DECLARED["of_partition"]), "rebuild_s": float(sum(changes)) if changes else None}
+    facts = PartitionFacts.read_plan(partitions[-1]) if partitions else None
     if facts is None:
-        return found
-    return found | {
+        return losses
+    return losses | {
         "partitioner": facts.partitioner,
         "parts": facts.parts,
         "partition_s": facts.seconds,
         "cut_edges": int(facts.totals["cut_edges"]),
         **{f"{name}_share": facts.shares[name] for name in ("cut", "halo", "replicated")},
-        "predicted_step_bytes": int(sum(each.sum() for each in facts.predicted.values())) if facts.predicted else None,
+        "predicted_step_bytes": int(sum(rows_sent.sum() for rows_sent in facts.predicted.values()))
+        if facts.predicted
+        else None,
     }
 
 
 def _deviation(tables: Tables) -> float | None:
-    """Loss deviation under the run's last partition; None if its strategy had none."""
+    """Return the loss deviation under the run's last partition; None if its strategy had none."""
     events = tables["events"]
-    described = events.loc[events["kind"] == "partition"].sort_values(["attempt", "step"], kind="stable")
-    if described.empty or described.iloc[-1]["data"].get("layout", "") is None:
+    partitions = events.loc[events["kind"] == "partition"].sort_values(["attempt", "step"], kind="stable")
+    if partitions.empty or partitions.iloc[-1]["data"].get("layout", "") is None:
         return None
-    return loss_deviation(tables["steps"], tables["evaluations"], first=int(described.iloc[-1]["step"]))
+    return loss_deviation(tables["steps"], tables["evaluations"], first=int(partitions.iloc[-1]["step"]))
 
 
 def _finished_epochs(tables: Tables, config: RunConfig) -> list[int]:
-    """Finished epochs: those with an event ``epoch``; without such events, those followed by a later epoch."""
+    """Return finished epochs: those with an event ``epoch``; without such events, those followed by a later epoch."""
     events = tables["events"]
-    described = events.loc[events["kind"] == EpochEnded.kind, "data"]
-    if len(described):  # the event's own column holds the next epoch
+    ended = events.loc[events["kind"] == EpochEnded.kind, "data"]
+    if len(ended):  # the event's own column holds the next epoch
         with reading_event(EpochEnded.kind):  # a long run has hundreds of thousands
-            return sorted({int(data["epoch"]) for data in described})
+            return sorted({int(data["epoch"]) for data in ended})
     started = sorted({int(epoch) for epoch in tables["steps"]["epoch"].dropna()})
     over = bool((events["kind"] == "finished").any())
     return started if over else started[:-1]
 
 
 def _congested_epochs(tables: Tables, finished: list[int]) -> set[int] | None:
-    """Finished epochs with a slow link in some step; None if no link was ever slow."""
+    """Return finished epochs with a slow link in some step; None if no link was ever slow."""
     events, steps = tables["events"], tables["steps"]
-    described = events[events["kind"] == "congestion"]
-    described = described[described["rank"] == described["rank"].min()].sort_values(["attempt", "step"], kind="stable")
+    partitions = events[events["kind"] == "congestion"]
+    partitions = partitions[partitions["rank"] == partitions["rank"].min()].sort_values(
+        ["attempt", "step"], kind="stable"
+    )
     # many, but few differ; those that are equal are one object
-    _, first, same = np.unique([id(data) for data in described["data"]], return_index=True, return_inverse=True)
-    slow = np.array([_is_slow(described["data"].iloc[each]) for each in first], bool)[same]
+    _, first, same = np.unique([id(data) for data in partitions["data"]], return_index=True, return_inverse=True)
+    slow = np.array([_is_slow(partitions["data"].iloc[index]) for index in first], bool)[same]
     if not slow.any():
         return None
     spans = steps.loc[steps["epoch"].isin(finished), ["epoch", "step"]].groupby("epoch")["step"].agg(["min", "max"])
-    starts = described["step"].to_numpy(float)
+    starts = partitions["step"].to_numpy(float)
     ends = np.append(starts[1:], math.inf)
     # an interval that ends before an epoch also starts before its end, so that the difference counts overlaps
     started = np.searchsorted(np.sort(starts[slow]), spans["max"].to_numpy(), side="right")
@@ -397,30 +269,30 @@ def _congested_epochs(tables: Tables, finished: list[int]) -> set[int] | None:
 
 
 def _is_slow(links: Mapping[str, Any]) -> bool:
-    """Whether the data of an event ``congestion`` delay or limit a link."""
-    late = any(each for row in links["delay_ms"] for each in row)
-    return late or any(each is not None for row in links["mbit"] for each in row)
+    """Return whether the data of an event ``congestion`` delay or limit a link."""
+    late = any(delay for row in links["delay_ms"] for delay in row)
+    return late or any(rate is not None for row in links["mbit"] for rate in row)
 
 
 def _slowest(steps: pd.DataFrame, *within: str) -> pd.Series[float]:
-    """Seconds of every epoch on its slowest rank."""
+    """Return seconds of every epoch on its slowest rank."""
     epochs = [*within, "epoch"]
     return steps.groupby([*epochs, "rank"])["time_s"].sum(min_count=1).groupby(epochs).max()
 
 
 def _times(steps: pd.DataFrame, finished: list[int], congested: set[int] | None, *, meets: bool) -> dict[str, Any]:
-    """Imbalance of epochs; ``meets`` means that ranks synchronise in each step, so that some may wait for others."""
+    """Return times and imbalance of epochs; ``meets`` means that ranks synchronise in each step."""
     columns = ["rank", "step", "epoch", "time_s", *(f"{phase}_s" for phase in OWN_PHASES)]
-    whole = steps.loc[steps["epoch"].isin(finished), columns]
-    by_epoch = {int(epoch): float(seconds) for epoch, seconds in _slowest(whole).dropna().items()}
-    phases = {phase: _number(steps[f"{phase}_s"].mean()) for phase in PHASES}
+    finished_steps = steps.loc[steps["epoch"].isin(finished), columns]
+    by_epoch = {int(epoch): float(seconds) for epoch, seconds in _slowest(finished_steps).dropna().items()}
+    phases = {phase: finite_number(steps[f"{phase}_s"].mean()) for phase in PHASES}
     total, waited = steps["time_s"].sum(min_count=1), steps["wait_s"].sum(min_count=1)
     return {
         **{f"epoch_time{name}_s": value for name, value in over_epochs(by_epoch, congested).items()},
         "phase_time_s": phases,
-        "imbalance": _imbalance(whole),
-        **(_balance(whole) if meets else dict.fromkeys(_BALANCE)),
-        "wait_share": _number(waited / total) if _number(total) else None,
+        "imbalance": _imbalance(finished_steps),
+        **(_balance(finished_steps) if meets else dict.fromkeys(_BALANCE)),
+        "wait_share": finite_number(waited / total) if finite_number(total) else None,
     }
 
 
@@ -428,12 +300,12 @@ _BALANCE = ("iteration_imbalance", "waste_share", "critical_path_share", "slowes
 
 
 def _balance(steps: pd.DataFrame) -> dict[str, Any]:
-    """Balance of the iterations that all ranks recorded; all None if there is none."""
-    own = steps[["epoch", "step", "rank", "time_s"]].assign(
+    """Return the balance of the iterations that all ranks recorded; all None if there is none."""
+    own_times = steps[["epoch", "step", "rank", "time_s"]].assign(
         own=steps[[f"{phase}_s" for phase in OWN_PHASES]].sum(axis=1, min_count=1)
     )
-    known = own.dropna(subset=["own", "time_s"])
-    wide = known.pivot_table(index=["epoch", "step"], columns="rank", values=["own", "time_s"]).dropna()
+    complete = own_times.dropna(subset=["own", "time_s"])
+    wide = complete.pivot_table(index=["epoch", "step"], columns="rank", values=["own", "time_s"]).dropna()
     if wide.empty:
         return dict.fromkeys(_BALANCE)
     own_s, epochs = wide["own"].to_numpy(float), wide.index.get_level_values("epoch").to_numpy()
@@ -448,23 +320,23 @@ def _balance(steps: pd.DataFrame) -> dict[str, Any]:
     waste = np.divide(critical_s - mean_s, time_s, out=none.copy(), where=timed)
     critical = np.divide(critical_s, time_s, out=none, where=timed)
     return {
-        "iteration_imbalance": _number(np.median(means)) if len(means) else None,
-        "waste_share": _number(np.median(waste)),
-        "critical_path_share": _number(np.median(critical)),
+        "iteration_imbalance": finite_number(np.median(means)) if len(means) else None,
+        "waste_share": finite_number(np.median(waste)),
+        "critical_path_share": finite_number(np.median(critical)),
         "slowest_rank": int(wide["own"].columns[int(paced.argmax())]) if paced.any() else None,
-        "slowest_rank_share": _number(paced.max() / paced.sum()) if paced.any() else None,
+        "slowest_rank_share": finite_number(paced.max() / paced.sum()) if paced.any() else None,
     }
 
 
 def _imbalance(steps: pd.DataFrame) -> float | None:
-    own = steps[[f"{phase}_s" for phase in OWN_PHASES]].sum(axis=1, min_count=1)
-    by_rank = own.groupby([steps["epoch"], steps["rank"]]).sum(min_count=1).groupby("epoch")
-    least = by_rank.min()
-    return _number((by_rank.max() / least.where(least > 0)).median())
+    own_s = steps[[f"{phase}_s" for phase in OWN_PHASES]].sum(axis=1, min_count=1)
+    by_rank = own_s.groupby([steps["epoch"], steps["rank"]]).sum(min_count=1).groupby("epoch")
+    lightest = by_rank.min()
+    return finite_number((by_rank.max() / lightest.where(lightest > 0)).median())
 
 
 def summary_of(tables: RunFrames, state: str, reason: str, rank: int | None) -> dict[str, Any]:
-    """The content of summary.json, but for the number of rows: state, attempts, and :func:`summarize`."""
+    """Return the content of summary.json, but for the number of rows: state, attempts, and :func:`summarize`."""
     run, config = tables.run, tables.run.config()
     read = {*READ, *(table for family in catalogue.families() for table in family.summary_tables)}
     everything = tables.frames(read, all_attempts=True)
@@ -479,71 +351,3 @@ def summary_of(tables: RunFrames, state: str, reason: str, rank: int | None) -> 
         "attempts": int(everything["steps"]["attempt"].nunique()),
         **summarize(config, without_replaced(counting), everything),
     }
-
-
-# What runs say of a machine and its links: seconds of steps and watts by state for a calibration, congestion traces.
-
-
-WARM_UPS = 10  # steps of a run that do not count: connections, the first cache, first-touch memory
-# phases of a run by which power is measured
-STATES: Mapping[str, tuple[str, ...]] = {"gpu_compute": ("compute",), "cpu_spin": ("wait", "stall"), "idle": ("idle",)}
-
-
-def step_seconds(run: StoredRun) -> list[float]:
-    """Seconds of every step that counts, on the slowest rank.
-
-    Raises:
-        RunFailedError: the run has too few steps.
-    """
-    steps = run.table("steps")
-    longest = steps[steps["step"] >= WARM_UPS].groupby("step")["time_s"].max()
-    if longest.empty:
-        raise RunFailedError(
-            f"run {run.id} has {steps['step'].nunique()} steps, and the first {WARM_UPS} are excluded as warm-up: "
-            "give the config more epochs."
-        )
-    return [float(seconds) for seconds in longest]
-
-
-def power_rows(runs: Iterable[StoredRun]) -> list[dict[str, Any]]:
-    """Mean watts of a rank by activity, including its GPU, over runs; nothing if a state's power is unknown.
-
-    ``host`` names the machine's processor, and ``samples`` the number of runs.
-    """
-    by_run = [run.table("phase_energy") for run in runs]
-    found = []
-    for state, phases in STATES.items():
-        of_runs = [spent(rows[rows["phase"].isin(phases)]) for rows in by_run]
-        known = [of for of in of_runs if of.joules is not None and of.seconds * of.coverage > 0]
-        if not known:
-            return []
-        watts = sum(of.joules or 0.0 for of in known) / sum(of.seconds * of.coverage for of in known)
-        sources = sorted({source for of in known for source in of.sources})
-        found.append({"host": "+".join(sources), "state": state, "cpu_w": watts, "gpu_w": 0.0, "samples": len(known)})
-    return found
-
-
-# The congestion of a run as a file that another run repeats.
-
-
-def save_congestion_trace(run: StoredRun, file: str | Path) -> Path:
-    """Write the link conditions of a run over time, for ``RunConfig(congestion="recorded", congestion_file=file)``.
-
-    Manual changes during the run are included, by their effect.
-
-    Args:
-        run: with events ``congestion``: of a system that transfers features or rows between partitions.
-        file: JSON lines.
-
-    Raises:
-        DataError: the run has no such events, or the file cannot be written.
-    """
-    events, steps = run.table("events"), run.table("steps")
-    described = events[(events["kind"] == "congestion") & (events["rank"] == 0)]
-    if not len(described) or not len(steps):
-        raise DataError(
-            f"{run.path} has no link records: only runs of systems that transfer features or rows between partitions "
-            "have them, once they have completed a step."
-        )
-    per_epoch = int(steps.groupby("epoch")["iteration"].max().max()) + 1
-    return save_trace(described.to_dict("records"), as_path(file, "file"), steps_per_epoch=per_epoch)

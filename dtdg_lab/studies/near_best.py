@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from dtdg_lab.core.units import format_seconds
-from dtdg_lab.runs.run import open_run
+from dtdg_lab.runs.stored_run import open_run
 from dtdg_lab.studies.sweep import Axis
 from dtdg_lab.studies.trials import FINISHED, Trial
 from dtdg_lab.visualization.panels import Panel

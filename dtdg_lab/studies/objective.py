@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
-from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.runs.stored_run import StoredRun
 from dtdg_lab.runs.summary import NON_NUMERIC, SUMMARY_MEANINGS
 
 Goal = Literal["min", "max"]

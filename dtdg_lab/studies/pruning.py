@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import optuna
 from optuna.trial import TrialState
 
-from dtdg_lab.cluster.local import Evaluated, Judge, Verdict
+from dtdg_lab.cluster.stopping_rule import Evaluated, Judge, Verdict
 from dtdg_lab.studies.trials import PRUNED, Trial, quiet
 
 

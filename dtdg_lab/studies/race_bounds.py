@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dtdg_lab.config.record_tables import OWN_PHASES
-from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.runs.stored_run import StoredRun
 from dtdg_lab.visualization.studies.race_bounds import Bound
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from dtdg_lab.core.units import as_path, join_words
 from dtdg_lab.runs.charts import held, lock_of
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.html import template
-from dtdg_lab.runs.run import StoredRun, open_run
+from dtdg_lab.runs.stored_run import StoredRun, open_run
 from dtdg_lab.studies.race_bounds import bounds_of
 from dtdg_lab.studies.race_plan import FILE, RacePlan
 from dtdg_lab.studies.race_table import MEASURES, RULE, Row, differing, frame, joules_of, page, spreads_of, winners

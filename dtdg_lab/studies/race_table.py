@@ -16,7 +16,7 @@ from dtdg_lab.config.options import OPTIONS, default
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
 from dtdg_lab.runs.html import render
-from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.runs.stored_run import StoredRun
 from dtdg_lab.runs.summary import SUMMARY_MEANINGS
 from dtdg_lab.visualization.runs.curves import evaluations_of
 from dtdg_lab.visualization.theme import coloured

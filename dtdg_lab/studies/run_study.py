@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import optuna
 
-from dtdg_lab.cluster.local import Judge
+from dtdg_lab.cluster.stopping_rule import Judge
 from dtdg_lab.config.catalogue import PROTOCOLS
 from dtdg_lab.config.extensions import check_registered
 from dtdg_lab.config.run_config import RunConfig

@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from dtdg_lab.cluster.local import Evaluated, Verdict
+from dtdg_lab.cluster.stopping_rule import Evaluated, Verdict
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.options import option
 from dtdg_lab.config.run_config import RunConfig

@@ -17,7 +17,7 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
 from dtdg_lab.core.units import as_path, format_seconds, join_words
 from dtdg_lab.runs.registered_code import learn_extensions
-from dtdg_lab.runs.run import StoredRun, open_run
+from dtdg_lab.runs.stored_run import StoredRun, open_run
 from dtdg_lab.studies import trials as log
 from dtdg_lab.studies.axes import decides_the_loss
 from dtdg_lab.studies.near_best import near_best_panel

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm.auto import tqdm
 
-from dtdg_lab.cluster.local import Evaluated, Judge, Verdict, end_run, run_config
+from dtdg_lab.cluster.one_run import end_run, run_config
+from dtdg_lab.cluster.stopping_rule import Evaluated, Judge, Verdict
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import (
     ClusterError,
@@ -26,7 +27,8 @@ from dtdg_lab.core.errors import (
 )
 from dtdg_lab.core.system_errors import error_text
 from dtdg_lab.core.units import format_seconds
-from dtdg_lab.runs.run import StoredRun, open_run, provenance
+from dtdg_lab.runs.provenance import provenance
+from dtdg_lab.runs.stored_run import StoredRun, open_run
 from dtdg_lab.studies import trials as log
 from dtdg_lab.studies.interrupted_run import find_run, resume, wait_until_final
 from dtdg_lab.studies.objective import validation_curve, values_of

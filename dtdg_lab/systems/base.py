@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dtdg_lab.forecast.rates import Rates
     from dtdg_lab.graphs.delta import SequenceChanges
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-    from dtdg_lab.runs.run import StoredRun
+    from dtdg_lab.runs.stored_run import StoredRun
     from dtdg_lab.runs.tables import RunTables
     from dtdg_lab.studies.preset import StudyPreset
     from dtdg_lab.systems.step_time import MeasuredStep, StepForecast

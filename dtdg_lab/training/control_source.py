@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from dtdg_lab.core.errors import ControlError
+from dtdg_lab.records.requests import Stop
 
 
 class ControlSource(Protocol):
@@ -76,9 +77,10 @@ class LocalControl:
         """
         self.request({"stop": True, "signal": name, "rank": 0})
 
-    def stop_request(self) -> dict[str, Any]:
-        """Return the first request to stop; empty without one."""
-        return first_stop(self._payloads)[1]
+    def stop_request(self) -> Stop | None:
+        """Return the first request to stop; None without one."""
+        version, payload = first_stop(self._payloads)
+        return Stop(payload.get("signal"), payload.get("rank", 0)) if version else None
 
     def stops(self) -> bool:
         """Return whether there is a request to stop."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dtdg_lab.cluster.local import run_config
+from dtdg_lab.cluster.one_run import run_config
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.datasets.names import load_for

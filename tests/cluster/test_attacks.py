@@ -12,11 +12,11 @@ from pathlib import Path
 
 import psutil
 
-from dtdg_lab.cluster.liveness import read_notes
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.config.run_config import RunConfig
-from dtdg_lab.runs.run import open_run
+from dtdg_lab.runs.liveness import read_notes
+from dtdg_lab.runs.stored_run import open_run
 from tests.cluster import stranger
 from tests.following import until_step
 

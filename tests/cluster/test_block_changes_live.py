@@ -10,7 +10,7 @@ import pytest
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.config.run_config import RunConfig
-from dtdg_lab.runs.run import open_run
+from dtdg_lab.runs.stored_run import open_run
 from tests.following import change, knob_steps, refused, until_step
 
 REDISTRIBUTED = {"to_vertices", "to_snapshots"}

@@ -24,7 +24,7 @@ from dtdg_lab.core.errors import ClusterError, RunFailedError, RunStoreError
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.liveness import is_dead, read_notes
 from dtdg_lab.runs.record_lines import read_lines
-from dtdg_lab.runs.run import open_run
+from dtdg_lab.runs.stored_run import open_run
 from tests.following import until, until_step
 from tests.soak import Soak, table
 from tests.thinning import thinned

@@ -14,7 +14,7 @@ from dtdg_lab.cluster.session import Session
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import RunFailedError
 from dtdg_lab.runs.liveness import read_notes
-from dtdg_lab.runs.run import open_run
+from dtdg_lab.runs.stored_run import open_run
 from tests.following import change, refused, until, until_step
 
 STEP: list[dict[str, Any]] = [

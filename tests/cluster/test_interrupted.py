@@ -19,9 +19,9 @@ from dtdg_lab.cluster.session import Session
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ControlError
 from dtdg_lab.dashboard.app import Dashboard
-from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.runs.liveness import OLD_S, note_file, own_note, write_note
-from dtdg_lab.runs.run import open_run
+from dtdg_lab.runs.directory import OLD_S, RunDirectory
+from dtdg_lab.runs.liveness import note_file, own_note, write_note
+from dtdg_lab.runs.stored_run import open_run
 from tests.cluster.test_faults import start_kernel
 from tests.dashboards import buttons, head, look, notice
 from tests.following import until, until_step

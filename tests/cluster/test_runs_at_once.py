@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dtdg_lab.cluster.local import Evaluated, Verdict, run_config
+from dtdg_lab.cluster.one_run import run_config
 from dtdg_lab.cluster.session import Session
+from dtdg_lab.cluster.stopping_rule import Evaluated, Verdict
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError
 from tests.following import until_step

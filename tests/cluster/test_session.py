@@ -17,10 +17,10 @@ import psutil
 import pytest
 import zmq
 
-from dtdg_lab.cluster.messaging import new_key, pack
-from dtdg_lab.cluster.run import RunHandle
+from dtdg_lab.cluster.followed_run import FollowedRun
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.cluster.session_files import SessionFiles
+from dtdg_lab.cluster.signing import new_key, pack
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, ControlError, RunFailedError
@@ -28,7 +28,7 @@ from dtdg_lab.datasets.download import one_at_a_time
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.partition.base import _cache_file
 from dtdg_lab.runs.liveness import read_notes
-from dtdg_lab.runs.run import open_run
+from dtdg_lab.runs.stored_run import open_run
 from tests.following import knob_steps, until, until_step
 
 
@@ -139,16 +139,16 @@ def test_stopped_and_resumed_equals_uninterrupted(session: Session, config: RunC
 def test_the_status_is_current_while_long_records_are_read(
     session: Session, config: RunConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def long(handle: RunHandle, rank: int) -> bool:
+    def long(handle: FollowedRun, rank: int) -> bool:
         return read(handle, rank) or reading.is_set()
 
     run = session.train(config.replace(epochs=100_000))
     until_step(run, 5)
     run.stop()
     run.wait(60)
-    read, reading = RunHandle._catch_up, threading.Event()
+    read, reading = FollowedRun._catch_up, threading.Event()
     reading.set()
-    monkeypatch.setattr(RunHandle, "_catch_up", long)
+    monkeypatch.setattr(FollowedRun, "_catch_up", long)
     session._handles.clear()  # as in another kernel
     again = session.resume(run.path)
     until(lambda: again.status == "running", what="it trains")

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from dtdg_lab.cluster import worker
+from dtdg_lab.cluster.keeper import IdleClock
 from dtdg_lab.cluster.session import Session
-from dtdg_lab.cluster.session_files import IdleClock, new_session_files
+from dtdg_lab.cluster.session_files import new_session_files
 from dtdg_lab.cluster.worker import RankTask
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.dashboard.app import Dashboard

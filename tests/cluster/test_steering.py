@@ -13,7 +13,7 @@ from dtdg_lab.cluster.replay import replay
 from dtdg_lab.cluster.session import Session
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
-from dtdg_lab.runs.run import open_run
+from dtdg_lab.runs.stored_run import open_run
 from dtdg_lab.visualization.changes.log import ENDED_FIRST
 from tests.following import until, until_step
 

@@ -19,7 +19,7 @@ from dtdg_lab.core.child_process import is_running
 from dtdg_lab.core.errors import RunInterruptedError
 from dtdg_lab.dashboard.app import Dashboard
 from dtdg_lab.runs.liveness import RankNote, read_notes
-from dtdg_lab.runs.run import open_run
+from dtdg_lab.runs.stored_run import open_run
 from tests.dashboards import look, notice
 from tests.following import until, until_step
 from tests.thinning import thinned

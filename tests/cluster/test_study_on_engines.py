@@ -16,7 +16,7 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.liveness import read_notes
-from dtdg_lab.runs.run import open_run
+from dtdg_lab.runs.stored_run import open_run
 from dtdg_lab.studies.run_study import run_study
 from dtdg_lab.studies.study import open_study
 from dtdg_lab.studies.sweep import Sweep

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dtdg_lab.cluster.worker import interface_of
+from dtdg_lab.cluster.addresses import interface_of
 from dtdg_lab.core.errors import ClusterError
 from dtdg_lab.runs.liveness import host_id
 from tests.cluster import two_hosts

@@ -106,7 +106,7 @@ def _attached(folder: Path) -> Any:
 
 
 def _trained(session: Any, config: Any) -> dict[str, Any]:
-    from dtdg_lab.runs.run import open_run
+    from dtdg_lab.runs.stored_run import open_run
 
     run = session.train(config).wait(90)
     steps = open_run(run.path).table("steps")

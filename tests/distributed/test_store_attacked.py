@@ -10,7 +10,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from dtdg_lab.cluster.messaging import ControlServer, StoredControl, ask, new_key
+from dtdg_lab.cluster.control import ControlServer, StoredControl, ask
+from dtdg_lab.cluster.signing import new_key
 from dtdg_lab.distributed.heartbeat import Heartbeat
 from dtdg_lab.distributed.store import reach_store
 from dtdg_lab.testing.processes import join_group, run_ranks

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "dtdg_lab"
-MAY_PRINT = {"cli.py", "cluster/session_files.py"}
+MAY_PRINT = {"cli.py", "cluster/keeper.py"}
 ALGORITHM_PACKAGES = (
     "datasets",
     "distributed",

@@ -37,7 +37,7 @@ from dtdg_lab.core.errors import LabError, UnknownNameError
 from dtdg_lab.export.export import KINDS
 from dtdg_lab.models.base import GraphView
 from dtdg_lab.partition.measured_partition import MeasuredPartition
-from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.runs.stored_run import StoredRun
 from dtdg_lab.studies.preset import preset
 from dtdg_lab.studies.race_result import Race
 from dtdg_lab.studies.study import Study

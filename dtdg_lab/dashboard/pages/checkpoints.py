@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import panel as pn
 
-from dtdg_lab.cluster.replay import ReplayVerification, fork, start_replay, store_verification
+from dtdg_lab.cluster.fork import fork
+from dtdg_lab.cluster.replay import start_replay
+from dtdg_lab.cluster.verification import ReplayVerification, store_verification
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.core.units import join_words
 from dtdg_lab.dashboard.actions import Actions

@@ -19,7 +19,7 @@ from dtdg_lab.dashboard.figure_cards import FigureCards
 from dtdg_lab.dashboard.run_list import MOST, ListedRun, RunChoice, ended_text, read_listed, started_text
 from dtdg_lab.runs.charts import held
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.runs.run import open_run
+from dtdg_lab.runs.stored_run import open_run
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.run_names import differing_names

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dtdg_lab.engine.strategy import BuildContext, Strategy
     from dtdg_lab.forecast.rates import Rates
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-    from dtdg_lab.runs.run import StoredRun
+    from dtdg_lab.runs.stored_run import StoredRun
     from dtdg_lab.runs.tables import RunTables
     from dtdg_lab.systems.feature_cache.calibration.study import CalibrationPlan
     from dtdg_lab.systems.workload import EpochWork, Facts, Row

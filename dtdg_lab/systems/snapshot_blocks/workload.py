@@ -33,7 +33,7 @@ from dtdg_lab.systems.step_time import STEP_SECONDS, MeasuredStep, measured_from
 from dtdg_lab.systems.workload import EXACT, FRONT_BYTES, EpochWork, Facts, Numbers, Row, StepWork, curve_row
 
 if TYPE_CHECKING:
-    from dtdg_lab.runs.run import StoredRun
+    from dtdg_lab.runs.stored_run import StoredRun
 
 
 def _settings_of(config: RunConfig, features: int, **settings: Any) -> StepSettings:

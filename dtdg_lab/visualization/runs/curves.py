@@ -118,7 +118,7 @@ def joules_at(tables: RunTables, seconds: ArrayLike) -> Array | None:
 def joules_until(tables: RunTables, attempts: Sequence[int], times_ns: Sequence[int]) -> Array | None:
     """Return the joules of all devices until instants of attempts; None where none are known."""
     instants = zip(attempts, times_ns, strict=True)
-    return joules_at(tables, [tables.seconds_at(attempt, time_ns) for attempt, time_ns in instants])
+    return joules_at(tables, [tables.clock.seconds_at(attempt, time_ns) for attempt, time_ns in instants])
 
 
 def bytes_at(tables: RunTables, seconds: ArrayLike, steps: ArrayLike) -> Array | None:
@@ -139,7 +139,7 @@ def bytes_at(tables: RunTables, seconds: ArrayLike, steps: ArrayLike) -> Array |
     total += sums[np.searchsorted([event["seconds"] for event in gathered], np.asarray(seconds, np.float64), "right")]
     fetched = tables.rollup(FETCHED)
     if len(fetched):
-        fetched, attempts_then = fetched.where(fetched["purpose"] != "probe"), tables.attempts_at(seconds)
+        fetched, attempts_then = fetched.where(fetched["purpose"] != "probe"), tables.clock.attempts_at(seconds)
         for attempt, rows in fetched.sort("step_most").by("attempt").items():
             until = np.where(attempts_then == attempt, steps, np.where(attempts_then > attempt, np.inf, -1.0))
             sums = np.concatenate([[0.0], rows["bytes"].cumsum()])

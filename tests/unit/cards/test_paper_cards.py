@@ -27,7 +27,7 @@ from dtdg_lab.cards.card import (
 )
 from dtdg_lab.config import catalogue
 from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
-from dtdg_lab.runs.run import open_run
+from dtdg_lab.runs.stored_run import open_run
 from tests.stored_runs import finished_run
 from tests.thinning import thinned
 

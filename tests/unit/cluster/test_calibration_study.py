@@ -12,11 +12,11 @@ import pandas as pd
 import pytest
 
 from dtdg_lab.cluster import calibrate_here as here
-from dtdg_lab.cluster.local import Done
+from dtdg_lab.cluster.one_run import Done
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunFailedError
 from dtdg_lab.network.links import BITS, parse_links
-from dtdg_lab.runs.summary import WARM_UPS, power_rows, step_seconds
+from dtdg_lab.runs.measurements import WARM_UPS, power_rows, step_seconds
 from dtdg_lab.systems.feature_cache.calibration.calibration import SHIPPED, calibrate
 from dtdg_lab.systems.feature_cache.calibration.measurements import condition_named
 from dtdg_lab.systems.feature_cache.calibration.study import links_of, planned_cells

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 import zmq
 
-from dtdg_lab.cluster import messaging
-from dtdg_lab.cluster.messaging import ControlServer, ask, new_key, pack, read_payload, unpack
+from dtdg_lab.cluster import control
+from dtdg_lab.cluster.control import ControlServer, ask, read_payload
+from dtdg_lab.cluster.signing import new_key, pack, unpack
 from dtdg_lab.core.errors import ControlError
+from dtdg_lab.records.requests import Request, SetLive, Stop
 
 PLACE = "run/1"
 
@@ -27,28 +29,28 @@ class Store(dict[str, bytes]):
 
 
 def server(key: str, store: Store, refusals: list[Any] | None = None) -> ControlServer:
-    def note(request: dict[str, Any], reason: str) -> None:
+    def note(request: Request, reason: str) -> None:
         if refusals is not None:
             refusals.append((request, reason))
 
-    return ControlServer(key, store, lambda request: None, note, place=PLACE)
+    return ControlServer(key, store, lambda request: None, note, scope=PLACE)
 
 
 def test_requests_are_numbered_and_kept_until_it_closes() -> None:
     key, store = new_key(), Store()
     door = server(key, store)
-    assert [ask(door.address, key, {"set": {"alpha": 0.1 * n}}, place=PLACE) for n in (1, 2)] == [1, 2]
+    assert [ask(door.address, key, SetLive({"alpha": 0.1 * n}), scope=PLACE) for n in (1, 2)] == [1, 2]
     assert read_payload(store, 2) == {"set": {"alpha": 0.2}} == door.payload(2)
     del store["control/2"]
     door.payload(2)
     assert read_payload(store, 2) == {"set": {"alpha": 0.2}}, "rank 0 puts back what is gone"
     with pytest.raises(ControlError, match="another run"):
-        ask(door.address, key, {"stop": True}, place="other/1")
+        ask(door.address, key, Stop(), scope="other/1")
     assert door.latest() == 2
     door.close()
     door.close()
     with pytest.raises(ControlError):
-        ask(door.address, key, {"stop": True}, place=PLACE, timeout_s=0.2)
+        ask(door.address, key, Stop(), scope=PLACE, timeout_s=0.2)
     assert door.latest() == 2
 
 
@@ -72,7 +74,7 @@ def test_what_was_refused_is_not_taken_when_it_is_sent_again() -> None:
     assert "not now" in unpack(key, door._answer(message))["refused"]
     door.check = taken
     assert "not now" in unpack(key, door._answer(message))["refused"] and door.latest() == 0
-    assert refusals == [({"set": {"alpha": 0.5}}, "not now")], "told once"
+    assert refusals == [(SetLive({"alpha": 0.5}), "not now")], "told once"
     door.close()
 
 
@@ -97,14 +99,14 @@ def refuse_all(request: dict[str, object]) -> None:
 def test_a_lost_request_is_sent_again_and_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     key, lost = new_key(), [True, False]
     door = server(key, Store())
-    reply = messaging._reply
+    reply = control._reply
 
     def lossy(address: str, message: bytes, timeout_s: float) -> bytes | None:
         answer = reply(address, message, timeout_s)
         return None if lost.pop(0) else answer
 
-    monkeypatch.setattr(messaging, "_reply", lossy)
-    assert ask(door.address, key, {"set": {"alpha": 0.5}}, place=PLACE) == 1 == door.latest()
+    monkeypatch.setattr(control, "_reply", lossy)
+    assert ask(door.address, key, SetLive({"alpha": 0.5}), scope=PLACE) == 1 == door.latest()
     assert lost == []
     door.close()
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from dtdg_lab.cluster.replay import fork
+from dtdg_lab.cluster.fork import fork
 from dtdg_lab.core.errors import ConfigError, RunStoreError
 from dtdg_lab.runs import directory as directories
 from dtdg_lab.runs.checkpoints import read_kept
-from dtdg_lab.runs.run import StoredRun, open_run
+from dtdg_lab.runs.stored_run import StoredRun, open_run
 from dtdg_lab.training.checkpoint import Checkpoint
 from tests.steered_here import events, losses, scores, small, steered, trained
 from tests.thinning import thinned

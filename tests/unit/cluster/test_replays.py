@@ -11,11 +11,12 @@ import pytest
 
 from dtdg_lab.cluster.event_history import EventHistory
 from dtdg_lab.cluster.local import train
-from dtdg_lab.cluster.replay import replay, verify_replay
+from dtdg_lab.cluster.replay import replay
+from dtdg_lab.cluster.verification import verify_replay
 from dtdg_lab.core.errors import ConfigError, ControlError, NotFiniteError, RunStoreError
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.record_writer import RecordWriter
-from dtdg_lab.runs.run import StoredRun, open_run
+from dtdg_lab.runs.stored_run import StoredRun, open_run
 from dtdg_lab.systems.snapshot_groups.group_scheduling import GroupScheduling
 from dtdg_lab.training.replay import changes_key
 from tests.steered_here import events, losses, scores, small, steered

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from dtdg_lab.cluster.local import Bench, Evaluated, Verdict, run_config
+from dtdg_lab.cluster.one_run import run_config
+from dtdg_lab.cluster.stopping_rule import Bench, Evaluated, Verdict
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.records.requests import Stop
 
 CONFIG = RunConfig(
     system="psg", dataset="growing", generated_nodes=24, generated_edges=80, generated_snapshots=40, hidden=4,
@@ -67,7 +69,7 @@ def test_the_test_part_is_no_evidence() -> None:
     bench = Bench(after(1, "stop"), epochs=5)
     row = {"step": 3, "epoch": 1, "time_ns": 10, "split": "test", "loss": 0.1}
     assert bench.evaluated(row) is None and bench.evaluated({**row, "split": "train"}) is None
-    assert bench.evaluated({**row, "split": "validation"}) == {"stop": True}
+    assert bench.evaluated({**row, "split": "validation"}) == Stop()
 
 
 def test_a_run_that_is_in_its_last_epoch_is_left_alone() -> None:

@@ -21,7 +21,7 @@ import dtdg_lab as lab
 from dtdg_lab.cluster.stop_signals import StopSignals
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ControlError, RunInterruptedError
-from dtdg_lab.runs.run import StoredRun, newest_interrupted, open_run
+from dtdg_lab.runs.stored_run import StoredRun, newest_interrupted, open_run
 from tests.following import until
 from tests.thinning import thinned
 

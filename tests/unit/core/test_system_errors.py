@@ -25,7 +25,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.storage import META, read
 from dtdg_lab.partition.base import load_partition, save_partition
 from dtdg_lab.runs.checkpoints import kept_checkpoints
-from dtdg_lab.runs.run import open_run
+from dtdg_lab.runs.stored_run import open_run
 from dtdg_lab.training.checkpoint import Checkpoint
 from tests.restricted import AS_NOBODY, limit, needs_root, open_folder, said
 
@@ -108,7 +108,7 @@ def test_a_graph_that_lacks_an_array_is_damaged(stored: Path) -> None:
 @needs_root
 def test_a_run_of_another_account_is_not_called_damaged(open_folder: Path) -> None:
     run = train(RunConfig(system="single", dataset="growing", epochs=1), runs_dir=open_folder, progress=False)
-    code = "from dtdg_lab.runs.run import open_run\n"
+    code = "from dtdg_lab.runs.stored_run import open_run\n"
     for closed, use in [
         (run.path, ""),
         (run.path / "config.json", ".config"),

@@ -20,7 +20,7 @@ from dtdg_lab.energy.monitor import EnergyMeter
 from dtdg_lab.energy.phases import IDLE, STALL, PhaseEnergy, Row
 from dtdg_lab.energy.readers import EnergyReader, PowerModel
 from dtdg_lab.energy.total import total_of
-from dtdg_lab.runs.summary import energy_facts, joules_per_loss, spent
+from dtdg_lab.runs.energy_summary import energy_facts, joules_per_loss, spent
 from tests.energy_doubles import ReplayClock, ReplayReader, Scripted
 
 POWER = PowerModel(idle_w=20.0, max_w=100.0, gpu_idle_w=30.0, gpu_max_w=250.0)

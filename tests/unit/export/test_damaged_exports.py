@@ -31,12 +31,13 @@ from dtdg_lab.export.export import KINDS, export
 from dtdg_lab.export.race import open_race, pack_race
 from dtdg_lab.graphs.sealed import SealedArray, begin_training, sealed
 from dtdg_lab.graphs.split import split
-from dtdg_lab.runs import exports as open_any
-from dtdg_lab.runs import exports as packed_run
+from dtdg_lab.runs import exports, packed_run
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.runs.exports import ABOUT, PARQUET_KEY, open_run, pack, zip_of
+from dtdg_lab.runs.exports import open_run
 from dtdg_lab.runs.finish import finish
-from dtdg_lab.runs.run import StoredRun, provenance
+from dtdg_lab.runs.packed_run import ABOUT, PARQUET_KEY, pack, zip_of
+from dtdg_lab.runs.provenance import provenance
+from dtdg_lab.runs.stored_run import StoredRun
 from dtdg_lab.studies.race_plan import RacePlan, new_race
 from dtdg_lab.studies.race_result import Race
 from dtdg_lab.studies.trials import TrialJournal, planned
@@ -74,7 +75,7 @@ def raced(tmp_path_factory: pytest.TempPathFactory) -> Race:
 
 
 def test_a_zip_that_would_fill_the_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_any, "_MOST_UNPACKED", 2**22)
+    monkeypatch.setattr(exports, "_MOST_UNPACKED", 2**22)
     bomb = io.BytesIO()
     with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(ABOUT, json.dumps({"schema": 1, "kind": "run", "run": "a"}))

@@ -23,16 +23,19 @@ from nbclient import NotebookClient
 
 import dtdg_lab as lab
 from dtdg_lab.cli import main
-from dtdg_lab.cluster.local import Verdict, run_config, train
+from dtdg_lab.cluster.local import train
+from dtdg_lab.cluster.one_run import run_config
 from dtdg_lab.cluster.replay import replay
+from dtdg_lab.cluster.stopping_rule import Verdict
 from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
 from dtdg_lab.export.artifacts import run_page, script
 from dtdg_lab.export.chrome_trace import chrome_trace
 from dtdg_lab.export.export import KINDS, export
-from dtdg_lab.runs.exports import ABOUT, PARQUET_KEY, SCHEMA, ExportedRun, PartialRun, open_run, pack, zip_of
+from dtdg_lab.runs.exports import ExportedRun, PartialRun, open_run
 from dtdg_lab.runs.finish import finish
+from dtdg_lab.runs.packed_run import ABOUT, PARQUET_KEY, SCHEMA, pack, zip_of
 from dtdg_lab.runs.record_writer import RecordWriter
-from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.runs.stored_run import StoredRun
 from tests.stored_runs import START_NS, evaluate, finished_run, write_steps
 from tests.thinning import thinned
 

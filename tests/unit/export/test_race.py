@@ -20,8 +20,8 @@ from dtdg_lab.export.race import SPARE, ExportedRace, open_race, pack_race, race
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.exports import open_run
 from dtdg_lab.runs.finish import finish
+from dtdg_lab.runs.provenance import provenance
 from dtdg_lab.runs.record_writer import RecordWriter
-from dtdg_lab.runs.run import provenance
 from dtdg_lab.studies.race_plan import RacePlan, new_race
 from dtdg_lab.studies.race_result import Race
 from dtdg_lab.studies.stop_rule import StopRule

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtdg_lab.cluster.local import run_config
+from dtdg_lab.cluster.one_run import run_config
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
@@ -25,7 +25,7 @@ from dtdg_lab.forecast.measured_runs import MeasuredRun, find_runs, measured_run
 from dtdg_lab.forecast.prediction_error import learn_errors, summarize_errors
 from dtdg_lab.forecast.rates import fit_rates
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.runs.stored_run import StoredRun
 from dtdg_lab.systems.step_time import MeasuredStep, ScalingModel
 from dtdg_lab.systems.workload import ASSUMED_COMPUTE, count_work
 

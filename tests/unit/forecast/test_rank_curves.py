@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from dtdg_lab.cluster.local import run_config
+from dtdg_lab.cluster.one_run import run_config
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.datasets.names import load_dataset

@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 
 from dtdg_lab.config.record_tables import SCHEMA, TABLES
 from dtdg_lab.core.errors import DataError, LabError, RunStoreError
-from dtdg_lab.runs.exports import ABOUT, read_about
+from dtdg_lab.runs.comparison import compare
 from dtdg_lab.runs.finish import finish
-from dtdg_lab.runs.run import compare, open_run, provenance
+from dtdg_lab.runs.packed_run import ABOUT, read_about
+from dtdg_lab.runs.provenance import provenance
+from dtdg_lab.runs.stored_run import open_run
 from tests.stored_runs import finished_run
 
 HASH = "ab" * 32

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dtdg_lab.cluster.replay import causes_of
+from dtdg_lab.cluster.verification import causes_of
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.registration import register
 from dtdg_lab.config.run_config import RunConfig
@@ -16,8 +16,9 @@ from dtdg_lab.core.errors import ConfigError, RunStoreError
 from dtdg_lab.core.source_code import source_hash
 from dtdg_lab.models.tgcn import TGCN
 from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.runs.provenance import differences
 from dtdg_lab.runs.registered_code import add_extensions, check_same_code
-from dtdg_lab.runs.run import differences, open_run
+from dtdg_lab.runs.stored_run import open_run
 from tests.registrations import registered_apart
 
 

@@ -13,7 +13,7 @@ from dtdg_lab.energy.total import total_of
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.record_writer import RecordWriter
-from dtdg_lab.runs.run import open_run
+from dtdg_lab.runs.stored_run import open_run
 from dtdg_lab.studies.objective import values_of
 from dtdg_lab.studies.race_table import joules_of
 from dtdg_lab.visualization.runs.curves import joules_at

@@ -9,10 +9,11 @@ from types import SimpleNamespace
 import pytest
 
 from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.runs.comparison import compare
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.record_writer import RecordWriter
-from dtdg_lab.runs.run import StoredRun, compare, open_run
+from dtdg_lab.runs.stored_run import StoredRun, open_run
 from dtdg_lab.studies import race_result
 from dtdg_lab.studies.race_result import race_words
 from tests.stored_runs import START_NS, row

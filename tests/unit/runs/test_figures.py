@@ -11,9 +11,9 @@ from unittest import mock
 
 import pytest
 
-from dtdg_lab.cluster.run import LocalRun
+from dtdg_lab.cluster.followed_run import LocalRun
 from dtdg_lab.core.errors import DataError, NotAvailableError, RunStoreError
-from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.runs.stored_run import StoredRun
 from tests.stored_runs import finished_run
 
 NAMES = {"loss", "step-time", "energy", "timeline"}

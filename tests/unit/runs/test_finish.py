@@ -23,16 +23,17 @@ from dtdg_lab.config import catalogue
 from dtdg_lab.config.record_tables import OWN_PHASES, PHASES, TABLES
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, DataError, RunStoreError, UnknownNameError
-from dtdg_lab.runs import report as repeat
-from dtdg_lab.runs import report as report_module
-from dtdg_lab.runs import summary
+from dtdg_lab.runs import finish as finish_module
+from dtdg_lab.runs import repetition, summary
+from dtdg_lab.runs.comparison import compare
 from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.runs.event_rows import event_rows
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.frames import RunFrames
 from dtdg_lab.runs.parquet import current_note, files_of, is_current
+from dtdg_lab.runs.progress import show_progress
 from dtdg_lab.runs.record_writer import RecordWriter
-from dtdg_lab.runs.report import event_rows
-from dtdg_lab.runs.run import TRAIN_STEP, compare, open_run, show_progress
+from dtdg_lab.runs.stored_run import TRAIN_STEP, StoredRun, open_run
 from dtdg_lab.runs.summary import SUMMARY_MEANINGS
 from dtdg_lab.visualization.runs.curves import bytes_at
 from tests.stored_runs import PHASE_MS, START_NS, STEP_NS, evaluate, finished_run, row, write_steps
@@ -112,11 +113,11 @@ def test_lines_that_arrive_while_finishing_are_in_the_final_form(
 ) -> None:
     """Rank 1 may still be closing its file when rank 0 brings the run to its end."""
     run = finished_run(tmp_path)
-    written = report_module.write_report
+    written = finish_module.write_report
 
-    def write_late(directory: RunDirectory, **given: Any) -> Path:
-        assert directory.status()["state"] == "starting"  # the state comes last, when all files are complete
-        path = written(directory, **given)
+    def write_late(stored: StoredRun, **options: Any) -> Path:
+        assert stored.status == "starting"  # the state comes last, when all files are complete
+        path = written(stored, **options)
         if not late:
             late.append(True)
             with RecordWriter(run.record_file(1), 1, 1) as writer:
@@ -124,7 +125,7 @@ def test_lines_that_arrive_while_finishing_are_in_the_final_form(
         return path
 
     late: list[bool] = []
-    monkeypatch.setattr(report_module, "write_report", write_late)
+    monkeypatch.setattr(finish_module, "write_report", write_late)
     assert finish(run, "finished")["records"]["steps"] == 31
     assert is_current(run, 1)
 
@@ -134,13 +135,13 @@ def test_a_run_that_is_resumed_while_its_files_are_written_stays_on(
 ) -> None:
     """After a long run the files take seconds: a user may repair and resume before."""
     run = finished_run(tmp_path)
-    written = report_module.write_report
+    written = finish_module.write_report
 
-    def resume_then_write(directory: RunDirectory, **given: Any) -> Path:
-        directory.write_status("running", attempt=2)
-        return written(directory, **given)
+    def resume_then_write(stored: StoredRun, **options: Any) -> Path:
+        stored.directory.write_status("running", attempt=2)
+        return written(stored, **options)
 
-    monkeypatch.setattr(report_module, "write_report", resume_then_write)
+    monkeypatch.setattr(finish_module, "write_report", resume_then_write)
     assert finish(run, "failed", "rank 1 died", rank=1)["status"] == "failed"
     assert (run.status()["attempt"], run.recorded_status()["state"]) == (2, "running")
 
@@ -406,17 +407,17 @@ def test_equal_runs_are_told_apart_by_name(tmp_path: Path) -> None:
 
 def test_settings_to_do_it_again_make_the_same_config() -> None:
     config = RunConfig(dataset="growing", ranks=2, parts=4, group_window=8, learning_rate=0.5)
-    changed = repeat.changed_settings(config)
+    changed = repetition.changed_settings(config)
     assert changed == {"system": "psg", "dataset": "growing", "model": "tgcn", "ranks": 2, "parts": 4,
                        "group_window": 8, "learning_rate": 0.5}  # fmt: skip
     assert RunConfig(**changed) == config
-    cell = repeat.python_cell(config)
+    cell = repetition.python_cell(config)
     built = re.search(r"lab\.RunConfig\((.*?)\n\)", cell, re.DOTALL)
     assert built is not None
     compile(cell, "cell", "exec")
     assert eval(f"RunConfig({built[1]})") == config
-    assert len(repeat.explained(config)) == len(config.flat)
-    assert all(meaning for *_, meaning in repeat.explained(config))
+    assert len(repetition.explained(config)) == len(config.flat)
+    assert all(meaning for *_, meaning in repetition.explained(config))
 
 
 def test_a_change_applied_at_different_steps_is_shown_as_such() -> None:
@@ -455,7 +456,7 @@ def test_many_events_of_a_kind_do_not_hide_the_others(tmp_path: Path) -> None:
         writer.row("events", (250, 0, 10**18 + 250, "paused", {}))
     tables = RunFrames(run)
     assert len(tables.events()) == 501 + len(tables.events(without=("plan", "checkpoint", "paused")))
-    rows = [row for row in event_rows(tables.events(most=100)) if row[3] in ("plan", "checkpoint", "paused")]
+    rows = [row for row in event_rows(tables.events(limit=100)) if row[3] in ("plan", "checkpoint", "paused")]
     assert len(rows) == 100 + 3
     assert [row[1:] for row in rows[-3:]] == [
         ("249", "0", "plan", "150 more events; this is the last: step: 249"),

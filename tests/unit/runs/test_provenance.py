@@ -10,10 +10,12 @@ import pytest
 from dtdg_lab.config.catalogue import PROTOCOLS
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.graphs.split import split
+from dtdg_lab.runs.comparison import compare
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.finish import finish
+from dtdg_lab.runs.provenance import differences, evaluation_summary, provenance
 from dtdg_lab.runs.record_writer import RecordWriter
-from dtdg_lab.runs.run import StoredRun, compare, differences, ground, open_run, provenance
+from dtdg_lab.runs.stored_run import StoredRun, open_run
 from dtdg_lab.training.partition import split_event
 from dtdg_lab.visualization.studies.result import COLUMNS, MEANINGS
 from tests.stored_runs import finished_run
@@ -66,7 +68,7 @@ def test_what_is_not_known_yet_is_none(tmp_path: Path) -> None:
     assert provenance(run) | {"protocol": "warm"} == {
         "protocol": "warm", "leaky": False, "purge": 1, "data": None, "data_hash": None
     }  # fmt: skip
-    assert "data unknown" in ground((run,))
+    assert "data unknown" in evaluation_summary(run)
     assert differences((run, run)) == []
 
 
@@ -97,7 +99,7 @@ def test_the_table_names_what_losses_stand_on_and_the_baselines(tmp_path: Path) 
      ({"task": "link"}, "different tasks (regression, link)")],
     ids=str,
 )  # fmt: skip
-def test_runs_that_stand_on_other_ground_are_said_to_prominently(
+def test_runs_that_are_evaluated_differently_are_marked_prominently(
     other: dict[str, Any], words: str, tmp_path: Path
 ) -> None:
     found = compare([run_of(tmp_path), run_of(tmp_path, **other)])

@@ -21,10 +21,11 @@ from dtdg_lab.records.rows import Rows, Table, as_column
 from dtdg_lab.runs import parquet
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.frames import RunFrames
+from dtdg_lab.runs.recent_rows import FEW_ROWS
 from dtdg_lab.runs.record_lines import BLOCK_BYTES
 from dtdg_lab.runs.record_writer import RecordWriter
 from dtdg_lab.runs.stored_tables import open_tables
-from dtdg_lab.runs.tables import FEW_ROWS, RunTables
+from dtdg_lab.runs.tables import RunTables
 from tests.tables import START_NS, record_lines, run_tables
 
 CONFIG = RunConfig(ranks=2)
@@ -75,7 +76,7 @@ def test_a_column_that_comes_later_is_unknown_before() -> None:
     assert rows["loss"].tolist() == [None, None, "no number"]
     assert np.isnan(rows["new"][:2]).all() and rows["new"][2] == 7
     table.drop(np.array([True, False, False]))
-    assert rows["rank"].tolist() != [0] and table.rows()["rank"].tolist() == [1, 2] and table.dropped == 1
+    assert rows["rank"].tolist() != [0] and table.rows()["rank"].tolist() == [1, 2]
 
 
 def test_rows_are_cut_sorted_grouped_and_counted_once() -> None:
@@ -184,8 +185,8 @@ def test_sums_follow_a_resume_into_dropped_rows(tmp_path: Path) -> None:
 
 
 def test_ranks_stay_side_by_side_while_files_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, few in (("FEW_ROWS", 100), ("WAITING_ROWS", 100), ("UPDATE_BYTES", 8_000)):
-        monkeypatch.setattr(f"dtdg_lab.runs.tables.{name}", few)
+    for name, few in (("recent_rows.FEW_ROWS", 100), ("recent_rows.PENDING_ROWS", 100), ("tables.UPDATE_BYTES", 8_000)):
+        monkeypatch.setattr(f"dtdg_lab.runs.{name}", few)
     pairs = Rollup("steps", sums=("loss",), prepare=lambda rows: whole_steps(rows, ranks=2))
     times = Rollup("steps", by=("rank",), most=("seconds",), points=600)
     for rank, width in ((0, 1), (1, 400)):  # rank 1 writes far more bytes a step
@@ -326,7 +327,7 @@ def test_settings_follow_changes_and_resumes() -> None:
 
 
 def test_all_changes_of_settings_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dtdg_lab.runs.tables.EVENTS_OF_A_KIND", 5)
+    monkeypatch.setattr("dtdg_lab.runs.event_log.EVENTS_OF_A_KIND", 5)
     changes: list[dict[str, Any]] = [{"epochs": 7}, *({"learning_rate": 0.001 * k} for k in range(1, 30))]
     events = [
         {"kind": kind, "step": step, "data": {"version": step, "changes": change, "epoch": 0}}

@@ -11,8 +11,7 @@ import pytest
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.records.rows import Rows
-from dtdg_lab.runs import parquet, stored_tables
-from dtdg_lab.runs import tables as run_tables
+from dtdg_lab.runs import parquet, recent_rows, stored_tables
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.frames import RunFrames
 from dtdg_lab.runs.record_writer import RecordWriter
@@ -50,7 +49,7 @@ def resumed_run(root: Path) -> RunDirectory:
 
 @pytest.mark.parametrize("few", [4_000, 20])
 def test_tables_from_parquet_are_those_from_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int) -> None:
-    for module in (run_tables, stored_tables):
+    for module in (recent_rows, stored_tables):
         monkeypatch.setattr(module, "FEW_ROWS", few)
     run, config = resumed_run(tmp_path), RunConfig(system="psg", dataset="growing", ranks=2, epochs=8)
     lines = RunTables.open(config, run.records, ROLLUPS, recent=10)
@@ -59,7 +58,7 @@ def test_tables_from_parquet_are_those_from_lines(tmp_path: Path, monkeypatch: p
     stored = open_tables(run, config, ROLLUPS, recent=10)
     assert stored.progress == lines.progress
     assert (stored.common_step, stored.complete_epoch) == (lines.common_step, lines.complete_epoch)
-    assert stored.resumes == lines.resumes and stored.names == lines.names
+    assert stored.resumes == lines.resumes
     for rollup in ROLLUPS:
         kept, expected = stored.rollup(rollup), lines.rollup(rollup)
         assert stored.width(rollup) == lines.width(rollup)
@@ -102,7 +101,7 @@ def test_tables_from_parquet_follow_the_lines_that_come_later(tmp_path: Path) ->
 def test_a_resume_into_rows_that_parquet_has_as_sums_recounts_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (run_tables, stored_tables):
+    for module in (recent_rows, stored_tables):
         monkeypatch.setattr(module, "FEW_ROWS", 4)
     run, config = finished_run(tmp_path, epochs=8), RunConfig(system="psg", dataset="growing", ranks=2, epochs=8)
     for rank in (0, 1):

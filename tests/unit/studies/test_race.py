@@ -14,7 +14,7 @@ import pandas as pd
 import plotly.graph_objects as go
 import pytest
 
-from dtdg_lab.cluster import local as running
+from dtdg_lab.cluster import one_run
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, NotFiniteError, RunFailedError, RunStoreError
 from dtdg_lab.studies import trial_runner as race_runner
@@ -165,7 +165,7 @@ def test_a_killed_race_goes_on_and_repeats_no_finished_run(tmp_path):
 
 @pytest.mark.slow
 def test_a_run_that_fails_is_told_and_tried_again(tmp_path, monkeypatch):
-    real = running.run_config
+    real = one_run.run_config
 
     def failing(config, **more):
         if config.system == "psg":
@@ -245,7 +245,7 @@ def test_one_process_writes_a_race_and_a_damaged_one_is_left_as_it_is(tmp_path):
 
 
 def test_a_stopped_run_ends_the_race_and_keeps_what_is_done(tmp_path, monkeypatch):
-    real = running.run_config
+    real = one_run.run_config
 
     def stopped(config, **more):
         done = real(config, **more)

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from dtdg_lab.cluster.local import Done, Evaluated, Verdict, run_config
+from dtdg_lab.cluster.one_run import Done, run_config
 from dtdg_lab.cluster.session import Session
+from dtdg_lab.cluster.stopping_rule import Evaluated, Verdict
 from dtdg_lab.config.record_tables import TABLES
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ConfigError, DataError, RunFailedError, RunStoreError
@@ -22,7 +23,7 @@ from dtdg_lab.dashboard.pages.race import RacePage
 from dtdg_lab.forecast.measured_runs import check_usable
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.finish import finish
-from dtdg_lab.runs.run import open_run
+from dtdg_lab.runs.stored_run import open_run
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.studies import near_best
 from dtdg_lab.studies import race as race_module

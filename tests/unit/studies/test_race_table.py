@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtdg_lab.cluster.local import Bench, Evaluated
+from dtdg_lab.cluster.stopping_rule import Bench, Evaluated
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.runs.charts import all_rollups

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from optuna.pruners import BasePruner, MedianPruner, SuccessiveHalvingPruner, ThresholdPruner
 
-from dtdg_lab.cluster.local import Evaluated
+from dtdg_lab.cluster.stopping_rule import Evaluated
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, NotFiniteError, RunFailedError, RunStoreError, UnknownNameError
 from dtdg_lab.runs.directory import RunDirectory

@@ -12,7 +12,8 @@ import torch
 from dtdg_lab.cluster.local import train
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.records.link_metrics import FEW_PAIRS
-from dtdg_lab.runs.run import StoredRun, compare
+from dtdg_lab.runs.comparison import compare
+from dtdg_lab.runs.stored_run import StoredRun
 from dtdg_lab.studies import race_result
 from dtdg_lab.studies.race_result import race_words
 from dtdg_lab.tasks.bootstrap import MOST_DRAWN, RESAMPLES, _area_and_precision, interval, resampled

@@ -23,7 +23,7 @@ from dtdg_lab.core.errors import DataError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.kernels.torch_defaults import share_cores, torch_defaults
 from dtdg_lab.lessons.experiments import exactness
-from dtdg_lab.runs.run import open_run
+from dtdg_lab.runs.stored_run import open_run
 from dtdg_lab.systems.feature_cache.simulation.training import PolicyTraining, train_policy
 from dtdg_lab.training.block_memory import block_cost
 from tests.thinning import thinned

@@ -11,7 +11,7 @@ import pytest
 
 import dtdg_lab as lab
 from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
-from dtdg_lab.runs.run import StoredRun
+from dtdg_lab.runs.stored_run import StoredRun
 
 WIDTH, NODES, STEPS = 4, 30, 14
 

@@ -34,7 +34,7 @@ from dtdg_lab.systems.feature_cache.rpc.server import FeatureServer
 from dtdg_lab.visualization.layout import Figure
 
 if TYPE_CHECKING:
-    from dtdg_lab.runs.run import StoredRun
+    from dtdg_lab.runs.stored_run import StoredRun
 
 Cell = tuple[str, int]  # condition, window
 _FETCHED = ("clean", "c1")  # conditions whose fetches are timed by themselves

@@ -14,7 +14,7 @@ from dtdg_lab.cards.card import TEXTS
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.dashboard.pages import cards as card_page
 from dtdg_lab.dashboard.pages.cards import CardPage
-from dtdg_lab.runs.run import open_run
+from dtdg_lab.runs.stored_run import open_run
 from tests.stored_runs import finished_run
 
 

@@ -16,7 +16,7 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.dashboard.actions import Actions
 from dtdg_lab.dashboard.pages.checkpoints import NONE, Branch
 from dtdg_lab.dashboard.settings import Settings
-from dtdg_lab.runs.run import open_run
+from dtdg_lab.runs.stored_run import open_run
 
 CONFIG = RunConfig(
     system="single",

@@ -12,7 +12,7 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
-from dtdg_lab.cluster.local import Done
+from dtdg_lab.cluster.one_run import Done
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, NotFiniteError, RunFailedError, RunStoreError
 from dtdg_lab.runs.directory import RunDirectory

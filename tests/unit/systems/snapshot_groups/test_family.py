@@ -13,7 +13,7 @@ from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.record_writer import RecordWriter
 from dtdg_lab.runs.report import event_rows
-from dtdg_lab.runs.run import open_run
+from dtdg_lab.runs.stored_run import open_run
 from tests.schedule_records import epoch_lines, event, schedule_data
 from tests.stored_runs import finished_run
 from tests.synthetic_lines import START_NS

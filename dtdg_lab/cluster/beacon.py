@@ -24,7 +24,7 @@ from dtdg_lab.runs.liveness import (
 
 
 def wait_for_note(live: Path, rank: int, attempt: int, *, timeout_s: float = 60.0) -> RankNote:
-    """The note of a rank, after waiting for it.
+    """Wait for the note of a rank, and return it.
 
     Raises:
         ClusterError: it did not appear in time.
@@ -42,18 +42,22 @@ def wait_for_note(live: Path, rank: int, attempt: int, *, timeout_s: float = 60.
 
 
 LOOK_S = 0.5
+
+
 GRACE_S = 1.5  # a survivor that is not stuck in a collective exits by itself within this time
+
+
 AWAY_S = 15.0  # heartbeats through the store detect what process tables cannot: dead ranks on other machines
 
 
 def death_reason(dead: int) -> str:
-    """The status text of a run after a rank's process died."""
+    """Return the status text of a run after a rank's process died."""
     return f"rank {dead} died (its process is gone). {_KEPT}"
 
 
-def away_reason(away: int, seen: str) -> str:
-    """The status text of a run after the heartbeats of a rank on another machine ended."""
-    return f"rank {away} died, or its machine cannot be reached: {seen} {_KEPT}"
+def away_reason(away: int, evidence: str) -> str:
+    """Return the status text of a run after the heartbeats of a rank on another machine ended."""
+    return f"rank {away} died, or its machine cannot be reached: {evidence} {_KEPT}"
 
 
 _KEPT = "The last checkpoint and every record written before are kept: session.repair(), then run.resume()."
@@ -128,7 +132,7 @@ class Beacon:
         self._thread.start()
 
     def first_dead(self, timeout_s: float) -> int | None:
-        """A rank found dead, checked at once and until the time-out; None if all visible ranks are alive."""
+        """Return a dead rank, looked for at once and until the time-out; None if all visible ranks are alive."""
         deadline = time.monotonic() + timeout_s
         while True:
             dead = [rank for rank in dead_ranks(self._live, self._attempt) if rank != self._rank]
@@ -145,7 +149,7 @@ class Beacon:
                 return
 
     def _lost(self) -> tuple[int, str] | None:
-        """A rank for which the others need not wait any longer, and why."""
+        """Return a rank for which the others need not wait any longer, and why."""
         notes = read_notes(self._live, self._attempt)
         silent = self._silence.look(notes)
         dead = self.first_dead(0.0)
@@ -158,7 +162,7 @@ class Beacon:
         return silent_beyond(silent, notes, self._silent_s)
 
     def _exists(self, rank: int) -> bool:
-        """Whether a rank is a process of this machine that exists."""
+        """Return whether a rank is a process of this machine that exists."""
         note = read_notes(self._live, self._attempt).get(rank)
         return note is not None and is_alive(note)
 
@@ -180,5 +184,5 @@ class Beacon:
         self._heartbeat.close()
 
     def left(self, timeout_s: float) -> dict[int, int]:
-        """Ranks that no longer use the store, after :meth:`close` -> values of it that each has ignored."""
+        """Return ranks that no longer use the store, after :meth:`close` -> values of it that each has ignored."""
         return self._heartbeat.left(timeout_s)

@@ -1,87 +1,55 @@
-"""Signed messages between kernels and ranks: control requests over REQ/REP, telemetry over PUB/SUB."""
+"""Control requests: a kernel sends them to rank 0 over REQ/REP; rank 0 numbers them and stores them for the others."""
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import json
 import secrets
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 import zmq
 
+from dtdg_lab.cluster.signing import pack, unpack
 from dtdg_lab.config.record_tables import MAX_CONTROL_VERSION
 from dtdg_lab.core.errors import ConfigError, ControlError, LabError
-from dtdg_lab.training.control_source import first_stop
-
-# Messages that only holders of a session's key can make: HMAC-SHA256 before JSON.
-
+from dtdg_lab.records.requests import Request, SetLive, Stop, first_stop, read_request, write_request
+from dtdg_lab.runs.directory import RunDirectory
 
 POLL_MS = 50  # after which threads that receive look whether they are to end
-_LENGTH = 32
 
 
-def new_key() -> str:
-    """A fresh 256-bit key as hexadecimal text."""
-    return secrets.token_hex(32)
+Check = Callable[[Request], None]
 
 
-def sign(key: str, payload: bytes) -> bytes:
-    """The payload behind its signature."""
-    return hmac.digest(bytes.fromhex(key), payload, hashlib.sha256) + payload
+OnRefusal = Callable[[Request, str], None]
 
 
-def verify(key: str, message: bytes) -> bytes:
-    """The payload of a signed message.
-
-    Raises:
-        ControlError: the signature is not by this key.
-    """
-    signature, payload = message[:_LENGTH], message[_LENGTH:]
-    if not hmac.compare_digest(signature, hmac.digest(bytes.fromhex(key), payload, hashlib.sha256)):
-        raise ControlError("a message was not signed with this session's key and is ignored.")
-    return payload
+OnAcceptance = Callable[[Request, int], None]
 
 
-def pack(key: str, value: dict[str, Any]) -> bytes:
-    """A JSON object, signed."""
-    return sign(key, json.dumps(value).encode())
-
-
-def unpack(key: str, message: bytes) -> dict[str, Any]:
-    """The JSON object of a signed message.
-
-    Raises:
-        ControlError: the signature is not by this key, or what is signed is not a JSON object.
-    """
-    value = json.loads(verify(key, message))
-    if not isinstance(value, dict):
-        raise ControlError(f"a control message holds a {type(value).__name__}; an object is required.")
-    return value
-
-
-# Control requests: a kernel sends them to rank 0 over ZeroMQ; rank 0 numbers them and puts them into the run's store.
-
-
-Check = Callable[[dict[str, Any]], None]
-OnRefusal = Callable[[dict[str, Any], str], None]
-OnAcceptance = Callable[[dict[str, Any], int], None]
 _NONCES = 10_000
+
+
 _LOOK_S = 0.2
+
+
 TRIES = 5  # to reach rank 0: a message may be lost while others attack its ports
 
 
+def attempt_scope(directory: RunDirectory, attempt: int) -> str:
+    """Return the run and attempt for which control messages are signed."""
+    return f"{directory.id}/{attempt}"
+
+
 def store_key(version: int) -> str:
-    """The store's key of the request of a version."""
+    """Return the store's key of the request of a version."""
     return f"control/{version}"
 
 
 def read_payload(store: Any, version: int) -> dict[str, Any]:
-    """The request of a version; the store vouches that it is of this run, attempt and version."""
+    """Return the request of a version; the signed store vouches for run, attempt and version."""
     request: dict[str, Any] = json.loads(store.get(store_key(version)))
     return request
 
@@ -98,7 +66,7 @@ class ControlServer:
         check: raises a LabError for a request that cannot be carried out; may be replaced.
         on_refusal: called with each request of this session that is refused, and the reason, on the server's thread.
         on_acceptance: called with each request that is accepted, and its version, before the ranks can see it.
-        place: run and attempt that requests must name.
+        scope: run and attempt that requests must name.
         host: interface to listen on.
     """
 
@@ -109,15 +77,15 @@ class ControlServer:
         check: Check,
         on_refusal: OnRefusal,
         *,
-        place: str,
+        scope: str,
         host: str = "127.0.0.1",
         on_acceptance: OnAcceptance = lambda request, version: None,
     ) -> None:
-        self._key, self._store, self.check, self._on_refusal, self._place = key, store, check, on_refusal, place
+        self._key, self._store, self.check, self._on_refusal, self._scope = key, store, check, on_refusal, scope
         self._on_acceptance = on_acceptance
         self._closed_for = ""
         self._version = 0
-        self._taken: list[dict[str, Any]] = []
+        self._taken: list[Request] = []
         self._changed = threading.Condition()
         self._answers: dict[str, bytes] = {}  # by nonce, the last ones
         self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.REP)
@@ -128,21 +96,22 @@ class ControlServer:
         self._thread.start()
 
     def latest(self) -> int:
-        """The newest version."""
+        """Return the newest version."""
         return self._version
 
     def payload(self, version: int) -> dict[str, Any]:
-        """The request of a version; the other ranks find it in the store again, if someone changed that."""
-        self._store.set_once(store_key(version), json.dumps(self._taken[version - 1]))
-        return dict(self._taken[version - 1])
+        """Return the request of a version, and put it back into the store if someone changed that."""
+        payload = write_request(self._taken[version - 1])
+        self._store.set_once(store_key(version), json.dumps(payload))
+        return payload
 
-    def stop_request(self) -> dict[str, Any]:
-        """Return the first request to stop; empty without one."""
+    def stop_request(self) -> Stop | None:
+        """Return the first request to stop; None without one."""
         return first_stop(self._taken)[1]
 
     def stops(self) -> bool:
         """Return whether there is a request to stop."""
-        return bool(self.stop_request())
+        return self.stop_request() is not None
 
     def stop_version(self) -> int:
         """Return the version of the first request to stop; 0 without one."""
@@ -155,21 +124,21 @@ class ControlServer:
         Raises:
             ControlError: the run is ending.
         """
-        self._add({"stop": True, "signal": name, "rank": 0})
+        self._add(Stop(name))
 
-    def changes(self, after: int) -> list[dict[str, Any]]:
+    def changes(self, after: int) -> list[SetLive]:
         """Return the requests to change settings in versions above ``after``, oldest first."""
-        return [request for request in self._taken[after:] if "set" in request]
+        return [request for request in self._taken[after:] if isinstance(request, SetLive)]
 
     def refuse(self, reason: str) -> None:
         """Refuse all further requests; earlier ones remain valid."""
         with self._changed:
             self._closed_for = reason
 
-    def wait(self, seen: int, timeout_s: float) -> None:
-        """Return when a version above ``seen`` exists, or after the time-out."""
+    def wait(self, version: int, timeout_s: float) -> None:
+        """Return when a version above ``version`` exists, or after the time-out."""
         with self._changed:
-            self._changed.wait_for(lambda: self._version > seen, timeout_s)
+            self._changed.wait_for(lambda: self._version > version, timeout_s)
 
     def _serve(self) -> None:
         while not self._stop.is_set():
@@ -185,7 +154,7 @@ class ControlServer:
         try:
             request = unpack(self._key, message)
             nonce = str(request.pop("nonce", ""))
-            if request.pop("place", "") != self._place:
+            if request.pop("place", "") != self._scope:
                 raise ControlError("a control message for another run is ignored.")
             if not nonce:
                 raise ControlError("a control message without a nonce is ignored.")
@@ -200,7 +169,11 @@ class ControlServer:
     def _refused(self, error: Exception) -> bytes:
         return pack(self._key, {"refused": str(error), "setting": isinstance(error, ConfigError)})
 
-    def _take(self, request: dict[str, Any]) -> bytes:
+    def _take(self, message: dict[str, Any]) -> bytes:
+        try:
+            request = read_request(message)
+        except LabError as error:
+            return self._refused(error)
         try:
             if self._version >= MAX_CONTROL_VERSION:
                 raise ControlError(f"the run has had {self._version} changes, the most it takes: stop and resume it.")
@@ -210,12 +183,12 @@ class ControlServer:
             self._on_refusal(request, str(error))
             return self._refused(error)
 
-    def _add(self, request: dict[str, Any]) -> int:
+    def _add(self, request: Request) -> int:
         with self._changed:
             if self._closed_for:
                 raise ControlError(self._closed_for)
             try:
-                self._store.set(store_key(self._version + 1), json.dumps(request))
+                self._store.set(store_key(self._version + 1), json.dumps(write_request(request)))
             except RuntimeError as error:  # torch's: the store is going down with its run
                 raise ControlError(f"the run's store does not answer ({error}): it is about to end.") from error
             self._on_acceptance(request, self._version + 1)
@@ -239,15 +212,17 @@ class StoredControl:
         rank: this one.
     """
 
-    def __init__(self, store: Any, ask: Callable[[dict[str, Any]], int], rank: int) -> None:
+    def __init__(self, store: Any, ask: Callable[[Request], int], rank: int) -> None:
         self._store, self._ask, self._rank = store, ask, rank
-        self._looked_at, self._stop, self._next_s = 0, dict[str, Any](), 0.0
+        self._read_version, self._next_s = 0, 0.0
+        self._stop: Stop | None = None
 
-    def stop_request(self) -> dict[str, Any]:
-        """Return the first request to stop; empty without one. One read a call."""
-        while not self._stop and (found := self._store.read(store_key(self._looked_at + 1))) is not None:
-            self._looked_at += 1
-            self._stop = first_stop([json.loads(found)])[1]
+    def stop_request(self) -> Stop | None:
+        """Return the first request to stop; None without one. One read a call."""
+        while self._stop is None and (text := self._store.read(store_key(self._read_version + 1))) is not None:
+            self._read_version += 1
+            request = read_request(json.loads(text))
+            self._stop = request if isinstance(request, Stop) else None
         return self._stop
 
     def stops(self) -> bool:
@@ -255,11 +230,11 @@ class StoredControl:
         if time.monotonic() >= self._next_s:
             self._next_s = time.monotonic() + _LOOK_S
             self.stop_request()
-        return bool(self._stop)
+        return self._stop is not None
 
     def stop_version(self) -> int:
         """Return the version of the first request to stop; 0 without one."""
-        return self._looked_at if self.stop_request() else 0
+        return self._read_version if self.stop_request() else 0
 
     def stop_by(self, name: str) -> None:
         """Ask rank 0 to stop the run because of a signal to this process.
@@ -267,25 +242,25 @@ class StoredControl:
         Raises:
             ControlError: it is not ready, the run is ending, or there is no answer.
         """
-        self._ask({"stop": True, "signal": name, "rank": self._rank})
+        self._ask(Stop(name, self._rank))
 
     def latest(self) -> int:
-        """Unknown here; rank 0's answer counts."""
+        """Return 0: only rank 0's answer counts."""
         return 0
 
     def payload(self, version: int) -> dict[str, Any]:
-        """The request of a version."""
+        """Return the request of a version."""
         return read_payload(self._store, version)
 
     def refuse(self, reason: str) -> None:
-        """Only rank 0 refuses."""
+        """Do nothing: only rank 0 refuses."""
 
-    def wait(self, seen: int, timeout_s: float) -> None:
-        """Only rank 0 waits; the others wait for it in the exchange."""
+    def wait(self, version: int, timeout_s: float) -> None:
+        """Do nothing: only rank 0 waits, and the others wait for it in the exchange."""
 
 
 def _reply(address: str, message: bytes, timeout_s: float) -> bytes | None:
-    """The reply to a message on a new connection; None if there is none in time."""
+    """Return the reply to a message on a new connection; None if there is none in time."""
     socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.REQ)
     socket.setsockopt(zmq.LINGER, 0)
     try:
@@ -296,14 +271,14 @@ def _reply(address: str, message: bytes, timeout_s: float) -> bytes | None:
         socket.close()
 
 
-def ask(address: str, key: str, request: dict[str, Any], *, place: str, timeout_s: float = 5.0) -> int:
-    """Send one request to rank 0 of a run's attempt (``place``) and return its version.
+def ask(address: str, key: str, request: Request, *, scope: str, timeout_s: float = 5.0) -> int:
+    """Send one request to rank 0 of a run's attempt (``scope``) and return its version.
 
     Raises:
         ConfigError: rank 0 refused a setting.
         ControlError: rank 0 refused the request for another reason, or did not answer in time.
     """
-    message = pack(key, {**request, "place": place, "nonce": secrets.token_hex(8)})
+    message = pack(key, {**write_request(request), "place": scope, "nonce": secrets.token_hex(8)})
     for _ in range(TRIES):
         if (reply := _reply(address, message, timeout_s / TRIES)) is not None:
             break
@@ -313,85 +288,3 @@ def ask(address: str, key: str, request: dict[str, Any], *, place: str, timeout_
     if "refused" in answer:
         raise (ConfigError if answer.get("setting") else ControlError)(answer["refused"])
     return int(answer["version"])
-
-
-# Record lines from ranks to kernels as they are written: a signed PUB/SUB stream that may drop, but never blocks.
-
-
-_QUEUE = 2000  # messages kept for a slow reader; sequence numbers reveal gaps
-
-
-class Publisher:
-    """A rank's side. ``send`` never blocks: messages for a slow reader are dropped.
-
-    Args:
-        key: the session's key.
-        host: interface to listen on.
-    """
-
-    def __init__(self, key: str, *, host: str = "127.0.0.1") -> None:
-        self._key = key
-        self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.PUB)
-        self._socket.setsockopt(zmq.SNDHWM, _QUEUE)
-        self._socket.setsockopt(zmq.LINGER, 200)
-        self.address = f"tcp://{host}:{self._socket.bind_to_random_port(f'tcp://{host}')}"
-
-    def send(self, lines: bytes) -> None:
-        """Publish whole JSON lines."""
-        self._socket.send(sign(self._key, lines), zmq.NOBLOCK)
-
-    def close(self) -> None:
-        """Stop publishing."""
-        self._socket.close()
-
-
-class Subscriber:
-    """A kernel's side: passes each line to ``take`` from a thread of its own.
-
-    Args:
-        key: the session's key; messages by others are counted in ``forged`` and ignored.
-        take: called with each parsed line and its length in bytes, its line break included.
-    """
-
-    def __init__(self, key: str, take: Callable[[dict[str, Any], int], None]) -> None:
-        self._key, self._take = key, take
-        self.forged = 0
-        self._stop = threading.Event()
-        self._known: set[str] = set()
-        self._new: deque[str] = deque()  # a socket belongs to one thread: addresses are passed to it
-        self._thread = threading.Thread(target=self._listen, name="telemetry", daemon=True)
-
-    def start(self) -> None:
-        """Start listening."""
-        self._thread.start()
-
-    def connect(self, address: str) -> None:
-        """Subscribe to a rank too; repeated calls have no effect."""
-        if address not in self._known:
-            self._known.add(address)
-            self._new.append(address)
-
-    def _listen(self) -> None:
-        socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.SUB)
-        socket.setsockopt(zmq.LINGER, 0)
-        socket.setsockopt(zmq.RCVHWM, 10 * _QUEUE)
-        socket.subscribe(b"")
-        while not self._stop.is_set():
-            while self._new:
-                socket.connect(self._new.popleft())
-            if not socket.poll(POLL_MS):
-                continue
-            try:
-                lines = verify(self._key, socket.recv())
-            except ControlError:
-                self.forged += 1
-                continue
-            for line in lines.splitlines():
-                self._take(json.loads(line), len(line) + 1)
-        socket.close()
-
-    def close(self) -> None:
-        """Stop listening."""
-        self._stop.set()
-        if self._thread.is_alive() and self._thread is not threading.current_thread():
-            self._thread.join()

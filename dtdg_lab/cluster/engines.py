@@ -1,0 +1,264 @@
+"""The engines of a session: start, discovery, health, and replacement."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from dtdg_lab.cluster import session_files
+from dtdg_lab.cluster.session_files import SessionFiles
+from dtdg_lab.cluster.worker import rehearse, warm_up
+from dtdg_lab.core.errors import ClusterError, ConfigError
+from dtdg_lab.runs.json_files import write_json
+from dtdg_lab.runs.liveness import host_id
+
+if TYPE_CHECKING:
+    pass
+
+
+DROPPED_S = 30.0
+
+
+PROBE_EVERY_S = 1.0
+
+
+KILLED_S = 10.0  # a large process takes a while to be gone
+
+
+HEARTBEAT_MS = 200  # the default of 3000 delays the cluster's start by 6 s
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """One engine: its number at the controller (never reused, so not the rank), process and machine."""
+
+    id: int
+    pid: int
+    host: str
+    gpus: int
+
+
+class Engines:
+    """Engines of one cluster, in rank order.
+
+    Args:
+        client: an ipyparallel client.
+        cluster: the ipyparallel cluster if it can start engines; None if it was started elsewhere.
+        files: of the session; they hold facts about the engines for the next kernel.
+    """
+
+    def __init__(self, client: Any, cluster: Any, files: SessionFiles) -> None:
+        self.client, self._cluster, self._files = client, cluster, files
+        self._probed_s, self._gone = float("-inf"), False
+        self._started: Any = None  # the engine set that was started last
+        self._warm: dict[int, Engine] = {}
+        self._learn()
+
+    def _learn(self) -> None:
+        """Read other kernels' facts about the engines."""
+        facts = json.loads(self._files.engines_file.read_text()) if self._files.engines_file.is_file() else []
+        self._warm |= {fact["id"]: Engine(**fact) for fact in facts}
+
+    @classmethod
+    def start(cls, files: SessionFiles, *, timeout_s: float) -> Engines:
+        """Start a controller and engines that outlive this process.
+
+        Raises:
+            ClusterError: they did not start in time.
+        """
+        import ipyparallel as ipp
+
+        from dtdg_lab.cluster.launchers import cluster_settings
+
+        began_s = time.monotonic()
+        cluster = ipp.Cluster(
+            **cluster_settings(files, timeout_s),
+            delay=0.0,
+            send_engines_connection_env=False,
+            n=files.ranks,
+            profile_dir=str(files.folder / "profile"),
+            cluster_id="",
+            controller_args=[
+                f"--HeartMonitor.period={HEARTBEAT_MS}",  # it drops engines for good: the run decides earlier
+                f"--HeartMonitor.max_heartmonitor_misses={int((files.silent_s + DROPPED_S) * 1000 / HEARTBEAT_MS)}",
+            ],
+            engine_timeout=timeout_s,
+            cluster_file=files.cluster_file,
+        )
+        client = None
+        try:
+            cluster.start_cluster_sync(n=files.ranks)
+            cluster.controller.connection_info_timeout = timeout_s
+            client = cluster.connect_client_sync()
+            engines = cls(client, cluster, files)
+            (engines._started,) = cluster.engines.values()
+            engines.warm(files.ranks, timeout_s=max(0.0, timeout_s - (time.monotonic() - began_s)))
+        except (TimeoutError, RuntimeError, OSError, ValueError, ipp.error.IPythonError, ClusterError) as error:
+            if client is not None:
+                client.close(linger=0)
+            raise ClusterError(
+                f"{files.ranks} engines did not start: {str(error).rstrip('.')}. This was after "
+                f"{time.monotonic() - began_s:.1f} s (timeout_s={timeout_s:g})."
+            ) from error
+        return engines
+
+    @classmethod
+    def connect(cls, files: SessionFiles, *, timeout_s: float) -> Engines:
+        """Reconnect to a running cluster.
+
+        Raises:
+            ClusterError: its controller does not answer.
+        """
+        import ipyparallel as ipp
+
+        from dtdg_lab.cluster.launchers import cluster_settings
+
+        cluster = None
+        if files.cluster_file and Path(files.cluster_file).is_file():
+            cluster = ipp.Cluster.from_file(files.cluster_file, **cluster_settings(files, timeout_s))
+        connection_file = files.connection_file
+        if not Path(connection_file).is_file():
+            raise ClusterError(
+                f"there is no connection file {connection_file}: the cluster has ended, or runs elsewhere."
+            )
+        if session_files.controller_is_gone(connection_file):
+            raise ClusterError(session_files.gone_words(files))
+        try:
+            client = ipp.Client(connection_file, timeout=timeout_s)
+        except (TimeoutError, ipp.error.TimeoutError, OSError) as error:
+            raise ClusterError(
+                f"the controller of {connection_file} does not answer: {error}. It may have ended."
+            ) from error
+        return cls(client, cluster, files)
+
+    def warm(self, count: int, *, timeout_s: float, beside: Collection[int] = ()) -> None:
+        """Wait for engines and let new ones import what training needs.
+
+        Args:
+            count: number of engines to wait for.
+            timeout_s: seconds to wait.
+            beside: ids that do not count.
+
+        Raises:
+            ClusterError: too few started, or one cannot import the lab.
+        """
+        import ipyparallel as ipp
+
+        # not wait_for_engines, which fails where an engine that was killed earlier is reported as ended meanwhile
+        deadline = time.monotonic() + timeout_s
+        while len(ready := set(self.client.ids) - set(beside)) < count:
+            if self._started is not None and (statuses := self._started.ended()):
+                how = ", ".join(dict.fromkeys(statuses))
+                raise ClusterError(f"{len(statuses)} of {count} engines ended as they started ({how}).")
+            if time.monotonic() > deadline:
+                raise ClusterError(f"{len(ready)} of {count} engines were ready in time.")
+            time.sleep(0.02)
+        try:
+            self._learn()
+            new = [number for number in self.client.ids if number not in self._warm]
+            if not new:
+                return
+            view = self.client[new]
+            facts = view.apply_async(warm_up)
+            for number, fact in zip(new, facts.get(timeout=timeout_s), strict=True):
+                self._warm[number] = Engine(number, **fact)
+            view.apply_async(rehearse)  # an error in it recurs in the first run, and is reported there
+            write_json(self._files.engines_file, [asdict(engine) for engine in self._warm.values()])
+        except (TimeoutError, ipp.error.TimeoutError) as error:
+            raise ClusterError(f"engines {new} did not import what training needs within {timeout_s:.1f} s.") from error
+        except (ipp.error.RemoteError, ipp.error.EngineError) as error:
+            raise ClusterError(
+                f"an engine cannot start: {error}. Engines need dtdg_lab installed in their own Python."
+            ) from error
+
+    @property
+    def controller_is_gone(self) -> bool:
+        """Whether the controller has ended, as of the last second."""
+        if not self._gone and time.monotonic() - self._probed_s > PROBE_EVERY_S:
+            self._gone = session_files.controller_is_gone(self._files.connection_file)
+            self._probed_s = time.monotonic()
+        return self._gone
+
+    def alive(self) -> list[Engine]:
+        """Return the engines that can train, in rank order."""
+        numbers = set(self.client.ids)
+        if numbers - set(self._warm):
+            self._learn()  # another kernel may have started some
+        return [engine for number, engine in sorted(self._warm.items()) if number in numbers and _runs(engine)]
+
+    def start_more(self, count: int, *, timeout_s: float) -> None:
+        """Start engines in place of dead ones; for an external cluster, detect engines that were started there.
+
+        Raises:
+            ClusterError: the cluster was started elsewhere, and engines are still missing.
+        """
+        if self._cluster is not None:
+            earlier = self.client.ids
+            self._started = self._cluster.engines[self._cluster.start_engines_sync(n=count)]
+            try:
+                self.warm(count, timeout_s=timeout_s, beside=earlier)
+            except ClusterError as error:
+                raise ClusterError(f"{error} {self._files.log_words()}") from error
+            return
+        target_count = count + len(self.alive())
+        if self.client.ids:
+            self.warm(1, timeout_s=timeout_s)
+        ready = len(self.alive())
+        if ready < target_count:
+            raise ClusterError(
+                f"{ready} of {target_count} engines are alive, and this session did not start the cluster: start the "
+                f"others there (ipcluster engines -n {target_count - ready} ...), then call session.repair() again."
+                + (f" Runs of up to {ready} ranks can be started now." if ready else "")
+            )
+
+    def kill(self, pids: list[int]) -> None:
+        """Kill engine processes of this machine by process number, and wait until they are gone."""
+        killed = [psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)]
+        for process in killed:
+            process.kill()
+        session_files.left_after(killed, KILLED_S)
+
+    def close(self) -> None:
+        """Disconnect without ending the cluster."""
+        self.client.close(linger=0)
+
+
+def _runs(engine: Engine) -> bool:
+    if engine.host != host_id():
+        return True  # for other machines, the controller's heartbeat counts
+    try:
+        return bool(psutil.Process(engine.pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def places_of(ranks: int, engines: Sequence[int] | None) -> tuple[int, ...]:
+    """Return the indices of a run's engines in a session; empty for the first ones.
+
+    Raises:
+        ConfigError: they are not one different engine for each rank.
+    """
+    if engines is None:
+        return ()
+    if len(engines) != ranks or len(set(engines)) < ranks or min(engines) < 0:
+        raise ConfigError(
+            f"engines={tuple(engines)} for ranks={ranks}: give one distinct engine, numbered from 0, for each of "
+            "the ranks."
+        )
+    return tuple(engines)
+
+
+def trouble(answers: Sequence[Any]) -> str:
+    """Return the error of an engine that could not run its rank; empty otherwise."""
+    for rank, answer in enumerate(answers):
+        if answer.ready():
+            error = answer.exception()
+            if error is not None:
+                return f"rank {rank} failed: {error}"
+    return ""

@@ -1,0 +1,134 @@
+"""Where a run is: the steps and epochs of its ranks, over all attempts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dtdg_lab.records.rows import Rows
+from dtdg_lab.runs.record_lines import Line
+from dtdg_lab.runs.replaced_rows import first_replaced
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run is.
+
+    Attributes:
+        step: steps done.
+        epoch: the one it is in, from 1; 0 before the first step.
+        epochs: of the run.
+        seconds: of training so far.
+        seconds_left: at the pace so far; None before the first epoch ends.
+    """
+
+    step: int
+    epoch: int
+    epochs: int
+    seconds: float
+    seconds_left: float | None
+
+
+@dataclass(slots=True)
+class EpochPosition:
+    """Epoch and steps of it done, of the furthest rank; and steps of the last whole epoch."""
+
+    epoch: int = -1
+    steps_done: int = 0
+    steps_per_epoch: int = 0
+
+    def reach(self, epoch: int, steps_done: int) -> None:
+        """Note a step; ranks may report steps out of order, so keep the latest."""
+        if (epoch, steps_done) <= (self.epoch, self.steps_done):
+            return
+        if epoch > self.epoch >= 0:
+            self.steps_per_epoch = self.steps_done
+        self.epoch, self.steps_done = epoch, steps_done
+
+    def progress(self, step: int, epochs: int, seconds: float) -> Progress:
+        """Return the progress of a run of so many epochs."""
+        if self.epoch < 0 or not self.steps_per_epoch:
+            return Progress(step, self.epoch + 1, epochs, seconds, None)
+        share = min(1.0, (self.epoch + min(1.0, self.steps_done / self.steps_per_epoch)) / epochs)
+        return Progress(step, self.epoch + 1, epochs, seconds, seconds * (1 - share) / share)
+
+
+class RunPosition:
+    """Steps and epochs of ranks.
+
+    Attributes:
+        starts: attempt -> rank -> first step.
+        steps: rank -> newest step.
+        whole_steps: rank -> newest step whose rows are all here.
+        epochs: rank -> newest epoch.
+        furthest: position of the furthest rank.
+    """
+
+    def __init__(self) -> None:
+        self.starts: dict[int, dict[int, int]] = {}
+        self.steps: dict[int, int] = {}
+        self.whole_steps: dict[int, int] = {}
+        self.epochs: dict[int, int] = {}
+        self.furthest = EpochPosition()
+        self._attempt, self._attempt_epoch = 0, 0  # the newest with steps so far, and where it began
+
+    def note_line(self, line: Line) -> bool:
+        """Note a line of steps; return whether it begins an attempt after others."""
+        rank, attempt, columns = line["rank"], line["attempt"], line["columns"]
+        step, epoch = columns.index("step"), columns.index("epoch")
+        first, newest = line["rows"][0][step], line["rows"][-1]
+        starts = self.starts.setdefault(attempt, {})
+        begins = first < starts.get(rank, math.inf)
+        if begins:
+            starts[rank] = first
+        if attempt > self._attempt:
+            self._begin(attempt, first, line["rows"][0][epoch])
+        if attempt == self._attempt:
+            self.whole_steps[rank] = self.steps.get(rank, -1)  # other tables have lines after that of the steps
+            self.steps[rank], self.epochs[rank] = newest[step], newest[epoch]
+            iteration = columns.index("iteration") if "iteration" in columns else None
+            for row in line["rows"]:
+                self.furthest.reach(row[epoch], 1 if iteration is None else (row[iteration] or 0) + 1)
+        else:  # comes late: a rank may have made none of the newest attempt
+            valid_step = min(newest[step], first_replaced(self.starts, rank, attempt) - 1)
+            if valid_step > self.steps.get(rank, -1):
+                self.steps[rank], self.epochs[rank] = int(valid_step), min(newest[epoch], self._attempt_epoch)
+        return begins and attempt > min(self.starts)
+
+    def note_columns(self, steps: Rows) -> None:
+        """Note the steps of all attempts at once."""
+        for attempt, attempt_rows in steps.by("attempt").items():
+            self._begin(attempt, int(attempt_rows["step"].min()), int(attempt_rows["epoch"].min()))
+            for rank, rows in attempt_rows.by("rank").items():
+                self.starts.setdefault(attempt, {})[rank] = int(rows["step"].min())
+                self.steps[rank], self.epochs[rank] = int(rows["step"].max()), int(rows["epoch"].max())
+            iteration = attempt_rows["iteration"] if "iteration" in attempt_rows else np.zeros(len(attempt_rows))
+            order = np.lexsort([iteration, attempt_rows["epoch"]])
+            epochs, counts = attempt_rows["epoch"][order], np.nan_to_num(iteration[order]).astype(np.int64) + 1
+            ends = np.flatnonzero(np.append(np.diff(epochs), 1))
+            for epoch, count in zip(epochs[ends].tolist(), counts[ends].tolist(), strict=True):
+                self.furthest.reach(epoch, count)
+        self.whole_steps = dict(self.steps)
+
+    def _begin(self, attempt: int, first: int, epoch: int) -> None:
+        """Let no rank be further than where the first steps of an attempt begin."""
+        self._attempt, self._attempt_epoch = attempt, epoch
+        self.furthest = EpochPosition(steps_per_epoch=self.furthest.steps_per_epoch)
+        self.steps = {rank: min(step, first - 1) for rank, step in self.steps.items()}
+        self.whole_steps = {rank: min(step, first - 1) for rank, step in self.whole_steps.items()}
+        self.epochs = {rank: min(newest, epoch) for rank, newest in self.epochs.items()}
+
+    @property
+    def newest_step(self) -> int:
+        """The newest step of any rank; -1 before there is one."""
+        return max(self.steps.values(), default=-1)
+
+    def common_step(self, ranks: int) -> int:
+        """Return the newest step that all ranks have done; -1 before there is one."""
+        return min((self.steps.get(rank, -1) for rank in range(ranks)), default=-1)
+
+    def common_whole_step(self, ranks: int) -> int:
+        """Return the newest step whose rows of all ranks are all here; -1 before there is one."""
+        return min((self.whole_steps.get(rank, -1) for rank in range(ranks)), default=-1)

@@ -1,0 +1,181 @@
+"""RecentRows: the newest rows of each record table as columns, and the sums of all rows of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dtdg_lab.config.record_tables import TABLES
+from dtdg_lab.records.rollups import Rollup, Sums
+from dtdg_lab.records.rows import Array, Rows, Table, as_column
+from dtdg_lab.runs.attempt_clock import AttemptClock
+from dtdg_lab.runs.line_columns import IDENTITY, LineColumns, Shape, add_to_shape
+from dtdg_lab.runs.position import RunPosition
+from dtdg_lab.runs.record_lines import Line
+from dtdg_lab.runs.replaced_rows import SPENT, without_replaced
+
+FEW_ROWS = 4_000  # the newest of a table, which are always kept
+PENDING_ROWS = 4_000  # of lines that are turned into columns once a chart asks for their table
+CLOCKS = ("time_ns", "end_ns")
+
+
+@dataclass(slots=True)
+class _RunSums:
+    """The sums of rows that are not in memory any more, and those of all rows of whole steps.
+
+    Attributes:
+        dropped: of dropped rows.
+        whole: of dropped rows, and of those in memory that are counted.
+        counted: mask of the first rows in memory; the others are not counted yet.
+    """
+
+    dropped: Sums
+    whole: Sums
+    counted: Array = field(default_factory=lambda: np.zeros(0, bool))
+
+    def recount(self) -> None:
+        """Begin again with the sums of dropped rows."""
+        self.whole, self.counted = self.dropped.copy(), np.zeros(0, bool)
+
+
+class RecentRows:
+    """Rows of the newest steps, exact; rows that were dropped live in sums.
+
+    Args:
+        rollups: all sums that charts will ask for.
+        clock: of the run.
+        position: of the run.
+
+    Attributes:
+        dropped_step: the newest step of a row that was dropped; -1 without one.
+    """
+
+    def __init__(self, rollups: Iterable[Rollup], clock: AttemptClock, position: RunPosition) -> None:
+        self._clock, self._position = clock, position
+        self._pending: dict[str, dict[Shape, LineColumns]] = {}
+        self._tables: dict[str, Table] = {}
+        self._sums = {rollup: _RunSums(Sums(rollup), Sums(rollup)) for rollup in rollups}
+        self.dropped_step = -1
+
+    def add_line(self, line: Line) -> None:
+        """Add the rows of a line; they become columns when their table is asked for."""
+        add_to_shape(self._pending.setdefault(line["table"], {}), line)
+
+    def add_columns(self, name: str, columns: dict[str, Array]) -> None:
+        """Add the newest rows of a table as columns."""
+        if len(columns["rank"]):
+            self._tables.setdefault(name, Table()).append(self.completed(name, columns))
+
+    def add_dropped(self, rollup: Rollup, rows: Rows) -> None:
+        """Add rows to sums alone, all rows of a step together; before the table's recent rows."""
+        sums = self._sums[rollup]
+        sums.dropped.add(self._valid(rollup, rows))
+        sums.recount()
+        if "step" in rows:
+            self.dropped_step = max(self.dropped_step, int(np.fmax.reduce(rows["step"], initial=-1)))
+
+    def rollups_of(self, name: str) -> list[Rollup]:
+        """Return the sums of a table that were declared."""
+        return [rollup for rollup in self._sums if rollup.table == name]
+
+    def table(self, name: str) -> Table | None:
+        """Return all rows of a table that are in memory."""
+        for columns in self._pending.pop(name, {}).values():
+            arrays = {column: as_column(values) for column, values in columns.values.items()}
+            self._tables.setdefault(name, Table()).append(self.completed(name, arrays))
+        return self._tables.get(name)
+
+    def rows(self, name: str, *, all_attempts: bool) -> Rows:
+        """Return the rows of a table that are in memory; one without rows has its declared columns."""
+        table = self.table(name)
+        if table is None:
+            columns = {column: np.empty(0) for column in TABLES.get(name, ())}
+            columns |= dict.fromkeys((*IDENTITY, "step", "epoch"), np.empty(0, np.int64))
+            return Rows.of({**columns, "seconds": np.empty(0)})
+        return table.rows() if all_attempts else without_replaced(name, table.rows(), self._position.starts)
+
+    def completed(self, name: str, columns: dict[str, Array]) -> dict[str, Array]:
+        """Return columns of a table with those that its lines lack, and the seconds of training where there is a clock.
+
+        Args:
+            name: of the table.
+            columns: as recorded, perhaps by an older version.
+        """
+        rows = Rows.of(columns)
+        missing = {column: np.full(len(rows), np.nan) for column in TABLES.get(name, ()) if column not in rows}
+        has_clock = any(clock in rows for clock in CLOCKS)
+        return {**columns, **missing, **({"seconds": self._seconds(rows)} if has_clock else {})}
+
+    def _seconds(self, rows: Rows) -> Array:
+        return self._clock.seconds_of(rows["attempt"], next(rows[name] for name in CLOCKS if name in rows))
+
+    def restart_clock(self) -> None:
+        """Compute the seconds of rows again: an attempt began at another time than its first rows told."""
+        for table in self._tables.values():
+            if "seconds" in table.rows():
+                table.replace("seconds", self._seconds(table.rows()))
+
+    def recount(self) -> None:
+        """Sum rows in memory again: an attempt has replaced some."""
+        for sums in self._sums.values():
+            sums.recount()
+
+    def drop_before(self, first: int, *, recent: int, whole_step: int) -> None:
+        """Drop rows that are not recent any more, once they are half as many as those that are kept.
+
+        Args:
+            first: the oldest step whose rows are kept.
+            recent: steps whose rows are kept.
+            whole_step: the newest step of which all rows are here.
+        """
+        for name, shapes in [*self._pending.items()]:
+            if sum(map(len, shapes.values())) > PENDING_ROWS:
+                self.table(name)
+        for name in [name for name, table in self._tables.items() if table.size > 1.5 * FEW_ROWS]:
+            table = self.table(name)
+            assert table is not None
+            rows, is_old = table.rows(), np.arange(table.size) < table.size - FEW_ROWS
+            if "step" in rows:
+                step = rows["step"]
+                if first - step[0] < recent // 2:
+                    continue
+                is_old &= ~(step > first)  # rows without a step are dropped by their age alone
+                self.dropped_step = max(self.dropped_step, int(np.fmax.reduce(step[is_old], initial=-1)))
+            for rollup in self.rollups_of(name):
+                sums = self._sums[rollup]
+                self._fold(rollup, max(first, whole_step))
+                sums.dropped.add(self._valid(rollup, rows.where(is_old)))
+                sums.counted = sums.counted[~is_old]
+            table.drop(is_old)
+
+    def sums(self, rollup: Rollup, whole_step: int) -> Sums:
+        """Return the sums of steps that all ranks have done, and of the rows there are of later steps.
+
+        Raises:
+            KeyError: the rollup was not declared.
+        """
+        rest, whole = self._fold(rollup, whole_step), self._sums[rollup].whole
+        if rest is None or not len(rest):
+            return whole
+        sums = whole.copy()
+        sums.add(rest)
+        return sums
+
+    def _fold(self, rollup: Rollup, until: int) -> Rows | None:
+        """Add rows of steps up to ``until`` to the sums, also those that came late; return the rows of later steps."""
+        sums, table = self._sums[rollup], self.table(rollup.table)
+        if table is None:
+            return None
+        rows = table.rows()
+        uncounted = np.ones(table.size, bool)
+        uncounted[: len(sums.counted)] = ~sums.counted
+        is_by_step = rollup.table not in SPENT and "step" in rows  # else each row for itself
+        added = uncounted & ~(rows["step"] > until) if is_by_step else uncounted
+        sums.whole.add(self._valid(rollup, rows.where(added)))
+        sums.counted = ~uncounted | added
+        return self._valid(rollup, rows.where(~sums.counted))
+
+    def _valid(self, rollup: Rollup, rows: Rows) -> Rows:
+        return rows if rollup.all_attempts else without_replaced(rollup.table, rows, self._position.starts)

@@ -1,0 +1,202 @@
+"""StoredRun: a run opened from its folder, with settings, records, charts and summary."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.core.errors import RunStoreError, UnknownNameError
+from dtdg_lab.runs.charts import all_rollups, captions_of, figures_of
+from dtdg_lab.runs.checkpoints import Kept
+from dtdg_lab.runs.directory import ENDED, RunDirectory, read_config
+from dtdg_lab.runs.figures import save_figures
+from dtdg_lab.runs.frames import RunFrames
+from dtdg_lab.runs.handle import R_co, ResumingSession
+from dtdg_lab.runs.json_files import RESTORE, read_object, reading
+from dtdg_lab.runs.report import write_report
+from dtdg_lab.runs.stored_tables import open_tables
+from dtdg_lab.runs.summary import SCHEMA
+from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.visualization.changes.log import changes_frame, requested_changes
+from dtdg_lab.visualization.chart import XAxis
+from dtdg_lab.visualization.layout import Figure
+
+TRAIN_STEP = "train-step"
+
+
+class StoredRun:
+    """A run read from its folder, in its current state; it may still be active.
+
+    Reading changes nothing in the folder. Files that are damaged, or of a newer version, raise DataError or
+    RunStoreError with the file's name when they are read; the rest stays readable.
+
+    Attributes:
+        keeper: object that keeps the folder alive while it is read, such as the race of a temporary folder.
+    """
+
+    keeper: object = None
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self.directory = directory
+        self.tables = RunFrames(directory)
+        self.id = directory.id
+        self.path = directory.path
+        self.config: RunConfig = read_config(directory.config_file)
+
+    def __repr__(self) -> str:
+        status = self.directory.status()
+        state = status["reason"].partition(":")[0] if status["state"] == "interrupted" else status["state"]
+        return f"StoredRun({self.id!r}, {state!r})"
+
+    @property
+    def family(self) -> Any:
+        """The family of its system."""
+        return catalogue.family(catalogue.system(self.config.system).family)
+
+    @property
+    def status(self) -> str:
+        """``starting running paused stopping finished stopped failed``, or ``interrupted``.
+
+        Interrupted is a run that SIGTERM or SIGUSR1 ended, or that has not ended and has no process left: all were
+        killed, or the machine was switched off. ``reason`` names the signal and the step.
+        """
+        return str(self.directory.status()["state"])
+
+    @property
+    def reason(self) -> str:
+        """Why the run is in that state; empty in the usual case."""
+        return str(self.directory.status()["reason"])
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The summary of the whole run; empty before its end (see ``runs.summary.SUMMARY_MEANINGS``)."""
+        file = self.directory.summary_file
+        summary = read_object(file, newest=SCHEMA) if file.is_file() else {}
+        if not isinstance(summary.get("metrics") or {}, dict):
+            raise RunStoreError(f"{file} is damaged: its metrics are not an object. {RESTORE}")
+        return summary
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """The environment of the run."""
+        return self.directory.environment()
+
+    @property
+    def checkpoints(self) -> tuple[Kept, ...]:
+        """Checkpoints to fork from, in order of steps."""
+        return self.directory.checkpoints
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """All events of all attempts in order of time: rank, attempt, step, epoch, time_ns, kind, data.
+
+        Events with equal data share one object: copy it before you change it.
+        """
+        return self.tables.events()
+
+    def table(self, name: str, *, all_attempts: bool = False) -> pd.DataFrame:
+        """Return a record table (see ``RunFrames.frames``).
+
+        Raises:
+            UnknownNameError: the run has no such table.
+        """
+        frames = self.tables.frames((name,), all_attempts=all_attempts)
+        if name not in frames:
+            raise UnknownNameError("record table", name, self.tables.frames(all_attempts=all_attempts))
+        return frames[name]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return steps and evaluations in one frame, in order of time.
+
+        Rows of steps have ``split`` = ``train-step`` and the rank's own mean loss of the step (``global_loss`` is that
+        of all ranks). Rows of evaluations have ``split`` = ``train``, ``validation`` or ``test``, their loss, their
+        metrics as columns of their names, and no times. ``rank`` is the rank that wrote the row.
+        """
+        tables = self.tables.frames(("steps", "evaluations"))
+        steps = tables["steps"].assign(split=TRAIN_STEP)
+        with reading(self.directory.records):
+            frames = [frame for frame in (steps, _spread_metrics(tables["evaluations"])) if len(frame)] or [steps]
+            joined = pd.concat(frames, ignore_index=True)
+            joined = joined.sort_values(["step", "time_ns"], kind="stable", ignore_index=True)
+        first = ["rank", "epoch", "step", "split", "loss"]
+        return joined[[*first, *(column for column in joined.columns if column not in first)]]
+
+    @cached_property
+    def live(self) -> RunTables:
+        """The record tables of this run as columns, for charts."""
+        with reading(self.directory.records):
+            return open_tables(self.directory, self.config, all_rollups())
+
+    def requests(self) -> pd.DataFrame:
+        """Return the log of changes: who asked for which setting, its old and new value, and what became of it.
+
+        A row for each setting, with the number of its request as index. ``time`` is seconds of training at the request.
+        ``step`` is the first step under the change; where it was not applied, the step that came next. ``who`` is
+        ``notebook``, ``page`` (a dashboard), ``tuner`` or the name of a program; in a replay ``replay of`` one of
+        these, and ``fork of`` a run for the changes that a fork began with. ``outcome`` is ``applied``, ``refused`` or
+        ``not applied`` (with the ``reason``), or, of an active run, ``asked`` or ``waiting`` for the end of an epoch.
+        """
+        while self.live.update():
+            pass
+        return changes_frame(requested_changes(self.live, ended=self.status in ENDED))
+
+    def figures(self, x: XAxis = "steps") -> dict[str, Figure]:
+        """Return the charts by name, as plotly figure dicts; the picture of its system comes first."""
+        return figures_of(self.live, x, ended=self.status in ENDED)
+
+    def captions(self) -> dict[str, str]:
+        """Return the caption of each chart."""
+        return captions_of(self.live, ended=self.status in ENDED)
+
+    def save_figures(self, folder: str | Path, *, overwrite: bool = False) -> list[Path]:
+        """Write every chart to a folder and return the paths (see ``runs.figures.save_figures``)."""
+        return save_figures(self.figures(), folder, overwrite=overwrite)
+
+    def resume(self, session: ResumingSession[R_co], **changes: Any) -> R_co:
+        """Resume a run that has ended, or was interrupted, on a session's engines (see ``Session.resume``)."""
+        return session.resume(self, **changes)
+
+    def report(self) -> Path:
+        """Rewrite report.html and return its path; if the run cannot be read, the report stays unchanged.
+
+        Raises:
+            DataError, RunStoreError: a file is damaged or of a newer version, or the report cannot be written.
+        """
+        with reading(self.path):
+            return write_report(StoredRun(self.directory))  # with its tables read again
+
+
+def _spread_metrics(evaluations: pd.DataFrame) -> pd.DataFrame:
+    """Return the table with a column for each metric; records may have none."""
+    if "metrics" not in evaluations:
+        return evaluations
+    metrics = [value if isinstance(value, dict) else {} for value in evaluations["metrics"]]
+    spread = pd.DataFrame(metrics, index=evaluations.index, dtype=float)
+    return evaluations.drop(columns="metrics").join(spread)
+
+
+def open_run(path: str | Path) -> StoredRun:
+    """Open a run's folder.
+
+    Raises:
+        RunStoreError: there is no run at that path, or its settings cannot be read.
+    """
+    return StoredRun(RunDirectory.open(path))
+
+
+def newest_interrupted(runs_dir: Path) -> Path | None:
+    """Return the newest run in a folder of runs, if it was interrupted and can be resumed."""
+    newest = max(runs_dir.glob("[0-9]*-[0-9]*-*"), key=lambda path: path.name, default=None)
+    if newest is None:
+        return None
+    try:
+        run = RunDirectory.open(newest)
+        resumable = run.checkpoint_file.is_file() or run.recorded_status()["state"] == "interrupted"
+        return newest if run.status()["state"] == "interrupted" and resumable else None
+    except RunStoreError:  # damaged, or not a run: opening it reports the reason
+        return None

@@ -308,17 +308,17 @@ def _info(entry: Entry, root: str | Path | None) -> DatasetInfo:
     )
 
 
-def default_dataset(preferred: str = "collegemsg", *, root: str | Path | None = None) -> str:
-    """Return ``preferred`` if this machine has it, else ``"growing"``, which needs neither file nor network.
+def default_dataset(wanted: str = "collegemsg", *, root: str | Path | None = None) -> str:
+    """Return ``wanted`` if this machine has it, else ``"growing"``, which needs neither file nor network.
 
     Args:
-        preferred: name of a published data set.
+        wanted: name of a published data set.
         root: folder of data sets; None for $DTDG_LAB_DATA and the download cache.
 
     Raises:
         UnknownNameError: there is no such published data set.
         DataError: ``root`` or $DTDG_LAB_DATA is given and is not a folder.
     """
-    if not isinstance(preferred, str) or preferred not in PUBLISHED:
-        raise UnknownNameError("data set", preferred, PUBLISHED)
-    return preferred if find(PUBLISHED[preferred], root) else FALLBACK
+    if not isinstance(wanted, str) or wanted not in PUBLISHED:
+        raise UnknownNameError("data set", wanted, PUBLISHED)
+    return wanted if find(PUBLISHED[wanted], root) else FALLBACK

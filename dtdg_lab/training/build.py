@@ -177,8 +177,8 @@ def _gather(num_nodes: int, group: Group) -> Callable[..., Tensor] | None:
         return None
     counts = [len(rank_rows(num_nodes, rank, group.size)) for rank in range(group.size)]
 
-    def gather(rows: Tensor, rank_count: int | None = None) -> Tensor:
-        return group.gather_rows(rows, counts if rank_count is None else [rank_count] * group.size)
+    def gather(rows: Tensor, row_count: int | None = None) -> Tensor:
+        return group.gather_rows(rows, counts if row_count is None else [row_count] * group.size)
 
     return gather
 

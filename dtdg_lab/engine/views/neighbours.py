@@ -52,7 +52,7 @@ class Gathered(NeighbourRows):
 
     def candidates(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Return the k best of every rank, in rank order; ranks with fewer nodes fill up with minus infinity."""
-        joined = self._gather(best_filled(x, scores, k), each=k)
+        joined = self._gather(best_filled(x, scores, k), row_count=k)
         return joined[:, :-1], joined[:, -1]
 
 

@@ -164,7 +164,7 @@ class MemoryTrace:
 
 
 class _Samples:
-    """Samples of any number, at most ``limit`` of which are kept: the largest of every few in a row."""
+    """Samples of any number; at most ``limit`` are kept, the largest of every few in a row."""
 
     def __init__(self, limit: int) -> None:
         self._limit, self._stride, self._left = max(2, limit), 1, 0

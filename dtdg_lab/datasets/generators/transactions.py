@@ -46,8 +46,9 @@ MARGIN = 0.1  # what an intermediary keeps
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Schemes:
-    """A schemes and the S payments they are made of; payment i happens at interval t where
-    ``(t + phase[i]) % period[i] == step[i]``.
+    """A schemes and the S payments that they consist of.
+
+    Payment i happens at interval t where ``(t + phase[i]) % period[i] == step[i]``.
 
     Attributes:
         keys: shape (S,): the payments' edges, rising, all different (graphs/keys.py).

@@ -1,4 +1,4 @@
-"""A part's snapshots with copies of its neighbours, as views of which layers see ever fewer nodes."""
+"""A part's snapshots with copies of its neighbours; each layer's view has fewer nodes than the one before."""
 
 from __future__ import annotations
 

@@ -116,9 +116,9 @@ def shipped_policy(parts: int, name: str) -> StoredPolicy:
     if parts not in part_counts:
         raise ConfigError(
             f"there is no learned policy for {parts} parts; shipped policies are for "
-            f"{', '.join(map(str, part_counts))}. Train one: "
-            f"python -m dtdg_lab train-policy --parts {parts} --out FILE, and give FILE as policy_file; or choose another "
-            "policy."
+            f"{', '.join(map(str, part_counts))}. Train one with "
+            f"`python -m dtdg_lab train-policy --parts {parts} --out FILE` and give FILE as policy_file, or choose "
+            "another policy."
         )
     return load_policy(shipped_path(parts, name))
 

@@ -14,7 +14,7 @@ from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.record_writer import RecordWriter
 from dtdg_lab.runs.stored_run import StoredRun, open_run
-from dtdg_lab.studies import race_result
+from dtdg_lab.studies import race_table
 from dtdg_lab.studies.race_result import race_words
 from tests.stored_runs import START_NS, row
 
@@ -80,23 +80,23 @@ def test_race_table_sentence_and_comparison_follow_the_mean(tmp_path: Path) -> N
     for label, make in (("calm", steady), ("late", upset)):
         runs = [make(tmp_path / label, seed) for seed in (0, 1, 2)]
         rows.append(
-            race_result.Row(
+            race_table.Row(
                 label=label,
                 config=runs[0].config,
                 settings={},
                 runs=tuple(runs),
                 failed=(),
-                wanted=3,
+                planned=3,
                 sources=(),
-                spreads=race_result.spreads_of(runs, [None] * 3),
+                spreads=race_table.spreads_of(runs, [None] * 3),
                 coincides=None,
             )
         )
-    won = race_result.winners(rows)
+    won = race_table.winners(rows)
     assert won["epoch_time_s"] == won["total_time_s"] == "calm"
-    table = race_result.frame(rows)
+    table = race_table.frame(rows)
     assert table["epoch_time_s"].idxmin() == "calm" and table["epoch_time_median_s"].idxmin() == "late"
-    assert "congested epochs" in race_result.page(rows)
+    assert "congested epochs" in race_table.page(rows)
     plan = SimpleNamespace(
         configs={row.label: row.config for row in rows}, seeds=(0, 1, 2), stop=None, parallel=False, data={}
     )
@@ -114,19 +114,19 @@ def test_epochs_are_parted_by_the_links_of_their_steps_and_not_at_all_without_sl
     parts = ("epoch_time_clean_s", "epoch_time_congested_s", "congested_epochs", "epoch_j_clean", "epoch_j_congested")
     assert {quiet.summary[name] for name in parts} == {None}
     rows = [
-        race_result.Row(
+        race_table.Row(
             label="quiet",
             config=quiet.config,
             settings={},
             runs=(quiet,),
             failed=(),
-            wanted=1,
+            planned=1,
             sources=(),
-            spreads=race_result.spreads_of([quiet], [None]),
+            spreads=race_table.spreads_of([quiet], [None]),
             coincides=None,
         )
     ]
-    assert "congested epochs" not in race_result.page(rows)
+    assert "congested epochs" not in race_table.page(rows)
 
 
 def test_the_first_epoch_counts_in_the_mean_and_a_broken_one_in_the_total_alone(tmp_path: Path) -> None:
@@ -140,8 +140,8 @@ def test_the_first_epoch_counts_in_the_mean_and_a_broken_one_in_the_total_alone(
 
 
 def test_each_column_of_a_race_shows_its_meaning():
-    heads = race_result.page([]).split("<th")[3:]  # after contestant and seeds
-    shown = [each.name for each in race_result.MEASURES if not each.where_known] + ["coincides"]
+    heads = race_table.page([]).split("<th")[3:]  # after contestant and seeds
+    shown = [each.name for each in race_table.MEASURES if not each.where_known] + ["coincides"]
     assert len(heads) == len(shown) + 3  # protocol, purge and data
     for name, head in zip(shown, heads, strict=False):
-        assert html.escape(race_result.MEANINGS[name]).replace("&#x27;", "&#39;") in head
+        assert html.escape(race_table.MEANINGS[name]).replace("&#x27;", "&#39;") in head

@@ -57,14 +57,17 @@ COVID = {
 TENNIS = {
     **{
         str(hour): {
-            "index": hour, "edges": [[0, 1], [2, 1]][: 1 + hour % 2], "weights": [2, 1][: 1 + hour % 2],
-            "y": [hour, 5, 0], "X": [[148.0, 0.0118], [10.0, 1.0], [0.0, 0.3]],
+            "index": hour,
+            "edges": [[0, 1], [2, 1]][: 1 + hour % 2],
+            "weights": [2, 1][: 1 + hour % 2],
+            "y": [hour, 5, 0],
+            "X": [[148.0, 0.0118], [10.0, 1.0], [0.0, 0.3]],
         }
         for hour in range(4)
     },
     "time_periods": 4,
     "node_ids": {"rolandgarros": 0, "RafaelNadal": 1, "stanwawrinka": 2},
-}  # fmt: skip
+}
 NODES_EDGES = {
     "nodes.csv": b"node,label,split,feature_indices\n0,3,train,1 4\n1,0,val,\n2,-1,none,0\n3,1,test,2 3 4\n",
     "edges.csv": b"src,dst\n0,1\n2,1\n1,0\n3,3\n3,0\n",
@@ -95,13 +98,15 @@ def npz(compressed: bool = False, **arrays: np.ndarray) -> bytes:
 
 OGB_NPZ = {
     "papers/raw/data.npz": npz(
-        edge_index=np.array([[0, 2, 3, 1], [1, 1, 0, 0]]), num_nodes_list=np.array([4]), num_edges_list=np.array([4]),
+        edge_index=np.array([[0, 2, 3, 1], [1, 1, 0, 0]]),
+        num_nodes_list=np.array([4]),
+        num_edges_list=np.array([4]),
         node_feat=np.array([[0.5, 1], [-0.25, 2], [1e-3, 3], [0, 4]], dtype=np.float32),
         node_year=np.array([[2013], [2015], [2014], [2020]]),
     ),
     "papers/raw/node-label.npz": npz(compressed=True, node_label=np.array([[4.0], [0.0], [39.0], [np.nan]])),
     **{name: data for name, data in OGB.items() if "split" in name},
-}  # fmt: skip
+}
 
 
 class csr_matrix:
@@ -112,9 +117,13 @@ class csr_matrix:
     def __init__(self, dense: np.ndarray) -> None:
         rows, columns = np.nonzero(dense)
         self.__dict__ = {
-            "_shape": dense.shape, "data": dense[rows, columns], "indices": columns.astype(np.int32), "format": "csr",
-            "indptr": np.searchsorted(rows, np.arange(len(dense) + 1)).astype(np.int32), "maxprint": 50,
-        }  # fmt: skip
+            "_shape": dense.shape,
+            "data": dense[rows, columns],
+            "indices": columns.astype(np.int32),
+            "format": "csr",
+            "indptr": np.searchsorted(rows, np.arange(len(dense) + 1)).astype(np.int32),
+            "maxprint": 50,
+        }
 
 
 def pickled(value: object) -> bytes:
@@ -133,9 +142,14 @@ def planetoid() -> dict[str, bytes]:
     labels[[0, 1, 2, 4, 6], [2, 0, 1, 1, 0]] = 1
     graph = defaultdict(list, {0: [1, 2, 1], 1: [0, 0], 2: [0], 3: [], 4: [6, 4], 5: [], 6: [4]})
     parts = {
-        "x": csr_matrix(features[:1]), "y": labels[:1], "allx": csr_matrix(features[:3]), "ally": labels[:3],
-        "tx": csr_matrix(features[[6, 4]]), "ty": labels[[6, 4]], "graph": graph,
-    }  # fmt: skip
+        "x": csr_matrix(features[:1]),
+        "y": labels[:1],
+        "allx": csr_matrix(features[:3]),
+        "ally": labels[:3],
+        "tx": csr_matrix(features[[6, 4]]),
+        "ty": labels[[6, 4]],
+        "graph": graph,
+    }
     files = {f"ind.tiny.{name}": pickled(value) for name, value in parts.items()}
     return {**files, "ind.tiny.test.index": b"6\n4\n"}
 

@@ -129,9 +129,17 @@ def killed(folder: Path) -> dict[str, Any]:
     after = root_queue("lo")
     with NetemLinks("lo", {0: 5001}, folder, delays=False):
         again = root_queue("lo")
-    return {"while_alive": while_alive, "queue": queue, "told": described, "left": left, "marked": marked,
+    return {
+        "while_alive": while_alive,
+        "queue": queue,
+        "told": described,
+        "left": left,
+        "marked": marked,
         "undone": undone,
-            "after": after, "again": again, "files": os.listdir(folder)}  # fmt: skip
+        "after": after,
+        "again": again,
+        "files": os.listdir(folder),
+    }
 
 
 def ends(folder: Path) -> dict[str, Any]:

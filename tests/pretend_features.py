@@ -67,7 +67,7 @@ class FeatureRun(PretendRun):
         energy = [
             [step, step // PER_EPOCH, START_NS + self.now_ns + at, phase, joules, 0.01, "modelled", 1.0]
             for at, (phase, joules) in enumerate((("compute", 0.3), ("wait", 0.1), ("idle", 0.05)))
-        ]  # fmt: skip
+        ]
         if part < self.config.ranks:
             self._add("phase_energy", energy, rank)
 

@@ -34,7 +34,7 @@ class PretendTraining:
 
     def __call__(
         self, config: RunConfig, *, session: Any, engines: Any, runs_dir: Path, judge: Any, on_start: Any
-    ) -> Done:  # fmt: skip
+    ) -> Done:
         self.before(config)
         run = RunDirectory.create(config, root=runs_dir, environment={})
         on_start(SimpleNamespace(path=run.path, id=run.id))
@@ -58,10 +58,19 @@ def stored(run: RunDirectory) -> Any:
 
 def values(run: Any) -> dict[str, Any]:
     loss = loss_of(run.config)
-    return {"validation_loss": loss, "best_validation_loss": loss, "validation_persistence_loss": 3.0,
-            "validation_mean_loss": 4.0, "test_loss": 2 * loss, "persistence_loss": 3.0, "mean_loss": 5.0,
-            "skill": 1 - 2 * loss / 3, "skill_split": "test", "peak_bytes": 1000.0 * run.config["full_snapshots"],
-            "epoch_time_s": 0.1}  # fmt: skip
+    return {
+        "validation_loss": loss,
+        "best_validation_loss": loss,
+        "validation_persistence_loss": 3.0,
+        "validation_mean_loss": 4.0,
+        "test_loss": 2 * loss,
+        "persistence_loss": 3.0,
+        "mean_loss": 5.0,
+        "skill": 1 - 2 * loss / 3,
+        "skill_split": "test",
+        "peak_bytes": 1000.0 * run.config["full_snapshots"],
+        "epoch_time_s": 0.1,
+    }
 
 
 def curve(run: Any) -> tuple[tuple[int, float], ...]:

@@ -51,32 +51,48 @@ SAMPLE_S = 5.0
 WAIT_S = 600.0  # for a failed run's files, or a resumed run's first step
 # One rank for each of two engines; steps of 5 ms on an idle machine
 CONFIG = RunConfig(
-    system="fixed-window", dataset="growing", ranks=2, parts=2, hidden=8, threads=1, epochs=1_000_000,
-    generated_nodes=120, generated_edges=500, generated_snapshots=10, partitioner="hash", batch_size=40, batch_length=2,
-    cache_rows=100, cache_window=4, checkpoint_every_s=1.0, evaluate_every=50,
-)  # fmt: skip
+    system="fixed-window",
+    dataset="growing",
+    ranks=2,
+    parts=2,
+    hidden=8,
+    threads=1,
+    epochs=1_000_000,
+    generated_nodes=120,
+    generated_edges=500,
+    generated_snapshots=10,
+    partitioner="hash",
+    batch_size=40,
+    batch_length=2,
+    cache_rows=100,
+    cache_window=4,
+    checkpoint_every_s=1.0,
+    evaluate_every=50,
+)
 SYSTEMS = ("fixed-window", "adgnn-t", "psg", "threshold-window")
 
 
 def turned(draw: random.Random) -> dict[str, Any]:
     """Random values of live settings, as a person would turn them; some that a run refuses."""
-    return draw.choice([
-        {"learning_rate": 10 ** draw.uniform(-5, -3)},
-        {"slow_rank": draw.choice([-1, 0, 1]), "slow_ms": draw.uniform(0, 2)},
-        {"congestion": draw.choice(["none", "oscillating"]), "congestion_ms": draw.uniform(0, 2)},
-        {"congestion_mbit": draw.choice([0.0, 100.0])},
-        {"links": draw.choice(["", "0>1 delay=0.5", "1 rate=100", "*>0 delay=1; 0>1 rate=50"])},
-        {"power_max_w": draw.uniform(80, 120)},
-        {"cache_window": draw.randint(2, 6)},
-        {"cache_policy": draw.choice(["fixed", "threshold", "prefetch", "on_demand"])},
-        {"cache_rows": draw.randint(40, 100)},
-        {"evaluate_every": draw.randint(20, 100)},
-        {"congestion_cycle": draw.randint(2, 9), "congestion_from": draw.randint(0, 3)},
-        {"partitioner": draw.choice(["hash", "metis"])},
-        {"system": draw.choice(SYSTEMS)},
-        {"learning_rate": -1.0},
-        {"partitioner": "none such"},
-    ])  # fmt: skip
+    return draw.choice(
+        [
+            {"learning_rate": 10 ** draw.uniform(-5, -3)},
+            {"slow_rank": draw.choice([-1, 0, 1]), "slow_ms": draw.uniform(0, 2)},
+            {"congestion": draw.choice(["none", "oscillating"]), "congestion_ms": draw.uniform(0, 2)},
+            {"congestion_mbit": draw.choice([0.0, 100.0])},
+            {"links": draw.choice(["", "0>1 delay=0.5", "1 rate=100", "*>0 delay=1; 0>1 rate=50"])},
+            {"power_max_w": draw.uniform(80, 120)},
+            {"cache_window": draw.randint(2, 6)},
+            {"cache_policy": draw.choice(["fixed", "threshold", "prefetch", "on_demand"])},
+            {"cache_rows": draw.randint(40, 100)},
+            {"evaluate_every": draw.randint(20, 100)},
+            {"congestion_cycle": draw.randint(2, 9), "congestion_from": draw.randint(0, 3)},
+            {"partitioner": draw.choice(["hash", "metis"])},
+            {"system": draw.choice(SYSTEMS)},
+            {"learning_rate": -1.0},
+            {"partitioner": "none such"},
+        ]
+    )
 
 
 @dataclass

@@ -22,8 +22,16 @@ from dtdg_lab.training.control_source import LocalControl
 from dtdg_lab.training.recording import StepRecorder
 from dtdg_lab.training.resource_monitor import ResourceMonitor
 
-SMALL = {"dataset": "growing", "generated_nodes": 30, "generated_edges": 120, "generated_snapshots": 40, "hidden": 5,
-         "device": "cpu", "epochs": 3, "learning_rate": 0.02}  # fmt: skip
+SMALL = {
+    "dataset": "growing",
+    "generated_nodes": 30,
+    "generated_edges": 120,
+    "generated_snapshots": 40,
+    "hidden": 5,
+    "device": "cpu",
+    "epochs": 3,
+    "learning_rate": 0.02,
+}
 NOTHING: Script = MappingProxyType({})
 LATER_S = 0.05  # after a pause has been asked for, what comes with it
 
@@ -73,9 +81,15 @@ def trained(config: RunConfig, checkpoint: Path, *, script: Script = NOTHING, be
     resource_monitor = ResourceMonitor(config, "cpu", 0, 1, recorder)
     try:
         trainer = assemble_trainer(
-            config, load_for(config), group, recorder=recorder, control=ScriptedControl(script), checkpoint=checkpoint,
-            resource_monitor=resource_monitor, begin=begin,
-        )  # fmt: skip
+            config,
+            load_for(config),
+            group,
+            recorder=recorder,
+            control=ScriptedControl(script),
+            checkpoint=checkpoint,
+            resource_monitor=resource_monitor,
+            begin=begin,
+        )
         outcome = trainer.run()
     finally:
         resource_monitor.close()

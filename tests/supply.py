@@ -19,10 +19,23 @@ from pathlib import Path
 
 CONSTRAINTS = Path(__file__).resolve().parents[1] / "constraints.txt"
 # Licences that allow use, change and redistribution beside our Apache-2.0. MPL-2.0 asks for its own files alone.
-ALLOWED = frozenset({
-    "0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BSL-1.0", "CC0-1.0", "ISC", "MIT", "MIT-0", "MIT-CMU",
-    "MPL-2.0", "PSF-2.0", "Zlib",
-})  # fmt: skip
+ALLOWED = frozenset(
+    {
+        "0BSD",
+        "Apache-2.0",
+        "BSD-2-Clause",
+        "BSD-3-Clause",
+        "BSL-1.0",
+        "CC0-1.0",
+        "ISC",
+        "MIT",
+        "MIT-0",
+        "MIT-CMU",
+        "MPL-2.0",
+        "PSF-2.0",
+        "Zlib",
+    }
+)
 EXCEPTIONS = frozenset({"LLVM-exception"})
 SPDX = {  # what older metadata says -> its name
     "3-Clause BSD License": "BSD-3-Clause",

@@ -35,8 +35,11 @@ def thinned(cases: Iterable[Any], keep: int | Iterable[int] = 1) -> list[Any]:
 
 def values_that_run(request: pytest.FixtureRequest, *names: str) -> list[tuple[Any, ...]]:
     """Values of parameters in those tests of a fixture's file that run: what the fixture has to compute."""
-    params = (item.callspec.params for item in request.session.items
-              if item.path == request.path and hasattr(item, "callspec"))  # fmt: skip
+    params = (
+        item.callspec.params
+        for item in request.session.items
+        if item.path == request.path and hasattr(item, "callspec")
+    )
     return list(dict.fromkeys(tuple(of[name] for name in names) for of in params if {*names} <= of.keys()))
 
 

@@ -16,9 +16,19 @@ from dtdg_lab.config.run_config import RunConfig
 def config() -> RunConfig:
     """A small steered run: long enough to be caught in the middle."""
     return RunConfig(
-        system="psg", dataset="growing", ranks=2, epochs=400, learning_rate=0.01, hidden=8, checkpoint_every_s=0.2,
-        generated_nodes=200, generated_edges=800, generated_snapshots=30, threads=1, evaluate_every=20,
-    )  # fmt: skip
+        system="psg",
+        dataset="growing",
+        ranks=2,
+        epochs=400,
+        learning_rate=0.01,
+        hidden=8,
+        checkpoint_every_s=0.2,
+        generated_nodes=200,
+        generated_edges=800,
+        generated_snapshots=30,
+        threads=1,
+        evaluate_every=20,
+    )
 
 
 @pytest.fixture(scope="module")

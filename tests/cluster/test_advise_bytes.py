@@ -15,9 +15,17 @@ from dtdg_lab.forecast.rates import fit_rates
 from tests.thinning import thinned
 
 SMALL: dict[str, Any] = {
-    "dataset": "growing", "generated_nodes": 120, "generated_edges": 500, "generated_snapshots": 24, "hidden": 8,
-    "layers": 2, "ranks": 2, "epochs": 2, "threads": 1, "evaluate_every": 2,
-}  # fmt: skip
+    "dataset": "growing",
+    "generated_nodes": 120,
+    "generated_edges": 500,
+    "generated_snapshots": 24,
+    "hidden": 8,
+    "layers": 2,
+    "ranks": 2,
+    "epochs": 2,
+    "threads": 1,
+    "evaluate_every": 2,
+}
 
 
 def predicted_and_counted(session: Session, **changes: Any) -> tuple[frozenset[str], float, float]:

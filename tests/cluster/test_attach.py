@@ -23,10 +23,10 @@ def test_a_cluster_of_the_command_line_tool_trains(
     profile = tmp_path / "ipython" / "profile_elsewhere"
     command = [sys.executable, "-m", "ipyparallel.cluster"]
     cluster = subprocess.Popen(
-        [*command, "start", "-n", "2", "--profile=elsewhere",
-         "--Cluster.controller_args=--HeartMonitor.period=500"],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        [*command, "start", "-n", "2", "--profile=elsewhere", "--Cluster.controller_args=--HeartMonitor.period=500"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         connection = profile / "security" / "ipcontroller-client.json"
         until(connection.is_file, timeout_s=30, what="the controller's connection file")

@@ -29,9 +29,10 @@ QUIET = {**os.environ, "TORCH_CPP_LOG_LEVEL": "FATAL"}
 def attack(ports: Sequence[int], *, files: Sequence[Path] = ()) -> Iterator[dict[str, int]]:
     """A stranger attacks while the block runs, as another account where possible; yields what it did, at the end."""
     given = {
-        "ports": list(ports), "files": [str(file) for file in files],
+        "ports": list(ports),
+        "files": [str(file) for file in files],
         "account": NOBODY if ROOT else 0,
-    }  # fmt: skip
+    }
     command = [sys.executable, stranger.__file__, json.dumps(given)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=QUIET)
     done: dict[str, int] = {}

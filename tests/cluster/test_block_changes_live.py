@@ -81,8 +81,10 @@ def _check_what_was_recorded(run: Run) -> None:
     described = events(run, "blocks")
     legs = []
     for (first, end), now in zip(pairwise(since), described, strict=True):
-        of = {name: table[(table.step >= first) & (table.step < end)]
-              for name, table in (("links", links), ("exchanges", exchanges), ("transfers", transfers))}  # fmt: skip
+        of = {
+            name: table[(table.step >= first) & (table.step < end)]
+            for name, table in (("links", links), ("exchanges", exchanges), ("transfers", transfers))
+        }
         legs.append(set(of["exchanges"].collective))
         brought = now["layout"] == "snapshot" and now["blocks"] > 1 and now["row_ranks"] == 1
         assert (len(of["transfers"]) > 0) == brought

@@ -18,12 +18,23 @@ from dtdg_lab.runs.stored_run import open_run
 from tests.following import change, refused, until, until_step
 
 STEP: list[dict[str, Any]] = [
-    {"batch_snapshots": 0.3}, {"batch_nodes": 0.1}, {"average_every_s": 0.02}, {"batch_policy": "none"},
-    {"batch_snapshots": 2.0, "batch_nodes": 1.0}, {"reservoir": False}, {"batch_policy": "bandit", "decide_every": 2},
-    {"reward_loss": "validation"}, {"reservoir": True},
-]  # fmt: skip
-EPOCH: list[dict[str, Any]] = [{"partitioner": "hash"}, {"exchange": "gradients"}, {"exchange": "models"},
-                               {"system": "pygt-dist"}, {"system": "dynahb"}]  # fmt: skip
+    {"batch_snapshots": 0.3},
+    {"batch_nodes": 0.1},
+    {"average_every_s": 0.02},
+    {"batch_policy": "none"},
+    {"batch_snapshots": 2.0, "batch_nodes": 1.0},
+    {"reservoir": False},
+    {"batch_policy": "bandit", "decide_every": 2},
+    {"reward_loss": "validation"},
+    {"reservoir": True},
+]
+EPOCH: list[dict[str, Any]] = [
+    {"partitioner": "hash"},
+    {"exchange": "gradients"},
+    {"exchange": "models"},
+    {"system": "pygt-dist"},
+    {"system": "dynahb"},
+]
 
 
 @pytest.fixture

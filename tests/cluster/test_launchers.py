@@ -68,8 +68,12 @@ def trains(tmp_path: Path, text: str, config: RunConfig, monkeypatch: pytest.Mon
     """Start a cluster as a configuration says, attach, train on both engines, steer, stop."""
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     profile = tmp_path / "ipython" / "profile_many"
-    subprocess.run([sys.executable, "-m", "IPython", "profile", "create", "--parallel", "--profile=many"],
-                   check=True, capture_output=True, timeout=120)  # fmt: skip
+    subprocess.run(
+        [sys.executable, "-m", "IPython", "profile", "create", "--parallel", "--profile=many"],
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
     (profile / "ipcluster_config.py").write_text(text)
     command = [sys.executable, "-m", "ipyparallel.cluster"]
     log = (tmp_path / "cluster.log").open("wb")

@@ -66,8 +66,9 @@ def change(run: Run, **live_settings: Any) -> None:
     run.set(**live_settings)
     until(
         lambda: all(run.config[name] == value for name, value in live_settings.items()) or bool(run.reason),
-        timeout_s=30, what=f"{live_settings} applied",
-    )  # fmt: skip
+        timeout_s=30,
+        what=f"{live_settings} applied",
+    )
     assert not run.reason
     goes_on(run)
 
@@ -100,9 +101,14 @@ def test_partitioner_parts_and_system_change_in_a_running_job(session: Session, 
     run = session.train(halo)
     until_step(run, 3)
     changes: list[dict[str, Any]] = [
-        {"partitioner": "load_aware"}, {"parts": 4}, {"halo_reuse": True}, {"partitioner": "metis"},
-        {"system": "pygt-dist", "cache_gib": 1.0}, {"system": "psg"}, {"system": "adgnn-t"},
-    ]  # fmt: skip
+        {"partitioner": "load_aware"},
+        {"parts": 4},
+        {"halo_reuse": True},
+        {"partitioner": "metis"},
+        {"system": "pygt-dist", "cache_gib": 1.0},
+        {"system": "psg"},
+        {"system": "adgnn-t"},
+    ]
     for live_settings in changes:
         change(run, **live_settings)
     assert run.config["partitioner"] == "metis" and run.config.parts == 4
@@ -141,10 +147,14 @@ def _check_what_was_told(run: Run) -> None:
     left = [each for each in described if each["layout"] is None]
     assert len(left) == 1, "the run has left its node parts once, for psg"
     assert [(each["partitioner"], each["parts"], each["layout"]) for each in described if each not in left] == [
-        ("hash", 2, "halo_vertex"), ("load_aware", 2, "halo_vertex"), ("load_aware", 4, "halo_vertex"),
-        ("load_aware", 4, "halo_vertex"), ("metis", 4, "halo_vertex"), ("metis", 4, "cached_vertex"),
+        ("hash", 2, "halo_vertex"),
+        ("load_aware", 2, "halo_vertex"),
+        ("load_aware", 4, "halo_vertex"),
+        ("load_aware", 4, "halo_vertex"),
         ("metis", 4, "halo_vertex"),
-    ]  # fmt: skip
+        ("metis", 4, "cached_vertex"),
+        ("metis", 4, "halo_vertex"),
+    ]
     assert "rebuild_s" not in described[0] and all(each["rebuild_s"] > 0 for each in described[1:])
     assert all(each["seconds"] > 0 and each["ranks"] == 2 for each in described if each not in left)
     summary = run.summary
@@ -163,8 +173,9 @@ def _check_that_steps_are_whole(run: Run) -> None:
         mine = steps[steps["rank"] == rank].sort_values("step")
         assert mine.step.tolist() == list(range(len(mine)))
     first = {name: step for knob in events(run, "settings") for name, step in _named(knob)}
-    reused, remade, copied, exchanged = (first[name] for name in ("halo_reuse True", "partitioner metis",
-                                                                  "system pygt-dist", "system adgnn-t"))  # fmt: skip
+    reused, remade, copied, exchanged = (
+        first[name] for name in ("halo_reuse True", "partitioner metis", "system pygt-dist", "system adgnn-t")
+    )
     # features alone are pulled by one layer of tgcn: where they are kept, only the first step sends them
     silent = {*range(reused + 1, remade), *range(remade + 1, copied), *range(copied, exchanged)}
     assert set(links.step) == set(steps.step) - silent

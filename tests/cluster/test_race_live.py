@@ -14,9 +14,16 @@ from dtdg_lab.studies.race import prepare, race
 from dtdg_lab.studies.stop_rule import StopRule
 
 SMALL = {
-    "dataset": "growing", "generated_nodes": 60, "generated_edges": 240, "generated_snapshots": 20, "hidden": 4,
-    "epochs": 8, "learning_rate": 0.01, "threads": 1, "parts": 2,
-}  # fmt: skip
+    "dataset": "growing",
+    "generated_nodes": 60,
+    "generated_edges": 240,
+    "generated_snapshots": 20,
+    "hidden": 4,
+    "epochs": 8,
+    "learning_rate": 0.01,
+    "threads": 1,
+    "parts": 2,
+}
 
 
 def configs(ranks: int, **more: object) -> dict[str, RunConfig]:
@@ -30,8 +37,15 @@ def test_two_at_a_time_on_halves_come_to_the_same_losses(session: Session, tmp_p
         states.append(sum(run.state == "under way" for run in now.runs))
         now.curves()
 
-    both = race(configs(1, epochs=30), seeds=(0, 1), session=session, parallel=True, runs_dir=tmp_path,
-                on_change=changed, progress=False)  # fmt: skip
+    both = race(
+        configs(1, epochs=30),
+        seeds=(0, 1),
+        session=session,
+        parallel=True,
+        runs_dir=tmp_path,
+        on_change=changed,
+        progress=False,
+    )
     assert both.over and max(states) == 2, "two runs were under way"
     assert all(check.ok for check in both.checks) and len(both.checks) == 2
     assert "shared the cores" in both.summary()
@@ -40,8 +54,15 @@ def test_two_at_a_time_on_halves_come_to_the_same_losses(session: Session, tmp_p
 
 
 def test_ranks_that_meet_send_bytes_and_have_bounds_and_a_rule_ends_them(session: Session, tmp_path: Path):
-    made = race(configs(2, epochs=4000), seeds=(0,), session=session, runs_dir=tmp_path, name="ended",
-                stop=StopRule(loss=10.0), progress=False)  # fmt: skip
+    made = race(
+        configs(2, epochs=4000),
+        seeds=(0,),
+        session=session,
+        runs_dir=tmp_path,
+        name="ended",
+        stop=StopRule(loss=10.0),
+        progress=False,
+    )
     assert made.over and all("reached 10" in run.why for run in made.runs)
     assert all(run.open().summary["epochs"] < 4000 for run in made.runs)
     assert (made.table["bytes"] > 0).all() and made.table["test_loss"].notna().all()
@@ -49,8 +70,18 @@ def test_ranks_that_meet_send_bytes_and_have_bounds_and_a_rule_ends_them(session
     found = {(bound.label, bound.quantity): bound for bound in made.bounds}
     assert found.keys() >= {("adgnn-t", "epoch"), ("esdg", "epoch"), ("esdg", "moving")}
     assert all(bound.measured >= bound.bound > 0 for bound in found.values() if bound.quantity == "epoch")
-    assert race(configs(2, epochs=4000), seeds=(0,), session=session, runs_dir=tmp_path, name="ended",
-                stop=StopRule(loss=10.0), progress=False).runs == made.runs  # fmt: skip
+    assert (
+        race(
+            configs(2, epochs=4000),
+            seeds=(0,),
+            session=session,
+            runs_dir=tmp_path,
+            name="ended",
+            stop=StopRule(loss=10.0),
+            progress=False,
+        ).runs
+        == made.runs
+    )
 
 
 def test_a_race_is_stopped_in_the_middle_and_more_ranks_than_half_are_refused(session: Session, tmp_path: Path):
@@ -62,8 +93,9 @@ def test_a_race_is_stopped_in_the_middle_and_more_ranks_than_half_are_refused(se
         if any(curve.losses for curve in now.curves()):
             begun.set()
 
-    runner = prepare(configs(2, epochs=100_000), seeds=(0,), session=session, runs_dir=tmp_path, on_change=changed,
-                     progress=False)  # fmt: skip
+    runner = prepare(
+        configs(2, epochs=100_000), seeds=(0,), session=session, runs_dir=tmp_path, on_change=changed, progress=False
+    )
     errors: list[Exception] = []
 
     def run() -> None:

@@ -23,25 +23,45 @@ from tests.remote_training import policy_file
 from tests.thinning import thinned
 
 STEP: list[dict[str, Any]] = [
-    {"links": "2>0 delay=2; 1 rate=100"}, {"cache_window": 3}, {"cache_bias": 3}, {"cache_policy": "prefetch"},
-    {"cache_policy": "threshold"}, {"congestion": "oscillating", "congestion_ms": 4.0}, {"congestion_mbit": 50.0},
-    {"cache_policy": "on_demand"}, {"cache_policy": "double_dqn"}, {"congestion": "none", "links": ""},
+    {"links": "2>0 delay=2; 1 rate=100"},
+    {"cache_window": 3},
+    {"cache_bias": 3},
+    {"cache_policy": "prefetch"},
+    {"cache_policy": "threshold"},
+    {"congestion": "oscillating", "congestion_ms": 4.0},
+    {"congestion_mbit": 50.0},
+    {"cache_policy": "on_demand"},
+    {"cache_policy": "double_dqn"},
+    {"congestion": "none", "links": ""},
     {"cache_policy": "fixed", "cache_bias": -1},
-]  # fmt: skip
+]
 EPOCH: list[dict[str, Any]] = [
-    {"batch_size": 20}, {"cache_rows": 50}, {"system": "adgnn-t"}, {"links": "2>1 delay=1"}, {"system": "bgl"},
-    {"system": "psg"}, {"system": "fixed-window"},
-]  # fmt: skip
+    {"batch_size": 20},
+    {"cache_rows": 50},
+    {"system": "adgnn-t"},
+    {"links": "2>1 delay=1"},
+    {"system": "bgl"},
+    {"system": "psg"},
+    {"system": "fixed-window"},
+]
 
 
 @pytest.fixture
 def remote(config: RunConfig, tmp_path: Path) -> RunConfig:
     """A run that goes on until it is told to end."""
     return config.replace(
-        system="fixed-window", parts=4, epochs=1_000_000, partitioner="hash", batch_size=40, batch_length=2,
-        cache_rows=100, cache_window=4, congestion_from=0, fetch_timeout_s=1.0,
+        system="fixed-window",
+        parts=4,
+        epochs=1_000_000,
+        partitioner="hash",
+        batch_size=40,
+        batch_length=2,
+        cache_rows=100,
+        cache_window=4,
+        congestion_from=0,
+        fetch_timeout_s=1.0,
         policy_file=policy_file(tmp_path),
-    )  # fmt: skip
+    )
 
 
 def servers(run: Run) -> dict[int, psutil.Process]:
@@ -113,8 +133,10 @@ def _check_what_was_recorded(run: Run) -> None:
     assert losses[0] == losses[1] and len(losses[0]) > 30
     assert {*resolved.part} == {0, 1, 2, 3} and (resolved[resolved["rank"] == 1].part >= 2).all()
     assert {*windows.policy} >= {"fixed", "threshold", "double_dqn"}
-    asked = [set(zip(resolved[resolved.part == part].step, resolved[resolved.part == part].remote, strict=True))
-             for part in range(4)]  # fmt: skip
+    asked = [
+        set(zip(resolved[resolved.part == part].step, resolved[resolved.part == part].remote, strict=True))
+        for part in range(4)
+    ]
     assert all(asked) and {step for step, _ in asked[0]} == {step for step, _ in asked[3]}
     described = events[(events.kind == "congestion") & (events["rank"] == 0)]
     delays = [max(max(row) for row in data["delay_ms"]) for data in described.data]

@@ -249,9 +249,12 @@ def test_a_stranger_on_the_control_port_changes_nothing(session: Session, config
     until_step(run, 3)
     note = read_notes(run.path / "live", run.attempt)[0]
     for message in (
-        b"", b"x" * 5, json.dumps({"stop": True}).encode(), pack(new_key(), {"stop": True, "nonce": "1"}),
+        b"",
+        b"x" * 5,
+        json.dumps({"stop": True}).encode(),
+        pack(new_key(), {"stop": True, "nonce": "1"}),
         b"\x00" * 32 + json.dumps({"stop": True, "nonce": "2"}).encode(),
-    ):  # fmt: skip
+    ):
         stranger = zmq.Context.instance().socket(zmq.REQ)
         stranger.linger = 0
         stranger.connect(note.control)

@@ -91,16 +91,29 @@ def ended(run: Run) -> Run:
 
 def small(session: Session) -> Names:
     """A finished run with checkpoints."""
-    config = lab.RunConfig(system="psg", dataset="growing", ranks=2, epochs=SHORT, keep_every=10, generated_nodes=200,
-                           generated_edges=800, generated_snapshots=20, threads=1)  # fmt: skip
+    config = lab.RunConfig(
+        system="psg",
+        dataset="growing",
+        ranks=2,
+        epochs=SHORT,
+        keep_every=10,
+        generated_nodes=200,
+        generated_edges=800,
+        generated_snapshots=20,
+        threads=1,
+    )
     return {"run": session.train(config).wait(120), "config": config}
 
 
 def features(_: Session) -> Names:
     """A static graph with features and classes."""
     draw = np.random.default_rng(0)
-    return {"src": draw.integers(0, 2000, 20_000), "dst": draw.integers(0, 2000, 20_000),
-            "features": draw.random((2000, 16), dtype=np.float32), "classes": draw.integers(0, 4, 2000)}  # fmt: skip
+    return {
+        "src": draw.integers(0, 2000, 20_000),
+        "dst": draw.integers(0, 2000, 20_000),
+        "features": draw.random((2000, 16), dtype=np.float32),
+        "classes": draw.integers(0, 4, 2000),
+    }
 
 
 def configuration(_: Session) -> Names:

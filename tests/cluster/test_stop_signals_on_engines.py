@@ -38,8 +38,9 @@ def send(run: Run, ranks: tuple[int, ...], sent: signal.Signals = signal.SIGTERM
     left = [notes[rank] for rank in ranks]
     until(
         lambda: not any(is_running(note.pid, note.started_s) for note in left) and run.status == "interrupted",
-        timeout_s=10 - (time.monotonic() - sent_s), what=f"{run} has left",
-    )  # fmt: skip
+        timeout_s=10 - (time.monotonic() - sent_s),
+        what=f"{run} has left",
+    )
 
 
 def assert_resumes(session: Session, run: Run, step: int, **changes: float) -> None:
@@ -66,9 +67,17 @@ def kept_step(run: Run) -> int:
 
 @pytest.mark.parametrize(
     ("ranks", "sent"),
-    thinned([((1,), signal.SIGTERM), ((0, 1), signal.SIGTERM), ((0,), signal.SIGUSR1), ((0, 1), signal.SIGUSR1),
-             ((0,), signal.SIGTERM)], [0]),
-)  # fmt: skip
+    thinned(
+        [
+            ((1,), signal.SIGTERM),
+            ((0, 1), signal.SIGTERM),
+            ((0,), signal.SIGUSR1),
+            ((0, 1), signal.SIGUSR1),
+            ((0,), signal.SIGTERM),
+        ],
+        [0],
+    ),
+)
 def test_all_ranks_stop_before_the_same_step(
     session: Session, config: RunConfig, ranks: tuple[int, ...], sent: signal.Signals
 ) -> None:
@@ -186,9 +195,17 @@ names.load_for = slow_load
 
 @pytest.mark.parametrize(
     ("where", "sent_to", "load"),
-    thinned([(0, (0,), SLOW_LOAD), (1, (1,), SLOW_LOAD), (0, (1,), SLOW_LOAD), (0, (0, 1), SLOW_LOAD),
-             (0, (0, 1), SLOW_LOAD.replace('announce("waits")', "pass"))], [2]),
-)  # fmt: skip
+    thinned(
+        [
+            (0, (0,), SLOW_LOAD),
+            (1, (1,), SLOW_LOAD),
+            (0, (1,), SLOW_LOAD),
+            (0, (0, 1), SLOW_LOAD),
+            (0, (0, 1), SLOW_LOAD.replace('announce("waits")', "pass")),
+        ],
+        [2],
+    ),
+)
 def test_a_run_in_preparation_starts_again_from_the_beginning(
     session: Session, config: RunConfig, where: int, sent_to: tuple[int, ...], load: str
 ) -> None:

@@ -33,9 +33,19 @@ run_study(Sweep.load(sys.argv[2]), name=sys.argv[4], runs_dir=sys.argv[3], sessi
 
 def sweep(epochs: int, ranks: tuple[int, ...] = (2,)) -> Sweep:
     base = RunConfig(
-        system="psg", dataset="growing", ranks=2, epochs=epochs, hidden=8, checkpoint_every_s=0.1, threads=1,
-        generated_nodes=100, generated_edges=400, generated_snapshots=30, evaluate_every=epochs, device="cpu",
-    )  # fmt: skip
+        system="psg",
+        dataset="growing",
+        ranks=2,
+        epochs=epochs,
+        hidden=8,
+        checkpoint_every_s=0.1,
+        threads=1,
+        generated_nodes=100,
+        generated_edges=400,
+        generated_snapshots=30,
+        evaluate_every=epochs,
+        device="cpu",
+    )
     return Sweep(base, {"ranks": ranks, "learning_rate": (0.001, 0.01)}, seeds=(0,))
 
 

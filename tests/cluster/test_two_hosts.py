@@ -26,9 +26,11 @@ WHY_NOT = two_hosts.why_not()
 def test_two_hosts_train_as_one_and_the_loss_of_one_is_noticed(tmp_path: Path) -> None:
     profile, runs = tmp_path / "profile", tmp_path / "runs"
     environment = {
-        "DTDG_LAB_STATE": str(tmp_path / "state"), "DTDG_LAB_CACHE": str(tmp_path / "cache"),
-        "IPYTHONDIR": str(tmp_path / "ipython"), "HOME": str(tmp_path),
-    }  # fmt: skip
+        "DTDG_LAB_STATE": str(tmp_path / "state"),
+        "DTDG_LAB_CACHE": str(tmp_path / "cache"),
+        "IPYTHONDIR": str(tmp_path / "ipython"),
+        "HOME": str(tmp_path),
+    }
     running: list[subprocess.Popen[bytes]] = []
     with two_hosts.two_hosts() as (first, second):
         try:

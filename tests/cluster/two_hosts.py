@@ -33,9 +33,12 @@ class Host:
         """Run a command there, in a session of its own."""
         with log.open("wb") as output:
             return subprocess.Popen(
-                ["ip", "netns", "exec", self.space, *command], stdout=output, stderr=subprocess.STDOUT,
-                start_new_session=True, env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-            )  # fmt: skip
+                ["ip", "netns", "exec", self.space, *command],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+            )
 
     def cut(self) -> None:
         """Pull its cable."""
@@ -70,8 +73,20 @@ def two_hosts() -> Iterator[tuple[Host, Host]]:
         for host in (first, second):
             _ip("netns", "add", host.space)
             stack.callback(subprocess.run, ["ip", "netns", "del", host.space], capture_output=True, check=False)
-        _ip("link", "add", first.device, "netns", first.space, "type", "veth", "peer", "name", second.device, "netns",
-            second.space)  # fmt: skip
+        _ip(
+            "link",
+            "add",
+            first.device,
+            "netns",
+            first.space,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            second.device,
+            "netns",
+            second.space,
+        )
         for host in (first, second):
             _ip("-n", host.space, "addr", "add", f"{host.address}/24", "dev", host.device)
             for device in ("lo", host.device):
@@ -123,9 +138,18 @@ def _kernel(folder: Path) -> dict[str, Any]:
     from dtdg_lab.core.errors import RunFailedError
 
     config = RunConfig(
-        system="adgnn-t", dataset="growing", ranks=2, epochs=12, hidden=8, generated_nodes=120, generated_edges=500,
-        generated_snapshots=20, threads=1, device="cpu", evaluate_every=100,
-    )  # fmt: skip
+        system="adgnn-t",
+        dataset="growing",
+        ranks=2,
+        epochs=12,
+        hidden=8,
+        generated_nodes=120,
+        generated_edges=500,
+        generated_snapshots=20,
+        threads=1,
+        device="cpu",
+        evaluate_every=100,
+    )
     session = _attached(folder)
     hosts = {engine.host for engine in session._engines.alive()}
     described: dict[str, Any] = {"machines": len(hosts), "clean": _trained(session, config)}

@@ -50,10 +50,13 @@ def in_flight(group: Group) -> dict[str, Any]:
     again = [one.wait() for one in pending]
     return {
         "equal": [torch.equal(a.rows, b) and a.rows.dtype == b.dtype for a, b in zip(arrived, one_by_one, strict=True)],
-        "same": all(a is b for a, b in zip(arrived, again, strict=True)), "moved": moved,
-        "gradients": any(a.rows.requires_grad for a in arrived), "rows": [len(a.rows) for a in arrived],
-        "counted_later": group.bytes_sent - total, "times": [(a.wait_s, a.exposed_s, a.in_flight_s) for a in arrived],
-    }  # fmt: skip
+        "same": all(a is b for a, b in zip(arrived, again, strict=True)),
+        "moved": moved,
+        "gradients": any(a.rows.requires_grad for a in arrived),
+        "rows": [len(a.rows) for a in arrived],
+        "counted_later": group.bytes_sent - total,
+        "times": [(a.wait_s, a.exposed_s, a.in_flight_s) for a in arrived],
+    }
 
 
 def times(group: Group) -> dict[str, tuple[float, float, float]]:
@@ -104,9 +107,10 @@ def hidden(group: Group, *, compute: bool) -> tuple[float, float, float]:
         assert arrived[-1].rows[:, 0].tolist() == list(range(group.size)), number
         assert pending.wait() is arrived[-1]
     return (
-        sum(one.in_flight_s for one in arrived), sum(one.exposed_s for one in arrived),
+        sum(one.in_flight_s for one in arrived),
+        sum(one.exposed_s for one in arrived),
         min(one.in_flight_s for one in arrived),
-    )  # fmt: skip
+    )
 
 
 def delayed(group: Group) -> dict[str, Any]:
@@ -122,10 +126,16 @@ def delayed(group: Group) -> dict[str, Any]:
     gathered = slow.gather_rows(torch.full((1, 1), float(slow.rank)), [1] * slow.size)
     slow.barrier()
     return {
-        "rows": int(rows.sum()), "took_s": took_s, "sizes": (row_group.size, column.size, column.rank),
-        "sum": flat.tolist(), "text": text, "gathered": gathered[:, 0].tolist(), "kept": slow.split(1)[1] is column,
-        "moved": (slow.bytes_sent - before, group.bytes_sent - before), "clock": slow.clock_ns() - group.clock_ns(),
-    }  # fmt: skip
+        "rows": int(rows.sum()),
+        "took_s": took_s,
+        "sizes": (row_group.size, column.size, column.rank),
+        "sum": flat.tolist(),
+        "text": text,
+        "gathered": gathered[:, 0].tolist(),
+        "kept": slow.split(1)[1] is column,
+        "moved": (slow.bytes_sent - before, group.bytes_sent - before),
+        "clock": slow.clock_ns() - group.clock_ns(),
+    }
 
 
 def whole_row(group: Group) -> dict[str, Any]:
@@ -140,9 +150,11 @@ def whole_row(group: Group) -> dict[str, Any]:
     flat = torch.ones(1)
     alone.all_reduce(flat)
     return {
-        "same": (column is group, row_group is group), "made": made, "alone": (alone.rank, alone.size, flat.item()),
+        "same": (column is group, row_group is group),
+        "made": made,
+        "alone": (alone.rank, alone.size, flat.item()),
         "solo": isinstance(alone, SoloGroup) and isinstance(single, SoloGroup),
-    }  # fmt: skip
+    }
 
 
 def moved_by(part: Group, whole: Group) -> dict[str, Any]:
@@ -165,11 +177,17 @@ def moved_by(part: Group, whole: Group) -> dict[str, Any]:
     except RunFailedError as error:
         validate_settings = str(error)
     return {
-        "rank": (part.rank, part.size), "sum": flat.tolist(), "gathered": gathered[:, 0].tolist(),
-        "array": array.tolist(), "text": text, "rows": pending.wait().rows[:, 0].tolist(), "refusal": validate_settings,
-        "moved": np.subtract((part.bytes_sent, part.bytes_received), before).tolist(), "extra": extra,
+        "rank": (part.rank, part.size),
+        "sum": flat.tolist(),
+        "gathered": gathered[:, 0].tolist(),
+        "array": array.tolist(),
+        "text": text,
+        "rows": pending.wait().rows[:, 0].tolist(),
+        "refusal": validate_settings,
+        "moved": np.subtract((part.bytes_sent, part.bytes_received), before).tolist(),
+        "extra": extra,
         "wholly": np.subtract((whole.bytes_sent, whole.bytes_received), wholly).tolist(),
-    }  # fmt: skip
+    }
 
 
 def splits(group: ProcessGroup, address: str) -> dict[str, Any]:
@@ -222,9 +240,13 @@ def everything(rank: int, ranks: int, address: str) -> dict[str, Any]:
     """All that two and four ranks look at."""
     group = join_group(rank, ranks, address)
     found: dict[str, Any] = {
-        "in flight": in_flight(group), "times": times(group), "refusals": refusals(group), "delayed": delayed(group),
-        "hidden": hidden(group, compute=True), "bare": hidden(group, compute=False),
-    }  # fmt: skip
+        "in flight": in_flight(group),
+        "times": times(group),
+        "refusals": refusals(group),
+        "delayed": delayed(group),
+        "hidden": hidden(group, compute=True),
+        "bare": hidden(group, compute=False),
+    }
     found["after"] = in_flight(group)["equal"]  # still in step
     if ranks == 4:
         found["splits"] = splits(group, address)

@@ -21,9 +21,22 @@ from dtdg_lab.training.build import RunComponents, build
 from tests.hybrid_training import drawn, generators_left, repeated, train
 
 PARTS, STEPS, EPOCHS = 4, 3, 2
-SMALL = {"dataset": "growing", "generated_nodes": 48, "generated_edges": 160, "generated_snapshots": 50, "hidden": 6,
-         "device": "cpu", "dtype": "float64", "optimizer": "sgd", "learning_rate": 0.05, "epochs": EPOCHS,
-         "epoch_batches": STEPS, "evaluate_every": 100, "parts": PARTS, "partitioner": "hash"}  # fmt: skip
+SMALL = {
+    "dataset": "growing",
+    "generated_nodes": 48,
+    "generated_edges": 160,
+    "generated_snapshots": 50,
+    "hidden": 6,
+    "device": "cpu",
+    "dtype": "float64",
+    "optimizer": "sgd",
+    "learning_rate": 0.05,
+    "epochs": EPOCHS,
+    "epoch_batches": STEPS,
+    "evaluate_every": 100,
+    "parts": PARTS,
+    "partitioner": "hash",
+}
 SYNC = {"system": "dynahb", "exchange": "gradients", "reservoir": False, "batch_policy": "none"}
 CASES: list[dict[str, Any]] = [
     {"system": "dbov", "batch_nodes": 0.3, "layers": 2},
@@ -43,17 +56,35 @@ CASES: list[dict[str, Any]] = [
 ]
 SLOW_MS = 240.0
 HALTED_EPOCHS, APART_EPOCHS = 9, 15  # whatever pace a busy machine gives the ranks, some steps are left
-RUN = {**SMALL, "system": "dynahb", "parts": 2, "batch_nodes": 0.3, "snapshot_sizes": "0.2 0.4",
-       "node_sizes": "0.3 0.6", "generators": "threads", "average_every_s": 0.005, "decide_every": 3,
-       "epoch_batches": 10, "epochs": 3, "fallback_memory_gib": 2.0}  # fmt: skip
+RUN = {
+    **SMALL,
+    "system": "dynahb",
+    "parts": 2,
+    "batch_nodes": 0.3,
+    "snapshot_sizes": "0.2 0.4",
+    "node_sizes": "0.3 0.6",
+    "generators": "threads",
+    "average_every_s": 0.005,
+    "decide_every": 3,
+    "epoch_batches": 10,
+    "epochs": 3,
+    "fallback_memory_gib": 2.0,
+}
 TOGETHER = {"exchange": "gradients", "reservoir": False}
 LIVE: dict[int, dict[str, Any]] = {
-    4: {"set": {"batch_snapshots": 0.4, "batch_nodes": 0.6}}, 8: {"set": {"average_every_s": 0.002}},
-    11: {"set": {"batch_nodes": 99.0, "batch_policy": "none"}}, 13: {"pause": True}, 15: {"pause": False},
-    17: {"set": {"batch_policy": "none", "reservoir": False}}, 20: {"set": {"batch_policy": "random"}},
-}  # fmt: skip
-EPOCH: dict[int, dict[str, Any]] = {2: {"set": {"partitioner": "load_aware"}}, 12: {"set": {"exchange": "gradients"}},
-                                    22: {"set": {"exchange": "models"}}}  # fmt: skip
+    4: {"set": {"batch_snapshots": 0.4, "batch_nodes": 0.6}},
+    8: {"set": {"average_every_s": 0.002}},
+    11: {"set": {"batch_nodes": 99.0, "batch_policy": "none"}},
+    13: {"pause": True},
+    15: {"pause": False},
+    17: {"set": {"batch_policy": "none", "reservoir": False}},
+    20: {"set": {"batch_policy": "random"}},
+}
+EPOCH: dict[int, dict[str, Any]] = {
+    2: {"set": {"partitioner": "load_aware"}},
+    12: {"set": {"exchange": "gradients"}},
+    22: {"set": {"exchange": "models"}},
+}
 
 
 def case_config(case: dict[str, Any], ranks: int) -> RunConfig:
@@ -77,10 +108,15 @@ def first_steps(case: dict[str, Any], group: Group) -> list[dict[str, Any]]:
             sent = group.bytes_sent - sent
             agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
             found.append(
-                {"loss": agreed.loss_sum / agreed.groups, "gradient": built.gradients.gradients.clone().numpy(),
-                 "sent": sent, "groups": agreed.groups, "work": computed.vertex_snapshots,
-                 "batches": [(row[0], *row[2:9]) for row in built.strategy.rows()["targets"]]}
-            )  # fmt: skip
+                {
+                    "loss": agreed.loss_sum / agreed.groups,
+                    "gradient": built.gradients.gradients.clone().numpy(),
+                    "sent": sent,
+                    "groups": agreed.groups,
+                    "work": computed.vertex_snapshots,
+                    "batches": [(row[0], *row[2:9]) for row in built.strategy.rows()["targets"]],
+                }
+            )
             built.optimizer.step()
     return found
 
@@ -110,10 +146,18 @@ def run_config(**settings: Any) -> RunConfig:
 def _to_dict(done: Trained) -> dict[str, Any]:
     tables = done.recorder.tables
     names = ("steps", "rounds", "targets", "decisions", "evaluations", "links", "reservoir")
-    return {"losses": done.losses, "parameters": done.parameters, "state": done.outcome.state, "drawn": drawn(done),
-            "refused": done.recorder.events("refused"), "knobs": done.recorder.events("settings"),
-            "paused": len(done.recorder.events("paused")), "config": dict(done.config.flat),
-            "position": done.outcome.position, **{name: tables[name] for name in names}}  # fmt: skip
+    return {
+        "losses": done.losses,
+        "parameters": done.parameters,
+        "state": done.outcome.state,
+        "drawn": drawn(done),
+        "refused": done.recorder.events("refused"),
+        "knobs": done.recorder.events("settings"),
+        "paused": len(done.recorder.events("paused")),
+        "config": dict(done.config.flat),
+        "position": done.outcome.position,
+        **{name: tables[name] for name in names},
+    }
 
 
 def all_stories(rank: int, ranks: int, address: str, folder: str) -> dict[str, Any]:
@@ -150,8 +194,16 @@ def all_stories(rank: int, ranks: int, address: str, folder: str) -> dict[str, A
     go("by epochs", settings={**paced, "epochs": 1000}, script=stops, one_by_one=True)
     go("to models at the end", settings={"exchange": "gradients", "epochs": 1}, script={3: EPOCH[22]})
     fixed = {"batch_policy": "none", "reservoir": False, "average_every_s": 0.02, "epochs": 2}
-    apart = {**fixed, "average_every_s": 0.005, "slow_rank": 1, "slow_ms": 15.0, "epochs": APART_EPOCHS,
-             "epoch_batches": 5, "optimizer": "adam", "learning_rate": 0.01}  # fmt: skip
+    apart = {
+        **fixed,
+        "average_every_s": 0.005,
+        "slow_rank": 1,
+        "slow_ms": 15.0,
+        "epochs": APART_EPOCHS,
+        "epoch_batches": 5,
+        "optimizer": "adam",
+        "learning_rate": 0.01,
+    }
     go("from apart", settings=apart, script={14: EPOCH[12]})
     go("validation", settings={"reward_loss": "validation", "evaluate_every": 1, "decide_every": 2})
     go("slowed", settings={**fixed, "slow_rank": 1, "slow_ms": SLOW_MS})
@@ -176,6 +228,10 @@ def _fails(group: Group, graph: Any, folder: Path) -> dict[str, Any]:
     try:
         train(run_config(**settings), graph, folder / "failed.pt", group=group, recorder=recorder)
     except (RunFailedError, RunStoreError) as error:
-        return {"kind": type(error).__name__, "reason": str(error), "left": [*generators_left(), *_beating("failed")],
-                "steps": len(recorder.tables["steps"])}  # fmt: skip
+        return {
+            "kind": type(error).__name__,
+            "reason": str(error),
+            "left": [*generators_left(), *_beating("failed")],
+            "steps": len(recorder.tables["steps"]),
+        }
     raise AssertionError(f"rank {group.rank} saw no failure")

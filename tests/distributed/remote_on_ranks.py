@@ -32,10 +32,11 @@ from tests.remote_training import (
 
 STEPS = 3
 CASES: list[dict[str, Any]] = [
-    {"policy": "fixed", "cache_window": 2}, {"policy": "on_demand", "model": "evolvegcn-o"},
+    {"policy": "fixed", "cache_window": 2},
+    {"policy": "on_demand", "model": "evolvegcn-o"},
     {"policy": "prefetch", "model": "gatlstm", "layers": 1, "links": "1 delay=2"},
     {"policy": "epoch_hot", "static": True},
-]  # fmt: skip
+]
 POLICIES = (
     "on_demand",
     "prefetch",
@@ -51,8 +52,12 @@ ALONE = {"parts": 2, "batch_size": 16}
 SLOW, SLOW_HALO, DELAY_S = "1>0 delay=50", "2>1 delay=50", 0.05
 HALO = {"system": "adgnn-t", "layers": 1, "epochs": 8}
 COMING: list[dict[str, Any]] = [
-    {"links": "* delay=3"}, {"system": "fixed-window"}, {"links": "2>0 delay=1"}, {"system": "adgnn-t"}, {"links": ""},
-]  # fmt: skip
+    {"links": "* delay=3"},
+    {"system": "fixed-window"},
+    {"links": "2>0 delay=1"},
+    {"system": "adgnn-t"},
+    {"links": ""},
+]
 
 
 def first_steps(case: dict[str, Any], group: Group) -> list[dict[str, Any]]:
@@ -68,9 +73,13 @@ def first_steps(case: dict[str, Any], group: Group) -> list[dict[str, Any]]:
             agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
             rows = built.strategy.rows()["resolved"]
             found.append(
-                {"loss": agreed.loss_sum / agreed.groups, "gradient": built.gradients.gradients.clone().numpy(),
-                 "groups": agreed.groups, "remote": {row[0]: row[2] for row in rows}}
-            )  # fmt: skip
+                {
+                    "loss": agreed.loss_sum / agreed.groups,
+                    "gradient": built.gradients.gradients.clone().numpy(),
+                    "groups": agreed.groups,
+                    "remote": {row[0]: row[2] for row in rows},
+                }
+            )
             built.optimizer.step()
     return found
 
@@ -88,10 +97,16 @@ def all_cases(rank: int, ranks: int, address: str) -> list[list[dict[str, Any]]]
 def _to_dict(done: Trained, began_s: float) -> dict[str, Any]:
     tables = done.recorder.tables
     names = ("steps", "phases", "resolved", "windows", "fetches", "links", "cache_decisions")
-    return {"losses": done.losses, "parameters": done.parameters, "state": done.outcome.state, "left": left(),
-            "took_s": time.monotonic() - began_s, "config": dict(done.config.flat),
-            **{kind: done.recorder.events(kind) for kind in ("settings", "refused", "congestion", "features")},
-            **{name: tables[name] for name in names}}  # fmt: skip
+    return {
+        "losses": done.losses,
+        "parameters": done.parameters,
+        "state": done.outcome.state,
+        "left": left(),
+        "took_s": time.monotonic() - began_s,
+        "config": dict(done.config.flat),
+        **{kind: done.recorder.events(kind) for kind in ("settings", "refused", "congestion", "features")},
+        **{name: tables[name] for name in names},
+    }
 
 
 def all_stories(
@@ -118,8 +133,13 @@ def all_stories(
         try:
             go(name, policy, settings={"fetch_timeout_s": 0.5}, recorder=recorder)
         except LabError as error:
-            found[name] = {"kind": type(error).__name__, "reason": str(error), "left": left(),
-                           "steps": len(recorder.tables["steps"]), "took_s": time.monotonic() - began_s}  # fmt: skip
+            found[name] = {
+                "kind": type(error).__name__,
+                "reason": str(error),
+                "left": left(),
+                "steps": len(recorder.tables["steps"]),
+                "took_s": time.monotonic() - began_s,
+            }
 
     for policy in policies:
         go(policy, policy, settings={"policy_file": policy_file(Path(folder))} if policy == "double_dqn" else {})

@@ -155,11 +155,18 @@ def two_layers(group: Group, adjacency: NDArray[np.float64], *, own_thread: bool
     assert x.grad is not None
     assert parameter.grad is not None
     return {
-        "rows": mine, "y": y.detach(), "x": x.grad, "parameter": parameter.grad, "links": exchanger.drain(),
-        "drained": exchanger.drain(), "phases": noted.phases, "send_counts": plan.send_counts,
-        "receive_counts": plan.receive_counts, "sent": group.bytes_sent - before[0],
+        "rows": mine,
+        "y": y.detach(),
+        "x": x.grad,
+        "parameter": parameter.grad,
+        "links": exchanger.drain(),
+        "drained": exchanger.drain(),
+        "phases": noted.phases,
+        "send_counts": plan.send_counts,
+        "receive_counts": plan.receive_counts,
+        "sent": group.bytes_sent - before[0],
         "received": group.bytes_received - before[1],
-    }  # fmt: skip
+    }
 
 
 def one_way(group: Group) -> dict[str, Any]:
@@ -222,9 +229,12 @@ def gathered(group: Group) -> dict[str, Any]:
     assert x.grad is not None
     weights = sum(weights_of(rank, len(rows)) for rank in range(group.size))
     return {
-        "rows": torch.equal(rows, everything), "gradient": x.grad - weights[start : start + len(x)],
-        "links": exchanger.drain(), "sent": group.bytes_sent - sent, "counts": counts,
-    }  # fmt: skip
+        "rows": torch.equal(rows, everything),
+        "gradient": x.grad - weights[start : start + len(x)],
+        "links": exchanger.drain(),
+        "sent": group.bytes_sent - sent,
+        "counts": counts,
+    }
 
 
 def weights_of(rank: int, rows: int) -> Tensor:
@@ -284,9 +294,12 @@ def described(group: Group) -> dict[str, Any]:
     sent, received = group.bytes_sent, group.bytes_received
     texts = [group.broadcast_text(text if first else "other") for text in TEXTS]
     return {
-        "arrays": arrays, "writable": all(array.flags.writeable for array in arrays), "refusal": validate_settings,
-        "texts": texts, "moved": (group.bytes_sent - sent, group.bytes_received - received),
-    }  # fmt: skip
+        "arrays": arrays,
+        "writable": all(array.flags.writeable for array in arrays),
+        "refusal": validate_settings,
+        "texts": texts,
+        "moved": (group.bytes_sent - sent, group.bytes_received - received),
+    }
 
 
 def everything(rank: int, ranks: int, address: str) -> dict[str, Any]:

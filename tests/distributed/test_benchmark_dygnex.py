@@ -42,10 +42,15 @@ def plan(dygnex: ModuleType) -> Any:
 def epoch_of(loads: list[list[float]], groups: list[list[int]]) -> list[dict[str, Any]]:
     """What ranks tell of one epoch: own seconds by iteration, and the groups they computed."""
     return [
-        {"seconds": 10.0 + rank, "wall": own, "cpu": [2 * each for each in own], "loss": 0.5,
-         "groups": [(group, TIMES_S[group], 2 * TIMES_S[group]) for group in groups[rank]]}
+        {
+            "seconds": 10.0 + rank,
+            "wall": own,
+            "cpu": [2 * each for each in own],
+            "loss": 0.5,
+            "groups": [(group, TIMES_S[group], 2 * TIMES_S[group]) for group in groups[rank]],
+        }
         for rank, own in enumerate(loads)
-    ]  # fmt: skip
+    ]
 
 
 def test_epochs_are_joined_over_ranks(dygnex: ModuleType) -> None:
@@ -64,8 +69,16 @@ def test_epochs_are_joined_over_ranks(dygnex: ModuleType) -> None:
 def test_a_schedule_is_judged_by_what_its_groups_took(
     dygnex: ModuleType, assignment: tuple[Any, ...], makespan_s: float
 ) -> None:
-    described = {"assignment": assignment, "times_s": [1.0] * 4, "parts": 2, "makespan_s": 2.0, "timed_by": "wall",
-            "solve_s": 0.1, "gap": None, "notes": ""}  # fmt: skip
+    described = {
+        "assignment": assignment,
+        "times_s": [1.0] * 4,
+        "parts": 2,
+        "makespan_s": 2.0,
+        "timed_by": "wall",
+        "solve_s": 0.1,
+        "gap": None,
+        "notes": "",
+    }
     row = dygnex.replayed(described, [{"groups": dict(enumerate(TIMES_S))}])
     assert row["makespan_s"] == makespan_s
     assert row["over_bound"] == pytest.approx(makespan_s / 5)

@@ -35,9 +35,22 @@ def plan(hybrid: ModuleType) -> Any:
     tiny = sizes.grown(150, 600, 31)
     brief = sizes.Limits(0.1, 10, 5, 0.01, 2.0, 1e-3, 0.01)
     return dataclasses.replace(
-        hybrid.QUICK_PLAN, trained=(tiny,), timed=tiny, chosen=(tiny,), sized=(tiny,), partitioned=(tiny,), cut=tiny,
-        ranks=(1, 2), layers=(1,), turns=1, steps=3, turn_s=0.05, repeats=2, limits=brief, adjusting=brief,
-    )  # fmt: skip
+        hybrid.QUICK_PLAN,
+        trained=(tiny,),
+        timed=tiny,
+        chosen=(tiny,),
+        sized=(tiny,),
+        partitioned=(tiny,),
+        cut=tiny,
+        ranks=(1, 2),
+        layers=(1,),
+        turns=1,
+        steps=3,
+        turn_s=0.05,
+        repeats=2,
+        limits=brief,
+        adjusting=brief,
+    )
 
 
 def only(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
@@ -53,8 +66,18 @@ def alive(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 def a_row(system: str, *curves: list[tuple[float, int, float]], **more: Any) -> dict[str, Any]:
     """A row of trainings with the fields that losses are judged by."""
     best = [min(loss for _, _, loss in curve) for curve in curves]
-    return {"graph": "g", "model": "tgcn", "ranks": 1, "system": system, "curve": list(curves), "validation": best,
-            "persistence": 0.5, "mean": 0.6, "test": best, **more}  # fmt: skip
+    return {
+        "graph": "g",
+        "model": "tgcn",
+        "ranks": 1,
+        "system": system,
+        "curve": list(curves),
+        "validation": best,
+        "persistence": 0.5,
+        "mean": 0.6,
+        "test": best,
+        **more,
+    }
 
 
 def test_trainings_end_where_nothing_is_better(hybrid: ModuleType) -> None:
@@ -101,8 +124,11 @@ def test_batch_policies_are_held_against_the_best_size_after_fifty_decisions(
     rows = hybrid.hb_rows.batch_policy_rows(plan, plan.chosen[0], CORES)
     assert {row["system"]: row["regret_s"] for row in rows} == {name: second - 2 for name, second in times.items()}
     assert {row["system"]: row["decisions"] for row in rows if "decisions" in row} == {
-        "random": [50, 50], "bandit": [33, 33], "dqn": [50, 50], "law": [75, 75]
-    }  # fmt: skip
+        "random": [50, 50],
+        "bandit": [33, 33],
+        "dqn": [50, 50],
+        "law": [75, 75],
+    }
     enough, best, random, bandit, *law = hybrid.claims.batch_policy_verdicts(rows)
     assert enough.holds == 3 and enough.where == ("g tgcn, bandit: 33",)
     assert (best.holds, random.holds) == (0, 1) and [each.holds for each in law] == [1, 1, 1]

@@ -38,10 +38,22 @@ def plan(esdg: ModuleType) -> Any:
     tiny = sizes.generated("tiny", "transactions", 80, 160, 12)
     small = sizes.Scaling("uniform", 32, 8)
     return dataclasses.replace(
-        esdg.QUICK_PLAN, models=("cdgcn",), workload=tiny, linked=(tiny,), transfers=(tiny,), ranks=(1, 2), turns=1,
-        overlapped=sizes.generated("rows", "powerlaw", 3_000, 6_000, 24), repeats=1, blocks=(1, 2), counted=(2, 4),
-        strong=small, weak=small, predicted=(1, 2, 16), epochs=2,
-    )  # fmt: skip
+        esdg.QUICK_PLAN,
+        models=("cdgcn",),
+        workload=tiny,
+        linked=(tiny,),
+        transfers=(tiny,),
+        ranks=(1, 2),
+        turns=1,
+        overlapped=sizes.generated("rows", "powerlaw", 3_000, 6_000, 24),
+        repeats=1,
+        blocks=(1, 2),
+        counted=(2, 4),
+        strong=small,
+        weak=small,
+        predicted=(1, 2, 16),
+        epochs=2,
+    )
 
 
 @pytest.mark.slow
@@ -149,11 +161,23 @@ def test_curves_coincide(esdg: ModuleType, plan: Any) -> None:
 def test_steps_are_joined_over_ranks(esdg: ModuleType) -> None:
     joined = importlib.import_module("contenders.esdg_steps").joined
     ranks = [
-        [{"seconds": 10.0 + rank, "own": {"wall": 4.0, "cpu": 3.0 - rank}, "transfer": {"wall": 1.0, "cpu": 0.5},
-          "communicate": 2.0 + rank, "wait": 1.0, "links": [(0, "forward", 1, 5, 20)], "exchanges": 2,
-          "in_flight_s": 4.0, "exposed_s": 1.0 + rank, "brought": [1, 2, 3], "loss": 0.5}]
+        [
+            {
+                "seconds": 10.0 + rank,
+                "own": {"wall": 4.0, "cpu": 3.0 - rank},
+                "transfer": {"wall": 1.0, "cpu": 0.5},
+                "communicate": 2.0 + rank,
+                "wait": 1.0,
+                "links": [(0, "forward", 1, 5, 20)],
+                "exchanges": 2,
+                "in_flight_s": 4.0,
+                "exposed_s": 1.0 + rank,
+                "brought": [1, 2, 3],
+                "loss": 0.5,
+            }
+        ]
         for rank in range(2)
-    ]  # fmt: skip
+    ]
     (wall,), (cpu,) = joined(ranks, clock="wall"), joined(ranks, clock="cpu")
     assert (wall["seconds"], cpu["seconds"]) == (11.0, 3.5)  # the slowest rank's, and its own work alone
     assert wall["hidden"] == pytest.approx(1 - 3 / 8) and wall["bytes"] == 40

@@ -36,10 +36,24 @@ def plan(flare: ModuleType) -> Any:
     tiny = sizes.generated("tiny", "powerlaw", 200, 800, 24, **sizes.WHOLE)
     split = sizes.generated("split", "powerlaw", 120, 500, 41)
     return dataclasses.replace(
-        flare.QUICK_PLAN, trained=(split,), measured=(tiny,), timed=(tiny,), overlapped=tiny, spread=tiny,
-        mapped=(split,), seeds=1, ranks=(1, 2), turns=1, steps=4, breakdown_epochs=1, full_snapshots=(2,),
-        alphas=(1.0,), limits=sizes.Limits(1, 0.2, 8, 0.01), map_limits=sizes.Limits(1, 0.1, 8, 0.01), delay_s=0.01,
-    )  # fmt: skip
+        flare.QUICK_PLAN,
+        trained=(split,),
+        measured=(tiny,),
+        timed=(tiny,),
+        overlapped=tiny,
+        spread=tiny,
+        mapped=(split,),
+        seeds=1,
+        ranks=(1, 2),
+        turns=1,
+        steps=4,
+        breakdown_epochs=1,
+        full_snapshots=(2,),
+        alphas=(1.0,),
+        limits=sizes.Limits(1, 0.2, 8, 0.01),
+        map_limits=sizes.Limits(1, 0.1, 8, 0.01),
+        delay_s=0.01,
+    )
 
 
 def by_name(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -94,8 +108,10 @@ def test_memory_is_told_against_full_history(flare: ModuleType, plan: Any, monke
 def test_memory_is_judged_where_batches_make_a_difference(flare: ModuleType) -> None:
     def rows(model: str) -> list[dict[str, Any]]:
         sizes = {"full-history": (800, 900, 1000), "flaredtdg": (300, 600, 280), "esdg": (700, 700, None)}
-        return [{"graph": "g", "model": model, "system": system, "whole_bytes": whole, "peak_bytes": peak, "rows": kept}
-                for system, (whole, peak, kept) in sizes.items()]  # fmt: skip
+        return [
+            {"graph": "g", "model": model, "system": system, "whole_bytes": whole, "peak_bytes": peak, "rows": kept}
+            for system, (whole, peak, kept) in sizes.items()
+        ]
 
     judge = flare.flare_rows.judged_memory
     full, ours, rival = judge(rows("tgcn"))
@@ -153,11 +169,25 @@ def test_remaps_cut_out_the_same_edges(flare: ModuleType) -> None:
 
 def test_a_run_s_seconds_are_shared_out(flare: ModuleType, plan: Any) -> None:
     work = importlib.import_module("contenders.flare_work")
-    epoch = {"seconds": 10.0, "batch_s": 2.0, "backward_s": 3.0, "communicate_s": 1.0, "update_s": 0.5,
-             "transfer": {"wall": 0.5}}  # fmt: skip
+    epoch = {
+        "seconds": 10.0,
+        "batch_s": 2.0,
+        "backward_s": 3.0,
+        "communicate_s": 1.0,
+        "update_s": 0.5,
+        "transfer": {"wall": 0.5},
+    }
     described = work.parts_of([epoch, epoch], chunking_s=4.0, shuffle_s=1.0)
-    assert described == {"chunking": 4.0, "shuffle": 1.0, "remap": 3.0, "forward": 6.0, "backward": 6.0,
-                    "communicate": 2.0, "transfer": 1.0, "update": 1.0}  # fmt: skip
+    assert described == {
+        "chunking": 4.0,
+        "shuffle": 1.0,
+        "remap": 3.0,
+        "forward": 6.0,
+        "backward": 6.0,
+        "communicate": 2.0,
+        "transfer": 1.0,
+        "update": 1.0,
+    }
     assert sum(described.values()) == 4.0 + 20.0
     (row,) = work.breakdown_rows(plan, plan.timed[0], "tgcn", 1, CORES)
     assert sum(row["shares"].values()) == pytest.approx(1) and min(row["shares"].values()) >= 0
@@ -265,17 +295,27 @@ def test_hybrid_steps_are_an_epoch_of_windows(name: str, flare: ModuleType) -> N
 
 
 def training_row(system: str, *mse: float, **more: Any) -> dict[str, Any]:
-    return {"graph": "g", "model": "m", "system": system, "mse": list(mse), "persistence": 0.5, "mean": 0.9,
-            "converged_s": [1.0] * len(mse), **more}  # fmt: skip
+    return {
+        "graph": "g",
+        "model": "m",
+        "system": system,
+        "mse": list(mse),
+        "persistence": 0.5,
+        "mean": 0.9,
+        "converged_s": [1.0] * len(mse),
+        **more,
+    }
 
 
 def test_claims_that_do_not_hold_are_told(flare: ModuleType) -> None:
     judge = flare.claims.training_verdicts
     rows = [
-        training_row("esdg", 0.30, 0.30), training_row("recent-only", 0.25, 0.15),
-        training_row("full-history", 0.2, 0.2), training_row("flaredtdg", 0.21, 0.20, converged_s=[0.5, 0.5]),
+        training_row("esdg", 0.30, 0.30),
+        training_row("recent-only", 0.25, 0.15),
+        training_row("full-history", 0.2, 0.2),
+        training_row("flaredtdg", 0.21, 0.20, converged_s=[0.5, 0.5]),
         {"graph": "g", "model": "m", "system": "dynagraph", "failed": "not built"},
-    ]  # fmt: skip
+    ]
     best, sooner, recent, full, seconds, baseline = judge(rows)
     assert (best.holds, best.where) == (1, ()) and "holds: 1 of 1" in best.text
     assert sooner.holds == seconds.holds == baseline.holds == 1
@@ -288,8 +328,10 @@ def test_claims_that_do_not_hold_are_told(flare: ModuleType) -> None:
 def test_maps_are_judged_by_their_corner_and_their_slopes(flare: ModuleType) -> None:
     def cells(*errors: float) -> list[dict[str, Any]]:
         places = [(full, alpha) for full in (1, 2, 3) for alpha in (0.1, 1.0)]
-        return [{"graph": "g", "full_snapshots": full, "alpha": alpha, "mse": [error, error], "peak_bytes": 10 * full}
-                for (full, alpha), error in zip(places, errors, strict=True)]  # fmt: skip
+        return [
+            {"graph": "g", "full_snapshots": full, "alpha": alpha, "mse": [error, error], "peak_bytes": 10 * full}
+            for (full, alpha), error in zip(places, errors, strict=True)
+        ]
 
     corner, memory, smooth = flare.claims.decay_verdicts(cells(9, 8, 7, 6, 5, 4))
     assert corner.holds == memory.holds == smooth.holds == 1

@@ -33,10 +33,21 @@ def plan(green: ModuleType) -> Any:
     sizes = importlib.import_module("contenders.gd_plan")
     tiny = sizes.Ground("tiny", 240, 6, 16, batch_size=20, cache_rows=40, mbit=20.0, fanouts="3 3")
     return dataclasses.replace(
-        green.QUICK_PLAN, grounds=(tiny,), ablated=tiny, lived=tiny, epochs=3, first=1, cycle=1, table="1:30",
-        delay_ms=5.0, archetypes=("one_slow",), rpc_rows=(10, 1_000), rpc_repeats=3, repeats=2,
+        green.QUICK_PLAN,
+        grounds=(tiny,),
+        ablated=tiny,
+        lived=tiny,
+        epochs=3,
+        first=1,
+        cycle=1,
+        table="1:30",
+        delay_ms=5.0,
+        archetypes=("one_slow",),
+        rpc_rows=(10, 1_000),
+        rpc_repeats=3,
+        repeats=2,
         looked_up=(1_000, 100),
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture
@@ -47,8 +58,17 @@ def trainer(green: ModuleType, tmp_path: Path) -> Any:
 
 def a_row(method: str, condition: str, *joules: float, **more: Any) -> dict[str, Any]:
     """A row of runs with the fields that claims are judged by."""
-    return {"graph": "g", "model": "m", "condition": condition, "method": method, "joules": list(joules),
-            "epoch_s": list(joules), "losses": ["a"] * len(joules), "foretold_j": None, **more}  # fmt: skip
+    return {
+        "graph": "g",
+        "model": "m",
+        "condition": condition,
+        "method": method,
+        "joules": list(joules),
+        "epoch_s": list(joules),
+        "losses": ["a"] * len(joules),
+        "foretold_j": None,
+        **more,
+    }
 
 
 def holds(verdicts: list[Any]) -> list[tuple[int, int]]:
@@ -106,19 +126,26 @@ def test_shares_of_a_run_are_of_its_steps_alone(green: ModuleType, plan: Any, tr
 
 def test_claims_of_table_1_are_judged(green: ModuleType) -> None:
     rows = [
-        a_row("dgl-default", "clean", 100.0), a_row("rapidgnn", "clean", 90.0), a_row("greendygnn", "clean", 91.0),
-        a_row("dgl-default", "delayed", 150.0, joules_more=0.5), a_row("rapidgnn", "delayed", 100.0, joules_more=0.1),
-        a_row("fixed-window", "delayed", 94.0, joules_more=0.2), a_row("clairvoyant", "delayed", 93.5),
-        a_row("greendygnn", "delayed", 95.0, joules_more=0.05), {**a_row("planner", "delayed"), "failed": "no"},
-    ]  # fmt: skip
+        a_row("dgl-default", "clean", 100.0),
+        a_row("rapidgnn", "clean", 90.0),
+        a_row("greendygnn", "clean", 91.0),
+        a_row("dgl-default", "delayed", 150.0, joules_more=0.5),
+        a_row("rapidgnn", "delayed", 100.0, joules_more=0.1),
+        a_row("fixed-window", "delayed", 94.0, joules_more=0.2),
+        a_row("clairvoyant", "delayed", 93.5),
+        a_row("greendygnn", "delayed", 95.0, joules_more=0.05),
+        {**a_row("planner", "delayed"), "failed": "no"},
+    ]
     default, rapid, clean, more, fixed, best, losses = green.claims.table_verdicts(rows)
     assert holds([default, rapid, clean, more]) == [(1, 0)] * 4
     assert fixed.where == ("g delayed, greendygnn: -1.1% saved",) and best.holds == 1  # 1.06 % and 1.6 % above
     assert "DOES NOT HOLD HERE" in fixed.text and losses.holds == 7
     rows[-2]["losses"] = ["b"]
     assert green.claims.table_verdicts(rows)[-1].where == ("g delayed, greendygnn",)
-    full, rl, weights = (a_row(name, "throttled", *joules) for name, *joules in
-                         (("full", 90.0), ("w/o RL", 95.0), ("w/o cost weights", 89.0)))  # fmt: skip
+    full, rl, weights = (
+        a_row(name, "throttled", *joules)
+        for name, *joules in (("full", 90.0), ("w/o RL", 95.0), ("w/o cost weights", 89.0))
+    )
     assert holds(green.claims.ablation_verdicts([full, rl, weights])) == [(1, 0), (0, 1)]
 
 
@@ -127,9 +154,10 @@ def test_the_simulators_order_is_held_against_runs(green: ModuleType) -> None:
         a_row("rapidgnn", "one_slow", 110.0, 120.0, foretold_j=12.0, foretold_s=1.0),
         a_row("fixed-16", "one_slow", 90.0, 100.0, foretold_j=9.0, foretold_s=2.0),
         a_row("planner", "one_slow", 95.0, 97.0, foretold_j=13.0, foretold_s=0.5),
-        a_row("bgl", "one_slow", 1.0, 1.0), {**a_row("random", "one_slow"), "failed": "no"},
+        a_row("bgl", "one_slow", 1.0, 1.0),
+        {**a_row("random", "one_slow"), "failed": "no"},
         a_row("fixed-16", "none", 9.0, 9.0, foretold_j=1.0, foretold_s=1.0),
-    ]  # fmt: skip
+    ]
     pairs = {pair["methods"]: pair for pair in green.gd_rows.pairs_of(rows)}
     assert {names: (pair["better"], pair["apart"], pair["agrees"]) for names, pair in pairs.items()} == {
         ("rapidgnn", "fixed-16"): ("fixed-16", True, True),
@@ -177,8 +205,11 @@ def test_calls_are_told_apart_from_what_they_bring(
     green: ModuleType, plan: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def line(rows: Any, features: int, **_: Any) -> list[dict[str, Any]]:
-        return [{"rows": count, "concurrent": at_once, "rtt_s": 2e-4 + 5e-10 * 4 * features * count + 9.0 * at_once}
-                for count in rows for at_once in (0, 1)]  # fmt: skip
+        return [
+            {"rows": count, "concurrent": at_once, "rtt_s": 2e-4 + 5e-10 * 4 * features * count + 9.0 * at_once}
+            for count in rows
+            for at_once in (0, 1)
+        ]
 
     assert all(row["rtt_s"][1] > 0 and row["initiation"] >= 0 for row in green.DO["figure1"](plan, Path()))
     monkeypatch.setattr(green.gd_here, "measure", line)
@@ -196,11 +227,21 @@ def test_calibrations_are_told_with_what_they_had_not_seen(
     from dtdg_lab.systems.feature_cache.calibration.calibration import SHIPPED, calibrate
 
     model = SHIPPED.steps["reddit"]
-    cells = [{"dataset": "made", "condition": name, "window": window,
-              "measured_ms": float(model.step_ms(window, mbit, delay)) * (1 + 0.2 * (window == 2))}
-             for name, mbit, delay, windows in (("clean", np.inf, 0, (1, 2, 4, 16, 64)), ("c1_200", 200, 0, (16,)),
-                                                ("c1_50", 50, 0, (16,)), ("c4_10", np.inf, 10, (16,)))
-             for window in windows]  # fmt: skip
+    cells = [
+        {
+            "dataset": "made",
+            "condition": name,
+            "window": window,
+            "measured_ms": float(model.step_ms(window, mbit, delay)) * (1 + 0.2 * (window == 2)),
+        }
+        for name, mbit, delay, windows in (
+            ("clean", np.inf, 0, (1, 2, 4, 16, 64)),
+            ("c1_200", 200, 0, (16,)),
+            ("c1_50", 50, 0, (16,)),
+            ("c4_10", np.inf, 10, (16,)),
+        )
+        for window in windows
+    ]
     (row,) = green.gd_here.calibration_rows(calibrate(cells), "here")
     assert row["worst"].startswith("clean W=2 -") and 1 < row["fitted"] < 5 < row["worst_percent"]
     assert row["unpredicted"] == 5 and "5 cells had too few" in green.words.calibration_text(row)  # 3 without clean
@@ -231,8 +272,14 @@ def test_policies_are_compared_and_who_loses_is_told(
     assert 2_000 < clean < 3_500 < 20_000 < slow < 50_000  # of what the authors measured: 2,190 and 34,400
     verdicts = green.claims.simulator_verdicts(rows)
     assert verdicts[1].holds == len([row for row in rows if "over_clairvoyant" in row])
-    lost = {"policy": "planner", "costs": "c", "case": "x", "over_best_fixed": 0.02, "over_epoch_hot": -0.05,
-            "over_clairvoyant": 0.03}  # fmt: skip
+    lost = {
+        "policy": "planner",
+        "costs": "c",
+        "case": "x",
+        "over_best_fixed": 0.02,
+        "over_epoch_hot": -0.05,
+        "over_clairvoyant": 0.03,
+    }
     fixed, rapid, best = green.claims.simulator_verdicts([lost])[2:5]
     assert holds([fixed, rapid, best]) == [(0, 1), (1, 0), (1, 0)] and "c x: +2.0%" in fixed.text
     beaten = {**lost, "over_clairvoyant": -0.01}

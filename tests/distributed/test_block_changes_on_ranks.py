@@ -22,9 +22,19 @@ from dtdg_lab.testing.training import Trained, train_in_memory
 from dtdg_lab.training import build
 
 EPOCHS, TRAINED = 11, 12
-SMALL = {"dataset": "growing", "generated_nodes": 23, "generated_edges": 80, "generated_snapshots": 40, "hidden": 4,
-         "layers": 2, "learning_rate": 0.02, "device": "cpu", "epochs": EPOCHS, "dtype": "float64",
-         "optimizer": "sgd"}  # fmt: skip
+SMALL = {
+    "dataset": "growing",
+    "generated_nodes": 23,
+    "generated_edges": 80,
+    "generated_snapshots": 40,
+    "hidden": 4,
+    "layers": 2,
+    "learning_rate": 0.02,
+    "device": "cpu",
+    "epochs": EPOCHS,
+    "dtype": "float64",
+    "optimizer": "sgd",
+}
 STORY: dict[int, dict[str, Any]] = {  # step -> changes
     0: {"blocks": 5},
     1: {"overlap": False},
@@ -57,9 +67,13 @@ def _train(group: Group, folder: Path, settings: dict[str, Any], **how: Any) -> 
 
 def _to_dict(done: Trained) -> dict[str, Any]:
     recorder = done.recorder
-    return {"losses": done.losses, "parameters": done.parameters, "config": done.config,
-            **{kind: recorder.events(kind) for kind in ("settings", "refused", "blocks", "partition", "overlap")},
-            **{table: recorder.tables[table] for table in ("links", "exchanges", "transfers")}}  # fmt: skip
+    return {
+        "losses": done.losses,
+        "parameters": done.parameters,
+        "config": done.config,
+        **{kind: recorder.events(kind) for kind in ("settings", "refused", "blocks", "partition", "overlap")},
+        **{table: recorder.tables[table] for table in ("links", "exchanges", "transfers")},
+    }
 
 
 def everything(group: Group, folder: Path) -> dict[str, Any]:
@@ -139,10 +153,17 @@ def test_blocks_are_told_at_every_change_and_left_with_the_last(ranks: list[dict
     described = [(event["step"], event["data"]) for event in ranks[0]["story"]["blocks"]]
     assert ranks[1]["story"]["blocks"] == []
     assert [(step, data["layout"], data["blocks"], data["row_ranks"]) for step, data in described] == [
-        (0, "snapshot", 1, 1), (1, "snapshot", 5, 1), (2, "snapshot", 5, 1), (3, "snapshot", 5, 2),
-        (4, "snapshot", 3, 1), (5, "snapshot", 1, 1), (6, "halo_vertex", 4, 1), (7, "snapshot", 4, 2),
-        (8, "snapshot", 2, 2), (9, "snapshot", 2, 1),
-    ]  # fmt: skip
+        (0, "snapshot", 1, 1),
+        (1, "snapshot", 5, 1),
+        (2, "snapshot", 5, 1),
+        (3, "snapshot", 5, 2),
+        (4, "snapshot", 3, 1),
+        (5, "snapshot", 1, 1),
+        (6, "halo_vertex", 4, 1),
+        (7, "snapshot", 4, 2),
+        (8, "snapshot", 2, 2),
+        (9, "snapshot", 2, 1),
+    ]
     assert described[5][1]["requested"] == 0
     left = [(event["step"], event["data"]["layout"]) for event in ranks[0]["story"]["partition"]]
     assert left == [(6, "halo_vertex"), (7, None)]
@@ -179,10 +200,12 @@ def test_records_tell_the_exchanges_and_the_graphs_brought(ranks: list[dict[str,
         brought = {row["step"]: row for row in story["transfers"]}
         assert sorted(brought) == [1, 2, 4, 9, 10], "of one block, and where rows are split, graphs stay"
     saved = {
-        step: sum(found["story"]["transfers"][place]["whole_bytes"] - found["story"]["transfers"][place]["bytes"]
-                  for found in ranks)
+        step: sum(
+            found["story"]["transfers"][place]["whole_bytes"] - found["story"]["transfers"][place]["bytes"]
+            for found in ranks
+        )
         for place, step in enumerate((1, 2, 4, 9, 10))
-    }  # fmt: skip
+    }
     assert saved[1] == saved[2] > 0 and saved[9] > 0 and saved[4] == 0
 
 

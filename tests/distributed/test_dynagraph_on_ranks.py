@@ -19,10 +19,19 @@ from tests.thinning import thinned, values_that_run
 
 PARTS, EPOCHS, STEPS, NODES, WINDOW = 4, 2, 3, 23, 2
 SMALL = {
-    "system": "dynagraph", "dataset": "growing", "generated_nodes": NODES, "generated_edges": 120,
-    "generated_snapshots": 40, "hidden": 6, "learning_rate": 0.05, "device": "cpu", "dtype": "float64",
-    "optimizer": "sgd", "window": WINDOW, "fanout": 2,
-}  # fmt: skip
+    "system": "dynagraph",
+    "dataset": "growing",
+    "generated_nodes": NODES,
+    "generated_edges": 120,
+    "generated_snapshots": 40,
+    "hidden": 6,
+    "learning_rate": 0.05,
+    "device": "cpu",
+    "dtype": "float64",
+    "optimizer": "sgd",
+    "window": WINDOW,
+    "fanout": 2,
+}
 CASES: list[dict[str, Any]] = [
     {"model": "tgcn"},
     {"model": "tgcn", "layers": 2},
@@ -58,9 +67,15 @@ def _trained(config: RunConfig, group: Group) -> list[dict[str, Any]]:
             built.optimizer.step()
             (batch,) = built.strategy.rows()["batches"]
             found.append(
-                {"loss": agreed.loss_sum / agreed.groups, "gradient": built.gradients.gradients.clone().numpy(),
-                 "own_loss": computed.loss_sum, "work": computed.vertex_snapshots, "sent": sent, "edges": batch[5]}
-            )  # fmt: skip
+                {
+                    "loss": agreed.loss_sum / agreed.groups,
+                    "gradient": built.gradients.gradients.clone().numpy(),
+                    "own_loss": computed.loss_sum,
+                    "work": computed.vertex_snapshots,
+                    "sent": sent,
+                    "edges": batch[5],
+                }
+            )
     return found
 
 

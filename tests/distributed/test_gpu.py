@@ -44,9 +44,15 @@ def test_a_step_on_the_gpu_is_the_step_on_the_cpu(model: str) -> None:
 @pytest.mark.parametrize("model", ["tgcn", "mpnn-lstm", "evolvegcn-h", "dcrnn"])
 def test_windows_on_the_gpu_are_the_windows_on_the_cpu(model: str, settings: dict[str, Any]) -> None:
     config = RunConfig(
-        system="flaredtdg", dataset="growing", model=model, dtype="float64", optimizer="sgd", partitioner="round_robin",
-        chunker="hash", **settings,
-    )  # fmt: skip
+        system="flaredtdg",
+        dataset="growing",
+        model=model,
+        dtype="float64",
+        optimizer="sgd",
+        partitioner="round_robin",
+        chunker="hash",
+        **settings,
+    )
     graph, found = load_for(config), []
     for device in ("cpu", "cuda:0"):
         built, losses = build(config, graph, SoloGroup(), device=device), []

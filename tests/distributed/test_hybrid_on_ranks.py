@@ -220,8 +220,10 @@ def test_a_run_of_equal_steps_is_resumed_as_if_nothing_had_been(stories: list[di
 
 def test_partitioner_and_exchange_change_when_all_have_come_together(stories: list[dict[str, Any]]) -> None:
     one, other = (found["by epochs"] for found in stories)
-    described = [[(event["step"], event["data"]["when"], event["data"]["changes"]) for event in of["knobs"]]
-            for of in (one, other)]  # fmt: skip
+    described = [
+        [(event["step"], event["data"]["when"], event["data"]["changes"]) for event in of["knobs"]]
+        for of in (one, other)
+    ]
     assert (
         [what for *_, what in described[0]]
         == [what for *_, what in described[1]]
@@ -266,8 +268,10 @@ def test_the_validation_part_is_read_by_the_rank_that_decides(stories: list[dict
 
 
 def test_a_slowed_rank_slows_no_other(stories: list[dict[str, Any]]) -> None:
-    step_s = {story: [median(row["time_s"] for row in found[story]["steps"]) for found in stories]
-              for story in ("slowed", "slowed together")}  # fmt: skip
+    step_s = {
+        story: [median(row["time_s"] for row in found[story]["steps"]) for found in stories]
+        for story in ("slowed", "slowed together")
+    }
     assert step_s["slowed"][1] > 1e-3 * SLOW_MS
     assert step_s["slowed together"][0] > 1e-3 * SLOW_MS > 2 * step_s["slowed"][0]
 

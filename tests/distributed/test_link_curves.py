@@ -28,9 +28,13 @@ DATA: dict[str, dict[str, Any]] = {
     "bitcoin-otc": {"cut": 7, "features": "degrees"},
     "collegemsg": {"cut": 7, "features": "degrees"},
     # amounts are in the hundreds: their raw sums would make the first losses thousands, where no curve is stable
-    "transactions": {"features": "log_degrees", "generated_nodes": 150, "generated_edges": 300,
-                     "generated_snapshots": 7},
-}  # fmt: skip
+    "transactions": {
+        "features": "log_degrees",
+        "generated_nodes": 150,
+        "generated_edges": 300,
+        "generated_snapshots": 7,
+    },
+}
 REAL = ("bitcoin-otc", "collegemsg")
 CURVE = {"dtype": "float32", "optimizer": "adam", "learning_rate": 0.01}
 EXACT = {"dtype": "float64", "optimizer": "sgd", "learning_rate": 0.05}
@@ -49,9 +53,15 @@ def _config(case: dict[str, Any], dataset: str, ranks: int) -> RunConfig:
     whole = case["system"] == "single"
     return RunConfig(
         **{**case, **DATA[dataset], **cut, "dataset": dataset, "ranks": ranks, "epochs": EPOCHS},
-        **({} if whole else {"blocks": 2}), protocol="esdg-2021", layers=2, hidden=6, device="cpu", threads=1,
-        evaluate_every=EPOCHS, ranking_negatives=5,
-    )  # fmt: skip
+        **({} if whole else {"blocks": 2}),
+        protocol="esdg-2021",
+        layers=2,
+        hidden=6,
+        device="cpu",
+        threads=1,
+        evaluate_every=EPOCHS,
+        ranking_negatives=5,
+    )
 
 
 def curve(group: Group, graph: DynamicGraph, config: RunConfig, folder: Path) -> dict[str, Any]:

@@ -30,9 +30,21 @@ RANKS, TURNS, WIDTH = 4, 4, 8
 SLOW_S, LESS_S, LATE_S, RATE_S = 0.12, 0.1, 0.08, 0.1
 ONES = [1] * RANKS
 HALO_MS, EPOCHS = 8, 3
-HALO = {"system": "adgnn-t", "partitioner": "hash", "dataset": "growing", "generated_nodes": 60, "generated_edges": 300,
-        "generated_snapshots": 12, "hidden": 6, "layers": 2, "device": "cpu", "epochs": EPOCHS, "dtype": "float64",
-        "threads": 1, "evaluate_every": 100}  # fmt: skip
+HALO = {
+    "system": "adgnn-t",
+    "partitioner": "hash",
+    "dataset": "growing",
+    "generated_nodes": 60,
+    "generated_edges": 300,
+    "generated_snapshots": 12,
+    "hidden": 6,
+    "layers": 2,
+    "device": "cpu",
+    "epochs": EPOCHS,
+    "dtype": "float64",
+    "threads": 1,
+    "evaluate_every": 100,
+}
 
 
 def _sent(group: Group, late_s: float = 0.0) -> Arrived:
@@ -70,11 +82,15 @@ def _owners(group: LinkedGroup) -> dict[str, Any]:
     whole, wait_s = last.rows, last.wait_s
     group.set_links(LinkState.clean(RANKS))
     return {
-        "flight": _flight(arrived), "exposed": min(one.exposed_s for one in arrived), "took_s": took_s,
-        "equal": [torch.equal(one.rows, plain.rows) for one in arrived], "reduce_s": min(reduced_s),
-        "ones": (whole.sum().item(), wait_s < SLOW_S / 2), "clean": _flight(_exchanges(group)),
+        "flight": _flight(arrived),
+        "exposed": min(one.exposed_s for one in arrived),
+        "took_s": took_s,
+        "equal": [torch.equal(one.rows, plain.rows) for one in arrived],
+        "reduce_s": min(reduced_s),
+        "ones": (whole.sum().item(), wait_s < SLOW_S / 2),
+        "clean": _flight(_exchanges(group)),
         "ordered": all(one.wait_s <= one.exposed_s <= one.in_flight_s for one in arrived),
-    }  # fmt: skip
+    }
 
 
 def _late(group: LinkedGroup) -> tuple[float, float, float]:
@@ -98,10 +114,12 @@ def _rates(group: LinkedGroup) -> dict[str, Any]:
     sent = [1, 0, 0, 0] if group.rank == 1 else nobody
     other = group.start_exchange(rows[: sum(sent)], sent, counts).wait()
     return {
-        "flight": min(before.in_flight_s, later.in_flight_s), "same": same, "other": other.in_flight_s,
+        "flight": min(before.in_flight_s, later.in_flight_s),
+        "same": same,
+        "other": other.in_flight_s,
         "came": [one.started_s + one.in_flight_s - before.all_started_s for one in (before, later)],
         "exposed": before.exposed_s,
-    }  # fmt: skip
+    }
 
 
 def _splits(group: LinkedGroup) -> dict[str, Any]:
@@ -127,11 +145,13 @@ def _mechanics(rank: int, ranks: int, address: str) -> dict[str, Any]:
     found = {"owners": _owners(group), "late": _late(group), "rates": _rates(group), "splits": _splits(group)}
     inner.all_reduce(torch.ones(3))
     found["passed on"] = (
-        group.bytes_sent == inner.bytes_sent > 0, group.bytes_received == inner.bytes_received,
-        group.broadcast_text("a" if rank == 0 else "b"), group.broadcast_array(np.arange(3)).tolist(),
+        group.bytes_sent == inner.bytes_sent > 0,
+        group.bytes_received == inner.bytes_received,
+        group.broadcast_text("a" if rank == 0 else "b"),
+        group.broadcast_array(np.arange(3)).tolist(),
         group.gather_rows(torch.full((1, 1), float(rank)), ONES)[:, 0].tolist(),
         abs(group.clock_ns() - inner.clock_ns()) < 1e9,
-    )  # fmt: skip
+    )
     group.close()
     return found
 
@@ -222,10 +242,11 @@ def _train(rank: int, ranks: int, address: str, folder: str) -> dict[str, Any]:
         done = train_in_memory(config, _graph(), Path(folder) / f"{name}.pt", group=group)
         rows = done.recorder.tables["exchanges"]
         found[name] = {
-            "losses": done.losses, "exchanges": sum(row["exchanges"] for row in rows),
+            "losses": done.losses,
+            "exchanges": sum(row["exchanges"] for row in rows),
             "in_flight_s": sum(row["in_flight_s"] for row in rows),
             "parameters": {key: value.numpy() for key, value in done.parameters.items()},
-        }  # fmt: skip
+        }
     inner.close()
     return found
 

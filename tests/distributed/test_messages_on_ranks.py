@@ -110,9 +110,13 @@ def _layers_on_rank(rank: int, ranks: int, address: str) -> dict[Any, dict[str, 
         edges, reduce, weighted = way
         exchanger = Exchanger(group)
         sequence = HaloSequence(
-            _small_graph(weighted), partition, exchanger, group, OperatorSettings(dtype=torch.float64),
+            _small_graph(weighted),
+            partition,
+            exchanger,
+            group,
+            OperatorSettings(dtype=torch.float64),
             directions=(edges,),
-        )  # fmt: skip
+        )
         view = sequence.stack(range(SNAPSHOTS))
         x, gates = view.inputs.clone().requires_grad_(), _gates()
         y = _two_layers(view, x, gates, edges, reduce)
@@ -177,8 +181,18 @@ def test_rows_of_messages_are_counted_by_layer_and_pass(
 # Whole runs: the same mean by a pull and by messages.
 
 
-SMALL = {"dataset": "growing", "generated_nodes": 40, "generated_edges": 160, "generated_snapshots": 30, "hidden": 4,
-         "learning_rate": 0.05, "device": "cpu", "dtype": "float64", "optimizer": "sgd", "layers": 2}  # fmt: skip
+SMALL = {
+    "dataset": "growing",
+    "generated_nodes": 40,
+    "generated_edges": 160,
+    "generated_snapshots": 30,
+    "hidden": 4,
+    "learning_rate": 0.05,
+    "device": "cpu",
+    "dtype": "float64",
+    "optimizer": "sgd",
+    "layers": 2,
+}
 STEPS = 3
 Case = tuple[str, str, dict[str, Any], int]  # model, system, options, ranks
 CASES: list[Case] = [
@@ -208,8 +222,10 @@ CASES: list[Case] = [
     ("top", "flaredtdg", {"window": 4, "full_snapshots": 2}, 2),
 ]
 KEPT = (0, 5, 8, 12, 14, 17, 20, 22, 26, 28, 29)  # each layout, and halo_reuse, streamed snapshots and overlap
-ids = [" ".join([kind, system, *(f"{name}={value}" for name, value in more.items()), f"on {ranks}"])
-       for kind, system, more, ranks in CASES]  # fmt: skip
+ids = [
+    " ".join([kind, system, *(f"{name}={value}" for name, value in more.items()), f"on {ranks}"])
+    for kind, system, more, ranks in CASES
+]
 
 
 @cache

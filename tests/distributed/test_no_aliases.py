@@ -18,8 +18,16 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.testing.training import train_in_memory
 
-SMALL = {"dataset": "growing", "generated_nodes": 40, "generated_edges": 120, "generated_snapshots": 40, "hidden": 4,
-         "layers": 2, "device": "cpu", "epochs": 1}  # fmt: skip
+SMALL = {
+    "dataset": "growing",
+    "generated_nodes": 40,
+    "generated_edges": 120,
+    "generated_snapshots": 40,
+    "hidden": 4,
+    "layers": 2,
+    "device": "cpu",
+    "epochs": 1,
+}
 CACHING = ("rapidgnn", "fixed-window", "threshold-window", "greendygnn", "clairvoyant")
 REMOTE = ("dgl-default", "bgl", *CACHING)
 ALONE = ("single", "pipad")  # systems of one process
@@ -46,15 +54,15 @@ def _recorded(system: str, group: Group, folder: Path) -> dict[str, Any]:
         sent[row["layer"], row["pass_name"]] += row["rows"]
     schedules = [event["data"] for event in done.recorder.events("schedule")]
     return {
-        "steps": len(tables["steps"]), "work": sum(row["vertex_snapshots"] for row in tables["steps"]),
-        "sent": dict(sent), "legs": {
-            (row["layer"], row["pass_name"], row["collective"]) for row in tables["exchanges"]
-        },
+        "steps": len(tables["steps"]),
+        "work": sum(row["vertex_snapshots"] for row in tables["steps"]),
+        "sent": dict(sent),
+        "legs": {(row["layer"], row["pass_name"], row["collective"]) for row in tables["exchanges"]},
         "batches": [(row["chunks"], row["edges"]) for row in tables["batches"]],
         "schedules": [(described["assignment"], described["gap"]) for described in schedules],
         "shared": [event["data"]["chosen"] for event in done.recorder.events("shared_edges")],
         "remote": _remote(tables) if tables["resolved"] else {},
-    }  # fmt: skip
+    }
 
 
 def _remote(tables: Any) -> dict[str, Any]:
@@ -65,9 +73,10 @@ def _remote(tables: Any) -> dict[str, Any]:
         "ahead": any(row["wait_s"] < row["resolve_s"] for row in tables["resolved"]),
         "longest": max((row["length"] for row in tables["windows"]), default=0),
         "per_part": min(Counter(row["part"] for row in tables["windows"]).values(), default=0),
-        "decides": bool(decisions), "forecasts": any(len(row["forecast_ms"]) for row in decisions),
+        "decides": bool(decisions),
+        "forecasts": any(len(row["forecast_ms"]) for row in decisions),
         "values": sorted({len(row["values"]) for row in decisions}),
-    }  # fmt: skip
+    }
 
 
 def _on_rank(rank: int, ranks: int, address: str, folder: str) -> dict[str, Any]:
@@ -101,8 +110,11 @@ def test_each_difference_is_the_one_that_the_catalogue_claims(recorded: dict[str
     legs = {system: {leg for rank in ranks for _, _, leg in rank["legs"]} for system, ranks in recorded.items()}
     windows = {"flaredtdg", "full-history", "recent-only"}
     assert {system for system, some in sends.items() if some} == windows | {
-        "esdg", "esdg-hybrid", "hypergraph-vertex", "adgnn-t",
-    }  # fmt: skip
+        "esdg",
+        "esdg-hybrid",
+        "hypergraph-vertex",
+        "adgnn-t",
+    }
     kept = {system: recorded[system][0]["batches"] for system in (*windows, "dynagraph")}
     assert any(isinstance(count, int) for counts, _ in kept["flaredtdg"] for count in counts), "decayed snapshots"
     assert {len(counts) for counts, _ in kept["recent-only"]} == {1, 2}
@@ -125,7 +137,9 @@ def test_the_feature_paths_differ_as_the_catalogue_claims(recorded: dict[str, li
     assert all((rank["longest"], rank["per_part"]) == (steps, 1) for rank in paths["rapidgnn"])
     assert all(rank["longest"] == 4 and rank["per_part"] > 1 for rank in paths["fixed-window"])
     assert {system for system, found in paths.items() if found[0]["decides"]} == {
-        "threshold-window", "greendygnn", "clairvoyant",
-    }  # fmt: skip
+        "threshold-window",
+        "greendygnn",
+        "clairvoyant",
+    }
     assert paths["greendygnn"][0]["values"] == [8 * 4], "a value for each of 8 P actions"
     assert paths["threshold-window"][0]["values"] == [0]

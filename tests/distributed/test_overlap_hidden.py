@@ -22,9 +22,19 @@ from dtdg_lab.testing.training import Trained, train_in_memory
 pytestmark = pytest.mark.slow  # seconds are compared; that no bit changes: test_snapshot_plans.py
 LEG_S, EPOCHS, HIDDEN, NODES, OWN = 0.025, 5, 64, 2800, 6
 BYTES_PER_S = OWN * NODES // 2 * HIDDEN * 8 / LEG_S
-BUSY = {"dataset": "growing", "generated_nodes": NODES, "generated_edges": 60 * NODES, "generated_snapshots": 40,
-        "hidden": HIDDEN, "layers": 2, "device": "cpu", "epochs": EPOCHS, "dtype": "float64", "threads": 1,
-        "evaluate_every": 100}  # fmt: skip
+BUSY = {
+    "dataset": "growing",
+    "generated_nodes": NODES,
+    "generated_edges": 60 * NODES,
+    "generated_snapshots": 40,
+    "hidden": HIDDEN,
+    "layers": 2,
+    "device": "cpu",
+    "epochs": EPOCHS,
+    "dtype": "float64",
+    "threads": 1,
+    "evaluate_every": 100,
+}
 
 
 @cache
@@ -38,8 +48,11 @@ def _on_rank(rank: int, ranks: int, address: str, folder: str) -> dict[bool, dic
     for overlap in (False, True):
         config = RunConfig(system="esdg", overlap=overlap, ranks=ranks, **BUSY)
         done = train_in_memory(config, _graph(), Path(folder) / "last.pt", group=network)
-        found[overlap] = {"losses": done.losses, "steps": [_seconds(done, step) for step in range(1, EPOCHS)],
-                          "exchanges": sum(done.recorder.column("exchanges", "exchanges"))}  # fmt: skip
+        found[overlap] = {
+            "losses": done.losses,
+            "steps": [_seconds(done, step) for step in range(1, EPOCHS)],
+            "exchanges": sum(done.recorder.column("exchanges", "exchanges")),
+        }
     group.close()
     return found
 

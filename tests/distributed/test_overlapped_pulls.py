@@ -26,10 +26,27 @@ from dtdg_lab.training.build import build
 from tests.thinning import thinned
 
 DELAY_S, NODES = 0.05, 6000
-BUSY = {"system": "flaredtdg", "model": "mpnn-lstm", "dataset": "powerlaw", "generated_nodes": NODES,
-        "generated_edges": 12 * NODES, "generated_snapshots": 30, "hidden": 64, "device": "cpu", "epochs": 2,
-        "dtype": "float64", "threads": 1, "evaluate_every": 100, "window": 6, "full_snapshots": 4, "decay": "text",
-        "alpha": 0.8, "chunker": "hash", "partitioner": "hash", "chunks": 16}  # fmt: skip
+BUSY = {
+    "system": "flaredtdg",
+    "model": "mpnn-lstm",
+    "dataset": "powerlaw",
+    "generated_nodes": NODES,
+    "generated_edges": 12 * NODES,
+    "generated_snapshots": 30,
+    "hidden": 64,
+    "device": "cpu",
+    "epochs": 2,
+    "dtype": "float64",
+    "threads": 1,
+    "evaluate_every": 100,
+    "window": 6,
+    "full_snapshots": 4,
+    "decay": "text",
+    "alpha": 0.8,
+    "chunker": "hash",
+    "partitioner": "hash",
+    "chunks": 16,
+}
 SMALL = {**BUSY, "generated_nodes": 80, "generated_edges": 400, "hidden": 6, "layers": 2}
 
 
@@ -45,8 +62,11 @@ def _slow(rank: int, ranks: int, address: str, folder: str) -> dict[bool, dict[s
         config = RunConfig(ranks=ranks, overlap=overlap, **BUSY)
         done = train_in_memory(config, _graph(NODES), Path(folder) / "last.pt", group=network)
         whole = {row["step"] for row in done.recorder.tables["batches"] if len(row["chunks"]) == BUSY["window"]}
-        spent = [(row["in_flight_s"], row["exposed_s"], row["exchanges"], row["step"])
-                 for row in done.recorder.tables["exchanges"] if row["step"] in whole]  # fmt: skip
+        spent = [
+            (row["in_flight_s"], row["exposed_s"], row["exchanges"], row["step"])
+            for row in done.recorder.tables["exchanges"]
+            if row["step"] in whole
+        ]
         found[overlap] = {"losses": done.losses, "spent": spent, "tasks": done.recorder.tables["tasks"]}
     group.close()
     return found

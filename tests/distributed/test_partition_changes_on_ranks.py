@@ -28,9 +28,22 @@ from dtdg_lab.training import build
 from dtdg_lab.training import partition as partitioned
 
 EPOCHS = 9
-SMALL = {"system": "adgnn-t", "partitioner": "hash", "dataset": "growing", "generated_nodes": 24,
-         "generated_edges": 80, "generated_snapshots": 40, "hidden": 4, "layers": 2, "learning_rate": 0.02,
-         "device": "cpu", "parts": 2, "epochs": EPOCHS, "dtype": "float64", "optimizer": "sgd"}  # fmt: skip
+SMALL = {
+    "system": "adgnn-t",
+    "partitioner": "hash",
+    "dataset": "growing",
+    "generated_nodes": 24,
+    "generated_edges": 80,
+    "generated_snapshots": 40,
+    "hidden": 4,
+    "layers": 2,
+    "learning_rate": 0.02,
+    "device": "cpu",
+    "parts": 2,
+    "epochs": EPOCHS,
+    "dtype": "float64",
+    "optimizer": "sgd",
+}
 STORY: dict[int, dict[str, Any]] = {
     0: {"set": {"partitioner": "load_aware"}},
     1: {"set": {"partitioner": "metis", "parts": 4}},
@@ -55,9 +68,15 @@ def _train(group: Group, folder: Path, **how: Any) -> Trained:
 
 def _to_dict(done: Trained) -> dict[str, Any]:
     tables = done.recorder.tables
-    return {"losses": done.losses, "parameters": done.parameters, "knobs": done.recorder.events("settings"),
-            "refused": done.recorder.events("refused"), "partitions": done.recorder.events("partition"),
-            "links": tables.get("links", []), "config": done.config.to_json()}  # fmt: skip
+    return {
+        "losses": done.losses,
+        "parameters": done.parameters,
+        "knobs": done.recorder.events("settings"),
+        "refused": done.recorder.events("refused"),
+        "partitions": done.recorder.events("partition"),
+        "links": tables.get("links", []),
+        "config": done.config.to_json(),
+    }
 
 
 def everything(group: Group, folder: Path) -> dict[str, Any]:

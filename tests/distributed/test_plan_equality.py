@@ -33,8 +33,17 @@ from tests.thinning import thinned, values_that_run
 PARTS, STEPS = 4, 3
 BY_HAND = ("round_robin", "longest_first")  # schedules that this file knows; others: test_schedules_on_ranks.py
 # 12 training snapshots, 9 groups of 4: three iterations on 4 parts, the last with one group and three idle parts
-SMALL = {"system": "psg", "dataset": "growing", "generated_nodes": 23, "generated_edges": 80,
-         "generated_snapshots": 40, "hidden": 6, "parts": PARTS, "learning_rate": 0.05, "device": "cpu"}  # fmt: skip
+SMALL = {
+    "system": "psg",
+    "dataset": "growing",
+    "generated_nodes": 23,
+    "generated_edges": 80,
+    "generated_snapshots": 40,
+    "hidden": 6,
+    "parts": PARTS,
+    "learning_rate": 0.05,
+    "device": "cpu",
+}
 EXACT = {"dtype": "float64", "optimizer": "sgd"}
 LINK = {"task": "link", "link_share": 0.5, "ranking_negatives": 5}
 TASKS: tuple[dict[str, Any], ...] = (
@@ -122,9 +131,14 @@ def _evaluated(case: dict[str, Any], group: Group, protocol: str) -> dict[str, A
     built = _built(case, group, **EXACT, protocol=protocol)
     sent = group.bytes_sent
     rows = built.evaluator.evaluate(built.model, ("train", "validation", "test"), final=True)
-    return {"losses": {row.split: row.loss for row in rows}, "bytes": group.bytes_sent - sent,
-            "metrics": {row.split: row.metrics for row in rows}, "columns": built.task.columns,
-            "resampled": built.task.resampled, "tested": len(built.split.test)}  # fmt: skip
+    return {
+        "losses": {row.split: row.loss for row in rows},
+        "bytes": group.bytes_sent - sent,
+        "metrics": {row.split: row.metrics for row in rows},
+        "columns": built.task.columns,
+        "resampled": built.task.resampled,
+        "tested": len(built.split.test),
+    }
 
 
 def everything(group: Group, wanted: dict[str, list[Any]]) -> dict[str, Any]:
@@ -306,9 +320,14 @@ def test_the_first_step_is_plain_autograd_s(solo: dict[str, Any], case: int) -> 
     task = make_task(config, graph, split(graph.num_snapshots, 1, PROTOCOLS["warm"]))
     make = catalogue.entry("models", config.model).load()
     model = make_model(
-        make, graph.num_features, config.hidden, config.layers, outputs=task.outputs, seed=config.seed,
+        make,
+        graph.num_features,
+        config.hidden,
+        config.layers,
+        outputs=task.outputs,
+        seed=config.seed,
         **config.options.get("models", {}),
-    ).double()  # fmt: skip
+    ).double()
     losses = []
     for group in _groups_of_first_iteration(plan):
         snapshots = []

@@ -42,11 +42,17 @@ def _sleep_on_one(rank: int, ranks: int, address: str) -> None:
 def _state_before_changing_it(rank: int, ranks: int, address: str) -> dict[str, Any]:
     """What code may leave behind in a process; it is read, then changed."""
     found = {
-        "folder": os.getcwd(), "environment": dict(os.environ), "dtype": str(torch.get_default_dtype()),
-        "threads": torch.get_num_threads(), "random": torch.initial_seed(), "handlers": len(logging.root.handlers),
-        "gc": gc.isenabled(), "warnings": len(warnings.filters), "running": threading.active_count(),
+        "folder": os.getcwd(),
+        "environment": dict(os.environ),
+        "dtype": str(torch.get_default_dtype()),
+        "threads": torch.get_num_threads(),
+        "random": torch.initial_seed(),
+        "handlers": len(logging.root.handlers),
+        "gc": gc.isenabled(),
+        "warnings": len(warnings.filters),
+        "running": threading.active_count(),
         "death": Death.__name__,
-    }  # fmt: skip
+    }
     os.chdir("/")
     os.environ["LEFT"] = "behind"
     torch.set_default_dtype(torch.float64)

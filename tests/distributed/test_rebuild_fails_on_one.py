@@ -16,9 +16,21 @@ from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.testing.training import train_in_memory
 
 FAMILY = family("decayed_windows")
-SMALL = {"system": "flaredtdg", "dataset": "growing", "generated_nodes": 40, "generated_edges": 160,
-         "generated_snapshots": 40, "hidden": 4, "device": "cpu", "epochs": 3, "ranks": 2, "window": 4,
-         "partitioner": "round_robin", "chunker": "hash", "evaluate_every": 100}  # fmt: skip
+SMALL = {
+    "system": "flaredtdg",
+    "dataset": "growing",
+    "generated_nodes": 40,
+    "generated_edges": 160,
+    "generated_snapshots": 40,
+    "hidden": 4,
+    "device": "cpu",
+    "epochs": 3,
+    "ranks": 2,
+    "window": 4,
+    "partitioner": "round_robin",
+    "chunker": "hash",
+    "evaluate_every": 100,
+}
 
 
 @cache
@@ -42,7 +54,7 @@ def _on_rank(rank: int, ranks: int, address: str, folder: str) -> tuple[list[flo
     FAMILY.build = failing
     done = train_in_memory(
         RunConfig(**SMALL), _graph(), Path(folder) / "last.pt", group=group, script={4: {"set": {"window": 3}}}
-    )  # fmt: skip
+    )
     FAMILY.build = make
     group.close()
     assert made == [4, 3]

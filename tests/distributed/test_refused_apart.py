@@ -52,12 +52,14 @@ def _on_rank(rank: int, ranks: int, address: str, folder: str) -> list[tuple[lis
     asked, refused = json.loads(group.broadcast_text(json.dumps([events("control_received"), events("refused")])))
     tables = done.recorder.tables
     replay = RunReplay.of(
-        tables["rounds"], tables["targets"], tables["steps"],
+        tables["rounds"],
+        tables["targets"],
+        tables["steps"],
         requests=tuple(
             RecordedRequest(row["step"], row["data"]["received_at"], row["data"]["request"]) for row in asked
         ),
         refused={(row["step"], changes_key(row["data"]["changes"])): [row["data"]["reason"]] for row in refused},
-    )  # fmt: skip
+    )
     pacing.averager_for = partial(_named, "again")
     again = train(config, graph, Path(folder) / "again.pt", group=group, replay=replay)
     for of, step in zip((done, again), stood, strict=True):

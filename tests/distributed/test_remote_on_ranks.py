@@ -105,15 +105,18 @@ def test_changes_are_made_at_one_step_on_all_ranks(stories: list[dict[str, Any]]
     assert one["losses"] == other["losses"] == stories[0]["not live"]["losses"]
     assert _same(one["parameters"], stories[0]["not live"]["parameters"])
     for of in (one, other):
-        window = {part: {row["step"] for row in of["resolved"] if row["part"] == part and row["window"] < 0}
-                  for part in {row["part"] for row in of["resolved"]}}  # fmt: skip
+        window = {
+            part: {row["step"] for row in of["resolved"] if row["part"] == part and row["window"] < 0}
+            for part in {row["part"] for row in of["resolved"]}
+        }
         for steps in window.values():
             assert 28 in steps and not steps & {0, 1}
         assert {row["policy"] for row in of["cache_decisions"]} >= {"random"}
         assert 2 in {row["biased"] for row in of["windows"] if row["step"] >= 15 and row["part"] != 2}
     assert [(event["step"], event["data"]) for event in other["congestion"]] in (
-        [], [(event["step"], event["data"]) for event in one["congestion"]]
-    )  # fmt: skip
+        [],
+        [(event["step"], event["data"]) for event in one["congestion"]],
+    )
 
 
 def test_what_one_rank_cannot_do_all_refuse(stories: list[dict[str, Any]]) -> None:

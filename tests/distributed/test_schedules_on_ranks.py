@@ -28,8 +28,18 @@ from tests.thinning import thinned
 
 # 12 training snapshots, 9 groups of 4: two steps an epoch by sizes, the first with eight groups and the other with one
 PARTS, GROUPS, STEPS = 4, 9, 4
-SMALL = {"dataset": "growing", "generated_nodes": 24, "generated_edges": 80, "generated_snapshots": 40, "hidden": 4,
-         "learning_rate": 0.02, "device": "cpu", "parts": PARTS, "dtype": "float64", "optimizer": "sgd"}  # fmt: skip
+SMALL = {
+    "dataset": "growing",
+    "generated_nodes": 24,
+    "generated_edges": 80,
+    "generated_snapshots": 40,
+    "hidden": 4,
+    "learning_rate": 0.02,
+    "device": "cpu",
+    "parts": PARTS,
+    "dtype": "float64",
+    "optimizer": "sgd",
+}
 SYSTEMS = ("psg", "blad", "dygnex-g", "dygnex-l")
 CASES = [*((system, "tgcn") for system in SYSTEMS), ("blad", "evolvegcn-o"), ("dygnex-g", "evolvegcn-o")]
 PROFILE, EPOCHS = 2, 4
@@ -59,10 +69,15 @@ def _steps(system: str, model: str, group: Group) -> list[dict[str, Any]]:
         agreed = built.gradients.exchange(version=0, loss_sum=computed.loss_sum, groups=computed.groups)
         gradients = {name: p.grad.clone() for name, p in built.model.named_parameters() if p.grad is not None}
         built.optimizer.step()
-        steps.append({
-            "loss": agreed.loss_sum / agreed.groups, "gradients": gradients, "computed": work.groups,
-            "vertex_snapshots": computed.vertex_snapshots, "agreed": agreed.groups,
-        })  # fmt: skip
+        steps.append(
+            {
+                "loss": agreed.loss_sum / agreed.groups,
+                "gradients": gradients,
+                "computed": work.groups,
+                "vertex_snapshots": computed.vertex_snapshots,
+                "agreed": agreed.groups,
+            }
+        )
     assert built.strategy.scheduling is not None
     return [{**step, "assignment": built.strategy.scheduling.schedule.assignment} for step in steps]
 
@@ -76,9 +91,15 @@ def _train(group: Group, folder: Path, **how: Any) -> Trained:
 
 def _to_dict(done: Trained) -> dict[str, Any]:
     recorder = done.recorder
-    return {"losses": done.losses, "parameters": done.parameters, "schedules": recorder.events("schedule"),
-            "knobs": recorder.events("settings"), "refused": recorder.events("refused"),
-            "groups": recorder.tables["groups"], "steps": recorder.tables["steps"]}  # fmt: skip
+    return {
+        "losses": done.losses,
+        "parameters": done.parameters,
+        "schedules": recorder.events("schedule"),
+        "knobs": recorder.events("settings"),
+        "refused": recorder.events("refused"),
+        "groups": recorder.tables["groups"],
+        "steps": recorder.tables["steps"],
+    }
 
 
 def _fails_on_rank_0(group: Group, folder: Path) -> str:

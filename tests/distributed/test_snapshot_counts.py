@@ -26,8 +26,18 @@ from dtdg_lab.training.plan_reports import plan_events
 from tests.thinning import thinned, values_that_run
 
 NODES, TRAINED = 23, 11
-SMALL = {"dataset": "growing", "generated_nodes": NODES, "generated_edges": 60, "generated_snapshots": 37, "hidden": 6,
-         "layers": 2, "learning_rate": 0.05, "device": "cpu", "dtype": "float64", "optimizer": "sgd"}  # fmt: skip
+SMALL = {
+    "dataset": "growing",
+    "generated_nodes": NODES,
+    "generated_edges": 60,
+    "generated_snapshots": 37,
+    "hidden": 6,
+    "layers": 2,
+    "learning_rate": 0.05,
+    "device": "cpu",
+    "dtype": "float64",
+    "optimizer": "sgd",
+}
 LINK = {"task": "link", "link_share": 0.5, "ranking_negatives": 5}
 ESDG, HYBRID, HYPERGRAPH = {"system": "esdg"}, {"system": "esdg-hybrid"}, {"system": "hypergraph-vertex"}
 CASES: list[dict[str, Any]] = [
@@ -68,9 +78,11 @@ OnRanks = Callable[[int], list[dict[int, dict[str, Any]]]]
 
 
 def _config(case: dict[str, Any], ranks: int) -> RunConfig:
-    return RunConfig(**{**SMALL, **case}, parts=4, ranks=ranks) if "hypergraph" in case["system"] else RunConfig(
-        **{**SMALL, **case}, ranks=ranks
-    )  # fmt: skip
+    return (
+        RunConfig(**{**SMALL, **case}, parts=4, ranks=ranks)
+        if "hypergraph" in case["system"]
+        else RunConfig(**{**SMALL, **case}, ranks=ranks)
+    )
 
 
 def _steps_of(config: RunConfig) -> int:

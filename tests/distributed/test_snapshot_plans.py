@@ -26,8 +26,18 @@ from dtdg_lab.training.build import build
 from tests.thinning import thinned, values_that_run
 
 STEPS, NODES, TRAINED = 2, 23, 12
-SMALL = {"dataset": "growing", "generated_nodes": NODES, "generated_edges": 80, "generated_snapshots": 40, "hidden": 6,
-         "learning_rate": 0.05, "device": "cpu", "dtype": "float64", "optimizer": "sgd", "layers": 2}  # fmt: skip
+SMALL = {
+    "dataset": "growing",
+    "generated_nodes": NODES,
+    "generated_edges": 80,
+    "generated_snapshots": 40,
+    "hidden": 6,
+    "learning_rate": 0.05,
+    "device": "cpu",
+    "dtype": "float64",
+    "optimizer": "sgd",
+    "layers": 2,
+}
 LINK = {"task": "link", "link_share": 0.5, "ranking_negatives": 5}
 CLASSES = {"task": "classification", "dataset": "sbm", "communities": 2, "generated_edges": 30}
 CUT = ("system", "blocks", "overlap", "delta_transfer", "row_ranks", "partitioner", "halo_reuse", "graph_storage")

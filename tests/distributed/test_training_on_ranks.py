@@ -22,8 +22,18 @@ from dtdg_lab.training import build
 
 RANKS, STEPS, SLOW_S = 2, 5, 0.15
 HALTED = (0, 4, 6)  # the first step, the last of an epoch, and one between two changes
-SMALL = {"system": "psg", "dataset": "growing", "generated_nodes": 24, "generated_edges": 80, "generated_snapshots": 40,
-         "hidden": 4, "learning_rate": 0.02, "device": "cpu", "parts": 2, "epochs": 2}  # fmt: skip
+SMALL = {
+    "system": "psg",
+    "dataset": "growing",
+    "generated_nodes": 24,
+    "generated_edges": 80,
+    "generated_snapshots": 40,
+    "hidden": 4,
+    "learning_rate": 0.02,
+    "device": "cpu",
+    "parts": 2,
+    "epochs": 2,
+}
 SCRIPT = {2: {"set": {"group_window": 6}}, 6: {"set": {"learning_rate": 0.1}}}
 
 
@@ -34,9 +44,16 @@ def _train(group: Group, folder: Path, graph: DynamicGraph, config: RunConfig, *
 
 def _to_dict(done: Trained) -> dict[str, Any]:
     recorder = done.recorder
-    return {"losses": done.losses, "parameters": done.parameters, "knobs": recorder.events("settings"),
-            "refused": recorder.events("refused"), "steps": recorder.tables["steps"], "state": done.outcome.state,
-            "evaluations": recorder.tables["evaluations"], "changed": dict(done.config.flat)}  # fmt: skip
+    return {
+        "losses": done.losses,
+        "parameters": done.parameters,
+        "knobs": recorder.events("settings"),
+        "refused": recorder.events("refused"),
+        "steps": recorder.tables["steps"],
+        "state": done.outcome.state,
+        "evaluations": recorder.tables["evaluations"],
+        "changed": dict(done.config.flat),
+    }
 
 
 def _interrupted(group: Group, folder: Path, graph: DynamicGraph, config: RunConfig) -> list[tuple]:

@@ -13,10 +13,26 @@ from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.testing.training import train_in_memory
 
-SMALL = {"system": "flaredtdg", "dataset": "growing", "generated_nodes": 23, "generated_edges": 80,
-         "generated_snapshots": 40, "hidden": 4, "learning_rate": 0.05, "device": "cpu", "epochs": 3,
-         "dtype": "float64", "optimizer": "sgd", "parts": 2, "window": 5, "chunks": 4, "chunker": "hash",
-         "partitioner": "round_robin", "tune": True, "tune_every": 1}  # fmt: skip
+SMALL = {
+    "system": "flaredtdg",
+    "dataset": "growing",
+    "generated_nodes": 23,
+    "generated_edges": 80,
+    "generated_snapshots": 40,
+    "hidden": 4,
+    "learning_rate": 0.05,
+    "device": "cpu",
+    "epochs": 3,
+    "dtype": "float64",
+    "optimizer": "sgd",
+    "parts": 2,
+    "window": 5,
+    "chunks": 4,
+    "chunker": "hash",
+    "partitioner": "round_robin",
+    "tune": True,
+    "tune_every": 1,
+}
 
 
 def tuned(group: Group, folder: Path) -> dict[str, Any]:

@@ -33,9 +33,23 @@ from dtdg_lab.training.build import RunComponents, build
 from tests.thinning import thinned, values_that_run
 
 PARTS, NODES = 4, 41
-SMALL = {"dataset": "growing", "generated_nodes": NODES, "generated_edges": 110, "generated_snapshots": 36, "hidden": 6,
-         "learning_rate": 0.05, "device": "cpu", "dtype": "float64", "optimizer": "sgd", "parts": PARTS, "window": 5,
-         "chunks": 5, "chunker": "hash", "partitioner": "round_robin", "epochs": 1}  # fmt: skip
+SMALL = {
+    "dataset": "growing",
+    "generated_nodes": NODES,
+    "generated_edges": 110,
+    "generated_snapshots": 36,
+    "hidden": 6,
+    "learning_rate": 0.05,
+    "device": "cpu",
+    "dtype": "float64",
+    "optimizer": "sgd",
+    "parts": PARTS,
+    "window": 5,
+    "chunks": 5,
+    "chunker": "hash",
+    "partitioner": "round_robin",
+    "epochs": 1,
+}
 TEXT = {"decay": "text", "alpha": 0.3}
 LINK = {"task": "link", "link_share": 0.5, "ranking_negatives": 5}
 CLASSES = {"task": "classification", "dataset": "sbm", "communities": 2, "generated_edges": 30}

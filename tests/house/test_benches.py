@@ -50,8 +50,10 @@ def javascript(script: str, given: Any) -> Any:
 def test_bounds_rules_and_epochs_are_python_s(benches: ModuleType) -> None:
     draw = np.random.default_rng(0)
     cases = [(list(map(float, of)), 2) for of in benches.TIMES_S.values()]
-    cases += [(draw.integers(1, 30, int(count)).tolist(), int(ranks))
-              for count, ranks in draw.integers((1, 1), (14, 5), (60, 2))]  # fmt: skip
+    cases += [
+        (draw.integers(1, 30, int(count)).tolist(), int(ranks))
+        for count, ranks in draw.integers((1, 1), (14, 5), (60, 2))
+    ]
     expression = (
         "given.map(([times, ranks]) => ({bound: bench.bound(times, ranks, 2), one: bench.bound(times, ranks, 1), "
         "plans: Object.fromEntries(Object.entries(bench.rules).map(([name, rule]) => { const rows = rule(times, ranks);"
@@ -76,8 +78,10 @@ def test_schedules_that_the_page_is_given_are_whole_and_near_the_bound(benches: 
     data = benches.schedule_data()
     for each in data["sets"]:
         times = np.array(each["times"], float)
-        ends = {rule: Schedule(tuple(tuple(tuple(part) for part in row) for row in rows), 8).makespan_s(times)
-                for rule, rows in each["rules"].items()}  # fmt: skip
+        ends = {
+            rule: Schedule(tuple(tuple(tuple(part) for part in row) for row in rows), 8).makespan_s(times)
+            for rule, rows in each["rules"].items()
+        }
         assert ends["best_of"] <= ends["dygnex_greedy"]
         assert ends["best_of"] >= lower_bound_s(times, data["ranks"], per_rank=data["most"])
 

@@ -106,8 +106,16 @@ def test_a_run_passes_the_files_that_are_named(tmp_path: Path) -> None:
     def note(frame: FrameType, event: str, argument: object) -> None:
         passed.add(frame.f_code.co_filename)
 
-    config = lab.RunConfig(system="psg", model="tgcn", dataset="growing", epochs=1, generated_nodes=50,
-                           generated_edges=200, generated_snapshots=24, threads=1)  # fmt: skip
+    config = lab.RunConfig(
+        system="psg",
+        model="tgcn",
+        dataset="growing",
+        epochs=1,
+        generated_nodes=50,
+        generated_edges=200,
+        generated_snapshots=24,
+        threads=1,
+    )
     threading.setprofile(note)
     sys.setprofile(note)
     try:

@@ -45,10 +45,13 @@ from dtdg_lab.studies.study import Study
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
     *("README.md", "CONTRIBUTING.md", "SECURITY.md", "data/README.md"),
-    *(file.relative_to(ROOT).as_posix() for folder in ("docs", "notebooks", "dtdg_lab/cards/texts")
-      for file in sorted((ROOT / folder).rglob("*.md"))),
+    *(
+        file.relative_to(ROOT).as_posix()
+        for folder in ("docs", "notebooks", "dtdg_lab/cards/texts")
+        for file in sorted((ROOT / folder).rglob("*.md"))
+    ),
     *(f"notebooks/{file.name}" for file in sorted((ROOT / "notebooks").glob("*.ipynb"))),
-]  # fmt: skip
+]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 each_page = pytest.mark.parametrize("page", PAGES)
@@ -116,10 +119,17 @@ def callables() -> dict[str, Callable[..., Any]]:
 
 
 OBJECTS: Mapping[str, tuple[type, ...]] = {  # what pages call an object of a class
-    "card": (Card,), "config": (lab.RunConfig,), "dashboard": (lab.Dashboard,), "graph": (lab.DynamicGraph, GraphView),
-    "parts": (MeasuredPartition,), "race": (Race,), "run": (StoredRun, Run), "session": (lab.Session,),
-    "study": (Study,), "sweep": (lab.Sweep,),
-}  # fmt: skip
+    "card": (Card,),
+    "config": (lab.RunConfig,),
+    "dashboard": (lab.Dashboard,),
+    "graph": (lab.DynamicGraph, GraphView),
+    "parts": (MeasuredPartition,),
+    "race": (Race,),
+    "run": (StoredRun, Run),
+    "session": (lab.Session,),
+    "study": (Study,),
+    "sweep": (lab.Sweep,),
+}
 TAKE_SETTINGS = ("lab.RunConfig", "RunConfig", "config.replace", "run.set", "session.train", "lab.runs.fork")
 OTHERS = {
     "bench.set": {"scheduler"},
@@ -244,8 +254,11 @@ def unknown_attributes(code: str) -> list[str]:
     """Attributes of a run, a session and others that they do not have."""
     pairs = re.findall(rf"(?<![\w./-])({'|'.join(OBJECTS)})\.([a-z_]\w*)(?!\w*[./])", code)
     suffixes = {"json", "py", "html", "md", "toml"}
-    return [f"{name}.{attribute}" for name, attribute in pairs if attribute not in suffixes and not any(
-        attribute in attributes(kind) for kind in OBJECTS[name])]  # fmt: skip
+    return [
+        f"{name}.{attribute}"
+        for name, attribute in pairs
+        if attribute not in suffixes and not any(attribute in attributes(kind) for kind in OBJECTS[name])
+    ]
 
 
 @each_page
@@ -359,8 +372,9 @@ def test_a_command_that_the_lab_refuses_is_reported(capsys: pytest.CaptureFixtur
     with pytest.raises(UnknownNameError):
         check_lab_command(["study", "figure80"])
     assert list(lab_commands("run `dtdg-lab env`, or\n\n    python -m dtdg_lab dash --port 1  # served\n")) == [
-        ["env"], ["dash", "--port", "1"],
-    ]  # fmt: skip
+        ["env"],
+        ["dash", "--port", "1"],
+    ]
 
 
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.M))
@@ -390,8 +404,12 @@ def test_options_that_pages_give_to_make_exist() -> None:
     """Where a line of text names ARGS beside its target."""
     lines = [line for page in PAGES for line in text_of(page).splitlines() if "ARGS=" in line]
     lines += [line for line in (ROOT / "Makefile").read_text().splitlines() if "@echo" in line and "ARGS=" in line]
-    pairs = {(target, option) for line in lines for target in re.findall(r"make (soak|bench)", line)
-             for option in re.findall(r"ARGS=\"?(--[a-z-]+)", line)}  # fmt: skip
+    pairs = {
+        (target, option)
+        for line in lines
+        for target in re.findall(r"make (soak|bench)", line)
+        for option in re.findall(r"ARGS=\"?(--[a-z-]+)", line)
+    }
     assert len(pairs) >= 2
     for target, option in pairs:
         check_make([target, f"ARGS={option}"])
@@ -466,8 +484,9 @@ def check_application(application: type[Application], words: list[str]) -> None:
             loaded = getattr(importlib.import_module(module), name)
         application, words = loaded, words[1:]
     made = application()
-    known = {name for names in (*made.aliases, *made.flags)
-             for name in (names if isinstance(names, tuple) else (names,))}  # fmt: skip
+    known = {
+        name for names in (*made.aliases, *made.flags) for name in (names if isinstance(names, tuple) else (names,))
+    }
     known |= {f"{kind.__name__}.{name}" for kind in made.classes for name in kind.class_trait_names(config=True)}
     for option in (word.split("=")[0].lstrip("-") for word in words if word.startswith("-")):
         assert option in known, f"{application.__name__} has no option {option}"

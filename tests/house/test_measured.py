@@ -122,12 +122,19 @@ def test_a_row_that_fell_is_marked_and_another_machine_is_compared_by_ratios(
 ) -> None:
     quick = importlib.import_module("contenders.quick")
     here, there = ({"processor": name, "cores": 2, "loop_ms": 5.0} for name in ("a", "b"))
-    rows = [{"case": "slower", "seconds_s": 1.0, "width": 3.0}, {"case": "same", "seconds_s": 1.0},
-            {"case": "peer", "lab_s": 1.0, "ratio": 4.0}]  # fmt: skip
+    rows = [
+        {"case": "slower", "seconds_s": 1.0, "width": 3.0},
+        {"case": "same", "seconds_s": 1.0},
+        {"case": "peer", "lab_s": 1.0, "ratio": 4.0},
+    ]
     monkeypatch.setattr(sys, "argv", ["benchmarks/models.py"])
     results.keep("models", here, {"rows": rows})
-    now = [{"case": "slower", "seconds_s": 1.2, "width": 9.0}, {"case": "same", "seconds_s": 1.1},
-           {"case": "peer", "lab_s": 9.0, "ratio": 3.0}, {"case": "new", "seconds_s": 1.0}]  # fmt: skip
+    now = [
+        {"case": "slower", "seconds_s": 1.2, "width": 9.0},
+        {"case": "same", "seconds_s": 1.1},
+        {"case": "peer", "lab_s": 9.0, "ratio": 3.0},
+        {"case": "new", "seconds_s": 1.0},
+    ]
     of_now = results.parts_of({"rows": now, "machine": here})["rows"]
     found = list(quick.compare("models", "rows", of_now, here, results.FOLDER))
     marked = {(row.case, row.what): row.fell for row in found if row.worse is not None}

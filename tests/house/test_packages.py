@@ -54,8 +54,11 @@ def test_all_eight_import_with_warnings_as_errors() -> None:
     names = [name for name in EIGHT if name != "dgl" or sys.version_info < (3, 12)]
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", f"import {', '.join(names)}"],
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -129,10 +132,18 @@ def test_every_pinned_package_has_a_licence_on_the_list() -> None:
     assert len(missing) < 20 < len(supply.pins()) - len(missing)
 
 
-@pytest.mark.parametrize(("expression", "allowed"), [
-    ("MIT", True), ("Apache-2.0 OR GPL-3.0-only", True), ("MIT AND GPL-3.0-only", False), ("GPL-3.0-only", False),
-    ("(MIT AND Apache-2.0 WITH LLVM-exception)", True), ("Apache-2.0 WITH Other-exception", False), ("", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("expression", "allowed"),
+    [
+        ("MIT", True),
+        ("Apache-2.0 OR GPL-3.0-only", True),
+        ("MIT AND GPL-3.0-only", False),
+        ("GPL-3.0-only", False),
+        ("(MIT AND Apache-2.0 WITH LLVM-exception)", True),
+        ("Apache-2.0 WITH Other-exception", False),
+        ("", False),
+    ],
+)
 def test_licences_are_compared_part_by_part(expression: str, allowed: bool) -> None:
     assert supply.is_allowed(expression) is allowed
 

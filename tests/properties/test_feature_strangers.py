@@ -58,9 +58,12 @@ def test_anything_is_read_as_something_or_nothing(content: list[bytes]) -> None:
 
 
 @given(
-    st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1), st.floats(1e-3, 1e6),
-    st.lists(st.integers(-(2**63), 2**63 - 1), max_size=9), st.integers(0, 7),
-)  # fmt: skip
+    st.integers(0, 2**32 - 1),
+    st.integers(0, 2**64 - 1),
+    st.floats(1e-3, 1e6),
+    st.lists(st.integers(-(2**63), 2**63 - 1), max_size=9),
+    st.integers(0, 7),
+)
 def test_what_is_written_is_read_wherever_it_lies(
     part: int, number: int, timeout_s: float, keys: list[int], shift: int
 ) -> None:

@@ -74,9 +74,11 @@ def test_a_graph_written_while_it_is_made_is_the_one_made_in_memory(tmp_path, ed
         return
     streamed = build(into=tmp_path / "g")
     assert parts_of(streamed) == parts_of(graph)
-    assert streamed.static_features == graph.static_features == (options["features"] == "constant" or (
-        options["features"] == "given" and extras == "static"
-    ))  # fmt: skip
+    assert (
+        streamed.static_features
+        == graph.static_features
+        == (options["features"] == "constant" or (options["features"] == "given" and extras == "static"))
+    )
     # three ways to the same hash: taken while writing, from memory, and anew from a copy that was checked
     assert streamed.data_hash == graph.data_hash == dataclasses.replace(streamed).data_hash
     graph.save(tmp_path / "saved")
@@ -129,9 +131,14 @@ def test_labels_and_their_edges_follow_their_definitions(edges, edge_life, min_e
         return
     stream = stream_of(edges)
     graph = build_graph(
-        stream, name="x", source="a test", edge_life=edge_life, min_edges=min_edges, strict_label=strict,
+        stream,
+        name="x",
+        source="a test",
+        edge_life=edge_life,
+        min_edges=min_edges,
+        strict_label=strict,
         features="given",
-    )  # fmt: skip
+    )
     assert graph.num_snapshots == len(windows) - 1
     for t, ((newest, alive), (later, after)) in enumerate(itertools.pairwise(windows)):
         counted = [{(u, v) for u, v, i in edges if i == at} for at in (newest, later)] if strict else [alive, after]

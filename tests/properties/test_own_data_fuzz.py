@@ -18,22 +18,41 @@ from dtdg_lab.core.errors import LabError
 from dtdg_lab.datasets import from_edges, from_pandas
 
 _DTYPES = st.one_of(
-    arrays.integer_dtypes(), arrays.unsigned_integer_dtypes(), arrays.floating_dtypes(), arrays.boolean_dtypes(),
-    arrays.complex_number_dtypes(), arrays.datetime64_dtypes(), arrays.timedelta64_dtypes(),
-    arrays.unicode_string_dtypes(max_len=4), arrays.byte_string_dtypes(max_len=4),
-)  # fmt: skip
+    arrays.integer_dtypes(),
+    arrays.unsigned_integer_dtypes(),
+    arrays.floating_dtypes(),
+    arrays.boolean_dtypes(),
+    arrays.complex_number_dtypes(),
+    arrays.datetime64_dtypes(),
+    arrays.timedelta64_dtypes(),
+    arrays.unicode_string_dtypes(max_len=4),
+    arrays.byte_string_dtypes(max_len=4),
+)
 _SCALARS = st.one_of(
-    st.integers(-3, 5), st.integers(), st.floats(), st.text(max_size=3), st.none(), st.booleans(),
-    st.datetimes(timezones=st.none() | st.timezones()), st.dates(), st.timedeltas(), st.binary(max_size=3),
-    st.decimals(), st.just(np.ma.masked), st.just(pd.NA), st.just(pd.NaT), st.just(pd.Timestamp(0, tz="UTC")),
+    st.integers(-3, 5),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=3),
+    st.none(),
+    st.booleans(),
+    st.datetimes(timezones=st.none() | st.timezones()),
+    st.dates(),
+    st.timedeltas(),
+    st.binary(max_size=3),
+    st.decimals(),
+    st.just(np.ma.masked),
+    st.just(pd.NA),
+    st.just(pd.NaT),
+    st.just(pd.Timestamp(0, tz="UTC")),
     st.builds(decimal.Decimal, st.integers(0, 9)),
-)  # fmt: skip
+)
 _ANY_ARRAYS = arrays.arrays(_DTYPES, arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4))
 _LISTS = st.lists(_SCALARS, max_size=5) | st.lists(st.lists(_SCALARS, max_size=3), max_size=4)
 _MASKED = st.builds(
     lambda array, seed: np.ma.array(array, mask=np.random.default_rng(seed).random(array.shape) < 0.5),
-    _ANY_ARRAYS, st.integers(0, 9),
-)  # fmt: skip
+    _ANY_ARRAYS,
+    st.integers(0, 9),
+)
 _SERIES = st.one_of(
     arrays.arrays(st.sampled_from("?bhqBQefdD") | arrays.datetime64_dtypes(min_period="s"), 4).map(
         lambda array: pd.Series(list(array), index=[3, 1, 2, 0])
@@ -42,10 +61,17 @@ _SERIES = st.one_of(
     st.lists(st.none() | st.sampled_from("abc"), min_size=4, max_size=4).map(pd.Categorical),
 )
 _ANYTHING = st.one_of(
-    _SCALARS, _ANY_ARRAYS, _LISTS, _MASKED, _SERIES, st.dictionaries(st.integers(0, 4) | st.text(max_size=1), _SCALARS),
-    st.sets(st.integers(0, 3)), st.just(object()), st.just(range(4)),
+    _SCALARS,
+    _ANY_ARRAYS,
+    _LISTS,
+    _MASKED,
+    _SERIES,
+    st.dictionaries(st.integers(0, 4) | st.text(max_size=1), _SCALARS),
+    st.sets(st.integers(0, 3)),
+    st.just(object()),
+    st.just(range(4)),
     st.just(pd.DataFrame({"x": [1, 2]}, index=[1, 2])),
-)  # fmt: skip
+)
 _GOOD = {
     "src": st.lists(st.integers(-2, 3), min_size=4, max_size=4),
     "dst": st.lists(st.integers(-2, 3), min_size=4, max_size=4),
@@ -97,16 +123,27 @@ def test_one_option_of_any_kind(wrong, data):
 def test_tables_of_any_columns(columns):
     frame = pd.DataFrame({name: list(column) for name, column in zip(("src", "dst", "time"), columns, strict=True)})
     _settled(lambda: from_pandas(frame, cut=2))
-    frame = pd.DataFrame({name: pd.Series(column).reset_index(drop=True) for name, column in
-                          zip(("src", "dst", "time"), columns, strict=True)})  # fmt: skip
+    frame = pd.DataFrame(
+        {
+            name: pd.Series(column).reset_index(drop=True)
+            for name, column in zip(("src", "dst", "time"), columns, strict=True)
+        }
+    )
     _settled(lambda: from_pandas(frame, cut=2))
 
 
 @hypothesis.given(
-    rows=st.lists(st.tuples(st.integers(-(2**63), 2**63 - 1) | st.integers(0, 3), st.integers(0, 3),
-                            st.dates(datetime.date(1950, 1, 1), datetime.date(2200, 1, 1))), min_size=2, max_size=8),
+    rows=st.lists(
+        st.tuples(
+            st.integers(-(2**63), 2**63 - 1) | st.integers(0, 3),
+            st.integers(0, 3),
+            st.dates(datetime.date(1950, 1, 1), datetime.date(2200, 1, 1)),
+        ),
+        min_size=2,
+        max_size=8,
+    ),
     cut=st.integers(2, 5),
-)  # fmt: skip
+)
 def test_what_is_taken_is_dealt_as_fractions_of_days_would_be(rows, cut):
     src, dst, days = (list(column) for column in zip(*rows, strict=True))
     graph = _settled(lambda: from_edges(src, dst, days, cut=cut))

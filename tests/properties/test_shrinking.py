@@ -25,8 +25,9 @@ def divided(draw: st.DrawFn) -> tuple[Any, np.ndarray, Chunking]:
     snapshots = draw(st.lists(st.lists(st.tuples(vertex, vertex), max_size=50), min_size=1, max_size=3))
     graph = graph_of(nodes, snapshots, weighted=draw(st.booleans()))
     seats = draw(st.permutations(range(nodes)))  # each chunk of each part has one of the first
-    number = np.array([min(seat, draw(st.integers(0, parts * chunks - 1))) if seat >= parts * chunks else seat
-                       for seat in seats])  # fmt: skip
+    number = np.array(
+        [min(seat, draw(st.integers(0, parts * chunks - 1))) if seat >= parts * chunks else seat for seat in seats]
+    )
     return graph, (number // chunks).astype(np.int32), Chunking(number % chunks, chunks, parts)
 
 

@@ -185,8 +185,12 @@ def test_the_page_is_whole_and_asks_for_nothing(name: str) -> None:
 
 def test_papers_give_their_main_system_and_strangers_the_closest() -> None:
     assert {name: card(name).system.name for name in ("ESDG", "dynahb", "DyGNeX", "flare", "greendygnn")} == {
-        "ESDG": "esdg", "dynahb": "dynahb", "DyGNeX": "dygnex-g", "flare": "flaredtdg", "greendygnn": "greendygnn",
-    }  # fmt: skip
+        "ESDG": "esdg",
+        "dynahb": "dynahb",
+        "DyGNeX": "dygnex-g",
+        "flare": "flaredtdg",
+        "greendygnn": "greendygnn",
+    }
     assert set(MAIN.values()) <= set(SYSTEMS)
     with pytest.raises(UnknownNameError, match="Did you mean 'dynahb'"):
         card("dynahp")
@@ -242,8 +246,12 @@ def test_what_is_not_ours_stays_text_in_markdown() -> None:
 def test_the_picture_shows_what_the_system_does() -> None:
     """The Gantt chart has every group once, whole windows keep all rows, and nobody beats the clairvoyant."""
     (gantt, _), _ = drawn_pictures(catalogue.system("dygnex-g"))
-    groups = [number for trace in gantt["data"] if "group" in trace["name"] or "pace" in trace["name"]
-              for number, *_ in trace["customdata"]]  # fmt: skip
+    groups = [
+        number
+        for trace in gantt["data"]
+        if "group" in trace["name"] or "pace" in trace["name"]
+        for number, *_ in trace["customdata"]
+    ]
     assert sorted(groups) == list(range(len(groups))) and len(groups) > 8
     (shape, words), _ = drawn_pictures(catalogue.system("full-history"))
     assert [trace["name"] for trace in shape["data"]] == ["full"] and "100% of the rows" in words

@@ -36,30 +36,52 @@ class PretendRun:
 
     def table(self, name: str) -> pd.DataFrame:
         if name == "phase_energy":
-            return pd.DataFrame([
-                {"rank": 0, "time_ns": number, "phase": phase, "joules": 2.0 * watts, "seconds": 2.0,
-                 "source": "modelled", "coverage": 1.0}
-                for number, (phase, watts) in enumerate(WATTS.items())
-            ])  # fmt: skip
+            return pd.DataFrame(
+                [
+                    {
+                        "rank": 0,
+                        "time_ns": number,
+                        "phase": phase,
+                        "joules": 2.0 * watts,
+                        "seconds": 2.0,
+                        "source": "modelled",
+                        "coverage": 1.0,
+                    }
+                    for number, (phase, watts) in enumerate(WATTS.items())
+                ]
+            )
         owner = PARTS - 1
         links = parse_links(self.config["links"], PARTS)
         delay_ms = 1e3 * links.delay_s[owner].max()
         mbit = links.bytes_per_s[owner, 0] * BITS * (PARTS - 1)
         step_s = float(MODEL.step_ms(self.config["cache_window"], mbit, delay_ms)) / 1e3
         steps = range(self.config.epochs * EPOCH_STEPS)
-        return pd.DataFrame([
-            {"rank": rank, "step": step, "time_s": (10 if step < WARM_UPS else 1) * step_s * (1 if rank else 0.5)}
-            for step in steps for rank in (0, 1)
-        ])  # fmt: skip
+        return pd.DataFrame(
+            [
+                {"rank": rank, "step": step, "time_s": (10 if step < WARM_UPS else 1) * step_s * (1 if rank else 0.5)}
+                for step in steps
+                for rank in (0, 1)
+            ]
+        )
 
 
 def pretend_fetches(rows: Any, features: int, *, links: Any, condition: str, dataset: str, **_: Any) -> list[Any]:
     """Calls that take 1 ms and 2 ns a byte, and what the links to part 0 add."""
     return [
-        {"dataset": dataset, "condition": condition, "concurrent": 0, "requester": 0, "owner": owner, "rows": count,
-         "rtt_s": 1e-3 + 4 * features * count * (2e-9 + 1 / links.bytes_per_s[owner, 0]), "feat_dim": features}
-        for owner in range(1, PARTS) for count in rows for _ in range(4)
-    ]  # fmt: skip
+        {
+            "dataset": dataset,
+            "condition": condition,
+            "concurrent": 0,
+            "requester": 0,
+            "owner": owner,
+            "rows": count,
+            "rtt_s": 1e-3 + 4 * features * count * (2e-9 + 1 / links.bytes_per_s[owner, 0]),
+            "feat_dim": features,
+        }
+        for owner in range(1, PARTS)
+        for count in rows
+        for _ in range(4)
+    ]
 
 
 @pytest.fixture
@@ -98,8 +120,9 @@ def test_what_was_measured_is_what_is_calibrated(trained: list[RunConfig], tmp_p
 
 
 def test_runs_are_as_long_as_two_windows(trained: list[RunConfig], tmp_path: Path) -> None:
-    here.calibrate_here(CONFIG.replace(cache_policy="planner", congestion="one_slow"), tmp_path, steps=20,
-                        progress=False)  # fmt: skip
+    here.calibrate_here(
+        CONFIG.replace(cache_policy="planner", congestion="one_slow"), tmp_path, steps=20, progress=False
+    )
     first, *others = trained
     assert first.epochs == 1 and len(others) == 14
     assert {config["cache_policy"] for config in trained} == {"fixed"}

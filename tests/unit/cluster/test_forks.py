@@ -69,10 +69,16 @@ def test_a_fork_with_equal_settings_goes_on_bit_for_bit(system: str, settings: d
     for kept in (between, within):
         again = trained(kept.config, tmp_path / "again.pt", begin=kept.path)
         assert again.losses == whole.losses[kept.step :] and again.losses
-        late = [[row[name] for name in ("step", "split", "loss", "metrics")] for row in described["evaluations"]
-                if row["step"] > kept.step]  # fmt: skip
-        assert late == [[row[name] for name in ("step", "split", "loss", "metrics")]
-                        for row in again.recorder.tables["evaluations"] if row["step"] > kept.step]  # fmt: skip
+        late = [
+            [row[name] for name in ("step", "split", "loss", "metrics")]
+            for row in described["evaluations"]
+            if row["step"] > kept.step
+        ]
+        assert late == [
+            [row[name] for name in ("step", "split", "loss", "metrics")]
+            for row in again.recorder.tables["evaluations"]
+            if row["step"] > kept.step
+        ]
         assert all(torch.equal(of, whole.parameters[name]) for name, of in again.parameters.items())
         assert again.config == whole.config
 
@@ -104,12 +110,17 @@ def test_a_fork_can_be_forked_and_needs_its_source_no_more(psg: StoredRun, tmp_p
 
 @pytest.mark.parametrize(
     "changes",
-    thinned([
-        {"system": "flaredtdg", "parts": 3, "epochs": 2}, {"system": "single", "parts": 1, "epochs": 2},
-        {"optimizer": "sgd", "dtype": "float64"}, {"group_window": 2, "loss_at": "all"},
-    ], [1]),
+    thinned(
+        [
+            {"system": "flaredtdg", "parts": 3, "epochs": 2},
+            {"system": "single", "parts": 1, "epochs": 2},
+            {"optimizer": "sgd", "dtype": "float64"},
+            {"group_window": 2, "loss_at": "all"},
+        ],
+        [1],
+    ),
     ids=str,
-)  # fmt: skip
+)
 def test_whatever_the_parameters_fit_may_change(psg: StoredRun, changes: dict[str, Any], tmp_path: Path) -> None:
     again = fork(psg, at=1, runs_dir=tmp_path, **changes)
     assert again.status == "finished" and {name: again.config[name] for name in changes} == changes
@@ -145,17 +156,24 @@ def test_a_finished_run_is_trained_on_for_as_many_epochs_again(psg: StoredRun, t
 @pytest.mark.parametrize(
     ("at", "changes", "words"),
     [
-        (1, {"hidden": 6}, "'hidden' cannot change in a fork"), (1, {"model": "dcrnn"}, "'model' cannot"),
-        (1, {"layers": 2}, "'layers' cannot"), (1, {"dataset": "sbm"}, "'dataset' cannot"),
-        (1, {"generated_nodes": 31}, "'generated_nodes' cannot"), (1, {"task": "link"}, "'task' cannot"),
-        (1, {"protocol": "dynahb"}, "'protocol' cannot"), (1, {"learning_rte": 0.1}, "learning_rate"),
-        (1, {"learning_rate": -1.0}, "learning_rate"), (1, {"epochs": 1}, "after 1 epochs, so none is left"),
-        (1, {"seed": 7}, "because its data depend on it"), ("last", {"epochs": 3}, "Give epochs=4 or more"),
+        (1, {"hidden": 6}, "'hidden' cannot change in a fork"),
+        (1, {"model": "dcrnn"}, "'model' cannot"),
+        (1, {"layers": 2}, "'layers' cannot"),
+        (1, {"dataset": "sbm"}, "'dataset' cannot"),
+        (1, {"generated_nodes": 31}, "'generated_nodes' cannot"),
+        (1, {"task": "link"}, "'task' cannot"),
+        (1, {"protocol": "dynahb"}, "'protocol' cannot"),
+        (1, {"learning_rte": 0.1}, "learning_rate"),
+        (1, {"learning_rate": -1.0}, "learning_rate"),
+        (1, {"epochs": 1}, "after 1 epochs, so none is left"),
+        (1, {"seed": 7}, "because its data depend on it"),
+        ("last", {"epochs": 3}, "Give epochs=4 or more"),
         (9, {}, "has no such checkpoint; it has epoch-00001 .*nearest .*'epoch-00003'"),
-        ("epoch-00009", {}, "no such checkpoint"), ("../config.json", {}, "no such checkpoint"),
+        ("epoch-00009", {}, "no such checkpoint"),
+        ("../config.json", {}, "no such checkpoint"),
         (1, {"ranks": 2}, r"ranks=2, and this is one process: give session"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_is_refused_before_anything_is_made(
     psg: StoredRun, at: str | int, changes: dict[str, Any], words: str, tmp_path: Path
 ) -> None:

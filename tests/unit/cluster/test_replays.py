@@ -53,8 +53,16 @@ def check_repeats(run: StoredRun, again: StoredRun) -> None:
 def test_a_steered_run_repeats(psg: StoredRun, tmp_path: Path) -> None:
     assert len(events(psg, "settings")) == 4 and psg.status == "stopped"
     asked = [(data["version"], data["received_at"]) for _, data in events(psg, "control_received")]
-    assert asked == [(1, "step"), (2, "step"), (3, "pause"), (4, "pause"), (5, "pause"), (6, "step"), (7, "step"),
-                     (8, "step")]  # fmt: skip
+    assert asked == [
+        (1, "step"),
+        (2, "step"),
+        (3, "pause"),
+        (4, "pause"),
+        (5, "pause"),
+        (6, "step"),
+        (7, "step"),
+        (8, "step"),
+    ]
     again = replay(psg, runs_dir=tmp_path)
     check_repeats(psg, again)
     asked, repeated = ([data for _, data in events(run, "control_received")] for run in (psg, again))
@@ -99,17 +107,23 @@ def test_what_an_batch_policy_decided_by_times_is_decided_again(tmp_path: Path) 
     check_repeats(run, again)
     decided = [of.table("decisions").to_json() for of in (run, again)]
     assert decided[0] == decided[1] and len(run.table("decisions")) >= 5
-    drawn = [[tuple(row) for row in of.table("targets")[["step", "part", "action", "index", "source"]].to_numpy()]
-             for of in (run, again)]  # fmt: skip
+    drawn = [
+        [tuple(row) for row in of.table("targets")[["step", "part", "action", "index", "source"]].to_numpy()]
+        for of in (run, again)
+    ]
     assert drawn[0] == drawn[1] and "reservoir" in {row[-1] for row in drawn[0]}
 
 
 @pytest.mark.slow
 def test_a_run_whose_models_are_averaged_repeats(tmp_path: Path) -> None:
     config = small("dynahb", **HYBRID, **SIZES, average_every_s=0.005, slow_rank=0, slow_ms=4.0)
-    script = {3: {"set": {"average_every_s": 0.002}}, 6: {"set": {"partitioner": "hash"}},
-              11: ({"pause": True}, {"set": {"learning_rate": 0.3}}, {"pause": False}),
-              17: {"set": {"exchange": "gradients"}}, 20: {"stop": True}}  # fmt: skip
+    script = {
+        3: {"set": {"average_every_s": 0.002}},
+        6: {"set": {"partitioner": "hash"}},
+        11: ({"pause": True}, {"set": {"learning_rate": 0.3}}, {"pause": False}),
+        17: {"set": {"exchange": "gradients"}},
+        20: {"stop": True},
+    }
     run = steered(config, tmp_path, script)
     assert run.status == "stopped" and len(events(run, "settings")) >= 3
     again = replay(run)
@@ -123,16 +137,19 @@ def test_a_run_whose_models_are_averaged_repeats(tmp_path: Path) -> None:
     ("config", "script"),
     [
         (small("dbov", **HYBRID), {3: {"set": {"batch_snapshots": 0.4}}, 5: {"set": {"batch_nodes": 99.0}}}),
-        (small("flaredtdg", tune=True, tune_every=2, generated_snapshots=28, window=4),
-         {4: {"set": {"alpha": 0.3}}, 8: {"set": {"window": 3, "full_snapshots": 1}}}),
+        (
+            small("flaredtdg", tune=True, tune_every=2, generated_snapshots=28, window=4),
+            {4: {"set": {"alpha": 0.3}}, 8: {"set": {"window": 3, "full_snapshots": 1}}},
+        ),
         (small("greendygnn", epochs=2), {3: {"set": {"cache_window": 2}}, 8: {"set": {"cache_policy": "clairvoyant"}}}),
         pytest.param(
-            small("esdg", epochs=5, blocks=0), {1: {"set": {"blocks": 3}}, 3: {"set": {"blocks": 999}}},
+            small("esdg", epochs=5, blocks=0),
+            {1: {"set": {"blocks": 3}}, 3: {"set": {"blocks": 999}}},
             marks=pytest.mark.slow,
         ),
     ],
     ids=["dbov", "flaredtdg", "greendygnn", "esdg"],
-)  # fmt: skip
+)
 def test_every_kind_of_system_repeats(config: Any, script: Any, tmp_path: Path) -> None:
     run = steered(config, tmp_path, script)
     assert len(events(run, "settings")) + len(events(run, "refused")) >= 2

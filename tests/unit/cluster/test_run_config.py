@@ -14,9 +14,16 @@ from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.records.requests import Stop
 
 CONFIG = RunConfig(
-    system="psg", dataset="growing", generated_nodes=24, generated_edges=80, generated_snapshots=40, hidden=4,
-    epochs=6, threads=1, device="cpu",
-)  # fmt: skip
+    system="psg",
+    dataset="growing",
+    generated_nodes=24,
+    generated_edges=80,
+    generated_snapshots=40,
+    hidden=4,
+    epochs=6,
+    threads=1,
+    device="cpu",
+)
 
 
 def after(evaluations: int, what: Any) -> Any:

@@ -13,19 +13,29 @@ import pytest
 from dtdg_lab.cluster.session_files import SessionFiles, end_processes
 
 # a parent that starts "sleep" with the session's profile and never asks for its end
-CARELESS = "import os, subprocess, sys, time; subprocess.Popen(['sleep', '60'], env={**os.environ, " \
-           "'IPP_PROFILE_DIR': sys.argv[1]}); print('begun', flush=True); time.sleep(60)"  # fmt: skip
-STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('begun', flush=True); " \
-           "time.sleep(60)"  # fmt: skip
+CARELESS = (
+    "import os, subprocess, sys, time; subprocess.Popen(['sleep', '60'], env={**os.environ, "
+    "'IPP_PROFILE_DIR': sys.argv[1]}); print('begun', flush=True); time.sleep(60)"
+)
+STUBBORN = (
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('begun', flush=True); time.sleep(60)"
+)
 
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SessionFiles:
     monkeypatch.setenv("DTDG_LAB_STATE", str(tmp_path))
     return SessionFiles(
-        id="mine", name="mine", ranks=1, connection_file="", cluster_file="", runs_dir=str(tmp_path), key="",
-        idle_s=1.0, owned=True,
-    )  # fmt: skip
+        id="mine",
+        name="mine",
+        ranks=1,
+        connection_file="",
+        cluster_file="",
+        runs_dir=str(tmp_path),
+        key="",
+        idle_s=1.0,
+        owned=True,
+    )
 
 
 def started(program: str, *words: str, environment: dict[str, str] | None = None) -> subprocess.Popen[bytes]:

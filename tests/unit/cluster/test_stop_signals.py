@@ -26,9 +26,18 @@ from tests.following import until
 from tests.thinning import thinned
 
 CONFIG = RunConfig(
-    system="psg", dataset="growing", parts=2, epochs=100_000, hidden=4, device="cpu", generated_nodes=24,
-    generated_edges=80, generated_snapshots=40, evaluate_every=1000, threads=1,
-)  # fmt: skip
+    system="psg",
+    dataset="growing",
+    parts=2,
+    epochs=100_000,
+    hidden=4,
+    device="cpu",
+    generated_nodes=24,
+    generated_edges=80,
+    generated_snapshots=40,
+    evaluate_every=1000,
+    threads=1,
+)
 SLOW = CONFIG.replace(slow_rank=0, slow_ms=5000.0)
 SCRIPT = """
 import signal, sys, time
@@ -169,8 +178,18 @@ def test_a_checkpoint_that_is_being_written_is_whole(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("system", ["dynahb", "greendygnn"])
 def test_a_signal_to_a_whole_group_ends_no_child_that_the_last_step_needs(tmp_path: Path, system: str) -> None:
-    config = RunConfig(system=system, dataset="growing", parts=2, epochs=100_000, hidden=4, device="cpu", threads=1,
-                       generated_nodes=60, generated_edges=300, generated_snapshots=40)  # fmt: skip
+    config = RunConfig(
+        system=system,
+        dataset="growing",
+        parts=2,
+        epochs=100_000,
+        hidden=4,
+        device="cpu",
+        threads=1,
+        generated_nodes=60,
+        generated_edges=300,
+        generated_snapshots=40,
+    )
     with process(tmp_path, config, script(tmp_path)) as child:
         run = run_of(tmp_path)
         until_step(run, 2)

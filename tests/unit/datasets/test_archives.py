@@ -258,10 +258,13 @@ def test_what_planetoid_holds_is_read():
 def python_2_array(held: bytes = b"\x01\0\0\0\x02\0\0\0", shape: bytes = b"K\x02\x85") -> bytes:
     """What Python 2 writes for an array: text without encoding, and numpy's old name."""
     return (
-        b"\x80\x02cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\0\x85U\x01b\x87R(K\x01" + shape
+        b"\x80\x02cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\0\x85U\x01b\x87R(K\x01"
+        + shape
         + b"cnumpy\ndtype\nU\x02i4K\0K\x01\x87R(K\x03U\x01<NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0tb\x89T"
-        + struct.pack("<i", len(held)) + held + b"tb."
-    )  # fmt: skip
+        + struct.pack("<i", len(held))
+        + held
+        + b"tb."
+    )
 
 
 def test_arrays_that_claim_more_than_they_have_are_refused():

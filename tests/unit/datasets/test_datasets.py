@@ -204,21 +204,34 @@ def test_mathoverflow_with_long_lived_edges_fits_a_gibibyte(real_data, tmp_path)
 @pytest.mark.parametrize(
     "given",
     [
-        {}, {"cut": 3}, {"cut": 4, "cut_by": "edges"}, {"interval": 12.0}, {"interval": 1.0, "cut_by": "edges"},
+        {},
+        {"cut": 3},
+        {"cut": 4, "cut_by": "edges"},
+        {"interval": 12.0},
+        {"interval": 1.0, "cut_by": "edges"},
         {"interval": 12.0, "drop_partial": True},
-        {"cut": 3, "drop_first": True}, {"cut": 3, "edge_life": 2}, {"cut": 3, "smoothing_window": 2},
-        {"cut": 3, "features": "constant"}, {"cut": 4, "min_edges": 1},
+        {"cut": 3, "drop_first": True},
+        {"cut": 3, "edge_life": 2},
+        {"cut": 3, "smoothing_window": 2},
+        {"cut": 3, "features": "constant"},
+        {"cut": 4, "min_edges": 1},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_a_file_is_cut_as_its_edges_would_be(tmp_path, given):
     options = options_of(**given)
     graph = load_published(definition_of(), options, root=put(tmp_path / "data"))
     src, dst, when = np.array([[1, 2, 0], [2, 3, 10], [3, 1, 25], [1, 2, 29]]).T
     edges = cut_edges(
-        src, dst, when, cut=options["cut"], cut_by=options["cut_by"], drop_first=options["drop_first"],
-        drop_partial=options["drop_partial"], window=options["interval"] or 10,
-    )  # fmt: skip
+        src,
+        dst,
+        when,
+        cut=options["cut"],
+        cut_by=options["cut_by"],
+        drop_first=options["drop_first"],
+        drop_partial=options["drop_partial"],
+        window=options["interval"] or 10,
+    )
     names = ("edge_life", "smoothing_window", "min_edges", "features")
     expected = build_graph(edges, name="", source="", **{name: options[name] for name in names})
     assert graph.data_hash == expected.data_hash
@@ -357,17 +370,24 @@ MADE = {
 
 
 @pytest.mark.parametrize(
-    ("name", "called"), [("amazon-ratings", "amazon-ratings"), ("epinions", "epinions-rating"),
-                         ("slashdot", "slashdot-threads"), ("stackexch", "stackexchange-stackoverflow"),
-                         ("flickr", "flickr-growth")],
-)  # fmt: skip
+    ("name", "called"),
+    [
+        ("amazon-ratings", "amazon-ratings"),
+        ("epinions", "epinions-rating"),
+        ("slashdot", "slashdot-threads"),
+        ("stackexch", "stackexchange-stackoverflow"),
+        ("flickr", "flickr-growth"),
+    ],
+)
 def test_konect_s_copy_is_the_same_graph(tmp_path, name, called):
     for folder, files in (("konect", _konect(called)), ("repository", MADE[name])):
         for file, data in files.items():
             put(tmp_path / folder, data, file)
     with pytest.warns(UserWarning, match="are published"):
-        graphs = [load_dataset(name, root=tmp_path / folder, cut=6, min_edges=0, edge_life=1)
-                  for folder in ("konect", "repository")]  # fmt: skip
+        graphs = [
+            load_dataset(name, root=tmp_path / folder, cut=6, min_edges=0, edge_life=1)
+            for folder in ("konect", "repository")
+        ]
     assert graphs[0].data_hash == graphs[1].data_hash
     assert graphs[0].num_nodes == 7  # users and items are numbered alike
 
@@ -395,8 +415,16 @@ def test_small_files_like_the_published_ones_are_read(tmp_path, name, monkeypatc
         assert degrees.features.shape == (50, 7, 2)
         assert degrees.data_hash != own.data_hash
         assert graph.data_hash == (degrees if name == "ogbn-papers100m-t" else own).data_hash
-    weighted = name in {"slashdot", "stackexch", "amazon-ratings", "flickr", "youtube", "epinions", "amlsim",
-                        "enron-employees"}  # fmt: skip
+    weighted = name in {
+        "slashdot",
+        "stackexch",
+        "amazon-ratings",
+        "flickr",
+        "youtube",
+        "epinions",
+        "amlsim",
+        "enron-employees",
+    }
     assert (graph.snapshots[0].weights is not None) == weighted
     if name == "reddit-hyperlinks":
         assert graph.node_ids.tolist() == ["askreddit", "bestof", "dataisbeautiful"]
@@ -406,11 +434,21 @@ def test_the_defaults_of_the_papers_cut_a_set_of_their_shape(tmp_path):
     """200 equal intervals, edges that live 31, the first time dropped, windows with 50 edges or fewer left out."""
     rng = np.random.default_rng(0)
     early = np.stack([rng.integers(1, 400, 60), rng.integers(1, 400, 60), np.ones(60, int), np.arange(60)], axis=1)
-    late = np.stack([rng.integers(1, 400, 4000), rng.integers(1, 400, 4000), np.ones(4000, int),
-                     np.sort(rng.integers(50_000, 100_000, 4000))], axis=1)  # fmt: skip
+    late = np.stack(
+        [
+            rng.integers(1, 400, 4000),
+            rng.integers(1, 400, 4000),
+            np.ones(4000, int),
+            np.sort(rng.integers(50_000, 100_000, 4000)),
+        ],
+        axis=1,
+    )
     rows = np.concatenate([early, late])
-    put(tmp_path / "data", "\n".join(" ".join(map(str, row)) for row in rows.tolist()).encode(),
-        "ia-slashdot-reply-dir.edges")  # fmt: skip
+    put(
+        tmp_path / "data",
+        "\n".join(" ".join(map(str, row)) for row in rows.tolist()).encode(),
+        "ia-slashdot-reply-dir.edges",
+    )
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         graph = load_dataset("slashdot", root=tmp_path / "data")
@@ -506,9 +544,18 @@ def test_a_file_is_put_on_record_once_it_could_be_read(tmp_path):
 
 def test_every_option_and_the_data_enter_the_key(tmp_path):
     folder = put(tmp_path / "data")
-    given = [{}, {"cut": 3}, {"cut": 3, "cut_by": "edges"}, {"interval": 9.0}, {"edge_life": 2}, {"drop_first": True},
-             {"smoothing_window": 2}, {"min_edges": 1}, {"features": "degrees"},
-             {"interval": 12.0, "drop_partial": True}]  # fmt: skip
+    given = [
+        {},
+        {"cut": 3},
+        {"cut": 3, "cut_by": "edges"},
+        {"interval": 9.0},
+        {"edge_life": 2},
+        {"drop_first": True},
+        {"smoothing_window": 2},
+        {"min_edges": 1},
+        {"features": "degrees"},
+        {"interval": 12.0, "drop_partial": True},
+    ]
     for options in given:
         load_published(definition_of(), options_of(**options), root=folder)
     load_published(definition_of(), options_of(), root=folder, strict_label=True)

@@ -345,10 +345,13 @@ def _start_fetching(tmp_path: Path, url: str, count: int) -> list[subprocess.Pop
     running = [
         subprocess.Popen(
             [sys.executable, "-c", _FETCH, str(mark), str(tmp_path / "go"), url],
-            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         for mark in marks
-    ]  # fmt: skip
+    ]
     deadline = time.monotonic() + 60
     while not all(mark.exists() for mark in marks) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -550,8 +553,12 @@ def test_members_are_taken_by_pattern_or_by_their_whole_name(tmp_path):
 def test_every_name_of_the_catalogue_has_its_definition():
     names = {entry.name for entry in catalogue.ENTRIES if entry.kind == "datasets"}
     assert {definition.name for definition in PUBLISHED} == names - {
-        "growing", "uniform", "powerlaw", "sbm", "transactions",
-    }  # fmt: skip
+        "growing",
+        "uniform",
+        "powerlaw",
+        "sbm",
+        "transactions",
+    }
 
 
 @pytest.mark.parametrize("definition", PUBLISHED, ids=lambda definition: definition.name)

@@ -502,8 +502,13 @@ def test_options_of_sequences_are_checked():
 def test_planetoid_with_papers_that_are_not_described():
     table = static.parse_planetoid(samples.planetoid(), "tiny")
     assert list(zip(table.src.tolist(), table.dst.tolist(), strict=True)) == [
-        (0, 1), (0, 2), (1, 0), (2, 0), (4, 6), (6, 4)
-    ]  # fmt: skip
+        (0, 1),
+        (0, 2),
+        (1, 0),
+        (2, 0),
+        (4, 6),
+        (6, 4),
+    ]
     assert table.num_nodes == 7
     assert table.classes.tolist() == [2, 0, 1, -1, 1, -1, 0]
     assert table.vertex_split.tolist() == [0, 1, 1, -1, 2, -1, 2]
@@ -551,8 +556,13 @@ def test_planetoid_refuses_a_test_index_that_does_not_fit():
 def test_nodes_and_edges():
     table = static.parse_nodes_edges(samples.NODES_EDGES, "tiny")
     assert list(zip(table.src.tolist(), table.dst.tolist(), strict=True)) == [
-        (0, 1), (0, 3), (1, 0), (1, 2), (2, 1), (3, 0)
-    ]  # fmt: skip
+        (0, 1),
+        (0, 3),
+        (1, 0),
+        (1, 2),
+        (2, 1),
+        (3, 0),
+    ]
     assert table.features.tolist() == [[0, 1, 0, 0, 1], [0, 0, 0, 0, 0], [1, 0, 0, 0, 0], [0, 0, 1, 1, 1]]
     assert table.classes.tolist() == [3, 0, -1, 1]
     assert table.vertex_split.tolist() == [0, 1, -1, 2]
@@ -590,8 +600,10 @@ def test_elliptic():
     table = temporal.parse_elliptic({f"folder/{name}": data for name, data in samples.ELLIPTIC.items()}, "tiny")
     assert (table.num_intervals, table.num_nodes) == (2, 4)
     assert list(zip(table.src.tolist(), table.dst.tolist(), table.interval.tolist(), strict=True)) == [
-        (0, 1, 0), (1, 0, 0), (2, 3, 1)
-    ]  # fmt: skip
+        (0, 1, 0),
+        (1, 0, 0),
+        (2, 3, 1),
+    ]
     assert table.node_ids.tolist() == [230, 5530, 232, 7]
     np.testing.assert_allclose(table.features, [[0.5, -1], [0.25, 2], [1, 0.01], [0, 0]], rtol=1e-6)
     assert table.classes.tolist() == [[-1, 0, -1, -1], [-1, -1, 1, -1]]
@@ -636,12 +648,18 @@ def test_ogb(files):
     assert static.parse_ogb(files, "tiny", features=False).features is None
     both = static.parse_ogb(files, "tiny", both_directions=True)
     assert list(zip(both.src.tolist(), both.dst.tolist(), strict=True)) == [
-        (0, 1), (0, 3), (1, 0), (1, 2), (2, 1), (3, 0)
-    ]  # fmt: skip
+        (0, 1),
+        (0, 3),
+        (1, 0),
+        (1, 2),
+        (2, 1),
+        (3, 0),
+    ]
     packed = ArchiveMembers(samples.zipped(files), "tiny.zip")
     assert np.array_equal(static.parse_ogb(packed, "tiny.zip").features, table.features)
-    unpacked = {name.removesuffix(".gz"): gzip.decompress(data) if name.endswith("gz") else data
-                for name, data in files.items()}  # fmt: skip
+    unpacked = {
+        name.removesuffix(".gz"): gzip.decompress(data) if name.endswith("gz") else data for name, data in files.items()
+    }
     assert np.array_equal(static.parse_ogb(unpacked, "tiny").classes, table.classes)
 
 
@@ -675,9 +693,10 @@ def test_ogb_refuses_missing_files_and_odd_arrays():
         left = {key: data for key, data in samples.OGB.items() if name not in key}
         assert f"has no file '{name.rpartition('/')[2]}.csv.gz'" in refused(static.parse_ogb, left)
     right = {
-        "edge_index": np.array([[0, 1], [1, 0]]), "num_nodes_list": np.array([4]),
+        "edge_index": np.array([[0, 1], [1, 0]]),
+        "num_nodes_list": np.array([4]),
         "node_feat": np.ones((4, 1), np.float32),
-    }  # fmt: skip
+    }
     for changed, words in (
         ({"edge_index": np.array([[0, 4], [1, 0]])}, "edges of 0 to 4; 0 to 3"),
         ({"edge_index": np.array([0, 1])}, "(2, E) is needed"),

@@ -285,10 +285,13 @@ def table_of(edges=20_000, nodes=3000, seed=0):
     draws = np.random.default_rng(seed)
     src, dst = draws.integers(0, nodes, edges), draws.integers(0, nodes, edges)
     return StaticTable(
-        src=np.concatenate([src, dst]), dst=np.concatenate([dst, src]), num_nodes=nodes,
-        features=draws.random((nodes, 7), dtype=np.float32), classes=draws.integers(0, 7, nodes).astype(np.int16),
+        src=np.concatenate([src, dst]),
+        dst=np.concatenate([dst, src]),
+        num_nodes=nodes,
+        features=draws.random((nodes, 7), dtype=np.float32),
+        classes=draws.integers(0, 7, nodes).astype(np.int16),
         vertex_split=draws.integers(-1, 3, nodes).astype(np.int8),
-    )  # fmt: skip
+    )
 
 
 def test_what_a_static_graph_knows_of_its_vertices_stays():
@@ -416,7 +419,7 @@ def test_a_long_sequence_is_built_into_files_without_holding_it(tmp_path):
         (TRANSACTIONS, {"edges": 40}, r"generated_edges=40 with generated_nodes=600: allowed \d\d, twice"),
         (TRANSACTIONS, {"edges": 50_000}, r"generated_edges=50000 .* to 29950, for which"),
     ],
-)  # fmt: skip
+)
 def test_settings_that_cannot_be_are_refused(definition, settings, message):
     with pytest.raises(ConfigError, match=message):
         generated(definition, **settings)

@@ -39,12 +39,14 @@ def edges_of(graph):
     return [
         sorted(
             zip(
-                ids[one.indices].tolist(), ids[one.rows()].tolist(),
-                [1] * one.num_edges if one.weights is None else one.weights.tolist(), strict=True,
+                ids[one.indices].tolist(),
+                ids[one.rows()].tolist(),
+                [1] * one.num_edges if one.weights is None else one.weights.tolist(),
+                strict=True,
             )
         )
         for one in every
-    ]  # fmt: skip
+    ]
 
 
 # in memory
@@ -421,8 +423,15 @@ def frame_of(**changed):
     import pandas
 
     dates = pandas.date_range("2024-01-01", periods=4, freq="D")
-    return pandas.DataFrame({"src": ["ann", "bob", "cem", "ann"], "dst": ["bob", "cem", "ann", "cem"], "time": dates,
-                             "much": [1, 2, 3, 4], **changed})  # fmt: skip
+    return pandas.DataFrame(
+        {
+            "src": ["ann", "bob", "cem", "ann"],
+            "dst": ["bob", "cem", "ann", "cem"],
+            "time": dates,
+            "much": [1, 2, 3, 4],
+            **changed,
+        }
+    )
 
 
 def test_a_data_frame_and_its_parquet_file(tmp_path):

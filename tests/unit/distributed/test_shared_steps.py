@@ -80,8 +80,9 @@ def test_most_steps_ask_no_other() -> None:
 def test_no_rank_takes_more_ahead_than_it_makes_in_a_moment() -> None:
     ranks = _Ranks([0.01, 0.01], 1000, 1)
     longest = run = 1
-    for (_, _, before), (_, _, number) in zip(*(lambda own: (own, own[1:]))([t for t in ranks.taken if t[0] == 0]),
-                                              strict=False):  # fmt: skip
+    for (_, _, before), (_, _, number) in zip(
+        *(lambda own: (own, own[1:]))([t for t in ranks.taken if t[0] == 0]), strict=False
+    ):
         run = run + 1 if number == before + 1 else 1
         longest = max(longest, run)
     assert 2 <= longest <= math.ceil(LEASE_S / 0.01) + 1

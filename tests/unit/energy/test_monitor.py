@@ -85,8 +85,10 @@ def test_windows_overlap_and_neither_takes_from_the_other_nor_from_the_samples()
     assert meter.end_window("outer").joules == pytest.approx(40.0)
     (reading,) = meter.sample()
     assert (reading.joules, reading.interval_s, reading.watts) == (
-        pytest.approx(40.0), pytest.approx(4.0), pytest.approx(10.0),
-    )  # fmt: skip
+        pytest.approx(40.0),
+        pytest.approx(4.0),
+        pytest.approx(10.0),
+    )
     assert meter.sample() == []
 
 
@@ -423,8 +425,9 @@ def test_a_gpu_without_permission_or_split_by_mig_is_modelled_where_its_power_is
         power = {"gpu_idle_w": 30.0, "gpu_max_w": 250.0}
         readers, notes = readers_for("cuda", gpu_busy=BusySeconds(), **power, **known)  # type: ignore[arg-type]
         assert [(each.name, each.source) for each in readers] == [
-            ("gpu-model", "modelled"), ("processor-model", "modelled"),
-        ]  # fmt: skip
+            ("gpu-model", "modelled"),
+            ("processor-model", "modelled"),
+        ]
         assert notes[0].startswith("GPU energy is modelled from 30 W idle and 250 W busy")
     unknown, notes = readers_for("cuda", gpu_busy=BusySeconds(), **known)  # type: ignore[arg-type]
     assert notes[0].startswith("GPU energy is unknown")
@@ -439,11 +442,14 @@ def test_shares_of_a_node_sum_to_what_its_ranks_drew() -> None:
     cpus, total = [ReplayClock(), ReplayClock()], ReplayClock()
     readers = [
         NodeShareReader(
-            ReplayReader([Scripted(2.0, 240.0)], clock, name="rapl", scope="node"), power, ranks_on_node=2,
-            processor=cpu, node_processor=total,
+            ReplayReader([Scripted(2.0, 240.0)], clock, name="rapl", scope="node"),
+            power,
+            ranks_on_node=2,
+            processor=cpu,
+            node_processor=total,
         )
         for cpu in cpus
-    ]  # fmt: skip
+    ]
     clock.advance(2.0)
     for cpu, busy_s in zip(cpus, busy, strict=True):
         cpu.advance(busy_s)
@@ -470,8 +476,9 @@ def test_each_rank_has_its_share_beside_the_one_reader_of_the_node(tmp_path: Pat
         for rank in range(2)
     ]
     assert [[(each.name, each.scope) for each in readers] for readers in chosen] == [
-        [("rapl", "node"), ("rapl-share", "rank")], [("rapl-share", "rank")],
-    ]  # fmt: skip
+        [("rapl", "node"), ("rapl-share", "rank")],
+        [("rapl-share", "rank")],
+    ]
     meter = EnergyMeter(chosen[0])
     meter.begin_window("w")
     time.sleep(0.02)
@@ -503,13 +510,21 @@ def test_processor_seconds_of_children_count_and_stay_when_they_end() -> None:
 
 def test_a_replay_tells_again_what_was_recorded_with_its_holes() -> None:
     def row(reader: str, end_s: float, interval_s: float, joules: float, source: str = "counter") -> dict[str, object]:
-        return {"time_ns": int((50.0 + end_s) * 1e9), "interval_s": interval_s, "joules": joules, "reader": reader,
-                "source": source, "scope": "rank"}  # fmt: skip
+        return {
+            "time_ns": int((50.0 + end_s) * 1e9),
+            "interval_s": interval_s,
+            "joules": joules,
+            "reader": reader,
+            "source": source,
+            "scope": "rank",
+        }
 
     rows = [
-        row("nvml:GPU-1", 1.0, 1.0, 100.0), row("nvml:GPU-1", 3.0, 1.0, 50.0),
-        row("processor-model", 1.0, 1.0, 10.0, "modelled"), row("processor-model", 3.0, 2.0, 20.0, "modelled"),
-    ]  # fmt: skip
+        row("nvml:GPU-1", 1.0, 1.0, 100.0),
+        row("nvml:GPU-1", 3.0, 1.0, 50.0),
+        row("processor-model", 1.0, 1.0, 10.0, "modelled"),
+        row("processor-model", 3.0, 2.0, 20.0, "modelled"),
+    ]
     clock = ReplayClock()
     meter = replay_meter(rows, clock)
     meter.begin_window("first")

@@ -47,9 +47,16 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> mock.Mock:
 
 def gpu_energy(folder: Path) -> tuple[EnergyReader, str]:
     readers, notes = readers_for(
-        "cuda", local_rank=0, local_ranks=1, idle_w=20, max_w=100, gpu_idle_w=30, gpu_max_w=250,
-        gpu_busy=BusySeconds(), rapl_root=folder,
-    )  # fmt: skip
+        "cuda",
+        local_rank=0,
+        local_ranks=1,
+        idle_w=20,
+        max_w=100,
+        gpu_idle_w=30,
+        gpu_max_w=250,
+        gpu_busy=BusySeconds(),
+        rapl_root=folder,
+    )
     for reader in readers:
         reader.close()
     return readers[0], notes[0]

@@ -45,9 +45,13 @@ class Bench:
         self._step = 0
 
     def step(
-        self, phases: dict[str, float], cpu_s: float | dict[str, float], *, epoch: int = 0,
+        self,
+        phases: dict[str, float],
+        cpu_s: float | dict[str, float],
+        *,
+        epoch: int = 0,
         stalled_s: dict[str, float] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         intervals = []
         for phase, seconds in phases.items():
             start_ns = round(self.clock() * 1e9)
@@ -142,12 +146,15 @@ def test_what_children_use_is_spread_over_the_time() -> None:
     steps=st.lists(
         st.tuples(
             st.dictionaries(st.sampled_from(PHASES), st.floats(0.001, 1.0), min_size=1),
-            st.floats(0.0, 1.0), st.just(0.0) | st.floats(0.001, 0.5), st.booleans(),
+            st.floats(0.0, 1.0),
+            st.just(0.0) | st.floats(0.001, 0.5),
+            st.booleans(),
         ),
-        min_size=1, max_size=12,
+        min_size=1,
+        max_size=12,
     ),
     watts=st.floats(0.0, 200.0),
-)  # fmt: skip
+)
 def test_phases_sum_to_what_was_read(steps: list[tuple[dict[str, float], float, float, bool]], watts: float) -> None:
     clock, cpu = ReplayClock(), ReplayClock()
     reader = ReplayReader([Scripted(1000.0, watts * 1000.0)], clock)
@@ -189,9 +196,11 @@ def test_power_changed_in_the_run_rules_from_then_on() -> None:
     bench.take(bench.energy.close())
     by_row = [(row["phase"], row["joules"]) for row in bench.rows]
     assert by_row == [
-        ("compute", pytest.approx(5 + 10.0)), ("wait", pytest.approx(5.0)),
-        ("compute", pytest.approx(15 + 5.0)), ("wait", pytest.approx(15.0)),
-    ]  # fmt: skip
+        ("compute", pytest.approx(5 + 10.0)),
+        ("wait", pytest.approx(5.0)),
+        ("compute", pytest.approx(15 + 5.0)),
+        ("wait", pytest.approx(15.0)),
+    ]
 
 
 def test_measured_and_modelled_joules_are_rows_apart() -> None:
@@ -203,9 +212,13 @@ def test_measured_and_modelled_joules_are_rows_apart() -> None:
     bench.take(bench.energy.close())
     found = {(row["phase"], row["source"]): row["joules"] for row in bench.rows}
     assert found == pytest.approx(
-        {("compute", "counter"): 15 + 70.0, ("wait", "counter"): 15.0, ("compute", "modelled"): 30.0,
-         ("wait", "modelled"): 10.0}
-    )  # fmt: skip
+        {
+            ("compute", "counter"): 15 + 70.0,
+            ("wait", "counter"): 15.0,
+            ("compute", "modelled"): 30.0,
+            ("wait", "modelled"): 10.0,
+        }
+    )
     facts = spent(phase_frame([{"rank": 0, **row} for row in bench.rows if row["phase"] == "compute"]))
     assert (facts.joules, facts.seconds) == (pytest.approx(115.0), pytest.approx(0.5))
 
@@ -251,8 +264,12 @@ def test_rows_come_once_a_second_and_at_the_end_of_every_epoch() -> None:
             bench.take(bench.energy.end_epoch())
     bench.take(bench.energy.close())
     assert [(row["step"], row["epoch"], row["seconds"]) for row in bench.rows] == [
-        (7, 0, 1.0), (15, 0, 1.0), (19, 0, 0.5), (27, 1, 1.0), (31, 1, 0.5),
-    ]  # fmt: skip
+        (7, 0, 1.0),
+        (15, 0, 1.0),
+        (19, 0, 0.5),
+        (27, 1, 1.0),
+        (31, 1, 0.5),
+    ]
     assert bench.energy.close() == []
 
 
@@ -311,16 +328,28 @@ def test_on_the_real_clocks_work_draws_more_than_waiting() -> None:
 
 
 def described(rank: int, phase: str, joules: float | None, **more: object) -> dict[str, object]:
-    return {"rank": rank, "step": 3, "epoch": 0, "time_ns": 1, "phase": phase, "joules": joules, "seconds": 2.0,
-            "source": "modelled" if joules is not None else None, "coverage": 1.0 if joules is not None else 0.0,
-            **more}  # fmt: skip
+    return {
+        "rank": rank,
+        "step": 3,
+        "epoch": 0,
+        "time_ns": 1,
+        "phase": phase,
+        "joules": joules,
+        "seconds": 2.0,
+        "source": "modelled" if joules is not None else None,
+        "coverage": 1.0 if joules is not None else 0.0,
+        **more,
+    }
 
 
 ROWS = [
-    described(0, "compute", 60.0), described(0, "wait", 10.0), described(0, STALL, 20.0), 
+    described(0, "compute", 60.0),
+    described(0, "wait", 10.0),
+    described(0, STALL, 20.0),
     described(0, IDLE, 10.0, epoch=1, time_ns=2),
-    described(1, "compute", 80.0), described(1, "wait", 20.0, epoch=1, time_ns=2),
-]  # fmt: skip
+    described(1, "compute", 80.0),
+    described(1, "wait", 20.0, epoch=1, time_ns=2),
+]
 
 
 def test_facts_of_a_run() -> None:
@@ -352,13 +381,22 @@ def test_facts_of_a_run() -> None:
     assert total.joules("gpu") == {"counter": 30.0, "modelled": 5.0} and total.joules("processor") == {"counter": 50.0}
     facts = energy_facts(rows, total, scored)
     assert facts == {
-        "energy_j": {"counter": 80.0, "modelled": 5.0}, "total_j": 85.0,
+        "energy_j": {"counter": 80.0, "modelled": 5.0},
+        "total_j": 85.0,
         "energy_coverage": {"read": pytest.approx(2 / 3), "modelled": pytest.approx(1 / 3), "unknown": 0.0},
-        "phase_j": {"compute": 140.0, "wait": 30.0, STALL: 20.0, IDLE: 10.0}, "stall_j": 50.0, "stall_share": 0.25,
-        "epoch_j": 100.0, "epoch_j_spread": pytest.approx(2**0.5 * 70), "epoch_j_median": 100.0, "epoch_j_clean": None,
-        "epoch_j_congested": None, "joules_per_loss": pytest.approx(500.0), "phase_energy_coverage": 1.0, "gpu_j": 35.0,
+        "phase_j": {"compute": 140.0, "wait": 30.0, STALL: 20.0, IDLE: 10.0},
+        "stall_j": 50.0,
+        "stall_share": 0.25,
+        "epoch_j": 100.0,
+        "epoch_j_spread": pytest.approx(2**0.5 * 70),
+        "epoch_j_median": 100.0,
+        "epoch_j_clean": None,
+        "epoch_j_congested": None,
+        "joules_per_loss": pytest.approx(500.0),
+        "phase_energy_coverage": 1.0,
+        "gpu_j": 35.0,
         "processor_j": 50.0,
-    }  # fmt: skip
+    }
     parted = energy_facts(rows, total, scored, finished=[0, 1], congested={1})
     assert (parted["epoch_j_clean"], parted["epoch_j_congested"]) == (170.0, 30.0)
     assert energy_facts(rows, total, scored, finished=[0])["epoch_j"] == 170.0

@@ -126,10 +126,14 @@ def _folder_name(name: str) -> Any:
 
 
 STRANGE = {
-    "deep": _deep, "schema": _endless_schema, "table": _table_of_nothing,
-    "name-nul": _folder_name("a\0b"), "name-up": _folder_name(".."),
-    "name-empty": _folder_name(""), "name-long": _folder_name("a" * 300),
-}  # fmt: skip
+    "deep": _deep,
+    "schema": _endless_schema,
+    "table": _table_of_nothing,
+    "name-nul": _folder_name("a\0b"),
+    "name-up": _folder_name(".."),
+    "name-empty": _folder_name(""),
+    "name-long": _folder_name("a" * 300),
+}
 
 
 @pytest.mark.parametrize("kind", STRANGE)

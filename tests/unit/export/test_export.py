@@ -63,9 +63,18 @@ def steered(tmp_path_factory: pytest.TempPathFactory) -> StoredRun:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> StoredRun:
     """A run of this process that its settings foretell."""
     config = lab.RunConfig(
-        system="psg", dataset="growing", generated_nodes=60, generated_edges=200, generated_snapshots=16, parts=2,
-        epochs=1, hidden=4, device="cpu", group_window=4, threads=1,
-    )  # fmt: skip
+        system="psg",
+        dataset="growing",
+        generated_nodes=60,
+        generated_edges=200,
+        generated_snapshots=16,
+        parts=2,
+        epochs=1,
+        hidden=4,
+        device="cpu",
+        group_window=4,
+        threads=1,
+    )
     return train(config, runs_dir=tmp_path_factory.mktemp("trained"), progress=False)
 
 
@@ -507,16 +516,32 @@ def _foreign(folder: Path, steered: StoredRun) -> dict[str, str]:
     (folder / "x.gz").write_bytes(b"\x1f\x8b nothing")
     (folder / "events.out.tfevents.1.x").write_bytes(b"nothing")
     return dict.fromkeys(
-        ("bytes.bin", "empty.html", "notes.txt", "list.json", "book.ipynb", "other.zip", "trace.json", "x.gz",
-         "events.out.tfevents.1.x"), "neither a run nor an export"
+        (
+            "bytes.bin",
+            "empty.html",
+            "notes.txt",
+            "list.json",
+            "book.ipynb",
+            "other.zip",
+            "trace.json",
+            "x.gz",
+            "events.out.tfevents.1.x",
+        ),
+        "neither a run nor an export",
     ) | {
-        "page.html": "no tables", "cut.html": "no tables|damaged", "changed.html": "damaged",
+        "page.html": "no tables",
+        "cut.html": "no tables|damaged",
+        "changed.html": "damaged",
         "broken.json": "damaged",
-        "cut.zip": "damaged", "no-config.zip": "config", "bad-table.zip": "steps",
-        "newer.zip": "newer version", "climbs.zip": "not valid for a folder", "foreign.parquet": "not exported",
+        "cut.zip": "damaged",
+        "no-config.zip": "config",
+        "bad-table.zip": "steps",
+        "newer.zip": "newer version",
+        "climbs.zip": "not valid for a folder",
+        "foreign.parquet": "not exported",
         "cut.parquet": "damaged",
         "nothing.html": "nothing at that path",
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")

@@ -136,12 +136,16 @@ def test_other_kinds_hold_every_run(raced: Race, tmp_path: Path) -> None:
     check_timeline(events)
     names = {event["args"]["name"] for event in events if event["name"] == "process_name"}
     assert {name for name in names if "rank 1" in name} == {
-        "even · seed 0 · rank 1", f"{ODD} · seed 0 · rank 1", "even · seed 1 · rank 1",
-    }  # fmt: skip
+        "even · seed 0 · rank 1",
+        f"{ODD} · seed 0 · rank 1",
+        "even · seed 1 · rank 1",
+    }
     made = export(raced, tmp_path, "tensorboard")
     assert sorted(path.name for path in made.iterdir() if path.is_dir()) == [
-        "even-seed0", "even-seed1", "single__script_-seed0",
-    ]  # fmt: skip
+        "even-seed0",
+        "even-seed1",
+        "single__script_-seed0",
+    ]
     for folder, kind in ((made / "even-seed1", "tensorboard"), (made, "of a race")):
         with pytest.raises(RunStoreError, match=f"{kind}, not a run"):
             open_run(folder)

@@ -30,8 +30,11 @@ from dtdg_lab.systems.step_time import MeasuredStep, ScalingModel
 from dtdg_lab.systems.workload import ASSUMED_COMPUTE, count_work
 
 DATA: dict[str, Any] = {
-    "dataset": "growing", "generated_nodes": 120, "generated_edges": 500, "generated_snapshots": 30,
-}  # fmt: skip
+    "dataset": "growing",
+    "generated_nodes": 120,
+    "generated_edges": 500,
+    "generated_snapshots": 30,
+}
 SMALL: dict[str, Any] = {**DATA, "hidden": 8, "threads": 1, "epochs": 3, "evaluate_every": 3}
 ASKED = RunConfig(**DATA, hidden=8)
 CHANGES = {"window": 4, "epoch_batches": 4}
@@ -54,8 +57,10 @@ def graph() -> DynamicGraph:
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[StoredRun]]:
     """A run of a system of each kind, in this process."""
     folder = tmp_path_factory.mktemp("runs")
-    yield [run_config(of(system, **({"epoch_batches": 4} if system == "dbov" else {})), runs_dir=folder).run
-           for system in TRAINED]  # fmt: skip
+    yield [
+        run_config(of(system, **({"epoch_batches": 4} if system == "dbov" else {})), runs_dir=folder).run
+        for system in TRAINED
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -115,10 +120,16 @@ def made_of(run: MeasuredRun, graph: DynamicGraph, system: str, factor: float = 
 def test_runs_that_follow_the_model_are_predicted_without_error(runs: list[StoredRun], graph: DynamicGraph) -> None:
     one = measured_run(runs[0], graph)
     asked: list[tuple[str, dict[str, Any]]] = [
-        ("single", {}), ("psg", {}), ("psg", {"group_window": 6}), ("flaredtdg", {}), ("dynagraph", {}),
-        ("dbov", {"epoch_batches": 4}), ("dbos", {"epoch_batches": 4}), ("pygt-dist", {"parts": 2}),
+        ("single", {}),
+        ("psg", {}),
+        ("psg", {"group_window": 6}),
+        ("flaredtdg", {}),
+        ("dynagraph", {}),
+        ("dbov", {"epoch_batches": 4}),
+        ("dbos", {"epoch_batches": 4}),
+        ("pygt-dist", {"parts": 2}),
         ("full-history", {}),
-    ]  # fmt: skip
+    ]
     exact = [made_of(one, graph, system, **changes) for system, changes in asked]
     for quantity in ("epoch_s", "peak_bytes"):
         described = summarize_errors(learn_errors(exact), quantity)
@@ -160,8 +171,11 @@ def test_more_memory_never_hurts(advice: Advice, first: float, more: float) -> N
     """What fits a budget fits a larger one, and the best is no slower there."""
 
     def fitting(budget: float) -> dict[str, float]:
-        return {each.system: each.predicted.epoch_s for each in advice.suggestions
-                if each.predicted.memory_bytes <= budget * 2**30}  # fmt: skip
+        return {
+            each.system: each.predicted.epoch_s
+            for each in advice.suggestions
+            if each.predicted.memory_bytes <= budget * 2**30
+        }
 
     small, large = fitting(first), fitting(first * more)
     assert small.keys() <= large.keys()
@@ -214,9 +228,7 @@ def test_runs_that_tell_nothing_are_named(graph: DynamicGraph, tmp_path: Path) -
     assert "slowed artificially" in found.skipped[slow.id]
 
 
-def test_calibration_trains_some_runs(
-    graph: DynamicGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+def test_calibration_trains_some_runs(graph: DynamicGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = {name: {} for name in ("single", "psg", "pygt-dist")}
     monkeypatch.setattr("dtdg_lab.forecast.forecast.calibration_settings", lambda: few)
     described = forecast(ASKED, 1, {"threads": 1}, systems=("psg", "single"), runs_dir=tmp_path).advice(

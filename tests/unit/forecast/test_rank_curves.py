@@ -40,8 +40,11 @@ def shown(graph: DynamicGraph, tmp_path_factory: pytest.TempPathFactory) -> Rank
 
 def values(shown: RankCurves, quantity: str, curve: str) -> dict[int, tuple[float, str]]:
     """Ranks -> value and kind of one curve."""
-    return {row["ranks"]: (row["value"], row["kind"]) for row in shown.rows
-            if (row["quantity"], row["curve"]) == (quantity, curve) and row["kind"] != "measured"}  # fmt: skip
+    return {
+        row["ranks"]: (row["value"], row["kind"])
+        for row in shown.rows
+        if (row["quantity"], row["curve"]) == (quantity, curve) and row["kind"] != "measured"
+    }
 
 
 @pytest.mark.parametrize("parts", [2, 8, 30])
@@ -93,8 +96,10 @@ def test_what_is_continued_is_marked_and_bounded(shown: RankCurves, graph: Dynam
     assert all(halo["metis"][count][0] <= halo["hash"][count][0] * 1.1 for count in RANKS)
     assert halo["hash"][1024][1] == "formula" and halo["metis"][1024][1] == "fitted"
     assert set(shown.growth) == {
-        "rank_bytes: halo rows, metis", "held_rows: own and copies, hash", "held_rows: own and copies, metis"
-    }  # fmt: skip
+        "rank_bytes: halo rows, metis",
+        "held_rows: own and copies, hash",
+        "held_rows: own and copies, metis",
+    }
 
 
 def test_no_schedule_beats_the_bound(shown: RankCurves) -> None:

@@ -36,8 +36,9 @@ def test_by_hand():
     assert found.in_degrees == {0.5: 1, 0.9: 2, 0.99: 2, 1.0: 2}  # 2 1 | 1 1 | 1 1 | | | 1
     assert found.tail is None
     assert (found.classes, found.unlabelled) == ((), None)
-    degrees = np.log1p([[0, 2, 0, 1, 0], [0, 1, 1, 0, 0], [0, 1, 1, 0, 0], [0] * 5, [0] * 5, [1, 0, 0, 0, 0],
-                        [0, 0, 0, 0, 1]])  # fmt: skip
+    degrees = np.log1p(
+        [[0, 2, 0, 1, 0], [0, 1, 1, 0, 0], [0, 1, 1, 0, 0], [0] * 5, [0] * 5, [1, 0, 0, 0, 0], [0, 0, 0, 0, 1]]
+    )
     assert found.persistence_mse == pytest.approx(((degrees[1:] - degrees[:-1]) ** 2).mean(), rel=1e-6)
     assert found.mean_mse == pytest.approx(degrees[1:].var(), rel=1e-6)
     with pytest.raises(ValueError, match="read-only"):

@@ -222,9 +222,7 @@ def gradients(apply: Callable[..., Tensor], *given: Tensor, device: str = "cpu")
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("rows", [None, range(7, 20), range(5, 5)], ids=str)
 def test_a_matrix_of_tensors_is_the_one_of_arrays(weighted: bool, rows: range | None) -> None:
-    made = [
-        Adjacency(of.indptr, of.indices, of.weights, rows=rows, dtype=torch.float64) for of in both_of(weighted)
-    ]  # fmt: skip
+    made = [Adjacency(of.indptr, of.indices, of.weights, rows=rows, dtype=torch.float64) for of in both_of(weighted)]
     host, device = made
     for one, other in ((host, device), (host.transposed_adjacency(), device.transposed_adjacency())):
         assert (one.shape, one.num_edges, one.indices.dtype) == (other.shape, other.num_edges, other.indices.dtype)

@@ -36,13 +36,17 @@ ONE_OUT = Protocol(name="one out", meaning="test on the last one", test_snapshot
         # the last ones test, whatever the share
         (88, 10, ONE_OUT, Split(range(87), range(87, 87), range(87, 88))),
         (88, 10, replace(ONE_OUT, purge=True), Split(range(78), range(78, 78), range(87, 88))),
-        (20, 3, replace(ONE_OUT, test_snapshots=4, validation_share=0.25, purge=True),
-         Split(range(8), range(10, 14), range(16, 20))),
+        (
+            20,
+            3,
+            replace(ONE_OUT, test_snapshots=4, validation_share=0.25, purge=True),
+            Split(range(8), range(10, 14), range(16, 20)),
+        ),
         # 70/10/20 and 70/15/15
         (100, 1, PROTOCOLS["roland-2022"], Split(range(70), range(70, 80), range(80, 100))),
         (100, 1, PROTOCOLS["tgb"], Split(range(70), range(70, 85), range(85, 100))),
     ],
-)  # fmt: skip
+)
 def test_by_hand(snapshots, edge_life, protocol, expected):
     assert split(snapshots, edge_life, protocol) == expected
 

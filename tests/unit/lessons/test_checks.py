@@ -22,20 +22,53 @@ ROWS += [{"quantity": "rank_bytes", "curve": "psg", "ranks": 2, "value": 0.1}]
 HOSTS = {"node1": 4, "node2": 2}
 
 RING_WRONG: list[Any] = [
-    None, 5, "2 * (r - 1) / r * g", lambda g, r: g, lambda g, r: 2 * g, lambda g, r: g * r, lambda g, r: g / r,
-    lambda g, r: (r - 1) / r * g, lambda g, r: 2 * g / r, lambda g, r: 2 * (r - 1) * g, lambda g, r: None,
-    lambda g, r: 2 * (r + 1) / r * g, lambda g: g, lambda g, r: 2 * g * (1 - 1 / r) + 1, lambda g, r: 1 / 0,
-]  # fmt: skip
+    None,
+    5,
+    "2 * (r - 1) / r * g",
+    lambda g, r: g,
+    lambda g, r: 2 * g,
+    lambda g, r: g * r,
+    lambda g, r: g / r,
+    lambda g, r: (r - 1) / r * g,
+    lambda g, r: 2 * g / r,
+    lambda g, r: 2 * (r - 1) * g,
+    lambda g, r: None,
+    lambda g, r: 2 * (r + 1) / r * g,
+    lambda g: g,
+    lambda g, r: 2 * g * (1 - 1 / r) + 1,
+    lambda g, r: 1 / 0,
+]
 EFFICIENCY_WRONG: list[Any] = [
-    None, 1.0, "a / b / r", lambda a, b, r: a / b, lambda a, b, r: b / a / r, lambda a, b, r: b / a,
-    lambda a, b, r: a / b * r, lambda a, b, r: (a - b) / a, lambda a, b, r: 1 - b / a, lambda a, b, r: a / (b + r),
-    lambda a, b, r: 100 * a / b / r, lambda a, b, r: "1", lambda a, b: a / b, lambda a, b, r: r * b / a,
-]  # fmt: skip
+    None,
+    1.0,
+    "a / b / r",
+    lambda a, b, r: a / b,
+    lambda a, b, r: b / a / r,
+    lambda a, b, r: b / a,
+    lambda a, b, r: a / b * r,
+    lambda a, b, r: (a - b) / a,
+    lambda a, b, r: 1 - b / a,
+    lambda a, b, r: a / (b + r),
+    lambda a, b, r: 100 * a / b / r,
+    lambda a, b, r: "1",
+    lambda a, b: a / b,
+    lambda a, b, r: r * b / a,
+]
 HOSTS_WRONG: list[Any] = [
-    None, {}, [4, 2], "node1: 4", {"node1": 4}, {"node2": 2}, {"node1": 2, "node2": 4}, {"node1": 1, "node2": 1},
-    {"node1": 6}, {"node1": 4, "node2": 2, "node3": 1}, {"node1": "4", "node2": "2"}, {"node1": 4, "node2": 2.5},
+    None,
+    {},
+    [4, 2],
+    "node1: 4",
+    {"node1": 4},
+    {"node2": 2},
+    {"node1": 2, "node2": 4},
+    {"node1": 1, "node2": 1},
+    {"node1": 6},
+    {"node1": 4, "node2": 2, "node3": 1},
+    {"node1": "4", "node2": "2"},
+    {"node1": 4, "node2": 2.5},
     {"node1": True, "node2": 2},
-]  # fmt: skip
+]
 RIGHT = answers("14_scale_out")
 
 

@@ -44,41 +44,66 @@ GRAPH = two_snapshots()
 Check = Callable[[Any], Feedback]
 CASES: dict[str, tuple[Check, Any, list[Any]]] = {
     "sent rows": (
-        exercises.check_sent_rows, answer("04_snapshot_parallel_esdg", 0, "mine"),
-        [None, {}, {"rank 2 to rank 1": None, "all together": 23}, {"rank 2 to rank 1": 6, "all together": 35},
-         {"rank 2 to rank 1": 4, "all together": 23}, {"rank 2 to rank 1": "6", "all together": 23}],
+        exercises.check_sent_rows,
+        answer("04_snapshot_parallel_esdg", 0, "mine"),
+        [
+            None,
+            {},
+            {"rank 2 to rank 1": None, "all together": 23},
+            {"rank 2 to rank 1": 6, "all together": 35},
+            {"rank 2 to rank 1": 4, "all together": 23},
+            {"rank 2 to rank 1": "6", "all together": 23},
+        ],
     ),
     "blocks": (lambda said: exercises.check_blocks(said, PEAKS, 50), 4, [None, 1, 2, 3, 8, "4"]),
     "delta": (
-        lambda said: exercises.check_delta(said, [0, 1, 3]), answer("04_snapshot_parallel_esdg", 2, "mine_sent"),
+        lambda said: exercises.check_delta(said, [0, 1, 3]),
+        answer("04_snapshot_parallel_esdg", 2, "mine_sent"),
         [None, [], [0, 1], [1, 1, 3], [0, 3, 1], [0, 1, 0], "013"],
     ),
     "sparse": (exercises.check_sparse, 0.9, [1, 1.2]),
     "targets": (
-        exercises.check_targets, answer("05_hybrid_batches_dynahb", 0, "mine"),
-        [None, {"hybrid": 200}, {"hybrid": 20, "node": 1000, "snapshot": 4000},
-         {"hybrid": 200, "node": 4000, "snapshot": 1000}],
+        exercises.check_targets,
+        answer("05_hybrid_batches_dynahb", 0, "mine"),
+        [
+            None,
+            {"hybrid": 200},
+            {"hybrid": 20, "node": 1000, "snapshot": 4000},
+            {"hybrid": 200, "node": 4000, "snapshot": 1000},
+        ],
     ),
     "reads": (
-        lambda said: exercises.check_reads(said, GRAPH), answer("05_hybrid_batches_dynahb", 1, "mine_read"),
+        lambda said: exercises.check_reads(said, GRAPH),
+        answer("05_hybrid_batches_dynahb", 1, "mine_read"),
         ["", None, "0", "0 1 4", "0 1 2 3 4 5 6", "0 1 2 4 5 9", "0 1 2 4 6"],
     ),
     "reservoir": (
-        exercises.check_reservoir, answer("06_asynchrony_dynahb", 0, "mine"),
-        [{"one size": None}, {"one size": 90, "nine sizes": 90, "p": 0.5},
-         {"one size": 90, "nine sizes": 10, "p": 0.05}],
+        exercises.check_reservoir,
+        answer("06_asynchrony_dynahb", 0, "mine"),
+        [
+            {"one size": None},
+            {"one size": 90, "nine sizes": 90, "p": 0.5},
+            {"one size": 90, "nine sizes": 10, "p": 0.05},
+        ],
     ),
     "reward": (
-        exercises.check_reward, answer("07_batch_size_dynahb", 0, "mine"),
-        [{"there": 0.5, "back": -2 / 3, "staying": 0}, {"there": 0, "back": 2 / 3, "staying": 0},
-         {"there": 0, "back": -2 / 3, "staying": 1}, {"there": 0, "back": None, "staying": 0}],
+        exercises.check_reward,
+        answer("07_batch_size_dynahb", 0, "mine"),
+        [
+            {"there": 0.5, "back": -2 / 3, "staying": 0},
+            {"there": 0, "back": 2 / 3, "staying": 0},
+            {"there": 0, "back": -2 / 3, "staying": 1},
+            {"there": 0, "back": None, "staying": 0},
+        ],
     ),
     "schedule": (
-        lambda said: exercises.check_schedule(said, TIMES), answer("08_scheduling_dygnex", 0, "mine"),
+        lambda said: exercises.check_schedule(said, TIMES),
+        answer("08_scheduling_dygnex", 0, "mine"),
         [(((0, 7), (1, 6)), ((2, 5), (3, 4))), (((0, 7), (1, 6)),), (((5, 2), (7, 1)), ((6, 0), (4, 4)))],
     ),
     "window": (
-        exercises.check_window, answer("09_temporal_decay_flaredtdg", 0, "mine"),
+        exercises.check_window,
+        answer("09_temporal_decay_flaredtdg", 0, "mine"),
         [{"only the full ones": 0.68, "all eight": 0.09}, {"only the full ones": 0.32, "all eight": 0.25}, 0.32],
     ),
     "kept edges": (
@@ -87,21 +112,36 @@ CASES: dict[str, tuple[Check, Any, list[Any]]] = {
         ["", "67", "67 60 70 01 12", "01 12 23", "67 60 70 99", 67],
     ),
     "cheapest": (
-        lambda said: exercises.check_cheapest(said, MAPS, rows_of), {"stable": (2, 0.1), "drifting": (1, 0.1)},
-        [None, {}, {"stable": (1, 0.1), "drifting": (1, 0.1)}, {"stable": (4, 0.1), "drifting": (1, 0.1)},
-         {"stable": (2, 0.1), "drifting": (2, 0.1)}],
+        lambda said: exercises.check_cheapest(said, MAPS, rows_of),
+        {"stable": (2, 0.1), "drifting": (1, 0.1)},
+        [
+            None,
+            {},
+            {"stable": (1, 0.1), "drifting": (1, 0.1)},
+            {"stable": (4, 0.1), "drifting": (1, 0.1)},
+            {"stable": (2, 0.1), "drifting": (2, 0.1)},
+        ],
     ),
     "cache": (
-        lambda said: exercises.check_cache(said, BATCHES), answer("10_feature_cache_greendygnn", 0, "mine"),
-        [{}, {"hits, W = 4": 8, "hits, W = 2": 12, "rows moved, W = 4": 8, "rows moved, W = 2": 4},
-         {"hits, W = 4": 9, "hits, W = 2": 12, "rows moved, W = 4": 11, "rows moved, W = 2": 10}],
+        lambda said: exercises.check_cache(said, BATCHES),
+        answer("10_feature_cache_greendygnn", 0, "mine"),
+        [
+            {},
+            {"hits, W = 4": 8, "hits, W = 2": 12, "rows moved, W = 4": 8, "rows moved, W = 2": 4},
+            {"hits, W = 4": 9, "hits, W = 2": 12, "rows moved, W = 4": 11, "rows moved, W = 2": 10},
+        ],
     ),
     "choices": (
-        lambda said: exercises.check_choices(said, COSTS), {"clean": (8, 1), "slow": (8, 1)},
-        [None, {"clean": (None, None), "slow": (8, 1)}, {"clean": (4, None), "slow": (8, 1)},
-         {"clean": (16, None), "slow": (16, None)}],
+        lambda said: exercises.check_choices(said, COSTS),
+        {"clean": (8, 1), "slow": (8, 1)},
+        [
+            None,
+            {"clean": (None, None), "slow": (8, 1)},
+            {"clean": (4, None), "slow": (8, 1)},
+            {"clean": (16, None), "slow": (16, None)},
+        ],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -14,9 +14,17 @@ from dtdg_lab.studies.contestants import contestants
 from tests.lesson_solutions import answers
 
 BASE = RunConfig(
-    system="psg", dataset="growing", generated_nodes=40, generated_edges=160, generated_snapshots=20, hidden=4,
-    epochs=1, threads=1, ranks=2, parts=2,
-)  # fmt: skip
+    system="psg",
+    dataset="growing",
+    generated_nodes=40,
+    generated_edges=160,
+    generated_snapshots=20,
+    hidden=4,
+    epochs=1,
+    threads=1,
+    ranks=2,
+    parts=2,
+)
 PAIRS = race_checks.pairs(BASE)
 AGREE = {"a", "b", "e", "g"}
 
@@ -39,20 +47,41 @@ def middle(values: list[float]) -> float:
 
 
 SAY_WRONG: list[Any] = [
-    None, True, "max(first) < min(second)", lambda a, b: None, lambda a, b: True, lambda a, b: False,
-    lambda a, b: max(a) < min(b), lambda a, b: len(a) > 1 and max(a) < min(b), lambda a, b: sum(a) < sum(b),
-    lambda a, b: len(a) > 1 < len(b) and sum(a) / len(a) < sum(b) / len(b), lambda a, b: middle(a) < middle(b),
-    lambda a, b: len(a) > 1 < len(b) and max(a) <= min(b), lambda a, b: len(a) > 1 < len(b) and a[-1] < b[0],
-    lambda a, b: len(a) > 1 < len(b) and min(a) > max(b), lambda a, b: len(a) > 1 < len(b) and max(a) < max(b),
-    lambda a, b: len(a) > 1 < len(b) and min(a) < min(b), lambda a, b: all(x < y for x, y in zip(a, b, strict=False)),
-    lambda a, b: len(a) == len(b) > 1 and max(a) < min(b), lambda a, b: len(a) > 2 < len(b) and max(a) < min(b),
-    lambda a, b: len(a) > 1 < len(b) and max(a) < min(b) * 0.95, lambda a, b: len(a) > 1 < len(b) and min(b) - max(a),
-    lambda a, b: 1 if len(a) > 1 < len(b) and max(a) < min(b) else 0, lambda a, b: math.nan, lambda a, b: 1 / 0,
-    lambda a, b: "True" if max(a) < min(b) else "False", lambda a: True,
-]  # fmt: skip
+    None,
+    True,
+    "max(first) < min(second)",
+    lambda a, b: None,
+    lambda a, b: True,
+    lambda a, b: False,
+    lambda a, b: max(a) < min(b),
+    lambda a, b: len(a) > 1 and max(a) < min(b),
+    lambda a, b: sum(a) < sum(b),
+    lambda a, b: len(a) > 1 < len(b) and sum(a) / len(a) < sum(b) / len(b),
+    lambda a, b: middle(a) < middle(b),
+    lambda a, b: len(a) > 1 < len(b) and max(a) <= min(b),
+    lambda a, b: len(a) > 1 < len(b) and a[-1] < b[0],
+    lambda a, b: len(a) > 1 < len(b) and min(a) > max(b),
+    lambda a, b: len(a) > 1 < len(b) and max(a) < max(b),
+    lambda a, b: len(a) > 1 < len(b) and min(a) < min(b),
+    lambda a, b: all(x < y for x, y in zip(a, b, strict=False)),
+    lambda a, b: len(a) == len(b) > 1 and max(a) < min(b),
+    lambda a, b: len(a) > 2 < len(b) and max(a) < min(b),
+    lambda a, b: len(a) > 1 < len(b) and max(a) < min(b) * 0.95,
+    lambda a, b: len(a) > 1 < len(b) and min(b) - max(a),
+    lambda a, b: 1 if len(a) > 1 < len(b) and max(a) < min(b) else 0,
+    lambda a, b: math.nan,
+    lambda a, b: 1 / 0,
+    lambda a, b: "True" if max(a) < min(b) else "False",
+    lambda a: True,
+]
 NEAR_WRONG: list[Any] = [
-    None, 3.0, "seconds[0]", lambda s, v, least: None, lambda s, v, least: s[0] if s else None,
-    lambda s, v, least: s[-1] if s else None, lambda s, v, least: s[v.index(min(v))] if s else None,
+    None,
+    3.0,
+    "seconds[0]",
+    lambda s, v, least: None,
+    lambda s, v, least: s[0] if s else None,
+    lambda s, v, least: s[-1] if s else None,
+    lambda s, v, least: s[v.index(min(v))] if s else None,
     lambda s, v, least: next((i for i, x in enumerate(v) if x <= 1.05 * least), None),
     lambda s, v, least: next((t for t, x in zip(s, v, strict=True) if x <= 1.05 * min(v)), None),
     lambda s, v, least: next((t for t, x in zip(s, v, strict=True) if x <= least), None),
@@ -61,39 +90,91 @@ NEAR_WRONG: list[Any] = [
     lambda s, v, least: next((t for t, x in zip(s, v, strict=True) if x <= 1.5 * least), None),
     lambda s, v, least: next((t for t, x in zip(s, v, strict=True) if x <= 1.05 * least), 0.0),
     lambda s, v, least: next((t for t, x in zip(s, v, strict=True) if x <= 1.05 * least), math.nan),
-    lambda s, v, least: next((x for x in v if x <= 1.05 * least), None), lambda s, v, least: math.nan,
-    lambda s, v, least: [t for t, x in zip(s, v, strict=True) if x <= 1.05 * least], lambda s, v: s[0],
-    lambda s, v, least: str(near(s, v, least)), lambda s, v, least: next(t for t in s if t < 0),
-]  # fmt: skip
+    lambda s, v, least: next((x for x in v if x <= 1.05 * least), None),
+    lambda s, v, least: math.nan,
+    lambda s, v, least: [t for t, x in zip(s, v, strict=True) if x <= 1.05 * least],
+    lambda s, v: s[0],
+    lambda s, v, least: str(near(s, v, least)),
+    lambda s, v, least: next(t for t in s if t < 0),
+]
 PAIRS_WRONG: list[Any] = [
-    None, set(), "", {}, 3, True, math.nan, {"a"}, {"a", "b", "e"}, {"a", "b", "g"}, {"b", "e", "g"}, {"a", "e", "g"},
-    {"a", "b", "c", "e", "g"}, {"a", "b", "d", "e", "g"}, {"a", "b", "e", "f", "g"}, set("abcdefg"), {"c", "d", "f"},
-    {"a", "b", "e", "g", "h"}, {1, 2, 5, 7}, {"a": "yes", "b": "yes", "e": "yes", "g": "yes"}, "all of them",
-]  # fmt: skip
+    None,
+    set(),
+    "",
+    {},
+    3,
+    True,
+    math.nan,
+    {"a"},
+    {"a", "b", "e"},
+    {"a", "b", "g"},
+    {"b", "e", "g"},
+    {"a", "e", "g"},
+    {"a", "b", "c", "e", "g"},
+    {"a", "b", "d", "e", "g"},
+    {"a", "b", "e", "f", "g"},
+    set("abcdefg"),
+    {"c", "d", "f"},
+    {"a", "b", "e", "g", "h"},
+    {1, 2, 5, 7},
+    {"a": "yes", "b": "yes", "e": "yes", "g": "yes"},
+    "all of them",
+]
 SKILL_WRONG: list[Any] = [
-    None, -1.0, "1 - loss / persistence", lambda v, p: None, lambda v, p: v / p, lambda v, p: p / v if v else 1,
-    lambda v, p: p - v, lambda v, p: v / p - 1, lambda v, p: max(0.0, 1 - v / p), lambda v, p: abs(1 - v / p),
-    lambda v, p: 100 * (1 - v / p), lambda v, p: 1 - p / v if v else 1, lambda v, p: 1 - v, lambda v, p: math.nan,
-    lambda v, p: str(1 - v / p), lambda v: 1 - v, lambda v, p: (p - v) / v,
-]  # fmt: skip
+    None,
+    -1.0,
+    "1 - loss / persistence",
+    lambda v, p: None,
+    lambda v, p: v / p,
+    lambda v, p: p / v if v else 1,
+    lambda v, p: p - v,
+    lambda v, p: v / p - 1,
+    lambda v, p: max(0.0, 1 - v / p),
+    lambda v, p: abs(1 - v / p),
+    lambda v, p: 100 * (1 - v / p),
+    lambda v, p: 1 - p / v if v else 1,
+    lambda v, p: 1 - v,
+    lambda v, p: math.nan,
+    lambda v, p: str(1 - v / p),
+    lambda v: 1 - v,
+    lambda v, p: (p - v) / v,
+]
 REPORTED_WRONG: list[Any] = [
-    None, 0.25, "test[0]", lambda v, t: None, lambda v, t: min(t), lambda v, t: min(v), lambda v, t: max(t),
-    lambda v, t: t[0], lambda v, t: t[-1], lambda v, t: sum(t) / len(t), lambda v, t: middle(t),
-    lambda v, t: v[t.index(min(t))], lambda v, t: t[v.index(max(v))], lambda v, t: v.index(min(v)),
-    lambda v, t: (min(v) + t[v.index(min(v))]) / 2, lambda v, t: t, lambda v, t: math.nan, lambda v, t: str(min(t)),
-    lambda v, t: min(x + y for x, y in zip(v, t, strict=True)), lambda v: min(v),
-    lambda v, t: min(zip(v, t, strict=True)), lambda v, t: t[min(range(len(v)), key=lambda at: v[at] + t[at])],
-]  # fmt: skip
+    None,
+    0.25,
+    "test[0]",
+    lambda v, t: None,
+    lambda v, t: min(t),
+    lambda v, t: min(v),
+    lambda v, t: max(t),
+    lambda v, t: t[0],
+    lambda v, t: t[-1],
+    lambda v, t: sum(t) / len(t),
+    lambda v, t: middle(t),
+    lambda v, t: v[t.index(min(t))],
+    lambda v, t: t[v.index(max(v))],
+    lambda v, t: v.index(min(v)),
+    lambda v, t: (min(v) + t[v.index(min(v))]) / 2,
+    lambda v, t: t,
+    lambda v, t: math.nan,
+    lambda v, t: str(min(t)),
+    lambda v, t: min(x + y for x, y in zip(v, t, strict=True)),
+    lambda v: min(v),
+    lambda v, t: min(zip(v, t, strict=True)),
+    lambda v, t: t[min(range(len(v)), key=lambda at: v[at] + t[at])],
+]
 RIGHT = answers("12_race")
 
 
 @pytest.mark.parametrize(
     "right",
     [
-        race_checks.may_say, sorts_its_lists, lambda a, b: len(a) > 1 < len(b) and all(x < y for x in a for y in b),
+        race_checks.may_say,
+        sorts_its_lists,
+        lambda a, b: len(a) > 1 < len(b) and all(x < y for x in a for y in b),
         lambda a, b: np.min([len(a), len(b)]) > 1 and np.max(a) < np.min(b),
     ],
-)  # fmt: skip
+)
 def test_the_rule_of_bold_numbers_is_accepted_in_any_form(right: Any) -> None:
     assert race_checks.check_may_say(right)
 
@@ -116,9 +197,17 @@ def test_other_moments_are_not(wrong: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "right", [AGREE, frozenset(AGREE), ["g", "a", "b", "e"], "abeg", "a, b, e, g", "A B E G",
-              {letter: letter in AGREE for letter in PAIRS}]
-)  # fmt: skip
+    "right",
+    [
+        AGREE,
+        frozenset(AGREE),
+        ["g", "a", "b", "e"],
+        "abeg",
+        "a, b, e, g",
+        "A B E G",
+        {letter: letter in AGREE for letter in PAIRS},
+    ],
+)
 def test_the_pairs_that_must_agree_are_accepted(right: Any) -> None:
     assert race_checks.check_pairs(right, PAIRS)
     assert {letter for letter, (_, *pair) in PAIRS.items() if race_checks.must_agree(*pair)} == AGREE
@@ -158,10 +247,12 @@ def test_other_meanings_are_not(wrong: Any) -> None:
 @pytest.mark.parametrize(
     "right",
     [
-        race_checks.reported, lambda v, t: t[v.index(min(v))], lambda v, t: t[int(np.argmin(v))],
+        race_checks.reported,
+        lambda v, t: t[v.index(min(v))],
+        lambda v, t: t[int(np.argmin(v))],
         lambda v, t: min(zip(v, t, strict=True))[1],
     ],
-)  # fmt: skip
+)
 def test_the_test_loss_of_whom_validation_chose_is_accepted(right: Any) -> None:
     assert race_checks.check_reported(right)
 

@@ -60,13 +60,33 @@ def changing(rows: Any) -> tuple[str, float]:
 
 
 RUNS_WRONG: list[Any] = [
-    None, 12, "values * seeds", lambda v, s: sum(v) * s, lambda v, s: math.prod(v), lambda v, s: sum(v) + s,
-    lambda v, s: math.prod(v) + s, lambda v, s: math.prod(v) ** s, lambda v, s: len(v) * s, lambda v, s: max(v) * s,
-    lambda v, s: v[0] * v[1] * s, lambda v, s: math.prod(v) * (s + 1), lambda v, s: math.nan, lambda v: math.prod(v),
-    lambda v, s: str(math.prod(v) * s), lambda v, s: [math.prod(v) * s], lambda v, s: v[0] ** len(v) * s,
-]  # fmt: skip
+    None,
+    12,
+    "values * seeds",
+    lambda v, s: sum(v) * s,
+    lambda v, s: math.prod(v),
+    lambda v, s: sum(v) + s,
+    lambda v, s: math.prod(v) + s,
+    lambda v, s: math.prod(v) ** s,
+    lambda v, s: len(v) * s,
+    lambda v, s: max(v) * s,
+    lambda v, s: v[0] * v[1] * s,
+    lambda v, s: math.prod(v) * (s + 1),
+    lambda v, s: math.nan,
+    lambda v: math.prod(v),
+    lambda v, s: str(math.prod(v) * s),
+    lambda v, s: [math.prod(v) * s],
+    lambda v, s: v[0] ** len(v) * s,
+]
 TIES_WRONG: list[Any] = [
-    None, {"a"}, "a", lambda c: None, lambda c: set(), lambda c: set(c), lambda c: len(c), lambda c: "a",
+    None,
+    {"a"},
+    "a",
+    lambda c: None,
+    lambda c: set(),
+    lambda c: set(c),
+    lambda c: len(c),
+    lambda c: "a",
     lambda c: {min(c, key=lambda name: median(c[name]))},  # the best alone
     lambda c: study_checks.ties(c) - {min(c, key=lambda name: median(c[name]))},  # without the best
     by(min, lambda other, best: min(other) > max(best)),  # the luckiest seed
@@ -79,26 +99,58 @@ TIES_WRONG: list[Any] = [
     by(median, lambda other, best: max(other) > max(best)),
     by(median, lambda other, best: min(other) > min(best)),
     by(lambda losses: -median(losses), lambda other, best: max(other) < min(best)),  # the most is best
-    lambda c: [[name] for name in study_checks.ties(c)], lambda c: {c[name] for name in c}, lambda c, s: set(c),
-]  # fmt: skip
+    lambda c: [[name] for name in study_checks.ties(c)],
+    lambda c: {c[name] for name in c},
+    lambda c, s: set(c),
+]
 CHOOSE_WRONG: list[Any] = [
-    None, ("a", 0.5), "a", lambda rows: None, lambda rows: (None, None), lambda rows: "a", lambda rows: ("a", 0.52),
+    None,
+    ("a", 0.5),
+    "a",
+    lambda rows: None,
+    lambda rows: (None, None),
+    lambda rows: "a",
+    lambda rows: ("a", 0.52),
     chosen_by("test_loss", "test_loss", median, median),  # the test split chooses
     chosen_by("validation_loss", "validation_loss", median, median),  # what chose is told
     chosen_by("validation_loss", "test_loss", median, min),  # the best seed is told
     chosen_by("validation_loss", "test_loss", min, median),  # the luckiest seed chooses
-    chosen_by("validation_loss", "test_loss", fmean, median), chosen_by("validation_loss", "test_loss", median, fmean),
-    chosen_by("validation_loss", "test_loss", max, median), chosen_by("validation_loss", "test_loss", median, max),
+    chosen_by("validation_loss", "test_loss", fmean, median),
+    chosen_by("validation_loss", "test_loss", median, fmean),
+    chosen_by("validation_loss", "test_loss", max, median),
+    chosen_by("validation_loss", "test_loss", median, max),
     chosen_by("validation_loss", "test_loss", lambda losses: -median(losses), median),
-    lambda rows: study_checks.choose(rows)[0], lambda rows: study_checks.choose(rows)[1],
-    lambda rows: study_checks.choose(rows)[::-1], lambda rows: (*study_checks.choose(rows), 3),
-    lambda rows: (study_checks.choose(rows)[0], math.nan), lambda rows: (study_checks.choose(rows)[0], "0.5"),
-    lambda rows: rows["a"], changing,
-]  # fmt: skip
+    lambda rows: study_checks.choose(rows)[0],
+    lambda rows: study_checks.choose(rows)[1],
+    lambda rows: study_checks.choose(rows)[::-1],
+    lambda rows: (*study_checks.choose(rows), 3),
+    lambda rows: (study_checks.choose(rows)[0], math.nan),
+    lambda rows: (study_checks.choose(rows)[0], "0.5"),
+    lambda rows: rows["a"],
+    changing,
+]
 ENDED_WRONG: list[Any] = [
-    None, set(), {}, "DG", "D", 2, math.nan, ["D"], {"G"}, {"B", "D", "G"}, {"A", "B", "C", "D", "G"}, {"D", "E", "G"},
-    {"D", "F", "G"}, {"D", "E", "F", "G"}, {"B"}, {"D", "G", "H"}, {"d", "g"}, {4, 7}, [["D"], ["G"]], {"D": 0.35},
-]  # fmt: skip
+    None,
+    set(),
+    {},
+    "DG",
+    "D",
+    2,
+    math.nan,
+    ["D"],
+    {"G"},
+    {"B", "D", "G"},
+    {"A", "B", "C", "D", "G"},
+    {"D", "E", "G"},
+    {"D", "F", "G"},
+    {"D", "E", "F", "G"},
+    {"B"},
+    {"D", "G", "H"},
+    {"d", "g"},
+    {4, 7},
+    [["D"], ["G"]],
+    {"D": 0.35},
+]
 LOST_WRONG: list[Any] = [None, "", "A", "B", "C", "E", "F", "G", "H", "d", 4, math.nan, ["D"], {"D"}, 0.19, True]
 
 

@@ -23,8 +23,11 @@ from dtdg_lab.runs.stored_run import open_run
 from tests.stored_runs import finished_run
 
 HASH = "ab" * 32
-PARTS = {"train": {"first": 0, "last": 8, "without_edges": []}, "validation": {"first": 9, "last": 11,
-         "without_edges": []}, "test": {"first": 12, "last": 20, "without_edges": []}}  # fmt: skip
+PARTS = {
+    "train": {"first": 0, "last": 8, "without_edges": []},
+    "validation": {"first": 9, "last": 11, "without_edges": []},
+    "test": {"first": 12, "last": 20, "without_edges": []},
+}
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +35,15 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run with all its files."""
     run = finished_run(tmp_path_factory.mktemp("whole"), epochs=2)
     lines = run.record_file(0).read_text()
-    described = {"v": SCHEMA, "rank": 0, "attempt": 1, "seq": 0, "table": "events",
-            "columns": ["step", "epoch", "time_ns", "kind", "data"], "rows": [[0, 0, 1, "parts", PARTS]]}  # fmt: skip
+    described = {
+        "v": SCHEMA,
+        "rank": 0,
+        "attempt": 1,
+        "seq": 0,
+        "table": "events",
+        "columns": ["step", "epoch", "time_ns", "kind", "data"],
+        "rows": [[0, 0, 1, "parts", PARTS]],
+    }
     run.record_file(0).write_text(json.dumps(described) + "\n" + lines)
     run.add_environment(data={"dataset": "growing", "source": "generated", "sha256": HASH})
     finish(run, "finished")
@@ -105,10 +115,14 @@ FILES = {
     "records/rank1.jsonl": lambda path: open_run(path).live,
 }
 HARMLESS = {  # what can be done without; where Parquet files are damaged, the lines are read
-    ("summary.json", missing), ("summary.json", a_folder), ("records/rank1.jsonl", missing),
-    ("records/rank1.jsonl", truncated), ("records/rank1.jsonl", emptied), ("records/rank1.jsonl", garbled),
+    ("summary.json", missing),
+    ("summary.json", a_folder),
+    ("records/rank1.jsonl", missing),
+    ("records/rank1.jsonl", truncated),
+    ("records/rank1.jsonl", emptied),
+    ("records/rank1.jsonl", garbled),
     *((name, damage) for name in ("records/rank1.json", "records/steps.rank1.parquet") for damage in DAMAGES),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
@@ -147,20 +161,22 @@ def _changed(file: Path, **values: Any) -> None:
 
 @pytest.mark.parametrize(
     ("name", "values", "words"),
-    [("config.json", {"schema": 2}, "newer version.*schema 2.*up to 1.*Update"),
-     ("config.json", {"schema": "1.0"}, "schema is '1.0'"),
-     ("config.json", {"system": "quantum-dgnn"}, "config.json cannot be used.*quantum-dgnn.*newer version"),
-     ("config.json", {"options": {"warp": {"factor": 9}}}, "config.json cannot be used.*warp"),
-     ("config.json", {"hidden": None}, "config.json"),
-     ("summary.json", {"schema": 7}, "summary.json was written by a newer version.*schema 7"),
-     ("summary.json", {"metrics": "good"}, "summary.json is damaged: its metrics"),
-     ("environment.json", {"schema": 2}, "environment.json was written by a newer version"),
-     ("environment.json", {"data": "somewhere"}, "environment.json is damaged"),
-     ("records/rank1.json", {"schema": SCHEMA + 1}, ""),
-     ("records/rank1.json", {"bytes": 3}, ""),
-     ("records/rank1.json", {"tables": 3}, "")],
+    [
+        ("config.json", {"schema": 2}, "newer version.*schema 2.*up to 1.*Update"),
+        ("config.json", {"schema": "1.0"}, "schema is '1.0'"),
+        ("config.json", {"system": "quantum-dgnn"}, "config.json cannot be used.*quantum-dgnn.*newer version"),
+        ("config.json", {"options": {"warp": {"factor": 9}}}, "config.json cannot be used.*warp"),
+        ("config.json", {"hidden": None}, "config.json"),
+        ("summary.json", {"schema": 7}, "summary.json was written by a newer version.*schema 7"),
+        ("summary.json", {"metrics": "good"}, "summary.json is damaged: its metrics"),
+        ("environment.json", {"schema": 2}, "environment.json was written by a newer version"),
+        ("environment.json", {"data": "somewhere"}, "environment.json is damaged"),
+        ("records/rank1.json", {"schema": SCHEMA + 1}, ""),
+        ("records/rank1.json", {"bytes": 3}, ""),
+        ("records/rank1.json", {"tables": 3}, ""),
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_values_of_newer_versions_or_of_none(name: str, values: dict[str, Any], words: str, run_dir: Path) -> None:
     _changed(run_dir / name, **values)
     before = content(run_dir)
@@ -174,15 +190,22 @@ def test_values_of_newer_versions_or_of_none(name: str, values: dict[str, Any], 
 
 @pytest.mark.parametrize(
     ("change", "words"),
-    [({"v": SCHEMA + 1}, f"rank1.jsonl was written by a newer version.*schema {SCHEMA + 1}.*reads schema {SCHEMA}"),
-     ({"v": SCHEMA - 1}, f"rank1.jsonl was written by an older version.*schema {SCHEMA - 1}.*reads schema {SCHEMA}"),
-     ({"v": SCHEMA - 1, "table": "steps", "columns": ["at"], "rows": [[1]]}, "written by an older version"),
-     ({"v": "new"}, "damaged"), ({"rank": "one"}, "damaged"), ({"attempt": None}, "damaged"), ({"table": 4}, "damaged"),
-     ({"columns": "abcdef"}, "damaged"), ({"rows": [[1, 2]]}, "do not fit"), ({"rows": 5}, "damaged"),
-     ({"columns": ["step", "step"], "rows": [[1, 1]]}, "comes twice"),
-     ({"table": "steps", "columns": ["step", "epoch", "time_ns"], "rows": [["x", {}, "now"]]}, "records")],
+    [
+        ({"v": SCHEMA + 1}, f"rank1.jsonl was written by a newer version.*schema {SCHEMA + 1}.*reads schema {SCHEMA}"),
+        ({"v": SCHEMA - 1}, f"rank1.jsonl was written by an older version.*schema {SCHEMA - 1}.*reads schema {SCHEMA}"),
+        ({"v": SCHEMA - 1, "table": "steps", "columns": ["at"], "rows": [[1]]}, "written by an older version"),
+        ({"v": "new"}, "damaged"),
+        ({"rank": "one"}, "damaged"),
+        ({"attempt": None}, "damaged"),
+        ({"table": 4}, "damaged"),
+        ({"columns": "abcdef"}, "damaged"),
+        ({"rows": [[1, 2]]}, "do not fit"),
+        ({"rows": 5}, "damaged"),
+        ({"columns": ["step", "step"], "rows": [[1, 1]]}, "comes twice"),
+        ({"table": "steps", "columns": ["step", "epoch", "time_ns"], "rows": [["x", {}, "now"]]}, "records"),
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_record_lines_that_no_rank_of_this_version_wrote(change: dict[str, Any], words: str, run_dir: Path) -> None:
     file = run_dir / "records" / "rank1.jsonl"
     lines = file.read_text().splitlines()

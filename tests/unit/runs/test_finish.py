@@ -79,7 +79,12 @@ def test_finishing_twice_changes_nothing_and_again_after_a_resume_adds(tmp_path:
     finish(run, "failed", "rank 1 was killed", rank=1)
     assert [path.stat().st_mtime_ns for path in files] == before
     assert run.status() | {"time_ns": 0} == {
-        "state": "failed", "reason": "rank 1 was killed", "rank": 1, "attempt": 1, "time_ns": 0}  # fmt: skip
+        "state": "failed",
+        "reason": "rank 1 was killed",
+        "rank": 1,
+        "attempt": 1,
+        "time_ns": 0,
+    }
     with RecordWriter(run.record_file(0), 0, 2) as writer:
         write_steps(writer, 15, 20)
     summary = finish(run, "stopped")
@@ -179,9 +184,10 @@ def test_a_long_run_has_the_balance_and_the_slow_epochs_of_its_definition() -> N
     congested = summary._congested_epochs({"steps": steps, "events": events}, list(range(epochs)))
     late = [interval for interval, is_slow in zip(pairwise([*starts, math.inf]), slow, strict=True) if is_slow]
     assert congested == {
-        epoch for epoch in range(epochs)
+        epoch
+        for epoch in range(epochs)
         if any(start <= epoch * each + each - 1 and end > epoch * each for start, end in late)
-    }  # fmt: skip
+    }
 
 
 def test_a_killed_run_has_what_is_known_and_null_for_the_rest(tmp_path: Path) -> None:
@@ -264,9 +270,16 @@ def test_the_report_is_self_contained_and_says_what_happened(tmp_path: Path) -> 
     stored = open_run(run.path)
     for caption in stored.captions().values():
         assert caption in page.words
-    for words in ("learning_rate = 0.003 (version 1", "40.0%", run.id, "made by the generator", "group_window",
-                  "Number of consecutive snapshots in a group", "dtdg_lab run config.json",
-                  "lab.RunConfig("):  # fmt: skip
+    for words in (
+        "learning_rate = 0.003 (version 1",
+        "40.0%",
+        run.id,
+        "made by the generator",
+        "group_window",
+        "Number of consecutive snapshots in a group",
+        "dtdg_lab run config.json",
+        "lab.RunConfig(",
+    ):
         assert words in page.words
 
 
@@ -322,7 +335,7 @@ LINK = {"accuracy": 0.8, "mrr": None, "persistence_accuracy": 0.75}
 PARTS = {
     "train": {"first": 0, "last": 11, "without_edges": [[3, 3]]},
     "test": {"first": 15, "last": 38, "without_edges": [[20, 29], [38, 38]]},
-}  # fmt: skip
+}
 
 
 def _link_run(root: Path) -> RunDirectory:
@@ -340,9 +353,13 @@ def test_metrics_of_the_judged_part_are_in_summary_report_frame_and_comparison(t
     assert (summary["task"], summary["skill_split"], summary["metrics"]) == ("link", "test", LINK)
     assert summary["without_edges"] == {"train": 1, "test": 11}
     page = _Page(run.report_file.read_text())
-    for words in ("test accuracy (persistence 0.75)", "· link ·", "1 of 12 training snapshots have no edges (3):",
-                  "11 of 24 test snapshots have no edges (20 to 29, 38):",
-                  "test: snapshots 15 to 38 (no edges in 20 to 29, 38)"):  # fmt: skip
+    for words in (
+        "test accuracy (persistence 0.75)",
+        "· link ·",
+        "1 of 12 training snapshots have no edges (3):",
+        "11 of 24 test snapshots have no edges (20 to 29, 38):",
+        "test: snapshots 15 to 38 (no edges in 20 to 29, 38)",
+    ):
         assert words in page.words, words
     frame = open_run(run.path).to_pandas()
     assert frame["accuracy"].dropna().tolist() == [0.1, 0.8]
@@ -408,8 +425,15 @@ def test_equal_runs_are_told_apart_by_name(tmp_path: Path) -> None:
 def test_settings_to_do_it_again_make_the_same_config() -> None:
     config = RunConfig(dataset="growing", ranks=2, parts=4, group_window=8, learning_rate=0.5)
     changed = repetition.changed_settings(config)
-    assert changed == {"system": "psg", "dataset": "growing", "model": "tgcn", "ranks": 2, "parts": 4,
-                       "group_window": 8, "learning_rate": 0.5}  # fmt: skip
+    assert changed == {
+        "system": "psg",
+        "dataset": "growing",
+        "model": "tgcn",
+        "ranks": 2,
+        "parts": 4,
+        "group_window": 8,
+        "learning_rate": 0.5,
+    }
     assert RunConfig(**changed) == config
     cell = repetition.python_cell(config)
     built = re.search(r"lab\.RunConfig\((.*?)\n\)", cell, re.DOTALL)
@@ -433,8 +457,16 @@ def test_a_change_applied_at_different_steps_is_shown_as_such() -> None:
         }
 
     knob = {"version": 1, "changes": {"slow_ms": 5}, "when": "step"}
-    rows = event_rows([event(0, 0, "started", {"ranks": 2}), event(0, 7, data=knob), event(1, 8, data=knob),
-                       event(0, 8, "epoch"), event(0, 8, "checkpoint"), event(0, 9, "checkpoint")])  # fmt: skip
+    rows = event_rows(
+        [
+            event(0, 0, "started", {"ranks": 2}),
+            event(0, 7, data=knob),
+            event(1, 8, data=knob),
+            event(0, 8, "epoch"),
+            event(0, 8, "checkpoint"),
+            event(0, 9, "checkpoint"),
+        ]
+    )
     assert [row[1:] for row in rows] == [
         ("0", "0", "started", "ranks: 2"),
         (

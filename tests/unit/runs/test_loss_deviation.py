@@ -11,8 +11,17 @@ import dtdg_lab as lab
 from dtdg_lab.runs.summary import loss_deviation
 from tests.thinning import thinned
 
-SMALL = {"dataset": "growing", "generated_nodes": 60, "generated_edges": 150, "generated_snapshots": 24, "hidden": 6,
-         "parts": 3, "epochs": 4, "device": "cpu", "partitioner": "hash"}  # fmt: skip
+SMALL = {
+    "dataset": "growing",
+    "generated_nodes": 60,
+    "generated_edges": 150,
+    "generated_snapshots": 24,
+    "hidden": 6,
+    "parts": 3,
+    "epochs": 4,
+    "device": "cpu",
+    "partitioner": "hash",
+}
 
 
 @pytest.mark.parametrize(
@@ -39,17 +48,21 @@ def test_only_what_a_layout_approximates_deviates(system: str, model: str, exact
 @pytest.mark.slow
 def test_other_systems_have_none(tmp_path: Path) -> None:
     settings = {name: value for name, value in SMALL.items() if name != "partitioner"}
-    assert lab.train(lab.RunConfig(system="psg", **settings), runs_dir=tmp_path, progress=False).summary[
-        "loss_deviation"
-    ] is None  # fmt: skip
+    assert (
+        lab.train(lab.RunConfig(system="psg", **settings), runs_dir=tmp_path, progress=False).summary["loss_deviation"]
+        is None
+    )
 
 
 def test_the_largest_difference_counts() -> None:
     steps = pd.DataFrame({"step": [0, 1, 1, 2, 3], "global_loss": [9.0, 1.0, 1.0, 2.0, 4.0]})
     evaluations = pd.DataFrame(
-        {"step": [1, 1, 2, 3, 4], "split": ["train", "validation", "train", "train", "train"],
-         "loss": [1.0, 7.0, 2.5, 4.0, 1.0]}
-    )  # fmt: skip
+        {
+            "step": [1, 1, 2, 3, 4],
+            "split": ["train", "validation", "train", "train", "train"],
+            "loss": [1.0, 7.0, 2.5, 4.0, 1.0],
+        }
+    )
     assert loss_deviation(steps, evaluations, first=0) == pytest.approx(0.2)
     assert loss_deviation(steps, evaluations, first=3) == 0.0
     assert loss_deviation(steps, evaluations, first=4) is None

@@ -48,26 +48,41 @@ def _parts(config: RunConfig) -> dict[str, Any]:
 @pytest.mark.parametrize("described", [True, False])
 @pytest.mark.parametrize(
     ("settings", "purge", "leaky"),
-    thinned([({}, 0, False), ({"edge_life": 3}, 2, False), ({"edge_life": 3, "protocol": "leaky"}, 0, True),
-     ({"protocol": "leaky"}, 0, False), ({"edge_life": 4, "protocol": "flare-2026"}, 0, True)], keep=[1, 2, 3]),
+    thinned(
+        [
+            ({}, 0, False),
+            ({"edge_life": 3}, 2, False),
+            ({"edge_life": 3, "protocol": "leaky"}, 0, True),
+            ({"protocol": "leaky"}, 0, False),
+            ({"edge_life": 4, "protocol": "flare-2026"}, 0, True),
+        ],
+        keep=[1, 2, 3],
+    ),
     ids=str,
-)  # fmt: skip
+)
 def test_protocol_gap_and_data_of_a_run(
     settings: dict[str, Any], purge: int, leaky: bool, described: bool, tmp_path: Path
 ) -> None:
     run = run_of(tmp_path, described=described, **settings)
     assert provenance(run) == {
-        "protocol": settings.get("protocol", "warm"), "leaky": leaky, "purge": purge, "data": "ab" * 6,
+        "protocol": settings.get("protocol", "warm"),
+        "leaky": leaky,
+        "purge": purge,
+        "data": "ab" * 6,
         "data_hash": "ab" * 32,
-    }  # fmt: skip
+    }
     assert list(provenance(run)) == list(MEANINGS)
 
 
 def test_what_is_not_known_yet_is_none(tmp_path: Path) -> None:
     run = open_run(RunDirectory.create(RunConfig(dataset="growing", edge_life=2), root=tmp_path).path)
     assert provenance(run) | {"protocol": "warm"} == {
-        "protocol": "warm", "leaky": False, "purge": 1, "data": None, "data_hash": None
-    }  # fmt: skip
+        "protocol": "warm",
+        "leaky": False,
+        "purge": 1,
+        "data": None,
+        "data_hash": None,
+    }
     assert "data unknown" in evaluation_summary(run)
     assert differences((run, run)) == []
 
@@ -93,12 +108,14 @@ def test_the_table_names_what_losses_stand_on_and_the_baselines(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("other", "words"),
-    [({"dataset": "transactions"}, "different data: growing (abababababab), transactions (cdcdcdcdcdcd)"),
-     ({"protocol": "cold"}, "different evaluation protocols: warm (purged split, warm state: the default), cold"),
-     ({"edge_life": 3}, "leave out 0, 2 snapshots"),
-     ({"task": "link"}, "different tasks (regression, link)")],
+    [
+        ({"dataset": "transactions"}, "different data: growing (abababababab), transactions (cdcdcdcdcdcd)"),
+        ({"protocol": "cold"}, "different evaluation protocols: warm (purged split, warm state: the default), cold"),
+        ({"edge_life": 3}, "leave out 0, 2 snapshots"),
+        ({"task": "link"}, "different tasks (regression, link)"),
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_runs_that_are_evaluated_differently_are_marked_prominently(
     other: dict[str, Any], words: str, tmp_path: Path
 ) -> None:

@@ -30,7 +30,10 @@ def test_lines_have_the_format_of_core_records(tmp_path: Path) -> None:
         writer.row("events", EVENT)
     lines = list(read_lines(path))
     assert [(line["seq"], line["table"], len(line["rows"])) for line in lines] == [
-        (0, "steps", 2), (1, "phases", 14), (2, "events", 1)]  # fmt: skip
+        (0, "steps", 2),
+        (1, "phases", 14),
+        (2, "events", 1),
+    ]
     assert {(line["v"], line["rank"], line["attempt"]) for line in lines} == {(SCHEMA, 1, 2)}
     assert all(tuple(line["columns"]) == TABLES[line["table"]] for line in lines)
     assert lines[2]["rows"] == [list(EVENT)]
@@ -106,8 +109,10 @@ def test_not_a_number_is_null_and_an_event_keeps_the_fact(tmp_path: Path) -> Non
     loss = TABLES["steps"].index("loss")
     assert [step[loss] for step in lines[0]["rows"]] == [0.5, None, None]
     assert lines[1]["rows"][0][4] == {"rank": 0, "losses": [1.0, None]}
-    facts = {(fact[4]["table"], fact[4]["column"]): (fact[0], fact[3], fact[4]["value"], fact[4]["rows"])
-             for fact in lines[2]["rows"]}  # fmt: skip
+    facts = {
+        (fact[4]["table"], fact[4]["column"]): (fact[0], fact[3], fact[4]["value"], fact[4]["rows"])
+        for fact in lines[2]["rows"]
+    }
     assert facts["steps", "loss"] == (5, "not_finite", "nan", 2)
     assert facts["steps", "global_loss"] == (5, "not_finite", "inf", 1)
     assert facts["events", "data"][:2] == (6, "not_finite")

@@ -26,13 +26,20 @@ from dtdg_lab.studies.stop_rule import StopRule
 from dtdg_lab.studies.trials import TrialJournal
 
 SMALL = {
-    "dataset": "growing", "generated_nodes": 40, "generated_edges": 160, "generated_snapshots": 20, "hidden": 4,
-    "epochs": 3, "learning_rate": 0.01, "threads": 1,
-}  # fmt: skip
+    "dataset": "growing",
+    "generated_nodes": 40,
+    "generated_edges": 160,
+    "generated_snapshots": 20,
+    "hidden": 4,
+    "epochs": 3,
+    "learning_rate": 0.01,
+    "threads": 1,
+}
 PAIR = {
-    "reference": RunConfig(system="single", **SMALL), "halo": RunConfig(system="adgnn-t", parts=2, **SMALL),
+    "reference": RunConfig(system="single", **SMALL),
+    "halo": RunConfig(system="adgnn-t", parts=2, **SMALL),
     "groups": RunConfig(system="psg", parts=2, **SMALL),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")

@@ -318,8 +318,10 @@ def test_a_failed_contestant_leaves_the_others_their_seconds(tmp_path: Path) -> 
 
 
 def test_contestants_are_compared_across_one_that_lacks_the_setting() -> None:
-    esdg, adgnn = (RunConfig(system=name, dataset="growing", parts=2, links=links) for name, links in
-                   (("esdg", "0 delay=20"), ("adgnn-t", "")))  # fmt: skip
+    esdg, adgnn = (
+        RunConfig(system=name, dataset="growing", parts=2, links=links)
+        for name, links in (("esdg", "0 delay=20"), ("adgnn-t", ""))
+    )
     with pytest.raises(ConfigError, match="the same `links`: 'esdg' has '0 delay=20', 'adgnn' has ''"):
         check_alike({"esdg": esdg, "psg": RunConfig(system="psg", dataset="growing", parts=2), "adgnn": adgnn})
 

@@ -67,9 +67,15 @@ def test_more_patience_never_ends_a_run_sooner(losses, patience, more):
 
 @pytest.mark.parametrize(
     ("wrong", "said"),
-    [({}, "without a rule"), ({"patience": 0}, "patience=0"), ({"patience": 1.5}, "patience=1.5"),
-     ({"seconds": 0}, "above 0"), ({"loss": math.nan}, "loss=nan"), ({"epochs": 0}, "epochs")],
-)  # fmt: skip
+    [
+        ({}, "without a rule"),
+        ({"patience": 0}, "patience=0"),
+        ({"patience": 1.5}, "patience=1.5"),
+        ({"seconds": 0}, "above 0"),
+        ({"loss": math.nan}, "loss=nan"),
+        ({"epochs": 0}, "epochs"),
+    ],
+)
 def test_a_rule_that_cannot_be_is_refused(wrong, said):
     with pytest.raises(ConfigError, match=said):
         StopRule(**wrong)
@@ -77,8 +83,11 @@ def test_a_rule_that_cannot_be_is_refused(wrong, said):
 
 def test_a_rule_on_validation_needs_a_validation_part():
     with pytest.raises(ConfigError, match=r"dynahb-2024.*has none.*warm"):
-        contestants([made(protocol="dynahb-2024"), made("single", protocol="dynahb-2024")], seeds=(0,),
-                    stop=StopRule(patience=2))  # fmt: skip
+        contestants(
+            [made(protocol="dynahb-2024"), made("single", protocol="dynahb-2024")],
+            seeds=(0,),
+            stop=StopRule(patience=2),
+        )
     assert StopRule.from_dict(StopRule(loss=0.5, epochs=3).to_dict()) == StopRule(loss=0.5, epochs=3)
 
 
@@ -134,8 +143,12 @@ def test_other_data_are_refused_with_what_differs_and_the_hash_follows_the_seed(
 
 
 def test_labels_tell_contestants_apart_however_much_they_share():
-    many = [made("dbov", batch_nodes=share, load_groups=groups_, epoch_batches=number)
-            for share in (0.1, 0.2) for groups_ in (4, 5) for number in (3, 4)]  # fmt: skip
+    many = [
+        made("dbov", batch_nodes=share, load_groups=groups_, epoch_batches=number)
+        for share in (0.1, 0.2)
+        for groups_ in (4, 5)
+        for number in (3, 4)
+    ]
     labels = labels_for(many)
     assert len(set(labels)) == len(labels) and max(map(len, labels)) <= 66
     assert labels_for([made(), made("single")]) == ["psg", "single"]
@@ -171,10 +184,16 @@ def test_the_best_beats_every_seed_of_everybody(groups_, high):
     found = best(spreads, high_is_good=high)
     sign = -1 if high else 1
     beats = [
-        at for at, own in enumerate(groups_)
-        if all(sign * mine < sign * theirs for mine in own for k, other in enumerate(groups_) if k != at
-               for theirs in other)
-    ]  # fmt: skip
+        at
+        for at, own in enumerate(groups_)
+        if all(
+            sign * mine < sign * theirs
+            for mine in own
+            for k, other in enumerate(groups_)
+            if k != at
+            for theirs in other
+        )
+    ]
     assert found == (str(beats[0]) if beats else None)
 
 
@@ -188,8 +207,10 @@ def test_a_spread_counts_who_never_got_there():
 
 
 def test_full_batches_coincide_whatever_the_layout_and_paths_of_features_do():
-    configs = {name: made(name, parts=1 if name == "single" else 2) for name in
-               ("single", "adgnn-t", "pygt-dist", "esdg", "hypergraph-vertex", "psg", "flaredtdg")}  # fmt: skip
+    configs = {
+        name: made(name, parts=1 if name == "single" else 2)
+        for name in ("single", "adgnn-t", "pygt-dist", "esdg", "hypergraph-vertex", "psg", "flaredtdg")
+    }
     ((labels, _),) = groups(configs)
     assert labels == ("single", "adgnn-t", "pygt-dist", "esdg", "hypergraph-vertex")
     remote = {name: made(name, model="graphsage", parts=2) for name in ("dgl-default", "bgl", "greendygnn", "psg")}

@@ -232,8 +232,10 @@ def test_optuna_s_pruners_compare_the_losses_at_an_epoch() -> None:
     ("how", "message"),
     [
         ({"sweep": grid(base=BASE.replace(protocol="flare-2026")), "prune": MedianPruner()}, "has no validation split"),
-        ({"sweep": Sweep(BASE.replace(protocol="flare-2026"), space={"alpha": uniform(0.1, 1)}, trials=2)},
-         "which is needed to compare runs"),
+        (
+            {"sweep": Sweep(BASE.replace(protocol="flare-2026"), space={"alpha": uniform(0.1, 1)}, trials=2)},
+            "which is needed to compare runs",
+        ),
         ({"sweep": grid(over={"edge_life": (1, 2)}), "prune": MedianPruner()}, "cannot be pruned"),
         ({"sweep": grid(base=BASE.replace(ranks=2, parts=2))}, "need engines"),
         ({"sweep": grid(), "prune": "median"}, r"give a pruner of Optuna, such as optuna.pruners.MedianPruner\(\)"),
@@ -241,7 +243,7 @@ def test_optuna_s_pruners_compare_the_losses_at_an_epoch() -> None:
         ({"sweep": "figure9"}, "Did you mean 'figure8'"),
         ({"sweep": grid(), "name": "a/b"}, "needs a name"),
     ],
-)  # fmt: skip
+)
 def test_what_can_be_known_before_is_said_before(tmp_path: Path, how: dict[str, Any], message: str) -> None:
     given = {"name": "s", **how}
     with pytest.raises(ConfigError, match=message):

@@ -18,9 +18,14 @@ from dtdg_lab.visualization.studies.scaling import Efficiency, efficiency_figure
 from dtdg_lab.visualization.studies.spread import SpreadBar, apart, order_words, spread_bars
 
 TINY = {
-    "dataset": "growing", "generated_nodes": 40, "generated_edges": 160, "generated_snapshots": 20, "hidden": 4,
-    "threads": 1, "device": "cpu",
-}  # fmt: skip
+    "dataset": "growing",
+    "generated_nodes": 40,
+    "generated_edges": 160,
+    "generated_snapshots": 20,
+    "hidden": 4,
+    "threads": 1,
+    "device": "cpu",
+}
 
 
 @pytest.mark.parametrize("name", presets())

@@ -17,9 +17,22 @@ from dtdg_lab.studies.sweep import Sweep, preset_sweep
 from dtdg_lab.systems.decayed_windows.study import decay_study
 from tests.pretend_studies import BASE, PretendTraining, pretend_training
 
-SMALL = {"system": "flaredtdg", "dataset": "growing", "generated_nodes": 24, "generated_edges": 80,
-         "generated_snapshots": 24, "hidden": 4, "device": "cpu", "epochs": 1, "dtype": "float64", "window": 4,
-         "chunks": 3, "chunker": "hash", "partitioner": "round_robin", "threads": 1}  # fmt: skip
+SMALL = {
+    "system": "flaredtdg",
+    "dataset": "growing",
+    "generated_nodes": 24,
+    "generated_edges": 80,
+    "generated_snapshots": 24,
+    "hidden": 4,
+    "device": "cpu",
+    "epochs": 1,
+    "dtype": "float64",
+    "window": 4,
+    "chunks": 3,
+    "chunker": "hash",
+    "partitioner": "round_robin",
+    "threads": 1,
+}
 
 
 @pytest.fixture
@@ -30,8 +43,13 @@ def training(monkeypatch: pytest.MonkeyPatch) -> PretendTraining:
 @pytest.mark.slow
 def test_figure_8_has_the_numbers_of_study_decay(tmp_path: Path) -> None:
     config, full, alphas = RunConfig(**SMALL), (2, 4), (0.1, 0.6)
-    sweep = Sweep(config, {"full_snapshots": full, "alpha": alphas}, (0,), skip={"full_snapshots": 4, "alpha": 0.6},
-                  shipped="figure8")  # fmt: skip
+    sweep = Sweep(
+        config,
+        {"full_snapshots": full, "alpha": alphas},
+        (0,),
+        skip={"full_snapshots": 4, "alpha": 0.6},
+        shipped="figure8",
+    )
     study = run_study(sweep, name="f8", runs_dir=tmp_path / "a", progress=False)
     found = decay_study(study)
     other = study_decay(config, full, alphas, (0,), runs_dir=tmp_path / "b", progress=False)

@@ -23,8 +23,19 @@ from dtdg_lab.studies.study import open_study
 from dtdg_lab.studies.sweep import Sweep
 from dtdg_lab.studies.trials import FILE, Trial, TrialJournal
 
-BASE = {"system": "psg", "dataset": "growing", "generated_nodes": 40, "generated_edges": 160, "generated_snapshots": 20,
-        "hidden": 4, "device": "cpu", "epochs": 6, "parts": 2, "threads": 1, "evaluate_every": 3}  # fmt: skip
+BASE = {
+    "system": "psg",
+    "dataset": "growing",
+    "generated_nodes": 40,
+    "generated_edges": 160,
+    "generated_snapshots": 20,
+    "hidden": 4,
+    "device": "cpu",
+    "epochs": 6,
+    "parts": 2,
+    "threads": 1,
+    "evaluate_every": 3,
+}
 PATIENCE_S = 90.0
 CHILD = """
 import sys

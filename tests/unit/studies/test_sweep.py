@@ -23,8 +23,10 @@ def test_a_grid_has_every_combination_of_the_first_seed_first() -> None:
     assert described == [(seed, k, alpha) for seed in (3, 4) for k in (1, 2) for alpha in (0.1, 1.0)]
     assert [cell.config["alpha"] for cell in sweep.cells[:2]] == [0.1, 1.0] and sweep.total == 8
     assert {cell.config.seed for cell in sweep.cells} == {3, 4}
-    assert len({cell.key for cell in sweep.cells}) == 8 and sweep.cells[0].key == Sweep.from_json(
-        sweep.to_json()).cells[0].key  # fmt: skip
+    assert (
+        len({cell.key for cell in sweep.cells}) == 8
+        and sweep.cells[0].key == Sweep.from_json(sweep.to_json()).cells[0].key
+    )
     assert Sweep(BASE, {"alpha": (0.1,)}).all_seeds == (0, 1, 2)
     assert Sweep(BASE.replace(seed=7), space={"alpha": uniform(0.1, 1)}, trials=2).all_seeds == (7,)
 
@@ -32,15 +34,28 @@ def test_a_grid_has_every_combination_of_the_first_seed_first() -> None:
 @pytest.mark.parametrize(
     "sweep",
     [
-        Sweep(BASE, {"full_snapshots": (1, 2), "network": SLOW}, seeds=(5,),
-              skip={"network": "slow", "full_snapshots": [2]}),
+        Sweep(
+            BASE,
+            {"full_snapshots": (1, 2), "network": SLOW},
+            seeds=(5,),
+            skip={"network": "slow", "full_snapshots": [2]},
+        ),
         Sweep(BASE, {"system": ("flaredtdg", "psg"), "alpha": (0.5,)}, skip="refused", objective="epoch_time_s"),
-        Sweep(BASE, space={"learning_rate": log_uniform(1e-4, 0.1), "full_snapshots": integer(1, 7, step=2),
-                           "decay": choice("ladder", "text")}, trials=4, sampler="random", goal="max",
-              objective="hit_rate"),
+        Sweep(
+            BASE,
+            space={
+                "learning_rate": log_uniform(1e-4, 0.1),
+                "full_snapshots": integer(1, 7, step=2),
+                "decay": choice("ladder", "text"),
+            },
+            trials=4,
+            sampler="random",
+            goal="max",
+            objective="hit_rate",
+        ),
     ],
     ids=["cases", "refused", "space"],
-)  # fmt: skip
+)
 def test_a_sweep_is_the_same_after_json(sweep: Sweep) -> None:
     again = Sweep.from_json(sweep.to_json())
     assert again == sweep and hash(again) == hash(sweep) and again.to_dict() == sweep.to_dict()
@@ -114,7 +129,7 @@ def test_parts_follow_ranks_where_the_base_has_as_many() -> None:
         ({"space": {"edge_life": integer(1, 3)}, "trials": 2}, "fixed in a search"),
         ({"space": {"task": choice("link", "regression")}, "trials": 2}, "fixed in a search"),
     ],
-)  # fmt: skip
+)
 def test_bad_sweeps_are_refused_by_name(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Sweep(BASE, **given)
@@ -130,9 +145,15 @@ def test_nothing_chooses_by_the_test_part(name: str) -> None:
 
 @pytest.mark.parametrize(
     "make",
-    [lambda: uniform(1, 1), lambda: log_uniform(0, 1), lambda: integer(1, 2.5), lambda: choice("a"),
-     lambda: choice(1, 1), lambda: uniform(0, float("nan"))],
-)  # fmt: skip
+    [
+        lambda: uniform(1, 1),
+        lambda: log_uniform(0, 1),
+        lambda: integer(1, 2.5),
+        lambda: choice("a"),
+        lambda: choice(1, 1),
+        lambda: uniform(0, float("nan")),
+    ],
+)
 def test_ranges_with_nothing_in_them_are_refused(make: Any) -> None:
     with pytest.raises(ConfigError):
         make()
@@ -141,11 +162,12 @@ def test_ranges_with_nothing_in_them_are_refused(make: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "not valid JSON"), ("[]", "not a JSON object with a base"),
+        ("{", "not valid JSON"),
+        ("[]", "not a JSON object with a base"),
         ('{"base": {}, "schema": 9}', "Update dtdg_lab"),
         ('{"base": {}, "ovr": {}}', "Did you mean 'over'"),
     ],
-)  # fmt: skip
+)
 def test_bad_json_is_refused(text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Sweep.from_json(text)

@@ -20,9 +20,20 @@ from tests.thinning import thinned
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 NODES, TRAINED = 24, 12
-SMALL = {"system": "esdg", "dataset": "growing", "generated_nodes": NODES, "generated_edges": 80,
-         "generated_snapshots": 40, "hidden": 4, "learning_rate": 0.02, "device": "cpu", "layers": 2, "epochs": 4,
-         "dtype": "float64", "optimizer": "sgd"}  # fmt: skip
+SMALL = {
+    "system": "esdg",
+    "dataset": "growing",
+    "generated_nodes": NODES,
+    "generated_edges": 80,
+    "generated_snapshots": 40,
+    "hidden": 4,
+    "learning_rate": 0.02,
+    "device": "cpu",
+    "layers": 2,
+    "epochs": 4,
+    "dtype": "float64",
+    "optimizer": "sgd",
+}
 ASKED = 1  # the change is asked for in the second step, an epoch each, and rules from the third
 
 
@@ -103,11 +114,16 @@ def _check_told(live: Trained, start: dict[str, Any], changes: dict[str, Any]) -
 @pytest.mark.slow
 def test_graphs_are_brought_by_the_blocks_in_use(tmp_path: Path) -> None:
     """Those of one block stay, and kept ones; of several all but the last's are brought twice."""
-    done = train(tmp_path, config_of(epochs=8), script={
-        1: {"set": {"blocks": 3, "graph_storage": "streamed"}}, 3: {"set": {"delta_transfer": False}},
-        5: {"set": {"graph_storage": "resident"}},
-        6: {"set": {"blocks": 1, "graph_storage": "streamed"}},
-    })  # fmt: skip
+    done = train(
+        tmp_path,
+        config_of(epochs=8),
+        script={
+            1: {"set": {"blocks": 3, "graph_storage": "streamed"}},
+            3: {"set": {"delta_transfer": False}},
+            5: {"set": {"graph_storage": "resident"}},
+            6: {"set": {"blocks": 1, "graph_storage": "streamed"}},
+        },
+    )
     brought = {row["step"]: row for row in done.recorder.tables["transfers"]}
     assert sorted(brought) == [2, 3, 4, 5]
     twice = TRAINED + TRAINED * 2 // 3
@@ -132,9 +148,15 @@ def test_memory_chooses_the_blocks_and_less_of_it_chooses_more(tmp_path: Path, u
     found = build(config_of(blocks=0), graph_of(), SoloGroup()).strategy.block_memory
     assert found is not None
     gib = {blocks: 1.001 * found.peak_bytes(blocks) / GIB for blocks in (3, 6)}  # just enough for so many
-    done = train(tmp_path, config_of(blocks=0), script={
-        0: {"set": {"memory_gib": gib[3]}}, 1: {"set": {"memory_gib": gib[6]}}, 2: {"set": {"memory_gib": 1.0}},
-    })  # fmt: skip
+    done = train(
+        tmp_path,
+        config_of(blocks=0),
+        script={
+            0: {"set": {"memory_gib": gib[3]}},
+            1: {"set": {"memory_gib": gib[6]}},
+            2: {"set": {"memory_gib": 1.0}},
+        },
+    )
     described = [event["data"] for event in done.recorder.events("blocks")]
     assert [data["blocks"] for data in described] == [1, 3, 6, 1]
     assert all(data["requested"] == 0 and "memory_gib" in data["note"] for data in described)

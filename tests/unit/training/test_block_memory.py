@@ -18,9 +18,15 @@ from tests.thinning import thinned
 
 GIB = 1 << 30
 SMALL: dict[str, Any] = {
-    "dataset": "powerlaw", "generated_nodes": 800, "generated_edges": 3000, "generated_snapshots": 100, "layers": 2,
-    "hidden": 16, "device": "cpu", "threads": 1,
-}  # fmt: skip
+    "dataset": "powerlaw",
+    "generated_nodes": 800,
+    "generated_edges": 3000,
+    "generated_snapshots": 100,
+    "layers": 2,
+    "hidden": 16,
+    "device": "cpu",
+    "threads": 1,
+}
 
 
 @pytest.fixture(scope="module")

@@ -228,9 +228,16 @@ def test_a_part_that_does_not_exist_is_not_preferred() -> None:
 
 @pytest.mark.parametrize(
     ("where", "what"),
-    thinned([(FeatureService, "connect"), (building, "_evaluators"), (RemoteFeatureStrategy, "apply_settings"),
-             (RemoteFeatureStrategy, "slowable_links")], keep=2),
-)  # fmt: skip
+    thinned(
+        [
+            (FeatureService, "connect"),
+            (building, "_evaluators"),
+            (RemoteFeatureStrategy, "apply_settings"),
+            (RemoteFeatureStrategy, "slowable_links"),
+        ],
+        keep=2,
+    ),
+)
 def test_nothing_is_left_of_what_fails_once_features_are_served(
     where: Any, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,7 +271,13 @@ def test_what_cannot_take_the_parameters_is_closed() -> None:
     config, memory = remote_config("fixed"), SimpleNamespace(plan={}, restore=restore)
     with built_remote(config) as before:
         made = rebuild(
-            config, {"cache_rows": 50}, memory, changing_graph(), SoloGroup(), device="cpu", previous=before  # type: ignore[arg-type]
-        )  # fmt: skip
+            config,
+            {"cache_rows": 50},
+            memory,
+            changing_graph(),
+            SoloGroup(),
+            device="cpu",
+            previous=before,  # type: ignore[arg-type]
+        )
         assert made == (None, "does not fit")
         assert [server.pid for server in servers_left()] == list(before.strategy.service.children)  # type: ignore[attr-defined]

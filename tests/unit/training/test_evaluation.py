@@ -33,8 +33,18 @@ from dtdg_lab.training.build import build
 from dtdg_lab.training.evaluation import Evaluator
 from tests.thinning import thinned
 
-SMALL = {"dataset": "growing", "generated_nodes": 24, "generated_edges": 96, "generated_snapshots": 26, "hidden": 4,
-         "dtype": "float64", "epochs": 2, "kernel": "torch", "device": "cpu", "evaluate_every": 1}  # fmt: skip
+SMALL = {
+    "dataset": "growing",
+    "generated_nodes": 24,
+    "generated_edges": 96,
+    "generated_snapshots": 26,
+    "hidden": 4,
+    "dtype": "float64",
+    "epochs": 2,
+    "kernel": "torch",
+    "device": "cpu",
+    "evaluate_every": 1,
+}
 PARTS = {"parts": 2, "partitioner": "round_robin"}
 WINDOW = {**PARTS, "window": 3}
 FETCHED = {**PARTS, "batch_size": 6, "batch_length": 2, "fanouts": "3", "cache_rows": 10}
@@ -354,10 +364,22 @@ def test_a_graph_without_a_seal_has_one_that_seals_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("index", "last"),
-    [(3, 3), (-1, 9), (slice(2, 5), 4), (slice(None, None, -1), 9), (slice(5, 2), -1), ([1, 4], 4), ([-1], 9),
-     (np.zeros(10, bool), -1), (Ellipsis, 9), (None, 9), (np.int64(7), 7), ([], -1)],
+    [
+        (3, 3),
+        (-1, 9),
+        (slice(2, 5), 4),
+        (slice(None, None, -1), 9),
+        (slice(5, 2), -1),
+        ([1, 4], 4),
+        ([-1], 9),
+        (np.zeros(10, bool), -1),
+        (Ellipsis, 9),
+        (None, 9),
+        (np.int64(7), 7),
+        ([], -1),
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_the_last_entry_that_an_index_reads(index: Any, last: int) -> None:
     assert last_read(index, 10) == last
 

@@ -37,16 +37,26 @@ DATA = {"regression": "growing", "zero": "growing", "link": "growing", "classifi
 @pytest.mark.parametrize(("system", "model", "task"), CASES)
 def test_losses_are_those_kept(system: str, model: str, task: str, tmp_path: Path) -> None:
     config = RunConfig(
-        system=system, model=model, dataset=DATA[task], task="regression" if task == "zero" else task, epochs=4,
-        hidden=8, learning_rate=0.01, dtype="float64", kernel="torch", generated_nodes=60, generated_edges=240,
-        generated_snapshots=24, seed=7,
+        system=system,
+        model=model,
+        dataset=DATA[task],
+        task="regression" if task == "zero" else task,
+        epochs=4,
+        hidden=8,
+        learning_rate=0.01,
+        dtype="float64",
+        kernel="torch",
+        generated_nodes=60,
+        generated_edges=240,
+        generated_snapshots=24,
+        seed=7,
         **({"communities": 2} if task == "classification" else {}),
         **({"parts": 3, "partitioner": "round_robin"} if system == "pygt-dist" else {}),
         **({"parts": 3, "partitioner": "round_robin", "window": 4} if system in ("flaredtdg", "dynagraph") else {}),
         **({"chunker": "hash", "decay": "text", "alpha": 0.4} if system == "flaredtdg" else {}),
         **({"late_state": "zero"} if task == "zero" else {}),
         **({"blocks": 3} if system in EXACT else {}),
-    )  # fmt: skip
+    )
     losses = train_in_memory(config, load_for(config), tmp_path / "last.pt").losses
     named = "" if task == "regression" else f"-{task}"
     path = FOLDER / f"losses-{'single' if system in EXACT else system}-{model}{named}.txt"

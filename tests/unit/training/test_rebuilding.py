@@ -21,8 +21,18 @@ from dtdg_lab.testing.training import Trained, train_in_memory
 from tests.thinning import thinned
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-SMALL = {"dataset": "growing", "generated_nodes": 24, "generated_edges": 80, "generated_snapshots": 40, "hidden": 4,
-         "learning_rate": 0.02, "device": "cpu", "layers": 2, "epochs": 4, "parts": 2}  # fmt: skip
+SMALL = {
+    "dataset": "growing",
+    "generated_nodes": 24,
+    "generated_edges": 80,
+    "generated_snapshots": 40,
+    "hidden": 4,
+    "learning_rate": 0.02,
+    "device": "cpu",
+    "layers": 2,
+    "epochs": 4,
+    "parts": 2,
+}
 ASKED = 1  # the change is asked for in the second step, an epoch each, and rules from the third
 
 
@@ -99,14 +109,24 @@ def _check_told(done: Trained, changes: dict[str, Any]) -> None:
 
 def test_a_system_s_settings_are_asked_for_with_it_or_after_it_and_forgotten_without_it(tmp_path: Path) -> None:
     """Requests in one epoch, one after another, end as the last one would have them."""
-    there = train(tmp_path, config_of(epochs=4).replace(system="psg", epochs=1), script={
-        0: {"set": {"system": "adgnn-t"}}, 1: {"set": {"partitioner": "load_aware"}},
-    })  # fmt: skip
+    there = train(
+        tmp_path,
+        config_of(epochs=4).replace(system="psg", epochs=1),
+        script={
+            0: {"set": {"system": "adgnn-t"}},
+            1: {"set": {"partitioner": "load_aware"}},
+        },
+    )
     assert (there.config.system, there.config["partitioner"]) == ("adgnn-t", "load_aware")
-    back = train(tmp_path, config_of(epochs=4).replace(system="psg", epochs=1), script={
-        0: {"set": {"system": "adgnn-t", "partitioner": "hash"}}, 1: {"set": {"system": "psg"}},
-        2: {"set": {"loss_at": "all"}},
-    })  # fmt: skip
+    back = train(
+        tmp_path,
+        config_of(epochs=4).replace(system="psg", epochs=1),
+        script={
+            0: {"set": {"system": "adgnn-t", "partitioner": "hash"}},
+            1: {"set": {"system": "psg"}},
+            2: {"set": {"loss_at": "all"}},
+        },
+    )
     assert (back.config.system, back.config["loss_at"]) == ("psg", "all")
     for done in (there, back):
         assert done.recorder.events("refused") == []
@@ -117,10 +137,14 @@ def test_exact_layouts_learn_the_same_whatever_changes(tmp_path: Path) -> None:
     """One process: neither the partition nor the exact node layout is seen in the losses."""
     plain = train(tmp_path, config_of(dtype="float64", optimizer="sgd").replace(system="single", parts=1))
     changing = train(
-        tmp_path, config_of(dtype="float64", optimizer="sgd"),
-        script={0: {"set": {"partitioner": "hash"}}, 1: {"set": {"system": "pygt-dist", "parts": 3}},
-                2: {"set": {"system": "adgnn-t"}}},
-    )  # fmt: skip
+        tmp_path,
+        config_of(dtype="float64", optimizer="sgd"),
+        script={
+            0: {"set": {"partitioner": "hash"}},
+            1: {"set": {"system": "pygt-dist", "parts": 3}},
+            2: {"set": {"system": "adgnn-t"}},
+        },
+    )
     assert changing.losses == pytest.approx(plain.losses, rel=1e-10)
 
 

@@ -28,8 +28,15 @@ from dtdg_lab.systems.feature_cache.simulation.training import PolicyTraining, t
 from dtdg_lab.training.block_memory import block_cost
 from tests.thinning import thinned
 
-SMALL = {"dataset": "growing", "generated_nodes": 24, "generated_edges": 80, "generated_snapshots": 40, "hidden": 4,
-         "learning_rate": 0.02, "device": "cpu"}  # fmt: skip
+SMALL = {
+    "dataset": "growing",
+    "generated_nodes": 24,
+    "generated_edges": 80,
+    "generated_snapshots": 40,
+    "hidden": 4,
+    "learning_rate": 0.02,
+    "device": "cpu",
+}
 CLASSES = {**SMALL, "dataset": "sbm", "generated_nodes": 40}
 FAMILIES = {
     name: next(system.name for system in catalogue.SYSTEMS if system.family == name) for name in catalogue.FAMILIES
@@ -118,8 +125,9 @@ CHANGED: dict[str, tuple[Callable[[], AbstractContextManager[Any]], Callable[[],
         lambda: torch._C._autograd._top_saved_tensors_default_hooks(True) is None,
     ),
 }
-TOGETHER = [name for name in CHANGED if name not in ("no_grad", "set_grad_enabled", "bfloat16", "with_device",
-                                                     "fp32_precision")]  # fmt: skip
+TOGETHER = [
+    name for name in CHANGED if name not in ("no_grad", "set_grad_enabled", "bfloat16", "with_device", "fp32_precision")
+]
 
 
 CONFIGS = {
@@ -159,8 +167,11 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, list[
     run = subprocess.run(
         [sys.executable, str(script), str(folder / "runs")],
         env={**os.environ, "PYTHONPATH": path, "DTDG_LAB_CACHE": str(folder / "cache")},
-        capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert run.returncode == 0, run.stderr
     losses: dict[str, dict[str, list[float]]] = json.loads(run.stdout)
     assert all(len(of["steps"]) > 1 for of in losses.values())
@@ -269,7 +280,7 @@ def test_whatever_else_computes_in_this_process(tmp_path: Path, compute: Callabl
 @pytest.mark.parametrize(
     ("threads", "variable", "expected"),
     [(5, "", 5), (5, "2", 5), (0, "3", 3), (0, "4,2", 4), (0, "", None), (0, "many", None), (0, "0", None)],
-)  # fmt: skip
+)
 def test_threads_are_the_config_s_or_the_environment_s_or_a_share_of_the_cores(
     monkeypatch: pytest.MonkeyPatch, threads: int, variable: str, expected: int | None
 ) -> None:

@@ -61,8 +61,15 @@ from tests.thinning import thinned
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 # 39 labelled snapshots: 12 train, 3 validate, 24 test. Groups of 4 start at 9 of the 12: 5 steps an epoch on 2 parts.
-SMALL = {"dataset": "growing", "generated_nodes": 24, "generated_edges": 80, "generated_snapshots": 40, "hidden": 4,
-         "learning_rate": 0.02, "device": "cpu"}  # fmt: skip
+SMALL = {
+    "dataset": "growing",
+    "generated_nodes": 24,
+    "generated_edges": 80,
+    "generated_snapshots": 40,
+    "hidden": 4,
+    "learning_rate": 0.02,
+    "device": "cpu",
+}
 STEPS = 5
 LINK = {"task": "link", "link_share": 0.5, "ranking_negatives": 6}
 CLASSES = {"task": "classification", "dataset": "sbm", "communities": 2, "generated_nodes": 40}
@@ -120,9 +127,16 @@ def test_phases_touch_and_sum_to_the_step(trained: Trained) -> None:
 def test_memory_is_probed_after_the_first_epoch_of_every_attempt(tmp_path: Path, system: str) -> None:
     few: dict[str, Any] = {"window": 3} if system == "flaredtdg" else {}
     config = RunConfig(
-        system=system, dataset="growing", epochs=2, generated_nodes=40, generated_edges=160, threads=1, hidden=4,
-        generated_snapshots=24, **few,
-    )  # fmt: skip
+        system=system,
+        dataset="growing",
+        epochs=2,
+        generated_nodes=40,
+        generated_edges=160,
+        threads=1,
+        hidden=4,
+        generated_snapshots=24,
+        **few,
+    )
     done = train_in_memory(config, load_for(config), tmp_path / "last.pt")
     again = train_in_memory(config, load_for(config), tmp_path / "last.pt", resume=True, changes={"epochs": 4})
     for trained, first in ((done, 0), (again, 2)):
@@ -375,9 +389,12 @@ def test_a_finished_run_goes_on_for_more_epochs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "error", "said"),
-    [({"hidden": 8}, ConfigError, "cannot change during"), ({"group_windw": 8}, UnknownNameError, "group_window"),
-     ({"learning_rate": -1.0}, ConfigError, "out of range")],
-)  # fmt: skip
+    [
+        ({"hidden": 8}, ConfigError, "cannot change during"),
+        ({"group_windw": 8}, UnknownNameError, "group_window"),
+        ({"learning_rate": -1.0}, ConfigError, "out of range"),
+    ],
+)
 def test_resuming_refuses_what_cannot_change(tmp_path: Path, changes: dict, error: type, said: str) -> None:
     train(tmp_path, script={1: {"stop": True}})
     with pytest.raises(error, match=said):
@@ -517,11 +534,13 @@ def test_fewer_epochs_end_the_run_and_more_in_the_last_epoch_extend_it(tmp_path:
 
 @pytest.mark.parametrize(
     ("settings", "said"),
-    [({"group_window": 12}, "12 snapshots, room for 1 groups of group_window=12"),
-     ({"group_window": 20}, "12 snapshots, room for 0 groups of group_window=20"),
-     ({"group_window": 7, "group_stride": 6}, "room for 1 groups of group_window=7.*13 snapshots, are needed")],
+    [
+        ({"group_window": 12}, "12 snapshots, room for 1 groups of group_window=12"),
+        ({"group_window": 20}, "12 snapshots, room for 0 groups of group_window=20"),
+        ({"group_window": 7, "group_stride": 6}, "room for 1 groups of group_window=7.*13 snapshots, are needed"),
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_fewer_than_two_groups_are_refused_with_the_numbers(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(DataError, match=said):
         build(config_of(**settings), graph_of(), SoloGroup())
@@ -576,9 +595,14 @@ def test_a_person_pauses_and_goes_on(tmp_path: Path) -> None:
     """Requests from another thread, as the kernel's: no step while paused, and no long wait after."""
     recorder, control, config = RecordingRecorder(), LocalControl(), config_of(epochs=10_000)
     trainer = assemble_trainer(
-        config, graph_of(), SoloGroup(), recorder=recorder, control=control, checkpoint=tmp_path / "last.pt",
+        config,
+        graph_of(),
+        SoloGroup(),
+        recorder=recorder,
+        control=control,
+        checkpoint=tmp_path / "last.pt",
         resource_monitor=ResourceMonitor(config, "cpu", 0, 1, recorder),
-    )  # fmt: skip
+    )
     outcomes: list[Any] = []
     thread = threading.Thread(target=lambda: outcomes.append(trainer.run()))
     thread.start()
@@ -672,10 +696,17 @@ def test_a_checkpoint_waits_for_the_rows_of_all_ranks_that_make_its_steps(tmp_pa
     own, other = (RecordWriter(tmp_path / f"rank{rank}.jsonl", rank, 1, flush_s=60) for rank in (0, 1))
     group: Any = SimpleNamespace(rank=0, size=2, barrier=lambda: met.append(len(read_steps(0))))
     journal = StepRecorder(own, PhaseClock("cpu"), SimpleNamespace(between=lambda *_: None), 0)  # type: ignore[arg-type]
-    file, state = tmp_path / "kept.pt", SimpleNamespace(
-        group=group, strategy=None, synchronous=True, position=present.position, config={"checkpoint_every_s": 0.0},
-        checkpoint=lambda carried=None: present,
-    )  # fmt: skip
+    file, state = (
+        tmp_path / "kept.pt",
+        SimpleNamespace(
+            group=group,
+            strategy=None,
+            synchronous=True,
+            position=present.position,
+            config={"checkpoint_every_s": 0.0},
+            checkpoint=lambda carried=None: present,
+        ),
+    )
     keeper = CheckpointManager(file, state, journal)  # type: ignore[arg-type]
 
     def read_steps(rank: int) -> list[int]:

@@ -60,11 +60,16 @@ def _graph(weighted: bool = False) -> DynamicGraph:
     snapshots = tuple(snapshot(t) for t in range(SNAPSHOTS + 1))
     shape = (SNAPSHOTS, NODES)
     return DynamicGraph(
-        name="small", snapshots=snapshots[:-1], features=draw.random((*shape, FEATURES), dtype=np.float32),
-        targets=draw.random(shape, dtype=np.float32), persistence=draw.random(shape, dtype=np.float32),
-        source="this test", edge_life=1, following=snapshots[1:],
+        name="small",
+        snapshots=snapshots[:-1],
+        features=draw.random((*shape, FEATURES), dtype=np.float32),
+        targets=draw.random(shape, dtype=np.float32),
+        persistence=draw.random(shape, dtype=np.float32),
+        source="this test",
+        edge_life=1,
+        following=snapshots[1:],
         classes=draw.integers(-1, CLASSES, shape).astype(np.int16),
-    )  # fmt: skip
+    )
 
 
 def _task(name: str, graph: DynamicGraph, dtype: torch.dtype = torch.float64) -> Task:

@@ -81,9 +81,14 @@ def test_times_from_arrays_are_numbers() -> None:
 
 @pytest.mark.parametrize(
     ("compute_s", "communicate_s", "said"),
-    [((1.0,), (1.0,), "one stretch more"), ((), (), "one stretch more"), ((1.0, -1.0), (1.0,), "at least 0 s"),
-     ((1.0, 1.0), (float("nan"),), "at least 0 s"), ((float("inf"),), (), "at least 0 s")],
-)  # fmt: skip
+    [
+        ((1.0,), (1.0,), "one stretch more"),
+        ((), (), "one stretch more"),
+        ((1.0, -1.0), (1.0,), "at least 0 s"),
+        ((1.0, 1.0), (float("nan"),), "at least 0 s"),
+        ((float("inf"),), (), "at least 0 s"),
+    ],
+)
 def test_times_that_are_none_are_refused(compute_s: tuple, communicate_s: tuple, said: str) -> None:
     with pytest.raises(PlanError, match=said):
         TaskTimes(compute_s, communicate_s)

@@ -68,7 +68,7 @@ def _graph(*, seed: int = 3, weighted: bool = False, static: bool = False, share
     classes[4] = classes[3, OWN[[0, 3, 7, 8, 20]]] = -1
     return DynamicGraph(
         "small", tuple(snapshots), features, labels, labels, source="this test", edge_life=1, classes=classes
-    )  # fmt: skip
+    )
 
 
 def _part(graph: DynamicGraph, model: DynamicModel, own: NDArray[np.int64] = OWN, train: range = TRAIN) -> CachedPart:
@@ -107,9 +107,13 @@ def _taken(model: DynamicModel) -> dict[str, Tensor]:
 
 
 def _on_the_whole(
-    graph: DynamicGraph, model: DynamicModel, batch: TargetBatch, loss_of: LossOf, own: NDArray[np.int64] = OWN,
+    graph: DynamicGraph,
+    model: DynamicModel,
+    batch: TargetBatch,
+    loss_of: LossOf,
+    own: NDArray[np.int64] = OWN,
     **scaling: Any,
-) -> tuple[float, dict[str, Tensor]]:  # fmt: skip
+) -> tuple[float, dict[str, Tensor]]:
     """The batch's loss as it is written down, over all nodes of the graph, from the initial state."""
     sequence = DeviceSequence(graph, device="cpu", dtype=torch.float64, kernel="torch", **scaling)
     targets = torch.tensor(own[batch.targets])
@@ -160,9 +164,10 @@ def test_a_batch_is_trained_as_on_the_whole_graph(name: str, layers: int) -> Non
 
 @pytest.mark.parametrize("name", ["tgcn", "gatlstm", "evolvegcn-o", "graphsage"])
 @pytest.mark.parametrize(
-    "batch", [_batch([5]), _batch(list(range(len(OWN))), TRAIN), _batch([1, 2], range(5, 6))],
+    "batch",
+    [_batch([5]), _batch(list(range(len(OWN))), TRAIN), _batch([1, 2], range(5, 6))],
     ids=["one target", "everything", "one snapshot"],
-)  # fmt: skip
+)
 def test_so_are_the_corners(name: str, batch: TargetBatch) -> None:
     graph, model = _graph(), _model(name, 2)
     blocks = target_blocks(_part(graph, model), batch, block_shape(model.facts))
@@ -277,8 +282,10 @@ class _DenseStates:
 
     def __init__(self, graph: DynamicGraph, model: DynamicModel) -> None:
         self.graph, self.model = graph, model
-        self.of = {t: [[torch.zeros_like(x) for x in layer] for layer in model.initial_state(NODES).layers]
-                   for t in range(TRAIN.start - 1, TRAIN.stop)}  # fmt: skip
+        self.of = {
+            t: [[torch.zeros_like(x) for x in layer] for layer in model.initial_state(NODES).layers]
+            for t in range(TRAIN.start - 1, TRAIN.stop)
+        }
         self._sequence = DeviceSequence(graph, device="cpu", dtype=torch.float64, kernel="torch")
 
     def trained(self, batch: TargetBatch, own: NDArray[np.int64]) -> tuple[float, dict[str, Tensor]]:
@@ -321,8 +328,10 @@ def test_batches_start_from_the_states_that_were_computed_last(
     shape, states = replace(block_shape(model.facts), places=True), StateCache(model, part, 1 << 20)
     dense = _DenseStates(graph, model)
     draw, everyone = np.random.default_rng(2), _batch(list(range(len(own))), range(1, 4))
-    drawn = [_batch(sorted(draw.choice(len(own), 9, replace=False)), of)
-             for of in (range(1, 3), range(3, 5), range(2, 5), range(4, 6), range(5, 6))]  # fmt: skip
+    drawn = [
+        _batch(sorted(draw.choice(len(own), 9, replace=False)), of)
+        for of in (range(1, 3), range(3, 5), range(2, 5), range(4, 6), range(5, 6))
+    ]
     for number, batch in enumerate([*drawn, everyone, *drawn, everyone]):
         if number == 8:
             monkeypatch.setitem(target_run.STEP_NUMBERS, "cpu", 8)  # and in several pieces

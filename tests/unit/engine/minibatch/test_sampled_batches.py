@@ -35,8 +35,7 @@ from tests.backends import needs_dgl
 
 NODES, SNAPSHOTS, FEATURES, HIDDEN, LENGTH = 40, 7, 3, 4, 3
 TRAIN, ALL = range(1, 6), 10**6
-MODELS = [name for name in catalogue.names("models") if memory(name) in
-          ("per_vertex", "weights", "none")]  # fmt: skip
+MODELS = [name for name in catalogue.names("models") if memory(name) in ("per_vertex", "weights", "none")]
 SEEDS = np.sort(np.random.default_rng(5).permutation(NODES)[:23])
 DOUBLE = OperatorSettings(dtype=torch.float64)
 
@@ -58,7 +57,7 @@ def _graph(*, weighted: bool = False, static: bool = False, share: float = 0.06)
     classes[4] = -1
     return DynamicGraph(
         "small", tuple(snapshots), features, labels, labels, source="this test", edge_life=1, classes=classes
-    )  # fmt: skip
+    )
 
 
 def _model(name: str, layers: int, **more: Any) -> DynamicModel:
@@ -234,9 +233,11 @@ def test_drawn_neighbours_are_in_neighbours_each_once_and_at_most_the_fanout(mak
             assert len(set(drawn)) == len(drawn) == min(len(neighbours), 4) and set(drawn) <= set(neighbours)
             limited += len(neighbours) > 4
             snapshot = graph.snapshots[t]
-            own = np.ones(len(neighbours)) if snapshot.weights is None else (
-                snapshot.weights[snapshot.indptr[v] : snapshot.indptr[v + 1]]
-            )  # fmt: skip
+            own = (
+                np.ones(len(neighbours))
+                if snapshot.weights is None
+                else (snapshot.weights[snapshot.indptr[v] : snapshot.indptr[v + 1]])
+            )
             grown = len(neighbours) / max(len(drawn), 1)
             for u, weight in pulled:
                 assert weight == pytest.approx(own[neighbours.index(u)] * grown, rel=1e-6)
@@ -335,9 +336,14 @@ def test_snapshots_that_are_alike_are_gone_through_once() -> None:
 
 @pytest.mark.parametrize(
     ("text", "layers", "wanted"),
-    [("10 25", 2, (10, 25)), ("10 25", 1, (10,)), ("10 25", 4, (10, 25, 25, 25)), ("3", 2, (3, 3)),
-     (" 1  2 3 ", 3, (1, 2, 3))],
-)  # fmt: skip
+    [
+        ("10 25", 2, (10, 25)),
+        ("10 25", 1, (10,)),
+        ("10 25", 4, (10, 25, 25, 25)),
+        ("3", 2, (3, 3)),
+        (" 1  2 3 ", 3, (1, 2, 3)),
+    ],
+)
 def test_fanouts_are_of_the_first_layer_first(text: str, layers: int, wanted: tuple[int, ...]) -> None:
     assert fanouts_of(text, layers) == wanted
 

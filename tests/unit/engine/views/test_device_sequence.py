@@ -262,9 +262,11 @@ def test_shares_of_the_vertices_give_what_one_rank_gives(model: str, bounds: lis
     """Every kind of pull and top, with shares of one node, fewer than top's k, and uneven ones."""
     made = _model(model)
     torch.testing.assert_close(
-        _Ranks(len(bounds) - 1).run(lambda sequence: _forward(made, sequence), bounds), _forward(made, _sequence()),
-        rtol=1e-11, atol=1e-12,
-    )  # fmt: skip
+        _Ranks(len(bounds) - 1).run(lambda sequence: _forward(made, sequence), bounds),
+        _forward(made, _sequence()),
+        rtol=1e-11,
+        atol=1e-12,
+    )
 
 
 def test_shares_do_not_stack(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,8 +17,15 @@ from dtdg_lab.kernels.spmm import stacked
 from tests.backends import backends
 
 NODES, WIDTH, HEADS = 17, 4, 2
-KINDS = [("gcn", "in", True), ("gcn", "in", False), ("gcn", "in_out", True), ("gcn", "in_out", False),
-         ("mean", "in", True), ("diffusion-in", "in", True), ("diffusion-out", "in", True)]  # fmt: skip
+KINDS = [
+    ("gcn", "in", True),
+    ("gcn", "in", False),
+    ("gcn", "in_out", True),
+    ("gcn", "in_out", False),
+    ("mean", "in", True),
+    ("diffusion-in", "in", True),
+    ("diffusion-out", "in", True),
+]
 Made = dict[str, list[tuple[PartEdges, HaloPlan]]]
 
 weights = pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
@@ -262,9 +269,13 @@ def test_no_snapshots_other_vertices_and_other_ways_are_refused() -> None:
 )
 def test_arrays_that_do_not_fit_are_refused(changed: dict[str, object], words: str) -> None:
     right = {
-        "indptr": np.array([0, 1, 2]), "indices": np.array([1, 2], np.int32), "weights": None, "columns": 3,
-        "degrees": np.zeros(3), "other_degrees": np.zeros(3),
-    }  # fmt: skip
+        "indptr": np.array([0, 1, 2]),
+        "indices": np.array([1, 2], np.int32),
+        "weights": None,
+        "columns": 3,
+        "degrees": np.zeros(3),
+        "other_degrees": np.zeros(3),
+    }
     assert PartEdges(**right).rows == 2  # type: ignore[arg-type]
     with pytest.raises(PlanError, match=words):
         PartEdges(**(right | changed))  # type: ignore[arg-type]

@@ -77,7 +77,7 @@ def _graph(*, seed: int = 3, weighted: bool = False, static: bool = False, share
     classes = draw.integers(-1, 3, shape).astype(np.int16)
     return DynamicGraph(
         "small", tuple(snapshots), features, labels, labels, source="this test", edge_life=1, classes=classes
-    )  # fmt: skip
+    )
 
 
 def _partition(parts: int, seed: int = 5) -> Partition:
@@ -359,7 +359,7 @@ def test_measures_count_the_same_rows() -> None:
     for reach in (Reach(TRAIN, 2), Reach(TRAIN, 2, ("in", "out"), static=False)):
         described = measure(
             graph, partition, snapshots=TRAIN, hops=reach.hops, directions=reach.directions, static=reach.static
-        )  # fmt: skip
+        )
         size = cache_size(graph, partition, reach)
         np.testing.assert_array_equal(size.rows, described.replicated.sum(axis=0) + described.owned * len(TRAIN))
 

@@ -20,7 +20,7 @@ EPOCHS, EPOCH_STEPS, SEED, ROWS = 12, 25, 8, 100  # as docs/cache_bench.md says
 
 
 def schedule_data() -> dict[str, Any]:
-    """Times of groups, with the schedules of the rules that search."""
+    """Return times of groups, with the schedules of the rules that search."""
     from dtdg_lab.systems.snapshot_groups.schedulers.base import solve
 
     def rows(rule: str, times_s: tuple[int, ...]) -> list[Any]:
@@ -35,7 +35,7 @@ def schedule_data() -> dict[str, Any]:
 
 
 def episodes() -> dict[str, Any]:
-    """Simulated runs under congestion, by name."""
+    """Return simulated runs under congestion, by name."""
     from dtdg_lab.systems.feature_cache.calibration.calibration import SHIPPED
     from dtdg_lab.systems.feature_cache.simulation.cases import CacheCase
     from dtdg_lab.systems.feature_cache.simulation.episode import draw_episode
@@ -54,7 +54,7 @@ def episodes() -> dict[str, Any]:
 
 @cache
 def cache_data() -> list[dict[str, Any]]:
-    """What the runs meet, what a step costs under each choice, and the windows of other policies."""
+    """Return the links of the runs, the costs of a step by choice, and the windows of other policies."""
     import numpy as np
 
     from dtdg_lab.lessons.widgets import CacheBench
@@ -83,7 +83,7 @@ def cache_data() -> list[dict[str, Any]]:
 
 
 def placed(markdown: str) -> str:
-    """A page with the bench that its comment names, and the bench's data and script."""
+    """Return a page with the bench that its comment names, and the bench's data and script."""
     return PLACE.sub(lambda found: _bench(found[1], DATA[found[1]]()), markdown)
 
 

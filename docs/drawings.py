@@ -16,7 +16,7 @@ Panel = tuple[
 
 
 def upper(node: int) -> str:
-    """The rank that owns a node: half of the nodes each."""
+    """Return the rank that owns a node: half of the nodes each."""
     return "0" if node < NODES // 2 else "1"
 
 
@@ -26,7 +26,7 @@ def near(node: int) -> bool:
 
 
 def decayed(node: int, snapshot: int) -> str:
-    """A window of six snapshots: two in full, then ever fewer nodes of each part."""
+    """Return a window of six snapshots: two in full, then ever fewer nodes of each part."""
     age = SNAPSHOTS - 1 - snapshot
     kept = {0: 4, 1: 4, 2: 3, 3: 2, 4: 1, 5: 1}.get(age, 0)
     return upper(node) if node % 4 < kept else ""
@@ -53,7 +53,7 @@ DRAWINGS: dict[str, list[Panel]] = {
 
 
 def svg(panels: list[Panel]) -> str:
-    """The panels beside each other: nodes from top to bottom, snapshots from left to right."""
+    """Return the panels beside each other: nodes from top to bottom, snapshots from left to right."""
     width, parts = SNAPSHOTS * CELL, []
     for number, (title, rank) in enumerate(panels):
         left = 70 + number * (width + 150)

@@ -68,13 +68,13 @@ def cards(run: Any) -> dict[str, Any]:
 
 
 def figure_html(figure: Any) -> str:
-    """A place for a figure of Plotly, drawn by site.js when it is scrolled to."""
+    """Return a place for a figure of Plotly, drawn by site.js when it is scrolled to."""
     text = json.dumps({"data": figure["data"], "layout": figure.get("layout", {})}).replace("</", "<\\/")
     return f'<div class="lab-figure" role="img"></div>\n<script type="application/json">{text}</script>'
 
 
 def page() -> str:
-    """The page."""
+    """Return the page."""
     from dtdg_lab.config import catalogue
 
     text = (
@@ -99,7 +99,7 @@ def page() -> str:
 
 
 def dashboard() -> str:
-    """The pictures of the dashboard."""
+    """Return the pictures of the dashboard."""
     pictures = [f"![{words}](assets/page-{name}.webp)\n\n{words}\n" for name, (*_, words) in PAGES.items()]
     begin = "## The dashboard\n\nIts pages while four processes train (`python docs/pictures.py` takes the pictures).\n"
     return "\n".join([begin, *pictures])
@@ -120,7 +120,7 @@ def section(title: str, system: str, where: str, cards: Mapping[str, Any]) -> st
 
 
 def described(system: str) -> str:
-    """A run's settings."""
+    """Return a run's settings."""
     settings = ", ".join(f"`{name}={value!r}`" for name, value in {"ranks": 2, **RUNS[system]}.items())
     return f"`{system}` with {settings}"
 

@@ -1,5 +1,7 @@
-"""What `make docs` generates: the reference, a page for each paper's systems, the lessons with their
-figures, the gallery of charts, and tables of what benchmarks measured.
+"""Pages that `make docs` generates.
+
+These are the reference, a page for each paper's systems, the lessons with their figures, the gallery of charts, and
+tables of what benchmarks measured.
 """
 
 from __future__ import annotations
@@ -50,13 +52,13 @@ class PlainReferences(Extension):
     """Docstrings name other objects as Sphinx does; here the name alone is shown."""
 
     def on_instance(self, *, obj: Any, **_: Any) -> None:
-        """Called by griffe for every object it has read."""
+        """Show names plainly in the docstring of an object that griffe has read."""
         if obj.docstring:
             obj.docstring.value = plain(obj.docstring.value)
 
 
 def plain(docstring: str) -> str:
-    """The docstring with names of other objects as code."""
+    """Return the docstring with names of other objects as code."""
     return re.sub(r":(?:\w+:)?\w+:`~?([^`]+)`", r"`\1`", docstring)
 
 
@@ -151,12 +153,12 @@ def linked(markdown: str, uri: str, uris: Collection[str]) -> str:
 
 
 def lessons() -> list[Path]:
-    """The notebooks."""
+    """Return the notebooks."""
     return sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
 def lesson(path: Path) -> str:
-    """A lesson as Markdown: with its outputs where `make docs` has run it, else as it is committed."""
+    """Return a lesson as Markdown: with its outputs where `make docs` has run it, else as it is committed."""
     from nbconvert import MarkdownExporter
     from nbformat import read
 
@@ -234,7 +236,7 @@ def execute_lessons() -> None:
 
 
 def paper(name: str) -> str:
-    """The card of a system, with its pictures."""
+    """Return the card of a system, with its pictures."""
     from dtdg_lab.cards.card import TEXTS, Card, card_markdown
 
     card = Card(name)
@@ -244,7 +246,7 @@ def paper(name: str) -> str:
 
 
 def by_paper() -> dict[str, list[str]]:
-    """The systems of each paper."""
+    """Return the systems of each paper."""
     from dtdg_lab.cards.card import PAPERS, TEXTS
 
     names = [about["name"] for about in PAPERS.values()]
@@ -252,7 +254,7 @@ def by_paper() -> dict[str, list[str]]:
 
 
 def papers() -> str:
-    """A table of all cards."""
+    """Return a table of all cards."""
     from dtdg_lab.cards.card import PAPERS
     from dtdg_lab.config import catalogue
 
@@ -273,7 +275,7 @@ def papers() -> str:
 
 
 def table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
-    """A Markdown table."""
+    """Return a Markdown table."""
     escaped = ("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) + " |" for row in rows)
     return "\n".join(("| " + " | ".join(head) + " |", "|" + "---|" * len(head), *escaped)) + "\n"
 
@@ -358,7 +360,7 @@ def errors() -> str:
 
 
 def commands() -> str:
-    """The help of every command."""
+    """Return the help of every command."""
     from dtdg_lab.cli import _parser
 
     (subcommands,) = (a for a in _parser()._actions if isinstance(a, argparse._SubParsersAction))

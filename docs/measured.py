@@ -71,12 +71,12 @@ def stored() -> dict[str, dict[str, Any]]:
 
 
 def placed(markdown: str) -> str:
-    """A page with its tables."""
+    """Return a page with its tables."""
     return PLACE.sub(lambda found: table_of(found[1]), markdown)
 
 
 def table_of(asked: str) -> str:
-    """The table that a comment asks for, and where its numbers come from."""
+    """Return the table that a comment asks for, and where its numbers come from."""
     name, *conditions = (each.strip() for each in asked.split(";"))
     file, _, part = name.partition(" ")
     found = stored()[file][part]

@@ -116,7 +116,7 @@ def _shares(shares: Sequence[Row]) -> Panel:
 
 
 def _pairs(rows: Sequence[Row], keys: tuple[str, str], factor: float, said: Callable[[float], str]) -> list[Drawn]:
-    """A pair of bars for each model and format; over the second stands what it is of the first."""
+    """Return a pair of bars for each model and format; the second shows its share of the first."""
     data = []
     above: Drawn = {"textposition": "outside", "textangle": 0, "textfont": {"size": 10}, "constraintext": "none"}
     for form in _forms(rows):
@@ -162,7 +162,7 @@ _LINES = (
 
 
 def volume_figure(rows: Sequence[Row]) -> Figure:
-    """A panel for each model: numbers sent over ranks, and a sentence that names where one passes the other.
+    """Return a panel for each model: numbers sent over ranks, and a sentence that names where one passes the other.
 
     Args:
         rows: ``model``, ``ranks``, ``snapshot``, ``hypergraph`` and ``snapshot_as_paper`` of each, as

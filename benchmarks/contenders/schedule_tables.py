@@ -8,8 +8,7 @@ from typing import Any
 
 from contenders import dygnex_paper as paper
 from dtdg_lab.systems.snapshot_groups.forecast import simulate_schedules
-from dtdg_lab.systems.snapshot_groups.group_times import group_times
-from dtdg_lab.systems.snapshot_groups.growing_times import snapshot_times
+from dtdg_lab.systems.snapshot_groups.growing_times import group_times, snapshot_times
 from dtdg_lab.systems.snapshot_groups.schedulers.base import solve
 
 RANKS = 4  # the paper's GPUs

@@ -63,7 +63,7 @@ def assemble_rank(
         stack: closes what is opened.
         recorder: of this rank.
         control: requests.
-        preparation: is told what is done before the first step.
+        preparation: follows what is done before the first step.
         device: of this rank.
         local_rank: number among the ranks of this machine.
         local_size: ranks of this machine.

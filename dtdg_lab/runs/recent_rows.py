@@ -112,7 +112,7 @@ class RecentRows:
         return self._clock.seconds_of(rows["attempt"], next(rows[name] for name in CLOCKS if name in rows))
 
     def restart_clock(self) -> None:
-        """Compute the seconds of rows again: an attempt began at another time than its first rows told."""
+        """Compute the seconds of rows again: an attempt began at another time than its first rows have."""
         for table in self._tables.values():
             if "seconds" in table.rows():
                 table.replace("seconds", self._seconds(table.rows()))
@@ -128,7 +128,7 @@ class RecentRows:
         Args:
             first: the oldest step whose rows are kept.
             recent: steps whose rows are kept.
-            whole_step: the newest step of which all rows are here.
+            whole_step: the newest step with all its rows here.
         """
         for name, shapes in [*self._pending.items()]:
             if sum(map(len, shapes.values())) > PENDING_ROWS:

@@ -227,8 +227,8 @@ class Trainer:
 
     def _is_over_between_epochs(self) -> bool:
         """Return True if the run is over; else apply changes that wait for the end of an epoch."""
-        state, pacing = self.state, self.coordinator.pacing
-        if pacing.synchronous:
+        state = self.state  # and no pacing: it would keep the components that a rebuild replaces in memory
+        if self.coordinator.pacing.synchronous:
             if state.settings.stopping:
                 return True
             self.rebuilder.rebuild_if_requested()  # before the end is looked for: it may move the end
@@ -239,10 +239,10 @@ class Trainer:
         self.coordinator.gather()  # every rank comes here in the end, for one of these reasons or another
         if state.settings.stopping:
             return True
-        self.rebuilder.rebuild_if_requested()
+        is_replaced = self.rebuilder.rebuild_if_requested()
         if not any_rank(state.has_epochs, state.group, device=state.device) and self._is_over():
             return True
-        if self.coordinator.pacing is pacing:
+        if not is_replaced:
             self.coordinator.begin_interval()
         return False
 

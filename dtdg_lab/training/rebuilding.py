@@ -173,23 +173,26 @@ class Rebuilder:
     recorder: StepRecorder
     memory_probe: MemoryProbe
 
-    def rebuild_if_requested(self) -> None:
-        """Apply changes of epoch settings; a request that fails leaves the run and the other requests as they were.
+    def rebuild_if_requested(self) -> bool:
+        """Apply changes of epoch settings; return True if components were replaced.
 
-        A run resumed within an epoch ends it by its old plan. Collective.
+        A request that fails leaves the run and the other requests as they were. A run resumed within an epoch ends it
+        by its old plan. Collective.
         """
         state = self.state
         if not state.settings.requests or state.position.iteration:
-            return
+            return False
         started_ns = time.time_ns()
         settlement = self._settle(state.settings.requests)
         state.settings.requests = []
         for changes, reason in settlement.refused:
             self.requests.refuse(changes, reason)
+        is_replaced = settlement.rebuilt is not None
         if settlement.rebuilt is not None:
             self._replace(settlement.rebuilt, settlement.changes, started_ns)
         del settlement
         gc.collect()  # sequences and their stores hold each other, and there may be no room for two of them
+        return is_replaced
 
     def _settle(self, requests: list[Changes]) -> Settlement:
         """Return what becomes of requests; those that the repeated run refused are refused again."""

@@ -35,7 +35,7 @@ def averager_of(group: ProcessGroup, parameters: Tensor | list[Tensor], **option
         parameters,
         group=dist.new_group(),
         store=group.store,
-        **{"every_s": 1.0, "limit_s": 20.0, "asked": ControlState, "name": "test"} | options,
+        **{"every_s": 1.0, "limit_s": 20.0, "newest_state": ControlState, "name": "test"} | options,
     )
 
 

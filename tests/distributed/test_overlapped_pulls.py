@@ -118,7 +118,7 @@ class _Contrary(TaskTimePredictor):
     """Predicts what no other rank does."""
 
     def __init__(self, rank: int) -> None:
-        super().__init__(rank)
+        super().__init__()
         self._draw = np.random.default_rng(rank)
 
     def predict(self, features: Any) -> Any:

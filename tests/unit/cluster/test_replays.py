@@ -88,7 +88,7 @@ def test_a_schedule_from_measured_times_is_taken_from_the_records(
     def by_chance(self: GroupScheduling, rows: Any, exchange_s: float = 0.0) -> None:
         observe(self, [(row[0], 0, 1, 0.0) for row in rows], exchange_s)
         for row in rows:
-            self._seen[row[0]] += rng.uniform(0.01, 1.0)
+            self._times_of_epoch_s[row[0]] += rng.uniform(0.01, 1.0)
 
     monkeypatch.setattr(GroupScheduling, "observe", by_chance)
     script = {9: {"set": {"scheduler": "dygnex_ilp", "schedule_gap": 1.0}}, 15: {"set": {"learning_rate": 0.1}}}

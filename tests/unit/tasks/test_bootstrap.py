@@ -89,7 +89,7 @@ def test_a_handful_of_pairs_is_warned_of_everywhere(
         settings={},
         runs=(run,),
         failed=(),
-        wanted=1,
+        planned=1,
         sources=(),
         spreads=race_result.spreads_of([run], [None]),
         coincides=None,

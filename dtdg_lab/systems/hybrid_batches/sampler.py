@@ -37,6 +37,7 @@ class LoadGroups:
     def __post_init__(self) -> None:
         if not len(self.order):
             raise PlanError("a part without candidates has no batches: at least one of its nodes must be a target.")
+        object.__setattr__(self, "order", np.asarray(self.order, dtype=np.int64))
         candidates = np.sort(self.order)
         rank = np.full(candidates[-1] + 1, -1)
         rank[self.order] = np.arange(len(self.order))

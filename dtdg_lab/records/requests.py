@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 from dtdg_lab.core.errors import ConfigError
 
@@ -70,8 +70,9 @@ def write_request(request: Request) -> dict[str, Any]:
             return {"stop": True, "signal": signal, "rank": rank}
         case Keep():
             return {"keep": True}
-        case _:
+        case Pause() | Resume():
             return {"pause": isinstance(request, Pause)}
+    assert_never(request)
 
 
 def read_request(message: Mapping[str, Any]) -> Request:

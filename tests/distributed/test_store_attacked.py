@@ -14,6 +14,7 @@ from dtdg_lab.cluster.control import ControlServer, StoredControl, ask
 from dtdg_lab.cluster.signing import new_key
 from dtdg_lab.distributed.heartbeat import Heartbeat
 from dtdg_lab.distributed.store import reach_store
+from dtdg_lab.records.requests import SetLive
 from dtdg_lab.testing.processes import join_group, run_ranks
 
 STEPS = 60
@@ -39,7 +40,7 @@ def _on_rank(rank: int, ranks: int, address: str, key: str) -> dict[str, Any]:
     stop, sweeps = threading.Event(), list[int]()
     control: Any = StoredControl(group.store, lambda request: 0, group.rank)
     if rank == 0:
-        control = ControlServer(key, group.store, lambda request: None, lambda request, reason: None, place="run/1")
+        control = ControlServer(key, group.store, lambda request: None, lambda request, reason: None, scope="run/1")
         port = int(address.split("#")[0].rsplit(":", 1)[1])
         stranger = threading.Thread(target=_poison, args=(port, stop, sweeps))
     group.barrier()
@@ -56,7 +57,7 @@ def _on_rank(rank: int, ranks: int, address: str, key: str) -> dict[str, Any]:
     stop.set()
     if rank == 0:
         stranger.join()
-        ask(control.address, key, {"set": {"alpha": 0.5}}, place="run/1")
+        ask(control.address, key, SetLive({"alpha": 0.5}), scope="run/1")
         group.store.unsigned.set("control/1", '{"set": {"alpha": 66}}')
         control.payload(1)  # rank 0 applies it, and puts it back
     group.barrier()

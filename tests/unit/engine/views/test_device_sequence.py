@@ -205,8 +205,8 @@ class _Ranks:
         self.size = size
 
     def gather(self, rank: int) -> Callable[..., Tensor]:
-        def join(rows: Tensor, each: int | None = None) -> Tensor:
-            assert each is None or len(rows) == each
+        def join(rows: Tensor, row_count: int | None = None) -> Tensor:
+            assert row_count is None or len(rows) == row_count
             self._given[rank] = rows
             self._barrier.wait()
             joined = torch.cat([part for part in self._given if part is not None])

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).resolve().parents[3] / "shared" / "data" / "greendygnn"
+FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data" / "greendygnn"
 
 
 def cluster_figures() -> Path:

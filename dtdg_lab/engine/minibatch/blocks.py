@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.config.model_facts import ModelFacts
-from dtdg_lab.core.errors import DataError, PlanError
+from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.plans import TargetBatch
 from dtdg_lab.engine.minibatch.block_growth import BlockSource, Entries, GatheredTargets, TargetGrowth
 from dtdg_lab.engine.views.replicated_part import STATIC_MEMORIES, CachedPart
 
-_ALIGNED = 64  # bytes: where arrays begin in a message
 _MOST_ROWS = 2**31 - 1  # of all snapshots, in 32 bits
 
 
@@ -167,59 +165,6 @@ class TargetBlocks:
         if not snapshots or snapshots.start < batch_snapshots.start or snapshots.stop > batch_snapshots.stop:
             raise PlanError(f"snapshots {snapshots} of a batch of {batch_snapshots}.")
         return snapshots.start - batch_snapshots.start, snapshots.stop - batch_snapshots.start
-
-    def to_bytes(self) -> bytes:
-        """All of it as one message, from which :func:`from_bytes` makes it without copying."""
-        batch, description, offset = self.batch, {}, 0
-        arrays = {"targets": batch.targets, **self.arrays}
-        for name, array in arrays.items():
-            description[name] = (array.dtype.str, array.shape, offset)
-            offset += -(-array.nbytes // _ALIGNED) * _ALIGNED
-        head = json.dumps(
-            {
-                "shape": asdict(self.shape),
-                "heights": self.heights,
-                "arrays": description,
-                "batch": (batch.part, batch.action, batch.index, batch.snapshots.start, batch.snapshots.stop),
-            }
-        ).encode()
-        begin = -(-(8 + len(head)) // _ALIGNED) * _ALIGNED
-        message = bytearray(begin + offset)
-        message[: 8 + len(head)] = len(head).to_bytes(8, "little") + head
-        for name, array in arrays.items():
-            start = begin + description[name][2]
-            message[start : start + array.nbytes] = np.ascontiguousarray(array).data.cast("B") if array.size else b""
-        return bytes(message)
-
-    @staticmethod
-    def from_bytes(message: bytes | bytearray | memoryview) -> TargetBlocks:
-        """Read the blocks of a message; their arrays are the message's memory.
-
-        Raises:
-            DataError: the message is cut short.
-        """
-        size = int.from_bytes(message[:8], "little")
-        begin = -(-(8 + size) // _ALIGNED) * _ALIGNED
-        if len(message) < begin:
-            raise DataError(f"blocks in {len(message)} bytes, where their head alone takes {begin}: a cut message.")
-        description = json.loads(bytes(message[8 : 8 + size]))
-        arrays = {}
-        for name, (kind, shape, offset) in description["arrays"].items():
-            length = int(np.prod(shape, dtype=np.int64)) * np.dtype(kind).itemsize
-            if begin + offset + length > len(message):
-                raise DataError(f"blocks in {len(message)} bytes lack those of {name}: a cut message.")
-            arrays[name] = np.frombuffer(message, kind, length // np.dtype(kind).itemsize, begin + offset).reshape(
-                shape
-            )
-        part, action, index, start, stop = description["batch"]
-        batch = TargetBatch(part, action, index, range(start, stop), arrays.pop("targets"))
-        shape = description["shape"]
-        return TargetBlocks(
-            BlockShape(**{**shape, "directions": tuple(shape["directions"])}),
-            batch,
-            tuple(description["heights"]),
-            _frozen(arrays),
-        )
 
 
 def target_blocks(

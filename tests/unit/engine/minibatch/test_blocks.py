@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.model_facts import memory
-from dtdg_lab.core.errors import DataError, PlanError, UnsupportedError
+from dtdg_lab.core.errors import PlanError, UnsupportedError
 from dtdg_lab.core.plans import TargetBatch
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.engine.backprop import reference as grouped
@@ -423,25 +423,6 @@ def test_where_nothing_is_pulled_there_are_no_edges() -> None:
     blocks = target_blocks(_part(graph, model), batch, block_shape(model.facts))
     assert (blocks.rows, blocks.edges, blocks.heights) == (2, 0, (2, 2))
     _assert_equal(_on_blocks(blocks, model, _task(graph)), _on_the_whole(graph, model, batch, _squared(graph)))
-
-
-@pytest.mark.parametrize("name", ["tgcn", "dcrnn", "graphsage"])
-def test_blocks_travel_as_bytes_and_are_used_where_they_arrive(name: str) -> None:
-    graph, model = _graph(weighted=True, static=True), _model(name, 2)
-    blocks = target_blocks(_part(graph, model), TargetBatch(2, 5, 7, BATCH, FEW.targets), block_shape(model.facts))
-    message = blocks.to_bytes()
-    found = TargetBlocks.from_bytes(message)
-    assert found.to_bytes() == message
-    assert (found.batch, found.shape, found.heights) == (blocks.batch, blocks.shape, blocks.heights)
-    assert (found.nbytes, found.rows, found.edges) == (blocks.nbytes, blocks.rows, blocks.edges)
-    for name, array in found.arrays.items():
-        np.testing.assert_array_equal(array, blocks.arrays[name])
-        assert not array.flags.writeable
-        assert array.dtype == blocks.arrays[name].dtype
-        assert not array.size or np.shares_memory(array, np.frombuffer(message, np.uint8))
-    for cut in (len(message) - 65, 100):
-        with pytest.raises(DataError, match="a cut message"):
-            TargetBlocks.from_bytes(message[:cut])
 
 
 def test_features_that_never_change_are_held_once() -> None:

@@ -270,15 +270,17 @@ def test_a_batch_is_a_function_of_seed_part_and_number() -> None:
     graph, model = _graph(weighted=True, share=0.2), _model("tgcn", 2)
     shape = block_shape(model.facts)
     ahead, back = _sampler(graph, shape, 3), _sampler(graph, shape, 3)
-    first = [_to_dict(ahead.sample(number)) for number in range(6)]
-    assert first == [_to_dict(back.sample(number)) for number in reversed(range(6))][::-1]
+    first = [_content(ahead.sample(number)) for number in range(6)]
+    assert first == [_content(back.sample(number)) for number in reversed(range(6))][::-1]
     assert len({*first}) == 6
     for other in ({"seed": 1}, {"part": 2}):
-        assert _to_dict(_sampler(graph, shape, 3, **other).sample(0)) not in first
+        assert _content(_sampler(graph, shape, 3, **other).sample(0)) not in first
 
 
-def _to_dict(sampled: SampledBatch) -> bytes:
-    return sampled.with_features(np.zeros((len(sampled.keys), 1), np.float32)).to_bytes() + sampled.keys.tobytes()
+def _content(sampled: SampledBatch) -> tuple[bytes, ...]:
+    blocks = sampled.with_features(np.zeros((len(sampled.keys), 1), np.float32))
+    arrays = [blocks.batch.targets, sampled.keys, *(blocks.arrays[name] for name in sorted(blocks.arrays))]
+    return tuple(array.tobytes() for array in arrays)
 
 
 @needs_dgl

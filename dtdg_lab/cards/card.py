@@ -507,5 +507,5 @@ def small_graph() -> DynamicGraph:
 
 
 def _shows(figure: Figure) -> bool:
-    """Whether it contains anything but a note."""
+    """Return whether it contains anything but a note."""
     return any(value is not None for trace in figure["data"] for value in trace.get("x") or ())

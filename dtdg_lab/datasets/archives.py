@@ -196,7 +196,7 @@ class ArchiveMembers(Mapping[str, bytes]):
         return tarfile.open(fileobj=self._unpacked(file), mode="r|", errorlevel=2)
 
     def _entries(self) -> Iterator[tuple[str, bool, bool]]:
-        """Every entry of the archive: its name, whether it is a folder, and whether it is a link or a device."""
+        """Yield every entry of the archive: its name, whether it is a folder, and whether it is a link or a device."""
         with self._file() as file:
             if self._zipped:
                 with zipfile.ZipFile(file) as archive:

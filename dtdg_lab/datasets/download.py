@@ -275,7 +275,7 @@ class FoundForm:
 
 
 def raw_folder() -> Path:
-    """Where downloads are kept: ``raw`` in the cache folder."""
+    """Return the folder of downloads: ``raw`` in the cache folder."""
     return cache_folder() / "raw"
 
 

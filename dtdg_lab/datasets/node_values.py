@@ -82,7 +82,7 @@ def class_labels(values: ArrayLike | Mapping[Any, int], edges: IntervalEdges) ->
 
 
 def never_change(classes: NDArray[np.int16]) -> bool:
-    """Whether every node has one class at most, for classes of shape (N,) or (B, N)."""
+    """Return whether every node has one class at most, for classes of shape (N,) or (B, N)."""
     if classes.ndim == 1:
         return True
     first_classes = np.where(classes < 0, np.iinfo(np.int16).max, classes).min(axis=0)

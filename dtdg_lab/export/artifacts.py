@@ -384,7 +384,7 @@ def place_tables(destination: Path, files: dict[str, bytes], *, overwrite: bool)
 
 
 def run_tables(run: StoredRun) -> dict[str, bytes]:
-    """All tables of a run, all attempts, each with config, environment and summary as metadata.
+    """Return all tables of a run, all attempts, each with config, environment and summary as metadata.
 
     Raises:
         DataError: a record line is damaged.

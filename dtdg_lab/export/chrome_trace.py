@@ -85,7 +85,7 @@ def nanoseconds(seconds: float | None) -> int:
 
 
 def is_known(value: Any) -> bool:
-    """Whether a cell holds a finite number."""
+    """Return whether a cell holds a finite number."""
     return value is not None and math.isfinite(value)
 
 

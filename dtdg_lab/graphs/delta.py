@@ -48,7 +48,7 @@ class TransferFormat:
         return np.dtype(f"i{self.index_bytes}")
 
     def valued(self, weighted: bool) -> bool:
-        """Whether values travel."""
+        """Return whether values travel."""
         return weighted or self.always_valued
 
     def whole_numbers(self, nodes: int, edges: int) -> int:
@@ -117,7 +117,7 @@ class Contents:
     parts: tuple[Part, ...]
 
     def pieces(self) -> Iterator[tuple[Part, tuple[slice, ...], slice]]:
-        """Each part with where its numbers and its values stand.
+        """Yield each part with the places of its numbers and its values.
 
         Numbers of a whole snapshot are (offsets, sources), or of pairs (targets, sources); of a difference (places
         that leave, targets, sources), or of pairs (leaving targets, leaving sources, targets, sources).
@@ -375,7 +375,7 @@ def scaled(changes: SequenceChanges, factor: float) -> SequenceChanges:
 
 
 def sequence_changes(snapshots: Sequence[Snapshot]) -> SequenceChanges:
-    """How at least one snapshot, all over the same nodes, change one after the other."""
+    """Describe how at least one snapshot, all over the same nodes, change one after the other."""
     edges = np.array([snapshot.num_edges for snapshot in snapshots], np.int64)
     leaving, arriving = np.zeros_like(edges), np.zeros_like(edges)
     previous_keys = edge_keys(snapshots[0])

@@ -361,7 +361,7 @@ def labelled(windows: Iterable[Window], stream: IntervalStream, *, strict_label:
 
 
 def _counted(windows: Iterable[Window], strict_label: bool) -> Iterator[tuple[Window, Snapshot, NDArray[np.float32]]]:
-    """Every window with the edges that a label counts, and the label; taken over where nothing has changed."""
+    """Yield every window with the edges that a label counts, and the label; both are reused while nothing changes."""
     previous: Snapshot | None = None
     for window in windows:
         graph = window.base if strict_label else window.graph

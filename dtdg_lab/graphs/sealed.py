@@ -187,7 +187,7 @@ def seal_of(graph: DynamicGraph) -> Seal:
 
 
 def for_a_hash(snapshots: Sequence[Snapshot]) -> Sequence[Snapshot]:
-    """All snapshots whatever is sealed, to derive a random seed that reveals no single snapshot."""
+    """Return all snapshots whatever is sealed, to derive a random seed that reveals no single snapshot."""
     return snapshots._snapshots if isinstance(snapshots, SealedSnapshots) else snapshots
 
 

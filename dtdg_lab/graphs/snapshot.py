@@ -96,7 +96,7 @@ def over_time(array: Any, *, name: str, dtype: DTypeLike, steps: int, shape: Seq
 
 
 def repeats(array: NDArray[Any]) -> bool:
-    """Whether an array over time is one entry that a view repeats."""
+    """Return whether an array over time is one entry that a view repeats."""
     return array.size > 0 and array.strides[0] == 0
 
 
@@ -264,7 +264,7 @@ class Snapshot:
         return len(self.indices)
 
     def equals(self, other: Snapshot) -> bool:
-        """Whether the other one holds the same edges and weights, over as many nodes."""
+        """Return whether the other one holds the same edges and weights, over as many nodes."""
         if self is other:
             return True
         if self.num_edges != other.num_edges or (self.weights is None) != (other.weights is None):
@@ -356,7 +356,7 @@ class EdgeSet:
         return src.astype(np.int32), dst.astype(np.int32)
 
     def holds(self, src: NDArray[np.integer], dst: NDArray[np.integer]) -> NDArray[np.bool_]:
-        """Which pairs of different nodes are edges; any shape."""
+        """Return which pairs of different nodes are edges; any shape."""
         numbers = self.number(src, dst)
         if not len(self):
             return np.zeros(numbers.shape, dtype=bool)
@@ -428,7 +428,7 @@ def sums_of_equal(keys: NDArray[np.int64], values: NDArray[np.float64]) -> NDArr
 
 
 def distinct(keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Each key once; ``keys`` never fall."""
+    """Return each key once; ``keys`` never fall."""
     return keys[_firsts(keys)]
 
 
@@ -441,7 +441,7 @@ def places_of(keys: NDArray[np.int64], queries: NDArray[np.int64]) -> tuple[NDAr
 
 
 def _firsts(keys: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which keys are the first of equal ones; ``keys`` never fall."""
+    """Return which keys are the first of equal ones; ``keys`` never fall."""
     firsts = np.ones(len(keys), dtype=bool)
     np.not_equal(keys[1:], keys[:-1], out=firsts[1:])
     return firsts

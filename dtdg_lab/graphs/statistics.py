@@ -141,7 +141,7 @@ class GraphStatistics:
     mean_errors: NDArray[np.float64]
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as values that JSON can hold; NaN becomes None, a range its two ends, the second included."""
+        """Return all values as JSON can hold them; NaN becomes None, a range its two ends, the second included."""
         values: dict[str, Any] = {name: getattr(self, name) for name in self.__dataclass_fields__}
         for name in SERIES:
             values[name] = [None if math.isnan(value) else value for value in values[name].tolist()]
@@ -239,7 +239,7 @@ def _overlaps(graph: DynamicGraph) -> list[tuple[float, float]]:
 
 
 def _in_degrees(graph: DynamicGraph) -> NDArray[np.int64]:
-    """How often each in-degree occurs, over all nodes and snapshots."""
+    """Return how often each in-degree occurs, over all nodes and snapshots."""
     histogram = np.zeros(1, dtype=np.int64)
     for snapshot in graph.snapshots:
         part = np.bincount(np.diff(snapshot.indptr))

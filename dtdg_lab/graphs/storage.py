@@ -42,7 +42,7 @@ _REMEDY = "Delete the folder and make the graph again."
 
 
 def cache_folder(root: str | Path | None = None) -> Path:
-    """Where the lab keeps data: ``root``, else $DTDG_LAB_CACHE, else ~/.cache/dtdg-lab. It need not exist.
+    """Return the folder where the lab keeps data: ``root``, else $DTDG_LAB_CACHE, else ~/.cache/dtdg-lab.
 
     Raises:
         DataError: what is given is no path.
@@ -192,7 +192,7 @@ class ArrayFile:
             self.file.close()
 
     def pieces(self) -> Iterator[NDArray[Any]]:
-        """All entries, flat, piece by piece from a closed file."""
+        """Yield all entries, flat, piece by piece from a closed file."""
         with self._path.open("rb") as file:
             file.seek(len(self._header()))
             while data := file.read(_AT_ONCE):

@@ -43,7 +43,7 @@ def import_dgl() -> ModuleType:
 
 
 def has_bag_kernel(device: str, dtype: torch.dtype) -> bool:
-    """Whether torch's ``embedding_bag`` runs FBGEMM here: sums of rows by index, with vectors and prefetching.
+    """Return whether torch's ``embedding_bag`` runs FBGEMM here: sums of rows by index, vectorised and prefetched.
 
     A bag of embeddings is a row of a sparse product. Only builds for x86 have FBGEMM, and only in single precision;
     elsewhere ``embedding_bag`` copies every row first and the CSR product is the faster.

@@ -73,7 +73,7 @@ class _Question(Shown):
         raise NotImplementedError
 
     def _predicted(self) -> str:
-        """Who made the prediction; in unattended runs code makes one.
+        """Name who made the prediction; in unattended runs code makes one.
 
         Raises:
             PredictionError: there is none yet.
@@ -149,7 +149,7 @@ class Estimate(_Question):
         return 1.0
 
     def is_right(self, answer: float) -> bool:
-        """Whether the estimate is within the factor of a positive answer, or both are 0."""
+        """Return whether the estimate is within the factor of a positive answer, or both are 0."""
         if self.value is None or not math.isfinite(answer):
             return False
         if answer <= 0 or self.value <= 0:
@@ -192,12 +192,12 @@ class Feedback:
 
 
 def is_number(answer: Any) -> bool:
-    """Whether an answer is one number, and not a string, a truth value or several numbers."""
+    """Return whether an answer is one number, and not a string, a truth value or several numbers."""
     return isinstance(answer, Real) and not isinstance(answer, bool) and math.isfinite(answer)
 
 
 def close(answer: Any, to: float, *, within: float = TOLERANCE) -> bool:
-    """Whether an answer is close to a number, relative to it."""
+    """Return whether an answer is close to a number, relative to it."""
     return is_number(answer) and abs(answer - to) <= within * max(abs(to), 1e-12)
 
 
@@ -347,7 +347,7 @@ def _compared(task: int, function: Any, rule: Callable[..., Any], hint: str, pra
 
 
 def may_say(first: Sequence[float], second: Sequence[float]) -> bool:
-    """Whether the first of two systems may be called better, judging by the losses of their seeds.
+    """Return whether the first of two systems may be called better, judging by the losses of their seeds.
 
     Every seed of the first beats every seed of the second, and both have two or more.
     """
@@ -395,7 +395,7 @@ def pairs(base: RunConfig) -> dict[str, Pair]:
 
 
 def must_agree(one: RunConfig, other: RunConfig) -> bool:
-    """Whether two runs must have the same losses, apart from rounding."""
+    """Return whether two runs must have the same losses, apart from rounding."""
     keys = same_losses(one), same_losses(other)
     return keys[0] is not None and keys[1] is not None and keys[0][0] == keys[1][0]
 

@@ -267,7 +267,7 @@ def check_cache(answer: Any, batches: Sequence[Sequence[str]]) -> Feedback:
 
 
 def near_best(choices: Mapping[Any, float], choice: Any) -> bool:
-    """Whether a choice costs at most 1 % more than the best."""
+    """Return whether a choice costs at most 1 % more than the best."""
     return choice in choices and choices[choice] < 1.01 * min(choices.values())
 
 

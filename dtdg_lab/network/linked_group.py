@@ -144,27 +144,27 @@ class LinkedGroup:
         return part
 
     def all_reduce(self, flat: Tensor) -> None:
-        """As the group inside does."""
+        """Sum over ranks by the group inside."""
         self._group.all_reduce(flat)
 
     def gather_rows(self, rows: Tensor, counts: list[int]) -> Tensor:
-        """As the group inside does."""
+        """Gather rows by the group inside."""
         return self._group.gather_rows(rows, counts)
 
     def broadcast_array(self, array: NDArray[Any] | None) -> NDArray[Any]:
-        """As the group inside does."""
+        """Broadcast an array by the group inside."""
         return self._group.broadcast_array(array)
 
     def broadcast_text(self, text: str) -> str:
-        """As the group inside does."""
+        """Broadcast a text by the group inside."""
         return self._group.broadcast_text(text)
 
     def barrier(self) -> None:
-        """As the group inside does."""
+        """Wait for all ranks of the group inside."""
         self._group.barrier()
 
     def clock_ns(self) -> int:
-        """As the group inside has it."""
+        """Return the clock of the group inside."""
         return self._group.clock_ns()
 
     def close(self) -> None:

@@ -231,7 +231,7 @@ def check_device(device: str) -> None:
 
 
 def may_administer() -> bool:
-    """Whether this process has the right to change the network; False where that cannot be known."""
+    """Return whether this process has the right to change the network; False where that cannot be known."""
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
     except OSError:

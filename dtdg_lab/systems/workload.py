@@ -122,7 +122,7 @@ class Facts:
         return whole_bytes(self.graph, len(self.train), int(self.edges.sum()))
 
     def partition(self) -> Partition:
-        """Of the nodes into P parts, as a run of the config makes it."""
+        """Partition the nodes into P parts, as a run of the config does."""
         config = self.config
         live_settings = {name: config[name] for name in partition_settings(config["partitioner"])}
         return make_partition(

@@ -178,7 +178,7 @@ def refuse_rows(
 
 
 def width(text: bytes, source: str, separator: bytes = b",") -> int:
-    """How many columns the first line that is not blank has; 0 where there is none.
+    """Return the number of columns in the first line that is not blank; 0 without one.
 
     Raises:
         DataError: more than any data set has: a table of so many columns would take far more memory than the text.

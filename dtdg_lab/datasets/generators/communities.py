@@ -129,7 +129,7 @@ def _drifting(seed: int, nodes: int, snapshots: int, communities: int, drift: fl
 
 
 def _starts(nodes: int, communities: int) -> NDArray[np.int64]:
-    """Where each community begins among N nodes sorted by community, and the end; shape (C + 1,)."""
+    """Return where each community begins among N nodes sorted by community, and the end; shape (C + 1,)."""
     size, larger = divmod(nodes, communities)  # the first ``larger`` communities have one node more
     steps = np.arange(communities + 1)
     return steps * size + np.minimum(steps, larger)

@@ -69,7 +69,7 @@ class Schemes:
     scheme: NDArray[np.int64]
 
     def at(self, interval: int) -> NDArray[np.bool_]:
-        """Which payments are made in an interval, shape (S,)."""
+        """Return which payments are made in an interval, shape (S,)."""
         return (interval + self.phase) % self.period == self.step
 
 

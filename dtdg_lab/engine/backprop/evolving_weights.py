@@ -138,7 +138,7 @@ class SnapshotSummaries:
         self._plan, self._ranks, self._exchanger = plan, ranks, exchanger
 
     def __call__(self, summaries: Tensor, block: int, layer: int, pass_name: str) -> Tensor:
-        """All S summaries of the block in order of time, (S, numbers); gradients are summed where they were made."""
+        """Gather all S summaries of the block in order of time, (S, numbers); gradients are summed at their origin."""
         self._exchanger.forward_pass = pass_name
         counts = [len(self._plan.own(block, rank)) for rank in self._ranks]
         return self._exchanger.gather(summaries, counts, layer)
@@ -272,7 +272,7 @@ class _Weights:
         return state
 
     def _summaries(self, model: Summarising, layer: int, spaces: list[SnapshotView], xs: list[Tensor]) -> Tensor:
-        """Those of own snapshots, one in each row; where there are none, still with a history."""
+        """Return the summaries of own snapshots, one in each row; without any they still have a history."""
         summaries = [model.summary(layer, space, x).flatten() for space, x in zip(spaces, xs, strict=True)]
         if summaries:
             return torch.stack(summaries)

@@ -280,7 +280,7 @@ class Layer:
         return of_rows, gradients
 
     def _send_gradients(self, work: Callable[[slice], tuple[Tensor | None, T]]) -> list[T]:
-        """Every piece's backward; gradients of spatial outputs that are learned go where these were computed."""
+        """Run every piece's backward; gradients of learned spatial outputs go where these were computed."""
         crossing = self._crossing
         if crossing.carries:
             crossing.before = tuple(torch.zeros_like(x) for x in crossing.begin.layers[self._number])
@@ -331,12 +331,12 @@ class Layer:
                 tensor[rows] = part
 
     def _at(self, snapshots: range) -> range:
-        """Those of the snapshots where loss is taken."""
+        """Return the snapshots where loss is taken."""
         loss_snapshots = self._run.at
         return range(max(loss_snapshots.start, snapshots.start), min(loss_snapshots.stop, snapshots.stop))
 
     def _where(self, h: Tensor, loss_snapshots: range) -> Tensor:
-        """Of all snapshots of the block, (S, ...), those where loss is taken."""
+        """Return the rows where loss is taken, of all snapshots of the block, (S, ...)."""
         start = len(h) - (self._block.snapshots.stop - loss_snapshots.start)  # a piece may have entered late
         return h if len(loss_snapshots) == len(h) else h[start : start + len(loss_snapshots)]
 

@@ -162,7 +162,7 @@ class Exchanger:
         return route
 
     def gather(self, x: Tensor, counts: Sequence[int], layer: int = NO_LAYER) -> Tensor:
-        """All ranks' rows in rank order, (sum(counts), F); differentiable once: gradients are summed over ranks.
+        """Gather the ranks' rows in rank order, (sum(counts), F); differentiable once: gradients are summed over ranks.
 
         Args:
             x: (n, F) this rank's rows.

@@ -132,13 +132,13 @@ class HaloSequence(StoredSequence):
         return self._halos[t]
 
     def any_rank(self, flag: bool) -> bool:
-        """Whether the flag is set on any rank."""
+        """Return whether the flag is set on any rank."""
         total = torch.tensor([float(flag)], device=self.device)
         self._group.all_reduce(total)
         return bool(total.item() > 0)
 
     def join(self, z: Tensor) -> Tensor:
-        """All nodes' rows in order: (S, n, F) -> (S, N, F), differentiable."""
+        """Join all nodes' rows in order: (S, n, F) -> (S, N, F), differentiable."""
         stacked, _, width = z.shape
         rows = self._exchanger.gather(z.transpose(0, 1).flatten(1), self._counts)
         return rows.index_select(0, self._place).unflatten(1, (stacked, width)).transpose(0, 1)
@@ -179,7 +179,7 @@ class HaloSequence(StoredSequence):
         )
 
     def _estimated_bytes(self, snapshots: range) -> int:
-        """As of all nodes (``DeviceSequence``), by this rank's share of them, and as much again for the halo."""
+        """Estimate this rank's share of the bytes of all nodes (``DeviceSequence``), and as much again for the halo."""
         graph, width = self.graph, torch.finfo(self.dtype).bits // 8
         edges = int(graph.num_edges[snapshots.start : snapshots.stop].sum()) // self._partition.parts
         rows = len(snapshots) * max(self._counts)  # alike on all ranks, which must keep the same spaces

@@ -271,7 +271,7 @@ class Pace:
         return layers
 
     def _mean(self, predictions: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Of all ranks' predictions; summed in rank order, so that every rank has the same bits."""
+        """Average all ranks' predictions, summed in rank order, so that every rank has the same bits."""
         ranks = self._group.size
         device = self._model.readout_layer.weight.device
         sent = torch.from_numpy(predictions).to(device).unsqueeze(0)

@@ -72,7 +72,7 @@ class TaskClock:
         return [number for number, task in enumerate(self._tasks) if self._turns[number] <= task.pulls]
 
     def ready_s(self, number: int) -> float:
-        """When the task's next turn can go without waiting: 0 at first, then the arrival of its pull."""
+        """Return when the task's next turn can go without waiting: 0 at first, then the arrival of its pull."""
         return self._ready_s[number]
 
     def next_pull_s(self, number: int) -> float | None:
@@ -107,7 +107,7 @@ class TaskClock:
 
 
 def early_ready(tasks: Sequence[TaskTimes], *, one_link: bool = False) -> tuple[int, ...]:
-    """Which task runs next, by the rule Early-Ready & Short-Comm.
+    """Choose the task that runs next, by the rule Early-Ready & Short-Comm.
 
     The times are played through. Of the tasks that are ready and have pulls left, the one that was ready first runs;
     ties go to the shorter next exchange. Where none is, a task that only computes runs, which hides the exchanges in

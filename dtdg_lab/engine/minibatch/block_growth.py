@@ -161,7 +161,7 @@ class TargetGrowth:
             self._add(snapshot, new - self._wide_at[snapshot])
 
     def inside(self, gathered: GatheredTargets) -> GatheredTargets:
-        """Those of the edges that come from what is known."""
+        """Return the edges that come from known nodes."""
         is_known = self._known[self._keys(gathered)]
         if is_known.all():
             return gathered
@@ -231,7 +231,7 @@ class TargetGrowth:
 
 
 def _distinct(keys: NDArray[Any], scratch: NDArray[np.int32]) -> Whole:
-    """Each key once, ascending; what scratch has at the keys is overwritten."""
+    """Return each key once, ascending; what scratch has at the keys is overwritten."""
     number = np.arange(len(keys), dtype=np.int32)
     scratch[keys] = number
     once = keys[scratch[keys] == number].astype(np.int64)

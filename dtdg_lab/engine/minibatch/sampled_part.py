@@ -81,7 +81,7 @@ class SampledSnapshot:
         return sum(len(edges.indices) for edges in self.edges)
 
     def rows(self, layer: int) -> int:
-        """How many nodes, the first ones, a layer sees."""
+        """Return the number of nodes, the first ones, that a layer sees."""
         hops = (len(self.bounds) - 1) // len(self.edges)
         return int(self.bounds[(len(self.edges) - layer) * hops])
 
@@ -147,7 +147,7 @@ class SampledPart:
 
 
 def _distinct(vertices: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Each once, ascending."""
+    """Return each value once, ascending."""
     vertices.sort()
     first = np.ones(len(vertices), bool)
     np.not_equal(vertices[1:], vertices[:-1], out=first[1:])

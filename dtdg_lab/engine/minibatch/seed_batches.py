@@ -112,7 +112,7 @@ class SeedBatches:
 
 @lru_cache(maxsize=64)
 def _turns(seed: int, part: int, epoch: int, count: int) -> NDArray[np.int64]:
-    """Which batch of the epoch comes when."""
+    """Return the order of the batches of the epoch."""
     return generator(seed, "seed-batches/turns", part, epoch).permutation(count)
 
 

@@ -59,7 +59,7 @@ class WholeGraph:
         return self.graph.num_nodes
 
     def vertices(self, t: int) -> NDArray[np.int32]:
-        """All of them, (N,)."""
+        """Return all nodes, (N,)."""
         return self._vertices
 
     def joined(self, name: str, snapshots: range) -> tuple[Any, NDArray[np.int64]]:
@@ -79,7 +79,7 @@ class WholeGraph:
         return _Degrees(self, snapshots, direction), begins
 
     def degrees(self, t: int, direction: str) -> NDArray[np.float64]:
-        """Of all nodes in a snapshot, (N,); kept, once for snapshots that are one object."""
+        """Return the degrees of all nodes in a snapshot, (N,); cached once for snapshots that are one object."""
         snapshot = self.graph.snapshots[t]
         cache_key = id(snapshot), direction
         if cache_key not in self._degrees:

@@ -163,7 +163,7 @@ class DeviceSequence(StoredSequence):
 def operator_settings(
     graph: DynamicGraph, *, device: str, dtype: torch.dtype, kernel: str, norm: str, loops: bool
 ) -> OperatorSettings:
-    """How the operators of a sequence are made; ``kernel="auto"`` is decided by the graph's largest snapshot."""
+    """Return the settings of a sequence's operators; ``kernel="auto"`` is decided by the largest snapshot."""
     weighted, edges = graph.snapshots[0].weights is not None, int(max(graph.num_edges))
     backend = choose_backend(kernel, device=device, weighted=weighted, edges=edges, dtype=dtype)
     return OperatorSettings(backend, dtype, device, norm, loops)

@@ -233,7 +233,7 @@ def _by_part(ends: list[Ends], parts: int) -> tuple[NDArray[np.int64], NDArray[n
 def _pulls(
     snapshot: Snapshot, own_vertices: NDArray[np.int64], direction: str
 ) -> tuple[NDArray[np.int64], NDArray[Any], Any]:
-    """How many edges each node pulls along, (n,), the nodes it pulls from, ascending, (E,), and weights."""
+    """Count the edges that each node pulls along, (n,); return the sources, ascending, (E,), and weights too."""
     indptr, vertices = snapshot.indptr, snapshot.num_nodes
     if direction == "in":
         lengths = np.diff(indptr)[own_vertices]

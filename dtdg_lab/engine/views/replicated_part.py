@@ -178,11 +178,11 @@ class CachedPart:
         return sum(array.nbytes for array in self._arrays.values())
 
     def prefix(self, t: int, hops: int) -> int:
-        """How many nodes are within some hops in snapshot t, 0 to D; they come first."""
+        """Return how many nodes are within some hops in snapshot t, 0 to D; they come first."""
         return int(self._arrays["bounds"][0 if self.reach.static else self._place(t), hops])
 
     def edge_rows(self, t: int, hops: int) -> int:
-        """How many of the nodes within some hops (1 to D) need their edges."""
+        """Return how many of the nodes within some hops (1 to D) need their edges."""
         includes_last = self.reach.truncated and hops == self.reach.hops
         return self.prefix(t, hops if includes_last else hops - 1)
 
@@ -211,7 +211,7 @@ class CachedPart:
         )
 
     def num_edges(self, t: int, hops: int) -> int:
-        """How many edges the nodes within some hops (1 to D) need, all directions together."""
+        """Return how many edges the nodes within some hops (1 to D) need, all directions together."""
         rows = self.edge_rows(t, hops)
         return sum(int(self.edges(t, direction).indptr[rows]) for direction in self.reach.directions)
 
@@ -357,7 +357,7 @@ def local_edges(snapshot: Snapshot, rows: NDArray[np.int32], row_of: NDArray[np.
 
 
 def _edge_rows(bounds: NDArray[np.int64], reach: Reach) -> Any:
-    """How many nodes' edges are held, from (.., D + 1) counts by distance."""
+    """Return how many nodes' edges are held, from (.., D + 1) counts by distance."""
     return bounds[..., -1 if reach.truncated else -2]
 
 
@@ -388,7 +388,7 @@ def cached_part(graph: DynamicGraph, vertices: NDArray[np.integer], reach: Reach
 
 
 def part_folder(graph: DynamicGraph, vertices: NDArray[np.integer], reach: Reach) -> Path:
-    """Where the part's files are, or will be."""
+    """Return the folder of the part's files, which may not exist yet."""
     text = json.dumps(_meta(graph, vertices, reach), sort_keys=True)
     return cache_folder() / "parts" / hashlib.sha256(text.encode()).hexdigest()[:24]
 
@@ -547,6 +547,6 @@ def _by_snapshot(snapshots: Sequence[Snapshot], parts: Sequence[NDArray[np.int64
 
 
 def _pulls(snapshot: Snapshot, reach: Reach) -> NDArray[np.int64]:
-    """How many edges each node pulls along, all directions together, (N,)."""
+    """Return how many edges each node pulls along, all directions together, (N,)."""
     degrees = {"in": np.diff(snapshot.indptr), "out": np.bincount(snapshot.indices, minlength=snapshot.num_nodes)}
     return sum((degrees[direction] for direction in reach.directions), np.zeros(snapshot.num_nodes, np.int64))

@@ -49,7 +49,7 @@ class SnapshotSequence:
         raise NotImplementedError
 
     def any_rank(self, flag: bool) -> bool:
-        """Whether the flag is set on any rank that takes part; collective where the sequence is."""
+        """Return whether the flag is set on any rank that takes part; collective where the sequence is."""
         return flag
 
     def join(self, z: Tensor) -> Tensor:
@@ -67,7 +67,7 @@ class SnapshotSequence:
         return z
 
     def has_turn(self, t: int) -> bool:
-        """Whether what needs all nodes of snapshot t at once is computed here; true on one rank."""
+        """Return whether what needs all nodes of snapshot t at once is computed here; true on one rank."""
         return True
 
 
@@ -85,21 +85,21 @@ class NumberedSequence(SnapshotSequence):
         self.own = sequence.own if vertices is None else len(vertices)
 
     def view(self, t: int) -> SnapshotView:
-        """As in the other sequence."""
+        """Return the view of the other sequence."""
         return self._of.view(t)
 
     def stacks(self, snapshots: range, layer: int) -> Sequence[SnapshotView]:
-        """As in the other sequence."""
+        """Return the stacks of the other sequence."""
         return self._of.stacks(snapshots, layer)
 
     def any_rank(self, flag: bool) -> bool:
-        """As in the other sequence."""
+        """Return the answer of the other sequence."""
         return self._of.any_rank(flag)
 
     def join(self, z: Tensor) -> Tensor:
-        """As in the other sequence."""
+        """Join rows by the other sequence."""
         return self._of.join(z)
 
     def has_turn(self, t: int) -> bool:
-        """As in the other sequence."""
+        """Return the answer of the other sequence."""
         return self._of.has_turn(t)

@@ -96,7 +96,7 @@ class SnapshotFeed:
 
 
 def _takes_tensors(device: str) -> bool:
-    """Whether snapshots arrive there as tensors, by pinned memory."""
+    """Return whether snapshots arrive there as tensors, by pinned memory."""
     return torch.device(device).type == "cuda"
 
 

@@ -164,7 +164,7 @@ class OneVertex(GraphView):
     num_rows = 1
 
     def layer(self, number: int) -> GraphView:
-        """All layers alike."""
+        """Return this view: all layers are alike."""
         return self
 
     def pull(self, x: Tensor, kind: str, scores: tuple[Tensor, Tensor] | None = None) -> Tensor:

@@ -74,7 +74,7 @@ class ViewStore:
         return space
 
     def keeps(self, snapshots: range) -> bool:
-        """Whether the space is kept, or will be when it is made."""
+        """Return whether the space is kept, or will be when it is made."""
         return snapshots in self._spaces or self._size(snapshots) <= self._spaces_left
 
     def make_room(self, most_bytes: int) -> None:
@@ -83,7 +83,7 @@ class ViewStore:
         self._spaces_bytes, self._spaces_left = self._spaces_bytes + extra_bytes, self._spaces_left + extra_bytes
 
     def take_pull(self, size: int) -> bool:
-        """Whether a first-layer pull of so many bytes may be kept; it is then counted."""
+        """Return whether a first-layer pull of so many bytes may be kept; it is then counted."""
         with self._lock:  # snapshots are computed on several threads
             fits = size <= self._pulls_left
             self._pulls_left -= size if fits else 0

@@ -67,7 +67,7 @@ def window_work(facts: Facts) -> EpochWork:
 
 
 def sampled_window_work(facts: Facts) -> EpochWork:
-    """As many steps, of whole windows with sampled in-neighbours; copies of these are drawn, and nothing is sent.
+    """Count the work of whole windows with sampled in-neighbours; their copies are drawn, nothing is sent.
 
     References: DynaGraph, as FlareDTDG sections 2.2 and 4.1 describe it.
     """

@@ -133,7 +133,7 @@ class HybridFacts(Event):
 
     @classmethod
     def entries(cls, data: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Each size with what was given for it."""
+        """Return each size with its values."""
         names = ("snapshots", "least_targets", "most_targets")
         pairs = zip(data["sizes"], data["shares"], strict=True)
         sizes = [{**dict(zip(names, size, strict=True)), "shares": shares} for size, shares in pairs]

@@ -175,7 +175,7 @@ def volume_figure(rows: Sequence[Row]) -> Figure:
 
 
 def crossing(rows: Sequence[Row]) -> str:
-    """Which of both sends less on how many ranks, in a sentence.
+    """Say in a sentence which of both sends less on how many ranks.
 
     Args:
         rows: of one model, at least one.

@@ -99,7 +99,7 @@ class VolumeStudy(StudyResult):
         ]
 
     def conclusion(self) -> str:
-        """Where one kind of partition sends less than the other, by model."""
+        """Conclude by model where one kind of partition sends less than the other."""
         models = dict.fromkeys(row.model for row in self.outcomes)
         return "\n".join(
             forecast_charts.crossing([row for row in self.rows if row["model"] == name]) for name in models

@@ -194,7 +194,7 @@ class StepSettings:
 
 
 def _repeats(plan: SnapshotBlocks, memory: str | None) -> list[int]:
-    """How often each block runs forward: twice where it is computed again."""
+    """Return how often each block runs forward: twice where it is computed again."""
     is_rerun = memory in RERUN_MEMORIES
     return [1 + (is_rerun and block < plan.blocks - 1) for block in range(plan.blocks)]
 

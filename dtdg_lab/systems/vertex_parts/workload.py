@@ -65,7 +65,7 @@ def _stacks(facts: Facts, rows: int) -> int:
 
 
 def _exchanges(facts: Facts) -> int:
-    """Of one stack: every pull forward, and back those whose gradient is wanted."""
+    """Count the exchanges of one stack: every pull forward, and back those whose gradient is wanted."""
     return sum(1 + pull.learned for pull in facts.pulled)
 
 

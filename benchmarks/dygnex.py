@@ -49,7 +49,7 @@ from dtdg_lab.config import catalogue
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.datasets.names import list_datasets
-from dtdg_lab.systems.snapshot_groups.schedulers.bounds import lower_bound_s
+from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
 from dtdg_lab.testing.processes import run_ranks
 
 REAL_DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "real"

@@ -32,7 +32,7 @@ from dtdg_lab.engine.views.device_sequence import DeviceSequence
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, SnapshotSource
 from dtdg_lab.kernels.spmm import Adjacency, has_bag_kernel, import_dgl
-from dtdg_lab.systems.single.shared_edges import OverlapSequence
+from dtdg_lab.systems.single.strategy import OverlapSequence
 
 WIDTHS = (2, 16, 32, 64, 128)
 SIZES = {"small": (600, 3_000), "medium": (20_000, 100_000), "large": (200_000, 1_000_000)}

@@ -59,7 +59,7 @@ def cache_data() -> list[dict[str, Any]]:
 
     from dtdg_lab.lessons.widgets import CacheBench
     from dtdg_lab.systems.feature_cache.actions import WINDOWS
-    from dtdg_lab.systems.feature_cache.costs.choices import cache_choices
+    from dtdg_lab.systems.feature_cache.costs.cache_costs import cache_choices
     from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
 
     def rounded(values: Any) -> Any:

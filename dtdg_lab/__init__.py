@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
     from dtdg_lab.runs.plot import plot
     from dtdg_lab.studies.race import race
+    from dtdg_lab.studies.race_plan import StopRule
     from dtdg_lab.studies.run_study import run_study
-    from dtdg_lab.studies.stop_rule import StopRule
     from dtdg_lab.studies.sweep import Sweep
 
 __version__ = "0.1.0"
@@ -62,7 +62,7 @@ _HOMES = {
     "DynamicGraph": "dtdg_lab.graphs.dynamic_graph:DynamicGraph",
     "RunConfig": "dtdg_lab.config.run_config:RunConfig",
     "Session": "dtdg_lab.cluster.session:Session",
-    "StopRule": "dtdg_lab.studies.stop_rule:StopRule",
+    "StopRule": "dtdg_lab.studies.race_plan:StopRule",
     "Sweep": "dtdg_lab.studies.sweep:Sweep",
     "calibration": "dtdg_lab.calibration",
     "card": "dtdg_lab.cards.card:card",

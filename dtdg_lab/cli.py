@@ -288,8 +288,7 @@ def _report(run: Any, as_json: bool) -> int:
 
 def _dash(parsed: argparse.Namespace) -> int:
     from dtdg_lab.cluster.session import Session
-    from dtdg_lab.dashboard.endpoint import Endpoint
-    from dtdg_lab.dashboard.server import serve
+    from dtdg_lab.dashboard.server import Endpoint, serve
 
     served: dict[str, Any] = {"prefix": parsed.prefix, "allow_origin": parsed.allow_origin}
     Endpoint.open(parsed.port, parsed.address, **served)  # before engines are started for nothing
@@ -362,7 +361,7 @@ def _study(parsed: argparse.Namespace) -> int:
 
 
 def _sessions(parsed: argparse.Namespace) -> int:
-    from dtdg_lab.cluster.session_list import end_session, list_sessions
+    from dtdg_lab.cluster.session_files import end_session, list_sessions
     from dtdg_lab.core.units import format_seconds
 
     if parsed.end:

@@ -24,11 +24,10 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.datasets.user_data import from_static
 from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.systems.feature_cache.policies.interface import state_size
 from dtdg_lab.systems.feature_cache.policies.learned import StoredPolicy, save_policy
-from dtdg_lab.systems.feature_cache.policies.state import state_size
-from dtdg_lab.systems.feature_cache.remote_part import RemotePart
 from dtdg_lab.systems.feature_cache.service import FeatureService
-from dtdg_lab.systems.feature_cache.strategy import RemoteFeatureStrategy
+from dtdg_lab.systems.feature_cache.strategy import RemoteFeatureStrategy, RemotePart
 from dtdg_lab.testing.training import RecordingRecorder, Trained, train_in_memory
 from dtdg_lab.training.build import RunComponents, build
 

@@ -16,9 +16,9 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.runs.stored_run import StoredRun
 from dtdg_lab.testing.training import RecordingRecorder, Script, ScriptedControl, Trained
-from dtdg_lab.training import control_source
+from dtdg_lab.training import control
 from dtdg_lab.training.assembly import assemble_trainer
-from dtdg_lab.training.control_source import LocalControl
+from dtdg_lab.training.control import LocalControl
 from dtdg_lab.training.recording import StepRecorder
 from dtdg_lab.training.resource_monitor import ResourceMonitor
 
@@ -70,7 +70,7 @@ def steered(config: RunConfig, folder: Path, script: Mapping[int, Any]) -> Store
         return joules
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(control_source, "LocalControl", Kept)
+        patch.setattr(control, "LocalControl", Kept)
         patch.setattr(StepRecorder, "step", noted)
         return train(config, runs_dir=folder, progress=False)
 

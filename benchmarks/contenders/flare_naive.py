@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from dtdg_lab.graphs.snapshot import Snapshot
-    from dtdg_lab.systems.decayed_windows.shrinking import Shrinker, ShrunkenEdges
-    from dtdg_lab.systems.decayed_windows.survival import SurvivalOrder
+    from dtdg_lab.systems.decayed_windows.shrinking import Shrinker, ShrunkenEdges, SurvivalOrder
     from dtdg_lab.systems.decayed_windows.window import Window
 
 

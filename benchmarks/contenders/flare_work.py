@@ -74,7 +74,7 @@ def cutting(rank: int, ranks: int, address: str, chosen: RunConfig, cores: tuple
 
     from contenders.flare_naive import cut_out
     from dtdg_lab.systems.decayed_windows.chunks import shared_chunks
-    from dtdg_lab.systems.decayed_windows.survival import survival_order
+    from dtdg_lab.systems.decayed_windows.shrinking import survival_order
     from dtdg_lab.systems.decayed_windows.window import Trapezoid, epoch_windows
     from dtdg_lab.training.partition import shared_partition
 
@@ -110,7 +110,7 @@ def broken_down(
     rank: int, ranks: int, address: str, chosen: RunConfig, epochs: int, cores: tuple[int, ...]
 ) -> dict[str, float]:
     """Seconds of chunking once, and of some epochs' shuffling, remapping, forward, backward and the rest."""
-    from dtdg_lab.systems.decayed_windows.survival import survival_order
+    from dtdg_lab.systems.decayed_windows.shrinking import survival_order
     from dtdg_lab.training.build import build
 
     group = placed(rank, ranks, address, cores)

@@ -17,13 +17,12 @@ from dtdg_lab.cluster.calibrate_here import calibrate_here
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.systems.feature_cache.actions import WINDOWS
 from dtdg_lab.systems.feature_cache.calibration.calibration import Calibration, calibrate
-from dtdg_lab.systems.feature_cache.calibration.fitting import relative_line
+from dtdg_lab.systems.feature_cache.calibration.fits import relative_line
 from dtdg_lab.systems.feature_cache.calibration.report import against_middle, mean_percent, regrets
 from dtdg_lab.systems.feature_cache.calibration.study import CalibrationStudy, measure
-from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts
-from dtdg_lab.systems.feature_cache.costs.rpc_model import RpcModel
+from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts, RpcModel
 from dtdg_lab.systems.feature_cache.costs.run_costs import RunFacts, run_costs, timed_fetches
-from dtdg_lab.systems.feature_cache.pipeline.cached_rows import FeatureCache
+from dtdg_lab.systems.feature_cache.pipeline.cache import FeatureCache
 
 if TYPE_CHECKING:
     from dtdg_lab.config.run_config import RunConfig

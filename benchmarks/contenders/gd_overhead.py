@@ -14,11 +14,11 @@ from contenders.gd_plan import Plan, config
 from contenders.gd_sim import policies
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
-from dtdg_lab.systems.feature_cache.calibration.shipped import shipped_costs
-from dtdg_lab.systems.feature_cache.pipeline.cached_rows import FeatureCache
+from dtdg_lab.systems.feature_cache.calibration.calibration import shipped_costs
+from dtdg_lab.systems.feature_cache.pipeline.cache import FeatureCache
 from dtdg_lab.systems.feature_cache.pipeline.keys import KeySpace
-from dtdg_lab.systems.feature_cache.pipeline.lookahead import Lookahead
 from dtdg_lab.systems.feature_cache.pipeline.observations import Boundary, FetchTime, StepTime
+from dtdg_lab.systems.feature_cache.pipeline.window_schedule import Lookahead
 from dtdg_lab.systems.feature_cache.policies.baselines import ThresholdWindow
 from dtdg_lab.systems.feature_cache.policies.control import WARM_EPOCHS, CacheControl
 from dtdg_lab.systems.feature_cache.policies.delay_estimator import DelayEstimator

@@ -15,8 +15,8 @@ from dtdg_lab.config.record_tables import BETWEEN_STEPS
 from dtdg_lab.core.errors import LabError, RunFailedError
 from dtdg_lab.energy.phases import STALLED
 from dtdg_lab.energy.total import GPU, PROCESSOR, total_of
-from dtdg_lab.runs.energy_summary import spent
 from dtdg_lab.runs.stored_run import StoredRun
+from dtdg_lab.runs.summary import spent
 
 NOT_IN_STEPS = (*BETWEEN_STEPS, "idle")  # idle is also what came before the first step
 Row = dict[str, Any]

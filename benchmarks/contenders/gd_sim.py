@@ -16,7 +16,7 @@ from dtdg_lab.core.errors import LabError
 from dtdg_lab.network.links import BITS
 from dtdg_lab.network.patterns import make_pattern
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
-from dtdg_lab.systems.feature_cache.calibration.shipped import shipped_costs
+from dtdg_lab.systems.feature_cache.calibration.calibration import shipped_costs
 from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts
 from dtdg_lab.systems.feature_cache.policies.baselines import FixedWindow
 from dtdg_lab.systems.feature_cache.policies.clairvoyant import Clairvoyant, best_plan
@@ -30,10 +30,15 @@ from dtdg_lab.systems.feature_cache.policies.learned import (
     shipped_policy,
 )
 from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
-from dtdg_lab.systems.feature_cache.simulation.cases import STEADY, CacheCase, comparison_cases, training_cases
+from dtdg_lab.systems.feature_cache.simulation.cases import (
+    STEADY,
+    CacheCase,
+    comparison_cases,
+    trace_of_pattern,
+    training_cases,
+)
 from dtdg_lab.systems.feature_cache.simulation.comparison import ComparedPolicy, always_compared, compare, run_policy
 from dtdg_lab.systems.feature_cache.simulation.episode import CacheEpisode, replayed_episode
-from dtdg_lab.systems.feature_cache.simulation.link_trace import trace_of_pattern
 from dtdg_lab.systems.feature_cache.simulation.simulator import CacheSimulator
 
 Row = dict[str, Any]

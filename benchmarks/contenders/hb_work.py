@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from dtdg_lab.config.run_config import RunConfig
     from dtdg_lab.core.plans import TargetBatch
-    from dtdg_lab.engine.minibatch.target_run import TargetRun
+    from dtdg_lab.engine.minibatch.target_sequence import TargetRun
 
 Row = dict[str, Any]
 
@@ -168,7 +168,7 @@ def _apart(run: RankRun, part: Any, index: int) -> tuple[float, float]:
     import torch
 
     from dtdg_lab.engine.backprop.reference import bring
-    from dtdg_lab.engine.minibatch.target_run import add_gradients
+    from dtdg_lab.engine.minibatch.target_sequence import add_gradients
     from dtdg_lab.systems.hybrid_batches.part_batches import NEW, Draw
 
     built = run.built

@@ -18,7 +18,7 @@ from dtdg_lab.config import catalogue
 from dtdg_lab.config.options import OPTIONS, WHEN, default
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, NotAvailableError, RunStoreError, UnknownNameError, shortened
-from dtdg_lab.core.parsing import parsed
+from dtdg_lab.core.source_code import parsed
 from dtdg_lab.datasets.names import load_dataset
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.runs.charts import drawn_charts

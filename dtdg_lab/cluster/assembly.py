@@ -18,7 +18,7 @@ from dtdg_lab.runs.directory import RunDirectory
 if TYPE_CHECKING:
     from dtdg_lab.distributed.group import Group
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-    from dtdg_lab.training.control_source import LocalControl
+    from dtdg_lab.training.control import LocalControl
     from dtdg_lab.training.loop import Trainer
     from dtdg_lab.training.recorder import Recorder
     from dtdg_lab.training.recording import ResourceMonitor

@@ -1,21 +1,30 @@
-"""Control requests: a kernel sends them to rank 0 over REQ/REP; rank 0 numbers them and stores them for the others."""
+"""Control requests: a kernel sends them to rank 0, which numbers, records and stores them for the other ranks."""
 
 from __future__ import annotations
 
 import json
 import secrets
+import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import zmq
 
 from dtdg_lab.cluster.signing import pack, unpack
 from dtdg_lab.config.record_tables import MAX_CONTROL_VERSION
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, ControlError, LabError
+from dtdg_lab.records.events import NOTEBOOK, Event, Refused, Requested
 from dtdg_lab.records.requests import Request, SetLive, Stop, first_stop, read_request, write_request
 from dtdg_lab.runs.directory import RunDirectory
+
+if TYPE_CHECKING:
+    from dtdg_lab.training.loop import Trainer
+    from dtdg_lab.training.recorder import Recorder
+
 
 POLL_MS = 50  # after which threads that receive look whether they are to end
 
@@ -288,3 +297,74 @@ def ask(address: str, key: str, request: Request, *, scope: str, timeout_s: floa
     if "refused" in answer:
         raise (ConfigError if answer.get("setting") else ControlError)(answer["refused"])
     return int(answer["version"])
+
+
+class RequestLog:
+    """Writes requests to change settings into rank 0's records, from any thread; other requests are not recorded.
+
+    Args:
+        recorder: of rank 0.
+        config: the settings before training begins.
+
+    Attributes:
+        trainer: knows settings and position once training has begun.
+    """
+
+    def __init__(self, recorder: Recorder, config: RunConfig) -> None:
+        self._recorder, self._config = recorder, config
+        self.trainer: Trainer | None = None
+
+    def accept(self, request: Request, version: int) -> None:
+        """Record a request that the ranks will receive as this version."""
+        if isinstance(request, SetLive):
+            self._write(Requested(version, dict(request.changes), request.by, self._old_values(request)))
+
+    def refuse(self, request: Request, reason: str) -> None:
+        """Record a request that was refused, and why."""
+        if isinstance(request, SetLive):
+            self._write(Refused(None, dict(request.changes), reason, request.by, self._old_values(request)))
+
+    def _old_values(self, request: SetLive) -> dict[str, Any]:
+        from dtdg_lab.training.live_settings import old_values
+
+        config = self._config if self.trainer is None else self.trainer.live_settings.config
+        return old_values(config, request.changes)
+
+    def _write(self, event: Event) -> None:
+        from dtdg_lab.training.position import Position
+
+        position = Position() if self.trainer is None else self.trainer.position
+        self._recorder.row("events", (position.step, position.epoch, time.time_ns(), event.kind, event.write()))
+
+
+LONGEST = 80
+
+
+def requester(by: str | None = None) -> str:
+    """Return ``by`` if it is given, else ``notebook`` in a kernel, else the name of the program.
+
+    Raises:
+        ConfigError: ``by`` is not a short text in one line.
+    """
+    if by is None:
+        return NOTEBOOK if _is_kernel() else _program()
+    if not isinstance(by, str) or not 0 < len(by) <= LONGEST or not by.isprintable():
+        raise ConfigError(f"by={by!r}: give a name in one line, of at most {LONGEST} characters.")
+    return by
+
+
+def _is_kernel() -> bool:
+    if "IPython" not in sys.modules:
+        return False
+    from IPython.core.getipython import get_ipython
+
+    return hasattr(get_ipython(), "kernel")
+
+
+def _program() -> str:
+    """Return the file name of the program, or the name of the module that ``python -m`` runs."""
+    main = sys.modules["__main__"]
+    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    if spec is not None:
+        return str(spec.name).removesuffix(".__main__")
+    return "python" if file is None else Path(file).name[:LONGEST]

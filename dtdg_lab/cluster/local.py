@@ -38,7 +38,7 @@ from dtdg_lab.runs.record_writer import RecordWriter
 from dtdg_lab.runs.stored_run import StoredRun, open_run
 
 if TYPE_CHECKING:
-    from dtdg_lab.training.control_source import LocalControl
+    from dtdg_lab.training.control import LocalControl
     from dtdg_lab.training.recorder import Recorder
 
 
@@ -148,7 +148,7 @@ def _train(
 
     from dtdg_lab.distributed.group import SoloGroup
     from dtdg_lab.kernels.torch_defaults import torch_defaults
-    from dtdg_lab.training.control_source import LocalControl
+    from dtdg_lab.training.control import LocalControl
 
     start = RunStart.of(directory, 0)
     stack.enter_context(torch_defaults(start.threads or config.threads))

@@ -1,19 +1,21 @@
-"""Replaying a run from its records: requests, and outcomes of timing and races, at the same steps."""
+"""Replay of a run from its records, and the verification that it matches bit for bit."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.cluster.event_history import EventHistory
 from dtdg_lab.cluster.local import train_here
-from dtdg_lab.cluster.run_start import FORKED, REPLAYS
-from dtdg_lab.cluster.verification import store_verification
+from dtdg_lab.cluster.run_start import FORKED, REPLAYS, repeated_by
+from dtdg_lab.config.extensions import code_changes
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.records.events import Ended
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.environment import describe_environment
 from dtdg_lab.runs.stored_run import StoredRun, open_run
@@ -21,6 +23,149 @@ from dtdg_lab.runs.stored_run import StoredRun, open_run
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
     from dtdg_lab.cluster.session import Session
+
+
+if TYPE_CHECKING:
+    pass
+
+
+STEP = ("epoch", "iteration", "loss", "global_loss")
+
+
+SCORES = ("loss", "persistence_loss", "mean_loss", "snapshots", "metrics")
+
+
+Facts = dict[tuple[int, Any], tuple[Any, ...]]  # (step, rank or part of the sequence) -> what it must be
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayVerification:
+    """The result of comparing a replay with its run.
+
+    Attributes:
+        run: the replay's name.
+        of: its run's.
+        steps: compared, over all ranks.
+        evaluations: compared, over splits.
+        first_difference: the first step whose loss or evaluation differs; None without one.
+        parameters: whether the last parameters are equal; None if either run did not record them.
+        caption: the result as text.
+    """
+
+    run: str
+    of: str
+    steps: int
+    evaluations: int
+    first_difference: int | None
+    parameters: bool | None
+    caption: str
+
+    def __bool__(self) -> bool:
+        """Return whether nothing differs."""
+        return self.first_difference is None and self.parameters is not False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as plain values."""
+        return {"bit_for_bit": bool(self), **asdict(self)}
+
+
+def verify_replay(run: str | Path | StoredRun) -> ReplayVerification:
+    """Compare a replay with its original run: every loss, every evaluation, and the last parameters.
+
+    Raises:
+        ConfigError: it is not a replay.
+        RunStoreError: either folder is missing.
+        DataError: a record line is damaged.
+    """
+    directory = RunDirectory.open(run if isinstance(run, str | Path) else run.path)
+    first, repeat = EventHistory(repeated_by(directory)), EventHistory(directory)
+    steps, evaluations = (_steps(first), _steps(repeat)), (_evaluations(first), _evaluations(repeat))
+    failed = (
+        first.directory.status()["state"] == "failed"
+    )  # some ranks recorded more than others, and none recorded an end
+    differing = [step for pair in (steps, evaluations) for step in _differing(*pair, part=failed)]
+    prints = _parameters(first), _parameters(repeat)
+    parameters = None if None in prints else prints[0] == prints[1]
+    step = min(differing, default=None)
+    caption = _words(first, repeat, step, parameters)
+    return ReplayVerification(
+        directory.id, first.directory.id, len(steps[0]), len(evaluations[0]), step, parameters, caption
+    )
+
+
+def _steps(history: EventHistory) -> Facts:
+    return {
+        (row["step"], rank): tuple(row[name] for name in STEP)
+        for rank in history.directory.record_files()
+        for row in history.rows("steps", rank)
+    }
+
+
+def _evaluations(history: EventHistory) -> Facts:
+    """Return evaluations of the timeline; for a resumed attempt, the later one's count, and none of the test split."""
+    facts: Facts = {}
+    for row in history.evaluations():
+        facts[row["step"], row["split"]] = tuple(row[name] for name in SCORES)
+    return facts
+
+
+def _differing(first: Facts, second: Facts, *, part: bool) -> list[int]:
+    """Return steps at which they differ; with ``part``, only those that the first one has."""
+    keys = first.keys() if part else first.keys() | second.keys()
+    return [key[0] for key in keys if first.get(key) != second.get(key)]
+
+
+def _parameters(history: EventHistory) -> str | None:
+    ended = history.events(Ended)
+    return ended[-1].event.parameters if ended else None
+
+
+def _words(first: EventHistory, repeat: EventHistory, step: int | None, parameters: bool | None) -> str:
+    ids = f"run {repeat.directory.id} replays run {first.directory.id}"
+    if step is None and parameters is not False:
+        end = (
+            "." if parameters else "; the last parameters are not compared, because the first run did not record them."
+        )
+        return f"{ids} bit for bit: every loss and every evaluation is equal" + (
+            ", and so are the last parameters." if parameters else end
+        )
+    position = "in its last parameters" if step is None else f"from step {step} on"
+    causes = causes_of(first.directory, repeat.directory)
+    return f"{ids}, but not bit for bit: it differs {position}. {causes}"
+
+
+def causes_of(first: RunDirectory, repeat: RunDirectory) -> str:
+    """Say why a run and its replay may differ."""
+    former, present = first.environment(), repeat.environment()
+    hashes = [facts.get("data", {}).get("sha256") for facts in (former, present)]
+    if hashes[0] != hashes[1]:
+        return "Their data differ: restore the data set of the first run."
+    if changes := code_changes(first.extensions(), repeat.extensions()):
+        return (
+            f"This is expected, as {'; '.join(changes)}: register the code as the first run had it, and replay again."
+        )
+    differences = [
+        name for name in ("versions", "python", "cpu", "gpus", "git") if former.get(name) != present.get(name)
+    ]
+    if differences:
+        return f"Their environments differ in {', '.join(differences)}: the order of sums may differ."
+    return "Their data and environments are equal: GPU sums may not be reproducible; on a CPU, please report it."
+
+
+def store_verification(path: str | Path) -> ReplayVerification:
+    """Compare a finished replay with its run, and store the result in its environment.
+
+    Args:
+        path: the folder of the replay.
+
+    Raises:
+        ConfigError: it is not a replay.
+        RunStoreError: either folder is missing.
+        DataError: a record line is damaged.
+    """
+    verification = verify_replay(path)
+    RunDirectory.open(path).add_environment(repeats=verification.to_dict())
+    return verification
 
 
 def replay(

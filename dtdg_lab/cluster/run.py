@@ -11,10 +11,9 @@ from typing import Any, Protocol
 import pandas as pd
 
 from dtdg_lab.cluster.beacon import death_reason
-from dtdg_lab.cluster.control import ask, attempt_scope
+from dtdg_lab.cluster.control import ask, attempt_scope, requester
 from dtdg_lab.cluster.controller import ControlFunction, Controller
 from dtdg_lab.cluster.followed_run import FollowedRun
-from dtdg_lab.cluster.requester import requester
 from dtdg_lab.cluster.telemetry import Subscriber
 from dtdg_lab.config.extensions import extensions_of
 from dtdg_lab.config.record_tables import TABLES, rows_of

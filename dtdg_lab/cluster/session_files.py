@@ -1,4 +1,4 @@
-"""Files of a session, readable by its owner only: cluster access, key, and users; and the end of idle sessions."""
+"""Files of a session, readable by its owner only; the sessions of this machine, and the end of idle ones."""
 
 from __future__ import annotations
 
@@ -403,3 +403,40 @@ def ended_words(files: SessionFiles) -> str:
     if status["state"] == "interrupted":
         text += f" Its run {last} was {status['reason']}"
     return text
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    """One line of the list."""
+
+    id: str
+    name: str
+    ranks: int
+    processes: int
+    idle_s: float
+    owned: bool
+    last_run: Path | None
+
+
+def list_sessions() -> list[SessionInfo]:
+    """Return all sessions with files on this machine, oldest first."""
+    sessions = []
+    for files in all_sessions():
+        running, last = len(files.processes()) if files.owned else 0, next(reversed(files.runs()), None)
+        idle_s = files.idle_for_s()
+        sessions.append(SessionInfo(files.id, files.name, files.ranks, running, idle_s, files.owned, last))
+    return sessions
+
+
+def end_session(session_id: str) -> int:
+    """End a session: its engines and controller if it owns them, and its files. Returns the number of ended processes.
+
+    An active run loses its work since the last checkpoint; stop it first to avoid this.
+
+    Raises:
+        UnknownNameError: there is no such session.
+    """
+    files = SessionFiles.read(session_id)
+    ended = end_processes(files) if files.owned else 0
+    files.remove()
+    return ended

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.cluster.addresses import _keep_gloo_on, outward_address
 from dtdg_lab.cluster.assembly import assemble_rank, check_request, end_stopped
 from dtdg_lab.cluster.beacon import Beacon, death_reason, signs_of_life, wait_for_note
-from dtdg_lab.cluster.control import ControlServer, StoredControl, ask, attempt_scope
+from dtdg_lab.cluster.control import ControlServer, RequestLog, StoredControl, ask, attempt_scope
 from dtdg_lab.cluster.preparing import Preparation
 from dtdg_lab.cluster.registrations import SentRegistration, apply_registrations
-from dtdg_lab.cluster.request_log import RequestLog
 from dtdg_lab.cluster.run_start import RunStart
 from dtdg_lab.cluster.stop_signals import OVERDUE_S, StopSignals
 from dtdg_lab.cluster.telemetry import Publisher
@@ -83,10 +82,10 @@ def warm_up() -> dict[str, Any]:
 def rehearse() -> None:
     """Trigger first-use initialisation of libraries (two seconds); only a run started at once waits for it."""
     from dtdg_lab.kernels.torch_defaults import torch_defaults
-    from dtdg_lab.training import rehearsal
+    from dtdg_lab.training import build
 
     with torch_defaults():
-        rehearsal.rehearse()
+        build.rehearse()
     gc.collect()
     gc.freeze()  # a collection after a change of settings takes 0.3 s with what is imported
 

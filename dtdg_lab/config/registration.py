@@ -17,8 +17,8 @@ from dtdg_lab.config.catalogue import LABELS, SINGULAR, Entry, System
 from dtdg_lab.config.model_facts import memory
 from dtdg_lab.config.options import OPTIONS, Option
 from dtdg_lab.config.record_tables import TABLES
-from dtdg_lab.core.code_digest import digest_of
 from dtdg_lab.core.errors import ConfigError, UnknownNameError, shortened
+from dtdg_lab.core.source_code import digest_of
 
 FAMILY = "family"
 # Kinds that families of systems read -> ``form`` and ``needs`` of registered objects, from their ``family.toml``.

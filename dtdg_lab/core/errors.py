@@ -1,4 +1,4 @@
-"""The error tree. Every message says what was given, what is allowed, and what to do next."""
+"""The error tree: every message says what was given, what is allowed, and what to do next."""
 
 from __future__ import annotations
 
@@ -112,3 +112,17 @@ class TestPartError(LabError):
 
 class ControlError(LabError):
     """Raised when a control request cannot be delivered or is refused."""
+
+
+class ContractError(LabError, AssertionError):
+    """Raised when a plug-in breaks the contract of its kind; the message names the rule and the case."""
+
+
+def require(holds: bool, rule: str) -> None:
+    """Raise unless a rule holds.
+
+    Raises:
+        ContractError: it does not.
+    """
+    if not holds:
+        raise ContractError(rule)

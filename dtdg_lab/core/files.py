@@ -18,7 +18,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import LabError
-from dtdg_lab.core.parsing import PARSING
+from dtdg_lab.core.source_code import PARSING
 from dtdg_lab.core.system_errors import explain
 from dtdg_lab.core.units import as_path, working_folder
 

@@ -12,10 +12,10 @@ import panel as pn
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ControlError, LabError
-from dtdg_lab.dashboard.actions import Actions, unless_over
+from dtdg_lab.dashboard.actions import Actions, Steering, unless_over
 from dtdg_lab.dashboard.live_page import LivePage
 from dtdg_lab.dashboard.notebook import NotebookColumn, load_resources, remove_resources
-from dtdg_lab.dashboard.page_facts import PauseClock, run_facts, session_facts
+from dtdg_lab.dashboard.page_facts import PauseClock, RunFilesReader, SessionWatch, run_facts, session_facts
 from dtdg_lab.dashboard.pages.cards import CardPage
 from dtdg_lab.dashboard.pages.checkpoints import Branch
 from dtdg_lab.dashboard.pages.code import CodePage
@@ -24,11 +24,8 @@ from dtdg_lab.dashboard.pages.data import GraphPage
 from dtdg_lab.dashboard.pages.partition import PartitionPage
 from dtdg_lab.dashboard.pages.race import RacePage
 from dtdg_lab.dashboard.pages.study import StudyPage
-from dtdg_lab.dashboard.run_files import RunFilesReader
-from dtdg_lab.dashboard.session_watch import SessionWatch
 from dtdg_lab.dashboard.settings import Settings
 from dtdg_lab.dashboard.states import PageFacts, head_of
-from dtdg_lab.dashboard.steering import Steering
 from dtdg_lab.datasets.names import default_dataset
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.stored_run import StoredRun

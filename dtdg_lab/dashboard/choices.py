@@ -11,7 +11,7 @@ from dtdg_lab.config import catalogue
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.datasets.names import list_datasets
 from dtdg_lab.graphs.storage import FOLLOWING, LABEL_ARRAYS, graph_folder, read_meta
-from dtdg_lab.visualization.theme import coloured
+from dtdg_lab.visualization.palette import coloured
 
 HERE, DOWNLOAD, GENERATED, OWN = "On this machine", "Downloaded on first use", "Synthetic", "Your own graphs"
 _NOTE = f"font-size:11.5px;line-height:1.3;color:{coloured('soft')}"

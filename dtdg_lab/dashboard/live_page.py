@@ -19,8 +19,7 @@ from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
 from dtdg_lab.widgets.changes import ChangeLog, EffectsTable
 from dtdg_lab.widgets.component import Defer
 from dtdg_lab.widgets.run_page import STRETCH
-from dtdg_lab.widgets.tiles import Tiles
-from dtdg_lab.widgets.try_chips import TryChips
+from dtdg_lab.widgets.tiles import Tiles, TryChips
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run

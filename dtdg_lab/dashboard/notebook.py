@@ -10,7 +10,7 @@ from typing import Any
 
 import panel as pn
 
-from dtdg_lab.widgets.inline_styles import share_inline_stylesheets
+from dtdg_lab.widgets.component import share_inline_stylesheets
 
 _KEY = "dtdg_lab.dashboard.page"
 FRAGMENTS = 3  # header, metadata and content; each buffer adds two

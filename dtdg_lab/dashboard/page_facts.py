@@ -1,20 +1,141 @@
-"""The facts that the head of the page shows, from a run, its files and the session."""
+"""The facts that the head of the page shows, from a run, its files and the session, read by a thread."""
 
 from __future__ import annotations
 
+import threading
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dtdg_lab.dashboard.run_files import RunFiles
+from dtdg_lab.core.errors import LabError
+from dtdg_lab.dashboard.actions import Actions
 from dtdg_lab.dashboard.run_list import started_text
-from dtdg_lab.dashboard.session_watch import SessionState
 from dtdg_lab.dashboard.states import PageFacts
+from dtdg_lab.runs.checkpoints import read_kept
+from dtdg_lab.runs.directory import RunDirectory
+from dtdg_lab.runs.stored_run import newest_interrupted
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.run_names import run_title
+from dtdg_lab.widgets.run_page import BackgroundWorker, describe
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run
+    from dtdg_lab.cluster.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class RunFiles:
+    """Facts from a run's folder.
+
+    Attributes:
+        name: that a person gave the run; empty where none did.
+        ended: time of day of its last status.
+        checkpoint_step: of its last checkpoint; None where there is none.
+    """
+
+    name: str = ""
+    ended: str = ""
+    checkpoint_step: int | None = None
+
+
+def read_run_files(path: Path) -> RunFiles:
+    """Return the facts of a run's folder; what it lacks is left out."""
+    directory = RunDirectory(path)
+    if not directory.status_file.is_file():
+        return RunFiles()
+    time_ns = directory.recorded_status().get("time_ns")
+    ended = "" if time_ns is None else f"{datetime.fromtimestamp(time_ns / 1e9):%H:%M}"
+    try:
+        step = read_kept(directory.checkpoint_file).step if directory.checkpoint_file.is_file() else None
+    except LabError:  # it is being replaced now: a button without a step resumes as well
+        step = None
+    return RunFiles(directory.name(), ended, step)
+
+
+class RunFilesReader:
+    """Reads the files of the run that is shown, whenever it is asked to."""
+
+    def __init__(self, actions: Actions) -> None:
+        self._actions = actions
+        self._worker: BackgroundWorker[Path] = BackgroundWorker(self._read, "dashboard-run-files")
+        self.facts = RunFiles()
+
+    def follow(self, path: Path | None) -> None:
+        """Forget the run before, and read this one."""
+        self.facts = RunFiles()
+        self._path = path
+        self.read()
+
+    def read(self) -> None:
+        """Read soon, in the thread."""
+        if self._path is not None:
+            self._worker.ask(self._path)
+
+    def _read(self, path: Path) -> None:
+        try:
+            facts = read_run_files(path)
+        except (LabError, OSError):  # the run reports what is wrong with its files
+            return
+        self._actions.later(lambda: self._take(path, facts))
+
+    def _take(self, path: Path, facts: RunFiles) -> None:
+        if path == self._path:
+            self.facts = facts
+
+    def close(self) -> None:
+        """End the thread."""
+        self._worker.close()
+
+
+@dataclass(frozen=True, slots=True)
+class SessionState:
+    """A snapshot of the session: its newest run, which engines are alive, whether runs can be started.
+
+    ``interrupted`` is the newest run in its folder of runs, if the session has none and that one was interrupted.
+    """
+
+    run: Run | None = None
+    engines: dict[int, bool] = field(default_factory=dict)
+    ready: bool = False
+    runs: tuple[Run, ...] = ()
+    problem: str = ""
+    interrupted: Path | None = None
+
+
+class SessionWatch:
+    """Keeps ``state`` up to date; ``runs`` only while ``with_runs`` is set, because old ones are read from disk."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.with_runs = False
+        self.state = SessionState()
+        self._looking = threading.Lock()  # a slow poll must not overwrite a later one
+        self._worker: BackgroundWorker[bool] = BackgroundWorker(lambda _: self.look(), "dashboard-watch")
+
+    def look(self) -> None:
+        """Poll once, now; an error is kept in ``state.problem``."""
+        session = self._session
+        with self._looking:
+            try:
+                engines = dict(session.engines())
+                runs = tuple(session.runs) if self.with_runs else self.state.runs
+                run = session.current
+                interrupted = newest_interrupted(session.runs_dir) if run is None else None
+                self.state = SessionState(run, engines, session.ready, runs, session.problem, interrupted)
+            except Exception as error:  # there is no caller to raise to: the page shows it
+                problem = describe(error, "" if self.state.problem else "the session does not answer")
+                self.state = SessionState(self.state.run, self.state.engines, False, self.state.runs, problem)
+
+    def wake(self) -> None:
+        """Poll soon, in the thread."""
+        self._worker.ask(True)
+
+    def close(self) -> None:
+        """End the thread."""
+        self._worker.close()
+
 
 ABOUT = ", about "  # before the seconds that are left, in the words of a preparation
 

@@ -27,8 +27,8 @@ from dtdg_lab.dashboard.choices import (
     first_sentence,
     is_stored,
 )
+from dtdg_lab.visualization.palette import coloured
 from dtdg_lab.visualization.run_names import dataset_title, value_text
-from dtdg_lab.visualization.theme import coloured
 from dtdg_lab.widgets.component import Defer
 from dtdg_lab.widgets.controls import PATIENCE_S, folded, make_control
 from dtdg_lab.widgets.navigation import SystemCard, cards_of_families

@@ -20,7 +20,7 @@ from dtdg_lab.core.errors import ConfigError, DataError, shortened
 from dtdg_lab.core.units import as_path
 from dtdg_lab.datasets.archives import ArchiveMembers, unpacked
 from dtdg_lab.datasets.formats import text as txt
-from dtdg_lab.datasets.two_kinds import warn_of_two_kinds
+from dtdg_lab.datasets.tables import warn_of_two_kinds
 from dtdg_lab.datasets.user_data import (
     BIPARTITE,
     check_folder,

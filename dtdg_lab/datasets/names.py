@@ -15,9 +15,8 @@ from dtdg_lab.config.options import OPTIONS, option
 from dtdg_lab.config.registration import code_digest
 from dtdg_lab.core.errors import ConfigError, DataError, UnknownNameError, UnsupportedError, shortened
 from dtdg_lab.datasets.download import fetch, find, given_folder, remember, verified
-from dtdg_lab.datasets.interval_length import check_one_way
 from dtdg_lab.datasets.registry import PARSER_VERSION, PUBLISHED, Published
-from dtdg_lab.datasets.sequences import DELETION_VERSION, cached_graph, sequence
+from dtdg_lab.datasets.sequences import DELETION_VERSION, cached_graph, check_one_way, sequence
 from dtdg_lab.datasets.user_data import STRICT_LABEL
 from dtdg_lab.graphs.build import build_graph
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph

@@ -7,6 +7,8 @@ import hashlib
 import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from datetime import timedelta, tzinfo
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,15 +16,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.errors import ConfigError, DataError
+from dtdg_lab.config.options import option
+from dtdg_lab.core.errors import ConfigError, DataError, shortened
 from dtdg_lab.core.files import writable_folder
 from dtdg_lab.core.rng import key
+from dtdg_lab.core.time_length import LENGTHS, is_offset, parse_length
 from dtdg_lab.datasets.archives import ArchiveMembers, Together, content
 from dtdg_lab.datasets.download import FoundForm, one_at_a_time
 from dtdg_lab.datasets.generators.base import checked_settings, growing_counts
 from dtdg_lab.datasets.registry import Published
 from dtdg_lab.datasets.tables import EdgeTable, StaticTable
 from dtdg_lab.graphs.build import BUILD_VERSION
+from dtdg_lab.graphs.calendar import Calendar
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.intervals import IntervalEdges, IntervalStream, cut_edges
 from dtdg_lab.graphs.snapshot import Snapshot, distinct, give_up, keys_of, sources, targets
@@ -259,3 +264,61 @@ def _compare(definition: Published, form: FoundForm, what: str, count: int | Non
     if definition.exact:
         raise DataError(problem)
     warnings.warn(problem, stacklevel=2)
+
+
+IntervalLength = float | str | timedelta | np.timedelta64 | Any  # or an offset of pandas, which is not imported here
+
+
+def check_one_way(cut: int, interval: float | Calendar) -> None:
+    """Refuse a number of intervals and a length of them at once: one of the two would be ignored.
+
+    Raises:
+        ConfigError: both are given.
+    """
+    if cut and interval:
+        raise ConfigError(
+            f"cut={cut} and interval={_shown(interval)} are both given: cut is how many intervals there are, interval "
+            "how long each is. Give one, and 0 for the other."
+        )
+
+
+def read_interval(interval: IntervalLength, times: NDArray[Any], cut_by: str, zone: tzinfo | None) -> float | Calendar:
+    """Return the length of a base interval: in the unit of ``times``, in edges, or by the calendar; 0 for none.
+
+    Args:
+        interval: as :func:`dtdg_lab.datasets.from_edges` takes it.
+        times: shape (E,), as ``read_times`` returns them.
+        cut_by: ``time`` or ``edges``.
+        zone: time zone of the times, whose calendar counts; None for UTC.
+
+    Raises:
+        DataError: a length of time for times that are numbers.
+        ConfigError: a text that is no length, or a number out of the bounds of the option.
+    """
+    length = parse_length(interval, "interval")
+    if not isinstance(length, timedelta) and not is_offset(length):
+        return float(replace(option("interval"), high=None).check(length))
+    if cut_by == "edges":
+        raise DataError(
+            f"interval={shortened(interval)} is a length of time, and the edges are cut by edges: give a number of "
+            "edges."
+        )
+    if times.dtype.kind != "M":
+        raise DataError(
+            f"interval={shortened(interval)} is a length of time, and the edges have times that are numbers: give a "
+            "number in their unit; or time_format='s' if they are seconds since 1970, and so on."
+        )
+    if not isinstance(length, timedelta):
+        return _calendar_of(length, zone)
+    nanoseconds = length / timedelta(microseconds=1) * 1000 + getattr(length, "nanoseconds", 0)
+    return float(replace(option("interval"), high=None).check(nanoseconds))  # the unit that datetimes become
+
+
+def _shown(interval: float | Calendar) -> str:
+    return str(interval) if isinstance(interval, Calendar) else f"{interval:g}"
+
+
+def _calendar_of(offset: Any, zone: tzinfo | None) -> Calendar:
+    if offset.n < 1:
+        raise ConfigError(f"interval={shortened(offset.freqstr)} goes back in time; {LENGTHS}, is allowed.")
+    return Calendar(offset, zone)

@@ -14,10 +14,9 @@ from numpy.typing import ArrayLike
 from dtdg_lab.config.options import Option, option
 from dtdg_lab.core.errors import ConfigError, DataError, UnknownNameError, shortened
 from dtdg_lab.core.units import as_path
-from dtdg_lab.datasets.interval_length import IntervalLength, check_one_way, read_interval
 from dtdg_lab.datasets.node_values import class_labels, never_change, parts_of_labelled, vertex_features
-from dtdg_lab.datasets.sequences import renamed
-from dtdg_lab.datasets.two_kinds import warn_of_two_kinds
+from dtdg_lab.datasets.sequences import IntervalLength, check_one_way, read_interval, renamed
+from dtdg_lab.datasets.tables import warn_of_two_kinds
 from dtdg_lab.graphs.build import build_graph
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.edge_list import as_vector, read_ids
@@ -338,7 +337,7 @@ def from_static(
     """Return a graph that never changes, from E edges, for ``RunConfig(dataset=graph)``: T equal snapshots, held once.
 
     With ``labels``, 60 % of the labelled nodes train, 20 % validate and 20 % test; each split of the sequence has
-    its own nodes. Mini-batches (:mod:`dtdg_lab.engine.minibatch.seed_batches`) take such snapshots as one.
+    its own nodes. Mini-batches (:mod:`dtdg_lab.engine.minibatch.sampled_batches`) take such snapshots as one.
 
     Args:
         src: sources, shape (E,).

@@ -1,11 +1,16 @@
-"""NVML: start it, ask it, stop it. Each refusal is a NotAvailableError with its reason and the remedy for it."""
+"""NVML: its start and its refusals, and the energy of one NVIDIA GPU."""
 
 from __future__ import annotations
 
+import os
+import threading
+import time
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 from dtdg_lab.core.errors import NotAvailableError
+from dtdg_lab.energy.readers import Device, Reading, Scope, Source, reading_of
 
 _DRIVER = "An NVIDIA driver is needed: install it, or start the container with `--gpus all`."
 _RESET = "Reset the GPU with `sudo nvidia-smi --gpu-reset`, or restart the machine."
@@ -104,3 +109,214 @@ def name_gpus(nvml: ModuleType) -> list[str]:
         except NvmlError as error:
             names.append(f"GPU {index} ({error})")
     return names
+
+
+# Drivers refresh power and energy every 20 to 100 ms; below that a sample repeats the last one or shows zero.
+FLOOR_S = 0.1
+
+
+# A window that shows more than this many times the power limit is a fault of the counter, not energy.
+_IMPLAUSIBLE = 2.0
+
+
+class NvmlReader:
+    """Joules of one whole GPU, read by the rank that owns it.
+
+    Args:
+        device: CUDA device index of this process (``CUDA_VISIBLE_DEVICES`` is taken into account, numbers in it
+            meaning PCI bus order), or the GPU's UUID.
+        floor_s: shortest window and sampling period, seconds; values below 0.1 are raised to it.
+        clock: monotonic clock in seconds.
+        sample: whether watts are sampled in a thread of their own where there is no counter; False leaves calling
+            :meth:`poll` to the owner.
+
+    Attributes:
+        note: why watts are sampled instead of reading the joule counter; empty where it is read.
+
+    Raises:
+        NotAvailableError: no pynvml, no driver, no such GPU, a GPU split by MIG, or neither energy nor power offered.
+    """
+
+    scope: Scope = "rank"
+    device: Device = "gpu"
+
+    def __init__(
+        self,
+        device: int | str,
+        *,
+        floor_s: float = FLOOR_S,
+        clock: Callable[[], float] = time.perf_counter,
+        sample: bool = True,
+    ) -> None:
+        self._floor_s, self._clock = max(floor_s, FLOOR_S), clock
+        self._lock, self._stop = threading.Lock(), threading.Event()
+        self._thread: threading.Thread | None = None
+        self._joules = self._sample_w = self._sample_s = 0.0
+        self._closed = False
+        self.rejected = 0
+        """Windows whose power no GPU of this kind can draw; they count as unknown."""
+        self.note = ""
+        self._nvml = start_nvml()
+        try:
+            self._handle = find_gpu(self._nvml, device)
+            self.name = f"nvml:{ask(self._nvml, 'nvmlDeviceGetUUID', self._handle)}"
+            self._limit_w = self._power_limit_w()
+            self.source: Source = self._open()
+        except NvmlError as error:
+            stop_nvml(self._nvml)
+            raise NotAvailableError(
+                f"NVML cannot read GPU {device!r}, so its measured energy stays unknown: {error}"
+            ) from error
+        except NotAvailableError:
+            stop_nvml(self._nvml)
+            raise
+        if self.source == "polled" and sample:
+            self._thread = threading.Thread(target=self._sample, name=self.name, daemon=True)
+            self._thread.start()
+
+    def read(self) -> Reading | None:
+        """Energy of the GPU since the last reading.
+
+        None, with the energy kept for the next reading, while the window is shorter than the floor or the counter
+        has not moved; None, counted in :attr:`rejected`, where the power is beyond twice the GPU's limit.
+
+        Raises:
+            NotAvailableError: the driver no longer answers.
+        """
+        try:
+            return self._read()
+        except NvmlError as error:
+            raise NotAvailableError(
+                f"{self.name} no longer answers. Its energy is unknown from here. {error}"
+            ) from error
+
+    def poll(self) -> None:
+        """Take one sample of the watts into the integral (trapezoids); for GPUs without an energy counter.
+
+        Raises:
+            NvmlError: the driver no longer answers.
+        """
+        with self._lock:  # the sampling thread and the reading one must not interleave
+            watts, now_s = self._watts(), self._clock()
+            self._joules += (watts + self._sample_w) / 2 * (now_s - self._sample_s)
+            self._sample_w, self._sample_s = watts, now_s
+
+    def close(self) -> None:
+        """Stop sampling and release NVML; calling it twice is harmless."""
+        if self._closed:
+            return
+        self._closed = True
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+        stop_nvml(self._nvml)
+
+    def _open(self) -> Source:
+        if _mig_on(self._nvml, self._handle):
+            raise NotAvailableError(
+                f"{self.name} is split by MIG: its counters cover all instances together, so no rank's energy can be "
+                "read. Train on a GPU without MIG to measure energy."
+            )
+        self._last_s = self._sample_s = self._clock()
+        try:
+            self._last_mj = self._millijoules()
+            return "counter"
+        except NvmlError as error:
+            if error.kind == NO_PERMISSION:
+                raise
+            self.note = f"{self.name} samples watts, because its joule counter cannot be read: {error}"
+        # GPUs before Volta and old drivers have no joule counter
+        self._sample_w = self._watts()
+        return "polled"
+
+    def _millijoules(self) -> int:
+        return int(ask(self._nvml, "nvmlDeviceGetTotalEnergyConsumption", self._handle))
+
+    def _watts(self) -> float:
+        return float(ask(self._nvml, "nvmlDeviceGetPowerUsage", self._handle)) / 1e3
+
+    def _read(self) -> Reading | None:
+        now_s = self._clock()
+        interval_s = now_s - self._last_s
+        if interval_s < self._floor_s:
+            return None
+        if self.source == "counter":
+            now_mj = self._millijoules()
+            joules, self._last_mj = (now_mj - self._last_mj) / 1e3, now_mj
+        else:
+            self.poll()
+            with self._lock:
+                joules, self._joules = self._joules, 0.0
+                now_s = self._sample_s
+        if joules == 0:
+            return None
+        interval_s, self._last_s = now_s - self._last_s, now_s
+        watts = joules / interval_s
+        if joules < 0 or (self._limit_w and watts > _IMPLAUSIBLE * self._limit_w):
+            self.rejected += 1
+            return None
+        return reading_of(self, joules, interval_s)
+
+    def _power_limit_w(self) -> float | None:
+        try:
+            return float(ask(self._nvml, "nvmlDeviceGetEnforcedPowerLimit", self._handle)) / 1e3
+        except NvmlError:
+            return None  # no limit to compare with: every reading is taken
+
+    def _sample(self) -> None:
+        while not self._stop.wait(self._floor_s):
+            try:
+                self.poll()
+            except NvmlError:
+                return  # read() meets the same error in the owner's thread and reports it
+
+
+def find_gpu(nvml: ModuleType, device: int | str) -> Any:
+    """NVML's handle of a GPU, given by CUDA index or UUID (a beginning of it is enough).
+
+    Raises:
+        NotAvailableError: there is no such GPU, NVML does not answer, or the name is of a MIG instance.
+    """
+    name = _visible_name(device) if isinstance(device, int) else device
+    if name.startswith("MIG-"):
+        raise NotAvailableError(
+            f"{name} is a MIG instance: energy is counted for its whole GPU only, so it stays unknown here."
+        )
+    count = ask(nvml, "nvmlDeviceGetCount")
+    if name.isdigit() and int(name) < count:
+        return ask(nvml, "nvmlDeviceGetHandleByIndex", int(name))
+    uuids: dict[str, Any] = {}
+    refusals = []
+    for index in range(0 if name.isdigit() else count):
+        try:
+            handle = ask(nvml, "nvmlDeviceGetHandleByIndex", index)
+            uuids[ask(nvml, "nvmlDeviceGetUUID", handle)] = handle
+        except NvmlError as error:  # another job's GPU, or one that is lost
+            refusals.append(f" GPU {index} does not tell its UUID: {error}")
+    matches = [handle for uuid, handle in uuids.items() if uuid.startswith(name)]
+    if len(matches) != 1:
+        raise NotAvailableError(
+            f"GPU {name!r}: {len(matches)} of {count} GPUs match. `dtdg-lab env` lists them.{''.join(refusals)}"
+        )
+    return matches[0]
+
+
+def _visible_name(index: int) -> str:
+    """Return the NVML index or UUID behind CUDA device ``index`` of this process."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return str(index)
+    names = [name.strip() for name in visible.split(",") if name.strip()]
+    if not 0 <= index < len(names):
+        raise NotAvailableError(f"CUDA device {index} is not among the visible ones: CUDA_VISIBLE_DEVICES={visible!r}.")
+    return names[index]
+
+
+def _mig_on(nvml: ModuleType, handle: Any) -> bool:
+    try:
+        current, _ = ask(nvml, "nvmlDeviceGetMigMode", handle)
+    except NvmlError as error:
+        if error.kind in LACKING:
+            return False  # the GPU cannot be split
+        raise
+    return bool(current == nvml.NVML_DEVICE_MIG_ENABLE)

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from dtdg_lab.energy.measurement import Measurement, ReaderEnergy, shared_out, spread
 from dtdg_lab.energy.modelled import BusySeconds
-from dtdg_lab.energy.monitor import EnergyMeter, EnergyWindow
+from dtdg_lab.energy.monitor import EnergyMeter, EnergyWindow, Measurement, ReaderEnergy, shared_out, spread
 from dtdg_lab.energy.readers import PowerModel
 
 IDLE = "idle"  # between steps, and not in anything that has a name

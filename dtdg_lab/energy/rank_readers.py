@@ -11,7 +11,7 @@ import psutil
 
 from dtdg_lab.core.errors import ConfigError, NotAvailableError
 from dtdg_lab.energy.modelled import BusySeconds, ModelledGpuReader, ModelledReader
-from dtdg_lab.energy.nvml_reader import NvmlReader
+from dtdg_lab.energy.nvml import NvmlReader
 from dtdg_lab.energy.rapl import POWERCAP, RaplReader
 from dtdg_lab.energy.readers import Device, EnergyReader, PowerModel, Reading, Scope, Source, reading_of
 

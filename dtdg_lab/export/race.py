@@ -24,7 +24,7 @@ from dtdg_lab.runs.html import plotly_js, render, template
 from dtdg_lab.runs.json_files import dumps, reading, store_error
 from dtdg_lab.runs.provenance import provenance
 from dtdg_lab.runs.registered_code import read_extensions
-from dtdg_lab.runs.repetition import changed_settings
+from dtdg_lab.runs.report import changed_settings
 from dtdg_lab.studies import race_result
 from dtdg_lab.studies.race_plan import FILE, FOLDER, RacePlan
 from dtdg_lab.studies.race_result import Race, RaceRun

@@ -17,9 +17,9 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.runs.stored_run import StoredRun, open_run
 from dtdg_lab.systems import step_time
+from dtdg_lab.systems.feature_cache.calibration.fits import fit_rpc
 from dtdg_lab.systems.feature_cache.calibration.measurements import fetches_of
-from dtdg_lab.systems.feature_cache.calibration.rpc_fit import fit_rpc
-from dtdg_lab.systems.feature_cache.costs.rpc_model import RpcModel
+from dtdg_lab.systems.feature_cache.costs.cache_costs import RpcModel
 from dtdg_lab.systems.step_time import MeasuredStep
 from dtdg_lab.systems.workload import EpochWork, Facts, count_work
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from dtdg_lab.forecast.measured_runs import MeasuredRun
 from dtdg_lab.systems import step_time
-from dtdg_lab.systems.feature_cache.calibration.shipped import DEFAULT_RPC
-from dtdg_lab.systems.feature_cache.costs.rpc_model import RpcModel
+from dtdg_lab.systems.feature_cache.calibration.calibration import DEFAULT_RPC
+from dtdg_lab.systems.feature_cache.costs.cache_costs import RpcModel
 from dtdg_lab.systems.step_time import MeasuredStep, NetworkCosts, ScalingModel
 from dtdg_lab.systems.workload import ASSUMED_COMPUTE, EpochWork, Facts, Numbers
 

@@ -22,7 +22,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.files import draft_path, writable_folder
-from dtdg_lab.core.parsing import PARSING
+from dtdg_lab.core.source_code import PARSING
 from dtdg_lab.core.system_errors import explain, is_refusal, reading
 from dtdg_lab.core.units import as_path
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph

@@ -21,12 +21,10 @@ from dtdg_lab.runs.liveness import read_notes
 from dtdg_lab.studies.race_table import MEASURES
 from dtdg_lab.studies.study import importance_of
 from dtdg_lab.systems.decayed_windows.chunks import Chunking
-from dtdg_lab.systems.decayed_windows.shrinking import Shrinker
-from dtdg_lab.systems.decayed_windows.survival import survival_order
+from dtdg_lab.systems.decayed_windows.shrinking import Shrinker, survival_order
 from dtdg_lab.systems.decayed_windows.window import decayed_counts, kept_share
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
-from dtdg_lab.systems.feature_cache.calibration.calibration import SHIPPED
-from dtdg_lab.systems.feature_cache.calibration.shipped import reddit
+from dtdg_lab.systems.feature_cache.calibration.calibration import SHIPPED, reddit
 from dtdg_lab.systems.feature_cache.calibration.study import measure as measure_calls
 from dtdg_lab.systems.feature_cache.policies.baselines import RuleWindows
 from dtdg_lab.systems.feature_cache.policies.learned import learned_policy
@@ -36,7 +34,7 @@ from dtdg_lab.systems.feature_cache.simulation.comparison import compare as comp
 from dtdg_lab.systems.feature_cache.simulation.episode import draw_episode
 from dtdg_lab.systems.hybrid_batches.sampler import LoadGroups, TargetSampler, load_groups
 from dtdg_lab.systems.hybrid_batches.simulator import LANDSCAPES, BatchSimulator, over_best_fixed
-from dtdg_lab.systems.snapshot_groups.epoch_times import predict_epochs
+from dtdg_lab.systems.snapshot_groups.comparison import predict_epochs
 from dtdg_lab.systems.snapshot_groups.gantt import planned_figure
 from dtdg_lab.systems.snapshot_groups.schedulers.simulation import replay
 

@@ -133,7 +133,7 @@ def check_reservoir(answer: Any) -> Feedback:
 
 def check_reward(answer: Any) -> Feedback:
     """Check three rewards of DynaHB's controller."""
-    from dtdg_lab.systems.hybrid_batches.rewards import reward
+    from dtdg_lab.systems.hybrid_batches.controller import reward
 
     right = {"there": reward(40, 60, 0.01, 0.02), "back": reward(60, 40, 0.02, 0.01)}
     right["staying"] = reward(40, 40, 0.01, 0.01)
@@ -162,7 +162,7 @@ def check_schedule(rows: Any, times_s: Sequence[float], ranks: int = 2) -> Feedb
     """Check a schedule of groups: valid, and as short as the bound."""
     import numpy as np
 
-    from dtdg_lab.systems.snapshot_groups.schedulers.bounds import lower_bound_s
+    from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
 
     try:
         seconds = Schedule(rows, groups=len(times_s)).makespan_s(np.asarray(times_s, dtype=float))

@@ -14,7 +14,7 @@ from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.records.events import SettingsChanged
 from dtdg_lab.runs.tables import Progress
-from dtdg_lab.studies.pruning import pruning_judge
+from dtdg_lab.studies.search import pruning_judge
 from dtdg_lab.studies.trials import PRUNED, Trial
 
 

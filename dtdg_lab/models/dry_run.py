@@ -20,8 +20,7 @@ from torch import Tensor
 from dtdg_lab.config.model_facts import ModelFacts, Pull, SpatialOutput
 from dtdg_lab.core.errors import ConfigError, LabError, UnsupportedError
 from dtdg_lab.kernels.torch_defaults import torch_defaults
-from dtdg_lab.models.dense_view import DenseView
-from dtdg_lab.models.graph_view import DIRECTION_OF, GraphView, check_pull
+from dtdg_lab.models.graph_view import DIRECTION_OF, DenseView, GraphView, check_pull
 
 _NODES, _OUTPUTS = 16, 2
 _PARAMETERS = frozenset(("parameter", "previous layer", "first state"))  # sources that depend on parameters

@@ -13,9 +13,8 @@ from dtdg_lab.core.rng import key
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.partition.base import Assigned, without_empty_parts
-from dtdg_lab.partition.child_process import in_child, needs_library
+from dtdg_lab.partition.child_process import fitting, in_child, needs_library
 from dtdg_lab.partition.simple import mixed
-from dtdg_lab.partition.solver_weights import fitting
 
 
 @dataclass(frozen=True, slots=True, eq=False)

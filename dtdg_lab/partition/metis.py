@@ -23,9 +23,8 @@ from dtdg_lab.graphs.snapshot import (
     targets,
 )
 from dtdg_lab.partition.base import Assigned, without_empty_parts
-from dtdg_lab.partition.child_process import in_child, needs_library
+from dtdg_lab.partition.child_process import MAX_SUM, fitting, in_child, needs_library
 from dtdg_lab.partition.neighbourhoods import KEYS_AT_ONCE
-from dtdg_lab.partition.solver_weights import MAX_SUM, fitting
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,8 +11,7 @@ from dtdg_lab.config.model_facts import PASSES, Pull
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.graphs.snapshot import Snapshot, give_up
-from dtdg_lab.partition.halo import pulled_rows
-from dtdg_lab.partition.measures import Counts, PartitionMeasures
+from dtdg_lab.partition.measures import Counts, PartitionMeasures, pulled_rows
 
 
 def predicted_bytes(

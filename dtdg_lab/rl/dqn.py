@@ -1,19 +1,93 @@
-"""A small deep Q-network over a state of one number."""
+"""Deep Q-networks: over a state of one number, and Double DQN over many episodes at once."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.core.errors import ConfigError, PlanError
 from dtdg_lab.core.rng import generator
 from dtdg_lab.kernels.optimizers import OPTIMIZERS
 from dtdg_lab.rl.agent import Agent, Choice, checked_choices
-from dtdg_lab.rl.q_network import Array, QNetwork, as_tensor
+
+Array = NDArray[np.float64]
+
+
+class _Linear(torch.nn.Linear):
+    """Torch's layer, without draws from the global stream; torch's skip_init imports sympy for half a second."""
+
+    def reset_parameters(self) -> None:
+        """Leave the parameters to the caller."""
+
+
+class QNetwork:
+    """A torch module in float64: linear layers with ReLU between a state and the values of all actions.
+
+    Args:
+        sizes: widths (S, H, .., A): numbers of a state, hidden units, actions.
+        parameters: all weights in one line, as :attr:`parameters`; zeros where None.
+
+    Attributes:
+        sizes: the widths.
+        module: the layers.
+
+    Raises:
+        PlanError: parameters of another length than the widths need.
+    """
+
+    def __init__(self, sizes: Sequence[int], parameters: NDArray[np.floating] | None = None) -> None:
+        self.sizes = tuple(sizes)
+        count = sum((into + 1) * out for into, out in pairwise(self.sizes))
+        if parameters is not None and parameters.shape != (count,):
+            raise PlanError(
+                f"parameters of shape {parameters.shape} for layers of {' x '.join(map(str, self.sizes))}: ({count},) "
+                "are needed."
+            )
+        self._layers = [_Linear(into, out, dtype=torch.float64, device="cpu") for into, out in pairwise(self.sizes)]
+        stacked = [module for layer in self._layers for module in (layer, torch.nn.ReLU())]
+        self.module = torch.nn.Sequential(*stacked[:-1])
+        rest = np.zeros(count) if parameters is None else parameters.astype(np.float64)
+        with torch.no_grad():
+            for layer, (into, out) in zip(self._layers, pairwise(self.sizes), strict=True):
+                matrix, rest = rest[: (into + 1) * out].reshape(into + 1, out), rest[(into + 1) * out :]
+                layer.weight.copy_(torch.from_numpy(matrix[:-1].T))
+                layer.bias.copy_(torch.from_numpy(matrix[-1]))
+
+    @staticmethod
+    def drawn(sizes: Sequence[int], seed: int) -> QNetwork:
+        """Return a network with weights and biases uniform within one over the root of a layer's inputs."""
+        rng = generator(seed, "control/q_network")
+        layers = [rng.uniform(-1, 1, (into + 1) * out) / np.sqrt(into) for into, out in pairwise(sizes)]
+        return QNetwork(sizes, np.concatenate(layers))
+
+    @property
+    def parameters(self) -> Array:
+        """A copy (n,): of each layer a matrix (inputs + 1, outputs) whose last row is the bias."""
+        rows = [(layer.weight.detach().numpy().T, layer.bias.detach().numpy()) for layer in self._layers]
+        return np.concatenate([np.vstack(pair).ravel() for pair in rows])
+
+    def values(self, states: NDArray[np.floating]) -> Array:
+        """Return the values (B, A) of all actions in states (B, S)."""
+        with torch.no_grad():
+            values: Array = self.module(as_tensor(states)).numpy()
+        return values
+
+    def of_actions(self, states: NDArray[np.floating], actions: NDArray[np.int64]) -> torch.Tensor:
+        """Return the values (B,) of actions (B,) in states (B, S), with gradients."""
+        values: torch.Tensor = self.module(as_tensor(states)).gather(1, as_tensor(actions, np.int64)[:, None])[:, 0]
+        return values
+
+
+def as_tensor(values: Any, dtype: type = np.float64) -> torch.Tensor:
+    """Return a copy of values as a tensor."""
+    return torch.from_numpy(np.array(values, dtype=dtype))
+
 
 DQN_HIDDEN, DQN_MEMORY, DQN_BATCH, SOFT = 16, 1000, 5, 0.01
 
@@ -159,3 +233,178 @@ def _drawn_parameters(choices: int, hidden: int, seed: int) -> Array:
     into, bias = rng.uniform(-1, 1, (2, hidden))
     out, offset = (rng.uniform(-1, 1, shape) / np.sqrt(hidden) for shape in ((choices, hidden), choices))
     return np.concatenate([into, bias, out.T.ravel(), offset])
+
+
+class Transitions(NamedTuple):
+    """B transitions.
+
+    Attributes:
+        states: (B, S) float32, before the action.
+        actions: (B,) int64.
+        rewards: (B,) float32.
+        after: (B, S) float32, the next states.
+        follows: (B,) float32, weight of the next state's value: the discount, and 0 at an episode's end.
+    """
+
+    states: NDArray[np.float32]
+    actions: NDArray[np.int64]
+    rewards: NDArray[np.float32]
+    after: NDArray[np.float32]
+    follows: NDArray[np.float32]
+
+    def rows(self, indices: NDArray[Any]) -> Transitions:
+        """Return the transitions at some indices."""
+        return Transitions(*(column[indices] for column in self))
+
+
+class TransitionRing:
+    """A ring buffer of the newest transitions.
+
+    Args:
+        capacity: maximum number of transitions.
+        inputs: S, numbers of a state.
+
+    Raises:
+        ConfigError: nothing could be kept.
+
+    References: Lin 1992, Mnih et al. 2015 (experience replay).
+    """
+
+    def __init__(self, capacity: int, inputs: int) -> None:
+        if capacity < 1:
+            raise ConfigError(f"a replay memory of {capacity} transitions: at least 1 is needed.")
+        self._transitions = Transitions(
+            states=np.zeros((capacity, inputs), np.float32),
+            actions=np.zeros(capacity, np.int64),
+            rewards=np.zeros(capacity, np.float32),
+            after=np.zeros((capacity, inputs), np.float32),
+            follows=np.zeros(capacity, np.float32),
+        )
+        self._capacity, self._added = capacity, 0
+
+    def __len__(self) -> int:
+        return min(self._added, self._capacity)
+
+    def add(self, new: Transitions) -> None:
+        """Add transitions, in their order."""
+        slots = (self._added + np.arange(len(new.actions))) % self._capacity
+        for name in Transitions._fields:
+            getattr(self._transitions, name)[slots[-self._capacity :]] = getattr(new, name)[-self._capacity :]
+        self._added += len(slots)
+
+    def sample(self, count: int, rng: np.random.Generator) -> Transitions:
+        """Return ``count`` transitions, drawn with replacement."""
+        return self._transitions.rows(rng.integers(len(self), size=count))
+
+
+HIDDEN, MEMORY, BATCH, TARGET_EVERY, CLIP, DISCOUNT = (256, 256), 50_000, 64, 100, 10.0, 0.99
+RATE = 5e-4
+
+
+def double_target(rewards: Array, follows: Array, online: Array, target: Array, *, double: bool = True) -> Array:
+    """Return the target of Q(s, a), (B,).
+
+    Args:
+        rewards: (B,) earned by the action.
+        follows: (B,) by which the value of the next state counts.
+        online: (B, A) values of the next state by the network that learns.
+        target: (B, A) the same by the target network.
+        double: whether the learning network names the best next action (Double DQN) or the target network does (DQN).
+            The target network says in both cases what that action is worth.
+
+    References: van Hasselt, Guez, Silver 2016; GreenDyGNN section IV-C2, Eq. 6.
+    """
+    best = np.argmax(online if double else target, axis=1)
+    return rewards + follows * target[np.arange(len(target)), best]
+
+
+class DoubleDQN:
+    """A Q-network with ReLU layers, learned from replayed transitions with Adam on the Huber loss.
+
+    Every draw is a pure function of the seed and of the numbers of choices and updates: on one machine, equal seeds
+    and transitions give equal networks.
+
+    Args:
+        inputs: S, numbers of a state.
+        choices: A, number of actions, 2 or more.
+        seed: of the weights and of all draws.
+        double: Double DQN; False for DQN.
+        hidden: widths of the hidden layers.
+        memory: transitions in the replay buffer.
+        batch: transitions of an update.
+        target_every: updates between two copies to the target network.
+        clip: maximum norm of the gradient.
+
+    Raises:
+        ConfigError: there is nothing to choose from, or a number that must be above 0 is not.
+
+    References: GreenDyGNN section IV-C2 (network, memory, batch, target, clip).
+    Differs from the paper: Adam's rate is not given there.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        choices: int,
+        *,
+        seed: int = 0,
+        double: bool = True,
+        hidden: tuple[int, ...] = HIDDEN,
+        memory: int = MEMORY,
+        batch: int = BATCH,
+        target_every: int = TARGET_EVERY,
+        clip: float = CLIP,
+    ) -> None:
+        for name, value in {"inputs": inputs, "batch": batch, "target_every": target_every, "clip": clip}.items():
+            if not value > 0:
+                raise ConfigError(f"{name}={value}: a learner needs a number above 0.")
+        if choices < 2:
+            raise ConfigError(f"choices={choices}: a learner with nothing to choose from; give it at least 2 actions.")
+        sizes = (inputs, *hidden, choices)
+        self.choices, self.double = choices, double
+        self.online = QNetwork.drawn(sizes, seed)
+        self._target = QNetwork(sizes, self.online.parameters)
+        self._ring = TransitionRing(memory, inputs)
+        self._adam = OPTIMIZERS["adam"](self.online.module.parameters(), lr=RATE, foreach=False)
+        self._seed, self._batch, self._target_every, self._clip = seed, batch, target_every, clip
+        self._chosen = self.updates = 0
+
+    def choose(self, states: NDArray[np.float32], epsilon: float = 0.0) -> NDArray[np.int64]:
+        """Return actions (B,) for states (B, S): the best, ties to the lower, or random with probability epsilon."""
+        best: NDArray[np.int64] = self.online.values(states).argmax(axis=1)
+        rng = generator(self._seed, "control/double_dqn/choice", self._chosen)
+        self._chosen += 1
+        explores = rng.random(len(best)) < epsilon
+        return np.where(explores, rng.integers(self.choices, size=len(best)), best)
+
+    def remember(self, new: Transitions) -> None:
+        """Add transitions to the replay buffer."""
+        self._ring.add(new)
+
+    def learn(self, rate: float = RATE) -> float | None:
+        """Update once and return the mean Huber loss; None while the buffer has too few transitions.
+
+        Args:
+            rate: Adam's learning rate.
+        """
+        if len(self._ring) < self._batch:
+            return None
+        rng = generator(self._seed, "control/double_dqn/replay", self.updates)
+        rows = self._ring.sample(self._batch, rng)
+        goal = double_target(
+            rows.rewards.astype(np.float64),
+            rows.follows.astype(np.float64),
+            self.online.values(rows.after) if self.double else np.empty(0),
+            self._target.values(rows.after),
+            double=self.double,
+        )
+        loss = torch.nn.functional.huber_loss(self.online.of_actions(rows.states, rows.actions), as_tensor(goal))
+        self._adam.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.online.module.parameters(), self._clip)
+        self._adam.param_groups[0]["lr"] = rate
+        self._adam.step()
+        self.updates += 1
+        if self.updates % self._target_every == 0:
+            self._target.module.load_state_dict(self.online.module.state_dict())
+        return loss.item()

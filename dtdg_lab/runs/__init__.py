@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.fork import fork
-    from dtdg_lab.cluster.replay import replay
-    from dtdg_lab.cluster.verification import verify_replay
+    from dtdg_lab.cluster.replay import replay, verify_replay
     from dtdg_lab.export.export import export
     from dtdg_lab.runs.comparison import compare
     from dtdg_lab.runs.exports import open_run as open
@@ -23,7 +22,7 @@ _HOMES = {
     "open": "dtdg_lab.runs.exports:open_run",
     "replay": "dtdg_lab.cluster.replay:replay",
     "show_progress": "dtdg_lab.runs.progress:show_progress",
-    "verify_replay": "dtdg_lab.cluster.verification:verify_replay",
+    "verify_replay": "dtdg_lab.cluster.replay:verify_replay",
 }
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds, join_words, percent
 from dtdg_lab.runs.json_files import dumps
 from dtdg_lab.visualization.metrics import BASELINE, metric_name
-from dtdg_lab.visualization.theme import theme_script, variables
+from dtdg_lab.visualization.palette import theme_script, variables
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.core.errors import DataError, RunFailedError
 from dtdg_lab.core.units import as_path
 from dtdg_lab.network.traces import save_trace
-from dtdg_lab.runs.energy_summary import spent
+from dtdg_lab.runs.summary import spent
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.stored_run import StoredRun

@@ -1,22 +1,67 @@
-"""report.html: one file that shows a run without the lab, a server or the internet."""
+"""report.html: one file that shows a run without the lab, and how to do the run again."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dtdg_lab.config import catalogue
+from dtdg_lab.config.extensions import Extension, register_statements
+from dtdg_lab.config.options import OPTIONS
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
 from dtdg_lab.runs.charts import drawn_charts
-from dtdg_lab.runs.event_rows import EXCLUDED_KINDS, MOST_OF_A_KIND, empty_parts, event_rows, parts_line
+from dtdg_lab.runs.event_log import EXCLUDED_KINDS, MOST_OF_A_KIND, empty_parts, event_rows, parts_line
 from dtdg_lab.runs.handle import ReadableRun
 from dtdg_lab.runs.html import plotly_js, render
 from dtdg_lab.runs.json_files import write_text
 from dtdg_lab.runs.provenance import evaluation_summary
-from dtdg_lab.runs.repetition import changed_settings, explained, python_cell, shell_command
 from dtdg_lab.runs.summary import SUMMARY_MEANINGS
 from dtdg_lab.visualization.chart import Chart, ChartOptions
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.sheet import PLOT_HEIGHT
+
+_NAMED = ("system", "dataset", "model")
+
+
+def changed_settings(config: RunConfig) -> dict[str, Any]:
+    """Return the settings that make these: the three names, and whatever differs from their defaults."""
+    names = {name: config[name] for name in _NAMED}
+    usual = RunConfig(**names).flat
+    changed = {name: value for name, value in config.flat.items() if usual.get(name) != value and name != "parts"}
+    return names | changed | ({"parts": config.parts} if config.parts != config.ranks else {})
+
+
+def python_cell(config: RunConfig, extensions: Sequence[Extension] = ()) -> str:
+    """Return a cell that trains with these settings on a local cluster, and registers what they need."""
+    register = register_statements(extensions)
+    settings = "".join(f"    {name}={value!r},\n" for name, value in changed_settings(config).items())
+    return (
+        f"import dtdg_lab as lab\n\n{register}config = lab.RunConfig(\n{settings})\n"
+        f"with lab.Session(ranks={config.ranks}) as session:\n"
+        "    run = session.train(config)\n    run.wait()\n    print(run.summary)\n"
+    )
+
+
+def shell_command(config_file: str = "config.json", extensions: Sequence[Extension] = ()) -> str:
+    """Return the command that trains with a config file; code of a notebook needs a file of its own first."""
+    arguments = dict.fromkeys(f"--register {extension.argument}" for extension in extensions)
+    return " ".join(["python -m dtdg_lab run", *arguments, config_file])
+
+
+def explained(config: RunConfig) -> list[tuple[str, Any, str, str]]:
+    """Return (name, value, unit, meaning) of every setting, in the config's order."""
+    return [(name, value, *_meaning(name, value)) for name, value in config.flat.items()]
+
+
+def _meaning(name: str, value: Any) -> tuple[str, str]:
+    if name in OPTIONS:
+        return OPTIONS[name].unit, OPTIONS[name].meaning
+    if name == "protocol":
+        return "", f"What an evaluation number means: {catalogue.PROTOCOLS[value].meaning}."
+    return "", {"system": "How training is distributed.", "dataset": "What is learnt.", "model": "What learns."}[name]
+
 
 _MOST_EVENTS = 400
 

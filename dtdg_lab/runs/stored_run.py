@@ -11,10 +11,9 @@ import pandas as pd
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import RunStoreError, UnknownNameError
-from dtdg_lab.runs.charts import all_rollups, captions_of, figures_of
+from dtdg_lab.runs.charts import all_rollups, captions_of, figures_of, save_figures
 from dtdg_lab.runs.checkpoints import Kept
 from dtdg_lab.runs.directory import ENDED, RunDirectory, read_config
-from dtdg_lab.runs.figures import save_figures
 from dtdg_lab.runs.frames import RunFrames
 from dtdg_lab.runs.handle import R_co, ResumingSession
 from dtdg_lab.runs.json_files import RESTORE, read_object, reading

@@ -18,9 +18,8 @@ from dtdg_lab.core.errors import DataError, LabError
 from dtdg_lab.records.events import AttemptStarted, Kernel, Preparing, Resumed, SettingsChanged
 from dtdg_lab.records.rollups import Rollup, Sums
 from dtdg_lab.records.rows import Rows
-from dtdg_lab.runs.attempt_clock import AttemptClock
 from dtdg_lab.runs.event_log import E, EventLog, read_event, without_replaced_events
-from dtdg_lab.runs.position import Progress, RunPosition
+from dtdg_lab.runs.position import AttemptClock, Progress, RunPosition
 from dtdg_lab.runs.recent_rows import RecentRows
 from dtdg_lab.runs.record_lines import Line, RecordFile, attempt_spans, clocks_of, parse_line
 

@@ -13,14 +13,11 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunStoreError, shortened
 from dtdg_lab.core.files import writable_folder
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.studies.contestants import contestants, data_hashes
-from dtdg_lab.studies.folder_lock import one_writer
-from dtdg_lab.studies.race_bounds import copy_bandwidth
-from dtdg_lab.studies.race_plan import RacePlan, find_race, new_race
+from dtdg_lab.studies.race_plan import RacePlan, StopRule, contestants, data_hashes, find_race, new_race
 from dtdg_lab.studies.race_result import Race
-from dtdg_lab.studies.stop_rule import StopRule
+from dtdg_lab.studies.race_table import copy_bandwidth
 from dtdg_lab.studies.trial_runner import TrialRunner, progress_bar
-from dtdg_lab.studies.trials import FINISHED, Trial
+from dtdg_lab.studies.trials import FINISHED, Trial, one_writer
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.session import Session

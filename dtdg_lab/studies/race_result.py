@@ -18,9 +18,19 @@ from dtdg_lab.runs.charts import held, lock_of
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.html import template
 from dtdg_lab.runs.stored_run import StoredRun, open_run
-from dtdg_lab.studies.race_bounds import bounds_of
 from dtdg_lab.studies.race_plan import FILE, RacePlan
-from dtdg_lab.studies.race_table import MEASURES, RULE, Row, differing, frame, joules_of, page, spreads_of, winners
+from dtdg_lab.studies.race_table import (
+    MEASURES,
+    RULE,
+    Row,
+    bounds_of,
+    differing,
+    frame,
+    joules_of,
+    page,
+    spreads_of,
+    winners,
+)
 from dtdg_lab.studies.same_losses import Check, checks
 from dtdg_lab.studies.trials import FAILED, FINISHED, INTERRUPTED, RUNNING, Trial, TrialJournal
 from dtdg_lab.visualization.layout import Figure

@@ -21,16 +21,13 @@ from dtdg_lab.core.units import format_seconds
 from dtdg_lab.runs.json_files import store_error, write_json
 from dtdg_lab.runs.registered_code import add_extensions, check_same_code, learn_extensions
 from dtdg_lab.studies import trials as log
-from dtdg_lab.studies.axes import decides_the_loss
-from dtdg_lab.studies.folder_lock import one_writer
 from dtdg_lab.studies.objective import BEST, LAST, finite_number
 from dtdg_lab.studies.preset import preset
-from dtdg_lab.studies.pruning import pruning_judge
-from dtdg_lab.studies.search import Search
+from dtdg_lab.studies.search import Search, pruning_judge
 from dtdg_lab.studies.study import SWEEP_FILE, Study, read_sweep, study_of
-from dtdg_lab.studies.sweep import Sweep, key_of, preset_sweep, without_lists
+from dtdg_lab.studies.sweep import Sweep, decides_the_loss, key_of, preset_sweep, without_lists
 from dtdg_lab.studies.trial_runner import TrialRunner, progress_bar
-from dtdg_lab.studies.trials import Trial
+from dtdg_lab.studies.trials import Trial, one_writer
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.session import Session

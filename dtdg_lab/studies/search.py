@@ -1,8 +1,8 @@
-"""A search of a sweep's space by Optuna, in the study's journal; draws depend only on earlier results."""
+"""A search of a sweep's space by Optuna, in the study's journal, and early stopping of its runs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,10 +10,11 @@ import optuna
 from optuna import distributions
 from optuna.trial import TrialState
 
+from dtdg_lab.cluster.stopping_rule import Evaluated, Judge, Verdict
 from dtdg_lab.core.rng import key
 from dtdg_lab.studies.search_space import Choice, SearchSpace
 from dtdg_lab.studies.sweep import Sweep
-from dtdg_lab.studies.trials import FILE, open_journal, open_optuna_study, quiet
+from dtdg_lab.studies.trials import FILE, PRUNED, Trial, open_journal, open_optuna_study, quiet
 
 _STUDY, _STREAM = "search", "studies/search"
 BETTER_SHARE = 0.5  # of the trials
@@ -90,3 +91,37 @@ def _distribution(space: SearchSpace) -> Any:
     if space.kind == "integer":
         return distributions.IntDistribution(int(low), int(high), step=space.step)
     return distributions.FloatDistribution(low, high, log=space.kind == "log_uniform")
+
+
+def pruning_judge(pruner: optuna.pruners.BasePruner, earlier: Sequence[Trial]) -> Judge:
+    """Return a judge of one run's evaluations; losses that are not finite are ignored.
+
+    Args:
+        pruner: decides from the losses of all runs, with epochs as steps.
+        earlier: trials whose runs have ended, of the same seed.
+    """
+    with quiet():
+        study = optuna.create_study(pruner=pruner)
+    for trial in (trial for trial in earlier if trial.curve):
+        replayed = study.ask()
+        for epoch, loss in trial.curve:
+            replayed.report(loss, epoch)
+            replayed.should_prune()  # successive halving remembers the rungs that a trial reached
+        with quiet():
+            if trial.status == PRUNED:
+                study.tell(replayed, state=TrialState.PRUNED)
+            else:
+                study.tell(replayed, trial.curve[-1][1])
+    current = study.ask()
+
+    def judge(evaluations: tuple[Evaluated, ...]) -> Verdict | None:
+        latest = evaluations[-1]
+        if latest.loss is None:
+            return None
+        current.report(latest.loss, latest.epoch)
+        if not current.should_prune():
+            return None
+        reason = f"validation loss {latest.loss:.4g} after {latest.epoch} epochs: pruned by {type(pruner).__name__}"
+        return Verdict("stop", reason)
+
+    return judge

@@ -19,12 +19,11 @@ from dtdg_lab.core.units import as_path, format_seconds, join_words
 from dtdg_lab.runs.registered_code import learn_extensions
 from dtdg_lab.runs.stored_run import StoredRun, open_run
 from dtdg_lab.studies import trials as log
-from dtdg_lab.studies.axes import decides_the_loss
 from dtdg_lab.studies.near_best import near_best_panel
 from dtdg_lab.studies.objective import BASELINES, finite_number
 from dtdg_lab.studies.preset import preset
 from dtdg_lab.studies.search import importance
-from dtdg_lab.studies.sweep import Sweep, settings_text
+from dtdg_lab.studies.sweep import Sweep, decides_the_loss, settings_text
 from dtdg_lab.studies.trials import Trial, TrialJournal, planned
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.panels import Panel

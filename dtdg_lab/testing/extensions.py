@@ -23,8 +23,7 @@ from dtdg_lab.config.catalogue import SINGULAR, System
 from dtdg_lab.config.options import Option
 from dtdg_lab.config.registration import FAMILY, REGISTERED, Registration
 from dtdg_lab.config.run_config import RunConfig
-from dtdg_lab.core.contract import ContractError
-from dtdg_lab.core.errors import ConfigError, NotAvailableError, UnknownNameError
+from dtdg_lab.core.errors import ConfigError, ContractError, NotAvailableError, UnknownNameError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.models.base import DynamicModel

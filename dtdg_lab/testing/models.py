@@ -9,12 +9,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from dtdg_lab.core.contract import ContractError, require
-from dtdg_lab.core.errors import UnsupportedError
+from dtdg_lab.core.errors import ContractError, UnsupportedError, require
 from dtdg_lab.core.rng import torch_seed
 from dtdg_lab.models.base import DynamicModel, State, make_model, stack_layer
-from dtdg_lab.models.dense_view import DenseView
-from dtdg_lab.models.graph_view import GraphView
+from dtdg_lab.models.graph_view import DenseView, GraphView
 
 _NODES, _FEATURES, _HIDDEN, _SNAPSHOTS = 10, 4, 4, 3
 Snapshots = Sequence[tuple[GraphView, Tensor]]

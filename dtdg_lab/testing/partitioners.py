@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.contract import require
+from dtdg_lab.core.errors import require
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.partition.base import Assigned, accepted_settings
 from dtdg_lab.testing.example_graphs import graph_of, power_law

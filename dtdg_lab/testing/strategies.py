@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dtdg_lab.core.contract import require
+from dtdg_lab.core.errors import require
 from dtdg_lab.engine.strategy import Step, StepMarks, Strategy
 from dtdg_lab.models.base import DynamicModel
 

@@ -15,13 +15,12 @@ from dtdg_lab.training.build import build
 from dtdg_lab.training.checkpoint import Checkpoint
 from dtdg_lab.training.checkpointing import CheckpointManager
 from dtdg_lab.training.clock import PhaseClock
-from dtdg_lab.training.control import Control
-from dtdg_lab.training.control_source import ControlSource
+from dtdg_lab.training.control import Control, ControlSource
 from dtdg_lab.training.coordination import RankCoordinator
 from dtdg_lab.training.epoch_end import Decisions, EpochEnd, Evaluation
 from dtdg_lab.training.live_settings import LiveSettings, check_changes, live_names, readable
 from dtdg_lab.training.loop import Trainer
-from dtdg_lab.training.memory_probe import MemoryProbe
+from dtdg_lab.training.memory import MemoryProbe
 from dtdg_lab.training.position import Position
 from dtdg_lab.training.rebuilding import Rebuilder
 from dtdg_lab.training.recorder import Recorder

@@ -17,10 +17,11 @@ from dtdg_lab.config.catalogue import PROTOCOLS
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.core.plans import Partition
+from dtdg_lab.datasets.names import load_dataset
 from dtdg_lab.distributed.gradients import FlatGradients
 from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.engine.capabilities import ServesFeatures
-from dtdg_lab.engine.strategy import BuildContext, Strategy
+from dtdg_lab.engine.strategy import BuildContext, StepMarks, Strategy
 from dtdg_lab.engine.views.device_sequence import DeviceSequence
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import begin_training, sealed, unsealed
@@ -220,3 +221,15 @@ def _model(config: RunConfig, graph: DynamicGraph, task: Task) -> DynamicModel:
     make = catalogue.entry("models", config.model).load()
     sizes = (graph.num_features, config.hidden, config.layers)
     return make_model(make, *sizes, outputs=task.outputs, seed=config.seed, **settings)
+
+
+def rehearse() -> None:
+    """Run forward, backward, update and evaluation of two models on a generated graph; nothing is kept."""
+    graph = load_dataset("growing", generated_nodes=16, generated_edges=32, generated_snapshots=12)
+    for model in ("tgcn", "evolvegcn-o"):
+        config = RunConfig(system="single", dataset="growing", model=model, hidden=4)
+        components = build(config, graph, SoloGroup())
+        components.gradients.zero()
+        components.strategy.compute(components.strategy.epoch(0)[0], StepMarks())
+        components.optimizer.step()
+        components.evaluator.evaluate(components.model, ("train", "validation"))

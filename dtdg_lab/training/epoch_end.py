@@ -9,7 +9,7 @@ from typing import Any
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.engine.capabilities import Adaptive, Replannable, Tunable
 from dtdg_lab.training.control import Control
-from dtdg_lab.training.memory_probe import MemoryProbe
+from dtdg_lab.training.memory import MemoryProbe
 from dtdg_lab.training.plan_reports import report_plans
 from dtdg_lab.training.position import Position
 from dtdg_lab.training.recording import StepRecorder

@@ -19,7 +19,7 @@ from dtdg_lab.training.collective import attempted, share_moments
 from dtdg_lab.training.control import Control
 from dtdg_lab.training.coordination import RankCoordinator
 from dtdg_lab.training.live_settings import merged
-from dtdg_lab.training.memory_probe import MemoryProbe
+from dtdg_lab.training.memory import MemoryProbe
 from dtdg_lab.training.plan_reports import PlanEvents, plan_events
 from dtdg_lab.training.recording import StepRecorder
 from dtdg_lab.training.requests import RequestHandler

@@ -12,8 +12,7 @@ from dtdg_lab.distributed.averager import Round
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.capabilities import RECORDED_PLAN, Decision, Replannable
 from dtdg_lab.training.collective import position_of_rank_0
-from dtdg_lab.training.control import RECEIVED_AT, Control
-from dtdg_lab.training.control_source import ControlSource
+from dtdg_lab.training.control import RECEIVED_AT, Control, ControlSource
 from dtdg_lab.training.position import Position
 
 At = tuple[int, str]  # a step and what is done there

@@ -1,13 +1,11 @@
-"""Fixed colours that colour-blind readers can distinguish (Okabe and Ito 2008), the same in every view and report.
-
-Figures are made in light colours; pages in a dark theme draw them in those of ``DARK_COLOURS``
-(``visualization/theme.js``).
-"""
+"""Colours of views and reports, fixed and distinguishable by colour-blind readers, and the two themes of pages."""
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
@@ -69,3 +67,22 @@ def translucent(colour: str, opacity: float) -> str:
     """Return a colour of six hexadecimal digits with an opacity from 0 to 1."""
     red, green, blue = bytes.fromhex(colour[1:])
     return f"rgba({red},{green},{blue},{opacity})"
+
+
+@cache
+def theme_script() -> str:
+    """Return JavaScript functions (``theme.js``) with the colours they need; they stand before other code."""
+    dark = {light.upper(): colour for light, colour in DARK_COLOURS.items()}
+    page = {theme: dict(colours) for theme, colours in PAGE_COLOURS.items()}
+    constants = f"const DL_DARK = {json.dumps(dark)}\nconst DL_PAGE = {json.dumps(page)}\n"
+    return constants + (Path(__file__).parent / "theme.js").read_text(encoding="utf-8")
+
+
+def variables(theme: str) -> str:
+    """Return the colours of a page in ``light`` or ``dark`` as CSS variables ``--dl-...``."""
+    return " ".join(f"--dl-{name}: {colour};" for name, colour in PAGE_COLOURS[theme].items())
+
+
+def coloured(name: str) -> str:
+    """Return a page colour for a style: the theme's, else that of the light theme."""
+    return f"var(--dl-{name}, {PAGE_COLOURS['light'][name]})"

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import ClassVar
 
-from dtdg_lab.widgets.component import TextComponent
-from dtdg_lab.widgets.scripts import component_script
+from dtdg_lab.widgets.component import TextComponent, component_script
 
 HINT = "Numbers mark the same changes in the charts, which show the newest 20."
 NO_CHANGE = "No change yet. Move a slider, or click a suggestion under the picture."

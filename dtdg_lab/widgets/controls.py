@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import threading
 import time
@@ -12,8 +13,18 @@ import panel as pn
 from bokeh.models import CustomJSTickFormatter
 
 from dtdg_lab.config.options import Option
-from dtdg_lab.visualization.theme import coloured
-from dtdg_lab.widgets.labels import labelled, tipped
+from dtdg_lab.visualization.palette import coloured
+
+
+def labelled(label: str) -> str:
+    """Return a style sheet that names an unlabelled widget, for screen readers."""
+    return f":host {{ --dl-label: {json.dumps(label, ensure_ascii=False)}; }}"
+
+
+def tipped(tooltip: str) -> str:
+    """Return a style sheet with the tooltip of a widget, which is also its description for screen readers."""
+    return f":host {{ --dl-tip: {json.dumps(tooltip, ensure_ascii=False)}; }}"
+
 
 _STYLE = (
     f"input:disabled, select:disabled {{ background: {coloured('off')}; color: {coloured('off-text')}; opacity: 1; }} "

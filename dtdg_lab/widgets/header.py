@@ -6,8 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import ClassVar, Literal
 
-from dtdg_lab.widgets.component import TextComponent
-from dtdg_lab.widgets.scripts import component_script
+from dtdg_lab.widgets.component import TextComponent, component_script
 
 Tone = Literal["", "good", "info", "care", "bad"]
 Words = tuple[tuple[str, bool], ...]  # texts, each with whether it is bold

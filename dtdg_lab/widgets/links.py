@@ -12,11 +12,9 @@ import panel as pn
 
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.network.links import BITS, LinkState, parse_links, with_link
-from dtdg_lab.visualization.theme import coloured
-from dtdg_lab.widgets.component import Defer
-from dtdg_lab.widgets.controls import PATIENCE_S, folded
-from dtdg_lab.widgets.inline_styles import LateColumn
-from dtdg_lab.widgets.labels import labelled, tipped
+from dtdg_lab.visualization.palette import coloured
+from dtdg_lab.widgets.component import Defer, LateColumn
+from dtdg_lab.widgets.controls import PATIENCE_S, folded, labelled, tipped
 from dtdg_lab.widgets.run_page import ACTIVE
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from dtdg_lab.config import catalogue
-from dtdg_lab.widgets.component import Defer, Message, TextComponent
-from dtdg_lab.widgets.scripts import component_script
+from dtdg_lab.widgets.component import Defer, Message, TextComponent, component_script
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import panel as pn
 
 from dtdg_lab.core.errors import LabError
-from dtdg_lab.visualization.theme import coloured
-from dtdg_lab.widgets.panel_charts import PanelCharts
+from dtdg_lab.visualization.palette import coloured
+from dtdg_lab.widgets.chart_cards import PanelCharts
 
 if TYPE_CHECKING:
     from dtdg_lab.cluster.run import Run

@@ -1,14 +1,13 @@
-"""The tiles of a run: numbers in large type, each with its line over the run."""
+"""The tiles of a run, and the suggestions under its picture."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from dtdg_lab.visualization.tiles import Tile
-from dtdg_lab.widgets.component import TextComponent
-from dtdg_lab.widgets.scripts import component_script
+from dtdg_lab.visualization.tiles import Suggestion, Tile
+from dtdg_lab.widgets.component import Defer, Message, TextComponent, component_script
 
 
 class Tiles(TextComponent):
@@ -19,3 +18,36 @@ class Tiles(TextComponent):
     def draw(self, tiles: Sequence[Tile]) -> None:
         """Show these."""
         self.set_content([asdict(tile) for tile in tiles])
+
+
+TRY, TRY_LATER = "Try", "After you press Run, try"
+
+
+class TryChips(TextComponent):
+    """Suggestions as buttons.
+
+    Args:
+        on_choose: gets the changes of a suggestion that was clicked.
+        defer: has a call made by the event loop.
+    """
+
+    _esm: ClassVar[str] = component_script("try_chips")
+
+    def __init__(
+        self, on_choose: Callable[[Mapping[str, Any]], None], *, defer: Defer = lambda call: call(), **params: Any
+    ) -> None:
+        super().__init__(self._clicked, defer=defer, **params)
+        self._on_choose = on_choose
+        self._shown: dict[str, Suggestion] = {}
+
+    def draw(self, suggestions: Sequence[Suggestion], *, is_running: bool) -> None:
+        """Show these; without a run they cannot be clicked."""
+        self._shown = {suggestion.text: suggestion for suggestion in suggestions}
+        self.set_content(
+            {"words": TRY if is_running else TRY_LATER, "chips": list(self._shown), "disabled": not is_running}
+        )
+
+    def _clicked(self, message: Message) -> None:
+        suggestion = self._shown.get(message["text"])
+        if suggestion is not None:  # else it is no longer offered
+            self._on_choose(suggestion.changes)

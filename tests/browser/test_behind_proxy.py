@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from dtdg_lab.config.run_config import RunConfig
-from dtdg_lab.dashboard.endpoint import Endpoint
-from dtdg_lab.dashboard.server import serve
+from dtdg_lab.dashboard.server import Endpoint, serve
 from tests.browser.jupyterlab import CHARTS, CHROMIUM, FLAGS, look_at
 from tests.following import until
 from tests.pretend_session import PretendSession

@@ -12,7 +12,7 @@ import pytest
 
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.systems.feature_cache.policies.clairvoyant import cost_of
-from dtdg_lab.systems.snapshot_groups.schedulers.bounds import lower_bound_s
+from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
 
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = Path("/usr/bin/chromium")

@@ -17,7 +17,7 @@ import pytest
 
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
-from dtdg_lab.cluster.session_list import end_session, list_sessions
+from dtdg_lab.cluster.session_files import end_session, list_sessions
 from dtdg_lab.runs.liveness import read_notes
 from dtdg_lab.visualization.palette import PAGE_COLOURS
 from tests.browser.jupyterlab import (

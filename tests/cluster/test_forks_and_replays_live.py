@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from dtdg_lab.cluster.fork import fork
-from dtdg_lab.cluster.replay import replay
+from dtdg_lab.cluster.replay import replay, verify_replay
 from dtdg_lab.cluster.run import Run
 from dtdg_lab.cluster.session import Session
-from dtdg_lab.cluster.verification import verify_replay
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, ControlError
-from dtdg_lab.engine.exchange.overlap_trial import TRIED
+from dtdg_lab.engine.exchange.overlap import TRIED
 from dtdg_lab.records.events import Event, OverlapChosen
 from dtdg_lab.runs.stored_run import StoredRun, open_run
 from tests.following import until, until_step

@@ -11,7 +11,7 @@ from dtdg_lab.cluster.session import Session
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunFailedError
 from dtdg_lab.studies.race import prepare, race
-from dtdg_lab.studies.stop_rule import StopRule
+from dtdg_lab.studies.race_plan import StopRule
 
 SMALL = {
     "dataset": "growing",

@@ -15,8 +15,7 @@ import psutil
 import pytest
 
 from dtdg_lab.cluster.session import Session
-from dtdg_lab.cluster.session_files import KEPT_LOGS
-from dtdg_lab.cluster.session_list import list_sessions
+from dtdg_lab.cluster.session_files import KEPT_LOGS, list_sessions
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ClusterError
 from dtdg_lab.core.units import state_root

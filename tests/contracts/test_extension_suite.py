@@ -18,8 +18,7 @@ from torch import Tensor
 import dtdg_lab as lab
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.options import Option
-from dtdg_lab.core.contract import ContractError
-from dtdg_lab.core.errors import ConfigError, UnknownNameError, UnsupportedError
+from dtdg_lab.core.errors import ConfigError, ContractError, UnknownNameError, UnsupportedError
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.models.base import DynamicModel, State
 from dtdg_lab.systems.base import SystemFamily

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.options import OPTIONS
-from dtdg_lab.core.contract import ContractError
+from dtdg_lab.core.errors import ContractError
 from dtdg_lab.models.base import State
-from dtdg_lab.models.dense_view import DenseView
 from dtdg_lab.models.evolvegcn import EvolveGCNH, EvolveGCNO
+from dtdg_lab.models.graph_view import DenseView
 from dtdg_lab.models.tgcn import TGCN
 from dtdg_lab.models.tmgcn import TMGCN
 from dtdg_lab.testing.models import check_model_alone

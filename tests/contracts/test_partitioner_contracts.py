@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dtdg_lab.config import catalogue
-from dtdg_lab.core.contract import ContractError
+from dtdg_lab.core.errors import ContractError
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.partition.base import Assigned, make_partition, save_partition
 from dtdg_lab.testing.partitioners import check_partitioner

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from dtdg_lab.config.catalogue import entries
-from dtdg_lab.core.contract import ContractError
-from dtdg_lab.core.errors import ConfigError, PlanError
+from dtdg_lab.core.errors import ConfigError, ContractError, PlanError
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.systems.snapshot_groups.schedulers.contract import check_plan, check_scheduler
 

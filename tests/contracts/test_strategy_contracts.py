@@ -12,7 +12,7 @@ import torch
 
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.run_config import RunConfig
-from dtdg_lab.core.contract import ContractError
+from dtdg_lab.core.errors import ContractError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.engine.strategy import Step, StepMarks, StepResult, Strategy

@@ -12,7 +12,7 @@ from dtdg_lab.core.errors import LabError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.strategy import StepMarks
-from dtdg_lab.systems.feature_cache.pipeline import cached_rows
+from dtdg_lab.systems.feature_cache.pipeline import cache
 from dtdg_lab.testing.processes import join_group
 from dtdg_lab.testing.training import Trained
 from tests.hybrid_training import train as train_by_steps
@@ -145,11 +145,11 @@ def all_stories(
         go(policy, policy, settings={"policy_file": policy_file(Path(folder))} if policy == "double_dqn" else {})
     go("live", settings=LONG, script={step: {"set": changes} for step, changes in CHANGES.items()})
     go("not live", settings=LONG)
-    real = cached_rows.psutil.virtual_memory
-    cached_rows.psutil.virtual_memory = lambda: SimpleNamespace(available=10_000_000 if rank == 1 else 10**12)
+    real = cache.psutil.virtual_memory
+    cache.psutil.virtual_memory = lambda: SimpleNamespace(available=10_000_000 if rank == 1 else 10**12)
     refused = {1: {"set": {"cache_policy": "fixed"}}, 2: {"set": {"links": "9>0 delay=5"}}}
     go("refused", "on_demand", settings={"cache_rows": 1_000_000}, script=refused)
-    cached_rows.psutil.virtual_memory = real
+    cache.psutil.virtual_memory = real
     go("clean link", "on_demand", settings=ALONE)
     go("slow link", "on_demand", settings={**ALONE, "links": SLOW})
     for name, links in (("halo", ""), ("slow halo", SLOW_HALO)):

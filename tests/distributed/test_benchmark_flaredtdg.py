@@ -155,7 +155,7 @@ def test_the_naive_remap_gives_the_same_losses(flare: ModuleType, plan: Any) -> 
 def test_remaps_cut_out_the_same_edges(flare: ModuleType) -> None:
     """Both ways, counted by hand on a ring of six: three nodes of the order hold two edges."""
     from dtdg_lab.graphs.snapshot import Snapshot
-    from dtdg_lab.systems.decayed_windows.survival import SurvivalOrder
+    from dtdg_lab.systems.decayed_windows.shrinking import SurvivalOrder
     from dtdg_lab.systems.decayed_windows.window import Window
 
     naive = importlib.import_module("contenders.flare_naive")

@@ -186,7 +186,7 @@ def test_live_runs_have_what_was_foretold(green: ModuleType, plan: Any, trainer:
 def test_without_cost_weights_no_owner_is_preferred(
     green: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from dtdg_lab.rl.q_network import QNetwork
+    from dtdg_lab.rl.dqn import QNetwork
     from dtdg_lab.systems.feature_cache.policies.learned import StoredPolicy
 
     sizes, sim = (23, 8, 32), green.gd_sim

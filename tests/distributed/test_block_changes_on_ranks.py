@@ -14,7 +14,7 @@ import torch
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import Group, SoloGroup
-from dtdg_lab.engine.exchange.overlap_trial import TRIED
+from dtdg_lab.engine.exchange.overlap import TRIED
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.records.events import OverlapChosen
 from dtdg_lab.testing.processes import join_group, run_ranks

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from dtdg_lab.core.errors import PlanError
-from dtdg_lab.systems.feature_cache.rpc.addresses import agree_token, exchange_addresses
 from dtdg_lab.systems.feature_cache.rpc.client import FeatureClient
-from dtdg_lab.systems.feature_cache.rpc.server import FeatureServer
+from dtdg_lab.systems.feature_cache.rpc.server import FeatureServer, agree_token, exchange_addresses
 from dtdg_lab.testing.processes import join_group, run_ranks
 
 PARTS, K, F = 4, 60, 3

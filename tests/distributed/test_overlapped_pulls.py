@@ -16,7 +16,7 @@ import pytest
 
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.datasets.names import load_for
-from dtdg_lab.engine.exchange.task_times import TaskTimePredictor
+from dtdg_lab.engine.exchange.task_order import TaskTimePredictor
 from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.decayed_windows.strategy import DecayedWindowStrategy

@@ -24,7 +24,7 @@ from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import split
 from dtdg_lab.models.base import make_model
-from dtdg_lab.models.dense_view import DenseView
+from dtdg_lab.models.graph_view import DenseView
 from dtdg_lab.testing.models import run_model
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.training.build import RunComponents, build, make_task

@@ -20,8 +20,8 @@ from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.testing.processes import join_group, run_ranks
-from dtdg_lab.training.block_event import blocks_event
 from dtdg_lab.training.build import RunComponents, build
+from dtdg_lab.training.partition import blocks_event
 from dtdg_lab.training.plan_reports import plan_events
 from tests.thinning import thinned, values_that_run
 

@@ -23,9 +23,9 @@ from dtdg_lab.distributed.group import Group, SoloGroup
 from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.models.base import State
-from dtdg_lab.models.dense_view import DenseView
+from dtdg_lab.models.graph_view import DenseView
+from dtdg_lab.systems.decayed_windows.shrinking import survival_order
 from dtdg_lab.systems.decayed_windows.strategy import DecayedWindowStrategy, WindowStep
-from dtdg_lab.systems.decayed_windows.survival import survival_order
 from dtdg_lab.systems.decayed_windows.window import Trapezoid, Window, window_at
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.testing.training import train_in_memory

@@ -17,8 +17,7 @@ import pytest
 
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.systems.feature_cache.policies.clairvoyant import cost_of
-from dtdg_lab.systems.snapshot_groups.schedulers.base import solve
-from dtdg_lab.systems.snapshot_groups.schedulers.bounds import lower_bound_s
+from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s, solve
 
 ROOT = Path(__file__).resolve().parents[2]
 NODE = Path(playwright.__file__).parent / "driver" / "node"  # playwright brings one

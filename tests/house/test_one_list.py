@@ -39,8 +39,8 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("systems/snapshot_groups/schedulers/simulation.py", "scheduling"): "curves of DyGNeX's figure 5",
     ("systems/snapshot_groups/page.py", "scheduling"): "changes to try",
     ("systems/snapshot_groups/page.py", "partition"): "a scheduler that is called like a partitioner",
-    ("systems/vertex_parts/card_charts.py", "partition"): "bars of a card",
-    ("training/rehearsal.py", "models"): "two models that warm libraries up before the first run",
+    ("systems/vertex_parts/charts.py", "partition"): "bars of a card",
+    ("training/build.py", "models"): "two models that warm libraries up before the first run",
 }
 
 

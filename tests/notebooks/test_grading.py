@@ -10,7 +10,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from dtdg_lab.cluster.session_list import end_session, list_sessions
+from dtdg_lab.cluster.session_files import end_session, list_sessions
 from tests.lesson_solutions import answers, solved
 
 ROOT = Path(__file__).resolve().parents[2]

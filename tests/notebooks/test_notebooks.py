@@ -15,7 +15,7 @@ from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
-from dtdg_lab.cluster.session_list import end_session, list_sessions
+from dtdg_lab.cluster.session_files import end_session, list_sessions
 from tests.lesson_solutions import answer_cells, blocks, solved
 from tests.thinning import thinned
 

@@ -8,12 +8,17 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtdg_lab.systems.feature_cache.pipeline.cache_builder import CacheBuilder
-from dtdg_lab.systems.feature_cache.pipeline.cached_rows import FeatureCache
-from dtdg_lab.systems.feature_cache.pipeline.hot_set import hot_set, hottest_first, key_counts, quotas
-from dtdg_lab.systems.feature_cache.pipeline.lookahead import Lookahead
+from dtdg_lab.systems.feature_cache.pipeline.cache import (
+    CacheBuilder,
+    FeatureCache,
+    hot_set,
+    hottest_first,
+    key_counts,
+    quotas,
+)
 from dtdg_lab.systems.feature_cache.pipeline.resolving import resolve
 from dtdg_lab.systems.feature_cache.pipeline.window_plan import WindowPlan
+from dtdg_lab.systems.feature_cache.pipeline.window_schedule import Lookahead
 from tests.feature_world import Batch, Owners, World
 
 PARTS = 4

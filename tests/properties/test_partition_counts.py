@@ -12,8 +12,7 @@ from dtdg_lab.config.model_facts import Pull
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
-from dtdg_lab.partition.halo import remote_rows
-from dtdg_lab.partition.measures import measure
+from dtdg_lab.partition.measures import measure, remote_rows
 from dtdg_lab.partition.neighbourhoods import hop_distance, outside, transposed, union_of, within_hops
 from dtdg_lab.partition.volume import predicted_bytes
 

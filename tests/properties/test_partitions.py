@@ -16,10 +16,10 @@ from dtdg_lab.partition import simple as hash_
 from dtdg_lab.partition import simple as load_aware
 from dtdg_lab.partition import simple as round_robin
 from dtdg_lab.partition.base import load_partition, save_partition
+from dtdg_lab.partition.child_process import MAX_SUM, fitting
 from dtdg_lab.partition.hypergraph import merged_nets
 from dtdg_lab.partition.metis import union_graph
 from dtdg_lab.partition.simple import vertex_loads
-from dtdg_lab.partition.solver_weights import MAX_SUM, fitting
 from dtdg_lab.testing.example_graphs import graph_of
 from dtdg_lab.testing.partitioners import check_assignment
 

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from dtdg_lab.config.catalogue import entries
 from dtdg_lab.core.rng import generator
 from dtdg_lab.systems.snapshot_groups.schedulers import dygnex, dygnex_ilp, heuristics, longest_first
-from dtdg_lab.systems.snapshot_groups.schedulers.base import Problem
-from dtdg_lab.systems.snapshot_groups.schedulers.bounds import lower_bound_s
+from dtdg_lab.systems.snapshot_groups.schedulers.base import Problem, lower_bound_s
 
 tiny = st.lists(st.integers(0, 12), min_size=1, max_size=7).map(lambda values: np.array(values, float))
 times = st.lists(st.floats(0.0, 1e6, allow_subnormal=False), min_size=1, max_size=30).map(np.array)

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtdg_lab.systems.decayed_windows.chunks import Chunking
-from dtdg_lab.systems.decayed_windows.shrinking import Shrinker, ShrunkenEdges
-from dtdg_lab.systems.decayed_windows.survival import SurvivalOrder, survival_order
+from dtdg_lab.systems.decayed_windows.shrinking import Shrinker, ShrunkenEdges, SurvivalOrder, survival_order
 from dtdg_lab.testing.example_graphs import graph_of
 
 WAYS = st.sampled_from(["in", "out"])

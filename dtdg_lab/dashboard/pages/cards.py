@@ -12,10 +12,10 @@ from dtdg_lab.cards.card import MOST, PAPERS, TEXTS, Card, run_cards
 from dtdg_lab.config import catalogue
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.visualization.chart import Chart
+from dtdg_lab.visualization.palette import coloured
 from dtdg_lab.visualization.panels import Panel
-from dtdg_lab.visualization.theme import coloured
-from dtdg_lab.widgets.labels import tipped
-from dtdg_lab.widgets.panel_charts import PanelCharts
+from dtdg_lab.widgets.chart_cards import PanelCharts
+from dtdg_lab.widgets.controls import tipped
 from dtdg_lab.widgets.run_page import STRETCH, Page, text_line
 
 if TYPE_CHECKING:

@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Any
 import panel as pn
 
 from dtdg_lab.cluster.fork import fork
-from dtdg_lab.cluster.replay import start_replay
-from dtdg_lab.cluster.verification import ReplayVerification, store_verification
+from dtdg_lab.cluster.replay import ReplayVerification, start_replay, store_verification
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.core.units import join_words
 from dtdg_lab.dashboard.actions import Actions
 from dtdg_lab.dashboard.settings import Settings
 from dtdg_lab.runs.checkpoints import Kept, kept_checkpoints
-from dtdg_lab.widgets.controls import folded
-from dtdg_lab.widgets.labels import tipped
+from dtdg_lab.widgets.controls import folded, tipped
 from dtdg_lab.widgets.run_page import ACTIVE, Page
 
 if TYPE_CHECKING:

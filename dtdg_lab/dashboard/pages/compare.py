@@ -15,7 +15,7 @@ import panel as pn
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.dashboard.actions import Actions
-from dtdg_lab.dashboard.figure_cards import FigureCards
+from dtdg_lab.dashboard.live_charts import FigureCards
 from dtdg_lab.dashboard.run_list import MOST, ListedRun, RunChoice, ended_text, read_listed, started_text
 from dtdg_lab.runs.charts import held
 from dtdg_lab.runs.directory import RunDirectory
@@ -45,12 +45,10 @@ from dtdg_lab.visualization.studies.comparison_charts import (
     trade_caption,
     trade_card,
 )
-from dtdg_lab.widgets.arrival_table import ArrivalTable
 from dtdg_lab.widgets.chart_cards import CardActions, CardSpec
-from dtdg_lab.widgets.comparison_head import ComparisonHead
+from dtdg_lab.widgets.comparison import ArrivalTable, ComparisonHead, RunList, RunRow
 from dtdg_lab.widgets.component import Message
-from dtdg_lab.widgets.labels import labelled, tipped
-from dtdg_lab.widgets.run_list import RunList, RunRow
+from dtdg_lab.widgets.controls import labelled, tipped
 from dtdg_lab.widgets.run_page import STRETCH, Page
 
 if TYPE_CHECKING:

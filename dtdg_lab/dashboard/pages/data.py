@@ -16,10 +16,17 @@ from dtdg_lab.dashboard.choices import is_generated, is_stored
 from dtdg_lab.dashboard.settings import NARROW, Settings
 from dtdg_lab.datasets.names import DatasetInfo, list_datasets, load_for
 from dtdg_lab.graphs.statistics import GraphStatistics, statistics_of
-from dtdg_lab.visualization.graphs.statistics import GRAPH_CHARTS, GraphCharts, mean_of
-from dtdg_lab.visualization.graphs.thumbnail import message_html, thumbnail_html, thumbnail_svg, thumbnail_words
+from dtdg_lab.visualization.graphs.statistics import (
+    GRAPH_CHARTS,
+    GraphCharts,
+    mean_of,
+    message_html,
+    thumbnail_html,
+    thumbnail_svg,
+    thumbnail_words,
+)
 from dtdg_lab.visualization.layout import Figure, frame, with_note
-from dtdg_lab.widgets.panel_charts import PanelCharts
+from dtdg_lab.widgets.chart_cards import PanelCharts
 from dtdg_lab.widgets.run_page import STRETCH, BackgroundWorker, Page, describe
 
 # The chosen graph's statistics, computed by a thread: the page must not wait for a file or a generator.

@@ -22,11 +22,11 @@ from dtdg_lab.partition.events import PartitionFacts
 from dtdg_lab.partition.measured_partition import partition_graph
 from dtdg_lab.runs.html import render
 from dtdg_lab.visualization.graphs.partition import partition_cards, partition_tiles, run_partitions
+from dtdg_lab.visualization.palette import coloured
 from dtdg_lab.visualization.run_names import dataset_title
 from dtdg_lab.visualization.runs.transfers import measured_traffic
-from dtdg_lab.visualization.theme import coloured
-from dtdg_lab.widgets.labels import labelled, tipped
-from dtdg_lab.widgets.panel_charts import PanelCharts
+from dtdg_lab.widgets.chart_cards import PanelCharts
+from dtdg_lab.widgets.controls import labelled, tipped
 from dtdg_lab.widgets.run_page import STRETCH, Page, describe, show_text, text_line
 from dtdg_lab.widgets.tiles import Tiles
 

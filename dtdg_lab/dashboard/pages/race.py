@@ -16,14 +16,12 @@ from dtdg_lab.core.errors import ConfigError, LabError, RunFailedError
 from dtdg_lab.core.units import join_words
 from dtdg_lab.dashboard.actions import Actions
 from dtdg_lab.dashboard.settings import Settings
-from dtdg_lab.studies.contestants import labels_for
 from dtdg_lab.studies.race import RaceRunner, prepare
-from dtdg_lab.studies.race_plan import races_in
+from dtdg_lab.studies.race_plan import StopRule, labels_for, races_in
 from dtdg_lab.studies.race_result import open_race
-from dtdg_lab.studies.stop_rule import StopRule
 from dtdg_lab.widgets import run_page
-from dtdg_lab.widgets.labels import tipped
-from dtdg_lab.widgets.panel_charts import Panel, PanelCharts
+from dtdg_lab.widgets.chart_cards import Panel, PanelCharts
+from dtdg_lab.widgets.controls import tipped
 from dtdg_lab.widgets.run_page import STRETCH, TEXT, Page, describe, text_line
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from dtdg_lab.studies.study import SWEEP_FILE, Study, open_study
 from dtdg_lab.studies.trials import FILE, Trial
 from dtdg_lab.visualization.chart import ChartOptions
 from dtdg_lab.visualization.numbers import short
-from dtdg_lab.widgets.labels import tipped
-from dtdg_lab.widgets.panel_charts import Panel, PanelCharts
+from dtdg_lab.widgets.chart_cards import Panel, PanelCharts
+from dtdg_lab.widgets.controls import tipped
 from dtdg_lab.widgets.run_page import STRETCH, Page, describe, text_line
 
 if TYPE_CHECKING:

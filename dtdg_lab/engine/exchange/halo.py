@@ -13,11 +13,9 @@ from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.exchange.exchanger import Arrival, Departure, Exchanger, PendingExchange, Route
 from dtdg_lab.engine.exchange.pausable import pause
 from dtdg_lab.engine.strategy import BuildContext
-from dtdg_lab.engine.views.device_sequence import SPACES_BYTES, DeviceSequence, StoredSequence
-from dtdg_lab.engine.views.neighbours import NeighbourRows, best_filled
+from dtdg_lab.engine.views.device_sequence import SPACES_BYTES, DeviceSequence, StoredSequence, ViewStore, stack_ranges
 from dtdg_lab.engine.views.part_edges import LocalSource, PartEdges, part_edges
-from dtdg_lab.engine.views.snapshot_view import SnapshotView
-from dtdg_lab.engine.views.view_store import ViewStore, stack_ranges
+from dtdg_lab.engine.views.snapshot_view import NeighbourRows, SnapshotView, best_filled
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, keep_freed_memory
 

@@ -1,27 +1,311 @@
-"""Mini-batches with sampled neighbours, before they have features."""
+"""Mini-batches with sampled neighbours: their seeds, the graph that they are drawn from, and their blocks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.errors import PlanError
-from dtdg_lab.core.rng import key
+from dtdg_lab.core.errors import ConfigError, DataError, PlanError
+from dtdg_lab.core.plans import TargetBatch
+from dtdg_lab.core.rng import generator, key
+from dtdg_lab.engine.minibatch.block_growth import GatheredTargets, TargetGrowth
 from dtdg_lab.engine.minibatch.blocks import BlockShape, TargetBlocks, target_blocks
 from dtdg_lab.engine.minibatch.neighbour_sampling import (
     NeighbourSampler,
     SampledEdges,
+    joined_weights,
     sampled_edges,
 )
-from dtdg_lab.engine.minibatch.seed_batches import SeedBatches
-from dtdg_lab.engine.minibatch.whole_graph import SampledGrowth, WholeGraph
 from dtdg_lab.engine.views.replicated_part import Reach
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+
+
+def fanouts_of(text: str, layers: int) -> tuple[int, ...]:
+    """(L,) most neighbours drawn for each layer, the first layer first; the last number holds for further layers.
+
+    Args:
+        text: whole numbers with blanks between.
+        layers: L.
+
+    Raises:
+        ConfigError: something else is given, a number is below 1, or there are more numbers than layers and not two.
+    """
+    texts = text.split()
+    if not texts or not all(word.isdecimal() and int(word) > 0 for word in texts):
+        raise ConfigError(
+            f"fanouts={text!r}: whole numbers of 1 or more with blanks between are needed, one for each layer, the "
+            "first layer first: such as '10 25'."
+        )
+    numbers = [int(word) for word in texts]
+    if len(numbers) > max(layers, 2):
+        raise ConfigError(
+            f"fanouts={text!r}: {len(numbers)} numbers for {layers} layer(s). Give one for each layer, or fewer: the "
+            "last one holds for further layers."
+        )
+    return tuple((numbers + [numbers[-1]] * layers)[:layers])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SeedBatches:
+    """The mini-batches of one part: B of its trained nodes at L consecutive snapshots, in a new order every epoch.
+
+    In an epoch every trained node is a seed once in each stretch of L snapshots, or once in all where snapshots are
+    alike. Parts have as many batches as the one with the most nodes: smaller ones go round again.
+
+    Attributes:
+        seed: of the run.
+        part: number of the part.
+        seeds: (k,) int64, numbers in the graph of the nodes that may be trained, ascending.
+        size: B; batches of fewer nodes are whole parts.
+        stretches: of consecutive snapshots that a batch may have, all of one length.
+        rounds: batches in which the largest part's nodes are gone through.
+        alike: whether snapshots are the same: then a batch has any one stretch.
+
+    Raises:
+        DataError: the part has no node to train.
+        PlanError: a number below 1, or no stretch.
+
+    References: Hamilton, Ying, Leskovec 2017, algorithm 2 (mini-batches); DistDGL (Zheng et al. 2020) section 5 (every
+    trainer has seeds of its own part, and as many batches as the others).
+    """
+
+    seed: int
+    part: int
+    seeds: NDArray[np.int64]
+    size: int
+    stretches: tuple[range, ...]
+    rounds: int
+    alike: bool = False
+
+    def __post_init__(self) -> None:
+        if not len(self.seeds):
+            raise DataError(
+                f"part {self.part} has no node whose label may be trained: its mini-batches would be empty. Choose "
+                "fewer parts, or another partitioner."
+            )
+        if self.size < 1 or self.rounds < 1 or not self.stretches:
+            raise PlanError(
+                f"mini-batches of {self.size} nodes in {self.rounds} rounds of {len(self.stretches)} stretches: "
+                "each must be at least 1."
+            )
+
+    @property
+    def per_epoch(self) -> int:
+        """Batches of an epoch."""
+        return self.rounds * (1 if self.alike else len(self.stretches))
+
+    def batch(self, number: int) -> TargetBatch:
+        """Return the batch of a step, counted through all epochs.
+
+        Its targets are numbers in the graph, ascending; a batch whose part has gone round has each once.
+
+        Raises:
+            PlanError: the number is negative.
+        """
+        if number < 0:
+            raise PlanError(f"mini-batch {number}: numbers from 0 on are needed.")
+        epoch, index = divmod(number, self.per_epoch)
+        turn = _turns(self.seed, self.part, epoch, self.per_epoch)[index]
+        stretch, chunk = divmod(int(turn), self.rounds)
+        if self.alike:
+            draw = key(self.seed, "seed-batches/stretch", self.part, number)
+            stretch = draw % len(self.stretches)
+        order = _order(self.seed, self.part, epoch, stretch if not self.alike else 0, len(self.seeds))
+        first = chunk * self.size
+        places = np.arange(first, first + min(self.size, len(order))) % len(order)
+        return TargetBatch(self.part, 0, number, self.stretches[stretch], np.sort(self.seeds[order[places]]))
+
+
+@lru_cache(maxsize=64)
+def _turns(seed: int, part: int, epoch: int, count: int) -> NDArray[np.int64]:
+    """Return the order of the batches of the epoch."""
+    return generator(seed, "seed-batches/turns", part, epoch).permutation(count)
+
+
+@lru_cache(maxsize=64)
+def _order(seed: int, part: int, epoch: int, stretch: int, count: int) -> NDArray[np.int64]:
+    """Return the order in which a stretch goes through the part's nodes."""
+    return generator(seed, "seed-batches/order", part, epoch, stretch).permutation(count)
+
+
+def stretches_of(snapshots: range, length: int) -> tuple[range, ...]:
+    """Cut the training split into stretches of L consecutive snapshots; the last may overlap the one before.
+
+    Raises:
+        ConfigError: the training split is shorter.
+    """
+    if length > len(snapshots):
+        raise ConfigError(
+            f"batch_length={length} of a training split of {len(snapshots)} snapshots: at most all of them are allowed."
+        )
+    firsts = [*range(snapshots.start, snapshots.stop - length + 1, length)]
+    if firsts[-1] + length < snapshots.stop:
+        firsts.append(snapshots.stop - length)
+    return tuple(range(first, first + length) for first in firsts)
+
+
+def rounds_of(trained: Sequence[int], size: int) -> int:
+    """Batches of B nodes in which the largest part is gone through."""
+    return max(1, -(-max(trained) // size))
+
+
+Draw = Callable[[int, NDArray[np.int64], int], SampledEdges]  # snapshot, nodes, layer
+
+
+class WholeGraph:
+    """All nodes of a graph; where features are asked for, the keys by which they are fetched, plus 1.
+
+    0 stands for rows that only fill up a snapshot. Key of node v at snapshot t: ``t N + v``, or ``v`` where features
+    never change.
+
+    Args:
+        graph: N nodes.
+        reach: what layers need.
+    """
+
+    def __init__(self, graph: DynamicGraph, reach: Reach) -> None:
+        self.graph, self.reach = graph, reach
+        self._vertices = np.arange(graph.num_nodes, dtype=np.int32)
+        self._degrees: dict[tuple[int, str], NDArray[np.float64]] = {}
+
+    @property
+    def own(self) -> int:
+        """N: any node may be a target."""
+        return self.graph.num_nodes
+
+    @property
+    def weighted(self) -> bool:
+        """Whether edges carry weights."""
+        return self.graph.weighted
+
+    @cached_property
+    def constant_features(self) -> tuple[NDArray[np.int64], NDArray[np.int32]] | None:
+        """Keys plus 1 of all nodes, (N, 1), where features never change."""
+        if not self.graph.static_features:
+            return None
+        return np.arange(1, self.graph.num_nodes + 1)[:, np.newaxis], self._vertices
+
+    def prefix(self, t: int, hops: int) -> int:
+        """N, within however many hops."""
+        return self.graph.num_nodes
+
+    def vertices(self, t: int) -> NDArray[np.int32]:
+        """Return all nodes, (N,)."""
+        return self._vertices
+
+    def joined(self, name: str, snapshots: range) -> tuple[Any, NDArray[np.int64]]:
+        """Keys, degrees or nodes of some snapshots, one after another.
+
+        Raises:
+            PlanError: anything else is asked for.
+        """
+        begins = np.arange(len(snapshots)) * self.graph.num_nodes
+        if name == "features":
+            return _Keys(snapshots.start * self.graph.num_nodes), begins
+        kind, _, direction = name.partition("_")
+        if kind == "neighbours":
+            return _Neighbours(self, snapshots), begins
+        if kind != "degrees":
+            raise PlanError(f"{name} of a whole graph, which gives degrees, in-neighbours and keys of features.")
+        return _Degrees(self, snapshots, direction), begins
+
+    def degrees(self, t: int, direction: str) -> NDArray[np.float64]:
+        """Return the degrees of all nodes in a snapshot, (N,); cached once for snapshots that are one object."""
+        snapshot = self.graph.snapshots[t]
+        cache_key = id(snapshot), direction
+        if cache_key not in self._degrees:
+            self._degrees[cache_key] = snapshot.in_degrees() if direction == "in" else snapshot.out_degrees()
+        return self._degrees[cache_key]
+
+
+class _Keys:
+    """Keys plus 1, of places counted through some snapshots."""
+
+    def __init__(self, first: int) -> None:
+        self._first = first
+
+    def take(self, places: NDArray[np.int64], axis: int = 0) -> NDArray[np.int64]:
+        """(K, 1)."""
+        return (places + (self._first + 1))[:, np.newaxis]
+
+
+class _Degrees:
+    """Degrees along a direction, of places counted through some snapshots."""
+
+    def __init__(self, graph: WholeGraph, snapshots: range, direction: str) -> None:
+        self._whole, self._snapshots, self._way = graph, snapshots, direction
+
+    def take(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
+        """(K,)."""
+        if len(self._snapshots) == 1:
+            return self._whole.degrees(self._snapshots[0], self._way).take(places)
+        degrees = np.empty(len(places))
+        index, vertex = np.divmod(places, self._whole.own)
+        for number, t in enumerate(self._snapshots):
+            in_snapshot = index == number
+            degrees[in_snapshot] = self._whole.degrees(t, self._way).take(vertex[in_snapshot])
+        return degrees
+
+
+class _Neighbours:
+    """Numbers of in-neighbours, of places counted through some snapshots."""
+
+    def __init__(self, graph: WholeGraph, snapshots: range) -> None:
+        self._whole, self._snapshots = graph, snapshots
+
+    def take(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(K,)."""
+        counts = np.empty(len(places), np.int64)
+        index, vertex = np.divmod(places, self._whole.own)
+        for number, t in enumerate(self._snapshots):
+            in_snapshot, offsets = index == number, self._whole.graph.snapshots[t].indptr
+            counts[in_snapshot] = offsets[vertex[in_snapshot] + 1] - offsets[vertex[in_snapshot]]
+        return counts
+
+
+class SampledGrowth(TargetGrowth):
+    """Nodes within ever more hops of the targets, of whose neighbours a few are drawn.
+
+    What is drawn for a node at a layer must not depend on how often it is asked for.
+
+    Args:
+        part: the graph.
+        snapshots: S consecutive ones.
+        targets: (V,) nodes, ascending.
+        shared: whether the nodes are the same in all snapshots.
+        draw: gives the edges of some nodes.
+    """
+
+    def __init__(
+        self, part: WholeGraph, snapshots: range, targets: NDArray[np.integer], *, shared: bool, draw: Draw
+    ) -> None:
+        super().__init__(part, snapshots, targets, shared=shared)
+        self._draw = draw
+
+    def gather(self, direction: str, layer: int) -> GatheredTargets:
+        """Draw edges for the rows grown so far, along ``in``, the only direction.
+
+        Raises:
+            PlanError: along another way.
+        """
+        if direction != "in":
+            raise PlanError(f"neighbours along {direction!r}: in-neighbours are drawn, and no others.")
+        ends = np.cumsum(self.entries.counts)
+        samples = [
+            self._draw(t, self.entries.place[end - count : end], layer)
+            for t, end, count in zip(self._snapshots, ends, self.entries.counts, strict=True)
+        ]
+        return GatheredTargets(
+            np.concatenate([np.diff(edges.indptr) for edges in samples]),
+            np.concatenate([edges.indices for edges in samples]),
+            np.array([len(edges.indices) for edges in samples]),
+            joined_weights(samples),
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,7 +16,7 @@ from dtdg_lab.core.plans import HaloPlan, Partition
 from dtdg_lab.graphs.snapshot import Snapshot, give_up
 from dtdg_lab.kernels.operators import OperatorSettings, checked
 from dtdg_lab.kernels.spmm import Adjacency
-from dtdg_lab.partition.halo import distinct_rows, pulls_of
+from dtdg_lab.partition.measures import distinct_rows, pulls_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)

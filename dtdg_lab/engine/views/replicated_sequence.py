@@ -11,12 +11,10 @@ from torch import Tensor
 
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.plans import Partition
-from dtdg_lab.engine.views.device_sequence import PULLS_BYTES, SPACES_BYTES, StoredSequence
-from dtdg_lab.engine.views.neighbours import NeighbourRows
+from dtdg_lab.engine.views.device_sequence import PULLS_BYTES, SPACES_BYTES, StoredSequence, ViewStore, stack_ranges
 from dtdg_lab.engine.views.part_edges import LocalSource, PartEdges
 from dtdg_lab.engine.views.replicated_part import CachedPart, cache_size, cached_part, reach_of
-from dtdg_lab.engine.views.snapshot_view import SnapshotView
-from dtdg_lab.engine.views.view_store import ViewStore, stack_ranges
+from dtdg_lab.engine.views.snapshot_view import NeighbourRows, SnapshotView
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, keep_freed_memory
 from dtdg_lab.models.base import DynamicModel

@@ -58,8 +58,8 @@ class DecayedWindowsFamily(SystemFamily):
 
     def charts(self) -> Sequence[Chart]:
         """Return the window of a step, rows, communication or sampling, and the folded charts."""
-        from dtdg_lab.systems.decayed_windows import step_charts, step_windows, task_times, tuner_charts, window_picture
-        from dtdg_lab.visualization.runs.communication import communication_chart
+        from dtdg_lab.systems.decayed_windows import step_charts, step_windows, tuner_charts, window_picture
+        from dtdg_lab.visualization.runs.waiting import communication_chart
 
         return (
             window_picture.WINDOW,
@@ -68,7 +68,7 @@ class DecayedWindowsFamily(SystemFamily):
             step_charts.SAMPLING,
             step_charts.PHASES_BY_STEP,
             step_charts.CUTTING,
-            task_times.TASK_TIMES,
+            step_charts.TASK_TIMES,
             tuner_charts.DECISIONS,
             tuner_charts.PATH,
         )

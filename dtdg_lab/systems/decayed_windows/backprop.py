@@ -22,7 +22,7 @@ from dtdg_lab.engine.segment import SequenceSegment
 from dtdg_lab.engine.views.snapshot_view import OneVertex, SnapshotView
 from dtdg_lab.kernels.recurrence import at_rest, by_snapshot, newest
 from dtdg_lab.models.base import DynamicModel, State
-from dtdg_lab.systems.decayed_windows.survival import SurvivalRows
+from dtdg_lab.systems.decayed_windows.shrinking import SurvivalRows
 
 # A window of snapshots one after another, for every model: the reference, also used for models that evolve weights.
 
@@ -142,7 +142,7 @@ class WindowRedistribution(BlockRows):
         rows: the order of survival.
         device: of the computation, which processes one piece after another.
         max_rows: rows of all snapshots that a piece has at most, as its memory is predicted
-            (:meth:`dtdg_lab.systems.decayed_windows.row_memory.RowMemory.piece`).
+            (:meth:`dtdg_lab.systems.decayed_windows.workload.RowMemory.piece`).
     """
 
     def __init__(self, heights: Sequence[int], full: int, rows: SurvivalRows, *, device: str, max_rows: int) -> None:

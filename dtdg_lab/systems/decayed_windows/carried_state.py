@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dtdg_lab.distributed.group import Group
 from dtdg_lab.models.base import DynamicModel, State
-from dtdg_lab.systems.decayed_windows.survival import SurvivalRows
+from dtdg_lab.systems.decayed_windows.shrinking import SurvivalRows
 
 CARRIED = "carried"  # in the state of a checkpoint
 Entering = Sequence[tuple[int, int]]  # (rows, snapshot) of a window's snapshots, oldest first

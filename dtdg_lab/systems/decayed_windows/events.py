@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.units import format_bytes, format_seconds
 from dtdg_lab.records.events import Event
-from dtdg_lab.systems.decayed_windows.row_memory import RowMemory
 from dtdg_lab.systems.decayed_windows.window import RULES, Trapezoid
+from dtdg_lab.systems.decayed_windows.workload import RowMemory
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class TrapezoidFacts(Event):
         base_bytes: of a step's peak, what does not grow with its rows; None where it is not known.
         row_bytes: what each row of the largest rank's batch adds to the peak; None where it is not known.
         piece_bytes: what each row and snapshot of its largest piece adds
-        (:mod:`dtdg_lab.systems.decayed_windows.row_memory`).
+        (:mod:`dtdg_lab.systems.decayed_windows.workload`).
         piece_rows: most nodes of a piece.
     """
 

@@ -20,15 +20,13 @@ from dtdg_lab.core.rng import generator
 from dtdg_lab.engine.backprop import evolving_weights, time_blocks
 from dtdg_lab.engine.backprop.timeline import TimeBlock, Timeline
 from dtdg_lab.engine.exchange.redistribution import AllToAllPhase, BlockRows, Moved, OfRows
-from dtdg_lab.engine.minibatch.neighbour_sampling import check_in_edges
-from dtdg_lab.engine.minibatch.sampled_part import Drawing, SampledPart, SampledSnapshot
+from dtdg_lab.engine.minibatch.neighbour_sampling import Drawing, SampledPart, SampledSnapshot, check_in_edges
 from dtdg_lab.engine.parallel_map import parallel_map
 from dtdg_lab.engine.segment import SequenceSegment
 from dtdg_lab.engine.strategy import BuildContext, RecordRows, Step, StepMarks, StepResult, Strategy, check_per_vertex
-from dtdg_lab.engine.views.neighbours import NeighbourRows
 from dtdg_lab.engine.views.part_edges import LocalSource, PartEdges
 from dtdg_lab.engine.views.sequence import SnapshotSequence
-from dtdg_lab.engine.views.snapshot_view import SnapshotView
+from dtdg_lab.engine.views.snapshot_view import NeighbourRows, SnapshotView
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, keep_freed_memory
 from dtdg_lab.models.base import DynamicModel

@@ -32,10 +32,9 @@ from dtdg_lab.systems.decayed_windows import backprop, tuner
 from dtdg_lab.systems.decayed_windows.carried_state import CarriedState, Entering
 from dtdg_lab.systems.decayed_windows.chunks import Chunking, chunking_event, shared_chunks
 from dtdg_lab.systems.decayed_windows.events import Shape, TrapezoidFacts
-from dtdg_lab.systems.decayed_windows.row_memory import RowMemory, largest_piece, probe_shapes
-from dtdg_lab.systems.decayed_windows.shrinking import ShrunkenViews
-from dtdg_lab.systems.decayed_windows.survival import SurvivalOrder, SurvivalRows, survival_order
+from dtdg_lab.systems.decayed_windows.shrinking import ShrunkenViews, SurvivalOrder, SurvivalRows, survival_order
 from dtdg_lab.systems.decayed_windows.window import BatchRow, Trapezoid, Window, segments, window_at
+from dtdg_lab.systems.decayed_windows.workload import RowMemory, largest_piece, probe_shapes
 from dtdg_lab.training.memory import peak_bytes
 from dtdg_lab.training.partition import partition_event
 

@@ -20,7 +20,7 @@ from dtdg_lab.systems.decayed_windows.step_windows import (
     newest_window,
 )
 from dtdg_lab.visualization.numbers import UNKNOWN, bytes_text, percent_text, three_digits
-from dtdg_lab.visualization.runs.communication import EXCHANGES, HIDDEN_HELP, communication_time
+from dtdg_lab.visualization.runs.waiting import EXCHANGES, HIDDEN_HELP, communication_time
 from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile, spark_of
 
 if TYPE_CHECKING:

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.systems.decayed_windows import captions
-from dtdg_lab.systems.decayed_windows.decay_map import Setting, cell_outline, path_traces
 from dtdg_lab.systems.decayed_windows.step_windows import has_decay
-from dtdg_lab.visualization.axes import named_axis
+from dtdg_lab.systems.decayed_windows.study import Setting, cell_outline, path_traces
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, card
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.layout import Figure, named_axis
 from dtdg_lab.visualization.numbers import three_digits
 from dtdg_lab.visualization.palette import (
     BASELINE_COLOUR,

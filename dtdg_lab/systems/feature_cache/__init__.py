@@ -63,8 +63,8 @@ class FeatureCacheFamily(SystemFamily):
 
     def charts(self) -> Sequence[Chart]:
         """Return the picture of caches under congestion, the charts beside it and the folded ones."""
+        from dtdg_lab.systems.feature_cache.charts.batches import HITS
         from dtdg_lab.systems.feature_cache.charts.decisions import ACTION_VALUES, DECISIONS
-        from dtdg_lab.systems.feature_cache.charts.hit_rate import HITS
         from dtdg_lab.systems.feature_cache.charts.picture import PICTURE
         from dtdg_lab.systems.feature_cache.charts.reply_time import REPLIES
         from dtdg_lab.systems.feature_cache.charts.traffic import BYTES_MOVED, LINKS, ROWS_BY_OWNER

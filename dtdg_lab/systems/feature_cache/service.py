@@ -16,9 +16,8 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import stored_once
 from dtdg_lab.network.links import LinkState
 from dtdg_lab.systems.feature_cache.pipeline.keys import KeySpace, OwnRows
-from dtdg_lab.systems.feature_cache.rpc.addresses import exchange_addresses
 from dtdg_lab.systems.feature_cache.rpc.client import FILES, FILES_EACH, FeatureClient
-from dtdg_lab.systems.feature_cache.rpc.server import FeatureServer
+from dtdg_lab.systems.feature_cache.rpc.server import FeatureServer, exchange_addresses
 
 CLIENTS = 2  # of each part: one reads rows of batches, one builds its cache
 SPARE_FILES = 256  # for everything else that the process opens

@@ -21,26 +21,113 @@ from dtdg_lab.engine.backprop.reference import bring
 from dtdg_lab.engine.capabilities import Fetched, ObservesSteps, Reconfigurable, ServesFeatures, StepOutcome
 from dtdg_lab.engine.minibatch.blocks import BlockShape, TargetBlocks, block_shape
 from dtdg_lab.engine.minibatch.neighbour_sampling import DglSampler, NeighbourSampler, check_in_edges, sampled_edges
-from dtdg_lab.engine.minibatch.sampled_batches import BatchSampler, SampledBatch
-from dtdg_lab.engine.minibatch.seed_batches import SeedBatches, fanouts_of, rounds_of, stretches_of
-from dtdg_lab.engine.minibatch.target_run import TargetRun, add_gradients
-from dtdg_lab.engine.minibatch.target_sequence import TargetSequence
+from dtdg_lab.engine.minibatch.sampled_batches import (
+    BatchSampler,
+    SampledBatch,
+    SeedBatches,
+    fanouts_of,
+    rounds_of,
+    stretches_of,
+)
+from dtdg_lab.engine.minibatch.target_sequence import TargetRun, TargetSequence, add_gradients
 from dtdg_lab.engine.strategy import BuildContext, RecordRows, Step, StepMarks, StepResult, Strategy, check_per_vertex
 from dtdg_lab.network.emulated_network import KernelLinks, Slowed
 from dtdg_lab.records.events import Event
 from dtdg_lab.systems.feature_cache.actions import WINDOWS
-from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts
-from dtdg_lab.systems.feature_cache.costs.rpc_model import RpcModel
+from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts, RpcModel
 from dtdg_lab.systems.feature_cache.costs.run_costs import RunFacts, run_costs, timed_fetches
 from dtdg_lab.systems.feature_cache.events import FeatureFacts
-from dtdg_lab.systems.feature_cache.pipeline.cached_rows import check_cache_memory
+from dtdg_lab.systems.feature_cache.pipeline.cache import check_cache_memory
+from dtdg_lab.systems.feature_cache.pipeline.feature_path import FeaturePath
+from dtdg_lab.systems.feature_cache.pipeline.feature_pipeline import FeaturePipeline
 from dtdg_lab.systems.feature_cache.pipeline.fetching import OwnerReply
+from dtdg_lab.systems.feature_cache.pipeline.observations import FetchRow
+from dtdg_lab.systems.feature_cache.pipeline.resolving import Resolved
 from dtdg_lab.systems.feature_cache.policies.builders import PathAndPolicy, PathSettings
-from dtdg_lab.systems.feature_cache.remote_part import RemotePart
-from dtdg_lab.systems.feature_cache.rpc.addresses import agree_token
+from dtdg_lab.systems.feature_cache.policies.control import CacheControl
+from dtdg_lab.systems.feature_cache.policies.delay_estimator import DelayEstimator
+from dtdg_lab.systems.feature_cache.policies.interface import CachePolicy
+from dtdg_lab.systems.feature_cache.rpc.server import agree_token
 from dtdg_lab.systems.feature_cache.service import FeatureService, host_towards
 from dtdg_lab.training.collective import together
 from dtdg_lab.training.partition import partition_event
+
+
+class RemotePart:
+    """A part whose features are fetched on demand until :meth:`apply_settings` changes that.
+
+    Args:
+        sampler: of its batches.
+        service: of features.
+        stop: the step after the run's last.
+
+    Attributes:
+        number: of the part.
+        control: decides the windows of its cache.
+        pipeline: of its features.
+    """
+
+    def __init__(self, sampler: BatchSampler, service: FeatureService, stop: int) -> None:
+        self.number, self.sampler = sampler.batches.part, sampler
+        self._due = -1
+        self._ready: SampledBatch | None = None
+        self._probes: list[FetchRow] = []
+        steps, parts = sampler.batches.per_epoch, service.space.parts
+        self.control = CacheControl(
+            self.number, parts, epoch_steps=steps, row_bytes=service.row_bytes, estimator=DelayEstimator(parts - 1)
+        )
+        self.pipeline = FeaturePipeline(
+            service.own[self.number],
+            sample=self._sample,
+            fetcher=partial(service.fetcher, self.number),
+            path=FeaturePath(mode="on_demand"),
+            epoch_steps=steps,
+            decide=self.control.decide,
+            watch=self.control.watch,
+            stop=stop,
+        )
+
+    def _sample(self, number: int) -> SampledBatch:
+        """Return the batch of a step without its features."""
+        ready = self._ready
+        return ready if ready is not None and ready.number == number else self.sampler.sample(number)
+
+    def begin(self, number: int) -> None:
+        """Prepare a step; the pipeline restarts unless it is the one after the last."""
+        if number != self._due:
+            self.pipeline.start(number)
+        self._due = number + 1
+        if not self.pipeline.path.runs_ahead:
+            self._ready = self.sampler.sample(number)
+
+    def next(self, number: int) -> Resolved:
+        """Return the batch of the prepared step with its features."""
+        resolved = self.pipeline.next(number)
+        self._ready = None
+        return resolved
+
+    def record_probe(self, reply: OwnerReply) -> None:
+        """Record a fetch that was made to measure its time."""
+        row = FetchRow(self.number, reply.owner, "probe", len(reply.rows), reply.nbytes, reply.rtt_s)
+        self._probes.append(row)
+
+    def apply_settings(self, path: FeaturePath, policy: CachePolicy | None) -> None:
+        """Use a path and a policy from the next step on; None keeps the policy."""
+        if policy is not None:
+            self.control.policy = policy
+        self.pipeline.apply_settings(path)
+
+    def rows(self) -> RecordRows:
+        """Return and forget new rows by table."""
+        rows, probes = self.pipeline.take_rows(), self._probes
+        self._probes = []
+        return {**rows, "fetches": [*probes, *rows["fetches"]], "cache_decisions": [*self.control.take_rows()]}
+
+    def close(self) -> None:
+        """Stop the pipeline; further calls do nothing."""
+        self._due = -1
+        self.pipeline.close()
+
 
 REMOTE = "remote"  # in the plan of a checkpoint
 FACT_BATCHES = 8  # batches of a part from which the share of remote rows is estimated

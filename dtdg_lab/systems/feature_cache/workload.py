@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.plans import Partition, TargetBatch
 from dtdg_lab.engine.minibatch.neighbour_sampling import sampled_edges, sampling_key
-from dtdg_lab.engine.minibatch.seed_batches import SeedBatches, fanouts_of, rounds_of, stretches_of
-from dtdg_lab.systems.feature_cache.calibration.shipped import products
+from dtdg_lab.engine.minibatch.sampled_batches import SeedBatches, fanouts_of, rounds_of, stretches_of
+from dtdg_lab.systems.feature_cache.calibration.calibration import products
 from dtdg_lab.systems.feature_cache.pipeline.feature_path import FeaturePath
 from dtdg_lab.systems.workload import EpochWork, Facts, Fetching, Row, curve_row, plain_work, some_parts
 

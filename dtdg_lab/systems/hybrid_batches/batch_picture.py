@@ -22,7 +22,7 @@ from dtdg_lab.systems.hybrid_batches.observations import (
 )
 from dtdg_lab.systems.hybrid_batches.reservoir import FEW
 from dtdg_lab.systems.hybrid_batches.sampler import SHARES
-from dtdg_lab.systems.hybrid_batches.size_panel import ABOVE, CURRENT_COLOUR, SMALL, size_panel
+from dtdg_lab.systems.hybrid_batches.size_charts import ABOVE, CURRENT_COLOUR, SMALL, size_panel
 from dtdg_lab.systems.hybrid_batches.sizes import batch_size, grid, nearest
 from dtdg_lab.visualization.chart import Chart, ChartOptions, Key, card
 from dtdg_lab.visualization.layout import Figure

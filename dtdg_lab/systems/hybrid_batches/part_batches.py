@@ -13,8 +13,7 @@ from dtdg_lab.core.plans import BatchSize, TargetBatch
 from dtdg_lab.core.rng import generator
 from dtdg_lab.engine.minibatch.blocks import BlockShape, BuiltBatch, built_batch
 from dtdg_lab.engine.minibatch.state_cache import StateCache
-from dtdg_lab.engine.minibatch.target_run import TargetRun
-from dtdg_lab.engine.minibatch.target_sequence import TargetSequence
+from dtdg_lab.engine.minibatch.target_sequence import TargetRun, TargetSequence
 from dtdg_lab.engine.views.replicated_sequence import CachedSequence
 from dtdg_lab.kernels.operators import OperatorSettings
 from dtdg_lab.systems.hybrid_batches.generators import BatchMaker, Source

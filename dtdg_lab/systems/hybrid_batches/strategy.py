@@ -17,7 +17,7 @@ from dtdg_lab.engine.backprop.reference import bring
 from dtdg_lab.engine.capabilities import Adaptive, Carries, Decision, DescribesMemory, Reconfigurable, RunsInBackground
 from dtdg_lab.engine.minibatch.blocks import block_shape
 from dtdg_lab.engine.minibatch.state_cache import StateCache
-from dtdg_lab.engine.minibatch.target_run import TargetRun, add_gradients
+from dtdg_lab.engine.minibatch.target_sequence import TargetRun, add_gradients
 from dtdg_lab.engine.strategy import BuildContext, RecordRows, Step, StepMarks, StepResult, Strategy, check_per_vertex
 from dtdg_lab.engine.views.replicated_part import part_folder
 from dtdg_lab.engine.views.replicated_sequence import cached_sequences

@@ -96,10 +96,10 @@ class SingleFamily(SystemFamily):
 
     def build(self, context: BuildContext) -> Strategy:
         """Return the strategy that trains a run on this rank."""
-        from dtdg_lab.systems.single import shared_edges, strategy
+        from dtdg_lab.systems.single.strategy import build_shared, build_whole
 
         is_shared = catalogue.system(context.config.system).parts["parallel"] == "shared_edges"
-        return shared_edges.build(context) if is_shared else strategy.build(context)
+        return build_shared(context) if is_shared else build_whole(context)
 
 
 FAMILY = SingleFamily()

@@ -1,20 +1,73 @@
-"""The whole training sequence as one batch in one process: the reference of all systems."""
+"""Training in one process, the reference of all systems: one batch, or products shared by consecutive snapshots."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
+from dtdg_lab.config.model_facts import ModelFacts
+from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.core.plans import SnapshotGroups
+from dtdg_lab.core.rng import torch_seed
 from dtdg_lab.engine.backprop.reference import GroupRunner
 from dtdg_lab.engine.strategy import BuildContext, Step, StepMarks, StepResult, Strategy
-from dtdg_lab.engine.views.device_sequence import DeviceSequence
+from dtdg_lab.engine.views.device_sequence import SPACES_BYTES, DeviceSequence
+from dtdg_lab.engine.views.snapshot_view import SnapshotView
+from dtdg_lab.kernels.operators import Operators, SharedOperators, SnapshotSource
+from dtdg_lab.kernels.spmm import SharedOperator
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.records.events import Event
-from dtdg_lab.systems.single.events import SnapshotTimes
-from dtdg_lab.systems.single.snapshot_times import time_snapshots
+from dtdg_lab.systems.single.events import OverlapProfile, SnapshotTimes
 from dtdg_lab.tasks.base import Task
+
+PASSES = 3  # the first prepares, the quickest counts
+
+
+@torch.no_grad()
+def time_snapshots(model: DynamicModel, sequence: DeviceSequence, train: range) -> SnapshotTimes:
+    """Time the forward pass of each training snapshot.
+
+    Views are made, used and freed one after the other, beside those that training keeps.
+
+    Args:
+        model: that is trained.
+        sequence: the graph on this device.
+        train: the snapshots that are trained.
+    """
+    settings = sequence.settings
+    alone = DeviceSequence(
+        sequence.graph,
+        device=sequence.device,
+        dtype=sequence.dtype,
+        kernel=settings.backend,
+        norm=settings.norm,
+        self_loops=settings.self_loops,
+        spaces_bytes=0,
+    )
+    state, seconds = model.initial_state(alone.view(train.start).num_rows), []
+    for snapshot in train:
+        view, rounds_s = alone.view(snapshot), []
+        for _ in range(PASSES):
+            wait_for(alone.device)
+            began_s = time.perf_counter()
+            _, after = model.snapshot(view, view.inputs, state)
+            wait_for(alone.device)
+            rounds_s.append(time.perf_counter() - began_s)
+        state = after
+        seconds.append(min(rounds_s))
+    return SnapshotTimes(train.start, tuple(seconds))
+
+
+def wait_for(device: str) -> None:
+    """Wait until a GPU has done its work."""
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
 
 
 class SingleStrategy(Strategy):
@@ -47,6 +100,173 @@ class SingleStrategy(Strategy):
         return [time_snapshots(self._model, self._sequence, self._train)]
 
 
-def build(context: BuildContext) -> SingleStrategy:
+def build_whole(context: BuildContext) -> SingleStrategy:
     """Build the strategy that trains on the whole training split as one batch."""
     return SingleStrategy(context.model, context.sequence, context.task, context.train)
+
+
+SIZES = (1, 2, 4, 8)
+PROFILED, ROUNDS = 8, 3  # snapshots that are measured, and how often
+LEAST_GAIN = 0.95  # of the ordinary time: above, sharing is not worth its preparation
+SHARED_KINDS = ("gcn", "mean", "diffusion-in")
+
+Pull = tuple[str, int]  # kind and width
+
+
+class OverlapSequence(DeviceSequence):
+    """Snapshots in groups whose common edges are aggregated once.
+
+    Args:
+        sequence: the snapshots, all nodes.
+        size: snapshots in a group; with 1 nothing is shared.
+        spaces_bytes: most bytes of groups kept, by an estimate from their edges.
+    """
+
+    def __init__(self, sequence: DeviceSequence, size: int, *, spaces_bytes: int = SPACES_BYTES) -> None:
+        settings = sequence.settings
+        super().__init__(
+            sequence.graph,
+            device=sequence.device,
+            dtype=sequence.dtype,
+            kernel=settings.backend,
+            norm=settings.norm,
+            self_loops=settings.self_loops,
+            spaces_bytes=spaces_bytes,
+        )
+        self._size = size
+
+    def stacks(self, snapshots: range, layer: int = 0) -> list[SnapshotView]:
+        """Return consecutive snapshots in groups of about equal length."""
+        if self._size == 1:
+            return super().stacks(snapshots, layer)
+        pieces = -(-len(snapshots) // self._size)
+        bounds = [snapshots.start + len(snapshots) * piece // pieces for piece in range(pieces + 1)]
+        return [self.stack(range(*pair)) for pair in pairwise(bounds)]
+
+    def common(self, snapshots: range) -> float:
+        """Return the share of all edges that the snapshots of their groups have in common."""
+        groups = [view.snapshots for view in self.stacks(snapshots) if len(view.snapshots) > 1]
+        counts = [
+            SharedOperator([operators.scaled("gcn") for operators in self._operators_by_snapshot(group)]).edges
+            for group in groups
+        ]
+        common = sum(shared * len(group) for group, (shared, _) in zip(groups, counts, strict=True))
+        return common / max(sum(total for _, total in counts), 1)
+
+    def _operators_by_snapshot(self, snapshots: range) -> list[Operators]:
+        nodes, settings = range(self.graph.num_nodes), self.settings
+        return [Operators(SnapshotSource(self.graph.snapshots[t], nodes, settings), settings) for t in snapshots]
+
+    def _operators(self, snapshots: range, rows: range) -> Operators:
+        if self._size == 1 or len(snapshots) == 1:
+            return super()._operators(snapshots, rows)
+        return SharedOperators(self._operators_by_snapshot(snapshots))
+
+
+def shared_pulls(facts: ModelFacts) -> list[Pull]:
+    """Return kind and width of every pull that is not of features alone; those are computed once and kept.
+
+    Raises:
+        UnsupportedError: a pull weighs edges otherwise than by degrees.
+    """
+    unsupported = sorted({pull.kind for pull in facts.along_edges} - set(SHARED_KINDS))
+    if unsupported:
+        raise UnsupportedError(
+            f"system='pipad' shares sums over in-neighbours that are scaled by degrees ({', '.join(SHARED_KINDS)}), "
+            f"but the model pulls by {', '.join(unsupported)}. Choose a model that mixes neighbours by graph.gcn(x) or "
+            "graph.mean(x) alone, such as tgcn, or system='single'."
+        )
+    return [(pull.kind, pull.width) for pull in facts.along_edges if not pull.of_features]
+
+
+class OverlapStrategy(SingleStrategy):
+    """Back-propagation through the whole training split, with shared products (see :class:`OverlapSequence`).
+
+    Args:
+        context: what it is built from.
+        profile: the group size, and how it was chosen.
+    """
+
+    plan_kinds = ("shared_edges",)
+
+    def __init__(self, context: BuildContext, profile: OverlapProfile) -> None:
+        sequence = context.sequence if profile.chosen == 1 else OverlapSequence(context.sequence, profile.chosen)
+        super().__init__(context.model, sequence, context.task, context.train)
+        self._profile = profile
+
+    def plan_events(self) -> list[Event]:
+        """Return the group size and the candidates' times."""
+        return [self._profile]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the profile, so that a resumed run does not measure again."""
+        return {"shared_edges": self._profile.write()}
+
+
+def build_shared(context: BuildContext) -> OverlapStrategy:
+    """Build the strategy of a run; its group size is set, or measured here.
+
+    Raises:
+        UnsupportedError: the model has pulls that cannot be shared.
+    """
+    pulls, size = shared_pulls(context.model.facts), context.config["shared_snapshots"]
+    if size:
+        return OverlapStrategy(context, OverlapProfile(size, (), (), (), "shared_snapshots is given"))
+    if not pulls:
+        reason = "no pull of the model depends on parameters, and the others are computed once"
+        return OverlapStrategy(context, OverlapProfile(1, (), (), (), reason))
+    if context.state.get("shared_edges", {}).get("sizes"):  # measured before
+        return OverlapStrategy(context, OverlapProfile.read(context.state["shared_edges"]))
+    return OverlapStrategy(context, measured(context.sequence, context.train, pulls, seed=context.config.seed))
+
+
+def measured(sequence: DeviceSequence, train: range, pulls: Sequence[Pull], *, seed: int) -> OverlapProfile:
+    """Time each candidate on the last snapshots of the training split, and choose the fastest.
+
+    The operators of one candidate are made, used and freed before the next ones are made.
+
+    Args:
+        sequence: the graph on this device.
+        train: the snapshots that are trained.
+        pulls: kinds and widths of what is timed.
+        seed: of the random rows.
+
+    Returns:
+        The chosen size with the seconds a snapshot and the share of common edges of each size.
+    """
+    snapshots = train[-PROFILED:]
+    draw = torch.Generator("cpu").manual_seed(torch_seed(seed, "overlap"))
+    rows = len(snapshots) * sequence.own
+    inputs = {
+        width: torch.randn(rows, width, generator=draw).to(sequence.device, sequence.dtype)
+        for width in sorted({width for _, width in pulls})
+    }
+    sizes = tuple(size for size in SIZES if size <= len(snapshots))
+    seconds, shares = [], []
+    for size in sizes:
+        candidate = OverlapSequence(sequence, size, spaces_bytes=0)  # it keeps none, so that they go with the views
+        views = candidate.stacks(snapshots)
+        times = [_seconds(views, pulls, inputs, sequence) for _ in range(1 + ROUNDS)]  # the first prepares
+        del views
+        seconds.append(min(times[1:]) / len(snapshots))
+        shares.append(1.0 if size == 1 else candidate.common(snapshots))
+    best = min(range(len(sizes)), key=seconds.__getitem__)
+    size = sizes[best] if seconds[best] <= LEAST_GAIN * seconds[0] else 1
+    return OverlapProfile(size, sizes, tuple(seconds), tuple(shares))
+
+
+def _seconds(
+    views: Sequence[SnapshotView], pulls: Sequence[Pull], inputs: dict[int, Tensor], sequence: DeviceSequence
+) -> float:
+    """Return the seconds of forward and backward of all pulls."""
+    wait_for(sequence.device)
+    began_s = time.perf_counter()
+    for kind, width in pulls:
+        start = 0
+        for view in views:
+            x = inputs[width][start : start + view.num_rows].requires_grad_()
+            start += view.num_rows
+            y = view.pull(x, kind)
+            torch.autograd.grad(y, x, y.detach())
+    wait_for(sequence.device)
+    return time.perf_counter() - began_s

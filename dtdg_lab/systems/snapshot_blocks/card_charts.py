@@ -12,9 +12,8 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.partition.events import BlockFacts
 from dtdg_lab.partition.redistribution_volume import collectives, pulled_by_groups, redistributed, sent
 from dtdg_lab.partition.volume import Volume
-from dtdg_lab.systems.snapshot_blocks.ownership import OwnerMap, owner_maps
-from dtdg_lab.systems.snapshot_blocks.ownership_chart import block_marks, map_trace
-from dtdg_lab.visualization.graphs.partition_maps import SNAPSHOT, matrix_figure
+from dtdg_lab.systems.snapshot_blocks.ownership_chart import OwnerMap, block_marks, map_trace, owner_maps
+from dtdg_lab.visualization.graphs.partition import SNAPSHOT, matrix_figure
 from dtdg_lab.visualization.layout import Figure, chart
 from dtdg_lab.visualization.panels import Panel
 from dtdg_lab.visualization.traces import Drawn

@@ -9,18 +9,17 @@ import numpy as np
 
 from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.records.rows import Array, Rows, known
-from dtdg_lab.systems.snapshot_blocks.block_costs import TITLE as BLOCK_MEMORY_TITLE
-from dtdg_lab.systems.snapshot_blocks.block_costs import StepCost, cost_caption, draw_block_costs
+from dtdg_lab.systems.snapshot_blocks.block_study import TITLE as BLOCK_MEMORY_TITLE
+from dtdg_lab.systems.snapshot_blocks.block_study import StepCost, cost_caption, draw_block_costs
 from dtdg_lab.systems.snapshot_blocks.ownership_chart import PICTURE, is_esdg
 from dtdg_lab.systems.snapshot_blocks.periods import plan_periods
-from dtdg_lab.visualization.axes import byte_unit
 from dtdg_lab.visualization.changes.marks import HALF_WIDTH, with_changes
 from dtdg_lab.visualization.chart import FIRST_STEP, NOTHING_YET, STEPS_TITLE, Chart, ChartOptions, Key, card
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.layout import Figure, byte_unit
 from dtdg_lab.visualization.numbers import bytes_text, percent_text
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, TEXT_COLOUR, series_colour
-from dtdg_lab.visualization.runs.communication import RECENT, communication_chart, communication_time
 from dtdg_lab.visualization.runs.transfers import transfers_chart
+from dtdg_lab.visualization.runs.waiting import RECENT, communication_chart, communication_time
 from dtdg_lab.visualization.traces import Drawn, line
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from math import exp, log
 from typing import Any
 
 from dtdg_lab.core.units import format_bytes, format_seconds, join_words, percent
-from dtdg_lab.visualization.axes import byte_unit, counts_axis, time_unit
-from dtdg_lab.visualization.layout import Figure, chart
+from dtdg_lab.visualization.layout import Figure, byte_unit, chart, counts_axis, time_unit
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, WARNING_COLOUR, series_colour
 from dtdg_lab.visualization.panels import Panel, grid
 from dtdg_lab.visualization.traces import SYMBOLS, Drawn, bars, line, rule

@@ -10,9 +10,9 @@ import numpy as np
 from dtdg_lab.systems.snapshot_blocks.ownership_chart import SENT, blocks_of, memory_limit, probed_memory
 from dtdg_lab.systems.snapshot_blocks.periods import peaks_by_step
 from dtdg_lab.visualization.numbers import bytes_text, percent_text, seconds_text
-from dtdg_lab.visualization.runs.communication import EXCHANGES, HIDDEN_HELP, communication_time
 from dtdg_lab.visualization.runs.overview import common_tiles
 from dtdg_lab.visualization.runs.transfers import EQUAL, measured_traffic, predicted_traffic
+from dtdg_lab.visualization.runs.waiting import EXCHANGES, HIDDEN_HELP, communication_time
 from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile, spark_of
 
 if TYPE_CHECKING:

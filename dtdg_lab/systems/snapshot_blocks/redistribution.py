@@ -16,7 +16,7 @@ from dtdg_lab.distributed.group import Group
 from dtdg_lab.engine.exchange.exchanger import Exchanger, Started
 from dtdg_lab.engine.exchange.redistribution import AllToAllPhase, BlockRows, Moved, OfRows, OfStack
 from dtdg_lab.engine.parallel_map import parallel_imap
-from dtdg_lab.engine.views.view_store import stack_ranges
+from dtdg_lab.engine.views.device_sequence import stack_ranges
 
 # Rows of whole snapshots become rows of some nodes in all snapshots by an all-to-all, and return by another.
 #

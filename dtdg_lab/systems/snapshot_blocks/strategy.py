@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.plans import Partition, SnapshotBlocks
 from dtdg_lab.core.units import format_bytes
 from dtdg_lab.engine.backprop import evolving_weights as evolved
@@ -18,17 +19,34 @@ from dtdg_lab.engine.backprop.evolving_weights import SnapshotSummaries, StateRe
 from dtdg_lab.engine.capabilities import DescribesMemory, ObservesSteps, Replannable, StepOutcome
 from dtdg_lab.engine.exchange.exchanger import Exchanger
 from dtdg_lab.engine.exchange.halo import HaloSequence
-from dtdg_lab.engine.exchange.overlap_trial import OverlapTrial
+from dtdg_lab.engine.exchange.overlap import OverlapTrial
 from dtdg_lab.engine.segment import SequenceSegment
 from dtdg_lab.engine.strategy import BuildContext, RecordRows, Step, StepMarks, StepResult, Strategy
 from dtdg_lab.engine.views.device_sequence import DeviceSequence
 from dtdg_lab.engine.views.sequence import NumberedSequence, SnapshotSequence
 from dtdg_lab.graphs.delta import kept_bytes
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.records.events import Event, OverlapChosen
-from dtdg_lab.systems.snapshot_blocks.graph_storage import is_streamed
 from dtdg_lab.systems.snapshot_blocks.redistribution import Redistribution
-from dtdg_lab.training.block_event import blocks_event
 from dtdg_lab.training.block_memory import BlockMemory, planned_blocks
+from dtdg_lab.training.partition import blocks_event
+
+
+def is_streamed(config: RunConfig, graph: DynamicGraph, plan: SnapshotBlocks, *, peak_bytes: float = 0.0) -> bool:
+    """Return whether graphs are transferred for every block, instead of staying on the device with their operators.
+
+    Args:
+        config: the run's settings; ``graph_storage="auto"`` keeps what fits in ``memory_gib``.
+        graph: its data.
+        plan: the snapshots and nodes of each rank.
+        peak_bytes: of a step, where ``memory_gib`` limits it too.
+    """
+    if plan.blocks == 1 or plan.row_ranks > 1:
+        return False
+    if config["graph_storage"] != "auto":
+        return bool(config["graph_storage"] == "streamed")
+    operators = kept_bytes(graph, plan, np.dtype(config["dtype"]).itemsize)
+    return operators + peak_bytes > config["memory_gib"] * 2**30
 
 
 class SnapshotBlockStrategy(Strategy, Replannable, ObservesSteps, DescribesMemory):

@@ -28,7 +28,7 @@ from dtdg_lab.partition.redistribution_volume import (
     sent,
 )
 from dtdg_lab.partition.volume import RERUN_MEMORIES
-from dtdg_lab.systems.snapshot_blocks.graph_storage import is_streamed
+from dtdg_lab.systems.snapshot_blocks.strategy import is_streamed
 from dtdg_lab.systems.step_time import STEP_SECONDS, MeasuredStep, measured_from
 from dtdg_lab.systems.workload import EXACT, FRONT_BYTES, EpochWork, Facts, Numbers, Row, StepWork, curve_row
 

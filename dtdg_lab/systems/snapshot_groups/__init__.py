@@ -92,7 +92,7 @@ class SnapshotGroupsFamily(SystemFamily):
         import pandas as pd
 
         from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
-        from dtdg_lab.systems.snapshot_groups.schedulers.bounds import lower_bound_s
+        from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
 
         facts = run.live.event(ScheduleFacts)
         if facts is None or run.config.flat.get("pipelined"):

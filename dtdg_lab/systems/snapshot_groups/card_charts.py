@@ -12,10 +12,8 @@ from dtdg_lab.config.catalogue import System, entry
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.core.units import format_seconds, percent
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-from dtdg_lab.systems.snapshot_groups.epoch_blocks import planned_epoch
-from dtdg_lab.systems.snapshot_groups.gantt import planned_figure
-from dtdg_lab.systems.snapshot_groups.schedulers.base import PSG, solve
-from dtdg_lab.systems.snapshot_groups.schedulers.bounds import lower_bound_s
+from dtdg_lab.systems.snapshot_groups.gantt import planned_epoch, planned_figure
+from dtdg_lab.systems.snapshot_groups.schedulers.base import PSG, lower_bound_s, solve
 from dtdg_lab.visualization.panels import Panel, compared_panel
 
 RANKS, WINDOW = 4, 4

@@ -10,7 +10,6 @@ from dtdg_lab.records.rows import Array, Rows, known
 from dtdg_lab.systems.snapshot_groups.balance import BALANCE, balance_by_epoch, last_balance
 from dtdg_lab.systems.snapshot_groups.group_times import group_times
 from dtdg_lab.systems.snapshot_groups.schedule_chart import is_scheduled
-from dtdg_lab.visualization.axes import time_unit
 from dtdg_lab.visualization.changes.marks import HALF_WIDTH, with_changes
 from dtdg_lab.visualization.chart import (
     FIRST_EPOCH,
@@ -22,7 +21,7 @@ from dtdg_lab.visualization.chart import (
     Key,
     card,
 )
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.layout import Figure, time_unit
 from dtdg_lab.visualization.numbers import percent_text, three_digits
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, EDGE_COLOUR, PHASE_COLOURS, series_colour
 from dtdg_lab.visualization.traces import Drawn, line, points, rule

@@ -22,8 +22,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.records.events import Event
 from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
 from dtdg_lab.systems.snapshot_groups.linear_times import fit
-from dtdg_lab.systems.snapshot_groups.schedulers.base import solve
-from dtdg_lab.systems.snapshot_groups.schedulers.bounds import lower_bound_s
+from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s, solve
 from dtdg_lab.systems.snapshot_groups.schedulers.heuristics import schedule_round_robin
 
 LINEAR_EPOCHS = 2  # the first is dropped, as in a profile

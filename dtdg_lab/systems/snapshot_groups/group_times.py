@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.systems.snapshot_groups.epoch_blocks import lengths_ns, shown_epoch
 from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
+from dtdg_lab.systems.snapshot_groups.gantt import lengths_ns, shown_epoch
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables

@@ -9,8 +9,8 @@ import numpy as np
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.records.rows import Array
 from dtdg_lab.systems.snapshot_groups.balance import balance_by_epoch, iterations, last_balance
-from dtdg_lab.systems.snapshot_groups.epoch_blocks import measured_bound, schedule_of, shown_epoch
 from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
+from dtdg_lab.systems.snapshot_groups.gantt import measured_bound, schedule_of, shown_epoch
 from dtdg_lab.systems.snapshot_groups.group_times import group_times, planned_seconds, predicted_seconds
 from dtdg_lab.visualization.numbers import UNKNOWN, percent_text, seconds_text, three_digits
 from dtdg_lab.visualization.runs.overview import loss_tile

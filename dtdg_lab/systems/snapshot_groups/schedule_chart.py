@@ -8,17 +8,20 @@ import numpy as np
 
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.systems.snapshot_groups.balance import balance_of
-from dtdg_lab.systems.snapshot_groups.epoch_blocks import EpochBlocks, measured_bound, planned_epoch, shown_epoch
 from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
 from dtdg_lab.systems.snapshot_groups.gantt import (
     End,
+    EpochBlocks,
     TimeAxis,
     bound_end,
     end_marks,
     gantt_keys,
     gantt_traces,
+    measured_bound,
+    planned_epoch,
     predicted_end,
     rank_axis,
+    shown_epoch,
     time_axis,
 )
 from dtdg_lab.systems.snapshot_groups.group_times import predicted_seconds

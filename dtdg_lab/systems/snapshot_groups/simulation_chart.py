@@ -10,8 +10,7 @@ from typing import Any
 from dtdg_lab.core.units import format_percent, format_seconds
 from dtdg_lab.systems.snapshot_groups.schedulers.simulation import PAPER_THROUGHPUT
 from dtdg_lab.visualization import palette
-from dtdg_lab.visualization.axes import counts_axis
-from dtdg_lab.visualization.layout import Figure, chart
+from dtdg_lab.visualization.layout import Figure, chart, counts_axis
 from dtdg_lab.visualization.panels import Panel, grid
 from dtdg_lab.visualization.traces import SYMBOLS, Drawn, line, points
 

@@ -64,7 +64,7 @@ class VertexPartsFamily(SystemFamily):
 
     def pictures(self, system: System, graph: DynamicGraph) -> list[Panel]:
         """Return the charts on the card of one of its systems."""
-        from dtdg_lab.systems.vertex_parts.card_charts import vertex_pictures
+        from dtdg_lab.systems.vertex_parts.charts import vertex_pictures
 
         return vertex_pictures(system, graph)
 

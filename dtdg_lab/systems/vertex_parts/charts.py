@@ -8,23 +8,36 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dtdg_lab.config import catalogue
+from dtdg_lab.config.catalogue import System
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.partition.events import PartitionFacts
+from dtdg_lab.partition.measured_partition import partition_graph
 from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.records.rows import Array
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, Place, card
-from dtdg_lab.visualization.graphs.partition import EVEN, binned, darkest_key, over_mean, part_load
+from dtdg_lab.visualization.graphs.partition import (
+    EVEN,
+    binned,
+    darkest_key,
+    map_figure,
+    map_words,
+    matrix_figure,
+    over_mean,
+    part_load,
+)
 from dtdg_lab.visualization.graphs.partition import load_caption as part_load_caption
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import percent_text, three_digits
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, HEAT_SCALES, series_colour
-from dtdg_lab.visualization.runs.communication import communication_chart
+from dtdg_lab.visualization.panels import Panel, compared_panel
 from dtdg_lab.visualization.runs.step_memory import step_memory_chart
 from dtdg_lab.visualization.runs.transfers import transfers_chart
-from dtdg_lab.visualization.runs.waiting import waiting_chart
+from dtdg_lab.visualization.runs.waiting import communication_chart, waiting_chart
 from dtdg_lab.visualization.traces import Drawn, bars, heat, level_bars
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
+
 
 TITLE = "What each part needs from the others"
 LOAD_TITLE = "Load of the parts"
@@ -224,4 +237,34 @@ def _load_chart(section: Place, is_shown: Callable[[RunTables], bool]) -> Chart:
         place=section,
         shown=is_shown,
         help="1 is an even share. Load is the number of walks into a part's nodes; a step ends with the slowest part.",
+    )
+
+
+PARTS = 4
+
+
+def vertex_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
+    """Return the rows that a partition receives or copies, bytes between partitions, and partitioners compared."""
+    partitioner = system.parts["partition"]
+    name = "replicated" if system.parts["parallel"] == "cached_vertex" else "halo"
+    partitions = {rule: partition_graph(graph, rule, PARTS) for rule in dict.fromkeys((partitioner, "hash", "metis"))}
+    rows = {rule: float(getattr(partition.measures, name).sum()) for rule, partition in partitions.items()}
+    facts = PartitionFacts.read(partitions[partitioner].to_dict())
+    panels = [(map_figure(name, facts.maps[name], facts.bounds), map_words(name, facts))]
+    if name == "halo":
+        panels.append(_bytes_between_parts(facts))
+    quantity = "Rows copied" if name == "replicated" else "Halo rows of a step"
+    caption = (
+        f"{quantity} with {PARTS} partitions of the same small graph. Fewer are better: a partitioner uses the "
+        "structure of the graph or ignores it (hash)."
+    )
+    return [*panels, compared_panel(quantity, "rows", rows, highlighted=partitioner, caption=caption)]
+
+
+def _bytes_between_parts(facts: PartitionFacts) -> Panel:
+    passes = {pass_name: layers.sum(axis=0).astype(np.float64) for pass_name, layers in facts.predicted.items()}
+    top = float(np.sum(list(passes.values()), axis=0).max())
+    return matrix_figure("Bytes between partitions", passes, who="partition", top=top), (
+        "Counted from the partition: neighbour rows forward, their gradients backward. Unlike ESDG's, they depend on "
+        "the edges, and pairs differ."
     )

@@ -20,9 +20,8 @@ from dtdg_lab.engine.views.replicated_sequence import CachedSequence, cached_seq
 from dtdg_lab.models.base import DynamicModel
 from dtdg_lab.records.events import Event
 from dtdg_lab.tasks.base import Task
-from dtdg_lab.training.block_event import blocks_event
 from dtdg_lab.training.block_memory import BlockMemory, planned_blocks
-from dtdg_lab.training.partition import partition_event
+from dtdg_lab.training.partition import blocks_event, partition_event
 
 # Node partitioning with a halo exchange for every aggregation: full batch, no redundant computation.
 

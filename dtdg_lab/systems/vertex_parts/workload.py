@@ -59,7 +59,7 @@ def halo_work(facts: Facts) -> EpochWork:
 
 def _stacks(facts: Facts, rows: int) -> int:
     """Return the number of stacks of snapshots that a processor computes together, each with its exchanges."""
-    from dtdg_lab.engine.views.view_store import stack_ranges
+    from dtdg_lab.engine.views.device_sequence import stack_ranges
 
     return len(stack_ranges(facts.train, rows=max(rows, 1), features=facts.graph.num_features, device="cpu"))
 

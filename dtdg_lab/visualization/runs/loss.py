@@ -13,7 +13,6 @@ import numpy as np
 from dtdg_lab.config.catalogue import loss_name, metrics_of
 from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.records.rows import Array, Rows, known
-from dtdg_lab.visualization.axes import log_axis
 from dtdg_lab.visualization.changes.marks import CHIPS, with_changes
 from dtdg_lab.visualization.chart import (
     FIRST_EPOCH,
@@ -26,7 +25,7 @@ from dtdg_lab.visualization.chart import (
     XAxis,
     card,
 )
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.layout import Figure, log_axis
 from dtdg_lab.visualization.metrics import BASELINE, finite_scores, main_metric, metric_name
 from dtdg_lab.visualization.numbers import percent_text, three_digits
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, SPLIT_COLOURS, STEP_COLOUR

@@ -9,9 +9,8 @@ import numpy as np
 
 from dtdg_lab.visualization.chart import Chart
 from dtdg_lab.visualization.numbers import UNKNOWN, seconds_text, three_digits
-from dtdg_lab.visualization.runs.energy import energy_chart
+from dtdg_lab.visualization.runs.energy import energy_by_phase_chart, energy_chart
 from dtdg_lab.visualization.runs.loss import SPLIT_NAMES, against_persistence, evaluations, judged_split, loss_chart
-from dtdg_lab.visualization.runs.phase_energy import energy_by_phase_chart
 from dtdg_lab.visualization.runs.step_time import STEP_SECONDS, step_time_chart, step_times
 from dtdg_lab.visualization.runs.timeline import timeline_chart
 from dtdg_lab.visualization.tiles import Tile, spark_of

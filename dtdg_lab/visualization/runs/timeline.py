@@ -14,8 +14,8 @@ from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, 
 from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import MINUS, percent_text
 from dtdg_lab.visualization.palette import PHASE_COLOURS
-from dtdg_lab.visualization.runs.newest_rows import least_by_rank, newest_rows
 from dtdg_lab.visualization.runs.step_time import PHASE_NAMES, step_times
+from dtdg_lab.visualization.thinning import least_by_rank, newest_rows
 from dtdg_lab.visualization.traces import Drawn, heat, level_bars
 
 if TYPE_CHECKING:

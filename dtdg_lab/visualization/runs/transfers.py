@@ -11,12 +11,11 @@ import numpy as np
 from dtdg_lab.config.model_facts import PASSES
 from dtdg_lab.partition.events import BlockFacts, Matrix, PartitionFacts
 from dtdg_lab.records.rows import Rows, known
-from dtdg_lab.visualization.axes import byte_unit
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, Place, always, card
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.layout import Figure, byte_unit
 from dtdg_lab.visualization.numbers import bytes_text, percent_text, three_digits
 from dtdg_lab.visualization.palette import HEAT_SCALES
-from dtdg_lab.visualization.runs.newest_rows import least_by_rank, newest_rows
+from dtdg_lab.visualization.thinning import least_by_rank, newest_rows
 from dtdg_lab.visualization.traces import Drawn, heat
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dtdg_lab.core.units import format_bytes, format_seconds, percent
-from dtdg_lab.visualization.axes import CATEGORIES, FROM_ZERO
-from dtdg_lab.visualization.layout import Figure, chart
+from dtdg_lab.visualization.layout import CATEGORIES, FROM_ZERO, Figure, chart
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, PHASE_COLOURS, PURGE_COLOUR, WARNING_COLOUR, series_colour
 from dtdg_lab.visualization.panels import Panel, grid
 from dtdg_lab.visualization.traces import Drawn, bars, line, points, rule

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.config.catalogue import loss_name
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds, join_words
 from dtdg_lab.visualization import layout, traces
-from dtdg_lab.visualization.axes import FROM_ZERO, byte_unit
-from dtdg_lab.visualization.layout import Figure, as_drawn
+from dtdg_lab.visualization.layout import FROM_ZERO, Figure, as_drawn, byte_unit
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, TEXT_COLOUR, series_colour
 from dtdg_lab.visualization.panels import Panel, grid
 from dtdg_lab.visualization.runs.curves import NEAR, bytes_at, joules_at, judged_evaluations, judged_split, peak_bytes

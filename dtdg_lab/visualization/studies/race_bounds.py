@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.units import format_joules, format_seconds, join_words
 from dtdg_lab.visualization import layout, traces
-from dtdg_lab.visualization.axes import FROM_ZERO, NAMES
-from dtdg_lab.visualization.layout import Figure, as_drawn
+from dtdg_lab.visualization.layout import FROM_ZERO, NAMES, Figure, as_drawn
 from dtdg_lab.visualization.palette import TEXT_COLOUR, series_colour
 from dtdg_lab.visualization.panels import Panel, grid
 from dtdg_lab.visualization.traces import Drawn

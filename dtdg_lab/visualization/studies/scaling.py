@@ -11,8 +11,7 @@ from typing import Any
 
 from dtdg_lab.core.units import format_bytes, format_seconds, percent
 from dtdg_lab.visualization import layout, traces
-from dtdg_lab.visualization.axes import CATEGORIES, FROM_ZERO, counts_axis, time_unit
-from dtdg_lab.visualization.layout import Figure, with_note
+from dtdg_lab.visualization.layout import CATEGORIES, FROM_ZERO, Figure, counts_axis, time_unit, with_note
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, MARK_COLOUR, PHASE_COLOURS, TEXT_COLOUR, series_colour
 from dtdg_lab.visualization.panels import Panel, grid
 from dtdg_lab.visualization.traces import Drawn

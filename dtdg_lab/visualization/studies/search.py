@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds, join_words
 from dtdg_lab.visualization import layout, palette, traces
-from dtdg_lab.visualization.axes import named_axis
+from dtdg_lab.visualization.layout import named_axis
 from dtdg_lab.visualization.numbers import short
 from dtdg_lab.visualization.panels import Panel
 from dtdg_lab.visualization.traces import Drawn
@@ -28,7 +28,7 @@ CLICKABLE = "clickable"  # entry of layout.meta: clicks send the point's customd
 _CLICKS: Drawn = {"meta": {CLICKABLE: True}}
 NOTHING_YET = "no run of the study has ended yet"
 _WRITTEN, _COLUMNS = 60, 9  # cells up to which, and columns up to which, each has its number written into it
-# as in systems/decayed_windows/decay_map.py: from where writing is white, and how far the least is from white
+# as in systems/decayed_windows/study.py: from where writing is white, and how far the least is from white
 _DARK, _PALE = 0.6, 0.15
 _CORNER = 0.34  # of a cell: where the marks of its states stand, from its middle
 STATES: Mapping[str, tuple[str, str, str]] = MappingProxyType(  # status -> words, symbol, colour

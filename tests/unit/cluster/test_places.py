@@ -29,7 +29,7 @@ TRAIN = (
     "config = RunConfig(system='single', dataset='growing', epochs=1)\n"
 )
 SESSION = "from dtdg_lab.cluster.session import Session\n"
-LIST = "from dtdg_lab.cluster.session_list import list_sessions\n"
+LIST = "from dtdg_lab.cluster.session_files import list_sessions\n"
 LOAD = "from dtdg_lab.datasets.names import load_dataset\n"
 ENTRIES = {
     "train": (TRAIN, "train(config{}, progress=False)", "runs_dir"),

@@ -11,8 +11,7 @@ import pytest
 
 from dtdg_lab.cluster.event_history import EventHistory
 from dtdg_lab.cluster.local import train
-from dtdg_lab.cluster.replay import replay
-from dtdg_lab.cluster.verification import verify_replay
+from dtdg_lab.cluster.replay import replay, verify_replay
 from dtdg_lab.core.errors import ConfigError, ControlError, NotFiniteError, RunStoreError
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.record_writer import RecordWriter

@@ -16,7 +16,7 @@ from dtdg_lab.config.options import OPTIONS
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ClusterError, ControlError
 from dtdg_lab.dashboard.app import Dashboard
-from dtdg_lab.dashboard.config_code import as_cell, as_json
+from dtdg_lab.dashboard.pages.code import as_cell, as_json
 from tests.dashboards import (
     buttons,
     choose,

@@ -22,8 +22,7 @@ from tornado.websocket import websocket_connect
 
 from dtdg_lab.cli import main
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.dashboard.endpoint import Endpoint
-from dtdg_lab.dashboard.server import DashboardServer, serve
+from dtdg_lab.dashboard.server import DashboardServer, Endpoint, serve
 from tests.pretend_session import PretendSession
 from tests.proxy import reverse_proxy
 

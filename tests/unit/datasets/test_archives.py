@@ -19,7 +19,7 @@ import pytest
 
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.files import read_array
-from dtdg_lab.core.parsing import PARSING
+from dtdg_lab.core.source_code import PARSING
 from dtdg_lab.datasets import archives
 from dtdg_lab.datasets.archives import ArchiveMembers, find_part, read_pickle, unpacked
 from tests import format_samples as samples

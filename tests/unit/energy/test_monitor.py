@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from dtdg_lab.core.errors import ConfigError, NotAvailableError
 from dtdg_lab.energy.modelled import BusySeconds, ModelledGpuReader, ModelledReader
 from dtdg_lab.energy.monitor import EnergyMeter
-from dtdg_lab.energy.nvml_reader import NvmlReader
+from dtdg_lab.energy.nvml import NvmlReader
 from dtdg_lab.energy.rank_readers import NodeShareReader, readers_for
 from dtdg_lab.energy.rapl import RaplReader
 from dtdg_lab.energy.readers import ChildSeconds, PowerModel, Reading

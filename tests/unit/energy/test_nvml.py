@@ -12,7 +12,7 @@ import pytest
 from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.energy.modelled import BusySeconds
 from dtdg_lab.energy.monitor import EnergyMeter
-from dtdg_lab.energy.nvml_reader import NvmlReader
+from dtdg_lab.energy.nvml import NvmlReader
 from dtdg_lab.energy.rank_readers import readers_for
 from dtdg_lab.energy.readers import EnergyReader
 from dtdg_lab.runs.environment import describe_environment

@@ -14,13 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtdg_lab.config.record_tables import PHASES, TABLES
-from dtdg_lab.energy.measurement import shared_out
 from dtdg_lab.energy.modelled import BusySeconds, ModelledGpuReader, ModelledReader
-from dtdg_lab.energy.monitor import EnergyMeter
+from dtdg_lab.energy.monitor import EnergyMeter, shared_out
 from dtdg_lab.energy.phases import IDLE, STALL, PhaseEnergy, Row
 from dtdg_lab.energy.readers import EnergyReader, PowerModel
 from dtdg_lab.energy.total import total_of
-from dtdg_lab.runs.energy_summary import energy_facts, joules_per_loss, spent
+from dtdg_lab.runs.summary import energy_facts, joules_per_loss, spent
 from tests.energy_doubles import ReplayClock, ReplayReader, Scripted
 
 POWER = PowerModel(idle_w=20.0, max_w=100.0, gpu_idle_w=30.0, gpu_max_w=250.0)
@@ -282,7 +281,7 @@ def test_short_epochs_wait_for_a_counter_that_moves_every_tenth_of_a_second(monk
     fake.nvmlDeviceGetEnforcedPowerLimit.return_value = 700_000
     monkeypatch.setitem(sys.modules, "pynvml", fake)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    from dtdg_lab.energy.nvml_reader import NvmlReader
+    from dtdg_lab.energy.nvml import NvmlReader
 
     clock, cpu = ReplayClock(), ReplayClock()
     fake.nvmlDeviceGetTotalEnergyConsumption.side_effect = lambda _: round(clock() * 200e3)  # 200 W

@@ -12,7 +12,7 @@ import pytest
 
 from dtdg_lab.core.errors import ConfigError, NotAvailableError
 from dtdg_lab.energy.modelled import ModelledReader
-from dtdg_lab.energy.nvml_reader import NvmlReader, find_gpu
+from dtdg_lab.energy.nvml import NvmlReader, find_gpu
 from dtdg_lab.energy.rank_readers import readers_for
 from dtdg_lab.energy.rapl import RaplReader
 from tests.thinning import thinned

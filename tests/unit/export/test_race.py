@@ -22,9 +22,8 @@ from dtdg_lab.runs.exports import open_run
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.provenance import provenance
 from dtdg_lab.runs.record_writer import RecordWriter
-from dtdg_lab.studies.race_plan import RacePlan, new_race
+from dtdg_lab.studies.race_plan import RacePlan, StopRule, new_race
 from dtdg_lab.studies.race_result import Race
-from dtdg_lab.studies.stop_rule import StopRule
 from dtdg_lab.studies.trials import FAILED, FINISHED, INTERRUPTED, TrialJournal, planned
 from tests.stored_runs import START_NS, finished_run
 from tests.thinning import thinned

@@ -16,7 +16,7 @@ from dtdg_lab.forecast.forecast import forecast
 from dtdg_lab.forecast.rank_curves import RANKS, GrowthCurve, RankCurves, expected_halo
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.partition.base import make_partition
-from dtdg_lab.partition.halo import pulled_rows
+from dtdg_lab.partition.measures import pulled_rows
 from dtdg_lab.systems.snapshot_groups.forecast import grown_times
 
 SIZES: dict[str, Any] = {"generated_nodes": 240, "generated_edges": 1200, "generated_snapshots": 24}

@@ -10,14 +10,13 @@ import pytest
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.lessons.widgets import CacheBench
 from dtdg_lab.systems.feature_cache.actions import CacheActions
-from dtdg_lab.systems.feature_cache.calibration.shipped import reddit
+from dtdg_lab.systems.feature_cache.calibration.calibration import reddit
 from dtdg_lab.systems.feature_cache.charts.manual_windows import BY_HAND
 from dtdg_lab.systems.feature_cache.policies.baselines import FixedWindow, RuleWindows
 from dtdg_lab.systems.feature_cache.policies.clairvoyant import best_plan, cost_of
-from dtdg_lab.systems.feature_cache.simulation.cases import CacheCase
+from dtdg_lab.systems.feature_cache.simulation.cases import CacheCase, LinkTrace
 from dtdg_lab.systems.feature_cache.simulation.comparison import run_policy
 from dtdg_lab.systems.feature_cache.simulation.episode import CacheEpisode, draw_episode, replayed_episode
-from dtdg_lab.systems.feature_cache.simulation.link_trace import LinkTrace
 from dtdg_lab.systems.feature_cache.simulation.simulator import CacheSimulator
 from tests.many_views import view_of
 from tests.thinning import thinned

@@ -10,7 +10,7 @@ import pytest
 
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.lessons import checks as race_checks
-from dtdg_lab.studies.contestants import contestants
+from dtdg_lab.studies.race_plan import contestants
 from tests.lesson_solutions import answers
 
 BASE = RunConfig(

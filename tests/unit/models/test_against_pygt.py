@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from dtdg_lab.models.base import DynamicModel, make_model
 from dtdg_lab.models.dcrnn import DCRNN
-from dtdg_lab.models.dense_view import DenseView
 from dtdg_lab.models.evolvegcn import EvolveGCNH, EvolveGCNO
 from dtdg_lab.models.gcn_lstm import MPNNLSTM
+from dtdg_lab.models.graph_view import DenseView
 from dtdg_lab.models.tgcn import TGCN
 
 MISSING = [name for name in ("torch_geometric", "torch_geometric_temporal") if importlib.util.find_spec(name) is None]

@@ -16,16 +16,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from dtdg_lab.engine.views.neighbours import NeighbourRows
-from dtdg_lab.engine.views.snapshot_view import SnapshotView
+from dtdg_lab.engine.views.snapshot_view import NeighbourRows, SnapshotView
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.operators import Operators, OperatorSettings, SnapshotSource
 from dtdg_lab.kernels.spmm import stacked
 from dtdg_lab.models.base import DynamicModel, make_model
 from dtdg_lab.models.dcrnn import DCRNN
-from dtdg_lab.models.dense_view import DenseView
 from dtdg_lab.models.evolvegcn import EvolveGCNH, EvolveGCNO
 from dtdg_lab.models.gcn_lstm import CDGCN, GATLSTM, MPNNLSTM, WDGCN
+from dtdg_lab.models.graph_view import DenseView
 from dtdg_lab.models.graphsage import GraphSAGE
 from dtdg_lab.models.tgcn import TGCN
 from dtdg_lab.models.tmgcn import TMGCN

@@ -11,9 +11,9 @@ from torch import Tensor
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.models.base import DynamicModel, State, apply_weights, make_model, side_by_side, stack_layer
 from dtdg_lab.models.dcrnn import DCRNN
-from dtdg_lab.models.dense_view import DenseView
 from dtdg_lab.models.evolvegcn import EvolveGCNH, EvolveGCNO
 from dtdg_lab.models.gcn_lstm import CDGCN, GATLSTM, MPNNLSTM, WDGCN
+from dtdg_lab.models.graph_view import DenseView
 from dtdg_lab.models.graphsage import GraphSAGE
 from dtdg_lab.models.tgcn import TGCN
 from dtdg_lab.models.tmgcn import TMGCN

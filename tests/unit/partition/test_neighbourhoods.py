@@ -8,8 +8,7 @@ import pytest
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.graphs.snapshot import Snapshot
-from dtdg_lab.partition.halo import remote_rows
-from dtdg_lab.partition.measures import measure
+from dtdg_lab.partition.measures import measure, remote_rows
 from dtdg_lab.partition.neighbourhoods import hop_distance, transposed, union_of
 from tests.small_graphs import HALVES, STEPS, path_graph, snapshot_of
 

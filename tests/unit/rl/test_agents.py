@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.rl.agent import Agent, Fixed, UniformAgent
-from dtdg_lab.rl.bandit import Bandit
+from dtdg_lab.rl.agent import Agent, Bandit, Fixed, UniformAgent
 from dtdg_lab.rl.dqn import DQN
 from dtdg_lab.systems.hybrid_batches.progress_law import ProgressLaw
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dtdg_lab.cluster.verification import causes_of
+from dtdg_lab.cluster.replay import causes_of
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.registration import register
 from dtdg_lab.config.run_config import RunConfig

@@ -24,10 +24,10 @@ from dtdg_lab.config.record_tables import OWN_PHASES, PHASES, TABLES
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, DataError, RunStoreError, UnknownNameError
 from dtdg_lab.runs import finish as finish_module
-from dtdg_lab.runs import repetition, summary
+from dtdg_lab.runs import report, summary
 from dtdg_lab.runs.comparison import compare
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.runs.event_rows import event_rows
+from dtdg_lab.runs.event_log import event_rows
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.frames import RunFrames
 from dtdg_lab.runs.parquet import current_note, files_of, is_current
@@ -424,7 +424,7 @@ def test_equal_runs_are_told_apart_by_name(tmp_path: Path) -> None:
 
 def test_settings_to_do_it_again_make_the_same_config() -> None:
     config = RunConfig(dataset="growing", ranks=2, parts=4, group_window=8, learning_rate=0.5)
-    changed = repetition.changed_settings(config)
+    changed = report.changed_settings(config)
     assert changed == {
         "system": "psg",
         "dataset": "growing",
@@ -435,13 +435,13 @@ def test_settings_to_do_it_again_make_the_same_config() -> None:
         "learning_rate": 0.5,
     }
     assert RunConfig(**changed) == config
-    cell = repetition.python_cell(config)
+    cell = report.python_cell(config)
     built = re.search(r"lab\.RunConfig\((.*?)\n\)", cell, re.DOTALL)
     assert built is not None
     compile(cell, "cell", "exec")
     assert eval(f"RunConfig({built[1]})") == config
-    assert len(repetition.explained(config)) == len(config.flat)
-    assert all(meaning for *_, meaning in repetition.explained(config))
+    assert len(report.explained(config)) == len(config.flat)
+    assert all(meaning for *_, meaning in report.explained(config))
 
 
 def test_a_change_applied_at_different_steps_is_shown_as_such() -> None:

@@ -19,10 +19,9 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, NotFiniteError, RunFailedError, RunStoreError
 from dtdg_lab.studies import trial_runner as race_runner
 from dtdg_lab.studies.race import prepare, race
-from dtdg_lab.studies.race_bounds import copy_bandwidth
-from dtdg_lab.studies.race_plan import FILE, find_race
+from dtdg_lab.studies.race_plan import FILE, StopRule, find_race
 from dtdg_lab.studies.race_result import Race, open_race
-from dtdg_lab.studies.stop_rule import StopRule
+from dtdg_lab.studies.race_table import copy_bandwidth
 from dtdg_lab.studies.trials import TrialJournal
 
 SMALL = {

@@ -28,15 +28,13 @@ from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.studies import near_best
 from dtdg_lab.studies import race as race_module
 from dtdg_lab.studies import trial_runner as race_runner
-from dtdg_lab.studies.axes import Axis
-from dtdg_lab.studies.contestants import check_alike
 from dtdg_lab.studies.near_best import near_best_bars
 from dtdg_lab.studies.race import RaceRunner
-from dtdg_lab.studies.race_plan import RacePlan, find_race, new_race
+from dtdg_lab.studies.race_plan import RacePlan, check_alike, find_race, new_race
 from dtdg_lab.studies.race_result import Race
 from dtdg_lab.studies.race_table import Row, spread, spreads_of, winners
 from dtdg_lab.studies.run_study import run_study
-from dtdg_lab.studies.sweep import Sweep
+from dtdg_lab.studies.sweep import Axis, Sweep
 from dtdg_lab.studies.trials import FAILED, FILE, FINISHED, Trial, TrialJournal, planned
 from dtdg_lab.visualization.studies.race import Curve, near_losses
 from tests.pretend_studies import BASE, pretend_training

@@ -13,11 +13,9 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.runs.charts import all_rollups
 from dtdg_lab.runs.tables import RunTables
-from dtdg_lab.studies.contestants import contestants, data_hashes, labels_for
-from dtdg_lab.studies.race_plan import RacePlan
+from dtdg_lab.studies.race_plan import RacePlan, StopRule, contestants, data_hashes, labels_for
 from dtdg_lab.studies.race_table import best, spread
 from dtdg_lab.studies.same_losses import checks, groups, same_losses
-from dtdg_lab.studies.stop_rule import StopRule
 from tests.synthetic_lines import evaluation_row, line, step_row
 
 SMALL = {"dataset": "growing", "generated_nodes": 40, "generated_edges": 160, "generated_snapshots": 20, "hidden": 4}

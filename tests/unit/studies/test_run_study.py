@@ -14,14 +14,13 @@ from dtdg_lab.cluster.stopping_rule import Evaluated
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, NotFiniteError, RunFailedError, RunStoreError, UnknownNameError
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.studies.folder_lock import one_writer
-from dtdg_lab.studies.pruning import pruning_judge
 from dtdg_lab.studies.run_study import run_study
+from dtdg_lab.studies.search import pruning_judge
 from dtdg_lab.studies.search_space import choice, integer, uniform
 from dtdg_lab.studies.study import Study, open_study
 from dtdg_lab.studies.sweep import Cell, Sweep
 from dtdg_lab.studies.trial_runner import time_left
-from dtdg_lab.studies.trials import FILE, Trial
+from dtdg_lab.studies.trials import FILE, Trial, one_writer
 from tests.pretend_studies import BASE, PretendTraining, pretend_training
 from tests.thinning import thinned
 

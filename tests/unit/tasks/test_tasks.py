@@ -20,8 +20,7 @@ from dtdg_lab.graphs.split import Split
 from dtdg_lab.records.link_metrics import is_score
 from dtdg_lab.tasks.base import Scores, Task
 from dtdg_lab.tasks.classification import Classification
-from dtdg_lab.tasks.edge_bank import EdgeBank
-from dtdg_lab.tasks.link_prediction import LinkPrediction, round_noise
+from dtdg_lab.tasks.link_prediction import EdgeBank, LinkPrediction, round_noise
 from dtdg_lab.tasks.link_samples import NO_VERTEX, edge_seed, link_samples, ranking_candidates
 from dtdg_lab.tasks.metrics import accuracy, auc_and_average_precision, confusion, f1, f1_of, macro_f1, reciprocal_ranks
 from dtdg_lab.tasks.regression import Regression

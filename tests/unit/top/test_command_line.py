@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dtdg_lab.cli import _config, main
-from dtdg_lab.cluster.session_list import SessionInfo
+from dtdg_lab.cluster.session_files import SessionInfo
 from dtdg_lab.core.errors import ClusterError
 
 
@@ -109,11 +109,11 @@ def session_list(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         alive.remove(name)
         return 3
 
-    double = types.ModuleType("dtdg_lab.cluster.session_list")
+    double = types.ModuleType("dtdg_lab.cluster.session_files")
     facts = {"name": "lab", "ranks": 2, "processes": 4, "idle_s": 61.0, "owned": True, "last_run": None}
     double.list_sessions = lambda: [SessionInfo(id=name, **facts) for name in alive]  # type: ignore[attr-defined]
     double.end_session = end_session  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "dtdg_lab.cluster.session_list", double)
+    monkeypatch.setitem(sys.modules, "dtdg_lab.cluster.session_files", double)
     return alive
 
 

@@ -39,11 +39,11 @@ from dtdg_lab.engine.views.device_sequence import DeviceSequence
 from dtdg_lab.engine.views.snapshot_view import SnapshotView
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import seal_of
-from dtdg_lab.models.dense_view import DenseView
+from dtdg_lab.models.graph_view import DenseView
 from dtdg_lab.runs.record_lines import read_lines
 from dtdg_lab.runs.record_writer import RecordWriter
 from dtdg_lab.systems.single.events import OverlapProfile, SnapshotTimes
-from dtdg_lab.systems.single.shared_edges import measured
+from dtdg_lab.systems.single.strategy import measured
 from dtdg_lab.testing.models import run_model
 from dtdg_lab.testing.training import RecordingRecorder, Trained, train_in_memory
 from dtdg_lab.training.assembly import assemble_trainer
@@ -51,7 +51,7 @@ from dtdg_lab.training.build import build
 from dtdg_lab.training.checkpoint import Checkpoint
 from dtdg_lab.training.checkpointing import LOOK_S, CheckpointManager, LastGood
 from dtdg_lab.training.clock import PhaseClock
-from dtdg_lab.training.control_source import LocalControl
+from dtdg_lab.training.control import LocalControl
 from dtdg_lab.training.forward import run_forward
 from dtdg_lab.training.position import Position
 from dtdg_lab.training.recording import StepRecorder

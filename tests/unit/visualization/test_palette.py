@@ -9,8 +9,16 @@ import pytest
 from numpy.typing import NDArray
 
 from dtdg_lab.visualization import palette
-from dtdg_lab.visualization.palette import DARK_COLOURS, PAGE_COLOURS, PHASE_COLOURS, SPLIT_COLOURS, series_colour
-from dtdg_lab.visualization.theme import coloured, theme_script, variables
+from dtdg_lab.visualization.palette import (
+    DARK_COLOURS,
+    PAGE_COLOURS,
+    PHASE_COLOURS,
+    SPLIT_COLOURS,
+    coloured,
+    series_colour,
+    theme_script,
+    variables,
+)
 
 # Machado, Oliveira and Fernandes (2009), severity 1: linear RGB as seen by readers without one kind of cones
 READERS = {

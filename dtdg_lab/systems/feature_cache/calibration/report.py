@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dtdg_lab.network.links import BITS
-from dtdg_lab.systems.feature_cache.calibration.rpc_fit import RpcFit
-from dtdg_lab.systems.feature_cache.calibration.step_model import StepTimeModel
+from dtdg_lab.systems.feature_cache.calibration.fits import RpcFit, StepTimeModel
 
 MIDDLE = 16  # the window of the baseline guess
 ALIKE = 0.01  # relative difference of predictions within which windows are equivalent: the nearest to MIDDLE is taken

@@ -28,9 +28,8 @@ from dtdg_lab.systems.feature_cache.calibration.measurements import (
 )
 from dtdg_lab.systems.feature_cache.charts.model_errors import model_figure
 from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts
-from dtdg_lab.systems.feature_cache.rpc.addresses import TOKEN_BYTES
 from dtdg_lab.systems.feature_cache.rpc.client import FeatureClient
-from dtdg_lab.systems.feature_cache.rpc.server import FeatureServer
+from dtdg_lab.systems.feature_cache.rpc.server import TOKEN_BYTES, FeatureServer
 from dtdg_lab.visualization.layout import Figure
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 
 from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.records.rows import Array, Rows, as_objects
-from dtdg_lab.systems.feature_cache.charts.run_facts import (
+from dtdg_lab.systems.feature_cache.charts.step_chart import (
     STACKED_PARTS,
     first_step,
     newest_step,

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 from dtdg_lab.config.catalogue import System
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
-from dtdg_lab.systems.feature_cache.calibration.shipped import reddit
-from dtdg_lab.systems.feature_cache.costs.choices import cache_choices
+from dtdg_lab.systems.feature_cache.calibration.calibration import reddit
+from dtdg_lab.systems.feature_cache.costs.cache_costs import cache_choices
 from dtdg_lab.systems.feature_cache.policies.clairvoyant import Clairvoyant, best_plan, cost_of
 from dtdg_lab.systems.feature_cache.policies.learned import learned_policy
 from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
@@ -20,8 +20,7 @@ from dtdg_lab.systems.feature_cache.simulation.cases import CacheCase
 from dtdg_lab.systems.feature_cache.simulation.comparison import always_compared, run_policy
 from dtdg_lab.systems.feature_cache.simulation.episode import CacheEpisode, draw_episode
 from dtdg_lab.systems.feature_cache.simulation.simulator import CacheSimulator
-from dtdg_lab.visualization.axes import counts_axis
-from dtdg_lab.visualization.layout import chart
+from dtdg_lab.visualization.layout import chart, counts_axis
 from dtdg_lab.visualization.numbers import percent_text, seconds_text
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, EDGE_COLOUR, VERTEX_COLOUR, WARNING_COLOUR
 from dtdg_lab.visualization.panels import STEPS, Panel, compared_panel

@@ -12,11 +12,16 @@ import numpy as np
 from dtdg_lab.records.rows import Array, Rows
 from dtdg_lab.systems.feature_cache.actions import WINDOWS
 from dtdg_lab.systems.feature_cache.charts import captions
-from dtdg_lab.systems.feature_cache.charts.run_facts import STACKED_PARTS, fetches_features, newest_step, recent_rows
-from dtdg_lab.systems.feature_cache.charts.step_chart import over_steps
+from dtdg_lab.systems.feature_cache.charts.step_chart import (
+    STACKED_PARTS,
+    fetches_features,
+    newest_step,
+    over_steps,
+    recent_rows,
+)
 from dtdg_lab.systems.feature_cache.charts.traffic import DARK
-from dtdg_lab.visualization.axes import named_axis
 from dtdg_lab.visualization.chart import FIRST_STEP, NOTHING_YET, Chart, ChartOptions, Key, card
+from dtdg_lab.visualization.layout import named_axis
 from dtdg_lab.visualization.numbers import MINUS, percent_text
 from dtdg_lab.visualization.palette import HEAT_SCALES, MARK_COLOUR, TEXT_COLOUR, WARNING_COLOUR, series_colour
 from dtdg_lab.visualization.traces import Drawn, box, heat, label, points

@@ -15,11 +15,9 @@ from dtdg_lab.core.units import join_words
 from dtdg_lab.network.links import BITS
 from dtdg_lab.records.rows import as_objects
 from dtdg_lab.systems.feature_cache.charts.decisions import decision_points, windows_axis
-from dtdg_lab.systems.feature_cache.charts.link_history import LinkHistory
-from dtdg_lab.systems.feature_cache.charts.step_chart import slow_shades
+from dtdg_lab.systems.feature_cache.charts.step_chart import LinkHistory, slow_shades
 from dtdg_lab.systems.feature_cache.simulation.episode import CacheEpisode
-from dtdg_lab.visualization.axes import FROM_ZERO
-from dtdg_lab.visualization.layout import Figure, chart
+from dtdg_lab.visualization.layout import FROM_ZERO, Figure, chart
 from dtdg_lab.visualization.numbers import joules_text
 from dtdg_lab.visualization.palette import series_colour
 from dtdg_lab.visualization.panels import STEPS, Panel, grid

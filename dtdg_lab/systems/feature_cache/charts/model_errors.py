@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from dtdg_lab.systems.feature_cache.calibration.report import CellError
-from dtdg_lab.visualization.axes import named_axis
-from dtdg_lab.visualization.layout import Figure, chart
+from dtdg_lab.visualization.layout import Figure, chart, named_axis
 from dtdg_lab.visualization.numbers import percent_text
 from dtdg_lab.visualization.palette import TEXT_COLOUR, series_colour
 from dtdg_lab.visualization.panels import Panel, grid

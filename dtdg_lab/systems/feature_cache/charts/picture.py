@@ -26,11 +26,12 @@ from dtdg_lab.systems.feature_cache.charts.caches import (
     windows_now,
 )
 from dtdg_lab.systems.feature_cache.charts.captions import ms_text
-from dtdg_lab.systems.feature_cache.charts.link_history import LinkHistory, link_history
-from dtdg_lab.systems.feature_cache.charts.run_facts import (
+from dtdg_lab.systems.feature_cache.charts.step_chart import (
     STACKED_PARTS,
+    LinkHistory,
     fetches_features,
     has_cache,
+    link_history,
     newest_step,
     part_count,
     policy_in_use,

@@ -10,18 +10,19 @@ from dtdg_lab.records.rows import Array
 from dtdg_lab.systems.feature_cache.charts import captions
 from dtdg_lab.systems.feature_cache.charts.batches import hit_rate_now
 from dtdg_lab.systems.feature_cache.charts.captions import ms_text
-from dtdg_lab.systems.feature_cache.charts.link_history import LinkHistory, link_history
-from dtdg_lab.systems.feature_cache.charts.run_facts import (
+from dtdg_lab.systems.feature_cache.charts.step_chart import (
     STACKED_PARTS,
+    LinkHistory,
     fetches_features,
     first_step,
+    link_history,
     newest_step,
+    over_steps,
     part_count,
     recent_rows,
 )
-from dtdg_lab.systems.feature_cache.charts.step_chart import over_steps
-from dtdg_lab.visualization.axes import FROM_ZERO
 from dtdg_lab.visualization.chart import FIRST_STEP, NOTHING_YET, Chart, ChartOptions, Key
+from dtdg_lab.visualization.layout import FROM_ZERO
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, STEP_COLOUR, series_colour
 from dtdg_lab.visualization.traces import Drawn, line
 

@@ -14,7 +14,7 @@ from dtdg_lab.systems.feature_cache.charts.batches import batch_sums, hit_rate_n
 from dtdg_lab.systems.feature_cache.charts.caches import mean_lengths
 from dtdg_lab.systems.feature_cache.charts.captions import CHOSEN_BY, ms_text
 from dtdg_lab.systems.feature_cache.charts.picture import window_text
-from dtdg_lab.systems.feature_cache.charts.run_facts import has_cache, policy_in_use
+from dtdg_lab.systems.feature_cache.charts.step_chart import has_cache, policy_in_use
 from dtdg_lab.systems.feature_cache.events import CACHELESS, FeatureFacts
 from dtdg_lab.visualization.numbers import UNKNOWN, joules_text, percent_text
 from dtdg_lab.visualization.runs.energy import energy_total, joules_so_far

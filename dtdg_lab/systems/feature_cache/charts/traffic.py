@@ -8,17 +8,17 @@ import numpy as np
 
 from dtdg_lab.records.rows import Array
 from dtdg_lab.systems.feature_cache.charts import captions
-from dtdg_lab.systems.feature_cache.charts.run_facts import (
+from dtdg_lab.systems.feature_cache.charts.step_chart import (
     STACKED_PARTS,
     fetches_features,
     newest_step,
+    over_steps,
     part_count,
     recent_rows,
 )
-from dtdg_lab.systems.feature_cache.charts.step_chart import over_steps
 from dtdg_lab.systems.feature_cache.events import Congestion, FeatureFacts
-from dtdg_lab.visualization.axes import FROM_ZERO, byte_unit, named_axis
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, card
+from dtdg_lab.visualization.layout import FROM_ZERO, byte_unit, named_axis
 from dtdg_lab.visualization.numbers import bytes_text, three_digits
 from dtdg_lab.visualization.palette import HEAT_SCALES, PHASE_COLOURS, PURGE_COLOUR, TEXT_COLOUR, series_colour
 from dtdg_lab.visualization.traces import Drawn, bars, colour_bar, heat, label

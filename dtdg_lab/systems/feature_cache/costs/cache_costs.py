@@ -1,27 +1,4 @@
-"""The cost of a training step in seconds and joules, by window, allocation of the cache and state of the links.
-
-The same model is fitted by calibration, sampled by the simulator and used by the planner. For P - 1 other parts that
-own the fetched features::
-
-    T(W) = base + max over owners o of |trips(W) delay_o, bytes_o(W) / rate_o| + rebuild_s / W     [overlap = 0]
-    bytes_o(W) = row_bytes (misses_o(W) + exposed fetched_o(W) / W),  fetched(W) = rebuild_rows W^c,  c < 1
-    misses_o(W) = rows_o (1 - h(W))^(x_o^kappa),  h(W) = h_min + (h_max - h_min) / (1 + (W / W_half)^gamma)
-
-x_o is owner o's share of the cache, relative to its share of the requested rows. |a, b| is a norm: the sum for
-``norm`` = 1, less if a transfer hides part of the waiting. The miss rate is the exponential of a power of the
-capacity: concave, with no hits without a cache, and a smaller share has no effect if the cache holds all rows of a
-window. Energy is power times time, with a separate power for waiting.
-
-With ``overlapped`` the model is that of :class:`dtdg_lab.systems.feature_cache.calibration.step_model.StepTimeModel`:
-concurrent stages take their maximum, and waits decrease with hits. Otherwise stages add up; shipped policies were
-trained with that.
-
-References: GreenDyGNN section IV-A, equations 1 to 3.
-
-Differs from the paper: congestion is a delay and a rate of each link instead of one factor (Eq. 3). A slow link
-carries the rebuild's bytes as well as the misses'. The model of the capacity, and how far fetching overlaps with
-computing, are ours.
-"""
+"""The cost of a training step in seconds and joules, by window, allocation of the cache and delays."""
 
 from __future__ import annotations
 
@@ -35,7 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.systems.feature_cache.actions import CacheActions
+from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
+from dtdg_lab.systems.feature_cache.simulation.cases import LinkTrace
 
 Vector = NDArray[np.float64]
 _ABOVE_ZERO = ("rows", "row_bytes", "link_bytes_per_s", "hit_half", "hit_slope", "rebuild_rows", "wait_rows")
@@ -282,3 +260,130 @@ def _loads_of_actions(costs: CacheCosts) -> _Loads:
     for array in loads:
         array.setflags(write=False)
     return loads
+
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CacheChoices:
+    """The choices of the simulator: the A = 8 P actions, and one more, an evenly shared cache per epoch.
+
+    Attributes:
+        actions: those that may be chosen live; their numbers are kept.
+        windows: (A + 1,) W of each choice.
+        allocations: (A + 1,) 0 for the uniform one, otherwise 1 + the index of the preferred part.
+        shares: (A + 1, P - 1) of the cache for each other part's rows.
+    """
+
+    actions: CacheActions
+    windows: NDArray[np.int64]
+    allocations: NDArray[np.int64]
+    shares: Floats
+
+    @property
+    def per_epoch(self) -> int:
+        """Index of the choice that is not an action: rebuild at the start of an epoch (RapidGNN)."""
+        return len(self.actions)
+
+
+@lru_cache(maxsize=64)
+def cache_choices(parts: int, epoch_steps: int) -> CacheChoices:
+    """Return the choices of P parts for epochs of this length."""
+    actions = CacheActions(parts)
+    numbers = np.arange(len(actions) + 1)
+    windows = np.array([*(actions.window(action) for action in range(len(actions))), epoch_steps])
+    allocations = np.append(numbers[:-1] // len(WINDOWS), 0)
+    shares = np.stack([*(actions.shares(action) for action in range(len(actions))), actions.shares(0)])
+    return CacheChoices(actions, windows, allocations, shares)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CacheTables:
+    """Costs of a step by choice and condition (C = A + 1 choices, K conditions, P parts).
+
+    Attributes:
+        step_s: (C, K) seconds.
+        step_j: (C, K) joules of one part.
+        miss_s: (C, K) seconds of the step for the slowest owner's misses.
+        rebuild_s: (C, K) seconds of the step for rebuilding.
+        hits: (C, P - 1) share of the rows requested from each owner that the cache contains.
+        hit: (C,) the same over all owners.
+        miss_bytes: (C, P - 1) bytes of the misses of each owner in a step.
+    """
+
+    step_s: Floats
+    step_j: Floats
+    miss_s: Floats
+    rebuild_s: Floats
+    hits: Floats
+    hit: Floats
+    miss_bytes: Floats
+
+
+def cache_tables(costs: CacheCosts, choices: CacheChoices, trace: LinkTrace) -> CacheTables:
+    """Return the costs of a step for every choice under every condition of a trace."""
+    cost = costs.step(choices.windows[:, None], trace.delay_s, trace.bytes_per_s, choices.shares[:, None, :])
+    hits = cost.hits[:, 0]
+    return CacheTables(
+        step_s=cost.seconds,
+        step_j=cost.joules,
+        miss_s=cost.miss_s,
+        rebuild_s=cost.rebuild_s,
+        hits=hits,
+        hit=cost.hit[:, 0],
+        miss_bytes=costs.row_bytes * costs.rows * np.array(costs.asked) * (1 - hits),
+    )
+
+
+_MS = 1e3
+
+
+@dataclass(frozen=True, slots=True)
+class RpcModel:
+    """rtt = a + b bytes + trips delay + bytes / rate.
+
+    Attributes:
+        a_s: seconds of a fetch apart from its bytes: its initiation.
+        s_per_byte: b, seconds per byte on an unthrottled link.
+        trips: number of the fetch's sequential messages; each one is delayed.
+
+    References: SYSTEMS.md section 5, instead of GreenDyGNN's equation 4 (see :class:`PaperRpcModel`).
+    """
+
+    a_s: float
+    s_per_byte: float
+    trips: float = 1.0
+
+    def rtt_s(self, nbytes: ArrayLike, delay_s: ArrayLike = 0.0, bytes_per_s: ArrayLike = np.inf) -> Vector:
+        """Return seconds of a fetch of ``nbytes``; arguments broadcast."""
+        sizes = np.asarray(nbytes, dtype=np.float64)
+        added = self.trips * np.asarray(delay_s, dtype=np.float64) + sizes / np.asarray(bytes_per_s, dtype=np.float64)
+        return np.asarray(self.a_s + self.s_per_byte * sizes + added)
+
+
+@dataclass(frozen=True, slots=True)
+class PaperRpcModel:
+    """rtt = alpha + beta bytes + gamma bytes delay: kept for comparison, under the name ``paper``.
+
+    Here a delay of 20 ms makes a fetch of 200 kB only 0.8 ms slower, and one without bytes not at all.
+
+    Attributes:
+        alpha_s: seconds of a fetch apart from its bytes.
+        s_per_byte: beta.
+        s_per_byte_ms: gamma, seconds per byte and millisecond of delay.
+
+    References: GreenDyGNN equations 4 and 8, with the constants of section IV-B.
+    """
+
+    alpha_s: float = 4.67e-3
+    s_per_byte: float = 1.40e-9
+    s_per_byte_ms: float = 2.01e-10
+
+    def rtt_s(self, nbytes: ArrayLike, delay_s: ArrayLike = 0.0) -> Vector:
+        """Return seconds of a fetch of ``nbytes``; arguments broadcast."""
+        sizes, delay_ms = np.asarray(nbytes, dtype=np.float64), np.asarray(delay_s, dtype=np.float64) * _MS
+        return np.asarray(self.alpha_s + self.s_per_byte * sizes + self.s_per_byte_ms * sizes * delay_ms)
+
+
+PAPER = PaperRpcModel()

@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.systems.feature_cache.actions import WINDOWS
-from dtdg_lab.systems.feature_cache.calibration.fitting import least_squares
-from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts
-from dtdg_lab.systems.feature_cache.costs.rpc_model import RpcModel
+from dtdg_lab.systems.feature_cache.calibration.fits import least_squares
+from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts, RpcModel
 from dtdg_lab.systems.feature_cache.pipeline.fetching import Fetcher, OwnerReply
 from dtdg_lab.systems.feature_cache.pipeline.keys import KeySpace
-from dtdg_lab.systems.feature_cache.pipeline.lookahead import Lookahead
+from dtdg_lab.systems.feature_cache.pipeline.window_schedule import Lookahead
 
 REPEATS, FEW, MANY = 5, 1, 2000  # repetitions, and the smaller and larger number of rows
 LEAST = 1e-3

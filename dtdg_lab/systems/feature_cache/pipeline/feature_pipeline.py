@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dtdg_lab.core.errors import PlanError
-from dtdg_lab.systems.feature_cache.pipeline.cached_rows import FeatureCache, check_cache_memory
+from dtdg_lab.systems.feature_cache.pipeline.cache import FeatureCache, check_cache_memory
 from dtdg_lab.systems.feature_cache.pipeline.feature_path import FeaturePath
 from dtdg_lab.systems.feature_cache.pipeline.fetching import Fetcher, OwnerReply
 from dtdg_lab.systems.feature_cache.pipeline.keys import OwnRows

@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.systems.feature_cache.pipeline.fetching import OwnerReply
-from dtdg_lab.systems.feature_cache.pipeline.lookahead import Lookahead
 from dtdg_lab.systems.feature_cache.pipeline.resolving import ResolveFacts
-from dtdg_lab.systems.feature_cache.pipeline.window_schedule import Swap
+from dtdg_lab.systems.feature_cache.pipeline.window_schedule import Lookahead, Swap
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,17 +10,15 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from dtdg_lab.core.errors import PlanError, RunFailedError
-from dtdg_lab.systems.feature_cache.pipeline.cache_builder import BuiltCache, CacheBuilder
-from dtdg_lab.systems.feature_cache.pipeline.cached_rows import FeatureCache
+from dtdg_lab.systems.feature_cache.pipeline.cache import BuiltCache, CacheBuilder, FeatureCache
 from dtdg_lab.systems.feature_cache.pipeline.feature_path import FeaturePath
 from dtdg_lab.systems.feature_cache.pipeline.fetching import Fetcher, OwnerReply
 from dtdg_lab.systems.feature_cache.pipeline.keys import OwnRows
-from dtdg_lab.systems.feature_cache.pipeline.lookahead import Lookahead
 from dtdg_lab.systems.feature_cache.pipeline.observations import Boundary, FeatureRecorder
 from dtdg_lab.systems.feature_cache.pipeline.resolving import Resolved, Sampled, resolve
 from dtdg_lab.systems.feature_cache.pipeline.sampled_ahead import Halted, SampledAhead
 from dtdg_lab.systems.feature_cache.pipeline.window_plan import Epochs, nearest_action, plan_window
-from dtdg_lab.systems.feature_cache.pipeline.window_schedule import Order, WindowSchedule
+from dtdg_lab.systems.feature_cache.pipeline.window_schedule import Lookahead, Order, WindowSchedule
 from dtdg_lab.systems.feature_cache.policies.interface import CacheDecision
 
 Found = TypeVar("Found")

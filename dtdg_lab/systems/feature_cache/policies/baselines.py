@@ -18,7 +18,7 @@ class EpochHot:
 
     Only simulated: live it is a mode of the pipeline without decisions. Its window, the steps of an epoch, is not an
     action's; the simulator numbers it after the actions
-    (:class:`dtdg_lab.systems.feature_cache.costs.choices.CacheTables`).
+    (:class:`dtdg_lab.systems.feature_cache.costs.cache_costs.CacheTables`).
 
     Its costs extrapolate the cost model to the epoch's length: as in our pipeline, the next epoch's cache is fetched
     during this one, its bytes spread over all steps. An epoch of 25 steps then costs nearly as much as W = 16. In the

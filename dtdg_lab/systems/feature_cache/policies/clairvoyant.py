@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.network.patterns import Pattern
 from dtdg_lab.systems.feature_cache.actions import WINDOWS
-from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts
-from dtdg_lab.systems.feature_cache.costs.choices import CacheChoices, cache_choices, cache_tables
+from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheChoices, CacheCosts, cache_choices, cache_tables
 from dtdg_lab.systems.feature_cache.policies.interface import CacheDecision, CacheView, CacheViews
+from dtdg_lab.systems.feature_cache.simulation.cases import LinkTrace, trace_of_pattern
 from dtdg_lab.systems.feature_cache.simulation.episode import CacheEpisode
-from dtdg_lab.systems.feature_cache.simulation.link_trace import LinkTrace, trace_of_pattern
 
 AT_ONCE = 64  # runs that are planned at once: more need gigabytes
 Floats = NDArray[np.float64]

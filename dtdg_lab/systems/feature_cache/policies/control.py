@@ -12,15 +12,20 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.systems.feature_cache.actions import CacheActions, other_parts
-from dtdg_lab.systems.feature_cache.costs.rpc_model import RpcModel
+from dtdg_lab.systems.feature_cache.costs.cache_costs import RpcModel
 from dtdg_lab.systems.feature_cache.pipeline.fetching import OwnerReply
 from dtdg_lab.systems.feature_cache.pipeline.observations import Boundary, FetchTime
-from dtdg_lab.systems.feature_cache.policies.change_points import LOOK_AGAIN, SAME_CHANGE
-from dtdg_lab.systems.feature_cache.policies.delay_estimator import DelayEstimator
-from dtdg_lab.systems.feature_cache.policies.interface import CHANGES_WITHIN, CacheDecision, CachePolicy, CacheView
+from dtdg_lab.systems.feature_cache.policies.delay_estimator import LOOK_AGAIN, SAME_CHANGE, DelayEstimator
+from dtdg_lab.systems.feature_cache.policies.interface import (
+    CHANGES_WITHIN,
+    CacheDecision,
+    CacheObservation,
+    CachePolicy,
+    CacheView,
+    cache_state,
+)
 from dtdg_lab.systems.feature_cache.policies.live_forecast import LiveForecast
 from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
-from dtdg_lab.systems.feature_cache.policies.state import CacheObservation, cache_state
 
 WARM_EPOCHS = 2  # GreenDyGNN section V-B: their steps and fetches are assumed to be on clean links
 CHANGE = 0.05  # lambda: penalty of changing the allocation; the paper's value is unreadable in our copy

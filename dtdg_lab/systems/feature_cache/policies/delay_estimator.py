@@ -1,4 +1,4 @@
-"""Estimates of the delay of each owner's replies from the times of recent fetches."""
+"""Estimates of the delay of each owner's replies: from recent fetches, change points, and long averages."""
 
 from __future__ import annotations
 
@@ -11,9 +11,126 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.systems.feature_cache.calibration.fitting import relative_line
-from dtdg_lab.systems.feature_cache.costs.rpc_model import RpcModel
-from dtdg_lab.systems.feature_cache.policies.change_points import ChangePoints
+from dtdg_lab.systems.feature_cache.calibration.fits import relative_line
+from dtdg_lab.systems.feature_cache.costs.cache_costs import RpcModel
+
+SPANS = (2, 3, 5, 8, 13)  # numbers of latest fetches that are compared with those before them
+THRESHOLD = 4.0  # standard errors between two means that count as a change
+OUTLIER = 5.0  # standard deviations at which a fetch is clipped, so that a single slow one raises no alarm
+LONGEST = 60  # maximum number of fetches in a mean
+LEAST_NOISE = 0.1  # minimum standard deviation of a logarithm
+SAME_CHANGE = 8  # fetches within which several alarms, of any owners, count as one change
+LOOK_AGAIN = 5  # fetches after an alarm at which the decision is reconsidered with more data
+CHUNK = 96  # fetches that are tested at once if all are known
+WITHOUT = 0.3  # standard deviation before there are fetches to estimate it from
+
+
+class ChangePoints:
+    """Change points of one owner's fetches.
+
+    Each new fetch is tested: does the mean of the last 2, 3, 5, 8 or 13 differ from that of those before by more than
+    four standard errors? If so, an alarm is raised and the mean restarts with these fetches. A change of five standard
+    deviations is detected after two fetches, one of two standard deviations after five.
+
+    Args:
+        noise: standard deviation of the logarithm of a fetch time on unchanged links; None to estimate it from
+            successive differences (median absolute deviation).
+
+    Attributes:
+        count: fetches since the last change point, at most 60.
+        alarms: change points so far.
+
+    References: ours, for GreenDyGNN section V-B, which takes the median of 30 fetches; Lai 1995, "Sequential
+    changepoint detection in quality control and dynamical systems" (the window-limited likelihood-ratio test).
+    """
+
+    def __init__(self, noise: float | None = None) -> None:
+        self._given = noise
+        self._values: deque[float] = deque(maxlen=LONGEST)
+        self._steps: deque[float] = deque(maxlen=LONGEST)  # absolute differences of successive fetches
+        self._noise = WITHOUT if noise is None else max(noise, LEAST_NOISE)
+        self.alarms = 0
+
+    @property
+    def count(self) -> int:
+        """Fetches since the last change point."""
+        return len(self._values)
+
+    def add(self, level: float) -> bool:
+        """Add the logarithm of a fetch time relative to a clean link; return whether a change is detected."""
+        values = self._values
+        if self._given is None and values:
+            self._estimate(abs(level - values[-1]))
+        values.append(level)
+        total = len(values)
+        if total < 2 * SPANS[0]:
+            return False
+        newest, value_sum, recent = list(values)[: -SPANS[-1] - 1 : -1], sum(values), 0.0
+        for span, value in enumerate(newest[: total - SPANS[0]], start=1):
+            recent += value
+            if span not in SPANS:
+                continue
+            rest = total - span
+            middle, apart = (value_sum - recent) / rest, THRESHOLD * self._noise * math.sqrt(1 / span + 1 / rest)
+            if abs(recent / span - middle) <= apart:
+                continue
+            # a single fetch must not raise an alarm: each is clipped around the previous mean
+            cut = OUTLIER * self._noise
+            if abs(sum(min(max(recent_value - middle, -cut), cut) for recent_value in newest[:span])) > apart * span:
+                self._values = deque(reversed(newest[:span]), maxlen=LONGEST)
+                self.alarms += 1
+                return True
+        return False
+
+    def _estimate(self, difference: float) -> None:
+        self._steps.append(difference)
+        if len(self._steps) >= 8:
+            ranked = sorted(self._steps)
+            self._noise = max(ranked[len(ranked) // 2] / (0.6745 * math.sqrt(2)), LEAST_NOISE)
+
+
+def change_points(levels: NDArray[np.float64], noise: float) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return the result of :class:`ChangePoints` for a whole series (S,) at once.
+
+    Args:
+        levels: logarithms of fetch times over those of a clean link.
+        noise: their standard deviation on unchanged links.
+
+    Returns:
+        (S + 1,) index of the first fetch since the last change point, and (S + 1,) whether one is detected, after each
+        number of fetches.
+    """
+    noise, total = max(noise, LEAST_NOISE), len(levels)
+    summed = np.concatenate([[0.0], levels.cumsum()])
+    starts, alarms = np.zeros(total + 1, dtype=np.int64), np.zeros(total + 1, dtype=bool)
+    begin, position, spans = 0, 2 * SPANS[0], np.array(SPANS)[:, None]
+    while position <= total:
+        ends = np.arange(position, min(position + CHUNK, total + 1))
+        first = np.maximum(begin, ends - LONGEST)
+        rest = ends - first - spans
+        fits = rest >= SPANS[0]
+        rest = np.maximum(rest, 1)
+        middle = (summed[np.maximum(ends - spans, 0)] - summed[first]) / rest
+        mean = (summed[ends] - summed[np.maximum(ends - spans, 0)]) / spans
+        apart = THRESHOLD * noise * np.sqrt(1 / spans + 1 / rest)
+        change = None
+        for end_at, row in zip(*np.nonzero((fits & (np.abs(mean - middle) > apart)).T), strict=True):
+            span, end, cut = SPANS[row], int(ends[end_at]), OUTLIER * noise
+            bounded = np.clip(levels[end - span : end] - middle[row, end_at], -cut, cut)
+            if abs(bounded.sum()) > apart[row, end_at] * span:
+                change = end, span
+                break
+        upto = int(ends[-1]) + 1 if change is None else change[0]
+        starts[position:upto] = np.maximum(begin, np.arange(position, upto) - LONGEST)
+        if change is None:
+            position = upto
+            continue
+        begin = change[0] - change[1]
+        starts[upto], alarms[upto] = begin, True
+        starts[upto : min(begin + 2 * SPANS[0], total + 1)] = begin
+        position = max(upto + 1, begin + 2 * SPANS[0])
+    return starts, alarms
+
 
 Vector = NDArray[np.float64]
 WARM_EPOCHS = 2
@@ -160,3 +277,87 @@ class DelayEstimator:
         self._noise[owner] = min(middle - low, self._baseline[owner])
         self._per_byte[owner], self._clean[owner], self._settled[owner] = per_byte, low, True
         self._warm[owner] = []
+
+
+FAST_STEPS, SLOW_STEPS = 50.0, 200.0  # time constants of the averages: steps after which a weight falls to 1 / e
+KINDS = 3
+
+
+def memory_size(parts: int) -> int:
+    """Return the length of the memory for P parts: 3 (P - 1)."""
+    return KINDS * (parts - 1)
+
+
+class LatenessMemory:
+    """Exponential averages of the congestion multipliers in states, one memory for each of B runs.
+
+    For each other part: a fast average, a slow average, and the average distance from the slow one. A link that is slow
+    intermittently, or two that alternate, are indistinguishable from a slow link at one moment; the averages differ.
+
+    Args:
+        runs: B.
+        parts: P.
+    """
+
+    def __init__(self, runs: int, parts: int) -> None:
+        self._held = np.zeros((runs, KINDS, parts - 1))
+        self._fresh = np.ones(runs, dtype=bool)
+
+    def forget(self, which: NDArray[np.bool_]) -> None:
+        """Reset the memory of some of the runs (B,)."""
+        self._held[which] = 0.0
+        self._fresh[which] = True
+
+    def take_in(self, states: NDArray[np.float32], steps: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Add states (B, 3 P + 11), given steps (B,) after the last ones; return them joined with the memory.
+
+        Returns:
+            (B, 3 P + 11 + 3 (P - 1)) float32.
+        """
+        late = states[:, : self._held.shape[2]].astype(np.float64)
+        for index, lasts in ((0, FAST_STEPS), (1, SLOW_STEPS)):
+            self._move(index, late, steps, lasts)
+        self._move(2, np.abs(late - self._held[:, 1]), steps, SLOW_STEPS)
+        self._fresh[:] = False
+        return self.recall(states, np.arange(len(states)))
+
+    def recall(self, states: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return states (R, 3 P + 11) of some runs (R,), joined with their previous memory."""
+        remembered = self._held[rows].reshape(len(rows), -1).astype(np.float32)
+        return np.concatenate([states, remembered], axis=1)
+
+    def _move(self, index: int, received: NDArray[np.float64], steps: NDArray[np.int64], lasts: float) -> None:
+        share = np.where(self._fresh, 1.0, -np.expm1(-steps / lasts))[:, np.newaxis]
+        self._held[:, index] += share * (received - self._held[:, index])
+
+
+class RunsMemory:
+    """A memory for policies that identify runs by number: a new run starts with an empty one.
+
+    Args:
+        parts: P.
+    """
+
+    def __init__(self, parts: int) -> None:
+        self._parts = parts
+        self._memory = LatenessMemory(0, parts)
+        self._runs = self._steps = np.zeros(0, dtype=np.int64)
+
+    def take_in(
+        self, states: NDArray[np.float32], runs: NDArray[np.int64], steps: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        """Add states (B, 3 P + 11) of runs of these numbers (B,) at these steps (B,); return them with the memory.
+
+        The memory at an index is reset for a different run, or an earlier step.
+        """
+        if len(runs) != len(self._runs):
+            self._memory = LatenessMemory(len(runs), self._parts)
+            self._runs, self._steps = runs, steps
+        self._memory.forget((runs != self._runs) | (steps < self._steps))
+        joined = self._memory.take_in(states, np.maximum(steps - self._steps, 0))
+        self._runs, self._steps = runs.copy(), steps.copy()
+        return joined
+
+    def recall(self, states: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return states (R, 3 P + 11) at some indices (R,), joined with their previous memory; nothing is added."""
+        return self._memory.recall(states, rows)

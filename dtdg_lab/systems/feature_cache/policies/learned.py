@@ -16,11 +16,10 @@ from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
 from dtdg_lab.core.files import read_arrays
 from dtdg_lab.core.system_errors import reading
 from dtdg_lab.core.units import as_path
-from dtdg_lab.rl.q_network import QNetwork
+from dtdg_lab.rl.dqn import QNetwork
 from dtdg_lab.systems.feature_cache.actions import CacheActions
-from dtdg_lab.systems.feature_cache.policies.interface import CacheDecision, CacheView, CacheViews
-from dtdg_lab.systems.feature_cache.policies.lateness_memory import RunsMemory, memory_size
-from dtdg_lab.systems.feature_cache.policies.state import state_size
+from dtdg_lab.systems.feature_cache.policies.delay_estimator import RunsMemory, memory_size
+from dtdg_lab.systems.feature_cache.policies.interface import CacheDecision, CacheView, CacheViews, state_size
 
 SHIPPED = Path(__file__).parent / "shipped"
 FORMAT = 1

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
-from dtdg_lab.systems.feature_cache.calibration.fitting import relative_line
-from dtdg_lab.systems.feature_cache.pipeline.lookahead import Lookahead
+from dtdg_lab.systems.feature_cache.calibration.fits import relative_line
 from dtdg_lab.systems.feature_cache.pipeline.observations import Boundary
+from dtdg_lab.systems.feature_cache.pipeline.window_schedule import Lookahead
 
 LEAST_S = 1e-9
 RECENT = 60  # fetches of an owner that determine its line

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
 from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts, StepCosts
+from dtdg_lab.systems.feature_cache.policies.delay_estimator import RunsMemory
 from dtdg_lab.systems.feature_cache.policies.interface import (
     CHANGES_WITHIN,
     CacheDecision,
@@ -16,7 +17,6 @@ from dtdg_lab.systems.feature_cache.policies.interface import (
     CacheViews,
     Forecast,
 )
-from dtdg_lab.systems.feature_cache.policies.lateness_memory import RunsMemory
 
 TURNS = 5.0  # factor of an owner's probability to become late, per unit of the logarithm of its average multiplier
 LATE_S = 15e-3  # assumed delay of an owner that becomes late
@@ -136,7 +136,7 @@ class CachePlanner:
     with probability 1 - exp(-lambda s) s steps after the observation, to clean links or to one late owner. So long
     windows are chosen if they are cheap in all cases, and a cache biased to one owner is kept for long only if that
     owner will stay late. Lambda is the number of change points in the last 150 steps per step; the memory of the run
-    (:mod:`dtdg_lab.systems.feature_cache.policies.state`) indicates which owner may be the next.
+    (:mod:`dtdg_lab.systems.feature_cache.policies.interface`) indicates which owner may be the next.
 
     When a change is detected, the current window is abandoned if that saves twice its cost: the wasted rebuilds. An
     account is kept of the savings of the planner's own choices over equal shares, used or not; after recent losses of

@@ -1,14 +1,4 @@
-"""The process that serves the features of one rank's parts: an event loop, without torch.
-
-``FeatureServer`` starts it and sends lines of JSON: the configuration first on standard input, then commands, each
-answered by a line on standard output. It exits when its input ends, which also happens if the parent process dies.
-
-Why ZeroMQ: it is installed wherever Jupyter is, supports asyncio, sends an array without copying it, and detects
-closed connections; ``torch.distributed.rpc`` is in maintenance mode by its own documentation, and would load torch
-into this process. Why a token and not CurveZMQ: encrypting a reply of 16 MB took five times as long as sending it
-(29 ms against 6 ms on loopback), and gradients are sent unencrypted as well. The token is checked when a connection
-is made (ZeroMQ's PLAIN): without it no message can be sent.
-"""
+"""The process that serves the features of one rank's parts, at the pace of its links: an event loop, without torch."""
 
 from __future__ import annotations
 
@@ -21,6 +11,7 @@ import os
 import selectors
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -38,8 +29,71 @@ from dtdg_lab.systems.feature_cache.rpc.frames import (
     rows_frames,
     rows_nbytes,
 )
-from dtdg_lab.systems.feature_cache.rpc.link_pace import LinkPace
 from dtdg_lab.systems.feature_cache.rpc.shared_arrays import open_array
+
+
+@dataclass(slots=True, eq=False)
+class ReplyOnLink:
+    """A reply in transit."""
+
+    left_s: float  # time at which its last byte is on the link
+    done: asyncio.Future[None]
+    timer: asyncio.TimerHandle | None = None
+
+
+class LinkPace:
+    """One link from an owner to a requester, in an event loop; it does not block others.
+
+    A reply of b bytes leaves after those before it, takes b / rate to leave, and arrives after the delay. If the link
+    changes meanwhile, the bytes that have not left continue at the new rate and with the new delay.
+    """
+
+    def __init__(self) -> None:
+        self._delay_s, self._bytes_per_s, self._free_s = 0.0, math.inf, 0.0
+        self._in_transit: set[ReplyOnLink] = set()
+
+    def change(self, delay_s: float, bytes_per_s: float) -> None:
+        """Set the delay in seconds, and the rate in bytes per second, infinite for no limit."""
+        loop = asyncio.get_running_loop()
+        now_s, scale = loop.time(), 0.0
+        if math.isfinite(bytes_per_s) and math.isfinite(self._bytes_per_s):
+            scale = self._bytes_per_s / bytes_per_s
+        self._delay_s, self._bytes_per_s = delay_s, bytes_per_s
+        self._free_s = now_s + scale * max(0.0, self._free_s - now_s)
+        for reply in self._in_transit:
+            if reply.left_s > now_s:
+                reply.left_s = now_s + scale * (reply.left_s - now_s)
+                self._arrive(reply, reply.left_s + delay_s)
+
+    def start(self, nbytes: int) -> ReplyOnLink | None:
+        """Put a reply that is ready now on the link; None if the link does not slow it down."""
+        if not self._delay_s and math.isinf(self._bytes_per_s) and not self._in_transit:
+            return None
+        loop = asyncio.get_running_loop()
+        self._free_s = max(self._free_s, loop.time()) + nbytes / self._bytes_per_s
+        reply = ReplyOnLink(self._free_s, loop.create_future())
+        self._in_transit.add(reply)
+        self._arrive(reply, self._free_s + self._delay_s)
+        return reply
+
+    async def finish(self, reply: ReplyOnLink, within_s: float | None = None) -> bool:
+        """Wait, at most ``within_s`` seconds, until a reply has arrived; return whether it has."""
+        await asyncio.wait([reply.done], timeout=within_s)
+        if not reply.done.done():
+            return False
+        self._in_transit.discard(reply)
+        return True
+
+    def _arrive(self, reply: ReplyOnLink, due_s: float) -> None:
+        if reply.timer is not None:
+            reply.timer.cancel()
+        reply.timer = asyncio.get_running_loop().call_at(due_s, _set, reply.done)
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
 
 GATHER_BYTES = 2 << 20  # of rows that are copied before other requests get a turn
 MOST_REQUESTER = 1 << 16

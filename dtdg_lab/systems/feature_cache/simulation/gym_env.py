@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError, NotAvailableError, PlanError
-from dtdg_lab.systems.feature_cache.calibration.shipped import products, reddit
+from dtdg_lab.systems.feature_cache.calibration.calibration import products, reddit
 from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts
-from dtdg_lab.systems.feature_cache.policies.state import state_bounds
+from dtdg_lab.systems.feature_cache.policies.interface import state_bounds
 from dtdg_lab.systems.feature_cache.simulation.cases import CacheCase, training_cases
 from dtdg_lab.systems.feature_cache.simulation.episode import CacheNoise
 from dtdg_lab.systems.feature_cache.simulation.simulator import REFERENCE, CacheSimulator

@@ -20,13 +20,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from dtdg_lab.core.errors import ConfigError, PlanError
 from dtdg_lab.systems.feature_cache.actions import CacheActions
-from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts
-from dtdg_lab.systems.feature_cache.costs.choices import cache_choices
-from dtdg_lab.systems.feature_cache.policies.interface import CacheViews
-from dtdg_lab.systems.feature_cache.policies.state import CacheObservation, cache_state
-from dtdg_lab.systems.feature_cache.simulation.batch import CacheBatch, Numbers, WindowSums
+from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts, cache_choices
+from dtdg_lab.systems.feature_cache.policies.interface import CacheObservation, CacheViews, cache_state
 from dtdg_lab.systems.feature_cache.simulation.cases import WARM_UP_EPOCHS, CacheCase
-from dtdg_lab.systems.feature_cache.simulation.episode import CacheEpisode, CacheNoise, Floats, draw_episode
+from dtdg_lab.systems.feature_cache.simulation.episode import (
+    CacheBatch,
+    CacheEpisode,
+    CacheNoise,
+    Floats,
+    Numbers,
+    WindowSums,
+    draw_episode,
+)
 
 REFERENCE = 16  # the evenly shared window that rewards are relative to (Eq. 5), and at whose power a change is paid
 SLOW_BASE = 1.5  # a warm-up whose steps exceed this multiple of calibrated clean ones was congested itself

@@ -15,15 +15,13 @@ from tqdm.auto import tqdm
 
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
 from dtdg_lab.core.files import writable_file
-from dtdg_lab.rl.double_dqn import DISCOUNT, HIDDEN, DoubleDQN
-from dtdg_lab.rl.q_network import Array
-from dtdg_lab.rl.replay import Transitions
+from dtdg_lab.rl.dqn import DISCOUNT, HIDDEN, Array, DoubleDQN, Transitions
 from dtdg_lab.systems.feature_cache.actions import CacheActions
-from dtdg_lab.systems.feature_cache.calibration.shipped import products, reddit
+from dtdg_lab.systems.feature_cache.calibration.calibration import products, reddit
 from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts
-from dtdg_lab.systems.feature_cache.policies.lateness_memory import LatenessMemory, memory_size
+from dtdg_lab.systems.feature_cache.policies.delay_estimator import LatenessMemory, memory_size
+from dtdg_lab.systems.feature_cache.policies.interface import state_size
 from dtdg_lab.systems.feature_cache.policies.learned import DOUBLE_DQN, DOUBLE_DQN_PLUS, StoredPolicy, save_policy
-from dtdg_lab.systems.feature_cache.policies.state import state_size
 from dtdg_lab.systems.feature_cache.simulation.cases import ARCHETYPES, PAPER_ARCHETYPES, CacheCase, training_cases
 from dtdg_lab.systems.feature_cache.simulation.simulator import REFERENCE, CacheSimulator, StepInfo
 
@@ -56,7 +54,7 @@ class PolicyTraining:
         ConfigError: a count is below 1, or another number is out of range.
 
     References: GreenDyGNN section IV-C2: epsilon over 5,000 episodes, gamma 0.99 (see
-    :mod:`dtdg_lab.rl.double_dqn` for the rest). Final epsilon, lambda, the rate and the frequency of updates are not
+    :mod:`dtdg_lab.rl.dqn` for the rest). Final epsilon, lambda, the rate and the frequency of updates are not
     given there: ours.
 
     Differs from the paper: 15,000 episodes, after which its policy is reported to be stable, instead of 50,000; and an

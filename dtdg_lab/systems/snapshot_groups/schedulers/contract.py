@@ -8,10 +8,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dtdg_lab.core.contract import require
+from dtdg_lab.core.errors import require
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.core.rng import generator
-from dtdg_lab.systems.snapshot_groups.schedulers.bounds import lower_bound_s
+from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
 
 PARTS = (1, 2, 3, 4, 8)
 PER_RANK = (1, 2, 3)

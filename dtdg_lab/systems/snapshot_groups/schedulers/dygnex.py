@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.core.plans import Schedule
-from dtdg_lab.systems.snapshot_groups.schedulers.base import Problem, scheduler
+from dtdg_lab.systems.snapshot_groups.schedulers.base import Problem, Slots, finished, from_rows, scheduler
 from dtdg_lab.systems.snapshot_groups.schedulers.longest_first import longest_first_slots
-from dtdg_lab.systems.snapshot_groups.schedulers.slots import Slots, finished, from_rows
 
 # Algorithm 2's choice of an iteration, exactly: each pick is a closest pair of the remaining groups, found with a heap.
 

@@ -13,11 +13,18 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.core.plans import Schedule
-from dtdg_lab.systems.snapshot_groups.schedulers.base import Problem, scheduler
-from dtdg_lab.systems.snapshot_groups.schedulers.bounds import problem_bound_s, relative_gap
+from dtdg_lab.systems.snapshot_groups.schedulers.base import (
+    Problem,
+    Slots,
+    finished,
+    loads_s,
+    makespan_s,
+    problem_bound_s,
+    relative_gap,
+    scheduler,
+)
 from dtdg_lab.systems.snapshot_groups.schedulers.dygnex import schedule as schedule_greedy
 from dtdg_lab.systems.snapshot_groups.schedulers.heuristics import best_slots
-from dtdg_lab.systems.snapshot_groups.schedulers.slots import Slots, finished, loads_s, makespan_s
 
 
 @scheduler(searches=True, most_groups=100)  # from there the paper uses the greedy rule

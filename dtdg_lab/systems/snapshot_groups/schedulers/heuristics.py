@@ -10,11 +10,17 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import NotAvailableError
 from dtdg_lab.core.plans import Schedule
-from dtdg_lab.systems.snapshot_groups.schedulers.base import Problem, scheduler
-from dtdg_lab.systems.snapshot_groups.schedulers.bounds import problem_bound_s, relative_gap
+from dtdg_lab.systems.snapshot_groups.schedulers.base import (
+    Problem,
+    Slots,
+    finished,
+    makespan_s,
+    problem_bound_s,
+    relative_gap,
+    scheduler,
+)
 from dtdg_lab.systems.snapshot_groups.schedulers.dygnex import greedy, targets_of
 from dtdg_lab.systems.snapshot_groups.schedulers.longest_first import longest_first_slots
-from dtdg_lab.systems.snapshot_groups.schedulers.slots import Slots, finished, makespan_s
 
 # Fold: pair the largest with the smallest, and place similar sums side by side.
 

@@ -7,8 +7,7 @@ import heapq
 import numpy as np
 
 from dtdg_lab.core.plans import Schedule
-from dtdg_lab.systems.snapshot_groups.schedulers.base import Problem, scheduler
-from dtdg_lab.systems.snapshot_groups.schedulers.slots import Slots, finished
+from dtdg_lab.systems.snapshot_groups.schedulers.base import Problem, Slots, finished, scheduler
 
 
 @scheduler

@@ -19,8 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from dtdg_lab.config import catalogue
 from dtdg_lab.core.errors import ConfigError, NotAvailableError, PlanError
 from dtdg_lab.core.plans import Schedule
-from dtdg_lab.systems.snapshot_groups.schedulers.base import PSG, facts_of, named, solve, times_of
-from dtdg_lab.systems.snapshot_groups.schedulers.bounds import lower_bound_s
+from dtdg_lab.systems.snapshot_groups.schedulers.base import PSG, facts_of, lower_bound_s, named, solve, times_of
 
 MEANINGS: Mapping[str, str] = MappingProxyType(catalogue.DECLARED["snapshot_groups"]["columns"]["schedules"])
 

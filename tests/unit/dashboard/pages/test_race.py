@@ -17,7 +17,7 @@ from dtdg_lab.dashboard.pages import race as race_page
 from dtdg_lab.dashboard.pages.race import HERE, MOST, RacePage
 from dtdg_lab.dashboard.settings import Settings
 from dtdg_lab.studies.race import prepare
-from dtdg_lab.studies.stop_rule import StopRule
+from dtdg_lab.studies.race_plan import StopRule
 from tests.pretend_session import PretendSession
 from tests.thinning import thinned
 

@@ -23,7 +23,7 @@ from dtdg_lab.engine.backprop.timeline import Timeline
 from dtdg_lab.engine.parallel_map import parallel_map
 from dtdg_lab.engine.segment import SequenceSegment
 from dtdg_lab.engine.strategy import Step, StepMarks
-from dtdg_lab.engine.views import view_store
+from dtdg_lab.engine.views import device_sequence
 from dtdg_lab.engine.views.device_sequence import DeviceSequence
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
@@ -123,7 +123,7 @@ def _assert_equal_to_plain(run: SequenceSegment, how: Callable[[SequenceSegment]
 
 def _set_sizes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     stacked, step = SIZES[name]
-    monkeypatch.setitem(view_store.STACKED_ROWS, "cpu", stacked)
+    monkeypatch.setitem(device_sequence.STACKED_ROWS, "cpu", stacked)
     monkeypatch.setitem(layer.STEP_NUMBERS, "cpu", step)
 
 

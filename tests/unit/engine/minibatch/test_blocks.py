@@ -22,14 +22,13 @@ from dtdg_lab.core.errors import PlanError, UnsupportedError
 from dtdg_lab.core.plans import TargetBatch
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.engine.backprop import reference as grouped
-from dtdg_lab.engine.minibatch import block_growth, target_run
+from dtdg_lab.engine.minibatch import block_growth, target_sequence
 from dtdg_lab.engine.minibatch import blocks as blocks_module
 from dtdg_lab.engine.minibatch.blocks import BlockShape, TargetBlocks, block_shape, target_blocks
 from dtdg_lab.engine.minibatch.state_cache import StateCache
-from dtdg_lab.engine.minibatch.target_run import TargetRun, add_gradients
-from dtdg_lab.engine.minibatch.target_sequence import TargetSequence, target_edges
+from dtdg_lab.engine.minibatch.target_sequence import TargetRun, TargetSequence, add_gradients, target_edges
 from dtdg_lab.engine.segment import SequenceSegment
-from dtdg_lab.engine.views import view_store
+from dtdg_lab.engine.views import device_sequence
 from dtdg_lab.engine.views.device_sequence import DeviceSequence
 from dtdg_lab.engine.views.replicated_part import CachedPart, pieces, reach_of
 from dtdg_lab.engine.views.replicated_sequence import CachedSequence
@@ -245,12 +244,12 @@ def test_it_does_not_matter_how_a_batch_is_computed(name: str, monkeypatch: pyte
     monkeypatch.setattr(block_growth, "_SCRATCH", 1)
     _assert_equal(_on_blocks(target_blocks(part, FEW, replace(shape, inputs_once=False)), model, task), wanted)
     blocks = target_blocks(part, FEW, shape)
-    monkeypatch.setitem(view_store.STACKED_ROWS, "cpu", 2 * blocks.heights[0])
+    monkeypatch.setitem(device_sequence.STACKED_ROWS, "cpu", 2 * blocks.heights[0])
     sequence = TargetSequence(blocks, OperatorSettings(dtype=torch.float64))
     assert [len(space.snapshots) for space in sequence.stacks(BATCH, 1)] == [1, 2]
     run = TargetRun(model, sequence, task, BATCH, "all")
     _assert_equal(_of(run), wanted)
-    monkeypatch.setitem(target_run.STEP_NUMBERS, "cpu", 1)
+    monkeypatch.setitem(target_sequence.STEP_NUMBERS, "cpu", 1)
     _assert_equal(_of(run), wanted)
 
 
@@ -334,7 +333,7 @@ def test_batches_start_from_the_states_that_were_computed_last(
     ]
     for number, batch in enumerate([*drawn, everyone, *drawn, everyone]):
         if number == 8:
-            monkeypatch.setitem(target_run.STEP_NUMBERS, "cpu", 8)  # and in several pieces
+            monkeypatch.setitem(target_sequence.STEP_NUMBERS, "cpu", 8)  # and in several pieces
             monkeypatch.setattr(grouped, "KEPT_BYTES", 0)  # nor with what all snapshots keep for backward
         blocks = target_blocks(part, batch, shape)
         sequence: Any = TargetSequence(blocks, double)

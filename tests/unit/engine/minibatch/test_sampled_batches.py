@@ -18,10 +18,15 @@ from dtdg_lab.core.errors import ConfigError, DataError, PlanError, UnsupportedE
 from dtdg_lab.engine.backprop import reference as grouped
 from dtdg_lab.engine.minibatch.blocks import BlockShape, block_shape
 from dtdg_lab.engine.minibatch.neighbour_sampling import DglSampler, sampled_edges
-from dtdg_lab.engine.minibatch.sampled_batches import BatchSampler, SampledBatch
-from dtdg_lab.engine.minibatch.seed_batches import SeedBatches, fanouts_of, rounds_of, stretches_of
-from dtdg_lab.engine.minibatch.target_run import TargetRun, add_gradients
-from dtdg_lab.engine.minibatch.target_sequence import TargetSequence, target_edges
+from dtdg_lab.engine.minibatch.sampled_batches import (
+    BatchSampler,
+    SampledBatch,
+    SeedBatches,
+    fanouts_of,
+    rounds_of,
+    stretches_of,
+)
+from dtdg_lab.engine.minibatch.target_sequence import TargetRun, TargetSequence, add_gradients, target_edges
 from dtdg_lab.engine.views.device_sequence import DeviceSequence
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from dtdg_lab.config import catalogue
 from dtdg_lab.core.errors import UnsupportedError
-from dtdg_lab.engine.views import view_store
+from dtdg_lab.engine.views import device_sequence
 from dtdg_lab.engine.views.device_sequence import DeviceSequence
 from dtdg_lab.engine.views.snapshot_view import SnapshotView
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
@@ -147,7 +147,7 @@ def test_static_features_are_moved_once() -> None:
 def test_stacks_are_even_and_hold_what_snapshots_hold(
     monkeypatch: pytest.MonkeyPatch, rows: int, sizes: list[int], static: bool
 ) -> None:
-    monkeypatch.setitem(view_store.STACKED_ROWS, "cpu", rows)
+    monkeypatch.setitem(device_sequence.STACKED_ROWS, "cpu", rows)
     sequence = _sequence(_graph(static))
     stacks = sequence.stacks(range(1, 5))
     assert [len(space.snapshots) for space in stacks] == sizes
@@ -160,7 +160,7 @@ def test_stacks_are_even_and_hold_what_snapshots_hold(
 
 
 def test_stacked_snapshots_have_no_common_top(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(view_store.STACKED_ROWS, "cpu", 10**6)
+    monkeypatch.setitem(device_sequence.STACKED_ROWS, "cpu", 10**6)
     (space,) = _sequence().stacks(range(2))
     with pytest.raises(UnsupportedError, match="each snapshot"):
         space.top(space.inputs, space.inputs[:, 0], 3)
@@ -270,6 +270,6 @@ def test_shares_of_the_vertices_give_what_one_rank_gives(model: str, bounds: lis
 
 
 def test_shares_do_not_stack(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(view_store.STACKED_ROWS, "cpu", 10**6)
+    monkeypatch.setitem(device_sequence.STACKED_ROWS, "cpu", 10**6)
     sequence = _sequence(rows=range(3, 9), gather=_Ranks(1).gather(0))
     assert [space.num_rows for space in sequence.stacks(range(3))] == [6, 6, 6]

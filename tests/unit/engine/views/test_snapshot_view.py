@@ -15,16 +15,15 @@ from dtdg_lab.core.errors import UnsupportedError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.distributed.group import SoloGroup
 from dtdg_lab.engine.minibatch.blocks import BlockShape, block_shape
-from dtdg_lab.engine.minibatch.sampled_batches import BatchSampler
-from dtdg_lab.engine.minibatch.sampled_part import Drawing, SampledPart
-from dtdg_lab.engine.minibatch.seed_batches import SeedBatches
+from dtdg_lab.engine.minibatch.neighbour_sampling import Drawing, SampledPart
+from dtdg_lab.engine.minibatch.sampled_batches import BatchSampler, SeedBatches
 from dtdg_lab.engine.minibatch.target_sequence import TargetSequence
 from dtdg_lab.engine.views.device_sequence import DeviceSequence
 from dtdg_lab.engine.views.snapshot_view import SnapshotView
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.kernels.operators import OperatorSettings
-from dtdg_lab.models.dense_view import DenseView
+from dtdg_lab.models.graph_view import DenseView
 from dtdg_lab.systems.decayed_windows.sampled import SampledSequence
 from dtdg_lab.training.build import build
 from tests.message_models import name_of, register_models

@@ -14,7 +14,7 @@ from dtdg_lab.models.gcn_lstm import MPNNLSTM
 from dtdg_lab.systems.decayed_windows.backprop import SurvivalRows
 from dtdg_lab.systems.decayed_windows.carried_state import CARRIED, CarriedState
 from dtdg_lab.systems.decayed_windows.chunks import Chunking
-from dtdg_lab.systems.decayed_windows.survival import survival_order
+from dtdg_lab.systems.decayed_windows.shrinking import survival_order
 
 NODES, PARTS = 12, 2
 OWNER = np.arange(NODES, dtype=np.int32) % PARTS

@@ -14,8 +14,7 @@ from dtdg_lab.config import catalogue
 from dtdg_lab.config.model_facts import memory
 from dtdg_lab.core.errors import DataError, PlanError, UnsupportedError
 from dtdg_lab.core.plans import Partition
-from dtdg_lab.engine.minibatch.neighbour_sampling import sampled_edges, sampling_key
-from dtdg_lab.engine.minibatch.sampled_part import Drawing, SampledPart
+from dtdg_lab.engine.minibatch.neighbour_sampling import Drawing, SampledPart, sampled_edges, sampling_key
 from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.engine.views.device_sequence import DeviceSequence
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dtdg_lab.systems.decayed_windows.shrinking import Shrinker
-from dtdg_lab.systems.decayed_windows.survival import SurvivalOrder
+from dtdg_lab.core.errors import PlanError
+from dtdg_lab.core.rng import generator
+from dtdg_lab.systems.decayed_windows.chunks import Chunking
+from dtdg_lab.systems.decayed_windows.shrinking import Shrinker, SurvivalOrder, survival_order
 from dtdg_lab.testing.example_graphs import graph_of
 
 
@@ -45,3 +47,69 @@ def test_what_was_cut_out_is_given_again_and_cannot_be_changed() -> None:
     assert made.edges(0, 3) is again
     made.renumber(order)
     assert made.edges(0, 3) is not again
+
+
+def halves(nodes: int = 60, chunks: int = 5, parts: int = 4) -> tuple[np.ndarray, Chunking]:
+    rng = np.random.default_rng(3)
+    owner = rng.permutation(nodes) % parts
+    chunk = np.empty(nodes, np.int32)
+    for part in range(parts):
+        own = np.flatnonzero(owner == part)
+        chunk[own] = rng.permutation(len(own)) % chunks
+    return owner.astype(np.int32), Chunking(chunk, chunks, parts, made_by="a test")
+
+
+def test_an_order_holds_chunk_after_chunk_of_every_part() -> None:
+    owner, chunking = halves()
+    order = survival_order(owner, chunking, range(1, 3), seed=0, epoch=4)
+    assert len(order.rows) == 6
+    assert sorted(order.vertices.tolist()) == np.flatnonzero((owner == 1) | (owner == 2)).tolist()
+    assert order.parts.tolist() == owner[order.vertices].tolist()
+    seen: set[tuple[int, int]] = set()
+    for start, stop in zip(order.rows[:-1], order.rows[1:], strict=True):
+        block = order.vertices[start:stop]
+        pairs = list(zip(owner[block].tolist(), chunking.chunk[block].tolist(), strict=True))
+        assert len(set(pairs)) == 2  # one chunk of each part
+        assert [part for part, _ in pairs] == sorted(part for part, _ in pairs)
+        for pair in set(pairs):
+            inside = [vertex for vertex, of in zip(block.tolist(), pairs, strict=True) if of == pair]
+            assert inside == np.flatnonzero((owner == pair[0]) & (chunking.chunk == pair[1])).tolist()
+        assert not seen & set(pairs)
+        seen |= set(pairs)
+
+
+def test_what_survives_of_a_part_does_not_depend_on_the_ranks() -> None:
+    owner, chunking = halves()
+    whole = survival_order(owner, chunking, range(4), seed=0, epoch=1)
+    for part in range(4):
+        alone = survival_order(owner, chunking, range(part, part + 1), seed=0, epoch=1)
+        assert whole.vertices[whole.parts == part].tolist() == alone.vertices.tolist()
+        for count in range(6):
+            assert (whole.parts[: whole.rows[count]] == part).sum() == alone.rows[count]
+
+
+def test_every_epoch_seed_and_part_has_an_order_of_its_own() -> None:
+    owner, chunking = halves(chunks=13)
+    orders = {
+        tuple(survival_order(owner, chunking, range(4), seed=seed, epoch=epoch).vertices.tolist())
+        for seed in range(3)
+        for epoch in range(3)
+    }
+    assert len(orders) == 9
+    order = survival_order(owner, chunking, range(4), seed=0, epoch=0)
+    firsts = {tuple(chunking.chunk[order.vertices[order.parts == part]].tolist()) for part in range(4)}
+    assert len(firsts) == 4
+
+
+@pytest.mark.parametrize("nodes", [300, 70_000])  # more than 8 bits number, and more than 16
+def test_many_chunks_are_shuffled_as_their_stream_says(nodes: int) -> None:
+    order = survival_order(np.zeros(nodes, np.int32), Chunking(np.arange(nodes), nodes, 1), range(1), seed=5, epoch=2)
+    assert order.rows.tolist() == list(range(nodes + 1))
+    assert order.vertices.tolist() == generator(5, "batching/survival", 2, 0).permutation(nodes).tolist()
+
+
+def test_an_empty_chunk_is_refused() -> None:
+    owner, chunking = halves()
+    other = np.where((owner == 2) & (chunking.chunk == 3), 0, owner)
+    with pytest.raises(PlanError, match="a chunk of part 2 has no nodes"):
+        survival_order(other, chunking, range(4), seed=0, epoch=0)

@@ -16,9 +16,9 @@ from dtdg_lab.systems.decayed_windows.step_charts import (
     PHASES_BY_STEP,
     ROWS,
     SAMPLING,
+    TASK_TIMES,
     window_means,
 )
-from dtdg_lab.systems.decayed_windows.task_times import TASK_TIMES
 from dtdg_lab.visualization.chart import Chart, ChartOptions
 from tests.tables import run_tables
 from tests.window_tables import CHUNKS, NODES, PER_CHUNK, planned_windows, window_tables

@@ -22,15 +22,14 @@ from dtdg_lab.engine.strategy import StepMarks
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.runs.checkpoints import read_kept
 from dtdg_lab.systems.decayed_windows import strategy as windows
+from dtdg_lab.systems.decayed_windows.shrinking import survival_order
 from dtdg_lab.systems.decayed_windows.strategy import DecayedWindowStrategy
-from dtdg_lab.systems.decayed_windows.survival import survival_order
 from dtdg_lab.systems.decayed_windows.window import Trapezoid
 from dtdg_lab.testing.training import Trained, train_in_memory
 from dtdg_lab.training.build import build
 from dtdg_lab.training.checkpoint import Checkpoint
 from dtdg_lab.training.live_settings import check_changes
-from dtdg_lab.training.memory import peak_bytes
-from dtdg_lab.training.memory_probe import largest_trace
+from dtdg_lab.training.memory import largest_trace, peak_bytes
 from dtdg_lab.training.position import Position
 from tests.thinning import thinned
 

@@ -22,7 +22,7 @@ from dtdg_lab.datasets.names import load_for
 from dtdg_lab.network.patterns import make_pattern
 from dtdg_lab.network.traces import load_trace
 from dtdg_lab.systems.feature_cache import FAMILY
-from dtdg_lab.systems.feature_cache.pipeline import cached_rows
+from dtdg_lab.systems.feature_cache.pipeline import cache
 from dtdg_lab.systems.feature_cache.strategy import RemoteFeatureStrategy
 from dtdg_lab.testing.training import RecordingRecorder, Trained
 from dtdg_lab.visualization.runs.curves import FETCHED, SENT, bytes_at
@@ -357,7 +357,7 @@ REFUSED: dict[int, tuple[dict[str, Any], str]] = {
 
 def _little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten megabytes are available."""
-    monkeypatch.setattr(cached_rows.psutil, "virtual_memory", lambda: SimpleNamespace(available=10_000_000))
+    monkeypatch.setattr(cache.psutil, "virtual_memory", lambda: SimpleNamespace(available=10_000_000))
 
 
 def test_invalid_live_settings_are_rejected_and_the_run_continues(

@@ -14,7 +14,7 @@ from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError, Unsup
 from dtdg_lab.graphs.split import split
 from dtdg_lab.partition import base as make
 from dtdg_lab.partition.base import Assigned
-from dtdg_lab.partition.halo import pulled_rows
+from dtdg_lab.partition.measures import pulled_rows
 from dtdg_lab.partition.redistribution_volume import collectives
 from dtdg_lab.systems.snapshot_blocks import volume_study
 from dtdg_lab.systems.snapshot_blocks.volume_study import VOLUME_MEANINGS, VolumeRow, estimate_volumes, smoothed

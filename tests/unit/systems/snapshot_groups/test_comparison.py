@@ -12,9 +12,9 @@ from dtdg_lab.systems.snapshot_groups.comparison import (
     OTHER_SCHEDULERS,
     TOO_EARLY,
     measurements,
+    predict_epochs,
     prepare,
 )
-from dtdg_lab.systems.snapshot_groups.epoch_times import predict_epochs
 from dtdg_lab.systems.snapshot_groups.schedulers.simulation import replay
 from dtdg_lab.visualization.chart import NOTHING_YET, ChartOptions
 from tests.drawing import draw

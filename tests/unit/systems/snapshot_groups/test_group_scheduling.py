@@ -25,7 +25,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.snapshot_groups import group_scheduling
 from dtdg_lab.systems.snapshot_groups.group_scheduling import GroupScheduling, shares_cores
 from dtdg_lab.systems.snapshot_groups.schedulers import dygnex, heuristics, longest_first
-from dtdg_lab.systems.snapshot_groups.schedulers.bounds import lower_bound_s
+from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
 from dtdg_lab.systems.snapshot_groups.strategy import snapshot_groups
 from dtdg_lab.testing.training import Trained, train_in_memory
 from dtdg_lab.training.build import RunComponents, build

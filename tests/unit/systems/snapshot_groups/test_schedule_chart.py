@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from dtdg_lab.runs.tables import RunTables
-from dtdg_lab.systems.snapshot_groups.epoch_blocks import LONG_EPOCH_S
+from dtdg_lab.systems.snapshot_groups.gantt import LONG_EPOCH_S
 from dtdg_lab.systems.snapshot_groups.schedule_chart import MOST_BLOCKS, SCHEDULE
-from dtdg_lab.systems.snapshot_groups.schedulers.bounds import lower_bound_s
+from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
 from dtdg_lab.visualization.chart import title_of
 from tests.drawing import draw
 from tests.schedule_records import EXCHANGE_S, REST_S, add_epoch, add_schedule, schedule_data, scheduled_tables

@@ -13,8 +13,16 @@ import dtdg_lab as lab
 from dtdg_lab.config.catalogue import PROTOCOLS
 from dtdg_lab.graphs import statistics as kept_statistics
 from dtdg_lab.graphs.statistics import statistics_of
-from dtdg_lab.visualization.graphs.statistics import GRAPH_CHARTS, GraphCharts, baselines, overlap, spans_of
-from dtdg_lab.visualization.graphs.thumbnail import thumbnail_html, thumbnail_svg, thumbnail_words
+from dtdg_lab.visualization.graphs.statistics import (
+    GRAPH_CHARTS,
+    GraphCharts,
+    baselines,
+    overlap,
+    spans_of,
+    thumbnail_html,
+    thumbnail_svg,
+    thumbnail_words,
+)
 from dtdg_lab.visualization.panels import grid
 from dtdg_lab.visualization.thinning import runs_of, shown_indices
 

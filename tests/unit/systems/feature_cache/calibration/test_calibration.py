@@ -10,9 +10,9 @@ import pytest
 from dtdg_lab.core.errors import ConfigError, DataError, UnknownNameError
 from dtdg_lab.systems.feature_cache.actions import WINDOWS
 from dtdg_lab.systems.feature_cache.calibration.calibration import SHIPPED, calibrate, predict
+from dtdg_lab.systems.feature_cache.calibration.fits import StepTimeModel
 from dtdg_lab.systems.feature_cache.calibration.measurements import condition_named
 from dtdg_lab.systems.feature_cache.calibration.report import regrets
-from dtdg_lab.systems.feature_cache.calibration.step_model import StepTimeModel
 
 DATASETS = ("ogbn-products", "reddit")
 CONDITIONS = ("clean", "c1_1000mbit", "c1_50mbit", "c4_5ms", "c4_20ms")

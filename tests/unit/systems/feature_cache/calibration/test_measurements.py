@@ -12,6 +12,7 @@ import pytest
 from dtdg_lab.core.errors import ConfigError, DataError
 from dtdg_lab.systems.feature_cache.actions import WINDOWS
 from dtdg_lab.systems.feature_cache.calibration.calibration import calibrate
+from dtdg_lab.systems.feature_cache.calibration.fits import StepTimeModel, predicted_ms
 from dtdg_lab.systems.feature_cache.calibration.measurements import (
     cells_of,
     condition_named,
@@ -19,7 +20,6 @@ from dtdg_lab.systems.feature_cache.calibration.measurements import (
     read_fetches,
     read_power,
 )
-from dtdg_lab.systems.feature_cache.calibration.step_model import StepTimeModel, predicted_ms
 from tests.cluster_figures import cluster_figures
 
 

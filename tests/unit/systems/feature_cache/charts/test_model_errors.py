@@ -9,8 +9,8 @@ import plotly.graph_objects as go
 import pytest
 
 from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.systems.feature_cache.calibration.calibration import products
 from dtdg_lab.systems.feature_cache.calibration.report import CellError
-from dtdg_lab.systems.feature_cache.calibration.shipped import products
 from dtdg_lab.systems.feature_cache.charts.manual_windows import regret_lines
 from dtdg_lab.systems.feature_cache.charts.model_errors import errors_caption, model_figure
 from dtdg_lab.systems.feature_cache.policies.clairvoyant import Clairvoyant, best_plan, cost_of

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dtdg_lab.runs.tables import RunTables
-from dtdg_lab.systems.feature_cache.charts.hit_rate import HITS
+from dtdg_lab.systems.feature_cache.charts.batches import HITS
 from dtdg_lab.systems.feature_cache.charts.reply_time import REPLIES
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions
 from tests.feature_tables import batch, congestion, decision, feature_tables, features, reply

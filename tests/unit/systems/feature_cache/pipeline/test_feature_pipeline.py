@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError, PlanError, RunFailedError
 from dtdg_lab.systems.feature_cache.actions import CacheActions
+from dtdg_lab.systems.feature_cache.pipeline.cache import hot_set, hottest_first, key_counts
 from dtdg_lab.systems.feature_cache.pipeline.feature_path import FeaturePath
 from dtdg_lab.systems.feature_cache.pipeline.feature_pipeline import FeaturePipeline
 from dtdg_lab.systems.feature_cache.pipeline.fetching import OwnerReply
-from dtdg_lab.systems.feature_cache.pipeline.hot_set import hot_set, hottest_first, key_counts
 from dtdg_lab.systems.feature_cache.pipeline.observations import Boundary
 from dtdg_lab.systems.feature_cache.policies.interface import CacheDecision
 from tests.feature_world import Owners, World

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from dtdg_lab.systems.feature_cache.pipeline.cache_builder import BuiltCache
-from dtdg_lab.systems.feature_cache.pipeline.cached_rows import FeatureCache
+from dtdg_lab.systems.feature_cache.pipeline.cache import BuiltCache, FeatureCache
 from dtdg_lab.systems.feature_cache.pipeline.feature_path import FeaturePath
 from dtdg_lab.systems.feature_cache.pipeline.window_plan import Epochs, plan_window
-from dtdg_lab.systems.feature_cache.pipeline.window_schedule import WindowSchedule
+from dtdg_lab.systems.feature_cache.pipeline.window_schedule import Lookahead, WindowSchedule
+from tests.feature_world import World
 
 EPOCHS = Epochs(steps=10)
 
@@ -80,3 +80,9 @@ def test_no_cache_is_ordered_beyond_the_run() -> None:
     _ready(schedule, path, epochs)
     assert schedule.swap_at(0, path) is not None
     assert schedule.order is None
+
+
+def test_an_empty_lookahead_predicts_zeros() -> None:
+    space = World().space
+    seen = Lookahead(3, [], space, part=0, capacity=5, serving=None).outlook(4, np.array([0.5, 0.5]))
+    assert (seen.steps, seen.copied, seen.requested.tolist(), seen.missed.tolist()) == (0, 0, [0, 0], [0, 0])

@@ -7,7 +7,7 @@ import pytest
 
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.systems.feature_cache.actions import CacheActions
-from dtdg_lab.systems.feature_cache.costs.choices import cache_choices
+from dtdg_lab.systems.feature_cache.costs.cache_costs import cache_choices
 from dtdg_lab.systems.feature_cache.policies.baselines import EpochHot, FixedWindow, RandomWindows, ThresholdWindow
 from dtdg_lab.systems.feature_cache.policies.interface import CacheView, CacheViews
 from dtdg_lab.systems.feature_cache.simulation.cases import comparison_cases

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.network.patterns import make_pattern
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
-from dtdg_lab.systems.feature_cache.calibration.shipped import reddit
+from dtdg_lab.systems.feature_cache.calibration.calibration import reddit
 from dtdg_lab.systems.feature_cache.policies.baselines import FixedWindow
 from dtdg_lab.systems.feature_cache.policies.clairvoyant import (
     STRETCH,
@@ -23,10 +23,15 @@ from dtdg_lab.systems.feature_cache.policies.clairvoyant import (
     cost_of,
 )
 from dtdg_lab.systems.feature_cache.policies.interface import CacheView
-from dtdg_lab.systems.feature_cache.simulation.cases import CacheCase, comparison_cases, training_cases
+from dtdg_lab.systems.feature_cache.simulation.cases import (
+    CacheCase,
+    LinkTrace,
+    comparison_cases,
+    trace_of_pattern,
+    training_cases,
+)
 from dtdg_lab.systems.feature_cache.simulation.comparison import always_compared, run_policy
 from dtdg_lab.systems.feature_cache.simulation.episode import CacheEpisode, CacheNoise, draw_episode, replayed_episode
-from dtdg_lab.systems.feature_cache.simulation.link_trace import LinkTrace, trace_of_pattern
 from dtdg_lab.systems.feature_cache.simulation.simulator import CacheSimulator
 from dtdg_lab.systems.feature_cache.simulation.training import training_costs
 

@@ -8,11 +8,10 @@ import pytest
 from dtdg_lab.systems.feature_cache.actions import CacheActions
 from dtdg_lab.systems.feature_cache.pipeline.fetching import OwnerReply
 from dtdg_lab.systems.feature_cache.pipeline.keys import KeySpace
-from dtdg_lab.systems.feature_cache.pipeline.lookahead import Lookahead
 from dtdg_lab.systems.feature_cache.pipeline.observations import Boundary, FetchTime
-from dtdg_lab.systems.feature_cache.policies.change_points import LOOK_AGAIN
+from dtdg_lab.systems.feature_cache.pipeline.window_schedule import Lookahead
 from dtdg_lab.systems.feature_cache.policies.control import CacheControl
-from dtdg_lab.systems.feature_cache.policies.delay_estimator import DelayEstimator
+from dtdg_lab.systems.feature_cache.policies.delay_estimator import LOOK_AGAIN, DelayEstimator
 from dtdg_lab.systems.feature_cache.policies.interface import CacheDecision, CacheView
 from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
 

@@ -6,9 +6,18 @@ from time import perf_counter
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from dtdg_lab.systems.feature_cache.costs.rpc_model import RpcModel
-from dtdg_lab.systems.feature_cache.policies.delay_estimator import DelayEstimator
+from dtdg_lab.systems.feature_cache.costs.cache_costs import RpcModel
+from dtdg_lab.systems.feature_cache.policies.delay_estimator import (
+    ChangePoints,
+    DelayEstimator,
+    LatenessMemory,
+    RunsMemory,
+    change_points,
+    memory_size,
+)
+from dtdg_lab.systems.feature_cache.policies.interface import state_size
 from tests.thinning import thinned
 
 MODEL = RpcModel(1.3e-3, 3e-9)
@@ -80,3 +89,86 @@ def test_a_decision_costs_little():
         estimator.delays_s()
         spent.append(perf_counter() - began)
     assert min(spent) < 200e-6
+
+
+NOISE = 0.4
+
+
+def series(seed: int, *levels: tuple[int, float]) -> np.ndarray:
+    random = np.random.default_rng(seed)
+    return np.concatenate([level + NOISE * random.standard_normal(count) for count, level in levels])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_one_at_a_time_is_as_all_at_once(seed: int) -> None:
+    values = series(seed, (70, 0.0), (5, 2.0), (90, 0.5), (40, 3.0), (200, 0.0))
+    starts, alarms = change_points(values, NOISE)
+    points = ChangePoints(NOISE)
+    for place, value in enumerate(values, start=1):
+        assert points.add(float(value)) == alarms[place]
+        assert place - points.count == starts[place]
+    assert points.alarms == alarms.sum() >= 3
+
+
+@pytest.mark.parametrize(("level", "within"), [(3.0, 3), (1.5, 5), (0.8, 13)])
+def test_a_change_is_found_within_a_few_fetches(level: float, within: int) -> None:
+    late = []
+    for seed in range(40):
+        alarms = change_points(series(seed, (60, 0.0), (60, level)), NOISE)[1]
+        after = np.flatnonzero(alarms[61:]) + 1
+        late.append(int(after[0]) if len(after) else 60)
+    assert np.percentile(late, 90) <= within
+
+
+def test_where_nothing_changes_alarms_are_rare_and_one_outlier_raises_none() -> None:
+    alarms = sum(int(change_points(series(seed, (750, 0.0)), NOISE)[1].sum()) for seed in range(60))
+    assert alarms <= 60  # one in 750 fetches
+    quiet = np.zeros(100)
+    quiet[50] = 4.0
+    assert not change_points(quiet, 0.1)[1].any()
+
+
+def test_the_noise_is_estimated_where_it_is_not_given() -> None:
+    points, found = ChangePoints(), 0
+    for value in series(3, (200, 0.0), (20, 2.0)):
+        found += points.add(float(value))
+    assert 1 <= found <= 3 and points.count <= 21
+
+
+def states(late: list[list[float]]) -> NDArray[np.float32]:
+    found = np.zeros((len(late), state_size(4)), np.float32)
+    found[:, :3] = late
+    return found
+
+
+def test_averages_fade_by_steps_not_by_observations() -> None:
+    often, seldom = LatenessMemory(1, 4), LatenessMemory(1, 4)
+    for memory in (often, seldom):
+        memory.take_in(states([[0, 0, 0]]), np.zeros(1, np.int64))
+    for _ in range(10):
+        described = often.take_in(states([[1, 0, 2]]), np.array([10]))
+    rarely = seldom.take_in(states([[1, 0, 2]]), np.array([100]))
+    remembered = described[0, state_size(4) :].reshape(3, 3)
+    assert memory_size(4) == remembered.size
+    assert remembered[0] == pytest.approx([1 - np.exp(-2), 0, 2 - 2 * np.exp(-2)], rel=1e-5)
+    assert remembered[1] == pytest.approx([1 - np.exp(-0.5), 0, 2 - 2 * np.exp(-0.5)], rel=1e-5)
+    assert rarely[0, : state_size(4) + 6] == pytest.approx(described[0, : state_size(4) + 6], rel=1e-5)
+
+
+def test_alternating_links_differ_from_a_steady_one() -> None:
+    memory = LatenessMemory(2, 4)
+    for turn in range(40):
+        now = [1.0, 0.0] if turn // 2 % 2 else [0.0, 1.0]
+        described = memory.take_in(states([[1, 0, 0], [*now, 0]]), np.array([25, 25]))
+    apart = described[:, -3:]
+    assert apart[0] == pytest.approx([0, 0, 0], abs=1e-6)
+    assert apart[1, 0] > 0.4 and apart[1, 1] > 0.4
+
+
+def test_a_new_or_restarted_run_has_an_empty_memory() -> None:
+    memory, alone = RunsMemory(4), RunsMemory(4)
+    for step in (0, 16, 32):
+        memory.take_in(states([[2, 0, 0], [0, 3, 0]]), np.array([5, 6]), np.array([step, step]))
+    described = memory.take_in(states([[1, 0, 0], [0, 1, 0]]), np.array([5, 7]), np.array([16, 48]))
+    fresh = alone.take_in(states([[1, 0, 0], [0, 1, 0]]), np.array([5, 7]), np.array([16, 48]))
+    assert np.array_equal(described, fresh)

@@ -10,10 +10,10 @@ import pytest
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError, PlanError, UnknownNameError
-from dtdg_lab.rl.q_network import QNetwork
+from dtdg_lab.rl.dqn import QNetwork
 from dtdg_lab.systems.feature_cache.actions import CacheActions
 from dtdg_lab.systems.feature_cache.policies import learned
-from dtdg_lab.systems.feature_cache.policies.interface import CacheView
+from dtdg_lab.systems.feature_cache.policies.interface import CacheView, state_size
 from dtdg_lab.systems.feature_cache.policies.learned import (
     CacheDQN,
     StoredPolicy,
@@ -23,7 +23,6 @@ from dtdg_lab.systems.feature_cache.policies.learned import (
     shipped_path,
     shipped_policy,
 )
-from dtdg_lab.systems.feature_cache.policies.state import state_size
 from dtdg_lab.systems.feature_cache.simulation.cases import comparison_cases
 from dtdg_lab.systems.feature_cache.simulation.simulator import CacheSimulator
 from dtdg_lab.systems.feature_cache.simulation.training import (

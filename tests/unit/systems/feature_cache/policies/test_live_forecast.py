@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dtdg_lab.systems.feature_cache.actions import CacheActions
-from dtdg_lab.systems.feature_cache.pipeline.lookahead import Outlook
+from dtdg_lab.systems.feature_cache.pipeline.window_schedule import Outlook
 from dtdg_lab.systems.feature_cache.policies.live_forecast import LiveForecast
 
 ROW_BYTES, START_S = 400, 1e-3

@@ -8,16 +8,14 @@ import numpy as np
 import pytest
 
 from dtdg_lab.systems.feature_cache.actions import CacheActions
-from dtdg_lab.systems.feature_cache.calibration.shipped import products, reddit
+from dtdg_lab.systems.feature_cache.calibration.calibration import products, reddit
 from dtdg_lab.systems.feature_cache.policies.baselines import FixedWindow
 from dtdg_lab.systems.feature_cache.policies.clairvoyant import best_plan, cost_of
-from dtdg_lab.systems.feature_cache.policies.interface import CacheView, ManyPolicy
+from dtdg_lab.systems.feature_cache.policies.interface import CacheObservation, CacheView, ManyPolicy, cache_state
 from dtdg_lab.systems.feature_cache.policies.planner import CachePlanner
-from dtdg_lab.systems.feature_cache.policies.state import CacheObservation, cache_state
-from dtdg_lab.systems.feature_cache.simulation.cases import CacheCase
+from dtdg_lab.systems.feature_cache.simulation.cases import CacheCase, LinkTrace
 from dtdg_lab.systems.feature_cache.simulation.comparison import PolicyRuns, compare, run_policy
 from dtdg_lab.systems.feature_cache.simulation.episode import CacheEpisode, CacheNoise, replayed_episode
-from dtdg_lab.systems.feature_cache.simulation.link_trace import LinkTrace
 from dtdg_lab.systems.feature_cache.simulation.simulator import CacheSimulator
 from tests.many_views import view_of
 

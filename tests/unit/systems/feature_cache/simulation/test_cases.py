@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
+from dtdg_lab.network.links import LinkState
 from dtdg_lab.systems.feature_cache.simulation.cases import (
     ALL_STEADY,
     ARCHETYPES,
@@ -13,10 +14,11 @@ from dtdg_lab.systems.feature_cache.simulation.cases import (
     STEADY,
     TRAINED_SEVERITIES,
     CacheCase,
+    LinkTrace,
     comparison_cases,
+    trace_of_pattern,
     training_cases,
 )
-from dtdg_lab.systems.feature_cache.simulation.link_trace import LinkTrace
 
 
 def drawn(case: CacheCase, seed: int, parts: int = 4) -> LinkTrace:
@@ -102,3 +104,20 @@ def test_invalid_cases_are_rejected() -> None:
     for wrong in ({"delay_s": -1.0}, {"bytes_per_s": 0.0}, {"spread": 1.0}, {"delay_s": np.inf}):
         with pytest.raises(ConfigError, match="0 s or more"):
             CacheCase("none", "x", **wrong)
+
+
+class Swinging:
+    """Owner 1 is late for part 0 in the second half of each epoch."""
+
+    def at(self, epoch: int, share: float) -> LinkState:
+        delay_s = np.zeros((3, 3))
+        delay_s[1, 0] = 0.01 * (share >= 0.5)
+        delay_s[0, 1] = 0.5
+        return LinkState(delay_s, np.full((3, 3), np.inf))
+
+
+def test_a_trace_is_a_part_s_own_links() -> None:
+    trace = trace_of_pattern(Swinging(), 0, range(8), epoch_steps=4)
+    assert trace.delay_s[trace.which].tolist() == [[0, 0], [0, 0], [0.01, 0], [0.01, 0]] * 2
+    assert len(trace.delay_s) == 2
+    assert trace_of_pattern(Swinging(), 1, range(4), epoch_steps=4).delay_s.tolist() == [[0.5, 0], [0.5, 0]]

@@ -11,7 +11,7 @@ import pytest
 
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.systems.feature_cache.actions import WINDOWS, CacheActions
-from dtdg_lab.systems.feature_cache.calibration.shipped import products, reddit
+from dtdg_lab.systems.feature_cache.calibration.calibration import products, reddit
 from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts
 from dtdg_lab.systems.feature_cache.policies.baselines import FixedWindow
 from dtdg_lab.systems.feature_cache.policies.interface import ManyPolicy

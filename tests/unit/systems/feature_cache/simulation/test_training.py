@@ -11,7 +11,7 @@ import pytest
 
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.systems.feature_cache.actions import CacheActions
-from dtdg_lab.systems.feature_cache.calibration.shipped import products, reddit
+from dtdg_lab.systems.feature_cache.calibration.calibration import products, reddit
 from dtdg_lab.systems.feature_cache.policies.learned import CacheDQN, learned_policy
 from dtdg_lab.systems.feature_cache.simulation.cases import CacheCase, training_cases
 from dtdg_lab.systems.feature_cache.simulation.comparison import compare

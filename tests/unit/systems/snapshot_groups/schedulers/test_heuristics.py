@@ -7,11 +7,9 @@ import pytest
 
 from dtdg_lab.core.rng import generator
 from dtdg_lab.systems.snapshot_groups.schedulers import dygnex, heuristics
-from dtdg_lab.systems.snapshot_groups.schedulers.base import Problem
-from dtdg_lab.systems.snapshot_groups.schedulers.bounds import lower_bound_s
+from dtdg_lab.systems.snapshot_groups.schedulers.base import Problem, from_rows, lower_bound_s, makespan_s
 from dtdg_lab.systems.snapshot_groups.schedulers.heuristics import merged
 from dtdg_lab.systems.snapshot_groups.schedulers.longest_first import schedule_longest_first
-from dtdg_lab.systems.snapshot_groups.schedulers.slots import from_rows, makespan_s
 from tests.group_time_samples import KINDS, sample_times
 from tests.thinning import thinned
 

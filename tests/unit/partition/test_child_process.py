@@ -17,7 +17,7 @@ from dtdg_lab.core.preparation import preparation
 from dtdg_lab.partition import metis
 from dtdg_lab.partition.base import make_partition
 from dtdg_lab.partition.child_process import in_child, needs_library
-from tests.small_graphs import two_groups
+from tests.factories import two_groups
 
 
 def test_a_partitioner_is_reported_and_ends_with_a_run_that_is_stopped() -> None:

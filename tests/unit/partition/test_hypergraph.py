@@ -9,7 +9,7 @@ import numpy as np
 from dtdg_lab.partition import hypergraph
 from dtdg_lab.partition.hypergraph import merged_nets
 from dtdg_lab.testing.example_graphs import graph_of
-from tests.small_graphs import two_groups
+from tests.factories import two_groups
 
 
 def test_equal_nets_are_merged_and_lonely_ones_dropped() -> None:

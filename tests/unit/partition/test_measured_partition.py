@@ -11,7 +11,7 @@ import pytest
 from dtdg_lab.core.errors import ConfigError, PartitionError, UnknownNameError
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.partition.measured_partition import compare_partitions, partition_graph
-from tests.small_graphs import HALVES, drawn_graph
+from tests.factories import HALVES, drawn_graph
 
 
 def test_a_measured_partition(tmp_path):

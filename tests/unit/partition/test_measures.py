@@ -15,7 +15,7 @@ from dtdg_lab.graphs.storage import cache_folder
 from dtdg_lab.partition import measures
 from dtdg_lab.partition.measures import measure, measures_for
 from dtdg_lab.partition.neighbourhoods import outside, within_hops
-from tests.small_graphs import HALVES, drawn_graph, path_graph, snapshot_of
+from tests.factories import HALVES, drawn_graph, path_graph, snapshot_of
 
 
 def test_a_path_cut_in_the_middle():

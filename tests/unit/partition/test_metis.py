@@ -10,7 +10,7 @@ import pytest
 from dtdg_lab.partition import metis
 from dtdg_lab.partition.metis import union_graph
 from dtdg_lab.testing.example_graphs import graph_of
-from tests.small_graphs import two_groups
+from tests.factories import two_groups
 
 
 def test_the_union_counts_the_snapshots_of_each_pair() -> None:

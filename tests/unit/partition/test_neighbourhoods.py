@@ -10,7 +10,7 @@ from dtdg_lab.core.plans import Partition
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.partition.measures import measure, remote_rows
 from dtdg_lab.partition.neighbourhoods import hop_distance, transposed, union_of
-from tests.small_graphs import HALVES, STEPS, path_graph, snapshot_of
+from tests.factories import HALVES, STEPS, path_graph, snapshot_of
 
 
 def test_what_does_not_fit():

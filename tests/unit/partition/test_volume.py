@@ -8,7 +8,7 @@ from dtdg_lab.config.model_facts import Pull
 from dtdg_lab.core.errors import PlanError
 from dtdg_lab.partition.measures import measure
 from dtdg_lab.partition.volume import predicted_bytes
-from tests.small_graphs import HALVES, path_graph
+from tests.factories import HALVES, path_graph
 
 
 def test_bytes_by_hand():

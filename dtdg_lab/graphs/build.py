@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import DataError, UnknownNameError
-from dtdg_lab.graphs.dynamic_graph import DynamicGraph, GraphHash, LabelHash, labelled
+from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.graph_data import GraphHash, LabelHash
 from dtdg_lab.graphs.intervals import IntervalEdges, IntervalStream
 from dtdg_lab.graphs.snapshot import LARGEST, Snapshot, give_up, over_time
-from dtdg_lab.graphs.storage import FOLLOWING, Draft, load, meta_of, put_snapshot
-from dtdg_lab.graphs.windowing import FeatureSmoother, GraphSmoother, Windows, check_room
+from dtdg_lab.graphs.storage import FOLLOWING, Draft, meta_of, put_snapshot
+from dtdg_lab.graphs.windowing import FeatureSmoother, GraphSmoother, Window, Windows, check_room
 
 # Node features of one window: degrees, a constant, or what the data set gives.
 
@@ -105,6 +107,73 @@ def _one_hot(degrees: NDArray[np.int64]) -> NDArray[np.float32]:
     features = np.zeros((len(degrees), ONE_HOT_CLASSES), dtype=np.float32)
     features[np.arange(len(degrees)), np.minimum(degrees, ONE_HOT_CLASSES - 1)] = 1
     return features
+
+
+# The label of every window, the baseline that stands beside it, and the edges that the label counts.
+#
+# Without given targets the label at window t is log(1 + in-degree in window t + 1), and its persistence log(1 +
+# in-degree in window t), so that the last window is only a label. With ``strict_label`` only edges that the newest base
+# interval of those windows holds count: with edges that live long, neighbouring windows share nearly all of them, and
+# persistence is hard to beat.
+#
+# What is given is given for base intervals; window t takes what belongs to its newest one. Windows that ``min_edges``
+# leaves out take theirs with them, and the label of the window before comes from the next one that is kept.
+#
+# Source: SYSTEMS.md, "Data conventions of the papers" (targets of DynaHB and FlareDTDG); the strict label is ours.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Labelled:
+    """A window with its label.
+
+    Attributes:
+        window: the window.
+        targets: shape (N,), float32.
+        persistence: shape (N,), float32: what "tomorrow is like today" predicts for ``targets``.
+        following: the edges that the label counts; None where targets are given.
+    """
+
+    window: Window
+    targets: NDArray[np.float32]
+    persistence: NDArray[np.float32]
+    following: Snapshot | None
+
+
+def labelled(windows: Iterable[Window], stream: IntervalStream, *, strict_label: bool) -> Iterator[Labelled]:
+    """Yield windows with their labels, oldest first: all with given targets, else all but the last."""
+    if stream.targets is not None:
+        for window in windows:
+            target, expected = stream.targets[window.newest], _expected(stream, window.newest)
+            yield Labelled(window, target, expected, None)
+        return
+    for (step, _, today), (_, following, tomorrow) in itertools.pairwise(_counted(windows, strict_label)):
+        yield Labelled(step, tomorrow, today, following)
+
+
+def _counted(windows: Iterable[Window], strict_label: bool) -> Iterator[tuple[Window, Snapshot, NDArray[np.float32]]]:
+    """Yield every window with the edges that a label counts, and the label; both are reused while nothing changes."""
+    previous: Snapshot | None = None
+    for window in windows:
+        graph = window.base if strict_label else window.graph
+        if graph is not previous:
+            previous, label = graph, log_in_degrees(graph)
+        yield window, graph, label
+
+
+def log_in_degrees(graph: Snapshot) -> NDArray[np.float32]:
+    """log(1 + in-degree) of every node, shape (N,), weighted where edges carry weights."""
+    return np.log1p(graph.in_degrees()).astype(np.float32)
+
+
+def _expected(stream: IntervalStream, newest: int) -> NDArray[np.float32]:
+    """Return the persistence of a given target: that given, else the target one base interval before.
+
+    The first base interval has none before it; there it says 0.
+    """
+    assert stream.targets is not None  # seen by the caller
+    if stream.persistence is not None:
+        return stream.persistence[newest]
+    return stream.targets[newest - 1] if newest else np.zeros_like(stream.targets[0])
 
 
 # Where the steps of a graph under construction go: into arrays in memory, or into growing files.
@@ -225,7 +294,7 @@ class FileCollector:
                 self._hash.pieces(name, file.dtype, file.shape, file.pieces())
         if f"{FOLLOWING}indptr" in self._draft.files:
             self._hash.labels(self._labels)
-        return load(self._draft.finish(meta_of(facts, self._hash.hexdigest())), mmap=True, source=None)
+        return DynamicGraph.load(self._draft.finish(meta_of(facts, self._hash.hexdigest())))
 
     def _follow(self, step: BuiltSnapshot | None) -> None:
         """Keep the label graph of the step before this one; None is the end."""

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dtdg_lab.core.errors import NotAvailableError
+from dtdg_lab.graphs.graph_data import GraphData
 from dtdg_lab.graphs.snapshot import repeats
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 
-
-def pyg_data(graph: DynamicGraph) -> list[Any]:
+def pyg_data(graph: GraphData) -> list[Any]:
     """Return the T snapshots as PyG ``Data``; see :meth:`DynamicGraph.to_pyg`.
 
     Raises:
@@ -36,7 +35,7 @@ def pyg_data(graph: DynamicGraph) -> list[Any]:
     return converted
 
 
-def dgl_graphs(graph: DynamicGraph) -> list[Any]:
+def dgl_graphs(graph: GraphData) -> list[Any]:
     """Return the T snapshots as DGLGraphs; see :meth:`DynamicGraph.to_dgl`.
 
     Raises:
@@ -75,7 +74,7 @@ class _Step(NamedTuple):
     classes: Tensor | None  # (N,), int64, -1 where unknown
 
 
-def _tensors(graph: DynamicGraph) -> Iterator[_Step]:
+def _tensors(graph: GraphData) -> Iterator[_Step]:
     """Yield copies of the snapshots; what never changes is one tensor in all of them."""
     import torch
 

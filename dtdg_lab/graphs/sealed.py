@@ -227,6 +227,4 @@ def _sealed_again(graph: DynamicGraph, readable: int, plans: bool = True) -> Sea
     if graph.following is not None:
         fields["following"] = SealedSnapshots(graph.following, seal.check_label, "edges after those")
     facts = {name: getattr(graph, name) for name in ("data_hash", "num_edges", "num_classes")}
-    sealed_graph = SealedGraph.trusted(**fields, **facts, seal=seal, _whole=graph)
-    assert isinstance(sealed_graph, SealedGraph)
-    return sealed_graph
+    return SealedGraph.trusted(**fields, **facts, seal=seal, _whole=graph)

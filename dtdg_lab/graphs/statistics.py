@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.files import replacing
-from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.graph_data import GraphData
 from dtdg_lab.graphs.snapshot import edge_keys, give_up, repeats, stored_once
 from dtdg_lab.graphs.storage import cache_folder
 
@@ -180,7 +180,7 @@ class GraphStatistics:
         return "\n".join(lines)
 
 
-def describe(graph: DynamicGraph) -> GraphStatistics:
+def describe(graph: GraphData) -> GraphStatistics:
     """Statistics of a graph; one or two snapshots are looked at a time."""
     series = [_of_snapshot(snapshot) for snapshot in graph.snapshots]
     overlap = np.array(_overlaps(graph), dtype=np.float64).reshape(-1, 2)
@@ -224,7 +224,7 @@ def _of_snapshot(snapshot: Snapshot) -> tuple[int, int]:
     return int(np.count_nonzero(active)), int(np.count_nonzero(snapshot.rows() == snapshot.indices))
 
 
-def _overlaps(graph: DynamicGraph) -> list[tuple[float, float]]:
+def _overlaps(graph: GraphData) -> list[tuple[float, float]]:
     """Jaccard index and share kept, of every pair of consecutive snapshots."""
     shares, previous_keys = [], edge_keys(graph.snapshots[0])
     for snapshot in graph.snapshots[1:]:
@@ -238,7 +238,7 @@ def _overlaps(graph: DynamicGraph) -> list[tuple[float, float]]:
     return shares
 
 
-def _in_degrees(graph: DynamicGraph) -> NDArray[np.int64]:
+def _in_degrees(graph: GraphData) -> NDArray[np.int64]:
     """Return how often each in-degree occurs, over all nodes and snapshots."""
     histogram = np.zeros(1, dtype=np.int64)
     for snapshot in graph.snapshots:
@@ -257,7 +257,7 @@ def _quantiles(histogram: NDArray[np.int64]) -> dict[float, int]:
     return {share: int(np.searchsorted(reached, share * reached[-1])) + 1 for share in QUANTILES}
 
 
-def _classes(graph: DynamicGraph) -> tuple[tuple[int, ...], int | None]:
+def _classes(graph: GraphData) -> tuple[tuple[int, ...], int | None]:
     if graph.classes is None:
         return (), None
     classes = stored_once(graph.classes)
@@ -267,7 +267,7 @@ def _classes(graph: DynamicGraph) -> tuple[tuple[int, ...], int | None]:
     return tuple(counts[1:].tolist()), int(counts[0])
 
 
-def _baselines(graph: DynamicGraph) -> NDArray[np.float64]:
+def _baselines(graph: GraphData) -> NDArray[np.float64]:
     """Mean squared error of persistence, and of the mean of all targets, of every snapshot; shape (T, 2)."""
     mean = float(np.mean([row.mean(dtype=np.float64) for row in graph.targets]))
     errors = np.empty((len(graph.targets), 2))
@@ -304,7 +304,7 @@ STATISTICS_VERSION = 1
 _INTEGERS = ("edges", "active", "degrees", "degree_counts")
 
 
-def statistics_of(graph: DynamicGraph) -> GraphStatistics:
+def statistics_of(graph: GraphData) -> GraphStatistics:
     """Return ``graph.describe()``, from the cache if it holds it.
 
     A cache that cannot be read or written is no reason to fail: the statistics are then computed.

@@ -25,7 +25,7 @@ from dtdg_lab.core.files import draft_path, writable_folder
 from dtdg_lab.core.source_code import PARSING
 from dtdg_lab.core.system_errors import explain, is_refusal, reading
 from dtdg_lab.core.units import as_path
-from dtdg_lab.graphs.dynamic_graph import DynamicGraph
+from dtdg_lab.graphs.graph_data import GraphData
 from dtdg_lab.graphs.snapshot import Snapshot, give_up, over_time
 from dtdg_lab.graphs.windowing import CutCounts
 
@@ -363,7 +363,7 @@ def meta_of(fields: Mapping[str, Any], data_hash: str) -> dict[str, Any]:
     }
 
 
-def save(graph: DynamicGraph, folder: Path) -> Path:
+def save(graph: GraphData, folder: Path) -> Path:
     """Write a graph into ``folder``; see :meth:`DynamicGraph.save`."""
     fields = {name: getattr(graph, name) for name in graph.__dataclass_fields__}
     meta = meta_of(fields, graph.data_hash)
@@ -378,18 +378,18 @@ def save(graph: DynamicGraph, folder: Path) -> Path:
         return draft.finish(meta)
 
 
-def load(folder: Path, *, mmap: bool, source: str | None) -> DynamicGraph:
-    """Read a graph from ``folder``; see :meth:`DynamicGraph.load`."""
+def read_fields(folder: Path, *, mmap: bool) -> dict[str, Any]:
+    """Return the fields of the graph in ``folder`` and its ``data_hash``; see :meth:`DynamicGraph.load`."""
     arrays, meta = read(folder, mmap=mmap)
     try:
-        return _graph(arrays, meta, meta["source"] if source is None else source)
+        return _fields(arrays, meta)
     except KeyError as error:
         raise DataError(f"the graph in {folder} lacks {error}. {_REMEDY}") from error
     except DataError as error:
         raise DataError(f"the graph in {folder} is damaged: {error} {_REMEDY}") from error
 
 
-def _graph(arrays: dict[str, NDArray[Any]], meta: dict[str, Any], source: str) -> DynamicGraph:
+def _fields(arrays: dict[str, NDArray[Any]], meta: dict[str, Any]) -> dict[str, Any]:
     snapshots = _snapshots(arrays, "")
     steps, nodes = len(snapshots), snapshots[0].num_nodes
     features = over_time(arrays["features"], name="features", dtype=np.float32, steps=steps, shape=(nodes, None))
@@ -402,22 +402,18 @@ def _graph(arrays: dict[str, NDArray[Any]], meta: dict[str, Any], source: str) -
     for name in ("targets", "persistence"):
         if arrays[name].shape != (steps, nodes) or arrays[name].dtype != np.float32:
             raise DataError(f"{name} has shape {arrays[name].shape}; {(steps, nodes)} is needed.")
-    return DynamicGraph.trusted(
-        name=meta["name"],
-        snapshots=snapshots,
-        features=features,
-        targets=arrays["targets"],
-        persistence=arrays["persistence"],
-        source=source,
-        edge_life=meta["edge_life"],
-        node_ids=arrays.get("node_ids"),
-        strict_label=meta["strict_label"],
-        following=following,
-        classes=classes,
-        vertex_split=arrays.get("vertex_split"),
-        counts=None if counts is None else CutCounts(**counts),
-        data_hash=meta["data_hash"],
-    )
+    return {
+        **{name: meta[name] for name in ("name", "source", "edge_life", "strict_label", "data_hash")},
+        "snapshots": snapshots,
+        "features": features,
+        "targets": arrays["targets"],
+        "persistence": arrays["persistence"],
+        "node_ids": arrays.get("node_ids"),
+        "following": following,
+        "classes": classes,
+        "vertex_split": arrays.get("vertex_split"),
+        "counts": None if counts is None else CutCounts(**counts),
+    }
 
 
 def _snapshots(arrays: dict[str, NDArray[Any]], prefix: str) -> tuple[Snapshot, ...]:

@@ -26,9 +26,8 @@ from dtdg_lab.runs.html import plotly_js, render, templates
 from dtdg_lab.runs.json_files import write_text
 from dtdg_lab.runs.plot import plot
 from dtdg_lab.runs.stored_run import open_run
-from dtdg_lab.visualization.chart import Chart, ChartOptions
-from dtdg_lab.visualization.layout import Figure
-from dtdg_lab.visualization.panels import Panel, grid
+from dtdg_lab.visualization.chart import CaptionedFigure, Chart, ChartOptions, Figure
+from dtdg_lab.visualization.panels import grid
 from dtdg_lab.visualization.sheet import as_figure
 
 if TYPE_CHECKING:
@@ -305,7 +304,7 @@ def _parser() -> MarkdownIt:
 
 @cache
 def katex_js() -> str | None:
-    """Return the source of KaTeX, which Panel brings along; None if Panel is not installed."""
+    """Return the source of KaTeX, which Panel brings along; None if CaptionedFigure is not installed."""
     panel = find_spec("panel")
     folder = Path(str(panel.origin)).parent / "dist" / "bundled" / "katex" if panel else _HERE
     file = next(folder.glob("katex@*/dist/katex.min.js"), None)
@@ -359,7 +358,7 @@ class Card:
         return card_markdown(self.system, self.text, root=None, options=False)
 
     @cached_property
-    def pictures(self) -> list[Panel]:
+    def pictures(self) -> list[CaptionedFigure]:
         """Charts with their captions, computed on first use; none if a required library is missing."""
         try:
             return drawn_pictures(self.system)
@@ -469,17 +468,17 @@ SMALL: Mapping[str, Any] = MappingProxyType(
 )
 
 
-def drawn_pictures(system: catalogue.System) -> list[Panel]:
+def drawn_pictures(system: catalogue.System) -> list[CaptionedFigure]:
     """One to four charts with their captions, computed now from the small graph.
 
     Args:
         system: of the catalogue.
     """
-    pictures: list[Panel] = catalogue.family(system.family).pictures(system, small_graph())
+    pictures: list[CaptionedFigure] = catalogue.family(system.family).pictures(system, small_graph())
     return pictures
 
 
-def run_cards(system: catalogue.System, run: Any) -> dict[Chart, Panel]:
+def run_cards(system: catalogue.System, run: Any) -> dict[Chart, CaptionedFigure]:
     """Return the charts of a run of the system as cards that have their words beside the plot, in order.
 
     Args:

@@ -13,8 +13,7 @@ from dtdg_lab.runs.directory import ENDED, RunDirectory
 from dtdg_lab.runs.record_lines import Line, RecordFile, parse_line
 from dtdg_lab.runs.tables import UPDATE_BYTES, RunTables
 from dtdg_lab.visualization.changes.log import changes_frame, requested_changes
-from dtdg_lab.visualization.chart import XAxis
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.chart import Figure, XAxis
 
 LOOK_S = 0.1
 

@@ -22,7 +22,7 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.runs.html import text
 from dtdg_lab.systems.step_time import NetworkCosts
 from dtdg_lab.systems.workload import EpochWork, count_work
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.chart import Figure
 from dtdg_lab.visualization.studies.advice import advice_figure, advice_measured_figure, advice_measured_words
 from dtdg_lab.visualization.studies.result import StudyResult, paragraphs
 

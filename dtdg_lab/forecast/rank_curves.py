@@ -26,7 +26,7 @@ from dtdg_lab.partition.base import make_partition
 from dtdg_lab.partition.measures import PartitionMeasures
 from dtdg_lab.runs.html import template
 from dtdg_lab.systems.workload import Facts, GroupWork, Row, curve_row
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.chart import Figure
 from dtdg_lab.visualization.studies.result import StudyResult, explained, paragraphs
 from dtdg_lab.visualization.studies.scaling import what_if_ranks_figure
 

@@ -16,7 +16,7 @@ from dtdg_lab.runs.stored_run import StoredRun, open_run
 from dtdg_lab.systems import step_time
 from dtdg_lab.systems.step_time import MeasuredStep, NetworkCosts, PredictedStepTime, ScalingModel, StepForecast
 from dtdg_lab.systems.workload import StepWork
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.chart import Figure
 from dtdg_lab.visualization.studies.result import StudyResult
 from dtdg_lab.visualization.studies.scaling import scaling_figure, scaling_words
 

@@ -21,7 +21,7 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, PredictionError, UnknownNameError
 from dtdg_lab.studies.race_table import best, spread
 from dtdg_lab.studies.same_losses import same_losses
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.chart import Figure
 from dtdg_lab.visualization.runs.curves import NEAR
 
 # A number of a lesson, to be estimated before it is revealed.

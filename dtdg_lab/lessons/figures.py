@@ -11,8 +11,8 @@ from typing import Any
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
 from dtdg_lab.forecast.rank_curves import RankCurves
 from dtdg_lab.runs.charts import chart_of, draw, lock_of
-from dtdg_lab.visualization.chart import ChartOptions
-from dtdg_lab.visualization.layout import CATEGORIES, Figure, chart
+from dtdg_lab.visualization.chart import ChartOptions, Figure
+from dtdg_lab.visualization.layout import CATEGORIES, chart
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, series_colour
 from dtdg_lab.visualization.panels import grid
 from dtdg_lab.visualization.sheet import run_sheet

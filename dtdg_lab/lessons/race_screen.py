@@ -13,7 +13,7 @@ from dtdg_lab.core.units import format_bytes, format_joules, format_seconds, joi
 from dtdg_lab.lessons.checks import Shown
 from dtdg_lab.studies.race_result import UNDER_WAY, Race
 from dtdg_lab.studies.trials import FAILED, FINISHED
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.chart import Figure
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, series_colour
 from dtdg_lab.visualization.runs.curves import judged_evaluations
 from dtdg_lab.visualization.studies.race import COSTS, Curve, race_figure, race_panels

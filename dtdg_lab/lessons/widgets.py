@@ -38,7 +38,7 @@ from dtdg_lab.systems.hybrid_batches.events import size_name
 from dtdg_lab.systems.hybrid_batches.simulator import BatchSimulator, planned_s
 from dtdg_lab.systems.snapshot_groups.gantt import planned_figure
 from dtdg_lab.systems.snapshot_groups.schedulers.base import PSG, checked_times, lower_bound_s, solve
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.chart import Figure
 
 
 class _Bench(Shown):

@@ -25,15 +25,16 @@ from dtdg_lab.visualization.chart import (
     NOTHING_MEASURED,
     NOTHING_YET,
     PLACES,
+    CaptionedFigure,
     Chart,
     ChartOptions,
+    Figure,
     XAxis,
 )
-from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.runs.curves import CURVE_ROLLUPS
 from dtdg_lab.visualization.runs.overview import common_charts
 from dtdg_lab.visualization.runs.timeline import is_over
-from dtdg_lab.visualization.sheet import PICTURE_HEIGHT, Card, as_figure
+from dtdg_lab.visualization.sheet import PICTURE_HEIGHT, as_figure
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
@@ -72,7 +73,7 @@ def chart_of(tables: RunTables, name: str) -> Chart:
     return charts[name]
 
 
-def draw(chart: Chart, tables: RunTables, options: ChartOptions) -> Card:
+def draw(chart: Chart, tables: RunTables, options: ChartOptions) -> CaptionedFigure:
     """Return a chart as a card with its caption.
 
     Where it has no data and none will come, it says so, not when they appear.
@@ -108,12 +109,12 @@ def _words_at_last(note_text: str, tables: RunTables, *, ended: bool) -> str:
     return f"This run has no {what}" if is_first else "This run has none of it"
 
 
-def drawn_charts(tables: RunTables, options: ChartOptions) -> dict[Chart, Card]:
+def drawn_charts(tables: RunTables, options: ChartOptions) -> dict[Chart, CaptionedFigure]:
     """Return the charts of a run as cards with captions, in the order of the page.
 
     Supporting and folded charts are left out where they have no data.
     """
-    cards: dict[Chart, Card] = {}
+    cards: dict[Chart, CaptionedFigure] = {}
     for chart in charts_of(tables):
         figure, caption = draw(chart, tables, options)
         if chart.place == "picture":

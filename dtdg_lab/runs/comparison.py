@@ -15,7 +15,7 @@ from dtdg_lab.runs.exports import open_run
 from dtdg_lab.runs.provenance import differences, evaluation_summary, provenance
 from dtdg_lab.runs.stored_run import StoredRun
 from dtdg_lab.runs.summary import COMPARED
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.chart import Figure
 from dtdg_lab.visualization.metrics import BASELINE
 from dtdg_lab.visualization.run_names import differing_names
 from dtdg_lab.visualization.sheet import as_figure, sheet

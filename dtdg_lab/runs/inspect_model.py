@@ -15,9 +15,9 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.statistics import statistics_of
 from dtdg_lab.runs.stored_run import StoredRun
+from dtdg_lab.visualization.chart import Figure
 from dtdg_lab.visualization.graphs.node import vertex_figure
 from dtdg_lab.visualization.graphs.statistics import COLUMNS, compare_graphs_figure, graph_row
-from dtdg_lab.visualization.layout import Figure
 
 if TYPE_CHECKING:
     import pandas as pd

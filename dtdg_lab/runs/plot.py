@@ -17,11 +17,10 @@ from dtdg_lab.runs.charts import drawn_charts, lock_of
 from dtdg_lab.runs.comparison import Comparison
 from dtdg_lab.runs.directory import ENDED
 from dtdg_lab.runs.inspect_model import FollowedNode, GraphComparison, Perturbation
-from dtdg_lab.visualization.chart import ChartOptions, XAxis
+from dtdg_lab.visualization.chart import ChartOptions, Figure, XAxis
 from dtdg_lab.visualization.graphs.node import perturbation_figure
 from dtdg_lab.visualization.graphs.partition import comparison_cards, partition_cards
 from dtdg_lab.visualization.graphs.statistics import GraphCharts
-from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import seconds_text
 from dtdg_lab.visualization.panels import grid
 from dtdg_lab.visualization.sheet import run_sheet, sheet

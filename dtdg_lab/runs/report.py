@@ -18,8 +18,7 @@ from dtdg_lab.runs.html import plotly_js, render
 from dtdg_lab.runs.json_files import write_text
 from dtdg_lab.runs.provenance import evaluation_summary
 from dtdg_lab.runs.summary import SUMMARY_MEANINGS
-from dtdg_lab.visualization.chart import Chart, ChartOptions
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.chart import Chart, ChartOptions, Figure
 from dtdg_lab.visualization.sheet import PLOT_HEIGHT
 
 _NAMED = ("system", "dataset", "model")

@@ -22,8 +22,7 @@ from dtdg_lab.runs.stored_tables import open_tables
 from dtdg_lab.runs.summary import SCHEMA
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.changes.log import changes_frame, requested_changes
-from dtdg_lab.visualization.chart import XAxis
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.chart import Figure, XAxis
 
 TRAIN_STEP = "train-step"
 

@@ -10,7 +10,7 @@ from dtdg_lab.core.units import format_seconds
 from dtdg_lab.runs.stored_run import open_run
 from dtdg_lab.studies.sweep import Axis
 from dtdg_lab.studies.trials import FINISHED, Trial
-from dtdg_lab.visualization.panels import Panel
+from dtdg_lab.visualization.chart import CaptionedFigure
 from dtdg_lab.visualization.runs.curves import NEAR, finite_losses
 from dtdg_lab.visualization.studies.spread import SpreadBar, order_words, spread_bars
 
@@ -49,7 +49,7 @@ def _read_points(run: Path) -> Points:
     return tuple(finite_losses(open_run(run).live))
 
 
-def near_best_panel(trials: Sequence[Trial], axis: Axis, paper: Mapping[str, float], title: str) -> Panel:
+def near_best_panel(trials: Sequence[Trial], axis: Axis, paper: Mapping[str, float], title: str) -> CaptionedFigure:
     """Draw the bars beside the values that the paper reports for its own data and machines."""
     bars = near_best_bars(trials, axis, paper)
     figure = spread_bars(bars, title, f"seconds to a validation loss {NEAR:.0%} above the lowest of the seed")

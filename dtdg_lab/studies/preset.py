@@ -10,7 +10,7 @@ from typing import Any
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, UnknownNameError
-from dtdg_lab.visualization.panels import Panel
+from dtdg_lab.visualization.chart import CaptionedFigure
 
 QUICK_DATA: Mapping[str, Any] = MappingProxyType(  # data of every short form
     {
@@ -71,7 +71,7 @@ class StudyPreset:
     maps: Mapping[str, str] = field(default_factory=dict)
     bars: str = ""
     paper: Mapping[str, float] = field(default_factory=dict)
-    analysis: Callable[[Any], Mapping[str, Panel]] | None = None
+    analysis: Callable[[Any], Mapping[str, CaptionedFigure]] | None = None
     result: Callable[..., Any] = lambda study: study
 
     def check(self, config: RunConfig) -> None:

@@ -33,8 +33,7 @@ from dtdg_lab.studies.race_table import (
 )
 from dtdg_lab.studies.same_losses import Check, checks
 from dtdg_lab.studies.trials import FAILED, FINISHED, INTERRUPTED, RUNNING, Trial, TrialJournal
-from dtdg_lab.visualization.layout import Figure
-from dtdg_lab.visualization.panels import Panel
+from dtdg_lab.visualization.chart import CaptionedFigure, Figure
 from dtdg_lab.visualization.studies.race import (
     Curve,
     RaceLevel,
@@ -266,7 +265,7 @@ class Race:
         """One row per contestant: medians and spreads over the seeds, with data and protocol."""
         return frame(self.rows())
 
-    def panels(self) -> dict[str, Panel]:
+    def panels(self) -> dict[str, CaptionedFigure]:
         """Draw loss against ``seconds``, ``joules``, ``bytes`` and ``peak`` memory, and the bounds, with captions."""
         bounds, labels = self.bounds, tuple(self.configs)
         panels = race_panels(self.curves(), self._levels(bounds), labels, self._failed())

@@ -9,7 +9,7 @@ from dtdg_lab.visualization.studies.scaling import Efficiency, efficiency_figure
 if TYPE_CHECKING:
     from dtdg_lab.config.run_config import RunConfig
     from dtdg_lab.studies.study import Study
-    from dtdg_lab.visualization.layout import Figure
+    from dtdg_lab.visualization.chart import Figure
 
 
 def refine_scaling(config: RunConfig, axes: dict[str, Any], quick: bool) -> tuple[dict[str, Any], str]:

@@ -25,8 +25,7 @@ from dtdg_lab.studies.preset import preset
 from dtdg_lab.studies.search import importance
 from dtdg_lab.studies.sweep import Sweep, decides_the_loss, settings_text
 from dtdg_lab.studies.trials import Trial, TrialJournal, planned
-from dtdg_lab.visualization.layout import Figure
-from dtdg_lab.visualization.panels import Panel
+from dtdg_lab.visualization.chart import CaptionedFigure, Figure
 from dtdg_lab.visualization.studies import search as charts
 from dtdg_lab.visualization.studies.result import COLUMNS
 
@@ -288,7 +287,7 @@ class Study:
         """
         return self.map_panel(x, y, colour)[0]
 
-    def map_panel(self, x: str | None = None, y: str | None = None, colour: str = "") -> Panel:
+    def map_panel(self, x: str | None = None, y: str | None = None, colour: str = "") -> CaptionedFigure:
         """Return :meth:`heat_map` with its caption."""
         names = self.sweep.names
         if len(names) < 2:
@@ -321,7 +320,7 @@ class Study:
     def _least_is_best(self) -> bool:
         return self.sweep.goal == "min"
 
-    def panels(self) -> dict[str, Panel]:
+    def panels(self) -> dict[str, CaptionedFigure]:
         """Return the study's own charts by name, each with its caption."""
         sweep, objective, panels = self.sweep, self.sweep.objective, {}
         first, least_is_best = sweep.names[0], self._least_is_best
@@ -347,7 +346,7 @@ class Study:
             panels["parallel"] = charts.study_parallel(ways, heads, objective, title=self.name, least=least_is_best)
         return panels
 
-    def analysis(self) -> dict[str, Panel]:
+    def analysis(self) -> dict[str, CaptionedFigure]:
         """Return the analysis of a shipped study, each figure with its caption; otherwise the study's own charts."""
         if not self.sweep.shipped:
             return self.panels()

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from dtdg_lab.studies.preset import StudyPreset
     from dtdg_lab.systems.step_time import MeasuredStep, StepForecast
     from dtdg_lab.systems.workload import EpochWork, Facts, Row
-    from dtdg_lab.visualization.chart import Chart
-    from dtdg_lab.visualization.panels import Panel
+    from dtdg_lab.visualization.chart import CaptionedFigure, Chart
     from dtdg_lab.visualization.studies.comparison import ComparedRun
     from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
 
@@ -200,7 +199,7 @@ class SystemFamily:
         """
         raise ConfigError(f"system={config.system!r} fetches no features: choose a system with a feature cache.")
 
-    def pictures(self, system: System, graph: DynamicGraph) -> list[Panel]:
+    def pictures(self, system: System, graph: DynamicGraph) -> list[CaptionedFigure]:
         """Return one to four charts for the card of one of its systems, drawn from a small graph, with captions."""
         return []
 

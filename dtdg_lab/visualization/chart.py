@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import html
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from dtdg_lab.records.rollups import Rollup
-from dtdg_lab.visualization.layout import Figure, with_note
-from dtdg_lab.visualization.palette import GRID_COLOUR, TEXT_COLOUR
+from dtdg_lab.visualization.palette import BASELINE_COLOUR, GRID_COLOUR, TEXT_COLOUR
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
 
+Figure = dict[str, Any]  # of plotly: data and layout
+CaptionedFigure = tuple[Figure, str]
 XAxis = Literal["steps", "seconds"]
 Place = Literal["picture", "common", "supporting", "folded"]
 PLACES: tuple[Place, ...] = ("picture", "common", "supporting", "folded")  # in the order of the page
-Mark = Literal["line", "dash", "dot", "box", "hatch", "cross", "star"]
+Mark = Literal["line", "dash", "dot", "ring", "box", "hatch", "cross", "star", "diamond", "open-diamond", "triangle"]
 Key = tuple[str, str, Mark]  # label, colour, mark
+MARKS: Mapping[str, Mark] = MappingProxyType(  # symbol of plotly -> mark
+    {
+        "circle-open": "ring",
+        "square": "box",
+        "diamond": "diamond",
+        "diamond-open": "open-diamond",
+        "triangle-down": "triangle",
+        "triangle-up": "triangle",
+        "x": "cross",
+        "cross": "cross",
+        "star": "star",
+        "star-open": "star",
+        "line-ns-open": "line",
+        "line-ew-open": "line",
+    }
+)
+TRANSPARENT = "rgba(0,0,0,0)"
 
 STEPS_TITLE = "step"
 SECONDS_TITLE = "seconds of training"
@@ -154,10 +173,40 @@ def card(
     }
     card_texts = {"title": title, "unit": unit, "keys": [list(key) for key in keys]}
     layout["meta"] = {**changes.get("meta", {}), "card": card_texts}
-    return {
-        "data": list(data),
-        "layout": layout if data else with_note(layout, empty, size=12.5, colour="#5B6470", type="linear"),
-    }
+    return {"data": list(data), "layout": layout if data else _with_note(layout, empty)}
+
+
+def _with_note(layout: dict[str, Any], note: str) -> dict[str, Any]:
+    """Return the layout of an empty chart: its axes without numbers, and a note in the middle."""
+    centre = {"xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5, "showarrow": False}
+    text = {"text": note, **centre, "font": {"size": 12.5, "color": "#5B6470"}}
+    bare = {"range": [0, 1], "showticklabels": False, "type": "linear"}
+    axes = {name: {**layout[name], **bare} for name in ("xaxis", "yaxis")}
+    # another revision: else the next run's axes would keep what was zoomed to, or fixed here, in the last one
+    return {**layout, **axes, "annotations": [*layout["annotations"], text], "uirevision": "waiting"}
+
+
+def trace_keys(traces: Iterable[Mapping[str, Any]]) -> list[Key]:
+    """Return a colour key for each name of the traces, without those that have ``showlegend=False``."""
+    keys: dict[str, Key] = {}
+    for trace in traces:
+        if trace["name"] and trace.get("showlegend", True):
+            keys.setdefault(trace["name"], (html.unescape(trace["name"]), *_look(trace)))
+    return list(keys.values())
+
+
+def _look(trace: Mapping[str, Any]) -> tuple[str, Mark]:
+    """Return the colour of a trace, the first of several, and its mark."""
+    marker = trace.get("marker", {})
+    if "lines" in trace.get("mode", ""):
+        stroke = trace["line"]
+        return stroke.get("color", BASELINE_COLOUR), "line" if stroke.get("dash", "solid") == "solid" else "dash"
+    colour = marker.get("color", BASELINE_COLOUR)
+    colour = colour if isinstance(colour, str) else colour[0]
+    if trace["type"] == "bar":
+        outline = marker.get("line", {}).get("color", colour)
+        return (outline if colour == TRANSPARENT else colour), "hatch" if "pattern" in marker else "box"
+    return colour, MARKS.get(marker.get("symbol", ""), "dot")
 
 
 def title_of(figure: Figure) -> str:

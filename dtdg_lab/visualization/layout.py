@@ -7,10 +7,9 @@ from collections.abc import Iterable, Sequence
 from math import ceil, floor, log2, log10
 from typing import Any
 
+from dtdg_lab.visualization.chart import Figure
 from dtdg_lab.visualization.palette import GRID_COLOUR, TEXT_COLOUR
 from dtdg_lab.visualization.traces import Drawn
-
-Figure = dict[str, Any]
 
 WAITING = "waiting for the first step"
 LEGEND = {"font": {"size": 10}, "bgcolor": "rgba(0,0,0,0)"}

@@ -6,7 +6,8 @@ import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from dtdg_lab.visualization.layout import LEGEND, SHEET, Figure, chart, text_at
+from dtdg_lab.visualization.chart import CaptionedFigure, Figure
+from dtdg_lab.visualization.layout import LEGEND, SHEET, chart, text_at
 from dtdg_lab.visualization.palette import EDGE_COLOUR, VERTEX_COLOUR
 from dtdg_lab.visualization.traces import Drawn, bars, level_bars
 
@@ -148,12 +149,13 @@ def _number(index: int) -> str:
     return "" if index == 0 else str(index + 1)
 
 
-Panel = tuple[Figure, str]  # a chart and its caption
 STEPS = "step (model updates)"
 _OTHER_COLOUR = "#A9B4C0"
 
 
-def compared_panel(title: str, unit: str, values: Mapping[str, float], *, highlighted: str, caption: str) -> Panel:
+def compared_panel(
+    title: str, unit: str, values: Mapping[str, float], *, highlighted: str, caption: str
+) -> CaptionedFigure:
     """Return a bar for each of several methods, the highlighted one in blue, the lowest on top.
 
     Args:
@@ -180,7 +182,9 @@ def compared_panel(title: str, unit: str, values: Mapping[str, float], *, highli
     return chart(title, unit, "", data, yaxis={"showgrid": False}, margin=margin), caption
 
 
-def stacked_panel(title: str, axes: tuple[str, str], parts: Mapping[str, Sequence[float]], *, caption: str) -> Panel:
+def stacked_panel(
+    title: str, axes: tuple[str, str], parts: Mapping[str, Sequence[float]], *, caption: str
+) -> CaptionedFigure:
     """Return bars at 0, 1, ... of up to three layers, the first at the bottom.
 
     Args:

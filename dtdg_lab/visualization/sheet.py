@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
@@ -9,22 +10,33 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from dtdg_lab.visualization.chart import PLACES, Chart
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.chart import PLACES, CaptionedFigure, Chart, Figure
 from dtdg_lab.visualization.palette import TEXT_COLOUR
-
-Card = tuple[Figure, str]  # a figure made by ``chart.card``, and its caption
 
 WIDE = "timeline"  # a chart as wide as the sheet, though it is no picture
 WIDTH = 1000  # pixels of a sheet, by which its room is shared out
 GAP = 26  # pixels between cards
-PLOT_HEIGHT, PICTURE_HEIGHT = 158, 340  # of a card, and of a picture, that has no height of its own
+PLOT_HEIGHT, STUDY_HEIGHT, PICTURE_HEIGHT = 158, 250, 340  # of a card of a run, of a study, and of a picture
+COLOUR_BAR = 74  # pixels of a colour bar with its numbers
 TITLE_HEIGHT, KEYS_HEIGHT, CAPTION_HEIGHT, LINE_HEIGHT = 24, 18, 12, 17
+TICK_LINE = 13  # of a further line of names under an axis
 SHEET_TITLE = 40
 LETTER = 6.3  # pixels of a letter
 SOFT_COLOUR = "#57606A"
 SYMBOLS: Mapping[str, str] = MappingProxyType(
-    {"line": "━", "dash": "╍", "dot": "●", "box": "■", "hatch": "▨", "cross": "✕", "star": "★"}
+    {
+        "line": "━",
+        "dash": "╍",
+        "dot": "●",
+        "ring": "○",
+        "box": "■",
+        "hatch": "▨",
+        "cross": "✕",
+        "star": "★",
+        "diamond": "◆",
+        "open-diamond": "◇",
+        "triangle": "▼",
+    }
 )
 LINKS = ("anchor", "overlaying", "matches", "scaleanchor")  # names of other axes
 AXIS = re.compile(r"([xy])(\d*)( domain)?")
@@ -35,7 +47,14 @@ def as_figure(figure: Figure, caption: str = "") -> Figure:
     return sheet([(figure, caption)], columns=1)
 
 
-def sheet(cards: Sequence[Card], *, title: str = "", columns: int = 2, wide: Collection[int] = ()) -> Figure:
+def sheet(
+    cards: Sequence[CaptionedFigure],
+    *,
+    title: str = "",
+    columns: int = 2,
+    wide: Collection[int] = (),
+    plot_height: int = PLOT_HEIGHT,
+) -> Figure:
     """Return one figure of several cards, from left to right, ``columns`` in a row.
 
     Args:
@@ -43,9 +62,10 @@ def sheet(cards: Sequence[Card], *, title: str = "", columns: int = 2, wide: Col
         title: of the whole.
         columns: cards in a row.
         wide: places in ``cards`` of those that have a row to themselves.
+        plot_height: pixels of a plot that has no height of its own.
     """
     rows = _rows(len(cards), columns, wide)
-    panels = [_panels(cards, row, columns) for row in rows]
+    panels = [_panels(cards, row, columns, plot_height) for row in rows]
     head = SHEET_TITLE if title else 0
     height = head + sum(max(panel.height for panel in row) for row in panels) + GAP * (len(panels) - 1)
     data: list[dict[str, Any]] = []
@@ -59,7 +79,7 @@ def sheet(cards: Sequence[Card], *, title: str = "", columns: int = 2, wide: Col
         "margin": {"l": 0, "r": 0, "t": 0, "b": 0, "autoexpand": False},
         "shapes": [],
         "annotations": [],
-        "barmode": "stack" if any(_is_stacked(figure) for figure, _ in cards) else "overlay",
+        "barmode": _barmode(cards),
         "bargap": 0.2,
     }
     if title:
@@ -73,7 +93,7 @@ def sheet(cards: Sequence[Card], *, title: str = "", columns: int = 2, wide: Col
     return {"data": data, "layout": layout}
 
 
-def run_sheet(cards: Mapping[Chart, Card], *, title: str) -> Figure:
+def run_sheet(cards: Mapping[Chart, CaptionedFigure], *, title: str) -> Figure:
     """Return charts of a run as one figure; pictures and the timeline have a row to themselves.
 
     Args:
@@ -114,14 +134,19 @@ def _rows(count: int, columns: int, wide: Collection[int]) -> list[list[int]]:
     return rows
 
 
-def _panels(cards: Sequence[Card], row: Sequence[int], columns: int) -> list[_Panel]:
+def _panels(cards: Sequence[CaptionedFigure], row: Sequence[int], columns: int, plot_height: int) -> list[_Panel]:
     across = 1 if len(row) == 1 and columns > 1 else columns
     width = (WIDTH - GAP * (across - 1)) / across
-    return [_Panel(*cards[index], x=column * (width + GAP), width=width) for column, index in enumerate(row)]
+    return [
+        _Panel(*cards[index], x=column * (width + GAP), width=width, usual_height=plot_height)
+        for column, index in enumerate(row)
+    ]
 
 
-def _is_stacked(figure: Figure) -> bool:
-    return bool(figure["layout"].get("barmode") == "stack")
+def _barmode(cards: Sequence[CaptionedFigure]) -> str:
+    """Return the one mode of all bars; bars with a base of their own, as in a timeline, are never stacked."""
+    modes = {figure["layout"].get("barmode") for figure, _ in cards}
+    return next((mode for mode in ("stack", "group") if mode in modes), "overlay")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +157,7 @@ class _Panel:
     caption: str
     x: float
     width: float
+    usual_height: int
 
     @property
     def card(self) -> Mapping[str, Any]:
@@ -141,17 +167,24 @@ class _Panel:
     @property
     def head_lines(self) -> list[str]:
         """Title and unit, with the colour keys beside them, or under them where they are long."""
-        unit = f'   <span style="color:{SOFT_COLOUR}">{self.card["unit"]}</span>' if self.card["unit"] else ""
-        lines = [f"<b>{self.card['title']}</b>{unit}"]
-        letters = len(self.card["title"]) + len(self.card["unit"]) + 3
-        for label, colour, mark in self.card["keys"]:
-            key = f'<span style="color:{colour}">{SYMBOLS[mark]}</span> {label}'
-            letters += len(label) + 6
-            if LETTER * letters < self.width:
-                lines[-1] += f"   {key}"
+        soft = f'<span style="color:{SOFT_COLOUR}">{_escaped(self.card["unit"])}</span>'
+        title, unit = (
+            (f"<b>{_escaped(self.card['title'])}</b>", len(self.card["title"])),
+            (soft, len(self.card["unit"])),
+        )
+        keys = [
+            (f'<span style="color:{colour}">{SYMBOLS[mark]}</span> {_escaped(label)}', len(label) + 3)
+            for label, colour, mark in self.card["keys"]
+        ]
+        lines: list[str] = []
+        letters = 0
+        for text, length in [title, *([unit] if self.card["unit"] else []), *keys]:
+            letters += length + 3
+            if lines and LETTER * letters < self.width:
+                lines[-1] += f"   {text}"
             else:
-                lines.append(key)
-                letters = len(label) + 3
+                lines.append(text)
+                letters = length
         return lines
 
     @property
@@ -164,7 +197,7 @@ class _Panel:
 
     @property
     def plot_height(self) -> float:
-        return float(self.figure["layout"].get("height", PLOT_HEIGHT))
+        return float(self.figure["layout"].get("height", self.usual_height))
 
     @property
     def height(self) -> float:
@@ -187,8 +220,8 @@ class _Panel:
         }
         plot_top = top + self.head_height
         margin = card_layout["margin"]
-        left, right = self.x + self._left_margin(), self.x + self.width - margin["r"]
-        upper, lower = plot_top + margin["t"], plot_top + self.plot_height - margin["b"]
+        left, right = self.x + self._left_margin(), self.x + self.width - self._right_margin()
+        upper, lower = plot_top + margin["t"], plot_top + self.plot_height - self._bottom_margin()
         x_span, y_span = (left / WIDTH, right / WIDTH), (1 - lower / height, 1 - upper / height)
         references = {f"{name[0]}{name[5:]}": f"{name[0]}{number}" for name, number in numbers.items()}
         for name, number in numbers.items():
@@ -200,14 +233,17 @@ class _Panel:
         layout["annotations"] += [_moved_mark(note, references, x_span, y_span) for note in card_layout["annotations"]]
         x = self.x / WIDTH
         head = _text("<br>".join(self.head_lines), x, 1 - top / height, size=12)
-        foot = _text("<br>".join(self.caption_lines), x, 1 - (plot_top + self.plot_height + 4) / height, size=12)
+        foot = _text(
+            "<br>".join(map(_escaped, self.caption_lines)), x, 1 - (plot_top + self.plot_height + 4) / height, size=12
+        )
         layout["annotations"] += [head, *([foot] if self.caption else [])]
         bargap, is_named = card_layout.get("bargap"), card_layout["yaxis"].get("type") == "category"
         traces = []
         for trace in self.figure["data"] or [{"type": "scatter", "x": [None], "y": [None]}]:
             axes = {f"{axis}axis": references[trace.get(f"{axis}axis", axis)] for axis in "xy"}
             width = {"width": 1 - bargap} if trace["type"] == "bar" and is_named and bargap is not None else {}
-            traces.append({**width, **trace, **axes})
+            bar = {"colorbar": _moved_bar(trace["colorbar"], x_span[1], y_span)} if "colorbar" in trace else {}
+            traces.append({**width, **trace, **axes, **bar})
         return traces
 
     def _number(self, name: str, layout: dict[str, Any]) -> str:
@@ -219,12 +255,33 @@ class _Panel:
 
     def _left_margin(self) -> float:
         """Return room for the names at the left: the sheet does not grow by itself."""
-        axis = self.figure["layout"]["yaxis"]
-        margin = float(self.figure["layout"]["margin"]["l"])
-        if axis.get("type") != "category":
-            return margin
-        names = axis.get("categoryarray") or [name for trace in self.figure["data"] for name in trace["y"]]
-        return max([margin, *(LETTER * len(str(name)) + 12 for name in names)])
+        axis, margin = self.figure["layout"]["yaxis"], float(self.figure["layout"]["margin"]["l"])
+        if axis.get("type") == "category":
+            names = axis.get("categoryarray") or [name for trace in self.figure["data"] for name in trace["y"]]
+        else:
+            names = axis.get("ticktext", ())
+        return max([margin, *(LETTER * len(line) + 12 for name in names for line in str(name).split("<br>"))])
+
+    def _right_margin(self) -> float:
+        has_bar = any("colorbar" in trace for trace in self.figure["data"])
+        return float(self.figure["layout"]["margin"]["r"]) + COLOUR_BAR * has_bar
+
+    def _bottom_margin(self) -> float:
+        """Return room for names that break under the axis."""
+        names = self.figure["layout"]["xaxis"].get("ticktext", ())
+        lines = max((str(name).count("<br>") for name in names), default=0)
+        return float(self.figure["layout"]["margin"]["b"]) + TICK_LINE * lines
+
+
+def _escaped(text: str) -> str:
+    return html.escape(text, quote=False)
+
+
+def _moved_bar(bar: Mapping[str, Any], right: float, y_span: tuple[float, float]) -> dict[str, Any]:
+    """Return a colour bar at the right of its card, as high as the plot."""
+    low, high = y_span
+    place = {"x": right, "xanchor": "left", "xpad": 6, "y": (low + high) / 2, "yanchor": "middle", "ypad": 0}
+    return {**bar, **place, "len": high - low, "lenmode": "fraction"}
 
 
 def _moved_axis(axis: Mapping[str, Any], span: tuple[float, float], references: Mapping[str, str]) -> dict[str, Any]:

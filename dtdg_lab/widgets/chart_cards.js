@@ -32,7 +32,7 @@ function rowsOf({data, layout}) {
 }
 
 // Title, unit and colour keys as the title of a picture; about as sheet.py does on paper
-const SYMBOLS = {line: "━", dash: "╍", dot: "●", box: "■", hatch: "▨", cross: "✕", star: "★"}
+const SYMBOLS = {line: "━", dash: "╍", dot: "●", box: "■", hatch: "▨", cross: "✕", star: "★", ring: "○", diamond: "◆", "open-diamond": "◇", triangle: "▼"}
 function titleOf(title, {unit, keys = []}, dark, width) {
   const soft = dark ? DL_PAGE.dark.soft : DL_PAGE.light.soft
   const lines = [`<b>${title}</b>${unit ? `   <span style="color:${soft}">${unit}</span>` : ""}`]

@@ -14,8 +14,7 @@ import param
 from panel.custom import JSComponent
 
 from dtdg_lab.core.errors import LabError
-from dtdg_lab.visualization.chart import title_of
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.chart import CaptionedFigure, Figure, title_of
 from dtdg_lab.widgets.component import Defer, component_script
 
 PICTURE_S, OTHERS_S = 0.25, 1.0  # least time between two drawings of a chart
@@ -326,8 +325,6 @@ _CALLS: Mapping[str, Callable[[DrawingOrder, CardActions, Mapping[str, Any]], No
     "option": lambda order, actions, message: actions.option(message["chart"], message["option"], message["value"]),
 }
 
-Panel = tuple[Figure, str]  # a chart with its caption
-
 
 class PanelCharts(ChartCards):
     """Charts with captions, two in a row, which ``draw`` replaces and ``tick`` sends one by one.
@@ -341,13 +338,13 @@ class PanelCharts(ChartCards):
     """
 
     def __init__(self, prefix: str, *, chart_height: int, **params: Any) -> None:
-        self._panels: dict[str, Panel] = {}
+        self._panels: dict[str, CaptionedFigure] = {}
         self._sent: dict[str, tuple[str, str]] = {}
         self._prefix, self._height = prefix, chart_height
         self._clicked: Callable[[str, Any, Any, Any], None] | None = None
         super().__init__(DrawingOrder(), CardActions(click=self._click), **params)
 
-    def draw(self, panels: Mapping[str, Panel], wide: Collection[str] = ()) -> None:
+    def draw(self, panels: Mapping[str, CaptionedFigure], wide: Collection[str] = ()) -> None:
         """Draw these charts instead; each is sent when it is in view and has changed.
 
         Args:

@@ -24,8 +24,7 @@ from dtdg_lab.runs.charts import all_rollups, drawn_charts
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.testing.training import train_in_memory
-from dtdg_lab.visualization.chart import ChartOptions
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.chart import ChartOptions, Figure
 
 Settings = Mapping[str, Any]
 Rows = dict[str, list[dict[str, Any]]]  # of one rank: table -> rows

@@ -15,8 +15,7 @@ from dtdg_lab.config.catalogue import Entry, System
 from dtdg_lab.config.options import Option
 from dtdg_lab.records.events import Event
 from dtdg_lab.systems.base import SystemFamily
-from dtdg_lab.visualization.chart import Chart, ChartOptions, card
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.chart import Chart, ChartOptions, Figure, card
 
 if TYPE_CHECKING:
     from dtdg_lab.config.run_config import RunConfig

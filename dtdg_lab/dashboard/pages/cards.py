@@ -11,9 +11,8 @@ import panel as pn
 from dtdg_lab.cards.card import MOST, PAPERS, TEXTS, Card, run_cards
 from dtdg_lab.config import catalogue
 from dtdg_lab.core.errors import LabError
-from dtdg_lab.visualization.chart import Chart
+from dtdg_lab.visualization.chart import CaptionedFigure, Chart
 from dtdg_lab.visualization.palette import coloured
-from dtdg_lab.visualization.panels import Panel
 from dtdg_lab.widgets.chart_cards import PanelCharts
 from dtdg_lab.widgets.controls import tipped
 from dtdg_lab.widgets.run_page import STRETCH, Page, text_line
@@ -33,7 +32,7 @@ class _CardResult(NamedTuple):
 
     system: str
     html: str
-    panels: list[Panel]
+    panels: list[CaptionedFigure]
     note: str
 
 
@@ -54,7 +53,7 @@ class CardPage(Page):
         self._version = -1
         self._asked = ""
         self._result: _CardResult | None = None
-        self._of_run: dict[Chart, Panel] = {}
+        self._of_run: dict[Chart, CaptionedFigure] = {}
         self._maker = self.in_background(self._make, "paper-cards")
         self.system = pn.widgets.Select(label="System", groups=_by_paper(), width=260, margin=(3, 8))
         self.system.stylesheets = [tipped("System whose card is shown. The run does not change.")]
@@ -98,7 +97,7 @@ class CardPage(Page):
         return f"{self.system.value}-{'run' if self._of_run else 'small'}"
 
     @property
-    def _panels(self) -> list[Panel]:
+    def _panels(self) -> list[CaptionedFigure]:
         if self._of_run:
             return list(self._of_run.values())
         return self._result.panels if self._result and self._result.system == self.system.value else []
@@ -139,7 +138,7 @@ class CardPage(Page):
         self.words.value = html.escape(text, quote=False)
 
 
-def _first(cards: Mapping[Chart, Panel]) -> dict[Chart, Panel]:
+def _first(cards: Mapping[Chart, CaptionedFigure]) -> dict[Chart, CaptionedFigure]:
     """Return the pictures, which are as wide as the page, and the first few of the others."""
     pictures = {chart: panel for chart, panel in cards.items() if chart.place == "picture"}
     other_charts = [chart for chart in cards if chart not in pictures]

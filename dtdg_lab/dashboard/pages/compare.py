@@ -21,7 +21,7 @@ from dtdg_lab.runs.charts import held
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.stored_run import open_run
 from dtdg_lab.runs.tables import RunTables
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.chart import Figure
 from dtdg_lab.visualization.run_names import differing_names
 from dtdg_lab.visualization.studies.comparison import (
     ComparedRuns,

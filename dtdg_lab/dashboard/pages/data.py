@@ -16,6 +16,7 @@ from dtdg_lab.dashboard.choices import is_generated, is_stored
 from dtdg_lab.dashboard.settings import NARROW, Settings
 from dtdg_lab.datasets.names import DatasetInfo, list_datasets, load_for
 from dtdg_lab.graphs.statistics import GraphStatistics, statistics_of
+from dtdg_lab.visualization.chart import Figure
 from dtdg_lab.visualization.graphs.statistics import (
     GRAPH_CHARTS,
     GraphCharts,
@@ -25,7 +26,7 @@ from dtdg_lab.visualization.graphs.statistics import (
     thumbnail_svg,
     thumbnail_words,
 )
-from dtdg_lab.visualization.layout import Figure, frame, with_note
+from dtdg_lab.visualization.layout import frame, with_note
 from dtdg_lab.widgets.chart_cards import PanelCharts
 from dtdg_lab.widgets.run_page import STRETCH, BackgroundWorker, Page, describe
 

@@ -19,8 +19,9 @@ from dtdg_lab.dashboard.settings import Settings
 from dtdg_lab.studies.race import RaceRunner, prepare
 from dtdg_lab.studies.race_plan import StopRule, labels_for, races_in
 from dtdg_lab.studies.race_result import open_race
+from dtdg_lab.visualization.chart import CaptionedFigure
 from dtdg_lab.widgets import run_page
-from dtdg_lab.widgets.chart_cards import Panel, PanelCharts
+from dtdg_lab.widgets.chart_cards import PanelCharts
 from dtdg_lab.widgets.controls import tipped
 from dtdg_lab.widgets.run_page import STRETCH, TEXT, Page, describe, text_line
 
@@ -64,8 +65,8 @@ class RacePage(Page):
         self._problem = self._shown_problem = ""
         self._asked: Any = None
         self._past: Race | None = None
-        self._drawn: tuple[dict[str, Panel], str] = ({}, "")
-        self._shown: tuple[dict[str, Panel], str] = ({}, "")
+        self._drawn: tuple[dict[str, CaptionedFigure], str] = ({}, "")
+        self._shown: tuple[dict[str, CaptionedFigure], str] = ({}, "")
         self._drawer = self.in_background(self._draw, "dashboard-race")  # ends with the page; a race continues
         self.charts = PanelCharts("race", defer=actions.later, chart_height=330, **STRETCH)
         self._make_controls()

@@ -16,9 +16,9 @@ from dtdg_lab.runs.directory import ENDED
 from dtdg_lab.studies.objective import finite_number
 from dtdg_lab.studies.study import SWEEP_FILE, Study, open_study
 from dtdg_lab.studies.trials import FILE, Trial
-from dtdg_lab.visualization.chart import ChartOptions
+from dtdg_lab.visualization.chart import CaptionedFigure, ChartOptions
 from dtdg_lab.visualization.numbers import short
-from dtdg_lab.widgets.chart_cards import Panel, PanelCharts
+from dtdg_lab.widgets.chart_cards import PanelCharts
 from dtdg_lab.widgets.controls import tipped
 from dtdg_lab.widgets.run_page import STRETCH, Page, describe, text_line
 
@@ -59,7 +59,7 @@ class StudySnapshot:
 
     path: Path | None = None
     words: str = ""
-    panels: Mapping[str, Panel] = field(default_factory=lambda: _NOTHING)
+    panels: Mapping[str, CaptionedFigure] = field(default_factory=lambda: _NOTHING)
     names: list[str] = field(default_factory=list)
     numbers: list[str] = field(default_factory=list)
     x: str | None = None
@@ -73,7 +73,7 @@ class RunSnapshot:
     """The data of a run for the page: text, charts with captions, those that are wide, its report where it has one."""
 
     words: str = ""
-    panels: Mapping[str, Panel] = field(default_factory=lambda: _NOTHING)
+    panels: Mapping[str, CaptionedFigure] = field(default_factory=lambda: _NOTHING)
     wide: tuple[str, ...] = ()
     report: str | None = None
     report_name: str = "report.html"

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
     from dtdg_lab.runs.tables import RunTables
     from dtdg_lab.systems.workload import EpochWork, Facts
-    from dtdg_lab.visualization.chart import Chart
-    from dtdg_lab.visualization.panels import Panel
+    from dtdg_lab.visualization.chart import CaptionedFigure, Chart
     from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
 
 
@@ -109,7 +108,7 @@ class DecayedWindowsFamily(SystemFamily):
         is_sampled = catalogue.system(context.config.system).parts["parallel"] == "sampled_window"
         return sampled.build(context) if is_sampled else strategy.build(context)
 
-    def pictures(self, system: System, graph: DynamicGraph) -> list[Panel]:
+    def pictures(self, system: System, graph: DynamicGraph) -> list[CaptionedFigure]:
         """Return the charts on the card of one of its systems."""
         from dtdg_lab.systems.decayed_windows.card_pictures import sampled_pictures, window_pictures
 

@@ -11,16 +11,17 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.decayed_windows.events import Shape, TrapezoidFacts
 from dtdg_lab.systems.decayed_windows.window import RULES
 from dtdg_lab.systems.decayed_windows.window_picture import DECAYED, FULL, LEFT_OUT
+from dtdg_lab.visualization.chart import CaptionedFigure
 from dtdg_lab.visualization.layout import chart
 from dtdg_lab.visualization.numbers import percent_text
-from dtdg_lab.visualization.panels import Panel, compared_panel, stacked_panel
+from dtdg_lab.visualization.panels import compared_panel, stacked_panel
 from dtdg_lab.visualization.traces import Drawn, bars
 
 CHUNKS, PAPER_WINDOW = 128, 8
 FANOUT = 5
 
 
-def window_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
+def window_pictures(system: System, graph: DynamicGraph) -> list[CaptionedFigure]:
     """Return the window of a step, and its rows beside those of comparable systems."""
     window = int(system.defaults.get("window", OPTIONS["window"].default))
     decays = system.parts["batching"] == "trapezoid"
@@ -42,7 +43,7 @@ def window_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
     ]
 
 
-def sampled_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
+def sampled_pictures(system: System, graph: DynamicGraph) -> list[CaptionedFigure]:
     """Return the sampled edges of a window's snapshots."""
     window = int(system.defaults.get("window", OPTIONS["window"].default))
     fanout = min(int(OPTIONS["fanout"].default), FANOUT)
@@ -65,7 +66,7 @@ def sampled_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
     ]
 
 
-def _window_panel(facts: TrapezoidFacts) -> Panel:
+def _window_panel(facts: TrapezoidFacts) -> CaptionedFigure:
     shares = np.round(100 * np.array(facts.shares()), 2)
     snapshots, border = np.arange(facts.window), facts.window - facts.full
     kinds = (

@@ -24,8 +24,8 @@ from dtdg_lab.systems.decayed_windows.step_windows import (
 )
 from dtdg_lab.systems.decayed_windows.window_picture import DECAYED, FULL
 from dtdg_lab.visualization.changes.marks import HALF_WIDTH, with_changes
-from dtdg_lab.visualization.chart import NOTHING_YET, STEPS_TITLE, Chart, ChartOptions, Key, card
-from dtdg_lab.visualization.layout import FROM_ZERO, Figure
+from dtdg_lab.visualization.chart import NOTHING_YET, STEPS_TITLE, Chart, ChartOptions, Figure, Key, card
+from dtdg_lab.visualization.layout import FROM_ZERO
 from dtdg_lab.visualization.numbers import percent_text, seconds_text
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, PHASE_COLOURS, series_colour
 from dtdg_lab.visualization.runs.step_time import OTHER, PHASE_NAMES, merge_small, step_times

@@ -16,10 +16,10 @@ from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.core.units import format_bytes, format_seconds, join_words
 from dtdg_lab.systems.decayed_windows import captions
 from dtdg_lab.visualization import palette
-from dtdg_lab.visualization.chart import NOTHING_YET
-from dtdg_lab.visualization.layout import Figure, byte_unit, chart, named_axis
+from dtdg_lab.visualization.chart import NOTHING_YET, CaptionedFigure, Figure
+from dtdg_lab.visualization.layout import byte_unit, chart, named_axis
 from dtdg_lab.visualization.numbers import bytes_text, percent_text, seconds_text, three_digits
-from dtdg_lab.visualization.panels import Panel, grid
+from dtdg_lab.visualization.panels import grid
 from dtdg_lab.visualization.studies.result import COLUMNS, StudyResult
 from dtdg_lab.visualization.studies.result import MEANINGS as PROVENANCE
 from dtdg_lab.visualization.traces import Drawn, box, colour_bar, heat, label, line
@@ -111,7 +111,7 @@ class DecayMap:
         return dict(values)
 
 
-def decay_map_panels(decay_map: DecayMap) -> dict[str, Panel]:
+def decay_map_panels(decay_map: DecayMap) -> dict[str, CaptionedFigure]:
     """Return the three maps by the names of their columns, each with a caption; empty ones too."""
     return {
         measure.column: (_map_figure(decay_map, measure), _map_caption(decay_map, measure))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.systems.decayed_windows import captions
 from dtdg_lab.systems.decayed_windows.step_windows import has_decay
 from dtdg_lab.systems.decayed_windows.study import Setting, cell_outline, path_traces
-from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, card
-from dtdg_lab.visualization.layout import Figure, named_axis
+from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Figure, Key, card
+from dtdg_lab.visualization.layout import named_axis
 from dtdg_lab.visualization.numbers import three_digits
 from dtdg_lab.visualization.palette import (
     BASELINE_COLOUR,

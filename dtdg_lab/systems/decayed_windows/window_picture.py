@@ -24,8 +24,7 @@ from dtdg_lab.systems.decayed_windows.step_windows import (
     step_windows,
     training_snapshots,
 )
-from dtdg_lab.visualization.chart import FIRST_STEP, Chart, ChartOptions, Key, card
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.chart import FIRST_STEP, Chart, ChartOptions, Figure, Key, card
 from dtdg_lab.visualization.numbers import percent_text
 from dtdg_lab.visualization.palette import AMBER_COLOURS, EDGE_COLOUR, MARK_COLOUR, TEXT_COLOUR, VERTEX_COLOUR
 from dtdg_lab.visualization.traces import Drawn, bars, box, heat, label, line

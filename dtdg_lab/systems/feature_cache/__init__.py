@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
     from dtdg_lab.systems.feature_cache.calibration.study import CalibrationPlan
     from dtdg_lab.systems.workload import EpochWork, Facts, Row
-    from dtdg_lab.visualization.chart import Chart
-    from dtdg_lab.visualization.panels import Panel
+    from dtdg_lab.visualization.chart import CaptionedFigure, Chart
     from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
 
 
@@ -127,7 +126,7 @@ class FeatureCacheFamily(SystemFamily):
 
         return build(context)
 
-    def pictures(self, system: System, graph: DynamicGraph) -> list[Panel]:
+    def pictures(self, system: System, graph: DynamicGraph) -> list[CaptionedFigure]:
         """Return the charts on the card of one of its systems."""
         from dtdg_lab.systems.feature_cache.charts.card_pictures import cache_pictures
 

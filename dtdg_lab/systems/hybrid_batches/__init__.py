@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
     from dtdg_lab.runs.tables import RunTables
     from dtdg_lab.systems.workload import EpochWork, Facts
-    from dtdg_lab.visualization.chart import Chart
-    from dtdg_lab.visualization.panels import Panel
+    from dtdg_lab.visualization.chart import CaptionedFigure, Chart
     from dtdg_lab.visualization.studies.comparison import ComparedRun
     from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
 
@@ -94,7 +93,7 @@ class HybridBatchesFamily(SystemFamily):
 
         return build(context)
 
-    def pictures(self, system: System, graph: DynamicGraph) -> list[Panel]:
+    def pictures(self, system: System, graph: DynamicGraph) -> list[CaptionedFigure]:
         """Return the charts on the card of one of its systems."""
         from dtdg_lab.systems.hybrid_batches.card_pictures import batch_pictures
 

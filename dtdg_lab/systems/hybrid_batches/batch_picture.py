@@ -24,8 +24,7 @@ from dtdg_lab.systems.hybrid_batches.reservoir import FEW
 from dtdg_lab.systems.hybrid_batches.sampler import SHARES
 from dtdg_lab.systems.hybrid_batches.size_charts import ABOVE, CURRENT_COLOUR, SMALL, size_panel
 from dtdg_lab.systems.hybrid_batches.sizes import batch_size, grid, nearest
-from dtdg_lab.visualization.chart import Chart, ChartOptions, Key, card
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.chart import Chart, ChartOptions, Figure, Key, card
 from dtdg_lab.visualization.palette import MARK_COLOUR
 from dtdg_lab.visualization.traces import Drawn, box, heat, label, line
 

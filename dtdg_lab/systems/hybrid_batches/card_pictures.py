@@ -15,15 +15,16 @@ from dtdg_lab.partition.simple import vertex_loads
 from dtdg_lab.systems.hybrid_batches.events import HybridFacts, SizeFacts
 from dtdg_lab.systems.hybrid_batches.observations import PartBatch
 from dtdg_lab.systems.hybrid_batches.sampler import SHARES, LoadGroups, TargetSampler, load_groups
-from dtdg_lab.visualization.layout import Figure, chart
-from dtdg_lab.visualization.panels import Panel, compared_panel
+from dtdg_lab.visualization.chart import CaptionedFigure, Figure
+from dtdg_lab.visualization.layout import chart
+from dtdg_lab.visualization.panels import compared_panel
 from dtdg_lab.visualization.traces import Drawn, box, colour_bar, heat
 
 PARTS = 2
 GROUPS = 10
 
 
-def batch_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
+def batch_pictures(system: System, graph: DynamicGraph) -> list[CaptionedFigure]:
     """Return the batch of one step as the system's sampler draws it, and the load of its targets in every partition."""
     shares = [float(system.defaults.get(name, OPTIONS[name].default)) for name in ("batch_snapshots", "batch_nodes")]
     partition = make_partition(system.parts["partition"], graph, PARTS, hops=2)
@@ -155,7 +156,7 @@ def _part_fields(facts: HybridFacts, batch: PartBatch, top: float, starts: list[
     return fields
 
 
-def _loads(partitioner: str, loads: np.ndarray, graph: DynamicGraph) -> Panel:
+def _loads(partitioner: str, loads: np.ndarray, graph: DynamicGraph) -> CaptionedFigure:
     names = list(dict.fromkeys(("hash", "metis", "load_aware", partitioner)))
     worst = {}
     for name in names:

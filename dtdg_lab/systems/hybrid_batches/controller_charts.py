@@ -24,8 +24,7 @@ from dtdg_lab.systems.hybrid_batches.observations import (
     values_now,
 )
 from dtdg_lab.systems.hybrid_batches.time_cards import begin_of, size_keys, size_line, time_axis, time_card, time_of
-from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, XAxis
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Figure, Key, XAxis
 from dtdg_lab.visualization.numbers import three_digits
 from dtdg_lab.visualization.palette import STEP_COLOUR, series_colour
 from dtdg_lab.visualization.traces import Drawn, line, points

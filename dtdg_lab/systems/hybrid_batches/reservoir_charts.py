@@ -14,8 +14,7 @@ from dtdg_lab.systems.hybrid_batches import captions
 from dtdg_lab.systems.hybrid_batches.events import HybridFacts, SizeFacts
 from dtdg_lab.systems.hybrid_batches.observations import CLOCK, is_hybrid, seconds_at, size_now
 from dtdg_lab.systems.hybrid_batches.time_cards import begin_of, size_keys, size_line, stretches, time_axis, time_card
-from dtdg_lab.visualization.chart import FIRST_SECOND, NOTHING_YET, Chart, ChartOptions, Key, XAxis
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.chart import FIRST_SECOND, NOTHING_YET, Chart, ChartOptions, Figure, Key, XAxis
 from dtdg_lab.visualization.numbers import percent_text
 from dtdg_lab.visualization.traces import Drawn, bars, line
 

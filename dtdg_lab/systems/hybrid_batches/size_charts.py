@@ -22,8 +22,7 @@ from dtdg_lab.systems.hybrid_batches.observations import (
 )
 from dtdg_lab.systems.hybrid_batches.sizes import grid
 from dtdg_lab.systems.hybrid_batches.time_cards import begin_of, end_of, time_axis, time_card, time_of
-from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, Mark, XAxis
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Figure, Key, Mark, XAxis
 from dtdg_lab.visualization.numbers import three_digits
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, TEXT_COLOUR, series_colour
 from dtdg_lab.visualization.traces import Drawn, box, heat, label, line, points

@@ -17,8 +17,8 @@ from dtdg_lab.systems.hybrid_batches.observations import (
     staleness_text,
 )
 from dtdg_lab.systems.hybrid_batches.time_cards import begin_of, stretches, time_card
-from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key
-from dtdg_lab.visualization.layout import FROM_ZERO, Figure
+from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Figure, Key
+from dtdg_lab.visualization.layout import FROM_ZERO
 from dtdg_lab.visualization.palette import series_colour
 from dtdg_lab.visualization.traces import Drawn, line
 

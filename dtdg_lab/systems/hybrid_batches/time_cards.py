@@ -11,8 +11,7 @@ from dtdg_lab.records.rows import Array
 from dtdg_lab.systems.hybrid_batches.events import SizeFacts, amount_text
 from dtdg_lab.systems.hybrid_batches.observations import Decision
 from dtdg_lab.visualization.changes.marks import HALF_WIDTH, with_changes
-from dtdg_lab.visualization.chart import SECONDS_TITLE, STEPS_TITLE, ChartOptions, Key, Mark, XAxis, card
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.chart import SECONDS_TITLE, STEPS_TITLE, ChartOptions, Figure, Key, Mark, XAxis, card
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, series_colour
 from dtdg_lab.visualization.traces import Drawn
 

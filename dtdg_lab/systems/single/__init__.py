@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
     from dtdg_lab.runs.tables import RunTables
     from dtdg_lab.systems.workload import EpochWork, Facts
-    from dtdg_lab.visualization.chart import Chart
-    from dtdg_lab.visualization.panels import Panel
+    from dtdg_lab.visualization.chart import CaptionedFigure, Chart
     from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
 
 
@@ -66,7 +65,7 @@ class SingleFamily(SystemFamily):
             return "One process computes everything; snapshots share the products of their common edges."
         return super().sentence(system)
 
-    def pictures(self, system: System, graph: DynamicGraph) -> list[Panel]:
+    def pictures(self, system: System, graph: DynamicGraph) -> list[CaptionedFigure]:
         """Return the edges of the one batch."""
         from dtdg_lab.visualization.panels import stacked_panel
 

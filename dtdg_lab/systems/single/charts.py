@@ -9,8 +9,8 @@ import numpy as np
 
 from dtdg_lab.config import catalogue
 from dtdg_lab.systems.single.events import OverlapProfile, SnapshotTimes
-from dtdg_lab.visualization.chart import FIRST_STEP, NOTHING_YET, Chart, ChartOptions, card
-from dtdg_lab.visualization.layout import Figure, time_unit
+from dtdg_lab.visualization.chart import FIRST_STEP, NOTHING_YET, Chart, ChartOptions, Figure, card
+from dtdg_lab.visualization.layout import time_unit
 from dtdg_lab.visualization.numbers import percent_text, seconds_text
 from dtdg_lab.visualization.palette import EDGE_COLOUR, VERTEX_COLOUR
 from dtdg_lab.visualization.runs.step_memory import step_memory_chart

@@ -13,8 +13,8 @@ from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.datasets.names import load_for
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.records.events import MemoryFacts
-from dtdg_lab.visualization.chart import Key, card
-from dtdg_lab.visualization.layout import Figure, byte_unit
+from dtdg_lab.visualization.chart import Figure, Key, card
+from dtdg_lab.visualization.layout import byte_unit
 from dtdg_lab.visualization.numbers import bytes_text, percent_text, seconds_text, three_digits
 from dtdg_lab.visualization.palette import TEXT_COLOUR, series_colour
 from dtdg_lab.visualization.runs.step_memory import NOT_PROBED, memory_figure

@@ -13,9 +13,9 @@ from dtdg_lab.partition.events import BlockFacts
 from dtdg_lab.partition.redistribution_volume import collectives, pulled_by_groups, redistributed, sent
 from dtdg_lab.partition.volume import Volume
 from dtdg_lab.systems.snapshot_blocks.ownership_chart import OwnerMap, block_marks, map_trace, owner_maps
+from dtdg_lab.visualization.chart import CaptionedFigure, Figure
 from dtdg_lab.visualization.graphs.partition import SNAPSHOT, matrix_figure
-from dtdg_lab.visualization.layout import Figure, chart
-from dtdg_lab.visualization.panels import Panel
+from dtdg_lab.visualization.layout import chart
 from dtdg_lab.visualization.traces import Drawn
 
 RANKS, BLOCKS = 4, 2
@@ -25,7 +25,7 @@ WITHIN_GROUPS = "Groups of ranks compute whole snapshots of a block; ranks of a 
 OVER_TIME = "Then each rank runs its nodes through time: a cell of another colour is a row that ranks swap."
 
 
-def snapshot_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
+def snapshot_pictures(system: System, graph: DynamicGraph) -> list[CaptionedFigure]:
     """Return owners before and after a redistribution, and the bytes that a step sends between ranks."""
     row_ranks = int(system.defaults.get("row_ranks", 1))
     plan = SnapshotBlocks(range(graph.num_snapshots), BLOCKS, RANKS, graph.num_nodes, row_ranks)

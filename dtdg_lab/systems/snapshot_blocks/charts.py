@@ -14,8 +14,8 @@ from dtdg_lab.systems.snapshot_blocks.block_study import StepCost, cost_caption,
 from dtdg_lab.systems.snapshot_blocks.ownership_chart import PICTURE, is_esdg
 from dtdg_lab.systems.snapshot_blocks.periods import plan_periods
 from dtdg_lab.visualization.changes.marks import HALF_WIDTH, with_changes
-from dtdg_lab.visualization.chart import FIRST_STEP, NOTHING_YET, STEPS_TITLE, Chart, ChartOptions, Key, card
-from dtdg_lab.visualization.layout import Figure, byte_unit
+from dtdg_lab.visualization.chart import FIRST_STEP, NOTHING_YET, STEPS_TITLE, Chart, ChartOptions, Figure, Key, card
+from dtdg_lab.visualization.layout import byte_unit
 from dtdg_lab.visualization.numbers import bytes_text, percent_text
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, TEXT_COLOUR, series_colour
 from dtdg_lab.visualization.runs.transfers import transfers_chart

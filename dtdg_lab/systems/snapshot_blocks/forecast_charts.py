@@ -8,9 +8,10 @@ from math import exp, log
 from typing import Any
 
 from dtdg_lab.core.units import format_bytes, format_seconds, join_words, percent
-from dtdg_lab.visualization.layout import Figure, byte_unit, chart, counts_axis, time_unit
+from dtdg_lab.visualization.chart import CaptionedFigure, Figure
+from dtdg_lab.visualization.layout import byte_unit, chart, counts_axis, time_unit
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, WARNING_COLOUR, series_colour
-from dtdg_lab.visualization.panels import Panel, grid
+from dtdg_lab.visualization.panels import grid
 from dtdg_lab.visualization.traces import SYMBOLS, Drawn, bars, line, rule
 
 # What the graphs of a block cost to bring: bytes and times, whole and as differences, and how many can benefit.
@@ -32,7 +33,7 @@ def difference_figure(rows: Sequence[Row], shares: Sequence[Row], *, title: str)
     return grid([_byte_ratios(rows), _times(rows), _ratios(rows), _shares(shares)], title=title)
 
 
-def _byte_ratios(rows: Sequence[Row]) -> Panel:
+def _byte_ratios(rows: Sequence[Row]) -> CaptionedFigure:
     largest = max((row["whole_bytes"] for row in rows), default=1)
     unit, size = byte_unit(min(largest, 2**39))
     data = _pairs(rows, ("whole_bytes", "difference_bytes"), 1 / size, format_bytes)
@@ -48,7 +49,7 @@ def _byte_ratios(rows: Sequence[Row]) -> Panel:
     return figure, words
 
 
-def _times(rows: Sequence[Row]) -> Panel:
+def _times(rows: Sequence[Row]) -> CaptionedFigure:
     timed = [row for row in rows if row.get("time_ratio") is not None]
     unit, factor = time_unit(max((max(row["whole_s"], row["difference_s"]) for row in timed), default=1.0))
     data = _pairs(timed, ("whole_s", "difference_s"), factor, format_seconds)
@@ -67,7 +68,7 @@ def _times(rows: Sequence[Row]) -> Panel:
     return figure, f"{words}."
 
 
-def _ratios(rows: Sequence[Row]) -> Panel:
+def _ratios(rows: Sequence[Row]) -> CaptionedFigure:
     data = []
     for form in _forms(rows):
         mine = [row for row in rows if row["form"] == form]
@@ -90,7 +91,7 @@ def _ratios(rows: Sequence[Row]) -> Panel:
     return figure, words
 
 
-def _shares(shares: Sequence[Row]) -> Panel:
+def _shares(shares: Sequence[Row]) -> CaptionedFigure:
     found: dict[int, dict[int, float]] = {}
     for row in shares:
         found.setdefault(int(row["blocks"]), {})[int(row["ranks"])] = 100 * row["share"]
@@ -205,7 +206,7 @@ def _share(row: Row) -> str:
     return f"{row['hypergraph'] / row['snapshot']:.3g}" if row["snapshot"] else "without bound"
 
 
-def _panel(name: str, rows: list[Row]) -> Panel:
+def _panel(name: str, rows: list[Row]) -> CaptionedFigure:
     top = max(max(int(row[key]) for row in rows) for key, *_ in _LINES)
     factor, unit = next((each for each in _UNITS if top >= each[0]), _UNITS[-1])
     ranks = [_ranks(row) for row in rows]

@@ -16,8 +16,8 @@ from dtdg_lab.records.events import MemoryFacts
 from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.systems.snapshot_blocks.periods import is_probed
 from dtdg_lab.visualization.changes.marks import PAGE_WIDTH
-from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, card
-from dtdg_lab.visualization.layout import Figure, ticks_above_zero
+from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Figure, Key, card
+from dtdg_lab.visualization.layout import ticks_above_zero
 from dtdg_lab.visualization.numbers import bytes_text
 from dtdg_lab.visualization.palette import TEXT_COLOUR, WARNING_COLOUR, series_colour
 from dtdg_lab.visualization.runs.step_memory import (

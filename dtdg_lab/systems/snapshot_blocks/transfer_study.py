@@ -23,7 +23,7 @@ from dtdg_lab.graphs.snapshot import Snapshot
 from dtdg_lab.graphs.windowing import averaged, lived
 from dtdg_lab.kernels.device_snapshot import unpack, unpack_pairs
 from dtdg_lab.systems.snapshot_blocks import forecast_charts
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.chart import Figure
 from dtdg_lab.visualization.studies.result import StudyResult
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from dtdg_lab.partition.redistribution_volume import (
 )
 from dtdg_lab.partition.volume import RERUN_MEMORIES, between_parts
 from dtdg_lab.systems.snapshot_blocks import forecast_charts
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.chart import Figure
 from dtdg_lab.visualization.studies.result import StudyResult
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from dtdg_lab.core.units import format_seconds, percent
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.snapshot_groups.gantt import planned_epoch, planned_figure
 from dtdg_lab.systems.snapshot_groups.schedulers.base import PSG, lower_bound_s, solve
-from dtdg_lab.visualization.panels import Panel, compared_panel
+from dtdg_lab.visualization.chart import CaptionedFigure
+from dtdg_lab.visualization.panels import compared_panel
 
 RANKS, WINDOW = 4, 4
 EDGE_S, GROUP_S = 1e-6, 2e-4  # seconds per edge and fixed seconds per group: assumed, not measured
@@ -32,7 +33,7 @@ def group_times_s(graph: DynamicGraph) -> NDArray[np.float64]:
     return (GROUP_S + EDGE_S * sums) * noise
 
 
-def schedule_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
+def schedule_pictures(system: System, graph: DynamicGraph) -> list[CaptionedFigure]:
     """Return the Gantt chart of the system's schedule of a small epoch, and its duration beside other systems'."""
     times_s, scheduler = group_times_s(graph), system.parts["scheduling"]
     plans = _plans(tuple(times_s.tolist()), scheduler, entry("scheduling", scheduler).load())

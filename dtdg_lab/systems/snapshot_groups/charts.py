@@ -18,10 +18,11 @@ from dtdg_lab.visualization.chart import (
     STEPS_TITLE,
     Chart,
     ChartOptions,
+    Figure,
     Key,
     card,
 )
-from dtdg_lab.visualization.layout import Figure, time_unit
+from dtdg_lab.visualization.layout import time_unit
 from dtdg_lab.visualization.numbers import percent_text, three_digits
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, EDGE_COLOUR, PHASE_COLOURS, series_colour
 from dtdg_lab.visualization.traces import Drawn, line, points, rule

@@ -19,8 +19,8 @@ from dtdg_lab.systems.snapshot_groups.group_times import EPOCHS, group_times
 from dtdg_lab.systems.snapshot_groups.schedule_chart import is_scheduled
 from dtdg_lab.systems.snapshot_groups.schedulers.base import PSG, lower_bound_s, named, solve, times_of
 from dtdg_lab.systems.snapshot_groups.schedulers.simulation import ScheduleOutcome, replay
-from dtdg_lab.visualization.chart import FIRST_STEP, NOTHING_YET, Chart, ChartOptions, Key, Question, card
-from dtdg_lab.visualization.layout import NAMES, Figure, time_unit
+from dtdg_lab.visualization.chart import FIRST_STEP, NOTHING_YET, Chart, ChartOptions, Figure, Key, Question, card
+from dtdg_lab.visualization.layout import NAMES, time_unit
 from dtdg_lab.visualization.numbers import percent_text, seconds_text
 from dtdg_lab.visualization.palette import TEXT_COLOUR, WARNING_COLOUR
 from dtdg_lab.visualization.traces import Drawn, bars, label, level_bars, points, rule

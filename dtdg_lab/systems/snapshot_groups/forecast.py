@@ -15,7 +15,7 @@ from dtdg_lab.systems.snapshot_groups.growing_times import CURVES, group_times, 
 from dtdg_lab.systems.snapshot_groups.schedulers import base, simulation
 from dtdg_lab.systems.snapshot_groups.simulation_chart import simulation_figure
 from dtdg_lab.systems.workload import ASSUMED_COMPUTE, EpochWork, Facts, GroupWork, Numbers, Row, curve_row, plain_work
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.chart import Figure
 from dtdg_lab.visualization.studies.result import StudyResult
 
 if TYPE_CHECKING:

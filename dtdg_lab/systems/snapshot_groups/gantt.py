@@ -14,8 +14,8 @@ from dtdg_lab.core.plans import Schedule
 from dtdg_lab.records.rows import Array, Rows, as_column
 from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
 from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
-from dtdg_lab.visualization.chart import Key
-from dtdg_lab.visualization.layout import Figure, chart, time_unit
+from dtdg_lab.visualization.chart import Figure, Key
+from dtdg_lab.visualization.layout import chart, time_unit
 from dtdg_lab.visualization.numbers import seconds_text
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, PHASE_COLOURS, PURGE_COLOUR, TEXT_COLOUR, WARNING_COLOUR
 from dtdg_lab.visualization.traces import Drawn, label, level_bars, line, rule

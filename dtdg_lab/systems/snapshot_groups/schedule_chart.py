@@ -25,8 +25,7 @@ from dtdg_lab.systems.snapshot_groups.gantt import (
     time_axis,
 )
 from dtdg_lab.systems.snapshot_groups.group_times import predicted_seconds
-from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, card
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Figure, card
 from dtdg_lab.visualization.numbers import percent_text, seconds_text
 
 if TYPE_CHECKING:

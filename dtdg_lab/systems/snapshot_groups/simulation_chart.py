@@ -10,8 +10,9 @@ from typing import Any
 from dtdg_lab.core.units import format_percent, format_seconds
 from dtdg_lab.systems.snapshot_groups.schedulers.simulation import PAPER_THROUGHPUT
 from dtdg_lab.visualization import palette
-from dtdg_lab.visualization.layout import Figure, chart, counts_axis
-from dtdg_lab.visualization.panels import Panel, grid
+from dtdg_lab.visualization.chart import CaptionedFigure, Figure
+from dtdg_lab.visualization.layout import chart, counts_axis
+from dtdg_lab.visualization.panels import grid
 from dtdg_lab.visualization.traces import SYMBOLS, Drawn, line, points
 
 Row = Mapping[str, Any]
@@ -30,7 +31,7 @@ def simulation_figure(rows: Sequence[Row], *, paper: Mapping[int, float] | None 
     reached = PAPER_THROUGHPUT if paper is None else paper
     curves = list(dict.fromkeys(str(row.get("curve") or "") for row in rows))
     names = list(dict.fromkeys(str(row["scheduler"]) for row in rows))
-    panels: list[Panel] = []
+    panels: list[CaptionedFigure] = []
     for draw in (_throughput, _imbalance, _idle, _solving):
         for curve in curves:
             curve_rows = [row for row in rows if str(row.get("curve") or "") == curve]
@@ -39,7 +40,7 @@ def simulation_figure(rows: Sequence[Row], *, paper: Mapping[int, float] | None 
     return grid(panels or [(nothing, "")], title="Simulation of schedules on many ranks")
 
 
-def _throughput(rows: list[Row], names: list[str], curve: str, paper: Mapping[int, float]) -> Panel:
+def _throughput(rows: list[Row], names: list[str], curve: str, paper: Mapping[int, float]) -> CaptionedFigure:
     data = _lines(rows, names, "throughput")
     bound = {int(row["ranks"]): row["bound_throughput"] for row in rows if row.get("bound_throughput") is not None}
     hidden: Drawn = {"showlegend": False}
@@ -78,7 +79,7 @@ def _drop(rows: list[Row], name: str) -> str:
     return ""
 
 
-def _imbalance(rows: list[Row], names: list[str], curve: str, _: Mapping[int, float]) -> Panel:
+def _imbalance(rows: list[Row], names: list[str], curve: str, _: Mapping[int, float]) -> CaptionedFigure:
     data = _lines(rows, names, "imbalance")
     top = max((value for trace in data for value in trace["y"] if value is not None), default=1.1)
     kind = {"type": "log"} if top > _UNEVEN else {"range": [1 - 0.05 * (top - 1 or 0.1), 1 + 1.08 * (top - 1 or 0.1)]}
@@ -89,7 +90,7 @@ def _imbalance(rows: list[Row], names: list[str], curve: str, _: Mapping[int, fl
     )
 
 
-def _idle(rows: list[Row], names: list[str], curve: str, _: Mapping[int, float]) -> Panel:
+def _idle(rows: list[Row], names: list[str], curve: str, _: Mapping[int, float]) -> CaptionedFigure:
     data = _lines(rows, names, "idle_share", 100.0)
     caption = (
         "Time a rank waits in an iteration for the slowest one: this is what the throughput loses. With few groups a "
@@ -99,7 +100,7 @@ def _idle(rows: list[Row], names: list[str], curve: str, _: Mapping[int, float])
     return _over_ranks(rows, f"Waiting{curve}", "share of the ranks' time (%)", data, axis), caption
 
 
-def _solving(rows: list[Row], names: list[str], curve: str, _: Mapping[int, float]) -> Panel:
+def _solving(rows: list[Row], names: list[str], curve: str, _: Mapping[int, float]) -> CaptionedFigure:
     data = _lines(rows, names, "solve_s")
     axis = _decades([row["solve_s"] for row in rows])
     longest = max(rows, key=lambda row: float(row["solve_s"]))

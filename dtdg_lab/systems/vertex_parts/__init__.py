@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
     from dtdg_lab.runs.tables import RunTables
     from dtdg_lab.systems.workload import EpochWork, Facts
-    from dtdg_lab.visualization.chart import Chart
-    from dtdg_lab.visualization.panels import Panel
+    from dtdg_lab.visualization.chart import CaptionedFigure, Chart
     from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile
 
 
@@ -62,7 +61,7 @@ class VertexPartsFamily(SystemFamily):
         copies = catalogue.system(context.config.system).parts["parallel"] == "cached_vertex"
         return build_replicated(context) if copies else build_halo(context)
 
-    def pictures(self, system: System, graph: DynamicGraph) -> list[Panel]:
+    def pictures(self, system: System, graph: DynamicGraph) -> list[CaptionedFigure]:
         """Return the charts on the card of one of its systems."""
         from dtdg_lab.systems.vertex_parts.charts import vertex_pictures
 

@@ -14,7 +14,7 @@ from dtdg_lab.partition.events import PartitionFacts
 from dtdg_lab.partition.measured_partition import partition_graph
 from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.records.rows import Array
-from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, Place, card
+from dtdg_lab.visualization.chart import NOTHING_YET, CaptionedFigure, Chart, ChartOptions, Figure, Key, Place, card
 from dtdg_lab.visualization.graphs.partition import (
     EVEN,
     binned,
@@ -26,10 +26,9 @@ from dtdg_lab.visualization.graphs.partition import (
     part_load,
 )
 from dtdg_lab.visualization.graphs.partition import load_caption as part_load_caption
-from dtdg_lab.visualization.layout import Figure
 from dtdg_lab.visualization.numbers import percent_text, three_digits
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, HEAT_SCALES, series_colour
-from dtdg_lab.visualization.panels import Panel, compared_panel
+from dtdg_lab.visualization.panels import compared_panel
 from dtdg_lab.visualization.runs.step_memory import step_memory_chart
 from dtdg_lab.visualization.runs.transfers import transfers_chart
 from dtdg_lab.visualization.runs.waiting import communication_chart, waiting_chart
@@ -243,7 +242,7 @@ def _load_chart(section: Place, is_shown: Callable[[RunTables], bool]) -> Chart:
 PARTS = 4
 
 
-def vertex_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
+def vertex_pictures(system: System, graph: DynamicGraph) -> list[CaptionedFigure]:
     """Return the rows that a partition receives or copies, bytes between partitions, and partitioners compared."""
     partitioner = system.parts["partition"]
     name = "replicated" if system.parts["parallel"] == "cached_vertex" else "halo"
@@ -261,7 +260,7 @@ def vertex_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
     return [*panels, compared_panel(quantity, "rows", rows, highlighted=partitioner, caption=caption)]
 
 
-def _bytes_between_parts(facts: PartitionFacts) -> Panel:
+def _bytes_between_parts(facts: PartitionFacts) -> CaptionedFigure:
     passes = {pass_name: layers.sum(axis=0).astype(np.float64) for pass_name, layers in facts.predicted.items()}
     top = float(np.sum(list(passes.values()), axis=0).max())
     return matrix_figure("Bytes between partitions", passes, who="partition", top=top), (

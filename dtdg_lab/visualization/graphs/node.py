@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.visualization import palette
+from dtdg_lab.visualization.chart import Figure
 from dtdg_lab.visualization.graphs.statistics import SNAPSHOT, Floats
-from dtdg_lab.visualization.layout import FROM_ZERO, Figure, axis_words, chart, right_axis
+from dtdg_lab.visualization.layout import FROM_ZERO, axis_words, chart, right_axis
 from dtdg_lab.visualization.traces import Drawn, bars
 
 _COLOURS = 8  # of the palette; from there on lines are dotted

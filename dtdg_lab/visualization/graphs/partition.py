@@ -14,12 +14,11 @@ from dtdg_lab.core.units import format_bytes, format_percent
 from dtdg_lab.partition.events import Matrix, PartitionFacts
 from dtdg_lab.records.rows import Array
 from dtdg_lab.visualization import layout, traces
-from dtdg_lab.visualization.chart import Key, card
-from dtdg_lab.visualization.layout import FROM_ZERO, Figure, byte_unit
+from dtdg_lab.visualization.chart import CaptionedFigure, Figure, Key, card
+from dtdg_lab.visualization.layout import FROM_ZERO, byte_unit
 from dtdg_lab.visualization.numbers import bytes_text, percent_text, seconds_text, three_digits
 from dtdg_lab.visualization.palette import HEAT_SCALES, TEXT_COLOUR, series_colour
 from dtdg_lab.visualization.runs.transfers import Traffic, traffic_card
-from dtdg_lab.visualization.sheet import Card
 from dtdg_lab.visualization.tiles import Tile
 from dtdg_lab.visualization.traces import SYMBOLS, Drawn, bars, heat, points, rule
 
@@ -71,14 +70,14 @@ def run_partitions(tables: RunTables) -> list[PartitionFacts]:
     return changed
 
 
-def partition_cards(facts: PartitionFacts, previous: PartitionFacts | None = None) -> list[Card]:
+def partition_cards(facts: PartitionFacts, previous: PartitionFacts | None = None) -> list[CaptionedFigure]:
     """Return maps of edges, rows received and rows copied, the load of the parts, and bytes between them.
 
     Args:
         facts: of the partition.
         previous: of the one that it replaced: then each map and the load stand beside how they were.
     """
-    cards: list[Card] = []
+    cards: list[CaptionedFigure] = []
     for name in PART_MAPS:
         partitions = [facts] if previous is None else [previous, facts]
         top = max(float(partition.maps[name].max(initial=0.0)) for partition in partitions)
@@ -251,13 +250,13 @@ _IMBALANCE = {"vertices": "nodes", "edges": "edges", "load": "load"}
 Partitions = Mapping[str, PartitionFacts]
 
 
-def comparison_cards(partitions: Partitions) -> list[Card]:
+def comparison_cards(partitions: Partitions) -> list[CaptionedFigure]:
     """Return bars of shares, imbalance, bytes and seconds, a bar for each partition by its label; less is better."""
     cards = [_share_card(partitions, name) for name in _SHARES]
     return [*cards, _imbalance_card(partitions), _sent_card(partitions), _seconds_card(partitions)]
 
 
-def _share_card(partitions: Partitions, name: str) -> Card:
+def _share_card(partitions: Partitions, name: str) -> CaptionedFigure:
     title, unit, denominator = _SHARES[name]
     shares = {label: facts.shares[name] for label, facts in partitions.items()}
     lowest = min(shares, key=lambda label: shares[label])
@@ -267,7 +266,7 @@ def _share_card(partitions: Partitions, name: str) -> Card:
     return figure, f"Least by {lowest}: {percent_text(shares[lowest])} {denominator}."
 
 
-def _imbalance_card(partitions: Partitions) -> Card:
+def _imbalance_card(partitions: Partitions) -> CaptionedFigure:
     data, keys = list[Drawn](), list[Key]()
     for index, (kind, name) in enumerate(_IMBALANCE.items()):
         ratios = [facts.imbalance[kind] for facts in partitions.values()]
@@ -284,7 +283,7 @@ def _imbalance_card(partitions: Partitions) -> Card:
     return figure, f"Edges are most even by {even}: the largest part has {ratio} times the mean."
 
 
-def _sent_card(partitions: Partitions) -> Card:
+def _sent_card(partitions: Partitions) -> CaptionedFigure:
     sent = {name: sum(float(layers.sum()) for layers in facts.predicted.values()) for name, facts in partitions.items()}
     lowest, (unit, factor) = min(sent, key=lambda name: sent[name]), byte_unit(max(sent.values()))
     values = [count / factor for count in sent.values()]
@@ -292,7 +291,7 @@ def _sent_card(partitions: Partitions) -> Card:
     return figure, f"A step would send least by {lowest}: {bytes_text(sent[lowest])}."
 
 
-def _seconds_card(partitions: Partitions) -> Card:
+def _seconds_card(partitions: Partitions) -> CaptionedFigure:
     seconds = {name: facts.seconds for name, facts in partitions.items()}
     lowest = min(seconds, key=lambda name: seconds[name])
     figure = _bars("Time to make it", "s", list(seconds.values()), list(seconds), seconds_text)

@@ -17,7 +17,8 @@ from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.split import split
 from dtdg_lab.graphs.statistics import GraphStatistics, statistics_of
 from dtdg_lab.visualization import palette
-from dtdg_lab.visualization.layout import FROM_ZERO, Figure, chart, right_axis
+from dtdg_lab.visualization.chart import Figure
+from dtdg_lab.visualization.layout import FROM_ZERO, chart, right_axis
 from dtdg_lab.visualization.palette import coloured
 from dtdg_lab.visualization.thinning import runs_of, shown_indices
 from dtdg_lab.visualization.traces import Drawn, bars, box, label, line, points

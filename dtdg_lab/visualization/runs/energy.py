@@ -24,10 +24,11 @@ from dtdg_lab.visualization.chart import (
     SECONDS_TITLE,
     Chart,
     ChartOptions,
+    Figure,
     Key,
     card,
 )
-from dtdg_lab.visualization.layout import NAMES, Figure
+from dtdg_lab.visualization.layout import NAMES
 from dtdg_lab.visualization.numbers import joules_text, percent_text, three_digits
 from dtdg_lab.visualization.palette import (
     INK_COLOUR,

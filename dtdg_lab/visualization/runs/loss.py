@@ -21,11 +21,12 @@ from dtdg_lab.visualization.chart import (
     STEPS_TITLE,
     Chart,
     ChartOptions,
+    Figure,
     Key,
     XAxis,
     card,
 )
-from dtdg_lab.visualization.layout import Figure, log_axis
+from dtdg_lab.visualization.layout import log_axis
 from dtdg_lab.visualization.metrics import BASELINE, finite_scores, main_metric, metric_name
 from dtdg_lab.visualization.numbers import percent_text, three_digits
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, SPLIT_COLOURS, STEP_COLOUR

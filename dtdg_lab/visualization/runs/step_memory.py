@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from dtdg_lab.config.model_facts import PASSES
 from dtdg_lab.records.events import MemoryFacts
 from dtdg_lab.visualization.changes.marks import HALF_WIDTH
-from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, card
-from dtdg_lab.visualization.layout import Figure, byte_unit
+from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Figure, Key, card
+from dtdg_lab.visualization.layout import byte_unit
 from dtdg_lab.visualization.numbers import bytes_text
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, PASS_COLOURS, TEXT_COLOUR, translucent
 from dtdg_lab.visualization.traces import Drawn, line

@@ -12,8 +12,8 @@ import numpy as np
 
 from dtdg_lab.config.record_tables import OWN_PHASES, PHASES
 from dtdg_lab.records.rollups import Rollup
-from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, card
-from dtdg_lab.visualization.layout import NAMES, Figure
+from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Figure, Key, card
+from dtdg_lab.visualization.layout import NAMES
 from dtdg_lab.visualization.numbers import percent_text, three_digits
 from dtdg_lab.visualization.palette import INK_COLOUR, PHASE_COLOURS, TEXT_COLOUR
 from dtdg_lab.visualization.traces import Drawn, level_bars

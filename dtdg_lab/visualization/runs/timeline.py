@@ -10,8 +10,7 @@ import numpy as np
 from dtdg_lab.config.record_tables import BETWEEN_STEPS, PHASES
 from dtdg_lab.records.events import Ended
 from dtdg_lab.records.rows import Array, Rows
-from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, card
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Figure, Key, card
 from dtdg_lab.visualization.numbers import MINUS, percent_text
 from dtdg_lab.visualization.palette import PHASE_COLOURS
 from dtdg_lab.visualization.runs.step_time import PHASE_NAMES, step_times

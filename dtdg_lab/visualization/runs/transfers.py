@@ -11,8 +11,8 @@ import numpy as np
 from dtdg_lab.config.model_facts import PASSES
 from dtdg_lab.partition.events import BlockFacts, Matrix, PartitionFacts
 from dtdg_lab.records.rows import Rows, known
-from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Key, Place, always, card
-from dtdg_lab.visualization.layout import Figure, byte_unit
+from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Figure, Key, Place, always, card
+from dtdg_lab.visualization.layout import byte_unit
 from dtdg_lab.visualization.numbers import bytes_text, percent_text, three_digits
 from dtdg_lab.visualization.palette import HEAT_SCALES
 from dtdg_lab.visualization.thinning import least_by_rank, newest_rows

@@ -11,8 +11,7 @@ import numpy as np
 from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.records.rows import Array, Rows, known
 from dtdg_lab.visualization.changes.marks import HALF_WIDTH, with_changes
-from dtdg_lab.visualization.chart import NOTHING_YET, STEPS_TITLE, Chart, ChartOptions, Key, Place, always, card
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.chart import NOTHING_YET, STEPS_TITLE, Chart, ChartOptions, Figure, Key, Place, always, card
 from dtdg_lab.visualization.numbers import three_digits
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, STEP_COLOUR, WARNING_COLOUR, series_colour
 from dtdg_lab.visualization.runs.step_time import step_times

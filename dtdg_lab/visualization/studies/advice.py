@@ -9,9 +9,10 @@ from types import MappingProxyType
 from typing import Any
 
 from dtdg_lab.core.units import format_bytes, format_seconds, percent
-from dtdg_lab.visualization.layout import CATEGORIES, FROM_ZERO, Figure, chart
+from dtdg_lab.visualization.chart import CaptionedFigure, Figure
+from dtdg_lab.visualization.layout import CATEGORIES, FROM_ZERO, chart
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, PHASE_COLOURS, PURGE_COLOUR, WARNING_COLOUR, series_colour
-from dtdg_lab.visualization.panels import Panel, grid
+from dtdg_lab.visualization.panels import grid
 from dtdg_lab.visualization.traces import Drawn, bars, line, points, rule
 
 Row = Mapping[str, Any]
@@ -50,7 +51,7 @@ def system_axis(names: Iterable[str]) -> Drawn:
     return {**CATEGORIES, **ticks, "tickangle": 0, "tickfont": {"size": 8}, **order}
 
 
-def _epochs(rows: Sequence[Row]) -> Panel:
+def _epochs(rows: Sequence[Row]) -> CaptionedFigure:
     data = [
         _bar(name, [1e3 * row[key] for row in rows], rows, colour)
         for key, name, colour in PARTS
@@ -78,7 +79,7 @@ def _epochs(rows: Sequence[Row]) -> Panel:
     return figure, caption + f"Pale: {pale} that do not fit." * bool(pale)
 
 
-def _memory(rows: Sequence[Row]) -> Panel:
+def _memory(rows: Sequence[Row]) -> CaptionedFigure:
     names = [row["system"] for row in rows]
     data = [
         _bar("tensors of a step", [_MIB * row["peak_bytes"] for row in rows], rows, series_colour(6)),
@@ -95,7 +96,7 @@ def _memory(rows: Sequence[Row]) -> Panel:
     return _by_system(rows, "Memory of a rank", "MiB", data, barmode="stack", bargap=0.35), caption
 
 
-def _bytes(rows: Sequence[Row]) -> Panel:
+def _bytes(rows: Sequence[Row]) -> CaptionedFigure:
     data = [_bar("sent", [_MIB * row["rank_bytes"] for row in rows], rows, PHASE_COLOURS["communicate"])]
     lowest = min(rows, key=lambda row: row["rank_bytes"])
     caption = f"{lowest['system']} sends least: {format_bytes(lowest['rank_bytes'])} an epoch. Look who sends rows of "
@@ -103,7 +104,7 @@ def _bytes(rows: Sequence[Row]) -> Panel:
     return _by_system(rows, "Sent by the busiest rank", "MiB an epoch", data), caption
 
 
-def _imbalance(rows: Sequence[Row]) -> Panel:
+def _imbalance(rows: Sequence[Row]) -> CaptionedFigure:
     finite = [row for row in rows if isfinite(row["imbalance"])]
     data = [_bar("busiest over least busy rank", [row["imbalance"] for row in finite], finite, PHASE_COLOURS["wait"])]
     largest = max(finite, key=lambda row: row["imbalance"], default=None)
@@ -179,7 +180,7 @@ def relative_errors(rows: Sequence[Row]) -> list[float]:
     return [abs(row["predicted"] / row["measured"] - 1) for row in calm or mine]
 
 
-def _panel(rows: Sequence[Row], title: str) -> Panel:
+def _panel(rows: Sequence[Row], title: str) -> CaptionedFigure:
     far = max((abs(log10(row["predicted"] / row["measured"])) for row in rows), default=0.0)
     edge = max(1.1 * far, log10(_LEAST_RANGE))
     ticks = {"tickvals": list(_TICKS), "ticktext": [f"{tick:g}" for tick in _TICKS]}

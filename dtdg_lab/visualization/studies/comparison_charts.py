@@ -18,8 +18,8 @@ from dtdg_lab.core.units import join_words
 from dtdg_lab.energy.phases import STALL
 from dtdg_lab.energy.total import MEASURED
 from dtdg_lab.records.rows import Array
-from dtdg_lab.visualization.chart import NOTHING_YET, SECONDS_TITLE, STEPS_TITLE, card
-from dtdg_lab.visualization.layout import NAMES, Figure, byte_unit, log_axis
+from dtdg_lab.visualization.chart import NOTHING_YET, SECONDS_TITLE, STEPS_TITLE, Figure, card
+from dtdg_lab.visualization.layout import NAMES, byte_unit, log_axis
 from dtdg_lab.visualization.numbers import joules_text, percent_text, three_digits
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, MARK_COLOUR
 from dtdg_lab.visualization.runs.curves import bytes_at, joules_at, judged_split

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.config.catalogue import loss_name
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds, join_words
 from dtdg_lab.visualization import layout, traces
-from dtdg_lab.visualization.layout import FROM_ZERO, Figure, as_drawn, byte_unit
+from dtdg_lab.visualization.chart import CaptionedFigure, Figure
+from dtdg_lab.visualization.layout import FROM_ZERO, as_drawn, byte_unit
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, TEXT_COLOUR, series_colour
-from dtdg_lab.visualization.panels import Panel, grid
+from dtdg_lab.visualization.panels import grid
 from dtdg_lab.visualization.runs.curves import NEAR, bytes_at, joules_at, judged_evaluations, judged_split, peak_bytes
 from dtdg_lab.visualization.runs.energy import energy_total
 from dtdg_lab.visualization.traces import Drawn
@@ -152,7 +153,7 @@ class RaceLevel:
 
 def race_panels(
     curves: Curves, levels: Sequence[RaceLevel] = (), labels: Sequence[str] | None = None, lost: Collection[Place] = ()
-) -> dict[str, Panel]:
+) -> dict[str, CaptionedFigure]:
     """Return a figure and a caption for each of ``COSTS``.
 
     Args:
@@ -167,7 +168,7 @@ def race_panels(
     return {cost: _panel(cost, curves, of_cost[cost], named, near) for cost in COSTS}
 
 
-def race_figure(panels: Mapping[str, Panel], title: str = "Race") -> Figure:
+def race_figure(panels: Mapping[str, CaptionedFigure], title: str = "Race") -> Figure:
     """Return the four panels as one figure, whose losses are zoomed together."""
     figure = grid([panels[cost] for cost in COSTS], title=title)
     layout = figure["layout"]
@@ -176,7 +177,9 @@ def race_figure(panels: Mapping[str, Panel], title: str = "Race") -> Figure:
     return figure
 
 
-def _panel(cost: str, curves: Curves, levels: Sequence[RaceLevel], labels: Sequence[str], near: Near) -> Panel:
+def _panel(
+    cost: str, curves: Curves, levels: Sequence[RaceLevel], labels: Sequence[str], near: Near
+) -> CaptionedFigure:
     shown_curves = [curve for curve in curves if curve.losses and curve.cost(cost)]
     largest = max((max(curve.cost(cost)) for curve in shown_curves), default=0.0)
     unit, factor = _unit(cost, largest)

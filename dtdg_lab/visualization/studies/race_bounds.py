@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.units import format_joules, format_seconds, join_words
 from dtdg_lab.visualization import layout, traces
-from dtdg_lab.visualization.layout import FROM_ZERO, NAMES, Figure, as_drawn
+from dtdg_lab.visualization.chart import CaptionedFigure, Figure
+from dtdg_lab.visualization.layout import FROM_ZERO, NAMES, as_drawn
 from dtdg_lab.visualization.palette import TEXT_COLOUR, series_colour
-from dtdg_lab.visualization.panels import Panel, grid
+from dtdg_lab.visualization.panels import grid
 from dtdg_lab.visualization.traces import Drawn
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Bound:
         return self.measured / self.bound if self.bound > 0 else None
 
 
-def bounds_panels(bounds: Sequence[Bound], labels: Sequence[str]) -> dict[str, Panel]:
+def bounds_panels(bounds: Sequence[Bound], labels: Sequence[str]) -> dict[str, CaptionedFigure]:
     """Return a panel for every quantity that has a bound, or one empty panel."""
     quantities = [name for name in QUANTITIES if any(bound.quantity == name for bound in bounds)] or ["epoch"]
     return {name: _panel(name, [bound for bound in bounds if bound.quantity == name], labels) for name in quantities}
@@ -78,7 +79,7 @@ def bounds_figure(bounds: Sequence[Bound], labels: Sequence[str]) -> Figure:
     return grid(list(bounds_panels(bounds, labels).values()), title="Measured and bound")
 
 
-def _panel(quantity: str, bounds: Sequence[Bound], labels: Sequence[str]) -> Panel:
+def _panel(quantity: str, bounds: Sequence[Bound], labels: Sequence[str]) -> CaptionedFigure:
     titles, look = (*QUANTITIES[quantity], ""), _LOOK[quantity]
     style: Drawn = {"yaxis": NAMES, "bargap": 0.45, "showlegend": True}
     if not bounds:

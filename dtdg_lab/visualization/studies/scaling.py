@@ -11,9 +11,10 @@ from typing import Any
 
 from dtdg_lab.core.units import format_bytes, format_seconds, percent
 from dtdg_lab.visualization import layout, traces
-from dtdg_lab.visualization.layout import CATEGORIES, FROM_ZERO, Figure, counts_axis, time_unit, with_note
+from dtdg_lab.visualization.chart import CaptionedFigure, Figure
+from dtdg_lab.visualization.layout import CATEGORIES, FROM_ZERO, counts_axis, time_unit, with_note
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, MARK_COLOUR, PHASE_COLOURS, TEXT_COLOUR, series_colour
-from dtdg_lab.visualization.panels import Panel, grid
+from dtdg_lab.visualization.panels import grid
 from dtdg_lab.visualization.traces import Drawn
 
 # Efficiency over ranks: what of each further rank's time becomes a shorter epoch.
@@ -141,7 +142,7 @@ def _predicted(rows: Sequence[Row]) -> list[Row]:
     return sorted((row for row in rows if row["source"] == "predicted"), key=_ranks)
 
 
-def _parts(rows: Sequence[Row], *, weak: bool) -> Panel:
+def _parts(rows: Sequence[Row], *, weak: bool) -> CaptionedFigure:
     predicted = _predicted(rows)
     unit, factor = time_unit(max((row["step_s"] for row in rows), default=1.0))
     names = [str(row["ranks"]) for row in predicted]
@@ -177,7 +178,7 @@ def _over_ranks(title: str, y_title: str, data: Sequence[Drawn], predicted: Sequ
     return figure if predicted else {**figure, "layout": with_note(figure["layout"], "nothing was predicted")}
 
 
-def _speedup(rows: Sequence[Row], *, weak: bool, paper: float | None) -> Panel:
+def _speedup(rows: Sequence[Row], *, weak: bool, paper: float | None) -> CaptionedFigure:
     predicted = _predicted(rows)
     counts, speedups = [row["ranks"] for row in predicted], [round(row["speedup"], 6) for row in predicted]
     hover = "%{x} ranks: %{y:.3~g}"
@@ -208,7 +209,7 @@ def _speedup(rows: Sequence[Row], *, weak: bool, paper: float | None) -> Panel:
     return figure, caption + "Look at where the full line leaves the dashed one."
 
 
-def _against(errors: Sequence[Row]) -> Panel:
+def _against(errors: Sequence[Row]) -> CaptionedFigure:
     """Return predicted over measured seconds; parts have symbols, held-out steps a colour."""
     positive = [row for row in errors if row["part"] in PARTS and row["measured_s"] > 0 and row["predicted_s"] > 0]
     titles, log = ("Predicted against measured", "measured (ms)", "predicted (ms)"), {"type": "log", "dtick": "D2"}
@@ -277,7 +278,7 @@ def what_if_ranks_figure(
     return grid(panels, title=title or "What if there were more ranks", columns=1, beside=True)
 
 
-def _panel(name: str, rows: Sequence[Row], measured_ranks: int, curves_of: CurvesOf) -> Panel:
+def _panel(name: str, rows: Sequence[Row], measured_ranks: int, curves_of: CurvesOf) -> CaptionedFigure:
     title, y_title, factor, is_log = PANELS[name]
     ranks = sorted({row["ranks"] for row in rows})
     y_axis: Drawn = {"type": "log", "exponentformat": "none", "nticks": 6} if is_log else FROM_ZERO

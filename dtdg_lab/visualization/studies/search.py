@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds, join_words
 from dtdg_lab.visualization import layout, palette, traces
+from dtdg_lab.visualization.chart import CaptionedFigure
 from dtdg_lab.visualization.layout import named_axis
 from dtdg_lab.visualization.numbers import short
-from dtdg_lab.visualization.panels import Panel
 from dtdg_lab.visualization.traces import Drawn
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class MapNames:
     pooled: tuple[str, ...] = ()
 
 
-def study_map(cells: Sequence[StudyCell], names: MapNames) -> Panel:
+def study_map(cells: Sequence[StudyCell], names: MapNames) -> CaptionedFigure:
     """Return the heat map and its caption; unfinished cells are grey."""
     across, up = ordered([cell.x for cell in cells]), ordered([cell.y for cell in cells])
     titles = (names.title, names.x, names.y)
@@ -245,7 +245,7 @@ def _map_caption(cells: Sequence[StudyCell], names: MapNames, best: StudyCell | 
 # A search as it went: every combination's number, and the best so far.
 
 
-def study_course(cells: Sequence[StudyCell], names: MapNames) -> Panel:
+def study_course(cells: Sequence[StudyCell], names: MapNames) -> CaptionedFigure:
     """Return combinations over their numbers, which are their ``x``, with the best so far as a step line."""
     titles = (names.title, "trial", names.measure)
     finished = sorted((cell for cell in cells if cell.values), key=lambda cell: cell.x)
@@ -273,7 +273,7 @@ def study_course(cells: Sequence[StudyCell], names: MapNames) -> Panel:
 _DECADES = 50.0  # most over least value of a setting from which its axis is logarithmic
 
 
-def study_line(cells: Sequence[StudyCell], names: MapNames, *, joined: bool = True) -> Panel:
+def study_line(cells: Sequence[StudyCell], names: MapNames, *, joined: bool = True) -> CaptionedFigure:
     """Return the line and its caption.
 
     Args:
@@ -350,7 +350,9 @@ class Way:
     key: str = ""
 
 
-def study_parallel(ways: Sequence[Way], names: Sequence[str], measure: str, *, title: str, least: bool = True) -> Panel:
+def study_parallel(
+    ways: Sequence[Way], names: Sequence[str], measure: str, *, title: str, least: bool = True
+) -> CaptionedFigure:
     """Return the lines, the best last and darkest; of more than ``MOST_LINES``, the best of them.
 
     Args:

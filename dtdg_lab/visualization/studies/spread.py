@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dtdg_lab.core.units import join_words
 from dtdg_lab.visualization import layout, palette, traces
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.chart import Figure
 from dtdg_lab.visualization.traces import Drawn
 
 if TYPE_CHECKING:

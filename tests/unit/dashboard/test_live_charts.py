@@ -16,8 +16,7 @@ from dtdg_lab.dashboard.live_charts import LiveCharts
 from dtdg_lab.runs.charts import all_rollups
 from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.systems.base import SystemFamily
-from dtdg_lab.visualization.chart import Chart, ChartOptions, Question, always, card
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.chart import Chart, ChartOptions, Figure, Question, always, card
 from tests.registrations import registered_apart
 from tests.tables import record_lines, run_tables, run_under_way
 

@@ -7,8 +7,7 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
-from dtdg_lab.visualization.chart import card
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.chart import Figure, card
 from dtdg_lab.visualization.sheet import as_figure, sheet
 from dtdg_lab.visualization.traces import label, level_bars, line, rule
 

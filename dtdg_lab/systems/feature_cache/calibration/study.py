@@ -30,7 +30,7 @@ from dtdg_lab.systems.feature_cache.charts.model_errors import model_figure
 from dtdg_lab.systems.feature_cache.costs.cache_costs import CacheCosts
 from dtdg_lab.systems.feature_cache.rpc.client import FeatureClient
 from dtdg_lab.systems.feature_cache.rpc.server import TOKEN_BYTES, FeatureServer
-from dtdg_lab.visualization.layout import Figure
+from dtdg_lab.visualization.chart import Figure
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.stored_run import StoredRun

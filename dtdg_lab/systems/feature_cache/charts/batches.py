@@ -28,7 +28,7 @@ from dtdg_lab.visualization.traces import line
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
-    from dtdg_lab.visualization.layout import Figure
+    from dtdg_lab.visualization.chart import Figure
 
 
 def _with_hits(rows: Rows) -> Rows:

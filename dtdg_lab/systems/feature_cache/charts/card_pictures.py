@@ -20,10 +20,11 @@ from dtdg_lab.systems.feature_cache.simulation.cases import CacheCase
 from dtdg_lab.systems.feature_cache.simulation.comparison import always_compared, run_policy
 from dtdg_lab.systems.feature_cache.simulation.episode import CacheEpisode, draw_episode
 from dtdg_lab.systems.feature_cache.simulation.simulator import CacheSimulator
+from dtdg_lab.visualization.chart import CaptionedFigure
 from dtdg_lab.visualization.layout import chart, counts_axis
 from dtdg_lab.visualization.numbers import percent_text, seconds_text
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, EDGE_COLOUR, VERTEX_COLOUR, WARNING_COLOUR
-from dtdg_lab.visualization.panels import STEPS, Panel, compared_panel
+from dtdg_lab.visualization.panels import STEPS, compared_panel
 from dtdg_lab.visualization.traces import Drawn, box, level_bars, line
 
 PARTS, EPOCHS, EPOCH_STEPS = 4, 12, 25
@@ -41,7 +42,7 @@ _CARD_NAMES = {
 _POLICY = {"fixed": "fixed-16"}
 
 
-def cache_pictures(system: System, graph: DynamicGraph) -> list[Panel]:
+def cache_pictures(system: System, graph: DynamicGraph) -> list[CaptionedFigure]:
     """Return the windows of the policy beside the best plan, and the joules of all policies on the same run."""
     path = system.parts["features"]
     if path in ("on_demand", "prefetch"):
@@ -105,7 +106,7 @@ def _slow_spans(episode: CacheEpisode) -> list[Span]:
     return [(float(start), float(stop)) for start, stop in zip(edges[::2], edges[1::2], strict=True)]
 
 
-def _lanes() -> Panel:
+def _lanes() -> CaptionedFigure:
     costs, steps = reddit(), 8
     clean = costs.rpc_s + max(costs.asked) * costs.rows * costs.row_bytes / costs.link_bytes_per_s
     fetch_s = np.where(np.arange(steps) < steps // 2, clean, clean + max(costs.trips, 1.0) * LATE_S)
@@ -114,7 +115,7 @@ def _lanes() -> Panel:
 
 def windows_chosen_panel(
     windows: Mapping[str, Sequence[tuple[int, int]]], steps: int, slow: Sequence[Span], *, caption: str
-) -> Panel:
+) -> CaptionedFigure:
     """Return how long each cache serves over the steps of a run, shaded where a link is slow.
 
     Args:
@@ -144,7 +145,7 @@ def windows_chosen_panel(
     return figure, caption
 
 
-def lanes_panel(fetch_s: ArrayLike, compute_s: float) -> Panel:
+def lanes_panel(fetch_s: ArrayLike, compute_s: float) -> CaptionedFigure:
     """Return fetching and computing of the same steps, by turns and with each fetch beside the step before.
 
     Args:

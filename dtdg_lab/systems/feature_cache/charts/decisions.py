@@ -28,7 +28,7 @@ from dtdg_lab.visualization.traces import Drawn, box, heat, label, points
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
-    from dtdg_lab.visualization.layout import Figure
+    from dtdg_lab.visualization.chart import Figure
 
 
 _DECISIONS, _ALL_DECISIONS = 300, 1_500  # of a part, and of all parts

@@ -17,10 +17,11 @@ from dtdg_lab.records.rows import as_objects
 from dtdg_lab.systems.feature_cache.charts.decisions import decision_points, windows_axis
 from dtdg_lab.systems.feature_cache.charts.step_chart import LinkHistory, slow_shades
 from dtdg_lab.systems.feature_cache.simulation.episode import CacheEpisode
-from dtdg_lab.visualization.layout import FROM_ZERO, Figure, chart
+from dtdg_lab.visualization.chart import CaptionedFigure, Figure
+from dtdg_lab.visualization.layout import FROM_ZERO, chart
 from dtdg_lab.visualization.numbers import joules_text
 from dtdg_lab.visualization.palette import series_colour
-from dtdg_lab.visualization.panels import STEPS, Panel, grid
+from dtdg_lab.visualization.panels import STEPS, grid
 from dtdg_lab.visualization.traces import Drawn, line
 
 CLAIRVOYANT, FIXED, BEST = "clairvoyant", "fixed", "best fixed"
@@ -105,7 +106,7 @@ def windows_by_hand_figure(
     return grid(panels, title="Your run", columns=2, wide=(2,))
 
 
-def _choices_panel(moves: Sequence[Move], links: LinkHistory, current_step: int) -> Panel:
+def _choices_panel(moves: Sequence[Move], links: LinkHistory, current_step: int) -> CaptionedFigure:
     """Return W of each choice; shaded where links are slow."""
     preferred = np.array([-1 if move.preferred is None else move.preferred for move in moves], np.int64)
     choices = {
@@ -120,7 +121,9 @@ def _choices_panel(moves: Sequence[Move], links: LinkHistory, current_step: int)
     return figure, f"Shaded: links are slow. At step {current_step}: {_links_text(links)}."
 
 
-def _delays_panel(moves: Sequence[Move], links: LinkHistory, late_ms: tuple[float, ...], current_step: int) -> Panel:
+def _delays_panel(
+    moves: Sequence[Move], links: LinkHistory, late_ms: tuple[float, ...], current_step: int
+) -> CaptionedFigure:
     """Return the delay that a policy observes of each part, and the one that is added, dashed."""
     heard = [(move.heard_at, move.late_ms) for move in moves] + ([(current_step, late_ms)] if moves else [])
     steps = [step for step, _ in heard]
@@ -137,7 +140,7 @@ def _delays_panel(moves: Sequence[Move], links: LinkHistory, late_ms: tuple[floa
     return figure, "Each estimate is the median of the last 30 calls; dashed: the delay that is added."
 
 
-def _regret_panel(lines: Mapping[str, Sequence[float]], current_step: int) -> Panel:
+def _regret_panel(lines: Mapping[str, Sequence[float]], current_step: int) -> CaptionedFigure:
     """Return joules beyond the clairvoyant, summed up."""
     data = []
     for index, (name, joules) in enumerate(lines.items()):

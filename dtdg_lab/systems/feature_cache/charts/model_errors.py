@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from dtdg_lab.systems.feature_cache.calibration.report import CellError
-from dtdg_lab.visualization.layout import Figure, chart, named_axis
+from dtdg_lab.visualization.chart import CaptionedFigure, Figure
+from dtdg_lab.visualization.layout import chart, named_axis
 from dtdg_lab.visualization.numbers import percent_text
 from dtdg_lab.visualization.palette import TEXT_COLOUR, series_colour
-from dtdg_lab.visualization.panels import Panel, grid
+from dtdg_lab.visualization.panels import grid
 from dtdg_lab.visualization.traces import Drawn, colour_bar, heat, label, line, points
 
 _W = "W (steps between rebuilds)"
@@ -23,7 +24,7 @@ _HOVER = "%{customdata}<extra></extra>"
 
 def model_figure(errors: Sequence[CellError], *, title: str) -> Figure:
     """Return the map of errors and the curves of every data set."""
-    panels: list[Panel] = []
+    panels: list[CaptionedFigure] = []
     for dataset in dict.fromkeys(error.dataset for error in errors):
         cells = [error for error in errors if error.dataset == dataset]
         panels.append((_errors_figure(cells, f"Errors of the model, {dataset}"), errors_caption(cells)))

@@ -51,7 +51,7 @@ from dtdg_lab.visualization.traces import Drawn, bars, heat, line
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
-    from dtdg_lab.visualization.layout import Figure
+    from dtdg_lab.visualization.chart import Figure
 
 NEWEST, BINS = 500, 300  # steps that are drawn one by one; columns of a whole run
 WAIT_WIDTH = 5  # steps of a bar of waiting

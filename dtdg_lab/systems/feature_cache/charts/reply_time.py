@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
-    from dtdg_lab.visualization.layout import Figure
+    from dtdg_lab.visualization.chart import Figure
 
 
 def medians(keys: Array, values: Array) -> tuple[Array, Array]:

@@ -18,7 +18,7 @@ from dtdg_lab.visualization.traces import Drawn, box
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
-    from dtdg_lab.visualization.layout import Figure
+    from dtdg_lab.visualization.chart import Figure
 
 
 STACKED_PARTS = 8  # parts up to which caches are drawn by whose rows they hold

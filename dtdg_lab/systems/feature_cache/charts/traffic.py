@@ -25,7 +25,7 @@ from dtdg_lab.visualization.traces import Drawn, bars, colour_bar, heat, label
 
 if TYPE_CHECKING:
     from dtdg_lab.runs.tables import RunTables
-    from dtdg_lab.visualization.layout import Figure
+    from dtdg_lab.visualization.chart import Figure
 
 
 DARK = 0.55  # share of the largest value from which writing is white

@@ -278,26 +278,6 @@ def test_a_cache_that_cannot_be_written_is_no_reason_to_fail() -> None:
     assert make_chunks("hash", graph, whole(graph), 4, seed=0).chunks == 4
 
 
-def test_what_is_told_of_chunks() -> None:
-    graph = cliques()
-    made = make_chunks("load_aware", graph, whole(graph), 3, seed=0)
-    facts = chunking_event("load_aware", graph, whole(graph), made).write()
-    assert 0 < facts["cut_edges"] < facts["edges"]
-    assert facts == {
-        "chunker": "load_aware",
-        "made_by": "load_aware",
-        "chunks": 3,
-        "parts": 1,
-        "nodes": 20,
-        "sizes": (6, 20 / 3, 7),
-        "cut_edges": facts["cut_edges"],
-        "cut_share": facts["cut_edges"] / facts["edges"],
-        "edges": sum(snapshot.num_edges for snapshot in graph.snapshots),
-        "seconds": made.seconds,
-        "note": "",
-    }
-
-
 def test_loops_do_not_count_and_nothing_has_no_cut() -> None:
     graph = graph_of(4, [[(0, 0), (1, 1)], []])
     facts = chunking_event("metis", graph, whole(graph), make_chunks("hash", graph, whole(graph), 2, seed=0)).write()
@@ -308,13 +288,3 @@ def test_loops_do_not_count_and_nothing_has_no_cut() -> None:
 def test_numbers_that_are_no_chunks_are_refused(chunk: list[int]) -> None:
     with pytest.raises(PlanError, match="those of a part are numbered 0 to 1"):
         Chunking(np.array(chunk), 2, 1)
-
-
-def test_plans_cannot_be_changed_and_do_not_change_what_was_given() -> None:
-    given = np.array([0, 1, 0], np.int32)
-    chunking = Chunking(given, 2, 1, made_by="a test")
-    given[:] = 1
-    assert chunking.chunk.tolist() == [0, 1, 0]
-    with pytest.raises(ValueError, match="read-only"):
-        chunking.chunk[0] = 1
-    assert repr(chunking) == "Chunking(3 nodes, 2 chunks in each of 1 parts by a test)"

@@ -143,11 +143,6 @@ def test_pulls_of_features_are_right_on_average(kind: str) -> None:
     assert bool(((total - wanted).abs() <= 5 * spread + 1e-6).all())
 
 
-def test_no_neighbour_is_refused() -> None:
-    with pytest.raises(PlanError, match="fanout=0"):
-        sampled_edges(_graph().snapshots[0], EVERYBODY, fanout=0, key=1)
-
-
 # what a part holds
 
 
@@ -350,19 +345,6 @@ def test_classes_where_some_parts_have_no_labels() -> None:
         _assert_equal(found, step)
 
 
-@pytest.mark.slow
-def test_shares_of_ranks_add_up() -> None:
-    graph, model = _graph(), _model("tgcn", 2)
-    whole = _steps(_layout(graph, model, _task(graph), 4, fanout=2), 1)
-    for number, wanted in enumerate(whole):
-        loss, gradients = 0.0, {name: torch.zeros_like(of) for name, of in model.named_parameters()}
-        for own in (range(3), range(3, 4)):
-            layout = _layout(graph, model, _task(graph), 4, fanout=2, own=own)
-            loss += layout.compute(layout.epoch(1)[number], StepMarks()).loss_sum
-            gradients = {name: gradients[name] + of for name, of in _taken(model).items()}
-        _assert_equal((loss, gradients), wanted)
-
-
 @pytest.mark.parametrize("name", ["tgcn", "graphsage"])
 def test_what_windows_share_is_drawn_and_aggregated_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[int] = []
@@ -381,18 +363,6 @@ def test_what_windows_share_is_drawn_and_aggregated_once(name: str, monkeypatch:
             assert all([*sequence._views] == [*needed] for sequence in layout._sequences)
         assert sorted(drawn) == sorted([*TRAIN, *TRAIN])
         assert len(pulled) == 2 * len(TRAIN)
-
-
-@pytest.mark.slow
-def test_epochs_draw_other_neighbours_and_are_pure() -> None:
-    graph, model = _graph(), _model("tgcn", 1)
-    layout = _layout(graph, model, _task(graph), 2, fanout=2)
-    first, second, again = (_steps(layout, epoch) for epoch in (0, 1, 0))
-    assert [loss for loss, _ in first] == [loss for loss, _ in again]
-    assert all(loss != other for (loss, _), (other, _) in zip(first, second, strict=True) if loss)
-    alone = _layout(graph, model, _task(graph), 2, fanout=2)
-    late = alone.compute(alone.epoch(1)[3], StepMarks())  # as a run that is resumed within an epoch begins
-    assert late.loss_sum == second[3][0]
 
 
 def test_batches_are_taken_down() -> None:

@@ -91,28 +91,9 @@ def test_a_window_that_keeps_all_of_one_part_is_full_history(model: str, loss_at
 
 
 @pytest.mark.slow
-def test_a_ladder_is_not_full_history_whatever_alpha_is(tmp_path: Path) -> None:
-    """It keeps one chunk of the oldest snapshot: here 70 % of the rows."""
-    done = _train(_config(alpha=1.0, decay="ladder", epochs=1), tmp_path)
-    whole = _train(_config("full-history", window=5, epochs=1), tmp_path).losses
-    batches = [row for row in done.recorder.tables["batches"] if len(row["chunks"]) == 5]
-    assert {tuple(row["chunks"]) for row in batches} == {(1, 3, 8, None, None)}
-    apart = np.abs(np.array(done.losses) / whole - 1).max()
-    assert 1e-3 < apart < 0.1, f"losses are up to {apart:.2%} apart"
-
-
-@pytest.mark.slow
 def test_a_window_of_full_snapshots_alone_is_recent_only(tmp_path: Path) -> None:
     ours = _train(_config(window=2, full_snapshots=2), tmp_path).losses
     np.testing.assert_allclose(ours, _train(_config("recent-only"), tmp_path).losses, rtol=1e-12)
-
-
-@pytest.mark.slow
-def test_what_decays_changes_the_loss(tmp_path: Path) -> None:
-    curves = [
-        _train(_config(**change, epochs=1), tmp_path).losses for change in ({}, {"alpha": 0.9}, {"decay": "ladder"})
-    ]
-    assert len({tuple(curve) for curve in curves}) == 3
 
 
 def test_a_run_repeats_bit_for_bit(tmp_path: Path) -> None:
@@ -130,16 +111,6 @@ def test_alpha_and_full_snapshots_change_at_the_next_step(tmp_path: Path) -> Non
     after = [row for row in whole if row["step"] > 7]
     assert steps > 6 and before and {row["full"] for row in before} == {2} and {row["full"] for row in after} == {3}
     assert {tuple(row["chunks"][:2]) for row in after} == {(6, 7)}, "the oldest keep alpha of 8 chunks"
-
-
-@pytest.mark.slow
-def test_a_window_changes_at_the_next_epoch(tmp_path: Path) -> None:
-    done = _train(_config(), tmp_path, script={2: {"set": {"window": 3}}})
-    longest = {
-        epoch: max(len(row["chunks"]) for row in done.recorder.tables["batches"] if row["epoch"] == epoch)
-        for epoch in (0, 1)
-    }
-    assert longest == {0: 5, 1: 3}
 
 
 # Of 15 steps an epoch: within one, at its end, within the last one
@@ -232,20 +203,6 @@ def test_the_peak_is_the_worst_step_s_and_short_windows_are_not_it(model: str, d
     assert described[-1] == max(peaks), "the first also makes what a run keeps, such as targets"
 
 
-@pytest.mark.slow
-def test_tuning_moves_by_the_validation_part_and_says_so(tmp_path: Path) -> None:
-    done = _train(_config(tune=True, tune_every=1, epochs=3), tmp_path)
-    decisions = done.recorder.tables["decisions"]
-    assert len(decisions) == 3 and {row["policy"] for row in decisions} == {"greedy"}
-    for row in decisions:
-        state, action = row["state"], row["action"]
-        moved = abs(action["full_snapshots"] - state["full_snapshots"]) + (action["alpha"] != state["alpha"])
-        assert moved <= 1 and row["reward"] >= 0
-    live_settings = [row["data"] for row in done.recorder.tables["events"] if row["kind"] == "settings"]
-    changed = [row for row in decisions if row["state"] != {**row["state"], **row["action"]}]
-    assert len(live_settings) == len(changed) and all(knob["by"] == "greedy" for knob in live_settings)
-
-
 @pytest.mark.parametrize(
     ("settings", "error", "words"),
     [
@@ -262,16 +219,6 @@ def test_bad_input_is_refused_in_words(
 ) -> None:
     with pytest.raises(error, match=words):
         _train(_config(**settings), tmp_path)
-
-
-@pytest.mark.slow
-def test_a_change_that_cannot_be_made_leaves_the_run_as_it_was(tmp_path: Path) -> None:
-    quiet = _train(_config(), tmp_path)
-    asked = _train(_config(), tmp_path, script={3: {"set": {"window": 400}}})
-    assert asked.losses == quiet.losses
-    assert "beyond the training split" in next(
-        row["data"]["reason"] for row in asked.recorder.tables["events"] if row["kind"] == "refused"
-    )
 
 
 def _refused(done: Trained) -> list[dict[str, Any]]:
@@ -349,14 +296,6 @@ def test_a_checkpoint_of_schema_1_within_an_epoch_is_resumed(tmp_path: Path) -> 
     carried["after"] = torch.full((len(carried["vertices"]),), carried["after"], dtype=torch.int64)
     torch.save(held, path)
     assert _train(_config(), tmp_path, resume=True, first_step=len(first.losses)).losses == rest.losses
-
-
-@pytest.mark.slow
-def test_more_full_snapshots_than_the_window_has_wait_for_the_longer_one(tmp_path: Path) -> None:
-    done = _train(_config(), tmp_path, script={3: {"set": {"window": 8}}, 4: {"set": {"full_snapshots": 7}}})
-    batches = done.recorder.tables["batches"]
-    assert {row["full"] for row in batches if row["epoch"] == 0} <= {1, 2}
-    assert max(row["full"] for row in batches if row["epoch"] == 1) == 7
 
 
 @pytest.mark.slow

@@ -110,16 +110,6 @@ def test_a_setting_is_judged_as_the_run_is(tuned: Trained) -> None:
     assert compared == len(DECIDED) - 1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("alpha", thinned([0.1, 0.3]))
-def test_a_look_moves_by_one_step_and_not_below_the_least_alpha(alpha: float, tmp_path: Path) -> None:
-    done = train(tmp_path, config_of(alpha=alpha, tune_every=1, epochs=4))
-    for row in done.recorder.tables["decisions"]:
-        before, after = ((of["full_snapshots"], of["alpha"]) for of in (row["state"], row["action"]))
-        assert abs(before[0] - after[0]) + abs(before[1] - after[1]) / 0.1 <= 1 + 1e-9
-        assert after[1] >= 0.1
-
-
 def test_every_move_is_told_as_a_knob(tuned: Trained) -> None:
     changed = [
         {name: value for name, value in row["action"].items() if row["state"][name] != value}
@@ -176,13 +166,6 @@ def test_a_run_that_is_resumed_for_more_epochs_goes_on_as_one_of_more(tmp_path: 
     second = train(tmp_path, config_of(), resume=True, first_step=len(first.losses), changes={"epochs": EPOCHS})
     assert decisions(first) + decisions(second) == decisions(tuned)
     assert first.losses + second.losses == tuned.losses
-
-
-@pytest.mark.slow
-def test_settings_changed_by_hand_are_tuned_from_there(tmp_path: Path) -> None:
-    done = train(tmp_path, config_of(), script={1: {"set": {"full_snapshots": 4, "alpha": 0.8}}})
-    state = done.recorder.tables["decisions"][0]["state"]
-    assert (state["full_snapshots"], state["alpha"]) == (4, 0.8)
 
 
 def test_a_shape_that_the_model_cannot_have_is_no_candidate(tmp_path: Path) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +11,6 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
-import dtdg_lab as lab
 from dtdg_lab.cluster.one_run import Done
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, NotFiniteError, RunFailedError, RunStoreError
@@ -27,7 +25,6 @@ from dtdg_lab.systems.decayed_windows.study import (
     decay_map_panels,
     row_of,
 )
-from dtdg_lab.visualization.palette import TEXT_COLOUR
 
 SMALL = {
     "system": "flaredtdg",
@@ -144,26 +141,6 @@ def test_seeds_become_means_with_a_spread_and_the_validation_part_chooses(tmp_pa
     assert len(study.to_pandas()) == 8
 
 
-def test_its_figure_is_of_the_part_asked_for_and_fills_as_cells_come(tmp_path: Path, trains: Trains) -> None:
-    seen: list[DecayStudy] = []
-    study = study_in(tmp_path, on_cell=seen.append)
-    for each, done in ((seen[0], 1), (seen[2], 3), (study, 4)):
-        figure = each.figure(path=[(1, 0.1), (2, 0.1)])
-        go.Figure(figure)
-        json.dumps(figure, allow_nan=False)
-        cells = [value for line in figure["data"][0]["z"] for value in line]
-        assert (len(cells), sum(value is not None for value in cells)) == (4, done)
-    assert min(cells) == pytest.approx(1.005)
-    tested = study.figure(part="test")
-    assert min(value for line in tested["data"][0]["z"] for value in line) == pytest.approx(2.01)
-    assert "test mean squared error" in json.dumps(tested).replace("Test", "test")
-    words = {part: json.dumps(study.figure(part=part)).replace("<br>", " ") for part in ("validation", "test")}
-    assert "33% below persistence," in words["validation"], "which has 1.5"
-    assert "33% below persistence," in words["test"], "which has 3"
-    with pytest.raises(ConfigError, match="validation, test"):
-        study.figure(part="train")
-
-
 def test_a_study_that_broke_off_goes_on(tmp_path: Path, trains: Trains) -> None:
     def break_off(cell: tuple[int, float, int]) -> None:
         if cell == CELLS[3]:
@@ -239,17 +216,6 @@ def test_a_cell_that_fails_says_why_and_is_tried_again(tmp_path: Path, trains: T
     assert trains.cells[-1] == CELLS[1]
 
 
-def test_nothing_but_failures_can_be_shown(tmp_path: Path, trains: Trains) -> None:
-    def diverge(cell: tuple[int, float, int]) -> None:
-        raise NotFiniteError("the loss is nan")
-
-    trains.misbehave = diverge
-    study = study_in(tmp_path, seeds=(0,))
-    assert study.best is None
-    json.dumps(study.figure(), allow_nan=False)
-    assert "unknown" in repr(study)
-
-
 def test_without_a_validation_part_nothing_is_chosen_and_the_test_part_is_drawn(tmp_path: Path, trains: Trains) -> None:
     trains.validated = False
     study = study_in(tmp_path)
@@ -305,24 +271,6 @@ def test_what_cannot_be_studied_is_refused_before_anything_is_trained(
     with pytest.raises(ConfigError, match=said):
         study_in(tmp_path, config, **how)
     assert trains.cells == []
-
-
-@pytest.mark.slow
-def test_the_progress_bar_counts_the_cells_of_this_call(
-    tmp_path: Path, trains: Trains, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    study_in(tmp_path)
-    shown: list[tuple[int, int]] = []
-
-    @contextmanager
-    def pretend_bar(total: int, progress: bool) -> Iterator[Any]:
-        bar = SimpleNamespace(n=0, disable=True, set_postfix_str=lambda words: None)
-        bar.refresh = lambda: shown.append((bar.n, total))
-        yield bar
-
-    monkeypatch.setattr(trial_runner, "progress_bar", pretend_bar)
-    study_in(tmp_path, full_snapshots=(1,), seeds=(0, 2))
-    assert shown[0] == (2, 4) and shown[-1] == (4, 4)
 
 
 K, ALPHAS = (1, 2, 3), (0.1, 0.5)
@@ -405,11 +353,6 @@ def test_cells_to_come_are_empty_and_half_done_ones_say_so() -> None:
     assert "cells" not in decay_map_figure(whole())["layout"]["title"]["text"]
 
 
-def test_the_least_value_does_not_look_like_a_cell_to_come() -> None:
-    trace = decay_map_panels(whole())["mse"][0]["data"][0]
-    assert trace["zmin"] < min(min(each) for each in trace["z"])
-
-
 @pytest.mark.parametrize("rows", [[], [row(1, 0.1)], [row(1, 0.1, mse=None, peak_bytes=None)], [row(1, 0.1, mse=0.0)]])
 @pytest.mark.parametrize("axes", [((), ()), (K, ALPHAS)])
 @pytest.mark.parametrize("path", [(), ((2, 0.1),), ((2, 0.1), (4, 0.7))])
@@ -443,36 +386,3 @@ def test_the_least_and_the_most_costly_cells_are_named() -> None:
     words = decay_map_panels(whole())["peak_bytes"][1]
     assert words == "A step needs 2.00 KiB at K 1, alpha 0.1, and 12.0 KiB at K 3, alpha 0.5."
     assert decay_map_panels(DecayMap([row(1, 0.1)]))["peak_bytes"][1] == "A step needs 2.00 KiB in every cell."
-
-
-def test_a_large_map_has_a_legend_of_colours_instead_of_numbers() -> None:
-    rows = [row(k, alpha / 10) for k in range(1, 9) for alpha in range(1, 11)]
-    figure, _ = decay_map_panels(DecayMap(rows))["peak_bytes"]
-    check(figure)
-    assert not numbers(figure) and figure["data"][0]["colorbar"]["title"]["text"] == "KiB"
-
-
-def test_numbers_on_dark_cells_are_white() -> None:
-    figure, _ = decay_map_panels(whole())["peak_bytes"]
-    colours = {(note["x"], note["y"]): note["font"]["color"] for note in figure["layout"]["annotations"]}
-    assert colours[2, 1] == "white" and colours[0, 0] == TEXT_COLOUR
-
-
-def test_a_study_is_plotted_as_it_is() -> None:
-    rows = tuple(
-        dict.fromkeys(MEANINGS)
-        | {
-            "full_snapshots": k,
-            "alpha": 0.1,
-            "seed": 0,
-            "validation_loss": 0.1 * k,
-            "peak_bytes": 2048.0 * k,
-            "epoch_time_s": 0.5,
-            "reason": "",
-        }
-        for k in (1, 2)
-    )
-    study = DecayStudy(rows, (1, 2), (0.1, 0.3), (0,), "regression", "tgcn on growing")
-    drawn = lab.plot(study).to_json()
-    assert "tgcn on growing \\u00b7 2 of 4 cells" in drawn or "tgcn on growing · 2 of 4 cells" in drawn
-    assert "Validation mean squared error" in drawn and "The lowest loss is" in drawn

@@ -295,18 +295,6 @@ def _begins(row: dict[str, Any]) -> int:
 
 
 @pytest.mark.slow  # a benchmark
-def test_prefetched_features_cause_little_waiting(tmp_path: Path) -> None:
-    """A batch takes 20 ms to come and a step 30 ms to train: ahead, the first is hidden behind the second."""
-    slow = {"links": "* delay=20", "slow_rank": 0, "slow_ms": 30.0, "parts": 2, "batch_size": 16}
-    ahead, behind = (train_remote(remote_config(policy, **slow), tmp_path) for policy in ("prefetch", "on_demand"))
-    for done in (ahead, behind):
-        assert min(column(done, "resolved", "resolve_s")) >= 0.02
-    waited, asked = (np.array(column(ahead, "resolved", name, part=0)) for name in ("wait_s", "resolve_s"))
-    assert np.median(waited[2:]) < 0.3 * np.median(asked)
-    assert np.median(column(behind, "resolved", "wait_s")) >= 0.02
-
-
-@pytest.mark.slow  # a benchmark
 def test_the_delay_of_a_link_adds_to_the_step_time(tmp_path: Path) -> None:
     """Part 0 asks part 1; the quickest of a run's steps are compared, which the machine's other work spares."""
     two = {"parts": 2, "batch_size": 16}
@@ -440,13 +428,6 @@ def test_a_resumed_run_equals_an_uninterrupted_one(policy: str, step: int, quiet
     assert [*first.losses, *rest.losses] == quiet.losses
     assert all(torch.equal(of, quiet.parameters[name]) for name, of in rest.parameters.items())
     assert min(column(rest, "windows", "first")) == step
-
-
-@pytest.mark.slow
-def test_a_pause_changes_nothing(quiet: Trained, tmp_path: Path) -> None:
-    done = train_remote(remote_config("fixed"), tmp_path, script={3: {"pause": True}, 60: {"pause": False}})
-    assert [len(described(done, kind)) for kind in ("paused", "unpaused")] == [1, 1]
-    _same(done, quiet)
 
 
 @pytest.mark.parametrize(

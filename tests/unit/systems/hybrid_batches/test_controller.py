@@ -159,12 +159,6 @@ def test_a_reward_is_within_its_bounds_whatever_was_measured(a: float, b: float,
     assert reward(a, b, c, d) == time_reward(a, b) + loss_reward(c, d)
 
 
-@given(st.floats(1e-3, 1e3), st.floats(1e-3, 1e3), st.floats(1e-3, 1e3), st.floats(1e-3, 1e3))
-def test_within_the_bounds_a_reward_is_equation_3(t_l: float, t_c: float, d_l: float, d_c: float) -> None:
-    in_bounds = max(-1.0, min(1.0, (t_l - t_c) / t_l)) + max(-1.0, min(1.0, (d_c - d_l) / d_c))
-    assert reward(t_l, t_c, d_l, d_c) == pytest.approx(in_bounds)
-
-
 @given(finite, finite)
 def test_a_loss_that_falls_faster_is_never_punished(last: float, now: float) -> None:
     """Not so by the printed equation: with a negative denominator, losses that rise and rise faster earn 1."""

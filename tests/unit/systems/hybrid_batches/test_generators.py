@@ -131,14 +131,6 @@ def test_closing_in_full_work_takes_less_than_a_second(makers: list[BatchMaker],
     generators.check()
 
 
-@each_kind
-def test_an_exception_ends_them_too(makers: list[BatchMaker], kind: str) -> None:
-    sources = _sources(makers, (10**6, 10**6))
-    with pytest.raises(KeyError, match="training failed"), closing(Generators(sources, kind=kind)):
-        raise KeyError("training failed")
-    assert _nothing_is_left()
-
-
 def test_a_batch_in_work_is_left_when_they_close(makers: list[BatchMaker], monkeypatch: pytest.MonkeyPatch) -> None:
     joined = CachedPart.joined  # as slow as in a large graph: a batch takes two seconds
     monkeypatch.setattr(CachedPart, "joined", lambda *given: (time.sleep(0.2), joined(*given))[1])
@@ -163,16 +155,6 @@ def test_what_a_generator_failed_with_is_told(makers: list[BatchMaker], kind: st
         with pytest.raises(RunFailedError, match=r"part 1 failed: DataError: the graph in .* is damaged"):
             _until(lambda: False, generators)
         _until(lambda: not _full(sources[1:]) and _full(sources[:1]))  # the other part's go on
-    assert _nothing_is_left()
-
-
-def test_a_failure_while_building_is_told_by_a_process_too(makers: list[BatchMaker]) -> None:
-    deeper = BatchMaker(0, makers[0].folder, makers[0].reach, makers[0].sampler, SIZES, BlockShape(3, 1, "per_vertex"))
-    with (
-        closing(Generators(_sources([deeper], (5, 5)), kind="processes")) as generators,
-        pytest.raises(RunFailedError, match="part 0 failed: PlanError: blocks of"),
-    ):
-        _until(lambda: False, generators)
     assert _nothing_is_left()
 
 
@@ -215,12 +197,6 @@ def test_a_process_ends_when_its_parent_is_killed(makers: list[BatchMaker], tmp_
     pid, torch_there = done.stdout.split()
     assert torch_there == "False"
     _until(lambda: not psutil.pid_exists(int(pid)) or psutil.Process(int(pid)).status() == psutil.STATUS_ZOMBIE)
-
-
-def test_a_process_needs_no_torch() -> None:
-    loaded = "len({'torch', 'dgl', 'scipy'} & {*sys.modules})"
-    code = f"import sys, dtdg_lab.systems.hybrid_batches.generators; sys.exit({loaded})"
-    assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
 
 
 @pytest.mark.slow

@@ -115,13 +115,6 @@ def test_every_group_gives_its_share(candidates: int, groups: int) -> None:
         assert each >= 1
 
 
-def test_all_candidates_are_a_snapshot_batch_and_all_snapshots_a_vertex_batch() -> None:
-    drawn = TargetSampler(0, 0, load_groups(np.ones(9), np.array([1, 4, 5, 8]), 10), TRAIN)
-    whole = drawn.batch(BatchSize(len(TRAIN), 4), 0, 0)
-    assert whole.snapshots == TRAIN
-    assert whole.targets.tolist() == [1, 4, 5, 8]
-
-
 @pytest.mark.slow
 def test_every_first_snapshot_and_every_vertex_is_as_likely() -> None:
     drawn, rounds = sampler(np.arange(12.0)), 3000
@@ -134,19 +127,6 @@ def test_every_first_snapshot_and_every_vertex_is_as_likely() -> None:
     lengths = np.diff(drawn.groups.bounds(5))
     expected = rounds / np.repeat(lengths, lengths)[::-1]
     assert np.abs(seen - expected).max() < 5 * np.sqrt(rounds / 4)
-
-
-@pytest.mark.slow
-def test_no_group_gives_more_in_the_long_run() -> None:
-    """13 targets of 100 candidates in 10 groups: 3 groups give two, and they are others every time."""
-    drawn, rounds = sampler(np.arange(100, 0, -1.0)), 2000
-    counts = np.array(
-        [
-            np.histogram(drawn.batch(BatchSize(1, 13), 0, index).targets, drawn.groups.bounds(13))[0]
-            for index in range(rounds)
-        ]
-    )
-    assert np.abs(counts.mean(axis=0) - 1.3).max() < 5 * np.sqrt(0.3 * 0.7 / rounds)
 
 
 def test_loads_of_batches_vary_less_than_those_of_even_draws() -> None:

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.rl.agent import Choice, Fixed
-from dtdg_lab.systems.hybrid_batches.controller import BatchSizeController, make_controller
+from dtdg_lab.systems.hybrid_batches.controller import make_controller
 from dtdg_lab.systems.hybrid_batches.simulator import (
     CONTROLLERS,
     LANDSCAPES,
@@ -27,17 +26,6 @@ from tests.thinning import thinned
 
 GRID = tuple(itertools.product((0.1, 0.2, 0.3), (0.01, 0.05, 0.1)))
 ACTIONS, TARGET = len(GRID), 0.3
-
-
-class InOrder(Fixed):
-    """Takes the actions it was given, one after another."""
-
-    def __init__(self, choices: int, order: tuple[int, ...]) -> None:
-        super().__init__(choices)
-        self.order = list(order)
-
-    def choose(self, state: float) -> Choice:
-        return replace(super().choose(state), action=self.order.pop(0))
 
 
 def regret_s(simulator: BatchSimulator, run: SimulatedRun) -> float:
@@ -99,19 +87,6 @@ def test_those_who_learn_have_less_regret_than_chance_where_they_can_hear() -> N
     by_chance = regret_of(quiet, "random")
     assert 0 < regret_of(quiet, "bandit") < 0.8 * by_chance
     assert 0 < regret_of(quiet, "dqn") < 0.8 * by_chance
-
-
-def test_where_noise_drowns_reductions_time_alone_is_learned_and_chance_is_better() -> None:
-    """The loss term is then 0 on average, and the quickest step looks best, whatever it gains."""
-    loud = BatchSimulator(sizes=GRID, progress=0.01, loss_noise=0.3)
-    assert regret_of(loud, "bandit") > regret_of(loud, "random")
-
-
-def test_where_the_best_size_changes_an_order_of_sizes_beats_every_fixed_one() -> None:
-    """Small steps first, large ones later: what there is to win by adjusting."""
-    simulator = BatchSimulator(sizes=((0.1, 0.05), (0.3, 0.1)), growth=40.0, progress=0.01, per_share_s=0.5)
-    controller = BatchSizeController(InOrder(2, (0,) * 22 + (1,) * 10_000), "in order", 0)
-    assert regret_s(simulator, simulator.run(controller, target=TARGET)) < 0
 
 
 @pytest.mark.parametrize("name", thinned(LANDSCAPES, [3]))

@@ -105,13 +105,6 @@ def test_what_the_systems_draw(tmp_path: Path) -> None:
         assert done.recorder.tables["rounds"] == done.recorder.tables["reservoir"] == []
 
 
-@pytest.mark.slow
-def test_one_process_averages_with_nobody(tmp_path: Path) -> None:
-    fixed = {"batch_policy": "none", "reservoir": False}
-    models, gradients = (train_small(small_config(**fixed, exchange=of), tmp_path) for of in ("models", "gradients"))
-    assert models.losses == gradients.losses and drawn(models) == drawn(gradients)
-
-
 def test_a_choice_among_other_sizes_is_not_followed() -> None:
     config = small_config(**TOGETHER)
     strategy = build(config, small_graph(), SoloGroup()).strategy

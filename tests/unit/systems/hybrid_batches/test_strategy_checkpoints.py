@@ -12,7 +12,6 @@ import torch
 from dtdg_lab.core.errors import RunFailedError, RunStoreError
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.systems.hybrid_batches.generators import BatchMaker
-from dtdg_lab.systems.hybrid_batches.part_batches import Draw, PartBatches
 from dtdg_lab.testing.training import RecordingRecorder
 from dtdg_lab.training.clock import PhaseClock
 from tests.hybrid_training import (
@@ -157,14 +156,6 @@ def test_an_batch_policy_of_a_checkpoint_of_schema_1_goes_on(tmp_path: Path) -> 
     assert rest.losses == whole.losses[7:]
 
 
-def test_a_pause_changes_nothing(tmp_path: Path) -> None:
-    script = {3: {"pause": True}, 1000: {"pause": False}}
-    for config in (small_config("dbov"), small_config(batch_policy="none", reservoir=False, average_every_s=0.5)):
-        paused, quiet = train_small(config, tmp_path, script=script), train_small(config, tmp_path)
-        assert [len(paused.recorder.events(kind)) for kind in ("paused", "unpaused")] == [1, 1]
-        assert paused.losses == quiet.losses
-
-
 # nothing is left behind
 
 
@@ -196,21 +187,6 @@ def test_a_generator_that_fails_ends_the_run_in_words(tmp_path: Path, monkeypatc
     with pytest.raises(RunFailedError, match=r"generator of batches of part \d failed: MemoryError: no room"):
         train_small(small_config("bvr", slow_rank=0, slow_ms=5.0), tmp_path)
     assert generators_left() == []
-
-
-@pytest.mark.slow
-def test_a_step_whose_reservoir_gives_nothing_builds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    built: list[Draw] = []
-    original = PartBatches._built
-
-    def noted(self: PartBatches, of: Draw) -> Any:
-        built.append(of)
-        return original(self, of)
-
-    monkeypatch.setattr(PartBatches, "_built", noted)
-    done = train_small(small_config("bvr"), tmp_path)
-    assert {row["source"] for row in done.recorder.tables["targets"]} <= {"reservoir", "snapshot"}
-    assert {of.index for of in built} == {0}, "the first of each size is tried before training, and no other"
 
 
 def test_no_batch_is_drawn_twice_where_epochs_become_shorter(tmp_path: Path) -> None:

@@ -7,28 +7,19 @@ import importlib
 import json
 import os
 import statistics
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+from tests.distributed.benchmark_modules import benchmark
+
 TIMES_S = [4.0, 3.0, 2.0, 1.0]
 PSG = (((0,), (1,)), ((2,), (3,)))
 FOLDED = (((0, 3), (1, 2)),)
 
 
-@pytest.fixture
-def dygnex(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ModuleType]:
-    """The benchmark as a module, with a fresh cache."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    monkeypatch.setenv("DTDG_LAB_CACHE", str(tmp_path))
-    yield importlib.import_module("dygnex")
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("contenders", "dygnex")]:
-        del sys.modules[name]
+dygnex = benchmark("dygnex")
 
 
 @pytest.fixture
@@ -159,28 +150,3 @@ def test_table_4_gives_the_abstracts_figure(dygnex: ModuleType) -> None:
     """The 24 % that the abstract names are a mean over BLAD, so that ours stand beside them."""
     assert dygnex.paper.saved("dygnex-g", "blad") == pytest.approx(0.24, abs=0.005)
     assert statistics.mean(map(len, dygnex.paper.TABLE_4.values())) == 16
-
-
-@pytest.mark.parametrize(
-    ("given", "known"), [(["cora"], "simulation"), (["--only", "cora"], "mathoverflow"), (["--models", "gru"], "tgcn")]
-)
-def test_unknown_names_are_named(
-    dygnex: ModuleType, capsys: pytest.CaptureFixture[str], given: list[str], known: str
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        dygnex.arguments(given)
-    assert ended.value.code == 2
-    said = capsys.readouterr().err
-    assert given[-1] in said
-    assert known in said
-
-
-def test_data_that_is_not_here_is_named(
-    dygnex: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    nowhere = [dataclasses.replace(known, on_this_machine=known.name == "growing") for known in dygnex.list_datasets()]
-    monkeypatch.setattr(dygnex, "list_datasets", lambda: nowhere)
-    chosen = dygnex.planned(dygnex.arguments(["epochs", "--ranks", "3"]))
-    assert [workload.name for workload in chosen.workloads] == ["grown"]
-    assert chosen.ranks == (3,)
-    assert "mathoverflow: not here" in capsys.readouterr().out

@@ -6,26 +6,17 @@ import dataclasses
 import importlib
 import json
 import os
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+from tests.distributed.benchmark_modules import benchmark
+
 CORES = tuple(sorted(os.sched_getaffinity(0)))
 
 
-@pytest.fixture
-def hybrid(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ModuleType]:
-    """The benchmark as a module, with a fresh cache."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    monkeypatch.setenv("DTDG_LAB_CACHE", str(tmp_path))
-    yield importlib.import_module("dynahb")
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("contenders", "dynahb")]:
-        del sys.modules[name]
+hybrid = benchmark("dynahb")
 
 
 @pytest.fixture
@@ -193,89 +184,6 @@ def test_variants_differ_in_what_they_are_named_by(hybrid: ModuleType, plan: Any
     assert made(sizes.variants_of_sizes())["20%"]["batch_nodes"] == 0.2
 
 
-@pytest.mark.slow
-def test_steps_are_timed_in_turn(hybrid: ModuleType, plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    only(monkeypatch, "pygt-dist", "dbos", "dynahb")
-    rows = hybrid.hb_costs.step_rows(plan, plan.timed, "tgcn", layers=2, ranks=2, parts=2, cores=CORES)
-    systems = alive(rows)
-    assert set(systems) == {"pygt-dist", "dbos", "dynahb"} and systems["dbos"]["over_rival"] == (1, 1, 1)
-    assert systems["dynahb"]["filled"] == 1 and systems["dbos"]["sources"] == {"new": 2 * 3}  # with the warm-up
-    assert systems["dbos"]["bytes_a_step"] > 0
-    assert systems["dbos"]["clock"] == ("wall" if len(CORES) >= 2 else "cpu")
-    assert "100%" in hybrid.words.step_text(systems["dynahb"])
-    json.dumps([rows, [verdict.text for verdict in hybrid.claims.rank_verdicts(rows)]])
-
-
-@pytest.mark.slow
-def test_a_slowed_rank_holds_up_gradients_alone(hybrid: ModuleType, plan: Any) -> None:
-    if len(CORES) < 2:
-        pytest.skip("ranks are slowed where each has a core of its own")
-    gradients, models = hybrid.hb_costs.slowed_rows(plan, CORES)
-    assert (gradients["exchange"], models["exchange"]) == ("gradients", "models")
-    assert gradients["others"] > 3 > models["others"]
-    for row in (gradients, models):
-        assert row["slowed_s"][1] > 5 * row["even_s"][1] / 2 and f"{row['others']:.2f}" in hybrid.words.slowed_text(row)
-
-
-@pytest.mark.slow
-def test_a_slowed_rank_delays_gradients_more_than_models(hybrid: ModuleType, plan: Any) -> None:
-    if len(CORES) < 2:
-        pytest.skip("ranks are slowed where each has a core of its own")
-    plan = dataclasses.replace(plan, slow_ms=25.0, seeds=2, limits=dataclasses.replace(plan.limits, seconds=0.5))
-    rows = alive(hybrid.DO["straggler"](plan))
-    assert list(rows) == ["gradients", "models", "gradients slow", "models slow"]
-    assert all(len(row["near_s"]) == 2 for row in rows.values())
-    assert min(rows["gradients slow"]["step_s"]) > 0.025, "rank 0 waits for the other one"
-    later = [{**row, "near_s": [1.0, None] if name == "gradients slow" else [0.5, 0.6]} for name, row in rows.items()]
-    slow, even = hybrid.claims.straggler_verdicts(later)
-    assert slow.holds == 1 and even.holds == 0 and even.where == ("grown 150 tgcn: 0.6 s against 0.6 s",)
-
-
-@pytest.mark.slow
-def test_waiting_and_what_generators_cost_are_told(
-    hybrid: ModuleType, plan: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(hybrid.hb_costs, "KEEPING", ("dynahb",))
-    rows = hybrid.hb_costs.waiting_rows(dataclasses.replace(plan, parts=1), CORES)
-    assert [row["system"] for row in rows] == ["dynahb, threads", "dynahb, processes"]
-    for row in rows:
-        assert 0 < row["warm"] < 1 and row["filled"] == 1 and row["made"] > 0 and row["bytes"] > 0
-        assert f"{row['warm']:.2%}" in hybrid.words.waiting_text(row)
-    none, threads, processes = hybrid.hb_costs.beside_rows(plan, CORES[:1])
-    assert none["slower"] == (1, 1, 1) and none["made_per_s"] == 0
-    assert threads["made_per_s"] > 0 and processes["made_per_s"] > 0
-    assert f"{threads['made_per_s']:.1f}" in hybrid.words.beside_text(threads)
-    waits, cost = hybrid.claims.reservoir_verdicts([*rows, none, threads, processes])
-    assert waits.holds + len(waits.where) == 2 and cost.holds + len(cost.where) == 2
-
-
-@pytest.mark.slow
-def test_batches_are_held_against_dgl_and_the_whole_graph(hybrid: ModuleType, plan: Any) -> None:
-    (built,) = hybrid.hb_costs.building_rows(plan, 1, CORES)
-    assert built["lab_s"] > 0 and built["full_s"] > 0 and built["rows"] >= built["targets"] > 0
-    assert "2 x 8" in hybrid.words.building_text(built)
-    exact, truncated = hybrid.hb_costs.truncation_rows(plan, 1, CORES)
-    assert (exact["model"], truncated["model"]) == ("tgcn", "dcrnn")
-    assert exact["trained"]["gradients"][2] < 1e-4 < truncated["trained"]["gradients"][2] < 1
-    assert len(hybrid.words.truncation_texts(truncated)) == 2
-    json.dumps([verdict.text for verdict in hybrid.claims.truncation_verdicts([exact, truncated])])
-
-
-@pytest.mark.slow
-def test_memory_and_partitions_are_told(hybrid: ModuleType, plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    only(monkeypatch, "pygt-dist", "dynahb")
-    full, ours = hybrid.hb_costs.memory_rows(plan, CORES[:1])
-    assert ours["peak_bytes"] < full["peak_bytes"] and ours["kept_bytes"] > full["kept_bytes"] == 0
-    assert ours["stand_in_bytes"] > ours["peak_bytes"] and full["stand_in_bytes"] is None and full["cache_bytes"] > 0
-    assert "40.25" in hybrid.words.memory_text(ours)
-    rows = hybrid.DO["partitions"](plan)
-    assert [row["partitioner"] for row in rows] == ["hash", "metis", "load_aware"]
-    assert min(row["made_s"][0] for row in rows) > 0
-    sooner, even = hybrid.claims.partition_verdicts(rows)
-    loads = [row["imbalance"]["load"] for row in rows]
-    assert even.holds == (loads[2] == min(loads)) and sooner.holds == (rows[2]["made_s"][1] < rows[1]["made_s"][1])
-
-
 def test_graphs_are_made_once_and_cut(hybrid: ModuleType, plan: Any) -> None:
     from dtdg_lab.datasets.names import load_dataset
 
@@ -283,16 +191,6 @@ def test_graphs_are_made_once_and_cut(hybrid: ModuleType, plan: Any) -> None:
     assert made.timed.dataset.startswith("graph:") and made.trained[0] == made.timed == made.cut
     half, whole = (load_dataset(hybrid.shortened(made.cut, share).dataset) for share in (0.5, 1.0))
     assert (half.num_snapshots, whole.num_snapshots) == (15, 30) and half.num_nodes == whole.num_nodes
-
-
-@pytest.mark.parametrize(
-    "given",
-    [["nothing"], ["--ranks", "0"], ["--seeds", "0"], ["--seconds", "0"], ["--models", "gcn"], ["--layers", "0"]],
-)
-def test_arguments_are_checked(hybrid: ModuleType, given: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        hybrid.arguments(given)
-    assert given[-1] in capsys.readouterr().err
 
 
 def test_plans_are_what_was_asked_for(hybrid: ModuleType) -> None:
@@ -305,3 +203,12 @@ def test_plans_are_what_was_asked_for(hybrid: ModuleType) -> None:
     assert hybrid.planned(hybrid.arguments(["--quick", "--systems", "dbos", "dynahb"])).systems == ("dbos", "dynahb")
     assert hybrid.FULL_PLAN.seeds == 5
     assert set(hybrid.claims.JUDGES) <= set(hybrid.DO) and all(part in hybrid.__doc__ for part in hybrid.DO)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["partitions", "memory", "reservoir", "slowed", "straggler", "building", "truncation"])
+def test_a_part_runs_and_is_judged(hybrid: ModuleType, plan: Any, part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    only(monkeypatch, "pygt-dist", "dynahb")
+    measured = hybrid.measure(part, plan)
+    json.dumps(measured)
+    assert measured["rows"] and measured["claims"]

@@ -6,27 +6,18 @@ import dataclasses
 import importlib
 import json
 import os
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+from tests.distributed.benchmark_modules import benchmark
+
 CORES = tuple(sorted(os.sched_getaffinity(0)))
 
 
-@pytest.fixture
-def flare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ModuleType]:
-    """The benchmark as a module, with a fresh cache."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    monkeypatch.setenv("DTDG_LAB_CACHE", str(tmp_path))
-    yield importlib.import_module("flaredtdg")
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("contenders", "flaredtdg", "models")]:
-        del sys.modules[name]
+flare = benchmark("flaredtdg")
 
 
 @pytest.fixture
@@ -89,22 +80,6 @@ def test_systems_are_trained_beside_their_baselines(
     json.dumps([rows, [verdict.text for verdict in flare.claims.training_verdicts(rows)]])
 
 
-@pytest.mark.slow
-def test_memory_is_told_against_full_history(flare: ModuleType, plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    only(monkeypatch, flare, "full-history", "dynahb", "flaredtdg", "flaredtdg text")
-    rows = flare.flare_rows.memory_rows(plan.measured[0], "tgcn", 1, CORES)
-    systems = by_name(rows)
-    full, ours = systems["full-history"], systems["flaredtdg"]
-    assert full["share"] == full["kept"] == 1 and full["rows"] == 8 * 200
-    assert ours["kept"] == pytest.approx(ours["rows"] / full["rows"])
-    assert ours["rows"] < systems["flaredtdg text"]["rows"] < full["rows"]
-    assert ours["share"] == ours["whole_bytes"] / full["whole_bytes"] < 1
-    assert ours["any_share"] == ours["peak_bytes"] / full["peak_bytes"] and ours["peak_bytes"] >= ours["whole_bytes"]
-    assert ours["within"] is (ours["share"] <= ours["kept"] + 0.05) and full["within"] is None
-    assert f"{ours['share']:.1%}" in flare.words.memory_text(ours)
-    json.dumps([rows, [verdict.text for verdict in flare.claims.memory_verdicts(rows)]])
-
-
 def test_memory_is_judged_where_batches_make_a_difference(flare: ModuleType) -> None:
     def rows(model: str) -> list[dict[str, Any]]:
         sizes = {"full-history": (800, 900, 1000), "flaredtdg": (300, 600, 280), "esdg": (700, 700, None)}
@@ -126,12 +101,6 @@ def test_memory_is_judged_where_batches_make_a_difference(flare: ModuleType) -> 
     assert [row["share"] for row in judge([missing, ours])] == [None, None]
 
 
-def test_long_verdicts_are_cut(flare: ModuleType) -> None:
-    where = tuple(f"row {number}" for number in range(8))
-    described = flare.claims.Verdict("Table 3", "claimed", 1, where).text
-    assert "holds in part: 1 of 9 rows" in described and "row 4; and 3 more" in described and "row 5" not in described
-
-
 def test_peaks_of_steps_are_read_off_a_trace(flare: ModuleType) -> None:
     from dtdg_lab.training.memory import MemoryTrace
 
@@ -139,17 +108,6 @@ def test_peaks_of_steps_are_read_off_a_trace(flare: ModuleType) -> None:
     marks = ((0.0, 0, "step"), (2.0, 1, "step"), (3.0, 2, "step"))
     trace = MemoryTrace(9, (0.0, 1.0, 2.0, 2.5, 4.0), (0, 9, 4, 7, 5), marks)
     assert steps.peak_of_steps(trace) == [9, 7, 5]
-
-
-@pytest.mark.slow
-def test_the_naive_remap_gives_the_same_losses(flare: ModuleType, plan: Any) -> None:
-    ladder, text = importlib.import_module("contenders.flare_work").shrinking_rows(plan, plan.timed[0], "tgcn", CORES)
-    assert ladder["losses_apart"] == text["losses_apart"] == 0
-    assert 0 < ladder["edges"] < text["edges"] and ladder["steps"] == plan.steps
-    for row in (ladder, text):
-        assert row["share"] == row["shrink_s"]["prefixes"] / row["step_s"]["prefixes"]
-        assert row["array_bytes"]["prefixes"] > 0 and 0 < row["in_step_s"] < row["step_s"]["prefixes"]
-        assert f"{row['share']:.1%}" in flare.words.shrinking_text(row)
 
 
 def test_remaps_cut_out_the_same_edges(flare: ModuleType) -> None:
@@ -193,68 +151,6 @@ def test_a_run_s_seconds_are_shared_out(flare: ModuleType, plan: Any) -> None:
     assert sum(row["shares"].values()) == pytest.approx(1) and min(row["shares"].values()) >= 0
     assert row["shares"]["backward"] > 0 and row["shares"]["chunking"] > 0
     assert f"{row['shares']['remap']:.2%}" in flare.words.breakdown_text(row)
-
-
-@pytest.mark.slow
-def test_overlap_changes_times_not_losses(flare: ModuleType, plan: Any) -> None:
-    if len(CORES) < 2:
-        pytest.skip("exchanges are timed where two ranks have cores of their own")
-    rows = flare.DO["overlap"](plan)
-    assert [row["network"] for row in rows] == ["as it is", "50 MB/s", "10 ms"]
-    far = rows[-1]
-    assert all(row["losses_apart"] == 0 and row["off_s"] > 0 for row in rows)
-    assert far["off_s"] > far["on_s"] and far["hidden_on"] > far["hidden_off"]
-    assert far["prediction_error"] is not None
-    assert f"{far['exposed_less']:.1%}" in flare.words.overlap_text(far)
-    verdicts = flare.claims.overlap_verdicts(rows)
-    assert verdicts[1].holds == 3 and "10 ms" in " ".join((*verdicts[2].where, "10 ms"))
-
-
-@pytest.mark.slow
-def test_ranks_share_rows_and_memory(flare: ModuleType, plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flare.flare_rows, "RANKED", ("flaredtdg", "dynahb"))
-    rows = flare.DO["ranks"](plan)
-    one, two = (row for row in rows if row["system"] == "flaredtdg")
-    assert (one["ranks"], two["ranks"], one["bytes"], one["speedup"]) == (1, 2, 0, 1)
-    assert two["bytes"] > 0 and two["peak_bytes"] < one["peak_bytes"]
-    assert one["ratio"] == two["ratio"] == (1, 1, 1)
-    assert two["clock"] == ("wall" if len(CORES) >= 2 else "cpu")
-    assert {row["system"] for row in rows if "not timed here" in row.get("failed", "")} >= {"dynahb"}
-
-
-@pytest.mark.slow
-def test_maps_have_a_cell_for_each_setting(flare: ModuleType, plan: Any) -> None:
-    (cell,) = flare.DO["decay"](plan)
-    assert (cell["full_snapshots"], cell["alpha"]) == (2, 1.0) and cell["peak_bytes"] > 0 and cell["epoch_s"] > 0
-    best = {**cell, "full_snapshots": 3, "mse": [each / 2 for each in cell["mse"]]}
-    described = "\n".join(flare.words.map_texts([cell, best, {**cell, "full_snapshots": 4, "failed": "too large"}]))
-    assert "best at K=3, alpha=1" in described and f"{cell['mse'][0]:.5f}" in described and "K=4" in described
-
-
-def test_the_peer_is_timed_in_turn(flare: ModuleType, plan: Any) -> None:
-    """Processes of their own are stood in for: what is told is their turns, without warm-ups."""
-    work = importlib.import_module("contenders.flare_work")
-
-    class Stub:
-        def __init__(self, name: str, *_: Any) -> None:
-            self.seconds = {"hybrid-steps": 1.0, "pyg-temporal": 10.0}[name]
-            self.epochs: list[dict[str, float]] = []
-
-        def run(self) -> bool:
-            slow = 100.0 if not self.epochs else 1.0
-            self.epochs.append({"seconds": slow * self.seconds, "peak_bytes": 1 << 20})
-            return True
-
-        def close(self) -> None:
-            """Nothing is held."""
-
-    if not work.pyg_temporal.is_installed():
-        (row,) = work.peer_rows(plan, Stub)
-        assert "not installed" in row["failed"] and "not installed" in flare.words.peer_text(row)
-        return
-    (row,) = work.peer_rows(plan, Stub)
-    assert (row["lab_s"], row["peer_s"], row["share"], row["within"]) == (1.0, 10.0, (0.1, 0.1, 0.1), True)
-    assert row["steps"] == 9 and "reached" in flare.words.peer_text(row)
 
 
 def test_steps_are_timed_beside_full_history_a_port_and_a_full_batch(flare: ModuleType, plan: Any) -> None:
@@ -377,28 +273,11 @@ def test_backward_is_timed_whoever_calls_it(flare: ModuleType) -> None:
     assert torch.autograd.grad is real
 
 
-@pytest.mark.parametrize(
-    ("given", "known"), [(["table"], "training"), (["--models", "gru"], "tgcn"), (["--seeds", "0"], "from 1")]
-)
-def test_wrong_arguments_are_named(
-    flare: ModuleType, capsys: pytest.CaptureFixture[str], given: list[str], known: str
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        flare.arguments(given)
-    assert ended.value.code == 2
-    said = capsys.readouterr().err
-    assert given[-1] in said and known in said
-
-
-def test_data_that_is_not_here_is_left_out(
-    flare: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    nowhere = [
-        dataclasses.replace(known, on_this_machine=known.name in ("powerlaw", "sbm")) for known in flare.list_datasets()
-    ]
-    monkeypatch.setattr(flare, "list_datasets", lambda: nowhere)
-    chosen = flare.planned(flare.arguments(["memory", "--seeds", "1"]))
-    assert [each.name for each in chosen.measured] == ["W1", "W2"] and chosen.trained == () and chosen.seeds == 1
-    assert "mathoverflow: not here" in capsys.readouterr().out
-    with pytest.raises(SystemExit, match="no such graph"):
-        flare.planned(flare.arguments(["--only", "W9"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["memory", "shrinking", "overlap", "ranks", "decay"])
+def test_a_part_runs_and_is_judged(flare: ModuleType, plan: Any, part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    only(monkeypatch, flare, "full-history", "esdg", "dynagraph", "dynahb", "flaredtdg")
+    measured = flare.measure(part, plan)
+    json.dumps(measured)
+    assert measured["rows"] and measured["claims"]
+    assert {row.get("losses_apart", 0) for row in measured["rows"]} == {0}

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,17 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+from tests.distributed.benchmark_modules import benchmark
 
-
-@pytest.fixture
-def green(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ModuleType]:
-    """The benchmark as a module, with a fresh cache."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    monkeypatch.setenv("DTDG_LAB_CACHE", str(tmp_path / "cache"))
-    yield importlib.import_module("greendygnn")
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("contenders", "greendygnn")]:
-        del sys.modules[name]
+green = benchmark("greendygnn")
 
 
 @pytest.fixture
@@ -74,40 +64,6 @@ def a_row(method: str, condition: str, *joules: float, **more: Any) -> dict[str,
 def holds(verdicts: list[Any]) -> list[tuple[int, int]]:
     """Rows that hold, and rows that do not, of each verdict."""
     return [(verdict.holds, len(verdict.where)) for verdict in verdicts]
-
-
-@pytest.mark.slow
-def test_methods_take_turns_and_change_no_loss(
-    green: ModuleType, plan: Any, trainer: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sizes = importlib.import_module("contenders.gd_plan")
-    few = {name: sizes.METHODS[name] for name in ("dgl-default", "fixed-window")}
-    unknown = {"system": "greendygnn", "policy_file": "/nowhere.npz"}
-    monkeypatch.setattr(green.gd_rows, "METHODS", {**few, "greendygnn": unknown})
-    monkeypatch.setattr(green.gd_rows, "method_of", lambda _, name: {**few, "greendygnn": unknown}[name])
-    ground = green.gd_graphs.placed(plan.grounds[0])
-    rows = green.gd_rows.table_rows(plan, ground, trainer)
-    assert [(row["condition"], row["method"]) for row in rows] == [
-        (condition, method) for condition in ("clean", "throttled") for method in (*few, "greendygnn")
-    ]
-    dead = [row["failed"] for row in rows if row["method"] == "greendygnn"]
-    assert len(dead) == 2 and all("nowhere.npz" in why for why in dead)
-    alive = {(row["condition"], row["method"]): row for row in rows if "failed" not in row}
-    default, cached = alive["clean", "dgl-default"], alive["clean", "fixed-window"]
-    assert default["hit_rate"] == [0.0] and default["bulk_rpcs"] == [0] and default["rebuilds"] == [0]
-    assert (
-        0 < cached["hit_rate"][0] <= 1 and cached["rebuilds"][0] >= 4 and cached["miss_bytes"] < default["miss_bytes"]
-    )
-    assert default["joules_over_first"] == (1, 1, 1) and default["steps"] == cached["steps"]
-    for row in alive.values():
-        assert row["sources"] == [["modelled"]] and row["joules"][0] > 0 and 0.9 < row["coverage"][0] <= 1.01
-        assert row["epoch_s"][0] > 0 and "modelled" in green.words.table_text(row)
-    # in one of three epochs three parts wait 30 ms in every step, for the owner that is late
-    late = alive["throttled", "dgl-default"]
-    assert late["wait_s"][0] > 0.95 * late["steps"][0] / 3 * 3 * 30e-3
-    *_, losses = green.claims.table_verdicts(rows)
-    assert (losses.holds, losses.where) == (3, ())
-    json.dumps(rows)
 
 
 def test_shares_of_a_run_are_of_its_steps_alone(green: ModuleType, plan: Any, trainer: Any) -> None:
@@ -171,16 +127,6 @@ def test_the_simulators_order_is_held_against_runs(green: ModuleType) -> None:
     assert not green.gd_rows.pairs_of(alone)[0]["apart"]  # one seed tells nothing of how far they spread
     same = green.gd_rows.pairs_of([rows[0], {**rows[1], "foretold_j": 12.001}])
     assert same[0]["agrees"] is None and "of 1 more it foretells the same" in green.words.pair_words(same, "joules")
-
-
-@pytest.mark.slow
-def test_live_runs_have_what_was_foretold(green: ModuleType, plan: Any, trainer: Any) -> None:
-    ground = green.gd_graphs.placed(plan.lived)
-    rows = green.gd_rows.live_rows(dataclasses.replace(plan, lived=ground, ranked=("bgl", "fixed-4")), trainer)
-    prefetch, fixed = rows
-    assert prefetch["foretold_j"] is None and fixed["foretold_j"] > 0 and fixed["foretold_s"] > 0
-    assert "J and" in green.words.live_text(fixed) and fixed["condition"] == "one_slow"
-    assert not green.gd_rows.pairs_of(rows)
 
 
 def test_without_cost_weights_no_owner_is_preferred(
@@ -286,16 +232,6 @@ def test_policies_are_compared_and_who_loses_is_told(
     assert green.claims.simulator_verdicts([beaten])[1].where == ("planner in x",)
 
 
-@pytest.mark.slow
-def test_overhead_is_told(green: ModuleType, plan: Any, tmp_path: Path) -> None:
-    placed = dataclasses.replace(plan, lived=green.gd_graphs.placed(plan.lived))
-    rows = green.DO["overhead"](placed, tmp_path)
-    described = {row["what"].partition(" of ")[0] for row in rows}
-    assert {"decision", "mini-batch, own sampler", "mini-batch, dgl sampler"} <= described
-    assert all("failed" in row or row["seconds"][0] <= row["seconds"][1] <= row["seconds"][2] for row in rows)
-    assert "look-up of 100 keys in 1,000 rows of 16" in green.words.overhead_text(rows[-1])
-
-
 def test_graphs_are_the_same_for_every_seed_and_some_vertices_are_popular(green: ModuleType, plan: Any) -> None:
     from dtdg_lab.datasets.names import load_dataset
 
@@ -309,13 +245,6 @@ def test_graphs_are_the_same_for_every_seed_and_some_vertices_are_popular(green:
     assert not made.static_features and made.num_snapshots <= 12
 
 
-@pytest.mark.parametrize("given", [["nothing"], ["--ranks", "0"], ["--seeds", "0"], ["--epochs", "0"]])
-def test_arguments_are_checked(green: ModuleType, given: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        green.arguments(given)
-    assert given[-1] in capsys.readouterr().err
-
-
 def test_plans_are_what_was_asked_for(green: ModuleType) -> None:
     asked = ["--only", "reddit-like", "--seeds", "2", "--ranks", "2", "--epochs", "5", "--episodes", "1"]
     plan = green.planned(green.arguments(asked))
@@ -325,3 +254,17 @@ def test_plans_are_what_was_asked_for(green: ModuleType) -> None:
         with pytest.raises(SystemExit, match=said):
             green.planned(green.arguments(wrong))
     assert set(green.claims.JUDGES) <= set(green.DO) and all(part in green.__doc__ for part in green.DO)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["table1", "live", "overhead"])
+def test_a_part_runs_and_is_judged(
+    green: ModuleType, plan: Any, part: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    few = {name: green.gd_rows.METHODS[name] for name in ("dgl-default", "fixed-window")}
+    monkeypatch.setattr(green.gd_rows, "METHODS", few)
+    ground = green.gd_graphs.placed(plan.lived)
+    plan = dataclasses.replace(plan, grounds=(ground,), lived=ground, ranked=("bgl", "fixed-4"))
+    measured = green.measure(part, plan, tmp_path)
+    json.dumps(measured)
+    assert measured["rows"] and bool(measured["claims"]) == (part in green.claims.JUDGES)

@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-import importlib
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+from tests.distributed.benchmark_modules import benchmark
 
-
-@pytest.fixture
-def partitions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ModuleType]:
-    """The benchmark as a module, with a fresh cache."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    monkeypatch.setenv("DTDG_LAB_CACHE", str(tmp_path))
-    yield importlib.import_module("partitions")
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("contenders", "partitions")]:
-        del sys.modules[name]
+partitions = benchmark("partitions")
 
 
 @pytest.fixture
@@ -70,25 +56,3 @@ def test_a_partition_is_told_whole(partitions: ModuleType, tiny: Any) -> None:
         assert min(row["imbalance"].values()) >= 1
         assert row["made_s"][0] <= row["made_s"][1] <= row["made_s"][2]
         assert f"{row['halo_rows']:,}" in partitions.partition_text(row)
-
-
-def test_data_that_is_not_here_is_named(
-    partitions: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    nowhere = [
-        dataclasses.replace(known, on_this_machine=known.name == "powerlaw") for known in partitions.list_datasets()
-    ]
-    monkeypatch.setattr(partitions, "list_datasets", lambda: nowhere)
-    chosen = partitions.chosen_workloads(partitions.arguments([]))
-    assert [workload.name for workload in chosen] == ["million"]
-    said = capsys.readouterr().out
-    assert "collegemsg: not here" in said
-    assert "mathoverflow: not here" in said
-
-
-def test_an_unknown_graph_is_named() -> None:
-    command = [sys.executable, str(BENCHMARKS / "partitions.py"), "--only", "cora"]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env={**os.environ})
-    assert ended.returncode == 2
-    assert "cora" in ended.stdout
-    assert "mathoverflow" in ended.stdout

@@ -24,7 +24,7 @@ _HEAD = """# Algorithms
 
 Written by `make algorithms` from the catalogue (`config/catalogue.toml` and each family's `family.toml`, read by
 `dtdg_lab/config/catalogue.py`); a test fails when it is stale, so edit the catalogue.
-Each algorithm is one file. CONTRIBUTING.md shows how to add one.
+Each algorithm is one file. docs/extending.md shows how to add one.
 """
 _PROTOCOLS = (
     "`leaky` means that splits share edges if edges live longer than one interval. Settings are defaults; "

@@ -1,4 +1,4 @@
-"""The how-tos of CONTRIBUTING.md: a complete file each, and the commands below it."""
+"""The how-tos of docs/extending.md: a complete file each, and the commands below it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs/extending.md").read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class HowTo:
 
 def how_tos() -> dict[str, HowTo]:
     """Return the sections that have a file, by kind."""
-    sections = re.findall(r"^### An? ([\w ]+)\n(.*?)(?=^##)", TEXT, re.M | re.S)
+    sections = re.findall(r"^## An? ([\w ]+)\n(.*?)(?=^## )", TEXT, re.M | re.S)
     return {kind: _how_to(kind, text) for kind, text in sections}
 
 

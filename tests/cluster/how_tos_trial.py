@@ -1,4 +1,4 @@
-"""Import every file of CONTRIBUTING.md in a folder, and look at the dashboard of a session; print what was seen."""
+"""Import every file of docs/extending.md in a folder, and look at the dashboard of a session; print what was seen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A newcomer follows CONTRIBUTING.md: writes the files, runs the commands, opens the dashboard, adds to the package."""
+"""A newcomer follows docs/extending.md: writes the files, runs the commands, opens the dashboard, adds an entry."""
 
 from __future__ import annotations
 

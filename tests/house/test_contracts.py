@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,3 +34,14 @@ def test_an_import_upwards_would_be_found(tmp_path: Path) -> None:
     done = _lint(tmp_path)
     assert done.returncode != 0
     assert "dtdg_lab.core.wrong -> dtdg_lab.runs" in done.stdout
+
+
+def test_the_picture_of_the_architecture_has_the_layers_of_the_contract() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    (picture,) = re.findall(r"```text\n(.*?)```", text, re.S)
+    lines = [
+        re.split(r"\s{2,}", line.strip(" ┌─┐"))[0] for line in picture.splitlines() if not line.startswith(("│", "└"))
+    ]
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (layers,) = (contract["layers"] for contract in contracts if contract["type"] == "layers")
+    assert [set(line.split(" · ")) for line in lines] == [set(layer.split(" | ")) for layer in layers]

@@ -1,4 +1,4 @@
-"""The how-tos of CONTRIBUTING.md are complete; tests/cluster/test_how_tos.py executes them."""
+"""The how-tos of docs/extending.md are complete; tests/cluster/test_how_tos.py executes them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.how_tos import TEXT, how_tos
 @pytest.fixture(scope="module")
 def example() -> Any:
     names: dict[str, Any] = {}
-    exec(compile(how_tos()["scheduler"].definition, "CONTRIBUTING.md", "exec"), names)
+    exec(compile(how_tos()["scheduler"].definition, "docs/extending.md", "exec"), names)
     return names["shortest_first"]
 
 

@@ -27,14 +27,14 @@ import orjson
 from contenders import results
 
 import dtdg_lab as lab
+from dtdg_lab.records.lines import read_lines
 from dtdg_lab.records.rows import Rows
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.runs import parquet
 from dtdg_lab.runs.charts import all_rollups, charts_of, drawn_charts
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.finish import finish
-from dtdg_lab.runs.record_lines import read_lines
 from dtdg_lab.runs.stored_run import open_run
-from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.chart import ChartOptions
 
 LINE_S = 0.1  # a rank writes a line for each table this often

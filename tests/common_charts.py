@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.visualization.chart import Chart, ChartOptions, Figure
 from dtdg_lab.visualization.runs.overview import common_charts
 from tests.tables import START_NS, run_tables

@@ -8,7 +8,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.visualization.chart import Chart, ChartOptions
 
 DEFAULTS = ChartOptions()

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.runs.charts import all_rollups
-from dtdg_lab.runs.tables import RunTables
 from tests.tables import run_tables
 
 PARTS, CAPACITY, ROW_BYTES = 4, 900, 400

@@ -10,8 +10,8 @@ from typing import Any
 from dtdg_lab.config.options import OPTIONS
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, ControlError
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.runs.charts import all_rollups
-from dtdg_lab.runs.tables import RunTables
 from tests.synthetic_lines import START_NS, energy_row, evaluation_row, knob_row, line, phase_rows, step_row
 
 PER_EPOCH = 20

@@ -10,8 +10,8 @@ import numpy as np
 
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.plans import Schedule
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.runs.charts import all_rollups
-from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.systems.snapshot_groups.schedulers.heuristics import schedule_round_robin as round_robin
 from tests.synthetic_lines import START_NS, line, step_row
 

@@ -32,11 +32,11 @@ from dtdg_lab.config.record_tables import rows_of
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError
 from dtdg_lab.dashboard.app import PERIOD_MS, Dashboard
+from dtdg_lab.records.lines import read_lines
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.liveness import read_notes
-from dtdg_lab.runs.record_lines import read_lines
 from dtdg_lab.runs.stored_run import open_run
-from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.training.live_settings import live_names
 from tests.dashboards import notice
 

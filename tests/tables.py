@@ -11,7 +11,7 @@ from typing import Any
 from dtdg_lab.config.record_tables import TABLES
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.records.rollups import Rollup
-from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.records.tables import RunTables
 
 START_NS = 1_700_000_000_000_000_000
 STEP_NS = 10_000_000

@@ -8,7 +8,7 @@ from typing import Any
 from dtdg_lab.config.catalogue import family
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.records.rollups import Rollup
-from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.decayed_windows.window import Trapezoid, Window, epoch_windows
 from dtdg_lab.visualization.runs.overview import common_charts
 from tests.tables import run_tables

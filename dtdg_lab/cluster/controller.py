@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import pandas as pd
 
 from dtdg_lab.core.errors import ConfigError, ControlError
+from dtdg_lab.records.lines import RecordFile, parse_line
 from dtdg_lab.runs.directory import ENDED, RunDirectory
-from dtdg_lab.runs.record_lines import RecordFile, parse_line
 
 LOOK_S = 0.1
 ENDING_S = 5.0  # after which a run that accepts no more requests has ended

@@ -8,10 +8,10 @@ from pathlib import Path
 import pandas as pd
 
 from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.records.lines import Line, RecordFile, parse_line
+from dtdg_lab.records.tables import UPDATE_BYTES, RunTables
 from dtdg_lab.runs.charts import all_rollups, captions_of, figures_of, save_figures
 from dtdg_lab.runs.directory import ENDED, RunDirectory
-from dtdg_lab.runs.record_lines import Line, RecordFile, parse_line
-from dtdg_lab.runs.tables import UPDATE_BYTES, RunTables
 from dtdg_lab.visualization.changes.log import changes_frame, requested_changes
 from dtdg_lab.visualization.chart import Figure, XAxis
 

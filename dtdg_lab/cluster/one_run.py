@@ -16,9 +16,9 @@ from dtdg_lab.core.errors import (
     ConfigError,
     ControlError,
 )
+from dtdg_lab.records.lines import RecordFile, parse_line
 from dtdg_lab.records.requests import SetLive
 from dtdg_lab.runs.directory import ENDED, RunDirectory
-from dtdg_lab.runs.record_lines import RecordFile, parse_line
 from dtdg_lab.runs.stored_run import StoredRun, open_run
 
 if TYPE_CHECKING:

@@ -36,12 +36,12 @@ from dtdg_lab.records.events import (
     Stopping,
     Unpaused,
 )
+from dtdg_lab.records.lines import Line
 from dtdg_lab.records.requests import Keep, Pause, Request, Resume, SetLive, Stop
 from dtdg_lab.runs.directory import ENDED, RunDirectory
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.liveness import Silence, dead_ranks, is_dead, read_notes, silent_beyond
 from dtdg_lab.runs.progress import PreparationLine
-from dtdg_lab.runs.record_lines import Line
 from dtdg_lab.runs.registered_code import add_extensions
 from dtdg_lab.runs.stored_run import open_run
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psutil
 
-from dtdg_lab.core.errors import DataError, LabError
+from dtdg_lab.core.errors import DataError, LabError, RunStoreError
 from dtdg_lab.core.units import format_bytes
 
 # what readers raise for content that is damaged, cut short or foreign; system_errno tells refusals of the system apart
@@ -263,3 +263,8 @@ _EXPLAINED: dict[int, Callable[[Path], tuple[str, str]]] = {
     **dict.fromkeys((errno.EEXIST, errno.EISDIR, errno.ENOTEMPTY), _explain_folder_in_the_way),
     errno.ENOENT: _explain_missing,
 }
+
+
+def store_error(action: str, path: str | Path, error: OSError, *, setting: str = "") -> RunStoreError:
+    """Return a RunStoreError that names the action, the path, the cause and a remedy."""
+    return RunStoreError(f"cannot {action} {path}: {explain(error, path, setting=setting)}")

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.options import OPTIONS
 from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.runs.charts import all_rollups, charts_of, draw, held
-from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.chart import Chart, ChartOptions, Question, card
 from dtdg_lab.widgets.chart_cards import CardActions, CardSpec, ChartCards, DrawingOrder, Toggle, encoded
 from dtdg_lab.widgets.component import Defer

@@ -11,7 +11,7 @@ from dtdg_lab.config import catalogue
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.dashboard.change_log import HEADS, entries_of, listed, rows_of, undo_of
 from dtdg_lab.dashboard.live_charts import LiveCharts
-from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.visualization.changes.effects import STEP_TIME, MeasuredEffect, effect_of
 from dtdg_lab.visualization.changes.log import RequestedChange, requested_changes
 from dtdg_lab.visualization.runs.overview import common_tiles

@@ -13,10 +13,10 @@ from dtdg_lab.core.errors import LabError
 from dtdg_lab.dashboard.actions import Actions
 from dtdg_lab.dashboard.run_list import started_text
 from dtdg_lab.dashboard.states import PageFacts
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.runs.checkpoints import read_kept
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.stored_run import newest_interrupted
-from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.run_names import run_title
 from dtdg_lab.widgets.run_page import BackgroundWorker, describe
 

@@ -41,7 +41,7 @@ class PageFacts:
         ready: whether a run can be started.
         busy: whether a request is on its way.
         preparing, left_words: what is done before the first step, and for how long.
-        step, epoch, epochs, seconds, seconds_left: how far the run is, as ``runs.tables.Progress``.
+        step, epoch, epochs, seconds, seconds_left: how far the run is, as ``records.position.Progress``.
         paused_s: for how long it has been paused.
         ended: time of day when it ended, or was last seen.
         test_loss, below: after the end; the second as a share of persistence, negative above it.

@@ -19,12 +19,12 @@ from dtdg_lab.config.extensions import Extension, register_statements
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import RunStoreError
 from dtdg_lab.core.files import draft_path, writable_folder
-from dtdg_lab.core.system_errors import is_refusal
+from dtdg_lab.core.system_errors import is_refusal, store_error
 from dtdg_lab.core.units import as_path, format_bytes
-from dtdg_lab.runs.event_log import event_rows
+from dtdg_lab.runs.event_rows import event_rows
 from dtdg_lab.runs.exports import CONFIG_MARK, PACKED, PACKED_MARK
 from dtdg_lab.runs.html import render, template
-from dtdg_lab.runs.json_files import dumps, replacing, store_error
+from dtdg_lab.runs.json_files import dumps, replacing
 from dtdg_lab.runs.packed_run import MADE_BY, PackedRun, pack, zip_of
 from dtdg_lab.runs.report import changed_settings, report_page
 from dtdg_lab.runs.stored_run import StoredRun

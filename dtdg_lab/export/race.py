@@ -14,6 +14,7 @@ from dtdg_lab.config.extensions import FILE as EXTENSIONS
 from dtdg_lab.config.extensions import register_statements
 from dtdg_lab.config.record_tables import SCHEMA as RECORDS_SCHEMA
 from dtdg_lab.core.errors import ConfigError, DataError, RunStoreError
+from dtdg_lab.core.system_errors import store_error
 from dtdg_lab.core.units import as_path, format_bytes
 from dtdg_lab.export.artifacts import MOST_BYTES, PLACE, docstring, notebook_of, settings_code, tables_section
 from dtdg_lab.export.chrome_trace import chrome_trace, written
@@ -21,7 +22,7 @@ from dtdg_lab.export.tensorboard import write_events
 from dtdg_lab.runs import exports, packed_run
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.html import plotly_js, render, template
-from dtdg_lab.runs.json_files import dumps, reading, store_error
+from dtdg_lab.runs.json_files import dumps, reading
 from dtdg_lab.runs.provenance import provenance
 from dtdg_lab.runs.registered_code import read_extensions
 from dtdg_lab.runs.report import changed_settings

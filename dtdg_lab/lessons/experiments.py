@@ -13,7 +13,7 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.records.events import SettingsChanged
-from dtdg_lab.runs.tables import Progress
+from dtdg_lab.records.position import Progress
 from dtdg_lab.studies.search import pruning_judge
 from dtdg_lab.studies.trials import PRUNED, Trial
 

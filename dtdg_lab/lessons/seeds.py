@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median_high
 
 from dtdg_lab.core.units import format_seconds
-from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.visualization.runs.curves import NEAR, finite_losses
 
 

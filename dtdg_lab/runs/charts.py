@@ -9,14 +9,15 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dtdg_lab.config import catalogue
 from dtdg_lab.core.errors import NotAvailableError, RunStoreError, UnknownNameError
 from dtdg_lab.core.files import draft_path
+from dtdg_lab.core.system_errors import store_error
 from dtdg_lab.core.units import as_path
 from dtdg_lab.records.rollups import Rollup
-from dtdg_lab.runs.json_files import store_error
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.visualization.chart import (
     APPEARS,
     FIRST_EPOCH,
@@ -35,10 +36,6 @@ from dtdg_lab.visualization.runs.curves import CURVE_ROLLUPS
 from dtdg_lab.visualization.runs.overview import common_charts
 from dtdg_lab.visualization.runs.timeline import is_over
 from dtdg_lab.visualization.sheet import PICTURE_HEIGHT, as_figure
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
-
 
 SETTLED = {FIRST_STEP: 50, FIRST_EPOCH: 2}  # of these an active run has as many before it lacks what appears with one
 ALWAYS_DRAWN = ("picture", "common")  # without data they say when they have some

@@ -19,12 +19,13 @@ from dtdg_lab.config.extensions import Extension
 from dtdg_lab.config.run_config import SCHEMA, RunConfig
 from dtdg_lab.core import system_errors
 from dtdg_lab.core.errors import ConfigError, RunStoreError
+from dtdg_lab.core.system_errors import store_error
 from dtdg_lab.core.units import as_path
+from dtdg_lab.records.lines import last_step
 from dtdg_lab.runs.checkpoints import Kept, kept_checkpoints, read_kept
 from dtdg_lab.runs.environment import ENVIRONMENT_SCHEMA, describe_environment
-from dtdg_lab.runs.json_files import read_object, reading, store_error, write_json, write_text
+from dtdg_lab.runs.json_files import read_object, reading, write_json, write_text
 from dtdg_lab.runs.liveness import host_id, is_alive, read_notes
-from dtdg_lab.runs.record_lines import last_step
 from dtdg_lab.runs.registered_code import add_extensions, learn_extensions, read_extensions
 
 # interrupted: recorded if a signal asked its processes to leave, else derived: they are gone

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.config.extensions import Extension, add_absent
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, DataError, RunStoreError, UnknownNameError
+from dtdg_lab.core.system_errors import store_error
 from dtdg_lab.core.units import as_path, format_bytes
 from dtdg_lab.runs.frames import to_frame
-from dtdg_lab.runs.json_files import reading, store_error
+from dtdg_lab.runs.json_files import reading
 from dtdg_lab.runs.packed_run import (
     ABOUT,
     EXPORT_AGAIN,

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.config.record_tables import TABLES, rows_of
 from dtdg_lab.core.errors import DataError
+from dtdg_lab.records.lines import RecordFile, read_lines
+from dtdg_lab.records.replaced_rows import valid_mask
 from dtdg_lab.runs import parquet
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.json_files import RESTORE, reading
-from dtdg_lab.runs.record_lines import RecordFile, read_lines
-from dtdg_lab.runs.replaced_rows import valid_mask
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.frames import RunFrames
-from dtdg_lab.runs.tables import RunTables
 
 R_co = TypeVar("R_co", covariant=True)
 

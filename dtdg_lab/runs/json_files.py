@@ -11,12 +11,7 @@ from typing import Any
 
 from dtdg_lab.core import files, system_errors
 from dtdg_lab.core.errors import RunStoreError, shortened
-from dtdg_lab.core.system_errors import explain
-
-
-def store_error(action: str, path: str | Path, error: OSError, *, setting: str = "") -> RunStoreError:
-    """Return a RunStoreError that names the action, the path, the cause and a remedy."""
-    return RunStoreError(f"cannot {action} {path}: {explain(error, path, setting=setting)}")
+from dtdg_lab.core.system_errors import store_error
 
 
 def finite(value: Any) -> Any:

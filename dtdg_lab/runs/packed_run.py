@@ -15,8 +15,9 @@ from dtdg_lab.config.extensions import FILE as EXTENSIONS
 from dtdg_lab.config.record_tables import SCHEMA as RECORDS_SCHEMA
 from dtdg_lab.core import system_errors
 from dtdg_lab.core.errors import RunStoreError
+from dtdg_lab.core.system_errors import store_error
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.runs.json_files import dumps, read_object, store_error
+from dtdg_lab.runs.json_files import dumps, read_object
 from dtdg_lab.runs.parquet import LINE_NUMBER
 from dtdg_lab.runs.stored_run import StoredRun
 

@@ -16,9 +16,10 @@ import numpy as np
 
 from dtdg_lab.config.record_tables import SCHEMA
 from dtdg_lab.core.errors import DataError, LabError
+from dtdg_lab.core.system_errors import store_error
+from dtdg_lab.records.lines import Line, LineColumns, RecordFile, by_shape, parse_line, to_json, whole_bytes
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.runs.json_files import RESTORE, read_object, store_error, write_json
-from dtdg_lab.runs.record_lines import Line, LineColumns, RecordFile, by_shape, parse_line, to_json, whole_bytes
+from dtdg_lab.runs.json_files import RESTORE, read_object, write_json
 
 if TYPE_CHECKING:
     import pyarrow as pa

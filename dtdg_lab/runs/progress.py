@@ -8,9 +8,9 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.runs.directory import ENDED
 from dtdg_lab.runs.handle import RunHandle
-from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.runs.loss import step_losses
 from dtdg_lab.visualization.runs.step_time import imbalance, step_times
 

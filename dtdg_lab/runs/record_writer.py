@@ -15,9 +15,10 @@ from typing import Any
 
 from dtdg_lab.config.record_tables import SCHEMA, TABLES
 from dtdg_lab.core.errors import ConfigError, DataError, RunStoreError, UnknownNameError
+from dtdg_lab.core.system_errors import store_error
+from dtdg_lab.records.lines import Line, last_newline, last_step
 from dtdg_lab.runs.directory import record_file
-from dtdg_lab.runs.json_files import finite, store_error
-from dtdg_lab.runs.record_lines import Line, last_newline, last_step
+from dtdg_lab.runs.json_files import finite
 
 Row = tuple[Any, ...]
 

@@ -12,7 +12,7 @@ from dtdg_lab.config.options import OPTIONS
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds
 from dtdg_lab.runs.charts import drawn_charts
-from dtdg_lab.runs.event_log import EXCLUDED_KINDS, MOST_OF_A_KIND, empty_parts, event_rows, parts_line
+from dtdg_lab.runs.event_rows import EXCLUDED_KINDS, MOST_OF_A_KIND, empty_parts, event_rows, parts_line
 from dtdg_lab.runs.handle import ReadableRun
 from dtdg_lab.runs.html import plotly_js, render
 from dtdg_lab.runs.json_files import write_text

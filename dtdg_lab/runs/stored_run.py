@@ -11,6 +11,7 @@ import pandas as pd
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import RunStoreError, UnknownNameError
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.runs.charts import all_rollups, captions_of, figures_of, save_figures
 from dtdg_lab.runs.checkpoints import Kept
 from dtdg_lab.runs.directory import ENDED, RunDirectory, read_config
@@ -20,7 +21,6 @@ from dtdg_lab.runs.json_files import RESTORE, read_object, reading
 from dtdg_lab.runs.report import write_report
 from dtdg_lab.runs.stored_tables import open_tables
 from dtdg_lab.runs.summary import SCHEMA
-from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.changes.log import changes_frame, requested_changes
 from dtdg_lab.visualization.chart import Figure, XAxis
 

@@ -12,16 +12,16 @@ import numpy as np
 
 from dtdg_lab.config.record_tables import TABLES
 from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.records.event_log import ALL_KEPT, EVENTS_OF_A_KIND
+from dtdg_lab.records.lines import IDENTITY, TIMED
+from dtdg_lab.records.position import AttemptClock
+from dtdg_lab.records.recent_rows import CLOCKS, FEW_ROWS
 from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.records.rows import Array, Rows, as_objects, is_known
+from dtdg_lab.records.tables import RECENT_STEPS, RunTables
 from dtdg_lab.runs import parquet
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.runs.event_log import ALL_KEPT, EVENTS_OF_A_KIND
 from dtdg_lab.runs.frames import to_frame
-from dtdg_lab.runs.position import AttemptClock
-from dtdg_lab.runs.recent_rows import CLOCKS, FEW_ROWS
-from dtdg_lab.runs.record_lines import IDENTITY, TIMED
-from dtdg_lab.runs.tables import RECENT_STEPS, RunTables
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -21,8 +21,8 @@ from dtdg_lab.energy.total import GPU, PROCESSOR, EnergyTotal, total_of
 from dtdg_lab.partition.events import PartitionFacts
 from dtdg_lab.records.events import EpochEnded, RanksGathered, SettingsChanged, reading_event
 from dtdg_lab.records.link_metrics import PAIRS, RANKED, few_pairs, interval_of, is_score
+from dtdg_lab.records.replaced_rows import SPENT
 from dtdg_lab.runs.frames import RunFrames, without_replaced
-from dtdg_lab.runs.replaced_rows import SPENT
 
 if TYPE_CHECKING:
     import pandas as pd

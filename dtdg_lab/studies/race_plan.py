@@ -18,9 +18,10 @@ from dtdg_lab.config.extensions import check_registered
 from dtdg_lab.config.options import OPTIONS, option
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunStoreError, shortened
+from dtdg_lab.core.system_errors import store_error
 from dtdg_lab.core.units import as_path, format_seconds, join_words
 from dtdg_lab.datasets.names import load_for
-from dtdg_lab.runs.json_files import read_json, store_error, write_json
+from dtdg_lab.runs.json_files import read_json, write_json
 from dtdg_lab.runs.registered_code import add_extensions, check_same_code, learn_extensions
 from dtdg_lab.studies.sweep import Cell
 

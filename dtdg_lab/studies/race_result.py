@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.errors import RunStoreError
 from dtdg_lab.core.units import as_path, join_words
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.runs.charts import held, lock_of
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.html import template
@@ -47,8 +48,6 @@ from dtdg_lab.visualization.studies.race_bounds import Bound, bounds_figure, bou
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from dtdg_lab.runs.tables import RunTables
 
 
 UNDER_WAY = "under way"

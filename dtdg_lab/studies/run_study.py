@@ -17,8 +17,9 @@ from dtdg_lab.config.extensions import check_registered
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, RunStoreError, shortened
 from dtdg_lab.core.files import writable_folder
+from dtdg_lab.core.system_errors import store_error
 from dtdg_lab.core.units import format_seconds
-from dtdg_lab.runs.json_files import store_error, write_json
+from dtdg_lab.runs.json_files import write_json
 from dtdg_lab.runs.registered_code import add_extensions, check_same_code, learn_extensions
 from dtdg_lab.studies import trials as log
 from dtdg_lab.studies.objective import BEST, LAST, finite_number

@@ -7,17 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.model_facts import kept_memory
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.units import join_words
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.visualization.runs.curves import evaluations_of, first_loss
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
-
 
 FIRST: Mapping[str, float] = {"float32": 1e-5, "float64": 1e-10}  # relative, of the first step with a loss
 CURVE = 1e-3  # relative, of evaluations: rounding grows as Adam divides noise by its spread

@@ -21,7 +21,8 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 from dtdg_lab.core.errors import RunStoreError
-from dtdg_lab.runs.json_files import dumps, read_json, store_error, write_json
+from dtdg_lab.core.system_errors import store_error
+from dtdg_lab.runs.json_files import dumps, read_json, write_json
 from dtdg_lab.studies.sweep import Cell
 
 FILE, OLD_FILE = "optuna.journal", "trials.jsonl"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dtdg_lab.config import catalogue
 from dtdg_lab.core.errors import ConfigError, UnsupportedError
 from dtdg_lab.network.links import parse_links
+from dtdg_lab.records.tables import RunTables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from dtdg_lab.graphs.delta import SequenceChanges
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
     from dtdg_lab.runs.stored_run import StoredRun
-    from dtdg_lab.runs.tables import RunTables
     from dtdg_lab.studies.preset import StudyPreset
     from dtdg_lab.systems.step_time import MeasuredStep, StepForecast
     from dtdg_lab.systems.workload import EpochWork, Facts, Row

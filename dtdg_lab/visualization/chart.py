@@ -6,13 +6,11 @@ import html
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from dtdg_lab.records.rollups import Rollup
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, GRID_COLOUR, TEXT_COLOUR
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
 
 Figure = dict[str, Any]  # of plotly: data and layout
 CaptionedFigure = tuple[Figure, str]

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from dtdg_lab.records.rows import Array
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.records.tables import RunTables
 
 SPARK_POINTS = 60
 

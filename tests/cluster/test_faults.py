@@ -21,9 +21,9 @@ from dtdg_lab.cluster.session import Session
 from dtdg_lab.cluster.worker import RankTask
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ClusterError, RunFailedError, RunStoreError
+from dtdg_lab.records.lines import read_lines
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.liveness import is_dead, read_notes
-from dtdg_lab.runs.record_lines import read_lines
 from dtdg_lab.runs.stored_run import open_run
 from tests.following import until, until_step
 from tests.soak import Soak, table

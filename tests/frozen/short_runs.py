@@ -20,8 +20,8 @@ import dtdg_lab as lab
 from dtdg_lab.config.catalogue import names
 from dtdg_lab.config.options import OPTIONS
 from dtdg_lab.datasets.names import load_for
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.runs.charts import all_rollups, drawn_charts
-from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.testing.processes import join_group, run_ranks
 from dtdg_lab.testing.training import train_in_memory
 from dtdg_lab.visualization.chart import ChartOptions, Figure

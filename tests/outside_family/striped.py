@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from dtdg_lab.config.catalogue import Entry, System
 from dtdg_lab.config.options import Option
 from dtdg_lab.records.events import Event
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.base import SystemFamily
 from dtdg_lab.visualization.chart import Chart, ChartOptions, Figure, card
 
 if TYPE_CHECKING:
     from dtdg_lab.config.run_config import RunConfig
     from dtdg_lab.engine.strategy import BuildContext, Strategy
-    from dtdg_lab.runs.tables import RunTables
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,10 @@ from dtdg_lab.core.errors import LabError
 from dtdg_lab.dashboard.actions import Actions
 from dtdg_lab.dashboard.live_charts import FigureCards
 from dtdg_lab.dashboard.run_list import MOST, ListedRun, RunChoice, ended_text, read_listed, started_text
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.runs.charts import held
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.stored_run import open_run
-from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.chart import Figure
 from dtdg_lab.visualization.run_names import differing_names
 from dtdg_lab.visualization.studies.comparison import (

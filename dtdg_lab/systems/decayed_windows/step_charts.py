@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dtdg_lab.config.record_tables import PHASES
 from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.records.rows import Array, Rows
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.decayed_windows import captions
 from dtdg_lab.systems.decayed_windows.step_windows import (
     RECENT,
@@ -30,10 +30,6 @@ from dtdg_lab.visualization.numbers import percent_text, seconds_text
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, PHASE_COLOURS, series_colour
 from dtdg_lab.visualization.runs.step_time import OTHER, PHASE_NAMES, merge_small, step_times
 from dtdg_lab.visualization.traces import Drawn, bars, line, points
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
-
 
 EXACT = 500  # steps that are drawn one by one
 PHASE_STEPS = 40  # steps that the phases are drawn of

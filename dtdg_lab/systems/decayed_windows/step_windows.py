@@ -5,18 +5,15 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.records.rows import Rows
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.decayed_windows.events import Shape, TrapezoidFacts
 from dtdg_lab.systems.decayed_windows.window import RULES
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
 
 RECENT = 50  # steps that captions and tiles are means of
 AUTO_CHUNKS = 128

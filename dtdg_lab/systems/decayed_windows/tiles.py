@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.records.rows import Array
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.decayed_windows.step_charts import window_means, windows_by_step
 from dtdg_lab.systems.decayed_windows.step_windows import (
     RECENT,
@@ -22,9 +23,6 @@ from dtdg_lab.systems.decayed_windows.step_windows import (
 from dtdg_lab.visualization.numbers import UNKNOWN, bytes_text, percent_text, three_digits
 from dtdg_lab.visualization.runs.waiting import EXCHANGES, HIDDEN_HELP, communication_time
 from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile, spark_of
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
 
 SENTENCES: Mapping[str, str] = MappingProxyType(
     {

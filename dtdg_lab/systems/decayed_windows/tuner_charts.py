@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.decayed_windows import captions
 from dtdg_lab.systems.decayed_windows.step_windows import has_decay
 from dtdg_lab.systems.decayed_windows.study import Setting, cell_outline, path_traces
@@ -22,9 +23,6 @@ from dtdg_lab.visualization.palette import (
     series_colour,
 )
 from dtdg_lab.visualization.traces import Drawn, heat, label, line, points
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
 
 POLICY = "greedy"
 NO_SEARCH = "Appears with the tuner's first search"

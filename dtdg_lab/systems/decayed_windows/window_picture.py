@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.decayed_windows import captions
 from dtdg_lab.systems.decayed_windows.events import TrapezoidFacts
 from dtdg_lab.systems.decayed_windows.proposal import handles, is_proposal, needs_text, outline, setting_text
@@ -28,9 +29,6 @@ from dtdg_lab.visualization.chart import FIRST_STEP, Chart, ChartOptions, Figure
 from dtdg_lab.visualization.numbers import percent_text
 from dtdg_lab.visualization.palette import AMBER_COLOURS, EDGE_COLOUR, MARK_COLOUR, TEXT_COLOUR, VERTEX_COLOUR
 from dtdg_lab.visualization.traces import Drawn, bars, box, heat, label, line
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
 
 FULL, DECAYED, LEFT_OUT, OUTSIDE = EDGE_COLOUR, VERTEX_COLOUR, "#DDE2E8", "#F1F3F6"
 FULL_TEXT, DECAYED_TEXT, SOFT_TEXT = "#0B5CAD", "#8A5A00", "#57606A"

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.core.errors import ConfigError, UnsupportedError
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.base import SystemFamily
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from dtdg_lab.forecast.rates import Rates
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
     from dtdg_lab.runs.stored_run import StoredRun
-    from dtdg_lab.runs.tables import RunTables
     from dtdg_lab.systems.feature_cache.calibration.study import CalibrationPlan
     from dtdg_lab.systems.workload import EpochWork, Facts, Row
     from dtdg_lab.visualization.chart import CaptionedFigure, Chart

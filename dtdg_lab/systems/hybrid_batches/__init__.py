@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.base import SystemFamily
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from dtdg_lab.config.run_config import RunConfig
     from dtdg_lab.engine.strategy import BuildContext, Strategy
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-    from dtdg_lab.runs.tables import RunTables
     from dtdg_lab.systems.workload import EpochWork, Facts
     from dtdg_lab.visualization.chart import CaptionedFigure, Chart
     from dtdg_lab.visualization.studies.comparison import ComparedRun

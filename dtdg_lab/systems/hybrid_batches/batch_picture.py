@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.records.rows import Array, Rows
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.hybrid_batches import captions
 from dtdg_lab.systems.hybrid_batches.events import HybridFacts, SizeFacts, amount_text, span_text
 from dtdg_lab.systems.hybrid_batches.observations import (
@@ -27,9 +28,6 @@ from dtdg_lab.systems.hybrid_batches.sizes import batch_size, grid, nearest
 from dtdg_lab.visualization.chart import Chart, ChartOptions, Figure, Key, card
 from dtdg_lab.visualization.palette import MARK_COLOUR
 from dtdg_lab.visualization.traces import Drawn, box, heat, label, line
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
 
 TITLE = "What a step trains"
 HEIGHT = 352

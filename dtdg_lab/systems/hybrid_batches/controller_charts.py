@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.hybrid_batches import captions
 from dtdg_lab.systems.hybrid_batches.events import HybridFacts
 from dtdg_lab.systems.hybrid_batches.observations import (
@@ -28,9 +29,6 @@ from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Figur
 from dtdg_lab.visualization.numbers import three_digits
 from dtdg_lab.visualization.palette import STEP_COLOUR, series_colour
 from dtdg_lab.visualization.traces import Drawn, line, points
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
 
 T = TypeVar("T")
 

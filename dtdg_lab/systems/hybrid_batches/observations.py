@@ -5,18 +5,15 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dtdg_lab.config import catalogue
 from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.records.rows import Array, Rows, known
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.hybrid_batches.events import HybridFacts, SizeFacts
 from dtdg_lab.visualization.runs.timeline import is_over
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
 
 RECENT_BATCHES = 100  # of a part, whose visits are drawn
 RECENT_SOURCES = 200  # batches of all parts; the share of them from the reservoir is given

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dtdg_lab.records.rows import Array, Rows
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.hybrid_batches import captions
 from dtdg_lab.systems.hybrid_batches.events import HybridFacts, SizeFacts
 from dtdg_lab.systems.hybrid_batches.observations import CLOCK, is_hybrid, seconds_at, size_now
@@ -17,9 +17,6 @@ from dtdg_lab.systems.hybrid_batches.time_cards import begin_of, size_keys, size
 from dtdg_lab.visualization.chart import FIRST_SECOND, NOTHING_YET, Chart, ChartOptions, Figure, Key, XAxis
 from dtdg_lab.visualization.numbers import percent_text
 from dtdg_lab.visualization.traces import Drawn, bars, line
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
 
 # Where batches came from.
 

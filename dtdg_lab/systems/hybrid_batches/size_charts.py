@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.hybrid_batches import captions
 from dtdg_lab.systems.hybrid_batches.events import HybridFacts, amount_text, size_name
 from dtdg_lab.systems.hybrid_batches.observations import (
@@ -26,10 +27,6 @@ from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Figur
 from dtdg_lab.visualization.numbers import three_digits
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, TEXT_COLOUR, series_colour
 from dtdg_lab.visualization.traces import Drawn, box, heat, label, line, points
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
-
 
 # The sizes that a controller chose, or a person.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dtdg_lab.core.units import join_words
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.hybrid_batches import captions
 from dtdg_lab.systems.hybrid_batches.observations import (
     CLOCK,
@@ -21,9 +21,6 @@ from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Figur
 from dtdg_lab.visualization.layout import FROM_ZERO
 from dtdg_lab.visualization.palette import series_colour
 from dtdg_lab.visualization.traces import Drawn, line
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
 
 STALENESS_TITLE = "Staleness of averaged models"
 _NAMED, _SPOKEN = 4, 3  # ranks with a line of their own, and in the caption

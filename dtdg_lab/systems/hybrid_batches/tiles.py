@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dtdg_lab.records.rows import Array
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.hybrid_batches.events import HybridFacts, SizeFacts, span_text
 from dtdg_lab.systems.hybrid_batches.observations import (
     averaging,
@@ -23,7 +24,6 @@ from dtdg_lab.visualization.tiles import SPARK_POINTS, Effect, Suggestion, Tile,
 
 if TYPE_CHECKING:
     from dtdg_lab.config.run_config import RunConfig
-    from dtdg_lab.runs.tables import RunTables
 
 _NAMED = 3  # ranks that a second line has room for
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from dtdg_lab.records.rows import Array
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.hybrid_batches.events import SizeFacts, amount_text
 from dtdg_lab.systems.hybrid_batches.observations import Decision
 from dtdg_lab.visualization.changes.marks import HALF_WIDTH, with_changes
 from dtdg_lab.visualization.chart import SECONDS_TITLE, STEPS_TITLE, ChartOptions, Figure, Key, Mark, XAxis, card
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, series_colour
 from dtdg_lab.visualization.traces import Drawn
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
 
 _MARGIN = 0.01  # of the axis, before its begin and after its end
 

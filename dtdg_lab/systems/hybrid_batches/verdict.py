@@ -9,12 +9,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from dtdg_lab.config import catalogue
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.hybrid_batches import captions
 from dtdg_lab.systems.hybrid_batches.events import HybridFacts
 from dtdg_lab.visualization.numbers import three_digits
 
 if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
     from dtdg_lab.visualization.studies.comparison import ComparedRun
 
 _CONTROLLERS: Mapping[str, str] = MappingProxyType(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtdg_lab.config import catalogue
 from dtdg_lab.core.errors import UnsupportedError
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.base import SystemFamily
 
 if TYPE_CHECKING:
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from dtdg_lab.config.run_config import RunConfig
     from dtdg_lab.engine.strategy import BuildContext, Strategy
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
-    from dtdg_lab.runs.tables import RunTables
     from dtdg_lab.systems.workload import EpochWork, Facts
     from dtdg_lab.visualization.chart import CaptionedFigure, Chart
     from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dtdg_lab.config import catalogue
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.single.events import OverlapProfile, SnapshotTimes
 from dtdg_lab.visualization.chart import FIRST_STEP, NOTHING_YET, Chart, ChartOptions, Figure, card
 from dtdg_lab.visualization.layout import time_unit
@@ -15,9 +15,6 @@ from dtdg_lab.visualization.numbers import percent_text, seconds_text
 from dtdg_lab.visualization.palette import EDGE_COLOUR, VERTEX_COLOUR
 from dtdg_lab.visualization.runs.step_memory import step_memory_chart
 from dtdg_lab.visualization.traces import bars
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
 
 MOST_BARS = 300
 HEIGHT = 250

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.records.rows import Array
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.single.charts import is_shared
 from dtdg_lab.systems.single.events import OverlapProfile
 from dtdg_lab.visualization.numbers import bytes_text, joules_text, percent_text, seconds_text
 from dtdg_lab.visualization.runs.overview import common_tiles
 from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile, spark_of
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
 
 RECENT = 50  # steps that tiles are means of
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.base import SystemFamily
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from dtdg_lab.graphs.delta import SequenceChanges
     from dtdg_lab.graphs.dynamic_graph import DynamicGraph
     from dtdg_lab.runs.stored_run import StoredRun
-    from dtdg_lab.runs.tables import RunTables
     from dtdg_lab.systems.step_time import MeasuredStep, StepForecast
     from dtdg_lab.systems.workload import EpochWork, Facts, Row
     from dtdg_lab.visualization.chart import CaptionedFigure, Chart

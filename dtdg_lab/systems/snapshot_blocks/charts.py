@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.records.rows import Array, Rows, known
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.snapshot_blocks.block_study import TITLE as BLOCK_MEMORY_TITLE
 from dtdg_lab.systems.snapshot_blocks.block_study import StepCost, cost_caption, draw_block_costs
 from dtdg_lab.systems.snapshot_blocks.ownership_chart import PICTURE, is_esdg
@@ -21,9 +21,6 @@ from dtdg_lab.visualization.palette import BASELINE_COLOUR, TEXT_COLOUR, series_
 from dtdg_lab.visualization.runs.transfers import transfers_chart
 from dtdg_lab.visualization.runs.waiting import RECENT, communication_chart, communication_time
 from dtdg_lab.visualization.traces import Drawn, line
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
 
 EQUAL_SHARE = 0.005  # share saved up to which graphs count as transferred in full
 TRANSFERS = Rollup("transfers", by=("rank",), sums=("bytes", "whole_bytes"), least=("step",), most=("step",))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from dtdg_lab.config import catalogue
 from dtdg_lab.partition.events import BlockFacts
 from dtdg_lab.records.events import MemoryFacts
 from dtdg_lab.records.rollups import Rollup
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.snapshot_blocks.periods import is_probed
 from dtdg_lab.visualization.changes.marks import PAGE_WIDTH
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Figure, Key, card
@@ -30,10 +31,6 @@ from dtdg_lab.visualization.runs.step_memory import (
 )
 from dtdg_lab.visualization.runs.transfers import EQUAL
 from dtdg_lab.visualization.traces import Drawn, heat, label
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
-
 
 Numbers = NDArray[np.int64]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.snapshot_blocks.ownership_chart import SENT, blocks_of, memory_limit, probed_memory
 from dtdg_lab.systems.snapshot_blocks.periods import peaks_by_step
 from dtdg_lab.visualization.numbers import bytes_text, percent_text, seconds_text
@@ -17,7 +18,6 @@ from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile, spark_of
 
 if TYPE_CHECKING:
     from dtdg_lab.config.run_config import RunConfig
-    from dtdg_lab.runs.tables import RunTables
 
 PEAK_MEMORY = Effect("Peak memory", bytes_text, peaks_by_step)
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from dtdg_lab.partition.events import BlockFacts
 from dtdg_lab.records.events import MemoryFacts
 from dtdg_lab.records.rows import Array
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.records.tables import RunTables
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dtdg_lab.config.record_tables import OWN_PHASES
 from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.records.rows import Rows
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.records.tables import RunTables
 
 
 def iterations(rows: Rows) -> Rows:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from dtdg_lab.records.rows import Array, Rows, known
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.snapshot_groups.balance import BALANCE, balance_by_epoch, last_balance
 from dtdg_lab.systems.snapshot_groups.group_times import group_times
 from dtdg_lab.systems.snapshot_groups.schedule_chart import is_scheduled
@@ -26,9 +27,6 @@ from dtdg_lab.visualization.layout import time_unit
 from dtdg_lab.visualization.numbers import percent_text, three_digits
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, EDGE_COLOUR, PHASE_COLOURS, series_colour
 from dtdg_lab.visualization.traces import Drawn, line, points, rule
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
 
 _MOST_MARKERS = 60  # epochs up to which each has a dot
 _MOST_COLOURS = 8  # ranks up to which each has a colour

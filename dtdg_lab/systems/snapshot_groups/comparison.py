@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, NotAvailableError, PlanError
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.snapshot_groups.balance import balance_of
 from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
 from dtdg_lab.systems.snapshot_groups.gantt import TONES, bound_end, shown_epoch
@@ -24,10 +25,6 @@ from dtdg_lab.visualization.layout import NAMES, time_unit
 from dtdg_lab.visualization.numbers import percent_text, seconds_text
 from dtdg_lab.visualization.palette import TEXT_COLOUR, WARNING_COLOUR
 from dtdg_lab.visualization.traces import Drawn, bars, label, level_bars, points, rule
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
-
 
 _NOTHING: Mapping[int, float] = MappingProxyType({})
 

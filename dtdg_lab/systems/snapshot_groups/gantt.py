@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dtdg_lab.core.plans import Schedule
 from dtdg_lab.records.rows import Array, Rows, as_column
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
 from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s
 from dtdg_lab.visualization.chart import Figure, Key
@@ -19,10 +20,6 @@ from dtdg_lab.visualization.layout import chart, time_unit
 from dtdg_lab.visualization.numbers import seconds_text
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, PHASE_COLOURS, PURGE_COLOUR, TEXT_COLOUR, WARNING_COLOUR
 from dtdg_lab.visualization.traces import Drawn, label, level_bars, line, rule
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
-
 
 PAUSES = ("wait", "communicate")  # phases that are drawn beside groups
 LONG_EPOCH_S = 3.0  # an epoch that takes this long is drawn while it runs, a shorter one when it is over

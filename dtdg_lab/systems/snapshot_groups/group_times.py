@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
 from dtdg_lab.systems.snapshot_groups.gantt import lengths_ns, shown_epoch
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
 
 EPOCHS = 5  # newest measurements of a group that count
 

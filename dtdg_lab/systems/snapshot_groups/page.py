@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.records.rows import Array
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.snapshot_groups.balance import balance_by_epoch, iterations, last_balance
 from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
 from dtdg_lab.systems.snapshot_groups.gantt import measured_bound, schedule_of, shown_epoch
@@ -15,9 +14,6 @@ from dtdg_lab.systems.snapshot_groups.group_times import group_times, planned_se
 from dtdg_lab.visualization.numbers import UNKNOWN, percent_text, seconds_text, three_digits
 from dtdg_lab.visualization.runs.overview import loss_tile
 from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile, spark_of
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
 
 
 def schedule_tiles(tables: RunTables) -> list[Tile]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from dtdg_lab.core.plans import Schedule
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.snapshot_groups.balance import balance_of
 from dtdg_lab.systems.snapshot_groups.events import ScheduleFacts
 from dtdg_lab.systems.snapshot_groups.gantt import (
@@ -27,9 +28,6 @@ from dtdg_lab.systems.snapshot_groups.gantt import (
 from dtdg_lab.systems.snapshot_groups.group_times import predicted_seconds
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Figure, card
 from dtdg_lab.visualization.numbers import percent_text, seconds_text
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
 
 MOST_BLOCKS = 900
 _ROOM = 1.02  # end of the axis over the end of what is drawn

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from dtdg_lab.partition.events import PartitionFacts
 from dtdg_lab.partition.measured_partition import partition_graph
 from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.records.rows import Array
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.visualization.chart import NOTHING_YET, CaptionedFigure, Chart, ChartOptions, Figure, Key, Place, card
 from dtdg_lab.visualization.graphs.partition import (
     EVEN,
@@ -33,10 +34,6 @@ from dtdg_lab.visualization.runs.step_memory import step_memory_chart
 from dtdg_lab.visualization.runs.transfers import transfers_chart
 from dtdg_lab.visualization.runs.waiting import communication_chart, waiting_chart
 from dtdg_lab.visualization.traces import Drawn, bars, heat, level_bars
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
-
 
 TITLE = "What each part needs from the others"
 LOAD_TITLE = "Load of the parts"

@@ -9,6 +9,7 @@ import numpy as np
 
 from dtdg_lab.partition.events import PartitionFacts
 from dtdg_lab.records.rows import Array
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.vertex_parts.charts import STEPS, exchanges_rows
 from dtdg_lab.visualization.numbers import bytes_text, percent_text
 from dtdg_lab.visualization.runs.overview import common_tiles
@@ -17,7 +18,6 @@ from dtdg_lab.visualization.tiles import Effect, Suggestion, Tile, spark_of
 
 if TYPE_CHECKING:
     from dtdg_lab.config.run_config import RunConfig
-    from dtdg_lab.runs.tables import RunTables
 
 RECENT = 50  # steps that bytes are a mean of
 _SUGGESTED_PARTS = 8

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dtdg_lab.records.rows import Array
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.visualization.changes.log import RequestedChange, requested_changes
 from dtdg_lab.visualization.numbers import seconds_text
 from dtdg_lab.visualization.tiles import Effect
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
 
 SIDE = 50  # steps before and after a change, at most
 BLOCK = 10  # steps of a mean whose range is compared

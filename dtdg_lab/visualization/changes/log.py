@@ -17,11 +17,11 @@ from dtdg_lab.records.events import (
     Resumed,
     SettingsChanged,
 )
+from dtdg_lab.records.tables import RunTables
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dtdg_lab.runs.tables import RunTables
 
 Outcome = Literal["asked", "waiting", "applied", "refused", "not applied"]
 BY_RESUME = "resume"

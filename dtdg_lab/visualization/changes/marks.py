@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.visualization.changes.log import RequestedChange, log_state, requested_changes
 from dtdg_lab.visualization.chart import XAxis
 from dtdg_lab.visualization.palette import MARK_COLOUR
 from dtdg_lab.visualization.run_names import setting_label, value_text
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
 
 CHIPS = 20  # the newest changes that are drawn
 NEAR, WIDE = 18, 32  # pixels from the first change of a chip, of one and of several, under which the next one joins

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dtdg_lab.core.units import format_bytes, format_percent
 from dtdg_lab.partition.events import Matrix, PartitionFacts
 from dtdg_lab.records.rows import Array
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.visualization import layout, traces
 from dtdg_lab.visualization.chart import CaptionedFigure, Figure, Key, card
 from dtdg_lab.visualization.layout import FROM_ZERO, byte_unit
@@ -21,10 +22,6 @@ from dtdg_lab.visualization.palette import HEAT_SCALES, TEXT_COLOUR, series_colo
 from dtdg_lab.visualization.runs.transfers import Traffic, traffic_card
 from dtdg_lab.visualization.tiles import Tile
 from dtdg_lab.visualization.traces import SYMBOLS, Drawn, bars, heat, points, rule
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
-
 
 SNAPSHOTS = "snapshot, oldest to newest"
 EVEN = 1.05  # largest part over the mean up to which a share of the work is called even

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,10 +11,8 @@ from numpy.typing import ArrayLike
 from dtdg_lab.records.events import RanksGathered
 from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.records.rows import Array, Rows
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.visualization.runs.energy import FINE_READINGS, FINE_STEP_JOULES, readings_of
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
 
 FINE = 1_000  # points of a curve of a long run
 NEAR = 0.05  # above the lowest loss, up to which a loss is near the best

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from dtdg_lab.energy.phases import IDLE, STALL, STALLED
 from dtdg_lab.energy.total import MEASURED, STEPS, EnergyTotal, Stream, stream_of
 from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.records.rows import Array, Rows, known
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.visualization.changes.marks import with_changes
 from dtdg_lab.visualization.chart import (
     FIRST_SECOND,
@@ -41,10 +42,6 @@ from dtdg_lab.visualization.palette import (
 from dtdg_lab.visualization.runs.step_time import PHASE_NAMES, TEXT_COLOURS, merge_small
 from dtdg_lab.visualization.runs.timeline import is_over
 from dtdg_lab.visualization.traces import Drawn, label, level_bars, line
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
-
 
 TITLE = "Energy"
 UNKNOWN = "Energy is unknown: this machine neither measures nor models it."

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import isfinite, log10
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from dtdg_lab.config.catalogue import loss_name, metrics_of
 from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.records.rows import Array, Rows, known
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.visualization.changes.marks import CHIPS, with_changes
 from dtdg_lab.visualization.chart import (
     FIRST_EPOCH,
@@ -32,9 +33,6 @@ from dtdg_lab.visualization.numbers import percent_text, three_digits
 from dtdg_lab.visualization.palette import BASELINE_COLOUR, SPLIT_COLOURS, STEP_COLOUR
 from dtdg_lab.visualization.run_names import sentence_case
 from dtdg_lab.visualization.traces import Drawn, label, line
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
 
 TITLE = "Loss"
 SPLIT_NAMES = {"train": "training", "validation": "validation", "test": "test"}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.visualization.chart import Chart
 from dtdg_lab.visualization.numbers import UNKNOWN, seconds_text, three_digits
 from dtdg_lab.visualization.runs.energy import energy_by_phase_chart, energy_chart
@@ -14,9 +14,6 @@ from dtdg_lab.visualization.runs.loss import SPLIT_NAMES, against_persistence, e
 from dtdg_lab.visualization.runs.step_time import STEP_SECONDS, step_time_chart, step_times
 from dtdg_lab.visualization.runs.timeline import timeline_chart
 from dtdg_lab.visualization.tiles import Tile, spark_of
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
 
 
 def common_charts() -> tuple[Chart, ...]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dtdg_lab.config.model_facts import PASSES
 from dtdg_lab.records.events import MemoryFacts
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.visualization.changes.marks import HALF_WIDTH
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Figure, Key, card
 from dtdg_lab.visualization.layout import byte_unit
@@ -20,7 +21,6 @@ from dtdg_lab.visualization.traces import Drawn, line
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dtdg_lab.runs.tables import RunTables
 
 TITLE = "Memory over a step"
 PEAK = "A step peaks at {peak}."

@@ -6,20 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dtdg_lab.config.record_tables import OWN_PHASES, PHASES
 from dtdg_lab.records.rollups import Rollup
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Figure, Key, card
 from dtdg_lab.visualization.layout import NAMES
 from dtdg_lab.visualization.numbers import percent_text, three_digits
 from dtdg_lab.visualization.palette import INK_COLOUR, PHASE_COLOURS, TEXT_COLOUR
 from dtdg_lab.visualization.traces import Drawn, level_bars
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
 
 TITLE = "Time per step"
 STEP_SECONDS = Rollup("steps", sums=("time_s",), points=60)  # of all ranks

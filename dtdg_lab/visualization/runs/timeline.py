@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dtdg_lab.config.record_tables import BETWEEN_STEPS, PHASES
 from dtdg_lab.records.events import Ended
 from dtdg_lab.records.rows import Array, Rows
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Figure, Key, card
 from dtdg_lab.visualization.numbers import MINUS, percent_text
 from dtdg_lab.visualization.palette import PHASE_COLOURS
 from dtdg_lab.visualization.runs.step_time import PHASE_NAMES, step_times
 from dtdg_lab.visualization.thinning import least_by_rank, newest_rows
 from dtdg_lab.visualization.traces import Drawn, heat, level_bars
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
 
 TITLE = "Timeline"
 SPANS_S = (0.5, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 15.0, 20.0, 25.0, 30.0)

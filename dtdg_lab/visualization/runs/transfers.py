@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from dtdg_lab.config.model_facts import PASSES
 from dtdg_lab.partition.events import BlockFacts, Matrix, PartitionFacts
 from dtdg_lab.records.rows import Rows, known
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions, Figure, Key, Place, always, card
 from dtdg_lab.visualization.layout import byte_unit
 from dtdg_lab.visualization.numbers import bytes_text, percent_text, three_digits
 from dtdg_lab.visualization.palette import HEAT_SCALES
 from dtdg_lab.visualization.thinning import least_by_rank, newest_rows
 from dtdg_lab.visualization.traces import Drawn, heat
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
 
 TITLE = "Bytes between ranks"
 WRITTEN = 8  # ranks up to which every cell has room for its number

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.records.rows import Array, Rows, known
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.visualization.changes.marks import HALF_WIDTH, with_changes
 from dtdg_lab.visualization.chart import NOTHING_YET, STEPS_TITLE, Chart, ChartOptions, Figure, Key, Place, always, card
 from dtdg_lab.visualization.numbers import three_digits
@@ -17,10 +17,6 @@ from dtdg_lab.visualization.palette import BASELINE_COLOUR, STEP_COLOUR, WARNING
 from dtdg_lab.visualization.runs.step_time import step_times
 from dtdg_lab.visualization.thinning import least_by_rank, newest_rows
 from dtdg_lab.visualization.traces import Drawn, bars, line
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
-
 
 TITLE = "Waiting by rank"
 UNIT = "ms per step"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from dtdg_lab.config.options import OPTIONS, default
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.units import join_words
 from dtdg_lab.records.events import TUNER, EpochEnded
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.visualization.changes.log import has_ended, requested_changes
 from dtdg_lab.visualization.numbers import bytes_text, joules_text, percent_text, seconds_text, three_digits
 from dtdg_lab.visualization.palette import PURGE_COLOUR, series_colour
@@ -29,10 +30,7 @@ from dtdg_lab.visualization.runs.curves import (
 )
 from dtdg_lab.visualization.runs.energy import joules_so_far
 
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
-
-Labelled = Sequence[tuple[str, "RunTables"]]
+Labelled = Sequence[tuple[str, RunTables]]
 
 BELOW_PERSISTENCE = 0.2  # where the target starts
 ABOVE_LOWEST = 0.05  # likewise, where persistence is unknown

@@ -6,10 +6,11 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dtdg_lab.config.catalogue import loss_name
 from dtdg_lab.core.units import format_bytes, format_joules, format_seconds, join_words
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.visualization import layout, traces
 from dtdg_lab.visualization.chart import CaptionedFigure, Figure
 from dtdg_lab.visualization.layout import FROM_ZERO, as_drawn, byte_unit
@@ -18,10 +19,6 @@ from dtdg_lab.visualization.panels import grid
 from dtdg_lab.visualization.runs.curves import NEAR, bytes_at, joules_at, judged_evaluations, judged_split, peak_bytes
 from dtdg_lab.visualization.runs.energy import energy_total
 from dtdg_lab.visualization.traces import Drawn
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
-
 
 COSTS = ("seconds", "joules", "bytes", "peak")
 Place = tuple[str, int]  # contestant and seed

@@ -13,8 +13,8 @@ import pytest
 import dtdg_lab as lab
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.dashboard.live_charts import LiveCharts
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.runs.charts import all_rollups
-from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.systems.base import SystemFamily
 from dtdg_lab.visualization.chart import Chart, ChartOptions, Figure, Question, always, card
 from tests.registrations import registered_apart

@@ -9,7 +9,7 @@ import pytest
 
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.lessons.experiments import change
-from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.records.tables import RunTables
 from tests.tables import record_lines, run_tables, run_under_way
 
 PER_EPOCH = 4

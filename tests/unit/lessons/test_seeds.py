@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dtdg_lab.lessons import near_by_seed_words
-from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.visualization.runs.curves import CURVE_ROLLUPS
 from tests.tables import run_tables
 

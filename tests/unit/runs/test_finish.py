@@ -27,7 +27,7 @@ from dtdg_lab.runs import finish as finish_module
 from dtdg_lab.runs import report, summary
 from dtdg_lab.runs.comparison import compare
 from dtdg_lab.runs.directory import RunDirectory
-from dtdg_lab.runs.event_log import event_rows
+from dtdg_lab.runs.event_rows import event_rows
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.frames import RunFrames
 from dtdg_lab.runs.parquet import current_note, files_of, is_current

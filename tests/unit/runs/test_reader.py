@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from dtdg_lab.config.record_tables import SCHEMA, TABLES
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import DataError
+from dtdg_lab.records.lines import RecordFile, read_lines
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.frames import RunFrames
 from dtdg_lab.runs.parquet import current_note, files_of, is_current, write_rank
-from dtdg_lab.runs.record_lines import RecordFile, read_lines
 from dtdg_lab.runs.record_writer import RecordWriter
-from dtdg_lab.runs.tables import RunTables
 from tests.stored_runs import START_NS, STEP_NS, evaluate, finished_run, write_steps
 
 CONFIG = RunConfig(system="psg", dataset="growing", ranks=2)

@@ -15,7 +15,7 @@ import pytest
 
 from dtdg_lab.config.record_tables import SCHEMA, TABLES
 from dtdg_lab.core.errors import ConfigError, RunStoreError, UnknownNameError
-from dtdg_lab.runs.record_lines import read_lines
+from dtdg_lab.records.lines import read_lines
 from dtdg_lab.runs.record_writer import RecordWriter
 from tests.stored_runs import row, write_steps
 

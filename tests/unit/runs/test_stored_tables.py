@@ -11,12 +11,12 @@ import pytest
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.records.rows import Rows
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.runs import parquet, recent_rows, stored_tables
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.frames import RunFrames
 from dtdg_lab.runs.record_writer import RecordWriter
 from dtdg_lab.runs.stored_tables import open_tables
-from dtdg_lab.runs.tables import RunTables
 from tests.stored_runs import START_NS, STEP_NS, evaluate, finished_run, write_steps
 
 

@@ -21,10 +21,10 @@ from dtdg_lab.core.errors import ClusterError, ConfigError, DataError, RunFailed
 from dtdg_lab.dashboard.pages import race as race_page
 from dtdg_lab.dashboard.pages.race import RacePage
 from dtdg_lab.forecast.measured_runs import check_usable
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.stored_run import open_run
-from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.studies import near_best
 from dtdg_lab.studies import race as race_module
 from dtdg_lab.studies import trial_runner as race_runner

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from dtdg_lab.cluster.stopping_rule import Bench, Evaluated
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.runs.charts import all_rollups
-from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.studies.race_plan import RacePlan, StopRule, contestants, data_hashes, labels_for
 from dtdg_lab.studies.race_table import best, spread
 from dtdg_lab.studies.same_losses import checks, groups, same_losses

@@ -40,7 +40,7 @@ from dtdg_lab.engine.views.snapshot_view import SnapshotView
 from dtdg_lab.graphs.dynamic_graph import DynamicGraph
 from dtdg_lab.graphs.sealed import seal_of
 from dtdg_lab.models.graph_view import DenseView
-from dtdg_lab.runs.record_lines import read_lines
+from dtdg_lab.records.lines import read_lines
 from dtdg_lab.runs.record_writer import RecordWriter
 from dtdg_lab.systems.single.events import OverlapProfile, SnapshotTimes
 from dtdg_lab.systems.single.strategy import measured

@@ -9,6 +9,7 @@ import numpy as np
 
 from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.records.rows import Array, Rows
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.feature_cache.charts import captions
 from dtdg_lab.systems.feature_cache.charts.step_chart import (
     RECENT,
@@ -27,7 +28,6 @@ from dtdg_lab.visualization.palette import series_colour
 from dtdg_lab.visualization.traces import line
 
 if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
     from dtdg_lab.visualization.chart import Figure
 
 

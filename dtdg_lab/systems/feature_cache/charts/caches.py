@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.records.rows import Array, Rows, as_objects
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.feature_cache.charts.step_chart import (
     STACKED_PARTS,
     first_step,
@@ -17,9 +17,6 @@ from dtdg_lab.systems.feature_cache.charts.step_chart import (
     recent_rows,
 )
 from dtdg_lab.systems.feature_cache.events import FeatureFacts
-
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
 
 
 def _by_owner(rows: Rows) -> Rows:

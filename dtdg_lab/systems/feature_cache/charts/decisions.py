@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dtdg_lab.records.rows import Array, Rows
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.feature_cache.actions import WINDOWS
 from dtdg_lab.systems.feature_cache.charts import captions
 from dtdg_lab.systems.feature_cache.charts.step_chart import (
@@ -27,7 +28,6 @@ from dtdg_lab.visualization.palette import HEAT_SCALES, MARK_COLOUR, TEXT_COLOUR
 from dtdg_lab.visualization.traces import Drawn, box, heat, label, points
 
 if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
     from dtdg_lab.visualization.chart import Figure
 
 

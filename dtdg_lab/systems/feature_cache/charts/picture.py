@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dtdg_lab.records.rows import Array
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.feature_cache.charts import captions
 from dtdg_lab.systems.feature_cache.charts.batches import (
     RESOLVED,
@@ -50,7 +51,6 @@ from dtdg_lab.visualization.palette import (
 from dtdg_lab.visualization.traces import Drawn, bars, heat, line
 
 if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
     from dtdg_lab.visualization.chart import Figure
 
 NEWEST, BINS = 500, 300  # steps that are drawn one by one; columns of a whole run

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dtdg_lab.records.rows import Array
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.feature_cache.charts import captions
 from dtdg_lab.systems.feature_cache.charts.batches import hit_rate_now
 from dtdg_lab.systems.feature_cache.charts.captions import ms_text
@@ -27,9 +28,6 @@ from dtdg_lab.visualization.palette import BASELINE_COLOUR, STEP_COLOUR, series_
 from dtdg_lab.visualization.traces import Drawn, line
 
 if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
-if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
     from dtdg_lab.visualization.chart import Figure
 
 

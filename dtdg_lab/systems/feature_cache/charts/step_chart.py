@@ -11,13 +11,13 @@ import numpy as np
 
 from dtdg_lab.config import catalogue
 from dtdg_lab.records.rows import Array, Rows
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.feature_cache.events import CACHELESS, Congestion, FeatureFacts
 from dtdg_lab.visualization.changes.marks import with_changes
 from dtdg_lab.visualization.chart import STEPS_TITLE, card
 from dtdg_lab.visualization.traces import Drawn, box
 
 if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
     from dtdg_lab.visualization.chart import Figure
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from dtdg_lab.energy.total import MEASURED
 from dtdg_lab.network.links import with_link
 from dtdg_lab.records.rows import Array
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.feature_cache.charts.batches import batch_sums, hit_rate_now, hits_by_step, wait_now_s, waits
 from dtdg_lab.systems.feature_cache.charts.caches import mean_lengths
 from dtdg_lab.systems.feature_cache.charts.captions import CHOSEN_BY, ms_text
@@ -23,7 +24,6 @@ from dtdg_lab.visualization.tiles import SPARK_POINTS, Effect, Suggestion, Tile,
 
 if TYPE_CHECKING:
     from dtdg_lab.config.run_config import RunConfig
-    from dtdg_lab.runs.tables import RunTables
 
 _STEP_TIMES = 50  # steps of the mean time of a step
 _LONG_WINDOW, _DELAY_MS, _DELAYED_PART, _SMALL_CACHE = 64, 60.0, 1, 300

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dtdg_lab.records.rows import Array
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.feature_cache.charts import captions
 from dtdg_lab.systems.feature_cache.charts.step_chart import (
     STACKED_PARTS,
@@ -24,7 +25,6 @@ from dtdg_lab.visualization.palette import HEAT_SCALES, PHASE_COLOURS, PURGE_COL
 from dtdg_lab.visualization.traces import Drawn, bars, colour_bar, heat, label
 
 if TYPE_CHECKING:
-    from dtdg_lab.runs.tables import RunTables
     from dtdg_lab.visualization.chart import Figure
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.runs.event_log import event_rows
+from dtdg_lab.runs.event_rows import event_rows
 from dtdg_lab.systems.decayed_windows.events import ChunkFacts, Shape, TrapezoidFacts
 from tests.window_tables import CHUNKS, NODES, trapezoid_data
 

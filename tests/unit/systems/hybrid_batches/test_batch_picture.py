@@ -8,8 +8,8 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.runs.charts import charts_of
-from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.systems.hybrid_batches.batch_picture import PICTURE, SHOWN_PARTS
 from dtdg_lab.visualization.chart import ChartOptions
 from tests.hybrid_tables import (

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 import pytest
 
 from dtdg_lab.config import catalogue
-from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.hybrid_batches.batch_picture import PICTURE
 from dtdg_lab.systems.hybrid_batches.controller_charts import REGRET, REWARDS, VALUES
 from dtdg_lab.systems.hybrid_batches.reservoir_charts import RESERVOIR, SOURCES

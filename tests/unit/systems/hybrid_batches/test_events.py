@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.runs.event_log import event_rows
+from dtdg_lab.runs.event_rows import event_rows
 from dtdg_lab.systems.hybrid_batches.events import HybridFacts, amount_text
 from tests.hybrid_tables import MIDDLE, controlled_plan, plan
 

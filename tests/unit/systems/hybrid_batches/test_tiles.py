@@ -11,7 +11,7 @@ import pytest
 from dtdg_lab.config import catalogue
 from dtdg_lab.config.options import OPTIONS
 from dtdg_lab.config.run_config import RunConfig
-from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.hybrid_batches import captions
 from dtdg_lab.systems.hybrid_batches.tiles import (
     STEPS_PER_SECOND,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dtdg_lab.config.catalogue import family
-from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.single.charts import COMMON_EDGES, MOST_BARS, SHARING, SNAPSHOTS
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart
 from tests.drawing import draw

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dtdg_lab.records.events import SettingsChanged
-from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.snapshot_blocks import FAMILY
 from dtdg_lab.systems.snapshot_blocks.charts import esdg_charts
 from dtdg_lab.systems.snapshot_blocks.periods import plan_periods

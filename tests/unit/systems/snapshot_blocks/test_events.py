@@ -16,7 +16,7 @@ from dtdg_lab.datasets.names import load_dataset
 from dtdg_lab.graphs.split import split
 from dtdg_lab.partition.events import BlockFacts
 from dtdg_lab.records.events import MemoryFacts
-from dtdg_lab.runs.event_log import event_rows
+from dtdg_lab.runs.event_rows import event_rows
 from dtdg_lab.systems.snapshot_blocks.ownership_chart import PICTURE
 from dtdg_lab.training.build import make_task
 from dtdg_lab.training.partition import blocks_event

@@ -10,7 +10,7 @@ import pytest
 
 from dtdg_lab.core.plans import SnapshotBlocks
 from dtdg_lab.partition.events import BlockFacts
-from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.snapshot_blocks.ownership_chart import (
     PICTURE,
     block_names,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.runs.charts import all_rollups
-from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.systems.snapshot_blocks import FAMILY
 from tests.plan_events import blocks_data, memory_data, plan
 from tests.tables import run_tables

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.snapshot_groups.balance import balance_by_epoch, balance_of, last_balance
 from dtdg_lab.systems.snapshot_groups.charts import GROUP_TIMES, IMBALANCE, OWN_WORK
 from dtdg_lab.systems.snapshot_groups.group_times import group_times

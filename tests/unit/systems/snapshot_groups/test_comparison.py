@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dtdg_lab.core.errors import NotAvailableError
-from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.snapshot_groups.comparison import (
     COMPARE,
     OTHER_RANKS,

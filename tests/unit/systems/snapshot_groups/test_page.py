@@ -7,8 +7,8 @@ import pytest
 
 from dtdg_lab.config.catalogue import family
 from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.runs.charts import all_rollups
-from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.systems.snapshot_groups.page import EPOCH_TIME, schedule_suggestions, schedule_tiles
 from dtdg_lab.visualization.tiles import Tile
 from tests.schedule_records import add_epoch, add_schedule, schedule_data, scheduled_tables

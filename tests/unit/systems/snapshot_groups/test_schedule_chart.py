@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.snapshot_groups.gantt import LONG_EPOCH_S
 from dtdg_lab.systems.snapshot_groups.schedule_chart import MOST_BLOCKS, SCHEDULE
 from dtdg_lab.systems.snapshot_groups.schedulers.base import lower_bound_s

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.vertex_parts.charts import part_charts
 from dtdg_lab.visualization.chart import NOTHING_YET
 from dtdg_lab.visualization.runs.overview import common_charts

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.visualization.changes.effects import FORGOTTEN, TOO_FEW, UNCLEAR, MeasuredEffect, effect_of, step_times
 from dtdg_lab.visualization.changes.log import requested_changes
 from dtdg_lab.visualization.tiles import Effect

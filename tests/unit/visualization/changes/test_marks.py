@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.visualization.changes.marks import change_marks, with_changes
 from dtdg_lab.visualization.chart import XAxis, card
 from tests.tables import START_NS, record_lines, run_tables

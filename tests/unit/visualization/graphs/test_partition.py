@@ -13,7 +13,7 @@ import dtdg_lab as lab
 from dtdg_lab.core.errors import ConfigError, DataError
 from dtdg_lab.partition.events import PartitionFacts
 from dtdg_lab.partition.measured_partition import MeasuredPartition, partition_graph
-from dtdg_lab.runs.event_log import event_rows
+from dtdg_lab.runs.event_rows import event_rows
 from dtdg_lab.runs.finish import finish
 from dtdg_lab.runs.record_writer import RecordWriter
 from dtdg_lab.runs.stored_run import open_run

@@ -11,8 +11,8 @@ import plotly.graph_objects as go
 import pytest
 
 from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.runs.charts import all_rollups
-from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.chart import Figure
 from dtdg_lab.visualization.studies import comparison, comparison_charts
 from dtdg_lab.visualization.studies.comparison import (

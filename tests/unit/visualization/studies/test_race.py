@@ -10,8 +10,8 @@ import pytest
 
 from dtdg_lab.config.record_tables import TABLES
 from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.runs.charts import all_rollups
-from dtdg_lab.runs.tables import RunTables
 from dtdg_lab.visualization.runs.curves import FETCHED, FINE, bytes_at
 from dtdg_lab.visualization.studies.race import (
     COSTS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.feature_cache.charts.batches import HITS
 from dtdg_lab.visualization.chart import Chart, ChartOptions
 from tests.feature_tables import batch, changed, congestion, feature_tables, features

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.feature_cache.charts.picture import MOST_BLOCKS, PICTURE
 from dtdg_lab.visualization.chart import NOTHING_YET, ChartOptions
 from tests.feature_tables import batch, cache, changed, congestion, feature_tables, features

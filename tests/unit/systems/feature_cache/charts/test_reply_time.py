@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.feature_cache.charts.batches import HITS
 from dtdg_lab.systems.feature_cache.charts.reply_time import REPLIES
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dtdg_lab.runs.tables import RunTables
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.systems.feature_cache.charts.decisions import ACTION_VALUES, DECISIONS
 from dtdg_lab.systems.feature_cache.charts.traffic import BYTES_MOVED, LINKS, ROWS_BY_OWNER
 from dtdg_lab.visualization.chart import NOTHING_YET, Chart, ChartOptions

@@ -15,13 +15,13 @@ import numpy as np
 from dtdg_lab.config.record_tables import rows_of
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import DataError, LabError
+from dtdg_lab.records.event_log import E, EventLog, read_event, without_replaced_events
 from dtdg_lab.records.events import AttemptStarted, Kernel, Preparing, Resumed, SettingsChanged
+from dtdg_lab.records.lines import Line, RecordFile, attempt_spans, clocks_of, parse_line
+from dtdg_lab.records.position import AttemptClock, Progress, RunPosition
+from dtdg_lab.records.recent_rows import RecentRows
 from dtdg_lab.records.rollups import Rollup, Sums
 from dtdg_lab.records.rows import Rows
-from dtdg_lab.runs.event_log import E, EventLog, read_event, without_replaced_events
-from dtdg_lab.runs.position import AttemptClock, Progress, RunPosition
-from dtdg_lab.runs.recent_rows import RecentRows
-from dtdg_lab.runs.record_lines import Line, RecordFile, attempt_spans, clocks_of, parse_line
 
 T = TypeVar("T")
 

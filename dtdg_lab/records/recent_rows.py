@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dtdg_lab.config.record_tables import TABLES
+from dtdg_lab.records.lines import IDENTITY, Line, LineColumns, Shape, add_to_shape
+from dtdg_lab.records.position import AttemptClock, RunPosition
+from dtdg_lab.records.replaced_rows import SPENT, without_replaced
 from dtdg_lab.records.rollups import Rollup, Sums
 from dtdg_lab.records.rows import Array, Rows, Table, as_column
-from dtdg_lab.runs.position import AttemptClock, RunPosition
-from dtdg_lab.runs.record_lines import IDENTITY, Line, LineColumns, Shape, add_to_shape
-from dtdg_lab.runs.replaced_rows import SPENT, without_replaced
 
 FEW_ROWS = 4_000  # the newest of a table, which are always kept
 PENDING_ROWS = 4_000  # of lines that are turned into columns once a chart asks for their table

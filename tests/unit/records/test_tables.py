@@ -16,16 +16,16 @@ from hypothesis import strategies as st
 from dtdg_lab.config.record_tables import TABLES
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import DataError
+from dtdg_lab.records.lines import BLOCK_BYTES
+from dtdg_lab.records.recent_rows import FEW_ROWS
 from dtdg_lab.records.rollups import Rollup, Sums
 from dtdg_lab.records.rows import Rows, Table, as_column
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.runs import parquet
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.frames import RunFrames
-from dtdg_lab.runs.recent_rows import FEW_ROWS
-from dtdg_lab.runs.record_lines import BLOCK_BYTES
 from dtdg_lab.runs.record_writer import RecordWriter
 from dtdg_lab.runs.stored_tables import open_tables
-from dtdg_lab.runs.tables import RunTables
 from tests.tables import START_NS, record_lines, run_tables
 
 CONFIG = RunConfig(ranks=2)
@@ -200,7 +200,7 @@ def test_ranks_stay_side_by_side_while_files_are_read(tmp_path: Path, monkeypatc
         write(tmp_path, rank, lines)
     tables = RunTables.open(CONFIG, tmp_path, [pairs, times], recent=10)
     assert tables.rollup(pairs)["loss"].sum() == 2 * 600
-    monkeypatch.setattr("dtdg_lab.runs.tables.UPDATE_BYTES", 1 << 20)
+    monkeypatch.setattr("dtdg_lab.records.tables.UPDATE_BYTES", 1 << 20)
     at_once = RunTables.open(CONFIG, tmp_path, [pairs, times])
     seconds = [some.rollup(times).sort("bucket", "rank")["seconds_most"].tolist() for some in (tables, at_once)]
     assert seconds[0] == seconds[1]
@@ -327,7 +327,7 @@ def test_settings_follow_changes_and_resumes() -> None:
 
 
 def test_all_changes_of_settings_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dtdg_lab.runs.event_log.EVENTS_OF_A_KIND", 5)
+    monkeypatch.setattr("dtdg_lab.records.event_log.EVENTS_OF_A_KIND", 5)
     changes: list[dict[str, Any]] = [{"epochs": 7}, *({"learning_rate": 0.001 * k} for k in range(1, 30))]
     events = [
         {"kind": kind, "step": step, "data": {"version": step, "changes": change, "epoch": 0}}

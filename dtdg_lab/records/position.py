@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dtdg_lab.records.lines import Line
+from dtdg_lab.records.replaced_rows import first_replaced
 from dtdg_lab.records.rows import Array, Rows
-from dtdg_lab.runs.record_lines import Line
-from dtdg_lab.runs.replaced_rows import first_replaced
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ import orjson
 
 from dtdg_lab.config.record_tables import SCHEMA, rows_of
 from dtdg_lab.core.errors import DataError
-from dtdg_lab.runs.json_files import store_error
+from dtdg_lab.core.system_errors import store_error
 
 Line = dict[str, Any]
 BLOCK_BYTES = 4 << 20

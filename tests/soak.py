@@ -280,11 +280,11 @@ class Soak:
                 lines += 1
                 steps += len(line["rows"]) if line["table"] == "steps" else 0
             seen = tables.received.get(rank, Received())
-            if (seen.lines, seen.steps, seen.gaps, tables.missing) != (lines, steps, 0, 0):
+            if (seen.lines, seen.steps, seen.gaps, tables.sequence.missing) != (lines, steps, 0, 0):
                 self.trial.lost += abs(lines - seen.lines) + seen.gaps
                 self.trial.failures.append(
-                    f"attempt {run.attempt}, rank {rank}: the live tables have {seen} and miss {tables.missing}, the "
-                    f"file has {lines} lines with {steps} steps"
+                    f"attempt {run.attempt}, rank {rank}: the live tables have {seen} and miss "
+                    f"{tables.sequence.missing}, the file has {lines} lines with {steps} steps"
                 )
 
     def _check_records(self, run: Run) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pandas as pd
 
 from dtdg_lab.config.run_config import RunConfig
-from dtdg_lab.records.lines import Line, RecordFile, parse_line
-from dtdg_lab.records.tables import UPDATE_BYTES, RunTables
+from dtdg_lab.records.lines import Line, RecordFile, parse_lines
+from dtdg_lab.records.rank_files import UPDATE_BYTES
+from dtdg_lab.records.tables import RunTables
 from dtdg_lab.runs.charts import all_rollups, captions_of, figures_of, save_figures
 from dtdg_lab.runs.directory import ENDED, RunDirectory
 from dtdg_lab.visualization.changes.log import changes_frame, requested_changes
@@ -91,8 +92,7 @@ class FollowedRun:
     def _catch_up(self, rank: int) -> bool:
         """Read the next block of a rank's file; return whether there was anything."""
         raw_lines = self._file(rank).read(UPDATE_BYTES)
-        lines = (parse_line(raw, location) for raw, location in raw_lines)
-        new = [line for line in lines if line["seq"] >= self._next_seq.get(rank, 0)]
+        new = [line for line in parse_lines(raw_lines) if line["seq"] >= self._next_seq.get(rank, 0)]
         if new:
             self._add(new)
         return bool(raw_lines)

@@ -484,4 +484,4 @@ def _continued(predecessor: Run | None) -> Run | None:
         return None
     with predecessor.lock:
         saved = predecessor.live.event(CheckpointWritten)
-        return predecessor if predecessor.live.keeps_rows_after(-1 if saved is None else saved.step) else None
+        return predecessor if predecessor.live.recent_rows.holds_after(-1 if saved is None else saved.step) else None

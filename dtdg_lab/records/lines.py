@@ -67,6 +67,25 @@ def parse_line(raw: bytes, location: str) -> Line:
     return line
 
 
+def parse_lines(raw_lines: Iterable[tuple[bytes, str]], *, damaged: list[str] | None = None) -> Iterator[Line]:
+    """Yield record lines.
+
+    Args:
+        raw_lines: their texts and locations.
+        damaged: gets an error for each line that cannot be read; None raises it.
+
+    Raises:
+        DataError: a line is damaged, or another version wrote it.
+    """
+    for raw, location in raw_lines:
+        try:
+            yield parse_line(raw, location)
+        except DataError as error:
+            if damaged is None:
+                raise
+            damaged.append(str(error))
+
+
 def from_json(text: bytes) -> Any:
     """Return the value of a JSON text."""
     try:
@@ -172,6 +191,30 @@ class RecordFile:
         return numbered
 
 
+class LineSequence:
+    """The sequence numbers of the lines of each rank: a line that comes twice is not new.
+
+    Attributes:
+        missing: lines that never arrived, by the gaps between numbers.
+    """
+
+    def __init__(self) -> None:
+        self._newest: dict[int, int] = {}
+        self.missing = 0
+
+    def is_new(self, line: Line) -> bool:
+        """Return whether a line has not come before; one without a number counts as new."""
+        rank, seq = line["rank"], line.get("seq")
+        if seq is None:
+            return True
+        newest = self._newest.get(rank, seq - 1)
+        if seq <= newest:
+            return False
+        self.missing += seq - newest - 1
+        self._newest[rank] = seq
+        return True
+
+
 def read_lines(path: str | Path) -> Iterator[Line]:
     """Yield the record lines of one rank's file.
 
@@ -183,8 +226,7 @@ def read_lines(path: str | Path) -> Iterator[Line]:
     """
     source = RecordFile(Path(path))
     while raw_lines := source.read():
-        for raw, location in raw_lines:
-            yield parse_line(raw, location)
+        yield from parse_lines(raw_lines)
 
 
 def whole_bytes(path: Path) -> int:

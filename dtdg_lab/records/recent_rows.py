@@ -109,6 +109,10 @@ class RecentRows:
     def _seconds(self, rows: Rows) -> Array:
         return self._clock.seconds_of(rows["attempt"], next(rows[name] for name in CLOCKS if name in rows))
 
+    def holds_after(self, step: int) -> bool:
+        """Return whether all rows after a step are in memory, so that a resume from there can replace them."""
+        return self.dropped_step <= step
+
     def restart_clock(self) -> None:
         """Compute the seconds of rows again: an attempt began at another time than its first rows have."""
         for table in self._tables.values():

@@ -6,7 +6,7 @@ of all rows of the run (``rollup``); events, as records or typed; where the run 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,11 +14,12 @@ import numpy as np
 
 from dtdg_lab.config.record_tables import rows_of
 from dtdg_lab.config.run_config import RunConfig
-from dtdg_lab.core.errors import DataError, LabError
+from dtdg_lab.core.errors import LabError
 from dtdg_lab.records.event_log import E, EventLog, read_event, without_replaced_events
 from dtdg_lab.records.events import AttemptStarted, Kernel, Preparing, Resumed, SettingsChanged
-from dtdg_lab.records.lines import Line, RecordFile, attempt_spans, clocks_of, parse_line
+from dtdg_lab.records.lines import Line, LineSequence, clocks_of, parse_lines
 from dtdg_lab.records.position import AttemptClock, Progress, RunPosition
+from dtdg_lab.records.rank_files import RankFiles
 from dtdg_lab.records.recent_rows import RecentRows
 from dtdg_lab.records.rollups import Rollup, Sums
 from dtdg_lab.records.rows import Rows
@@ -26,7 +27,6 @@ from dtdg_lab.records.rows import Rows
 T = TypeVar("T")
 
 RECENT_STEPS = 2_000  # exact
-UPDATE_BYTES = 1 << 20  # of a rank's lines that are read at once: far fewer steps than a rank may lag behind
 
 
 class RunTables:
@@ -47,7 +47,9 @@ class RunTables:
         clock: seconds of training.
         position: steps and epochs of the ranks.
         recent_rows: rows in memory, and sums.
-        missing: lines that never arrived, by their sequence numbers; the files on disk have them.
+        sequence: of the lines of each rank.
+        event_log: events in memory.
+        files: the ranks' files of lines, as far as they are read.
         damaged: an error for each line that could not be read.
     """
 
@@ -59,7 +61,8 @@ class RunTables:
         *,
         recent: int = RECENT_STEPS,
     ) -> None:
-        self.started_config, self.records, self.recent = config, records, recent
+        self.started_config, self.recent = config, recent
+        self.files = RankFiles(records)
         self._rollups = tuple(rollups)
         self.version = 0
         self.damaged: list[str] = []
@@ -68,11 +71,10 @@ class RunTables:
 
     def _forget(self) -> None:
         self._cache.clear()
-        self._files: dict[int, RecordFile] = {}
-        self._newest_seq: dict[int, int] = {}
-        self.clock, self.position, self._events = AttemptClock(), RunPosition(), EventLog()
+        self.files.begin_again()
+        self.sequence = LineSequence()
+        self.clock, self.position, self.event_log = AttemptClock(), RunPosition(), EventLog()
         self.recent_rows = RecentRows(self._rollups, self.clock, self.position)
-        self.missing = 0
         self._unapplied: list[dict[str, Any]] = []  # rank 0's events that change settings, not yet in ``config``
         self._config = self.started_config
 
@@ -102,25 +104,13 @@ class RunTables:
 
         Rows that a resume replaced are then never summed, and the seconds before an attempt are known from the start.
         """
-        for path in self._paths().values():
-            for span in attempt_spans(path):
-                if span.step is not None:
-                    self.position.starts.setdefault(span.attempt, {})[span.rank] = span.step
-                if span.started_ns is not None:
-                    self.clock.start(span.attempt, span.started_ns)
-                if span.times_ns is not None:
-                    self.clock.note(span.attempt, *span.times_ns)
-
-    def follow_after(self, offsets: dict[int, int]) -> None:
-        """Let :meth:`update` begin after so many bytes of each rank's lines, whose rows were added as columns."""
-        paths = self._paths()
-        self._files = {rank: RecordFile(paths[rank], offset) for rank, offset in offsets.items() if rank in paths}
-        self.version += 1
-
-    def _paths(self) -> dict[int, Path]:
-        """Return the file of each rank."""
-        paths = [] if self.records is None else sorted(self.records.glob("rank*.jsonl"))
-        return {int(path.stem[4:]): path for path in paths if path.stem[4:].isdigit()}
+        for span in self.files.spans():
+            if span.step is not None:
+                self.position.starts.setdefault(span.attempt, {})[span.rank] = span.step
+            if span.started_ns is not None:
+                self.clock.start(span.attempt, span.started_ns)
+            if span.times_ns is not None:
+                self.clock.note(span.attempt, *span.times_ns)
 
     def update(self, *, strict: bool = False) -> bool:
         """Add the next block that the rank behind the others has written; return whether there was any.
@@ -132,50 +122,25 @@ class RunTables:
             DataError: a line is damaged.
             RunStoreError: a file cannot be read.
         """
-        for rank, path in self._paths().items():
-            self._files.setdefault(rank, RecordFile(path))
-        cut = [file.path.name for file in self._files.values() if file.is_cut()]
-        if cut:
+        if cut := self.files.cut():
             self.damaged += [f"{name} became shorter, so it was read again." for name in cut]
             self._read_again(strict=strict)
             return True
-        for rank in sorted(self._files, key=lambda rank: self.steps.get(rank, -1)):  # steps need the rows of all ranks
-            if raw_lines := self._files[rank].read(UPDATE_BYTES):
-                self.add_lines(self._parse(raw_lines, strict=strict))
-                return True
-        return False
-
-    def _parse(self, raw_lines: Iterable[tuple[bytes, str]], *, strict: bool) -> Iterator[Line]:
-        for raw, location in raw_lines:
-            try:
-                yield parse_line(raw, location)
-            except DataError as error:
-                if strict:
-                    raise
-                self.damaged.append(str(error))
+        raw_lines = self.files.next_block(self.steps)
+        self.add_lines(parse_lines(raw_lines, damaged=None if strict else self.damaged))
+        return bool(raw_lines)
 
     def add_lines(self, lines: Iterable[Line]) -> int:
         """Add record lines of any ranks, those of a rank in order; return how many were new."""
         count, is_replacing = 0, False
         for line in lines:
-            if self._is_new(line):
+            if self.sequence.is_new(line):
                 is_replacing |= self._add_line(line)
                 count += 1
         if count:
             self.version += 1
             self._drop_old(is_replacing=is_replacing)
         return count
-
-    def _is_new(self, line: Line) -> bool:
-        rank, seq = line["rank"], line.get("seq")
-        if seq is None:
-            return True
-        newest = self._newest_seq.get(rank, seq - 1)
-        if seq <= newest:
-            return False
-        self.missing += seq - newest - 1
-        self._newest_seq[rank] = seq
-        return True
 
     def _add_line(self, line: Line) -> bool:
         """Add one line; return whether it begins an attempt, so that sums may be of rows that count no more."""
@@ -193,7 +158,7 @@ class RunTables:
 
     def add_events(self, events: Iterable[dict[str, Any]]) -> None:
         """Add events with their rank and attempt, those of a rank in order of time."""
-        for event in self._events.add(events):
+        for event in self.event_log.add(events):
             if event["rank"] != 0:
                 continue
             if event["kind"] in (SettingsChanged.kind, Resumed.kind):
@@ -204,17 +169,13 @@ class RunTables:
     def _drop_old(self, *, is_replacing: bool) -> None:
         starts = self.position.starts
         if is_replacing:
-            if not self.keeps_rows_after(min(starts[max(starts)].values()) - 1) and self._paths():
+            if not self.recent_rows.holds_after(min(starts[max(starts)].values()) - 1) and self.files.paths():
                 self._read_again()  # rows that the new attempt replaced are in sums alone
                 return
             self.recent_rows.recount()
         # a rank that hangs must not fill the memory
         first = max(self.common_step, self.position.newest_step - 4 * self.recent) - self.recent
-        self.recent_rows.drop_before(first, recent=self.recent, whole_step=self._whole_step)
-
-    def keeps_rows_after(self, step: int) -> bool:
-        """Return whether all rows after a step are in memory, so that a resume from there can replace them."""
-        return self.recent_rows.dropped_step <= step
+        self.recent_rows.drop_before(first, recent=self.recent, whole_step=self.position.common_whole_step(self.ranks))
 
     # What charts ask for
 
@@ -262,7 +223,9 @@ class RunTables:
         return self._sums(rollup).width
 
     def _sums(self, rollup: Rollup) -> Sums:
-        return self.once((rollup, "sums"), lambda: self.recent_rows.sums(rollup, self._whole_step))
+        return self.once(
+            (rollup, "sums"), lambda: self.recent_rows.sums(rollup, self.position.common_whole_step(self.ranks))
+        )
 
     def events(self, kind: str, *, all_attempts: bool = False) -> list[dict[str, Any]]:
         """Return events of one kind in order of time.
@@ -274,12 +237,8 @@ class RunTables:
             all_attempts: keep those that a resume replaced.
         """
         starts = {} if all_attempts else self.position.starts
-        make = lambda: without_replaced_events(self._events.in_order(kind, self.clock), starts)  # noqa: E731
+        make = lambda: without_replaced_events(self.event_log.in_order(kind, self.clock), starts)  # noqa: E731
         return self.once(("events", kind, all_attempts), make)
-
-    def count(self, *kinds: str) -> int:
-        """Return the number of events of some kinds that are in memory."""
-        return self._events.count(*kinds)
 
     def typed(self, kind: type[E]) -> list[tuple[dict[str, Any], E | None]]:
         """Return events of one type with their records; None where a plan ended."""
@@ -297,11 +256,6 @@ class RunTables:
     def steps(self) -> dict[int, int]:
         """The newest step of each rank."""
         return self.position.steps
-
-    @property
-    def epochs(self) -> dict[int, int]:
-        """The newest epoch of each rank."""
-        return self.position.epochs
 
     @property
     def seconds(self) -> float:
@@ -325,15 +279,11 @@ class RunTables:
         return self.position.common_step(self.ranks)
 
     @property
-    def _whole_step(self) -> int:
-        return self.position.common_whole_step(self.ranks)
-
-    @property
     def complete_epoch(self) -> int | None:
         """The newest epoch that all ranks have completed; None before there is one."""
-        if any(rank not in self.epochs for rank in range(self.ranks)):
+        if any(rank not in self.position.epochs for rank in range(self.ranks)):
             return None
-        epoch = min(self.epochs.values())
+        epoch = min(self.position.epochs.values())
         is_over = any(
             event["data"]["epoch"] >= epoch and event["step"] <= self.common_step + 1
             for event in self.events("epoch")[-2:]
@@ -353,10 +303,10 @@ class RunTables:
     @property
     def preparing(self) -> str:
         """The work before the first step of the newest attempt; empty from then on."""
-        prepared = self._events.newest(Preparing.kind)
+        prepared = self.event_log.newest(Preparing.kind)
         if not prepared:
             return ""
-        begun = self._events.newest(Kernel.kind, self.ranks)
+        begun = self.event_log.newest(Kernel.kind, self.ranks)
         is_over = any(event["time_ns"] >= prepared[0]["time_ns"] for event in begun)
         return "" if is_over else Preparing.read(prepared[0]["data"]).words
 
@@ -376,10 +326,6 @@ class RunTables:
             except LabError as error:  # the rest of the run can be shown
                 self.damaged.append(f"Changed settings could not be read: {error}")
         return self._config
-
-    def setting(self, name: str) -> Any:
-        """Return the value of a setting now."""
-        return self.config[name]
 
     @property
     def system(self) -> str:

@@ -58,7 +58,7 @@ def open_tables(
             paths = {name: [path for of_rank in files for path in of_rank.get(name, ())] for name in names}
             _fill(tables, {name: [opened.enter_context(ParquetFile(path)) for path in paths[name]] for name in names})
             if all(parquet.read_note(directory, rank) == note for rank, note in current.items()):
-                tables.follow_after({rank: note["bytes"] for rank, note in current.items()})
+                tables.files.begin_after({rank: note["bytes"] for rank, note in current.items()})
                 return tables
     for rank in notes:
         parquet.check_lines(directory, rank)

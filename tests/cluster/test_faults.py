@@ -252,7 +252,7 @@ def test_training_outlives_the_kernel_and_a_new_one_steers_it(tmp_path: Path, co
     run = session.current
     assert run is not None and run.status == "running"
     until_step(run, 10)
-    assert run.live.missing == 0
+    assert run.live.sequence.missing == 0
     first = open_run(run.path).table("steps").step.min()
     assert first == 0, "the new kernel shows the whole history"
     now = run.live.progress.step

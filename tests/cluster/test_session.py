@@ -105,7 +105,7 @@ def test_every_record_on_disk_is_in_the_window(session: Session, config: RunConf
     run = session.train(config.replace(epochs=3)).wait(60)
     steps = open_run(run.path).table("steps")
     assert run.live.progress.step + 1 >= steps.step.max() >= run.live.progress.step - 1
-    assert run.live.missing == 0
+    assert run.live.sequence.missing == 0
     assert set(steps["rank"]) == {0, 1}
     phases = ["batch_s", "transfer_s", "compute_s", "wait_s", "communicate_s", "update_s", "control_s"]
     assert np.allclose(steps[phases].sum(axis=1), steps.time_s, rtol=0.03)
@@ -155,7 +155,7 @@ def test_the_status_is_current_while_long_records_are_read(
     reading.clear()
     again.stop()
     again.wait(60)
-    assert (again.status, again.live.missing) == ("stopped", 0)
+    assert (again.status, again.live.sequence.missing) == ("stopped", 0)
 
 
 def test_pause_holds_all_ranks_and_steering_works_meanwhile(session: Session, config: RunConfig) -> None:

@@ -96,7 +96,7 @@ def _edges(tables: RunTables) -> Tile:
     return Tile(
         label="Sampled edges",
         value=UNKNOWN if window is None else f"{window.edges:,}",
-        note=f"up to {tables.setting('fanout')} per node",
+        note=f"up to {tables.config['fanout']} per node",
         tooltip="Edges that the current step aggregates over, all parts together.",
     )
 

@@ -157,11 +157,11 @@ def _scarcest_part(facts: HybridFacts) -> tuple[int, str] | None:
 
 def _configured(tables: RunTables, preview: Mapping[str, Any]) -> HybridFacts:
     """Return the batches of the settings, of a hundred snapshots and of parts of a hundred nodes."""
-    policy = str(tables.setting("batch_policy"))
-    pair = _proposed_pair(preview, (tables.setting("batch_snapshots"), tables.setting("batch_nodes")))
+    policy = str(tables.config["batch_policy"])
+    pair = _proposed_pair(preview, (tables.config["batch_snapshots"], tables.config["batch_nodes"]))
     pairs: Sequence[tuple[float, float]] = [pair]
     if policy != "none":
-        pairs = grid(str(tables.setting("snapshot_sizes")), str(tables.setting("node_sizes")))
+        pairs = grid(str(tables.config["snapshot_sizes"]), str(tables.config["node_sizes"]))
     sizes = [[max(1, round(_ASSUMED * (value if value <= 1 else 0.2))) for value in pair] for pair in pairs]
     return HybridFacts(
         sizes=tuple(
@@ -173,8 +173,8 @@ def _configured(tables: RunTables, preview: Mapping[str, Any]) -> HybridFacts:
         candidates=(_ASSUMED,) * tables.config.parts,
         choice=nearest(tuple(pairs), *pair),
         batch_policy=policy,
-        reservoir=bool(tables.setting("reservoir")),
-        exchange=str(tables.setting("exchange")),
+        reservoir=bool(tables.config["reservoir"]),
+        exchange=str(tables.config["exchange"]),
         load_groups=1,
         deviation=None,
         cache_bytes=None,

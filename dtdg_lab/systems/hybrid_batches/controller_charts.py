@@ -40,7 +40,7 @@ def is_controlled(tables: RunTables) -> bool:
     """Return whether a controller chooses batch sizes, or did before a size was fixed."""
     if not is_hybrid(tables):
         return False
-    return tables.setting("batch_policy") != "none" or controlled_facts(tables) is not None
+    return tables.config["batch_policy"] != "none" or controlled_facts(tables) is not None
 
 
 def _choices(tables: RunTables) -> Sequence[Decision]:

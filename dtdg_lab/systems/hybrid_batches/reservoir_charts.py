@@ -191,7 +191,7 @@ def _sum_levels(rows: Rows, *, max_points: int) -> tuple[Array, Mapping[int, tup
 
 def has_reservoir(tables: RunTables) -> bool:
     """Return whether a run keeps batches in a reservoir."""
-    return is_hybrid(tables) and bool(tables.setting("reservoir"))
+    return is_hybrid(tables) and bool(tables.config["reservoir"])
 
 
 RESERVOIR = Chart(

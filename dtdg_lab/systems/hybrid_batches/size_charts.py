@@ -159,7 +159,7 @@ def _valued(tables: RunTables, facts: HybridFacts) -> tuple[Mapping[Pair, float]
 
 def _choosable(tables: RunTables, facts: HybridFacts) -> list[Pair]:
     """Return the sizes that a click may request without a controller: those of the settings, and the one in use."""
-    offered = grid(str(tables.setting("snapshot_sizes")), str(tables.setting("node_sizes")))
+    offered = grid(str(tables.config["snapshot_sizes"]), str(tables.config["node_sizes"]))
     current = facts.size.shares
     across, down = (dict.fromkeys([*(pair[axis] for pair in offered), current[axis]]) for axis in (0, 1))
     pairs = list(product(across, down))

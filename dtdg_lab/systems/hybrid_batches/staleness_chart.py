@@ -97,7 +97,7 @@ def _spread(rounds: Mapping[int, Averaging], begin: float, end: float) -> list[D
 
 def is_averaged(tables: RunTables) -> bool:
     """Return whether ranks average models."""
-    return is_hybrid(tables) and tables.setting("exchange") == "models"
+    return is_hybrid(tables) and tables.config["exchange"] == "models"
 
 
 STALENESS = Chart(

@@ -80,7 +80,7 @@ def _rates_over_time(tables: RunTables) -> tuple[float, ...]:
 
 def reservoir_tile(tables: RunTables) -> Tile:
     """Return the share of the newest batches that came from the reservoir."""
-    keeps, sources = bool(tables.setting("reservoir")), newest_sources(tables)
+    keeps, sources = bool(tables.config["reservoir"]), newest_sources(tables)
     is_kept = (tables.rows("targets")["source"].astype(str) == "reservoir").astype(np.float64)
     return Tile(
         label="From the reservoir",
@@ -93,7 +93,7 @@ def reservoir_tile(tables: RunTables) -> Tile:
 
 def staleness_tile(tables: RunTables) -> Tile:
     """Return the mean staleness of the newest averaged models."""
-    averages = tables.setting("exchange") == "models"
+    averages = tables.config["exchange"] == "models"
     rounds = averaging(tables) if averages else {}
     recent = [rank_rounds.recent for rank_rounds in rounds.values()]
     spark = next(iter(rounds.values())).staleness if rounds else ()

@@ -144,7 +144,7 @@ def probed_memory(tables: RunTables) -> MemoryFacts | None:
 
 def memory_limit(tables: RunTables) -> float | None:
     """Return the bytes that a step may use; None where the number of blocks is set instead."""
-    return None if tables.setting("blocks") else float(GIB * tables.setting("memory_gib"))
+    return None if tables.config["blocks"] else float(GIB * tables.config["memory_gib"])
 
 
 def predicted_sent(facts: BlockFacts) -> float:
@@ -157,7 +157,7 @@ def ownership_figure(tables: RunTables, options: ChartOptions) -> Figure:
     facts = blocks_of(tables)
     if facts is None:
         return card([], TITLE, empty="Blocks are being planned", height=HEIGHT)
-    swapped = swapped_bytes(facts, np.dtype(tables.setting("dtype")).itemsize)
+    swapped = swapped_bytes(facts, np.dtype(tables.config["dtype"]).itemsize)
     memory, limit = probed_memory(tables), memory_limit(tables)
     return draw_ownership(facts, memory, swapped=swapped, limit=limit, is_current=is_probed(tables))
 

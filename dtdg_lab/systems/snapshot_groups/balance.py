@@ -107,7 +107,7 @@ def balance_of(tables: RunTables, epoch: int) -> Balance | None:
 def last_balance(tables: RunTables) -> Balance | None:
     """Return the balance of the last whole epoch, or of the first one while it runs; None before its first step."""
     complete = tables.complete_epoch
-    return balance_of(tables, max(tables.epochs.values(), default=0) if complete is None else complete)
+    return balance_of(tables, max(tables.position.epochs.values(), default=0) if complete is None else complete)
 
 
 def balance_by_epoch(tables: RunTables) -> Rows:

@@ -107,7 +107,7 @@ def has_ended(tables: RunTables) -> bool:
 def log_state(tables: RunTables) -> tuple[Any, ...]:
     """Return what the log depends on: it is read again where this has changed."""
     resumes = tuple(tuple(steps.items()) for steps, _ in tables.resumes)
-    return tables.count(*KINDS, AttemptStarted.kind, Ended.kind), resumes
+    return tables.event_log.count(*KINDS, AttemptStarted.kind, Ended.kind), resumes
 
 
 def _settled(change: RequestedChange, tables: RunTables, ended: bool) -> RequestedChange:

@@ -130,7 +130,7 @@ def loss_figure(tables: RunTables, options: ChartOptions) -> Figure:
     if options.metric:
         return _metric_figure(tables, options.metric, x)
     steps, splits, judged = step_losses(tables), evaluations(tables), judged_split(tables)
-    x_title, unit = STEPS_TITLE if x == "steps" else SECONDS_TITLE, loss_name(tables.setting("task"))
+    x_title, unit = STEPS_TITLE if x == "steps" else SECONDS_TITLE, loss_name(tables.config["task"])
     if not len(steps.values) and not splits:
         return card([], TITLE, unit=unit, x_title=x_title)
     column = "step" if x == "steps" else "seconds"
@@ -186,7 +186,7 @@ def _metric_figure(tables: RunTables, metric: str, x: XAxis) -> Figure:
     }
     if not values:
         return card([], title, x_title=x_title, empty=FIRST_EPOCH)
-    unit = "larger is better" if metric in metrics_of(tables.setting("task")) else "smaller is better"
+    unit = "larger is better" if metric in metrics_of(tables.config["task"]) else "smaller is better"
     end = max(float(splits[split][-1][column]) for split in values)
     begin, (data, keys) = -0.02 * end, _split_lines(splits, values, column)
     persistence = finite_scores(splits[judged][-1]["metrics"]).get(BASELINE + metric) if judged in splits else None
@@ -231,7 +231,7 @@ def _loss_caption(tables: RunTables) -> str:
     if judged == "train":
         return f"Training loss is {loss}; this protocol has no validation split."
     metrics = finite_scores(newest["metrics"])
-    metric = main_metric(tables.setting("task"), metrics)
+    metric = main_metric(tables.config["task"], metrics)
     if metric is not None:
         text = f"Validation loss is {loss} and {metric_name(metric)} {three_digits(metrics[metric])}"
         beside = metrics.get(BASELINE + metric)

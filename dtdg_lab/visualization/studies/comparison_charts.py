@@ -90,7 +90,7 @@ def loss_card(comparison: ComparedRuns, over: Spending = "seconds", *, is_smooth
     lines = [curve for run in runs if (curve := _line(run, over, is_smooth=is_smooth)) is not None]
     judged = {judged_split(run.tables) for run in comparison.runs} or {"validation"}
     what = LOSSES[judged.pop()] if len(judged) == 1 else "Validation or training loss"
-    unit = loss_name(comparison.runs[0].tables.setting("task")) if comparison.runs else ""
+    unit = loss_name(comparison.runs[0].tables.config["task"]) if comparison.runs else ""
     unit += f", smoothed (median of {SMOOTH} evaluations)" if is_smooth and unit else ""
     end = max((float(curve.x[-1]) for curve in lines), default=0.0)
     factor, x_title = _scale(over, end)

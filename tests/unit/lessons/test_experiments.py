@@ -37,7 +37,7 @@ def steered_run(reason: str = "") -> tuple[Any, RunTables]:
 def test_a_change_is_waited_for_and_then_steps_or_epochs() -> None:
     run, tables = steered_run()
     asyncio.run(change(run, steps=2, learning_rate=0.1))
-    assert (tables.progress.step, tables.setting("learning_rate")) == (3, 0.1)
+    assert (tables.progress.step, tables.config["learning_rate"]) == (3, 0.1)
     asyncio.run(change(run, epochs=1, learning_rate=0.2))
     assert (tables.progress.epoch, tables.progress.step) == (2, PER_EPOCH + 1)
 

@@ -185,8 +185,12 @@ def test_sums_follow_a_resume_into_dropped_rows(tmp_path: Path) -> None:
 
 
 def test_ranks_stay_side_by_side_while_files_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, few in (("recent_rows.FEW_ROWS", 100), ("recent_rows.PENDING_ROWS", 100), ("tables.UPDATE_BYTES", 8_000)):
-        monkeypatch.setattr(f"dtdg_lab.runs.{name}", few)
+    for name, few in (
+        ("recent_rows.FEW_ROWS", 100),
+        ("recent_rows.PENDING_ROWS", 100),
+        ("rank_files.UPDATE_BYTES", 8_000),
+    ):
+        monkeypatch.setattr(f"dtdg_lab.records.{name}", few)
     pairs = Rollup("steps", sums=("loss",), prepare=lambda rows: whole_steps(rows, ranks=2))
     times = Rollup("steps", by=("rank",), most=("seconds",), points=600)
     for rank, width in ((0, 1), (1, 400)):  # rank 1 writes far more bytes a step
@@ -200,7 +204,7 @@ def test_ranks_stay_side_by_side_while_files_are_read(tmp_path: Path, monkeypatc
         write(tmp_path, rank, lines)
     tables = RunTables.open(CONFIG, tmp_path, [pairs, times], recent=10)
     assert tables.rollup(pairs)["loss"].sum() == 2 * 600
-    monkeypatch.setattr("dtdg_lab.records.tables.UPDATE_BYTES", 1 << 20)
+    monkeypatch.setattr("dtdg_lab.records.rank_files.UPDATE_BYTES", 1 << 20)
     at_once = RunTables.open(CONFIG, tmp_path, [pairs, times])
     seconds = [some.rollup(times).sort("bucket", "rank")["seconds_most"].tolist() for some in (tables, at_once)]
     assert seconds[0] == seconds[1]
@@ -226,7 +230,7 @@ def test_rows_that_are_in_sums_alone_cannot_be_replaced() -> None:
         tables.add_lines(record_lines("steps", steps(0, first, first + 1_000)))
     oldest = int(tables.rows("steps")["step"][0])
     assert oldest > 0
-    kept = [tables.keeps_rows_after(step) for step in (-1, oldest - 2, oldest - 1, 19_000)]
+    kept = [tables.recent_rows.holds_after(step) for step in (-1, oldest - 2, oldest - 1, 19_000)]
     assert kept == [False, False, True, True]
 
 
@@ -279,7 +283,7 @@ def test_lines_that_come_twice_or_never_are_counted() -> None:
     own = {**lines[0], "seq": 14}
     tables = RunTables(CONFIG)
     assert tables.add_lines([lines[0], lines[0], own]) == 2
-    assert tables.missing == 3 and len(tables.rows("steps")) == 2
+    assert tables.sequence.missing == 3 and len(tables.rows("steps")) == 2
 
 
 def test_tables_and_columns_from_outside_are_kept() -> None:
@@ -335,7 +339,7 @@ def test_all_changes_of_settings_are_kept(monkeypatch: pytest.MonkeyPatch) -> No
         for kind in ("settings", "epoch")
     ]
     tables = run_tables(CONFIG, events=events)
-    assert (tables.count("settings"), tables.count("settings", "epoch") < 45) == (30, True)
+    assert (tables.event_log.count("settings"), tables.event_log.count("settings", "epoch") < 45) == (30, True)
     assert (tables.config.epochs, tables.config.learning_rate) == (7, 0.029)
 
 

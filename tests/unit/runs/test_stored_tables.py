@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from dtdg_lab.config.run_config import RunConfig
+from dtdg_lab.records import recent_rows
 from dtdg_lab.records.rollups import Rollup
 from dtdg_lab.records.rows import Rows
 from dtdg_lab.records.tables import RunTables
-from dtdg_lab.runs import parquet, recent_rows, stored_tables
+from dtdg_lab.runs import parquet, stored_tables
 from dtdg_lab.runs.directory import RunDirectory
 from dtdg_lab.runs.frames import RunFrames
 from dtdg_lab.runs.record_writer import RecordWriter

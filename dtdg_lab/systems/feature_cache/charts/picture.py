@@ -413,7 +413,7 @@ def _words_over(x: list[float], part: list[int], text: list[str]) -> Drawn:
 
 def _first_window(tables: RunTables, parts: int) -> list[Drawn]:
     """Return the first cache as the settings have it, pale, before there is one."""
-    window, rows = int(tables.setting("cache_window")), [*range(parts)]
+    window, rows = int(tables.config["cache_window"]), [*range(parts)]
     style: Drawn = {"offset": 0, "width": [window] * parts, "base": [part + _BOTTOM for part in rows]}
     marker = {"color": GRID_COLOUR, "line": {"width": 0}}
     blocks = bars("first window", [0] * parts, [_TOP - _BOTTOM] * parts, None, hoverinfo="skip", marker=marker, **style)

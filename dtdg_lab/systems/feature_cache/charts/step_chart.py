@@ -39,7 +39,7 @@ def part_count(tables: RunTables) -> int:
 def policy_in_use(tables: RunTables) -> str:
     """Return the cache policy in use; before the first step, the one that is set."""
     facts = tables.event(FeatureFacts)
-    return str(tables.setting("cache_policy")) if facts is None else facts.policy
+    return str(tables.config["cache_policy"]) if facts is None else facts.policy
 
 
 def has_cache(tables: RunTables) -> bool:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 RECORDED_PLAN = "recorded_plan"  # in the state of a strategy: the plan that a replayed run had there
 
 
-class Decision(NamedTuple):
+class DecisionRow(NamedTuple):
     """A row of the table ``decisions``, without step and epoch.
 
     Attributes:
@@ -103,7 +103,7 @@ class Adaptive(ABC):
         """Whether this rank makes decisions, which are recorded in ``decisions``."""
 
     @abstractmethod
-    def decide_after_step(self, loss: float | None, seconds: float) -> Decision | None:
+    def decide_after_step(self, loss: float | None, seconds: float) -> DecisionRow | None:
         """Return the decision after a step; None where none is due.
 
         Args:
@@ -112,7 +112,7 @@ class Adaptive(ABC):
         """
 
     @abstractmethod
-    def decide_after_evaluation(self, validation_loss: float | None) -> Decision | None:
+    def decide_after_evaluation(self, validation_loss: float | None) -> DecisionRow | None:
         """Return the decision after an evaluation of the validation split; None where none is due."""
 
     @abstractmethod
@@ -124,7 +124,7 @@ class Tunable(ABC):
     """Its settings are tuned at the end of an epoch."""
 
     @abstractmethod
-    def tune(self, epoch: int, config: RunConfig, components: Any) -> tuple[Decision, dict[str, Any]] | None:
+    def tune(self, epoch: int, config: RunConfig, components: Any) -> tuple[DecisionRow, dict[str, Any]] | None:
         """Return a tuner's decision and the settings that it changes; None where none is due. Collective.
 
         Every rank returns the same.

@@ -86,7 +86,7 @@ def _candidates(config: RunConfig) -> Iterator[dict[str, Any]]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Suggestion:
+class SystemForecast:
     """The prediction of one system on the graph.
 
     Attributes:
@@ -178,7 +178,7 @@ class Advice(StudyResult):
     """
 
     described: str
-    suggestions: tuple[Suggestion, ...]
+    suggestions: tuple[SystemForecast, ...]
     excluded: Mapping[str, str]
     rates: Rates
     errors: tuple[RunError, ...]
@@ -187,7 +187,7 @@ class Advice(StudyResult):
     html_columns = (*text_columns, "bytes_error", "peak_error", "remedy")
 
     @property
-    def best(self) -> Suggestion | None:
+    def best(self) -> SystemForecast | None:
         """The first system that fits; None if none does."""
         return next((one for one in self.suggestions if one.fits), None)
 
@@ -249,7 +249,7 @@ class Advice(StudyResult):
         return f"{self.readable(self.html_columns).to_html(index=False)}{paragraphs(self.summary())}{refused}"
 
 
-def _against(first: Suggestion, second: Suggestion) -> str:
+def _against(first: SystemForecast, second: SystemForecast) -> str:
     """Return the main difference between two systems, and if the errors support the order."""
     gap = second.predicted.epoch_s - first.predicted.epoch_s
     parts = {name: getattr(second.predicted, name) - getattr(first.predicted, name) for name in NAMES}
@@ -276,7 +276,7 @@ def suggest(
     *,
     budget: float,
     network: NetworkCosts | None,
-) -> Suggestion:
+) -> SystemForecast:
     """Predict one system's epoch, and find a remedy if it does not fit.
 
     Args:
@@ -302,4 +302,4 @@ def suggest(
     remedy = None if fits else find_remedy(config, graph, rates, budget)
     worst = of_system["peak_bytes"].worst
     is_sure = worst is not None and epoch.peak_bytes * (1 + worst) + epoch.held_bytes <= budget
-    return Suggestion(config, work, epoch, of_system, budget, fits, fits and is_sure, remedy)
+    return SystemForecast(config, work, epoch, of_system, budget, fits, fits and is_sure, remedy)

@@ -18,7 +18,7 @@ from dtdg_lab.graphs.graph_data import GraphHash, LabelHash
 from dtdg_lab.graphs.intervals import IntervalEdges, IntervalStream
 from dtdg_lab.graphs.snapshot import LARGEST, Snapshot, give_up, over_time
 from dtdg_lab.graphs.storage import FOLLOWING, Draft, meta_of, put_snapshot
-from dtdg_lab.graphs.windowing import FeatureSmoother, GraphSmoother, Window, Windows, check_room
+from dtdg_lab.graphs.windowing import FeatureSmoother, GraphSmoother, IntervalWindow, Windows, check_room
 
 # Node features of one window: degrees, a constant, or what the data set gives.
 
@@ -133,13 +133,13 @@ class Labelled:
         following: the edges that the label counts; None where targets are given.
     """
 
-    window: Window
+    window: IntervalWindow
     targets: NDArray[np.float32]
     persistence: NDArray[np.float32]
     following: Snapshot | None
 
 
-def labelled(windows: Iterable[Window], stream: IntervalStream, *, strict_label: bool) -> Iterator[Labelled]:
+def labelled(windows: Iterable[IntervalWindow], stream: IntervalStream, *, strict_label: bool) -> Iterator[Labelled]:
     """Yield windows with their labels, oldest first: all with given targets, else all but the last."""
     if stream.targets is not None:
         for window in windows:
@@ -150,7 +150,9 @@ def labelled(windows: Iterable[Window], stream: IntervalStream, *, strict_label:
         yield Labelled(step, tomorrow, today, following)
 
 
-def _counted(windows: Iterable[Window], strict_label: bool) -> Iterator[tuple[Window, Snapshot, NDArray[np.float32]]]:
+def _counted(
+    windows: Iterable[IntervalWindow], strict_label: bool
+) -> Iterator[tuple[IntervalWindow, Snapshot, NDArray[np.float32]]]:
     """Yield every window with the edges that a label counts, and the label; both are reused while nothing changes."""
     previous: Snapshot | None = None
     for window in windows:

@@ -206,7 +206,7 @@ def _size(count: int) -> str:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Window:
+class IntervalWindow:
     """One window: ``graph`` merges ``edge_life`` base intervals, ``base`` is the newest, of number ``newest``."""
 
     newest: int
@@ -235,7 +235,7 @@ class Windows:
         self.stream, self.edge_life, self.min_edges = stream, edge_life, min_edges
         self._interval_edges = self._windows = self._window_edges = 0
 
-    def __iter__(self) -> Iterator[Window]:
+    def __iter__(self) -> Iterator[IntervalWindow]:
         """Return the windows that have enough edges, oldest first."""
         self._interval_edges = self._windows = self._window_edges = 0
         for window in self._all():
@@ -263,21 +263,21 @@ class Windows:
             window_edges=self._window_edges,
         )
 
-    def _all(self) -> Iterator[Window]:
+    def _all(self) -> Iterator[IntervalWindow]:
         stream = self.stream
         alive = SlidingEdges(stream.num_nodes, self.edge_life, weighted=stream.weighted)
         graph: Snapshot | None = None
         for number, base in enumerate(self._base()):
             self._interval_edges += base.num_edges
             if self.edge_life == 1:
-                yield Window(number, base, base)
+                yield IntervalWindow(number, base, base)
                 continue
             if alive.push(edge_keys(base), base.weights):
                 graph = None  # the one before is no longer the window's
             if number >= self.edge_life - 1:
                 if graph is None:
                     graph = alive.snapshot()
-                yield Window(number, graph, base)
+                yield IntervalWindow(number, graph, base)
 
     def _base(self) -> Iterator[Snapshot]:
         """Return the base intervals, checked against what the stream says of itself."""

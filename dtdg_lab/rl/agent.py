@@ -12,7 +12,7 @@ from dtdg_lab.core.rng import generator
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class AgentChoice:
     """An agent's choice and what it knew when it chose.
 
     Attributes:
@@ -37,7 +37,7 @@ class Agent:
 
     choices: int
 
-    def choose(self, state: float) -> Choice:
+    def choose(self, state: float) -> AgentChoice:
         """Return the action to take in ``state``, and count a decision."""
         raise NotImplementedError
 
@@ -95,9 +95,9 @@ class Fixed(Agent):
         self.choices = checked_choices(choices, minimum=1)
         self.action = checked_action(action, choices)
 
-    def choose(self, state: float) -> Choice:
+    def choose(self, state: float) -> AgentChoice:
         """Return the fixed action."""
-        return Choice(self.action, (None,) * self.choices, 0.0, True)
+        return AgentChoice(self.action, (None,) * self.choices, 0.0, True)
 
 
 class UniformAgent(Agent):
@@ -118,11 +118,11 @@ class UniformAgent(Agent):
         self._seed = seed
         self._decisions = 0
 
-    def choose(self, state: float) -> Choice:
+    def choose(self, state: float) -> AgentChoice:
         """Return a drawn action."""
         rng = generator(self._seed, "control/uniform", self._decisions)
         self._decisions += 1
-        return Choice(int(rng.integers(self.choices)), (None,) * self.choices, 1.0, False)
+        return AgentChoice(int(rng.integers(self.choices)), (None,) * self.choices, 1.0, False)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the number of ``decisions``."""
@@ -163,7 +163,7 @@ class Bandit(Agent):
         self._counts = [0.0] * choices
         self._sums = [0.0] * choices
 
-    def choose(self, state: float) -> Choice:
+    def choose(self, state: float) -> AgentChoice:
         """Return the action of the highest bound; ties go to the lower one."""
         total = math.log(max(sum(self._counts), 1.0))
         means = tuple(reward / count if count else None for reward, count in zip(self._sums, self._counts, strict=True))
@@ -173,7 +173,7 @@ class Bandit(Agent):
         ]
         action = bounds.index(max(bounds))
         best = max((mean for mean in means if mean is not None), default=None)
-        return Choice(action, means, 0.0, means[action] is not None and means[action] == best)
+        return AgentChoice(action, means, 0.0, means[action] is not None and means[action] == best)
 
     def learn(self, state: float, action: int, reward: float, next_state: float) -> None:
         """Discount all rewards by one decision, and add the reward to its action."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dtdg_lab.core.errors import ConfigError, PlanError
 from dtdg_lab.core.rng import generator
 from dtdg_lab.kernels.optimizers import OPTIMIZERS
-from dtdg_lab.rl.agent import Agent, Choice, checked_choices
+from dtdg_lab.rl.agent import Agent, AgentChoice, checked_choices
 
 Array = NDArray[np.float64]
 
@@ -157,14 +157,14 @@ class DQN(Agent):
         values: list[float] = self._online.values(np.array([[state]]))[0].tolist()
         return values
 
-    def choose(self, state: float) -> Choice:
+    def choose(self, state: float) -> AgentChoice:
         """Return a random action with probability epsilon, else the one of the highest Q-value; ties to the lower."""
         values, epsilon = self.values(state), self.epsilon
         rng = generator(self._seed, "control/dqn/choice", self._decisions)
         self._decisions += 1
         explores = rng.random() < epsilon
         action = int(rng.integers(self.choices)) if explores else values.index(max(values))
-        return Choice(action, tuple(values), epsilon, not explores)
+        return AgentChoice(action, tuple(values), epsilon, not explores)
 
     def learn(self, state: float, action: int, reward: float, next_state: float) -> None:
         """Store the transition, and take one step on a batch of stored ones once there are enough."""

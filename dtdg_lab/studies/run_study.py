@@ -24,7 +24,7 @@ from dtdg_lab.runs.registered_code import add_extensions, check_same_code, learn
 from dtdg_lab.studies import trials as log
 from dtdg_lab.studies.objective import BEST, LAST, finite_number
 from dtdg_lab.studies.preset import preset
-from dtdg_lab.studies.search import Search, pruning_judge
+from dtdg_lab.studies.search import SpaceSearch, pruning_judge
 from dtdg_lab.studies.study import SWEEP_FILE, Study, read_sweep, study_of
 from dtdg_lab.studies.sweep import Sweep, decides_the_loss, key_of, preset_sweep, without_lists
 from dtdg_lab.studies.trial_runner import TrialRunner, progress_bar
@@ -157,7 +157,7 @@ def run_in(
 
 def _search(runner: TrialRunner, folder: Path, sweep: Sweep) -> None:
     runner.report()
-    search = Search(folder, sweep)
+    search = SpaceSearch(folder, sweep)
     for number in range(sweep.trials):
         settings = search.ask(number)
         trials = [_searched_trial(runner, sweep, number, settings, seed) for seed in sweep.all_seeds]

@@ -21,7 +21,7 @@ BETTER_SHARE = 0.5  # of the trials
 _SAMPLERS: Mapping[str, Any] = {"tpe": optuna.samplers.TPESampler, "random": optuna.samplers.RandomSampler}
 
 
-class Search:
+class SpaceSearch:
     """Draws combinations of a sweep's space, one after another, and records their results.
 
     Every draw has its own seed, derived from the sweep's seed and the draw's number: an interrupted search draws

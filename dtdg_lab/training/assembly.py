@@ -17,7 +17,7 @@ from dtdg_lab.training.checkpointing import CheckpointManager
 from dtdg_lab.training.clock import PhaseClock
 from dtdg_lab.training.control import Control, ControlSource
 from dtdg_lab.training.coordination import RankCoordinator
-from dtdg_lab.training.epoch_end import Decisions, EpochEnd, Evaluation
+from dtdg_lab.training.epoch_end import Decisions, EpochEnd, EvaluationRunner
 from dtdg_lab.training.live_settings import LiveSettings, check_changes, live_names, readable
 from dtdg_lab.training.loop import Trainer
 from dtdg_lab.training.memory import MemoryProbe
@@ -94,7 +94,7 @@ def assemble_trainer(
         components.close()
         raise
     memory_probe, decisions = MemoryProbe(state, step_recorder), Decisions(state, run_control, step_recorder)
-    evaluation = Evaluation(state, decisions, step_recorder)
+    evaluation = EvaluationRunner(state, decisions, step_recorder)
     resumed = None
     if resume or changes:
         live = {name: settings.config.flat[name] for name in live_names(settings.config)}

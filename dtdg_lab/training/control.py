@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from dtdg_lab.core.errors import ControlError
 from dtdg_lab.distributed.averager import Round
 from dtdg_lab.distributed.group import Group
-from dtdg_lab.engine.capabilities import Decision, Replannable
+from dtdg_lab.engine.capabilities import DecisionRow, Replannable
 from dtdg_lab.records.requests import Stop
 from dtdg_lab.training.position import Position
 
@@ -194,7 +194,7 @@ class Control:
         """
         return strategy.on_epoch_end()
 
-    def decision(self, step: int) -> Decision | None:
+    def decision(self, step: int) -> DecisionRow | None:
         """Return the decision of a batch-size controller that was recorded at a step."""
         return None
 

@@ -51,7 +51,7 @@ class Decisions:
         return self._control.repeats_decisions
 
 
-class Evaluation:
+class EvaluationRunner:
     """Evaluations of a run, all ranks together or rank 0 alone while the others train on.
 
     Args:
@@ -106,7 +106,7 @@ class EpochEnd:
     requests: RequestHandler
     recorder: StepRecorder
     memory_probe: MemoryProbe
-    evaluation: Evaluation
+    evaluation: EvaluationRunner
 
     def run(self, epoch: int) -> None:
         """Measure memory, adopt another plan, tune settings and evaluate, where these are due; collective."""

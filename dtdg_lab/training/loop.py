@@ -19,7 +19,7 @@ from dtdg_lab.training.clock import PhaseClock
 from dtdg_lab.training.collective import any_rank
 from dtdg_lab.training.control import Control
 from dtdg_lab.training.coordination import RankCoordinator
-from dtdg_lab.training.epoch_end import Decisions, EpochEnd, Evaluation
+from dtdg_lab.training.epoch_end import Decisions, EpochEnd, EvaluationRunner
 from dtdg_lab.training.live_settings import LiveSettings
 from dtdg_lab.training.partition import split_event
 from dtdg_lab.training.plan_reports import report_plans
@@ -82,7 +82,7 @@ class Trainer:
     rebuilder: Rebuilder
     checkpoints: CheckpointManager
     decisions: Decisions
-    evaluation: Evaluation
+    evaluation: EvaluationRunner
     epoch_end: EpochEnd
     resumed: Resumed | None
     saves_start: bool

@@ -9,7 +9,7 @@ from typing import Any
 
 from dtdg_lab.config.record_tables import PHASES
 from dtdg_lab.distributed.averager import Round
-from dtdg_lab.engine.capabilities import Decision, Fetched, ServesFeatures, StepOutcome
+from dtdg_lab.engine.capabilities import DecisionRow, Fetched, ServesFeatures, StepOutcome
 from dtdg_lab.engine.strategy import Step, StepResult, Strategy
 from dtdg_lab.records.events import CheckpointKept, CheckpointWritten, Event, RanksGathered
 from dtdg_lab.tasks.base import Scores
@@ -144,7 +144,7 @@ class StepRecorder:
         """Record the peak memory of a step."""
         self._recorder.row("memory", (position.step, time.time_ns(), None, None, peak_bytes))
 
-    def decision(self, position: Position, decision: Decision | None) -> None:
+    def decision(self, position: Position, decision: DecisionRow | None) -> None:
         """Record a decision on rank 0, if there is one."""
         if self._rank == 0 and decision is not None:
             self._recorder.row("decisions", (position.step, position.epoch, *decision))

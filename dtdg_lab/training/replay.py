@@ -10,7 +10,7 @@ from typing import Any
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.distributed.averager import Round
 from dtdg_lab.distributed.group import Group
-from dtdg_lab.engine.capabilities import RECORDED_PLAN, Decision, Replannable
+from dtdg_lab.engine.capabilities import RECORDED_PLAN, DecisionRow, Replannable
 from dtdg_lab.training.collective import position_of_rank_0
 from dtdg_lab.training.control import RECEIVED_AT, Control, ControlSource
 from dtdg_lab.training.position import Position
@@ -161,10 +161,10 @@ class ReplayedControl(Control):
         plan = self._next_plan(step, "epoch")
         return () if plan is None else strategy.adopt_plan(plan)
 
-    def decision(self, step: int) -> Decision | None:
+    def decision(self, step: int) -> DecisionRow | None:
         """Return the next decision of a batch-size controller that was recorded at a step."""
         rows = (self._replay.decisions or {}).get(step)
-        return Decision(*rows.pop(0)) if rows else None
+        return DecisionRow(*rows.pop(0)) if rows else None
 
     def rounds(self) -> Sequence[Round]:
         """Return the recorded rounds of the interval of averaging that begins.

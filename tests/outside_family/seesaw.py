@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dtdg_lab.rl.agent import Agent, Choice, checked_choices
+from dtdg_lab.rl.agent import Agent, AgentChoice, checked_choices
 from dtdg_lab.systems.hybrid_batches.controller import SizeSettings
 
 
@@ -15,10 +15,10 @@ class Seesaw(Agent):
     def __init__(self, choices: int) -> None:
         self.choices, self._decisions = checked_choices(choices), 0
 
-    def choose(self, state: float) -> Choice:
+    def choose(self, state: float) -> AgentChoice:
         """Return the other end."""
         self._decisions += 1
-        return Choice(self._decisions % 2 * (self.choices - 1), (None,) * self.choices, 0.0, True)
+        return AgentChoice(self._decisions % 2 * (self.choices - 1), (None,) * self.choices, 0.0, True)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the number of decisions."""

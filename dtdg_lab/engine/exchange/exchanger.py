@@ -202,7 +202,7 @@ class Exchanger:
         if self._group.size == 1:  # a single rank
             return x.new_zeros((0, *x.shape[1:]))
         flight = PendingExchange(self, route, layer)
-        received: Tensor = Arrival.apply(Departure.apply(x, flight), flight)
+        received: Tensor = RowArrival.apply(RowDeparture.apply(x, flight), flight)
         return received
 
     def start(
@@ -274,7 +274,7 @@ class PendingExchange:
         return self.exchanger.finish(started)
 
 
-class Departure(torch.autograd.Function):
+class RowDeparture(torch.autograd.Function):
     """Forward: own rows go out. Backward: the gradient of those that came in has come back, and is added up."""
 
     @staticmethod
@@ -290,7 +290,7 @@ class Departure(torch.autograd.Function):
         return ctx.flight.route.added_up(ctx.flight.wait().rows, ctx.shape), None
 
 
-class Arrival(torch.autograd.Function):
+class RowArrival(torch.autograd.Function):
     """Forward: others' rows come in. Backward: their gradient goes out."""
 
     @staticmethod

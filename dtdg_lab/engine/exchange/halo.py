@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.distributed.group import Group
-from dtdg_lab.engine.exchange.exchanger import Arrival, Departure, Exchanger, PendingExchange, Route
+from dtdg_lab.engine.exchange.exchanger import Exchanger, PendingExchange, Route, RowArrival, RowDeparture
 from dtdg_lab.engine.exchange.pausable import pause
 from dtdg_lab.engine.strategy import BuildContext
 from dtdg_lab.engine.views.device_sequence import SPACES_BYTES, DeviceSequence, StoredSequence, ViewStore, stack_ranges
@@ -53,9 +53,9 @@ class HaloRows(NeighbourRows):
         if not self._awaited:
             return torch.cat([x, self._exchanger.pull(x, self._route(direction), self._number)])
         flight = PendingExchange(self._exchanger, self._exchanger.checked(x, self._route(direction)), self._number)
-        departed = Departure.apply(x, flight)
+        departed = RowDeparture.apply(x, flight)
         pause(flight)  # once its rows have left
-        return torch.cat([x, Arrival.apply(departed, flight)])
+        return torch.cat([x, RowArrival.apply(departed, flight)])
 
     def candidates(self, x: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Return the k best of every rank, by node: (R k, F) and (R k,), differentiable."""

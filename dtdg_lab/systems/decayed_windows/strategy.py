@@ -17,7 +17,7 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import DataError
 from dtdg_lab.core.preparation import track
 from dtdg_lab.engine.backprop.time_blocks import STEP_NUMBERS
-from dtdg_lab.engine.capabilities import Carries, Decision, DescribesMemory, Reconfigurable, Tunable
+from dtdg_lab.engine.capabilities import Carries, DecisionRow, DescribesMemory, Reconfigurable, Tunable
 from dtdg_lab.engine.exchange.exchanger import Exchanger
 from dtdg_lab.engine.exchange.halo import HaloSequence, own_nodes
 from dtdg_lab.engine.exchange.overlap import Pace, TaskSize
@@ -340,7 +340,7 @@ class DecayedWindowStrategy(Strategy, Reconfigurable, Tunable, Carries, Describe
         """Give windows the shape that a config asks for."""
         self.shape = Trapezoid.of(config, chunks=self.shape.chunks)
 
-    def tune(self, epoch: int, config: RunConfig, components: Any) -> tuple[Decision, dict[str, Any]] | None:
+    def tune(self, epoch: int, config: RunConfig, components: Any) -> tuple[DecisionRow, dict[str, Any]] | None:
         """Try the neighbours of K and alpha where it is due; collective."""
         if not tuner.is_due(config, epoch):
             return None

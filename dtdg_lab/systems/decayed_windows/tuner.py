@@ -9,7 +9,7 @@ from typing import NamedTuple
 from dtdg_lab.config.options import OPTIONS
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import UnsupportedError
-from dtdg_lab.engine.capabilities import Decision
+from dtdg_lab.engine.capabilities import DecisionRow
 
 ALPHA_STEP = 0.1
 MIN_ALPHA = 0.1  # lower limit of tuning: the paper starts there, and a smaller alpha would keep nothing
@@ -100,7 +100,7 @@ def is_due(config: RunConfig, epoch: int) -> bool:
 
 def decide(
     config: RunConfig, trial_loss: Callable[[Setting], float], peak_bytes: Callable[[Setting], float]
-) -> Decision:
+) -> DecisionRow:
     """Try the neighbours of K and alpha, and choose; collective where ``trial_loss`` is.
 
     Every candidate is judged by what it does to training: the next epoch is tried with it, from the same parameters and
@@ -135,7 +135,7 @@ def decide(
         setting._asdict() | {"bytes": peak, "loss": _finite(losses.get(setting))} for setting, peak in peaks.items()
     ]
     reward = _finite(losses[current] - losses[action]) if action != current else 0.0
-    return Decision("greedy", state, values, action._asdict(), reward)
+    return DecisionRow("greedy", state, values, action._asdict(), reward)
 
 
 def _is_supported(config: RunConfig, setting: Setting) -> bool:

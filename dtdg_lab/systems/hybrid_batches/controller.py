@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from dtdg_lab.config import catalogue
 from dtdg_lab.core.errors import ConfigError, NotFiniteError
-from dtdg_lab.engine.capabilities import Decision
+from dtdg_lab.engine.capabilities import DecisionRow
 from dtdg_lab.rl.agent import Agent, Bandit, Fixed, UniformAgent, checked_action, checked_choices
 from dtdg_lab.rl.dqn import DQN
 from dtdg_lab.systems.hybrid_batches.progress_law import ProgressLaw
@@ -158,7 +158,7 @@ class BatchSizeController:
         self._seconds += seconds
         self.steps += 1
 
-    def decide(self, loss: float | None = None) -> Decision:
+    def decide(self, loss: float | None = None) -> DecisionRow:
         """End the window of at least one step: learn the reward of the last choice, and make the next.
 
         Args:
@@ -198,7 +198,7 @@ class BatchSizeController:
         self._last_loss = self._last_loss if loss is None else loss
         self._last_reduction = self._last_reduction if reduction is None else reduction
         self._clear_window()
-        return Decision(self.policy, observations, list(choice.values), choice.action, reward)
+        return DecisionRow(self.policy, observations, list(choice.values), choice.action, reward)
 
     def _window_reward(self, loss: float | None, step_s: float, reduction: float | None) -> float | None:
         """Return the reward of the window; None if unknown."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.rl.agent import Agent, Choice, checked_action, checked_choices
+from dtdg_lab.rl.agent import Agent, AgentChoice, checked_action, checked_choices
 
 FORGET = 0.98  # a window's weight halves after 34 decisions
 MODEL_WEIGHT = 2.0  # number of own windows after which a size's mean has the same weight as the model
@@ -79,16 +79,16 @@ class ProgressLaw(Agent):
         self._seconds[action] += self._step_s
         self._squares = FORGET * self._squares + gain * gain
 
-    def choose(self, state: float) -> Choice:
+    def choose(self, state: float) -> AgentChoice:
         """Return the size that may make the most progress per second in any state; ties go to the lower action."""
         values, margins = self._rates() if self._counts.any() else (None, None)
         estimates: tuple[float | None, ...] = (None,) * self.choices if values is None else tuple(values.tolist())
         for probe in (int(self._targets.argmax()), int(self._targets.argmin())):
             if not self._counts[probe]:
-                return Choice(probe, estimates, 0.0, False)
+                return AgentChoice(probe, estimates, 0.0, False)
         assert values is not None and margins is not None
         action = int((values + margins).argmax())
-        return Choice(action, estimates, 0.0, action == int(values.argmax()))
+        return AgentChoice(action, estimates, 0.0, action == int(values.argmax()))
 
     def _rates(self) -> tuple[Array, Array]:
         """Return progress per second of each size, and its uncertainty; at least one window was learned."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from dtdg_lab.core import rng
 from dtdg_lab.core.errors import ConfigError
-from dtdg_lab.engine.capabilities import Decision
+from dtdg_lab.engine.capabilities import DecisionRow
 from dtdg_lab.rl.agent import checked_action
 from dtdg_lab.systems.hybrid_batches.controller import BatchSizeController, make_controller
 
@@ -31,7 +31,7 @@ class SimulatedRun:
     seconds: float | None
     choices: tuple[int, ...]
     losses: tuple[float, ...]
-    decisions: tuple[Decision, ...]
+    decisions: tuple[DecisionRow, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +149,7 @@ class BatchSimulator:
         remaining, seconds = total, 0.0
         choices: list[int] = []
         losses: list[float] = []
-        decisions: list[Decision] = []
+        decisions: list[DecisionRow] = []
         for loss_draw, time_draw, validation_draw in noise:
             action = controller.choice
             step_s, gain = self.step_s(action), self.gain(action, 1 - remaining / total)

@@ -14,7 +14,14 @@ from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError
 from dtdg_lab.core.plans import Partition
 from dtdg_lab.engine.backprop.reference import bring
-from dtdg_lab.engine.capabilities import Adaptive, Carries, Decision, DescribesMemory, Reconfigurable, RunsInBackground
+from dtdg_lab.engine.capabilities import (
+    Adaptive,
+    Carries,
+    DecisionRow,
+    DescribesMemory,
+    Reconfigurable,
+    RunsInBackground,
+)
 from dtdg_lab.engine.minibatch.blocks import block_shape
 from dtdg_lab.engine.minibatch.state_cache import StateCache
 from dtdg_lab.engine.minibatch.target_sequence import TargetRun, add_gradients
@@ -255,7 +262,7 @@ class HybridBatchStrategy(Strategy, Reconfigurable, Adaptive, Carries, Describes
             if self._applies_own:
                 self.choice = action
 
-    def decide_after_step(self, loss: float | None, seconds: float) -> Decision | None:
+    def decide_after_step(self, loss: float | None, seconds: float) -> DecisionRow | None:
         """Let the controller observe a step, and decide by the losses of batches where it is due.
 
         Args:
@@ -268,13 +275,13 @@ class HybridBatchStrategy(Strategy, Reconfigurable, Adaptive, Carries, Describes
         self.controller.observe(loss if by_batches else None, seconds, self._step_choice)
         return self._decide(None) if by_batches else None
 
-    def decide_after_evaluation(self, validation_loss: float | None) -> Decision | None:
+    def decide_after_evaluation(self, validation_loss: float | None) -> DecisionRow | None:
         """Let the controller decide by the validation split, where it is to and is due."""
         if validation_loss is None or self._config["reward_loss"] != "validation":
             return None
         return self._decide(validation_loss)
 
-    def _decide(self, loss: float | None) -> Decision | None:
+    def _decide(self, loss: float | None) -> DecisionRow | None:
         if self.controller is None or not self.controller.is_due(self._config["decide_every"]):
             return None
         decision = self.controller.decide(loss)

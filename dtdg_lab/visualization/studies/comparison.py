@@ -392,7 +392,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class TableCell:
     """A number in the table.
 
     Attributes:
@@ -413,7 +413,7 @@ class Arrival:
     name: str
     colour: str
     has_arrived: bool
-    cells: tuple[Cell, ...]
+    cells: tuple[TableCell, ...]
 
 
 def arrivals(comparison: ComparedRuns) -> list[Arrival]:
@@ -437,17 +437,17 @@ Text = Callable[[float | None], str]
 Values = Sequence[float | None]
 
 
-def _plain(values: Values, text: Text, *, best: Callable[[Iterable[float]], float] = min) -> list[Cell]:
+def _plain(values: Values, text: Text, *, best: Callable[[Iterable[float]], float] = min) -> list[TableCell]:
     """Return a column; those are best that read the same as the best."""
     numbers = [value for value in values if value is not None]
     best_text = text(best(numbers)) if len(values) > 1 and numbers else ""
-    return [Cell(text(value), is_best=text(value) == best_text) for value in values]
+    return [TableCell(text(value), is_best=text(value) == best_text) for value in values]
 
 
-def _barred(runs: Sequence[ComparedRun], values: Values, text: Text) -> list[Cell]:
+def _barred(runs: Sequence[ComparedRun], values: Values, text: Text) -> list[TableCell]:
     largest = max((value or 0.0 for value in values), default=0.0)
     return [
-        Cell(NOT_REACHED)
+        TableCell(NOT_REACHED)
         if run.seconds is None
         else replace(cell, share=value / largest if value is not None and largest > 0 else None)
         for run, value, cell in zip(runs, values, _plain(values, text), strict=True)

@@ -20,7 +20,7 @@ FEW = 8  # minimum number of fetches for a line after a change of links
 Seconds = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 
-class Forecast(NamedTuple):
+class ActionSeconds(NamedTuple):
     """Functions from delays (P - 1,) to the seconds of every action, (A,).
 
     Attributes:
@@ -86,7 +86,7 @@ class LiveForecast:
             return None
         return float(np.median(self._quickest_s)), float(np.median(self._least))
 
-    def predict(self, ahead: Lookahead, *, base_s: float, late_s: NDArray[np.float64]) -> Forecast | None:
+    def predict(self, ahead: Lookahead, *, base_s: float, late_s: NDArray[np.float64]) -> ActionSeconds | None:
         """Return the forecast for the batches ahead; None until every owner has replied.
 
         Args:
@@ -120,7 +120,7 @@ class LiveForecast:
             starts, per_row = links(delays_s)
             return np.array([_slowest_s(fetched, starts, per_row) for _, fetched, _ in counted])
 
-        return Forecast(steps, rebuilds)
+        return ActionSeconds(steps, rebuilds)
 
     def _count(self, ahead: Lookahead) -> list[tuple[NDArray[np.float64], NDArray[np.float64], int]]:
         """Count, per action, the rows that a step misses of each owner and that its rebuild fetches, and its window."""

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtdg_lab.config.run_config import RunConfig
-from dtdg_lab.engine.capabilities import Decision
+from dtdg_lab.engine.capabilities import DecisionRow
 from dtdg_lab.systems.decayed_windows.tuner import GIB, Setting, candidates, decide, is_due, neighbours, next_setting
 
 WINDOW = 8
@@ -157,7 +157,7 @@ def test_it_looks_every_few_epochs_where_it_is_on(config: RunConfig, due: list[i
     assert [epoch for epoch in range(6) if is_due(config, epoch)] == due
 
 
-def decided(trials: Trials, **changes: Any) -> Decision:
+def decided(trials: Trials, **changes: Any) -> DecisionRow:
     """Return a decision where each full snapshot needs 0.1 GiB."""
     return decide(config_of(**changes), trials, lambda setting: 0.1 * GIB * setting.full_snapshots)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dtdg_lab.config.catalogue import names
 from dtdg_lab.core.errors import ConfigError, NotFiniteError, PlanError, UnknownNameError
-from dtdg_lab.engine.capabilities import Decision
+from dtdg_lab.engine.capabilities import DecisionRow
 from dtdg_lab.rl.agent import Fixed
 from dtdg_lab.systems.hybrid_batches.controller import (
     BatchSizeController,
@@ -42,7 +42,7 @@ class EventList(Fixed):
         self.lessons.append((state, action, reward, next_state))
 
 
-def watch(controller: BatchSizeController, loss: float | None, seconds: float, steps: int = 2) -> Decision:
+def watch(controller: BatchSizeController, loss: float | None, seconds: float, steps: int = 2) -> DecisionRow:
     for _ in range(steps):
         controller.observe(loss, seconds)
     return controller.decide()
@@ -114,7 +114,7 @@ def test_an_batch_policy_is_resumed_in_the_middle_of_a_window(name: str, paid: s
     def made() -> BatchSizeController:
         return make_controller(name, choices=5, initial=2, seed=4, reward=paid, sizes=GRID[:5])
 
-    def lived(controller: BatchSizeController, steps: range) -> list[Decision]:
+    def lived(controller: BatchSizeController, steps: range) -> list[DecisionRow]:
         found = []
         for step in steps:
             controller.observe(2 + math.sin(step), 1 + controller.choice / 5)

@@ -30,12 +30,12 @@ from dtdg_lab.engine.views.replicated_part import part_folder
 from dtdg_lab.engine.views.replicated_sequence import cached_sequences
 from dtdg_lab.partition.simple import vertex_loads
 from dtdg_lab.records.events import Event
-from dtdg_lab.systems.hybrid_batches.controller import BatchSizeController, make_controller
 from dtdg_lab.systems.hybrid_batches.events import EmptyReservoir, HybridFacts, SizeFacts
 from dtdg_lab.systems.hybrid_batches.part_batches import NEW, SNAPSHOT, Draw, PartBatches
 from dtdg_lab.systems.hybrid_batches.reservoir import GIB, ReservoirSettings, capacity
 from dtdg_lab.systems.hybrid_batches.sampler import TargetSampler, load_groups
-from dtdg_lab.systems.hybrid_batches.sizes import MAX_CHOICES, SizeChoices
+from dtdg_lab.systems.hybrid_batches.size_control import SizeControl, check_reward
+from dtdg_lab.systems.hybrid_batches.sizes import SizeChoices
 from dtdg_lab.systems.hybrid_batches.supply import BatchSupply
 from dtdg_lab.tasks.base import Task
 from dtdg_lab.training.memory import fits_memory
@@ -44,8 +44,6 @@ from dtdg_lab.training.partition import partition_event
 BATCH_SETTINGS = {"batch_snapshots", "batch_nodes", "batch_policy", "reservoir"}
 QUICK_ROWS = 1_000_000  # nodes of all snapshots; a step on six million takes 23 s while its memory is followed
 HYBRID, STATES = "hybrid", "hybrid_states"  # in the plan of a checkpoint
-# a choice is sent with the number of changes of sizes before it: a choice among other sizes is not followed
-GENERATIONS = CHOICES = MAX_CHOICES
 
 
 class HybridBatchStrategy(Strategy, Reconfigurable, Adaptive, Carries, DescribesMemory, RunsInBackground):
@@ -67,8 +65,7 @@ class HybridBatchStrategy(Strategy, Reconfigurable, Adaptive, Carries, Describes
 
     Attributes:
         step: which one is computed next, of the run; it decides all draws.
-        choice: which size it has.
-        controller: chooses sizes, on rank 0; None elsewhere and where the size is fixed.
+        size: of the next batches.
 
     References: DynaHB sections 4.2 (balanced groups), 5 (hybrid batches), 5.2 (reservoir; algorithms 2 and 3).
     """
@@ -80,13 +77,14 @@ class HybridBatchStrategy(Strategy, Reconfigurable, Adaptive, Carries, Describes
         assert context.partition is not None
         self.context, self._config = context, context.config
         self._candidates = candidates(context.partition, context.task)
+        self._size_choices = partial(SizeChoices.of, snapshots=len(context.train), candidates=self._candidates)
         sizes = self._size_choices(context.config)
         self.supply = BatchSupply(parts, sizes, ReservoirSettings.of(context.config))
         self.parts = self.supply.parts
-        self.step, self.choice, self._generation = 0, sizes.initial, 0
+        self.step = 0
         self._deviation: float | None = None
-        self.controller: BatchSizeController | None = self._make_controller()
-        self._check_reward(context.config)
+        self.size = SizeControl(context.config, sizes, rank=context.group.rank)
+        check_reward(context.config, has_validation=bool(context.validation))
         self._restore(context.state)
         if self._is_quick:
             self._measure_fallback()
@@ -100,7 +98,7 @@ class HybridBatchStrategy(Strategy, Reconfigurable, Adaptive, Carries, Describes
 
     def compute(self, step: Step, marks: StepMarks) -> StepResult:
         """Add the gradients of a batch of each of this rank's parts, one part after another."""
-        return self._train([batch.run for batch in self.supply.next(self.step, self.choice)], marks)
+        return self._train([batch.run for batch in self.supply.next(self.step, self.size.choice)], marks)
 
     def _train(self, runs: Sequence[TargetRun], marks: StepMarks) -> StepResult:
         marks("batch")
@@ -134,7 +132,7 @@ class HybridBatchStrategy(Strategy, Reconfigurable, Adaptive, Carries, Describes
 
     def on_step_start(self, step: int) -> None:
         """Draw the next batches as those of this step of the run."""
-        self.step, self._step_choice = step, self.choice
+        self.step, self._step_choice = step, self.size.choice
 
     def replay_draws(self, drawn: Mapping[tuple[int, int], Any]) -> None:
         """Use the batches of the run that is replayed."""
@@ -152,7 +150,7 @@ class HybridBatchStrategy(Strategy, Reconfigurable, Adaptive, Carries, Describes
         if not self._is_quick:
             self._measure_fallback()
         yield partial(self.try_largest, SNAPSHOT if self.supply.stands_in else NEW)
-        self._deviation = loss_deviation(self.context, self.parts[0].again(Draw(NEW, self.choice, 0)).run)
+        self._deviation = loss_deviation(self.context, self.parts[0].again(Draw(NEW, self.size.choice, 0)).run)
 
     def probes_after(self, before: Strategy) -> bool:
         """Return True: the event of the batches says what was measured then."""
@@ -209,7 +207,7 @@ class HybridBatchStrategy(Strategy, Reconfigurable, Adaptive, Carries, Describes
             first=train.start,
             nodes=self.context.graph.num_nodes,
             candidates=self._candidates,
-            choice=self.choice,
+            choice=self.size.choice,
             batch_policy=config["batch_policy"],
             reservoir=config["reservoir"],
             stands_in=self.supply.stands_in,
@@ -227,40 +225,20 @@ class HybridBatchStrategy(Strategy, Reconfigurable, Adaptive, Carries, Describes
     @property
     def decides(self) -> bool:
         """True if this rank chooses sizes."""
-        return self.controller is not None
-
-    @property
-    def _applies_own(self) -> bool:
-        """True if this rank decides, and its choice takes effect at its own next step.
-
-        Sizes are local to a rank, so no exchange is needed. Where gradients are summed over several ranks, all change
-        at one step instead: the choice is sent with the gradients of the next one.
-        """
-        return self.decides and (self._config["exchange"] == "models" or self._config.ranks == 1)
+        return self.size.controller is not None
 
     @property
     def requested_choice(self) -> int:
         """The size that the rank which decides wants on all ranks, with the number of changes of sizes before it."""
-        choice = self.choice if self.controller is None else self.controller.choice
-        return self._generation % GENERATIONS * CHOICES + choice
+        return self.size.requested
 
     def receive_choice(self, choice: int) -> None:
-        """Use the size that rank 0 chose from the next step on, unless sizes have changed since it was sent.
-
-        A rank that has applied its own newer choice already ignores the number, which carries an older one.
-        """
-        if self._applies_own:
-            return
-        generation, choice = divmod(choice, CHOICES)
-        if generation == self._generation % GENERATIONS and choice < len(self.supply.sizes):
-            self.choice = choice
+        """Use the size that rank 0 chose from the next step on, unless sizes have changed since it was sent."""
+        self.size.receive(choice)
 
     def repeat_decision(self, action: Any) -> None:
         """Make a choice of the run that is replayed, at the step at which it was made."""
-        if self.controller is not None:
-            self.controller.follow(action)
-            if self._applies_own:
-                self.choice = action
+        self.size.repeat(action)
 
     def decide_after_step(self, loss: float | None, seconds: float) -> DecisionRow | None:
         """Let the controller observe a step, and decide by the losses of batches where it is due.
@@ -269,43 +247,11 @@ class HybridBatchStrategy(Strategy, Reconfigurable, Adaptive, Carries, Describes
             loss: of the step's batches on this rank; None where they had no labels.
             seconds: the step took.
         """
-        if self.controller is None:
-            return None
-        by_batches = self._config["reward_loss"] == "train"
-        self.controller.observe(loss if by_batches else None, seconds, self._step_choice)
-        return self._decide(None) if by_batches else None
+        return self.size.decide_after_step(loss, seconds, self._step_choice)
 
     def decide_after_evaluation(self, validation_loss: float | None) -> DecisionRow | None:
         """Let the controller decide by the validation split, where it is to and is due."""
-        if validation_loss is None or self._config["reward_loss"] != "validation":
-            return None
-        return self._decide(validation_loss)
-
-    def _decide(self, loss: float | None) -> DecisionRow | None:
-        if self.controller is None or not self.controller.is_due(self._config["decide_every"]):
-            return None
-        decision = self.controller.decide(loss)
-        if self._applies_own:
-            self.choice = decision.action
-        return decision
-
-    def _make_controller(self) -> BatchSizeController | None:
-        config, sizes = self._config, self.supply.sizes
-        if config["batch_policy"] == "none" or self.context.group.rank != 0:
-            return None
-        return make_controller(
-            config["batch_policy"],
-            choices=len(sizes),
-            initial=self.choice,
-            seed=config.seed,
-            discount=config["discount"],
-            epsilon_decay=config["epsilon_decay"],
-            epsilon_min=config["epsilon_min"],
-            rate=config["agent_rate"],
-            reward=config["reward"],
-            sizes=[(size.snapshots, size.vertices) for size in sizes.sizes[0]],
-            settings=config.options["control"],
-        )
+        return self.size.decide_after_evaluation(validation_loss)
 
     # changes
 
@@ -313,56 +259,32 @@ class HybridBatchStrategy(Strategy, Reconfigurable, Adaptive, Carries, Describes
         """Return why batches cannot be as a config has them; empty where they can. The same on all ranks."""
         try:
             self._size_choices(config)
-            self._check_reward(config)
+            check_reward(config, has_validation=bool(self.context.validation))
         except LabError as error:
             return str(error)
         return ""
 
-    def _check_reward(self, config: RunConfig) -> None:
-        if config["batch_policy"] != "none" and config["reward_loss"] == "validation" and not self.context.validation:
-            raise ConfigError(
-                f"reward_loss='validation', and protocol={config.protocol!r} leaves no validation split. "
-                "Choose another protocol (such as warm), or reward_loss='train'."
-            )
-
-    def _size_choices(self, config: RunConfig) -> SizeChoices:
-        return SizeChoices.of(config, snapshots=len(self.context.train), candidates=self._candidates)
-
     def apply_settings(self, config: RunConfig) -> None:
         """Apply a config from the next step on; the choice restarts where sizes change."""
-        before, self._config = self._config, config
-        sizes, old = self._size_choices(config), self.supply.sizes
-        changes_sizes = (sizes.shares, sizes.initial) != (old.shares, old.initial)
-        if changes_sizes:
-            self._generation += 1
-            self.choice = sizes.initial
+        previous, self._config = self._config, config
+        sizes = self._size_choices(config)
+        self.size.apply_settings(config, sizes)
         self.supply.use(sizes, ReservoirSettings.of(config))
-        if before["batch_policy"] != config["batch_policy"]:
-            self.controller = self._make_controller()
-        elif self.controller is not None and changes_sizes:  # a size it chose, which ranks may not use yet, is replaced
-            self.controller.follow(self.choice)
-        if self.controller is not None:
-            self.controller.rewarded_by(config["reward"])
-        if config["reservoir"] and not before["reservoir"]:
+        if config["reservoir"] and not previous["reservoir"]:
             self._measure_fallback()
 
     # state
 
     def state_dict(self) -> dict[str, Any]:
         """Return the size of steps, the controller on the rank that decides, and the cached states of own parts."""
-        controller = None if self.controller is None else self.controller.state_dict()
-        shares = [list(share) for share in self.supply.sizes.shares]
-        state: dict[str, Any] = {HYBRID: {"shares": shares, "choice": self.choice, "batch_policy": controller}}
+        state: dict[str, Any] = {HYBRID: self.size.state_dict()}
         states = {part.number: part.states.state_dict() for part in self.parts if part.states is not None}
         return {**state, STATES: states} if states else state
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         """Continue from the state of a checkpoint, as far as it fits."""
-        hybrid, states = state.get(HYBRID, {}), state.get(STATES, {})
-        if hybrid.get("shares") == [list(share) for share in self.supply.sizes.shares]:
-            self.choice, controller = hybrid["choice"], hybrid["batch_policy"]
-            if self.controller is not None and controller and controller["policy"] == self.controller.policy:
-                self.controller.load_state_dict(controller)
+        self.size.load_state_dict(state.get(HYBRID, {}))
+        states = state.get(STATES, {})
         for part in self.parts:
             if part.states is not None and part.number in states:
                 part.states.load_state_dict(states[part.number])

@@ -108,14 +108,14 @@ def test_what_the_systems_draw(tmp_path: Path) -> None:
 def test_a_choice_among_other_sizes_is_not_followed() -> None:
     config = small_config(**TOGETHER)
     strategy = build(config, small_graph(), SoloGroup()).strategy
-    strategy.controller = None  # as on a rank that follows
+    strategy.size.controller = None  # as on a rank that follows
     strategy.receive_choice(2)
-    assert strategy.choice == 2
+    assert strategy.size.choice == 2
     strategy.apply_settings(config.replace(batch_snapshots=0.4))
-    began = strategy.choice
+    began = strategy.size.choice
     for number, wanted in ((began + 1, began), (1024 + 3, 3)):
         strategy.receive_choice(number)
-        assert strategy.choice == wanted
+        assert strategy.size.choice == wanted
 
 
 # live knobs

@@ -1,14 +1,18 @@
-"""Test doubles: meters that replay joules."""
+"""Test doubles: meters that replay joules, and a powercap folder whose counters tests move."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from dtdg_lab.core.errors import ConfigError
 from dtdg_lab.energy.monitor import EnergyMeter
 from dtdg_lab.energy.readers import Device, Reading, Scope, Source
+
+RANGE_UJ = 262_143_328_850
+PACKAGE, CORE, MEMORY = "intel-rapl:0", "intel-rapl:0:0", "intel-rapl:0:1"
 
 # A meter that replays scripted or recorded joules, so that everything above the readers runs without hardware.
 
@@ -133,3 +137,20 @@ def _replayed(name: str, rows: list[Mapping[str, Any]], first_ns: int, clock: Re
         at_ns = row["time_ns"]
     device: Device = "gpu" if name.startswith(("nvml:", "gpu-")) else "processor"
     return ReplayReader(script, clock, name=name, source=rows[0]["source"], scope=rows[0]["scope"], device=device)
+
+
+class Powercap:
+    """A powercap folder with a package, its core and memory, and domains that are not counted."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        labels = {PACKAGE: "package-0", CORE: "core", MEMORY: "dram", "intel-rapl:1": "psys"}
+        for folder, label in {**labels, "intel-rapl-mmio:0": "package-0"}.items():
+            (root / folder).mkdir(parents=True)
+            (root / folder / "name").write_text(f"{label}\n")
+            (root / folder / "max_energy_range_uj").write_text(f"{RANGE_UJ}\n")
+            self.set(folder, 1_000_000)
+
+    def set(self, folder: str, energy_uj: int) -> None:
+        """Let the counter of a domain show microjoules."""
+        (self.root / folder / "energy_uj").write_text(f"{energy_uj}\n")

@@ -109,7 +109,7 @@ def test_groups_are_frozen_and_leave_the_callers_arrays_alone() -> None:
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 9
     with pytest.raises(AttributeError):
-        groups.start = stop  # type: ignore[misc]
+        groups.start = stop
 
 
 BROKEN = [np.array([], int), np.array([[0]]), np.array([-1]), np.array([5]), np.array([0.5]), np.array([0, 1])]

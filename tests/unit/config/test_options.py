@@ -45,7 +45,6 @@ def test_every_entry_is_whole(one: Option) -> None:
 @pytest.mark.parametrize("one", NUMBERS, ids=lambda one: one.name)
 def test_bounds_hold_on_both_sides(one: Option) -> None:
     for bound, beyond in ((one.low, -1), (one.high, 1)):
-        assert bound is not None
         assert one.check(bound) == bound
         with pytest.raises(ConfigError, match=f"{one.name}=.*out of range: allowed"):
             one.check(one.kind(bound + beyond))

@@ -235,7 +235,7 @@ def test_a_rank_repeats_a_registration() -> None:
         REGISTERED.clear()
         for registration in pickle.loads(sent):
             assert isinstance(registration, Registration)
-            assert registration.apply() is sys.modules[__name__].backwards  # type: ignore[attr-defined]
+            assert registration.apply() is sys.modules[__name__].backwards
         assert "backwards" in option("scheduler").choices
 
 

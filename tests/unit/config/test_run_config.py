@@ -210,7 +210,7 @@ def test_a_config_cannot_change() -> None:
     config = RunConfig()
     before = config.to_json()
     with pytest.raises(ValidationError):
-        config.epochs = 3  # type: ignore[misc]
+        config.epochs = 3
     with pytest.raises(ConfigError, match="replace"):
         config.options["training"]["dtype"] = "float16"
     with pytest.raises(ConfigError):

@@ -30,9 +30,9 @@ from dtdg_lab.core.plans import BatchSize, TargetBatch
 )
 def test_a_batch_that_is_none_is_refused(fields: dict[str, object], said: str) -> None:
     whole = {"part": 0, "action": 0, "index": 0, "snapshots": range(2), "targets": np.arange(2)}
-    TargetBatch(**whole)  # type: ignore[arg-type]
+    TargetBatch(**whole)
     with pytest.raises(PlanError, match=said):
-        TargetBatch(**{**whole, **fields})  # type: ignore[arg-type]
+        TargetBatch(**{**whole, **fields})
 
 
 @pytest.mark.parametrize("numbers", [(0, 5), (5, 0)])

@@ -512,7 +512,6 @@ def test_dgl_graphs_of_a_graph_are_the_same_graph(case: str) -> None:
 @pytest.mark.parametrize("weighted", [False, True])
 def test_networkx_graphs_of_a_graph_are_the_same_graph(weighted: bool) -> None:
     graph = source_graph(weighted=weighted, labels=False)
-    assert graph.node_ids is not None
     graphs = []
     for snapshot in (*graph.snapshots, *graph.extra_following):
         graphs.append(nx.DiGraph())

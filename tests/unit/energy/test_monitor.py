@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 from unittest import mock
 
 import pynvml
@@ -14,51 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtdg_lab.core.errors import ConfigError, NotAvailableError
-from dtdg_lab.energy.modelled import BusySeconds, ModelledGpuReader, ModelledReader
+from dtdg_lab.core.errors import ConfigError
+from dtdg_lab.energy.modelled import ModelledReader
 from dtdg_lab.energy.monitor import EnergyMeter
 from dtdg_lab.energy.nvml import NvmlReader
-from dtdg_lab.energy.rank_readers import NodeShareReader, readers_for
-from dtdg_lab.energy.rapl import RaplReader
-from dtdg_lab.energy.readers import ChildSeconds, PowerModel, Reading
+from dtdg_lab.energy.readers import ChildSeconds, Reading
 from tests.energy_doubles import ReplayClock, ReplayReader, Scripted, replay_meter
-
-RANGE_UJ = 262_143_328_850
-
-
-@pytest.fixture
-def nvml(monkeypatch: pytest.MonkeyPatch) -> mock.Mock:
-    """NVML with one GPU that counts joules and cannot be split; its errors are the real ones."""
-    fake = mock.create_autospec(pynvml)
-    for name in ("NVMLError", "NVMLError_NotSupported", "NVMLError_GpuIsLost", "NVML_ERROR_NO_PERMISSION"):
-        setattr(fake, name, getattr(pynvml, name))
-    fake.nvmlDeviceGetCount.return_value = 1
-    fake.nvmlDeviceGetUUID.return_value = "GPU-aaaa-1"
-    fake.nvmlDeviceGetMigMode.side_effect = pynvml.NVMLError_NotSupported()
-    fake.nvmlDeviceGetEnforcedPowerLimit.return_value = 700_000
-    fake.nvmlDeviceGetTotalEnergyConsumption.return_value = 5_000
-    monkeypatch.setitem(sys.modules, "pynvml", fake)
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    return fake
-
-
-def powercap(root: Path, energy_uj: int) -> Path:
-    folder = root / "intel-rapl:0"
-    folder.mkdir(parents=True)
-    (folder / "name").write_text("package-0\n")
-    (folder / "max_energy_range_uj").write_text(f"{RANGE_UJ}\n")
-    count(root, energy_uj)
-    return root
-
-
-def count(root: Path, energy_uj: int) -> None:
-    (root / "intel-rapl:0" / "energy_uj").write_text(f"{energy_uj}\n")
 
 
 def scripted(*parts: tuple[float, float | None], **kinds: str) -> tuple[ReplayClock, EnergyMeter]:
     clock = ReplayClock(5.0)
     script = [Scripted(*part) for part in parts]
-    return clock, EnergyMeter([ReplayReader(script, clock, **kinds)], clock=clock)  # type: ignore[arg-type]
+    return clock, EnergyMeter([ReplayReader(script, clock, **kinds)], clock=clock)
 
 
 def test_a_window_has_the_joules_of_its_seconds() -> None:
@@ -137,27 +103,21 @@ def test_one_device_is_not_counted_twice() -> None:
         EnergyMeter([ReplayReader([], clock), ReplayReader([], clock)], clock=clock)
 
 
-def test_a_rank_and_its_node_are_not_added() -> None:
+@pytest.mark.parametrize(
+    ("device", "source", "joules"),
+    [("processor", "modelled", 7.0), ("gpu", "counter", 107.0)],
+    ids=["its processors are the node's", "its gpu is another device"],
+)
+def test_a_rank_and_its_node_are_added_only_where_they_are_two_devices(device: str, source: str, joules: float) -> None:
     clock = ReplayClock()
     node = ReplayReader([Scripted(1.0, 100.0)], clock, name="node", scope="node")
-    own = ReplayReader([Scripted(1.0, 7.0)], clock, name="own", source="modelled")
+    own = ReplayReader([Scripted(1.0, 7.0)], clock, name="own", source=source, device=device)
     meter = EnergyMeter([node, own], clock=clock)
     meter.begin_window("w")
     clock.advance(1.0)
     measured = meter.end_window("w")
-    assert (measured.joules, measured.sources) == (pytest.approx(7.0), ("modelled",))
+    assert (measured.joules, measured.sources) == (pytest.approx(joules), (source,))
     assert [each.joules for each in measured.readers] == [pytest.approx(100.0), pytest.approx(7.0)]
-
-
-def test_a_rank_s_gpu_and_its_node_s_processors_are_two_devices() -> None:
-    clock = ReplayClock()
-    gpu = ReplayReader([Scripted(1.0, 120.7)], clock, name="nvml:GPU-1", device="gpu")
-    node = ReplayReader([Scripted(1.0, 362.1)], clock, name="rapl", scope="node")
-    meter = EnergyMeter([gpu, node], clock=clock)
-    meter.begin_window("w")
-    clock.advance(1.0)
-    measured = meter.end_window("w")
-    assert (measured.joules, measured.coverage) == (pytest.approx(482.8), pytest.approx(1.0))
 
 
 def test_a_short_window_of_a_slow_counter_is_filled_by_the_reading_that_comes_later(nvml: mock.Mock) -> None:
@@ -186,7 +146,6 @@ def test_a_window_does_not_wait_for_ever_for_a_counter_that_stands_still(nvml: m
     assert meter.settled(window) is None
     clock.advance(2.0)
     settled = meter.settled(window)
-    assert settled is not None
     assert (settled.joules, settled.coverage) == (None, 0.0)
 
 
@@ -202,7 +161,6 @@ def test_a_reader_that_is_lost_is_named_and_the_others_go_on(nvml: mock.Mock) ->
     clock.advance(1.0)
     window = meter.lap("w")
     measured = meter.settled(window)  # nobody waits for the lost one
-    assert measured is not None
     assert "no longer answers" in meter.lost["nvml:GPU-aaaa-1"]
     assert [each.coverage for each in measured.readers] == [pytest.approx(0.5), pytest.approx(1.0)]
     assert [each.joules for each in measured.readers] == [pytest.approx(100.0), pytest.approx(20.0)]
@@ -269,225 +227,7 @@ def test_threads_share_a_meter_and_no_joule_is_lost() -> None:
     assert sum(meter.ended(lap).joules or 0.0 for lap in laps) == pytest.approx(whole.joules, rel=0.02)
 
 
-# readers
-
-
-def test_power_changes_only_from_now_on() -> None:
-    clock, cpu = ReplayClock(), ReplayClock()
-    reader = ModelledReader(ranks_on_node=2, idle_w=20, max_w=100, cores=1, wall=clock, processor=cpu)
-    meter = EnergyMeter([reader], clock=clock)
-    meter.begin_window("w")
-    clock.advance(1.0)
-    meter.set_power(PowerModel(idle_w=60, max_w=100))
-    clock.advance(1.0)
-    cpu.advance(0.5)
-    assert meter.end_window("w").joules == pytest.approx(10.0 + 30.0 + 40.0 * 0.5)
-
-
-def test_processor_seconds_that_tick_late_are_not_lost() -> None:
-    clock, cpu = ReplayClock(), ReplayClock()
-    reader = ModelledReader(ranks_on_node=1, idle_w=0, max_w=100, cores=2, wall=clock, processor=cpu)
-    joules = []
-    for tick_s in (0.0, 0.03, 0.0, 0.01):  # of 10 ms each at most 20 ms can be used
-        clock.advance(0.01)
-        cpu.advance(tick_s)
-        reading = reader.read()
-        assert reading is not None
-        joules.append(reading.joules)
-    assert joules == pytest.approx([0.0, 1.0, 0.5, 0.5])
-
-
-def test_a_reader_alone_keeps_what_was_drawn_before_its_powers_changed() -> None:
-    clock, cpu = ReplayClock(), ReplayClock()
-    reader = ModelledReader(ranks_on_node=1, idle_w=20, max_w=20, cores=1, wall=clock, processor=cpu)
-    clock.advance(1.0)
-    reader.set_power(PowerModel(idle_w=60, max_w=60))
-    clock.advance(1.0)
-    reading = reader.read()
-    assert reading is not None
-    assert (reading.joules, reading.interval_s) == (pytest.approx(80.0), pytest.approx(2.0))
-
-
-def test_a_gpu_whose_power_is_taken_back_keeps_what_was_known_and_is_unknown_from_then_on() -> None:
-    clock, busy = ReplayClock(), BusySeconds()
-    known = PowerModel(idle_w=0, max_w=0, gpu_idle_w=30, gpu_max_w=250)
-    meter = EnergyMeter([ModelledGpuReader(known, busy, wall=clock)], clock=clock)
-    meter.begin_window("w")
-    clock.advance(1.0)
-    meter.set_power(PowerModel(idle_w=0, max_w=0, gpu_idle_w=30))
-    clock.advance(3.0)
-    measured = meter.end_window("w")
-    assert (measured.joules, measured.coverage) == (pytest.approx(30.0), pytest.approx(0.25))
-
-
-@pytest.mark.parametrize(
-    ("powers", "word"),
-    [
-        ({"idle_w": 200.0}, "power_idle_w"),
-        ({"idle_w": -1.0}, "power_idle_w"),
-        ({"gpu_idle_w": 300.0, "gpu_max_w": 250.0}, "power_gpu_max_w"),
-        ({"gpu_idle_w": -1.0}, "power_gpu_idle_w"),
-        ({"idle_w": float("nan")}, "power_idle_w"),
-    ],
-)
-def test_powers_that_make_no_sense_are_refused(powers: dict[str, float], word: str) -> None:
-    with pytest.raises(ConfigError, match=word):
-        PowerModel(**{"idle_w": 20.0, "max_w": 100.0, **powers})
-
-
-def test_a_modelled_gpu_follows_its_busy_seconds() -> None:
-    clock, busy = ReplayClock(), BusySeconds()
-    power = PowerModel(idle_w=0, max_w=0, gpu_idle_w=30, gpu_max_w=250)
-    reader = ModelledGpuReader(power, busy, wall=clock)
-    assert reader.read() is None
-    clock.advance(4.0)
-    busy.add(1.0)
-    reading = reader.read()
-    assert reading is not None
-    assert reading.joules == pytest.approx(30 * 4 + 220 * 1)
-    assert (reading.source, reading.device, reading.reader) == ("modelled", "gpu", "gpu-model")
-
-
-def test_a_modelled_gpu_of_unknown_power_is_unknown_until_it_is_told() -> None:
-    clock, busy = ReplayClock(), BusySeconds()
-    reader = ModelledGpuReader(PowerModel(idle_w=0, max_w=0, gpu_idle_w=30), busy, wall=clock)
-    clock.advance(1.0)
-    assert reader.read() is None
-    reader.set_power(PowerModel(idle_w=0, max_w=0, gpu_idle_w=30, gpu_max_w=100))
-    clock.advance(1.0)
-    reading = reader.read()
-    assert reading is not None
-    assert (reading.joules, reading.interval_s) == (pytest.approx(30.0), pytest.approx(1.0))
-
-
-def test_rapl_may_wrap_again_and_again(tmp_path: Path) -> None:
-    clock = ReplayClock()
-    root = powercap(tmp_path, RANGE_UJ - 1_000_000)
-    reader = RaplReader(root, clock=clock)
-    joules = []
-    for energy_uj in (4_000_000, 130_000_000_000, RANGE_UJ - 6_000_000, 4_000_000):
-        count(root, energy_uj)
-        clock.advance(262.0)
-        reading = reader.read()
-        assert reading is not None
-        joules.append(reading.joules)
-    assert joules == pytest.approx([5.0, 129_996.0, RANGE_UJ * 1e-6 - 130_006.0, 10.0])
-    assert reader.rejected == 0
-
-
-def test_a_rapl_counter_that_was_set_back_is_unknown_not_a_wrap(tmp_path: Path) -> None:
-    clock = ReplayClock()
-    root = powercap(tmp_path, 90_000_000_000)
-    reader = RaplReader(root, clock=clock)
-    meter = EnergyMeter([reader], clock=clock)
-    meter.begin_window("w")
-    count(root, 1_000_000)  # the machine slept: the counter began again
-    clock.advance(1.0)
-    assert meter.sample() == []
-    count(root, 51_000_000)
-    clock.advance(1.0)
-    measured = meter.end_window("w")
-    assert (measured.joules, measured.coverage, reader.rejected) == (pytest.approx(50.0), pytest.approx(0.5), 1)
-
-
-def test_an_nvml_counter_that_was_set_back_is_unknown_and_goes_on(nvml: mock.Mock) -> None:
-    clock = ReplayClock()
-    reader = NvmlReader(0, clock=clock)
-    nvml.nvmlDeviceGetTotalEnergyConsumption.return_value = 100
-    clock.advance(1.0)
-    assert reader.read() is None
-    assert reader.rejected == 1
-    nvml.nvmlDeviceGetTotalEnergyConsumption.return_value = 80_100
-    clock.advance(1.0)
-    reading = reader.read()
-    assert reading is not None
-    assert (reading.joules, reading.interval_s) == (pytest.approx(80.0), pytest.approx(1.0))
-
-
-@pytest.mark.slow
-def test_nvml_without_permission_is_refused_with_whom_to_ask(nvml: mock.Mock) -> None:
-    nvml.nvmlDeviceGetTotalEnergyConsumption.side_effect = pynvml.NVMLError_NoPermission()
-    with pytest.raises(NotAvailableError, match="administrator"):
-        NvmlReader(0)
-    nvml.nvmlShutdown.assert_called_once_with()
-
-
-def test_a_gpu_without_permission_or_split_by_mig_is_modelled_where_its_power_is_known(
-    nvml: mock.Mock, tmp_path: Path
-) -> None:
-    known = {"local_rank": 0, "local_ranks": 1, "idle_w": 20.0, "max_w": 100.0, "rapl_root": tmp_path}
-    for setting in ("permission", "mig"):
-        if setting == "permission":
-            nvml.nvmlDeviceGetTotalEnergyConsumption.side_effect = pynvml.NVMLError_NoPermission()
-        else:
-            nvml.nvmlDeviceGetMigMode.side_effect = None
-            nvml.nvmlDeviceGetMigMode.return_value = [nvml.NVML_DEVICE_MIG_ENABLE, 1]
-        power = {"gpu_idle_w": 30.0, "gpu_max_w": 250.0}
-        readers, notes = readers_for("cuda", gpu_busy=BusySeconds(), **power, **known)  # type: ignore[arg-type]
-        assert [(each.name, each.source) for each in readers] == [
-            ("gpu-model", "modelled"),
-            ("processor-model", "modelled"),
-        ]
-        assert notes[0].startswith("GPU energy is modelled from 30 W idle and 250 W busy")
-    unknown, notes = readers_for("cuda", gpu_busy=BusySeconds(), **known)  # type: ignore[arg-type]
-    assert notes[0].startswith("GPU energy is unknown")
-    time.sleep(0.001)
-    assert unknown[0].read() is None
-
-
-def test_shares_of_a_node_sum_to_what_its_ranks_drew() -> None:
-    clock = ReplayClock()
-    power = PowerModel(idle_w=40, max_w=200)
-    busy = [3.0, 1.0]
-    cpus, total = [ReplayClock(), ReplayClock()], ReplayClock()
-    readers = [
-        NodeShareReader(
-            ReplayReader([Scripted(2.0, 240.0)], clock, name="rapl", scope="node"),
-            power,
-            ranks_on_node=2,
-            processor=cpu,
-            node_processor=total,
-        )
-        for cpu in cpus
-    ]
-    clock.advance(2.0)
-    for cpu, busy_s in zip(cpus, busy, strict=True):
-        cpu.advance(busy_s)
-    total.advance(5.0)  # another program had one more
-    readings = [reader.read() for reader in readers]
-    joules = [reading.joules for reading in readings if reading is not None]
-    assert joules == pytest.approx([40 + 160 * 3 / 5, 40 + 160 * 1 / 5])
-    assert {(each.scope, each.source, each.reader) for each in readings if each} == {("rank", "counter", "rapl-share")}
-    assert readers[0].read() is None
-
-
-def test_only_a_node_is_shared_out() -> None:
-    clock = ReplayClock()
-    with pytest.raises(ConfigError, match="whole node"):
-        NodeShareReader(ReplayReader([], clock), PowerModel(idle_w=1, max_w=2), ranks_on_node=1)
-    with pytest.raises(ConfigError, match="at least 1"):
-        NodeShareReader(ReplayReader([], clock, scope="node"), PowerModel(idle_w=1, max_w=2), ranks_on_node=0)
-
-
-def test_each_rank_has_its_share_beside_the_one_reader_of_the_node(tmp_path: Path) -> None:
-    root = powercap(tmp_path, 5_000_000)
-    chosen = [
-        readers_for("cpu", local_rank=rank, local_ranks=2, idle_w=20, max_w=100, shares=True, rapl_root=root)[0]
-        for rank in range(2)
-    ]
-    assert [[(each.name, each.scope) for each in readers] for readers in chosen] == [
-        [("rapl", "node"), ("rapl-share", "rank")],
-        [("rapl-share", "rank")],
-    ]
-    meter = EnergyMeter(chosen[0])
-    meter.begin_window("w")
-    time.sleep(0.02)
-    count(root, 6_000_000)
-    measured = meter.end_window("w")
-    node, own = measured.readers
-    assert (node.joules, node.scope) == (pytest.approx(1.0, rel=0.5), "node")
-    assert own.joules is not None
-    assert 0.05 < own.joules <= 1.0  # at least its part of the idle power, 20 W for 20 ms, and at most all
+# children
 
 
 def test_processor_seconds_of_children_count_and_stay_when_they_end() -> None:

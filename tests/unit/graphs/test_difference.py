@@ -90,7 +90,6 @@ def test_a_sequence_by_hand() -> None:
     paper = encode([second, third], COO64)
     assert paper.numbers.tolist() == [0, 1, 2, 3, 1, 0, 3, 2, 3, 2]  # targets, sources; target and source of what goes
     assert (paper.numbers.dtype, paper.nbytes) == (np.int64, 10 * 8 + 7 * 4)
-    assert paper.values is not None
     assert paper.values.tolist() == [1.0] * 7
 
 
@@ -241,10 +240,8 @@ def test_a_matrix_of_tensors_is_the_one_of_arrays(weighted: bool, rows: range | 
 
 def test_a_matrix_uses_the_tensors_it_is_given() -> None:
     _, snapshot = both_of(weighted=True)
-    matrix = Adjacency(snapshot.indptr, snapshot.indices, snapshot.weights)  # type: ignore[arg-type]
+    matrix = Adjacency(snapshot.indptr, snapshot.indices, snapshot.weights)
     assert matrix.indices.data_ptr() == snapshot.indices.data_ptr()
-    assert matrix.weights is not None
-    assert snapshot.weights is not None
     assert matrix.weights.data_ptr() == snapshot.weights.data_ptr()
 
 

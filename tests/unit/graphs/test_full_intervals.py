@@ -17,7 +17,6 @@ from dtdg_lab.graphs.intervals import cut_edges
 )  # the time steps and edges of EvolveGCN, table 1: 95 + 14 + 28 and 95 + 13 + 28
 def test_full_intervals_are_those_that_evolvegcn_counts(name: str, windows: int, edges: int, real_data: Path) -> None:
     kept, full = (load_dataset(name, root=real_data, drop_partial=drop) for drop in (False, True))
-    assert kept.counts is not None and full.counts is not None
     assert (full.counts.windows, full.counts.interval_edges) == (windows, edges)
     assert kept.counts.windows == windows + 1
     assert full.num_nodes == kept.num_nodes and full.num_snapshots == kept.num_snapshots - 1

@@ -52,7 +52,7 @@ def _adjacency(dense: np.ndarray, weighted: bool, backend: str, dtype: torch.dty
 
 def _product(make: object, x: Tensor, seed_gradient: Tensor) -> tuple[Tensor, Tensor]:
     x = x.clone().requires_grad_()
-    y = make(x)  # type: ignore[operator]
+    y = make(x)
     (gradient,) = torch.autograd.grad(y, x, seed_gradient)
     return y.detach(), gradient
 
@@ -264,7 +264,6 @@ def test_self_loops_and_transposes_are_those_of_lists(kind: str, first: int) -> 
     offsets, actual, both = with_self(*arrays, first, torch.from_numpy(weights), torch.from_numpy(self_values))
     pairs = [[(first + i, self_values[i]), *((u, row[u]) for u in np.flatnonzero(row))] for i, row in enumerate(rows)]
     assert offsets.diff().tolist() == [len(row) for row in pairs]
-    assert both is not None
     assert list(zip(actual.tolist(), both.tolist(), strict=True)) == [pair for row in pairs for pair in row]
     offsets, actual, values = transposed(*arrays, torch.from_numpy(weights), NODES)
     wanted_targets, wanted_sources = np.nonzero(rows.T)

@@ -26,7 +26,7 @@ class Smoothed(StepModel):
     def spatial(self, layer: int, graph: Any, x: Tensor, state: State) -> Tensor:
         return graph.gcn(x)
 
-    def step(self, layer: int, x: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+    def step(self, layer: int, x: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
         share = torch.sigmoid(self.rate[layer])
         h = share * h + (1 - share) * torch.relu(self.convolve[layer](x))
         return h, h
@@ -169,7 +169,7 @@ class CountsSteps(Smoothed):
             tuple((self.zeros(rows, self.hidden), torch.zeros(rows, 1, dtype=torch.long)) for _ in range(self.layers))
         )
 
-    def step(self, layer: int, x: Tensor, h: Tensor, seen: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]
+    def step(self, layer: int, x: Tensor, h: Tensor, seen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         h, _ = super().step(layer, x, h)
         return h, h, seen + 1
 
@@ -259,19 +259,19 @@ class MixesAllNodes(Smoothed):
 
 
 class MixesInStep(Smoothed):
-    def step(self, layer: int, x: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+    def step(self, layer: int, x: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
         h, _ = super().step(layer, x, h)
         return h - h.mean(0), h
 
 
 class IsTooWide(Smoothed):
-    def step(self, layer: int, x: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+    def step(self, layer: int, x: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
         h, _ = super().step(layer, x, h)
         return torch.cat([h, h], dim=1), h
 
 
 class ReturnsNothing(Smoothed):
-    def spatial(self, layer: int, graph: Any, x: Tensor, state: State) -> Tensor:  # type: ignore[return]
+    def spatial(self, layer: int, graph: Any, x: Tensor, state: State) -> Tensor:
         graph.gcn(x)
 
 
@@ -325,7 +325,7 @@ def test_models_that_no_table_describes(make: type[StepModel], said: str) -> Non
 
 def test_a_step_gives_back_the_state_that_it_takes() -> None:
     class Forgets(Smoothed):
-        def step(self, layer: int, x: Tensor, h: Tensor) -> tuple[Tensor]:  # type: ignore[override]
+        def step(self, layer: int, x: Tensor, h: Tensor) -> tuple[Tensor]:
             return (h,)
 
     with pytest.raises(ConfigError, match="takes 1 tensors of state and returned 0 after the output"):
@@ -343,11 +343,11 @@ def test_parameters_of_a_user_s_model_are_those_it_drew_under_the_seed() -> None
 
 def test_a_step_that_returns_one_tensor() -> None:
     class Alone(Smoothed):
-        def step(self, layer: int, x: Tensor, h: Tensor) -> Tensor:  # type: ignore[override]
+        def step(self, layer: int, x: Tensor, h: Tensor) -> Tensor:
             return super().step(layer, x, h)[0]
 
     class Stateless(Smoothed):
-        def step(self, layer: int, x: Tensor) -> Tensor:  # type: ignore[override]
+        def step(self, layer: int, x: Tensor) -> Tensor:
             return torch.relu(self.convolve[layer](x))
 
     with pytest.raises(ConfigError, match="takes 1 tensors of state and returned one tensor alone"):

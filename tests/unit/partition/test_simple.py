@@ -60,7 +60,6 @@ def test_an_unknown_dealing_is_refused() -> None:
 def test_groups_are_equal_runs_of_like_load() -> None:
     graph = power_law(nodes=47)
     assigned, loads = simple.assign_load_aware(graph, 2, hops=2), vertex_loads(graph, 2)
-    assert assigned.groups is not None
     for part in range(2):
         own = np.flatnonzero(assigned.owner == part)
         sizes = np.bincount(assigned.groups[own])
@@ -72,7 +71,6 @@ def test_groups_are_equal_runs_of_like_load() -> None:
 
 def test_a_part_of_few_vertices_has_a_group_for_each() -> None:
     assigned = simple.assign_load_aware(dynahb_figure_4(), 2)
-    assert assigned.groups is not None
     assert sorted(assigned.groups[assigned.owner == 0].tolist()) == [0, 1]
 
 

@@ -101,7 +101,7 @@ def test_a_handful_of_pairs_is_warned_of_everywhere(
         coincides=None,
     )
     plan = SimpleNamespace(configs={"single": run.config}, seeds=(0,), stop=None, parallel=False, data={})
-    assert any("fewer than 100" in said for said in race_words(plan, [], [row], []))  # type: ignore[arg-type]
+    assert any("fewer than 100" in said for said in race_words(plan, [], [row], []))
 
 
 def test_many_pairs_have_an_interval_that_holds_the_number_and_repeats(tmp_path: Path) -> None:

@@ -396,7 +396,6 @@ def test_classification_refuses_data_without_classes_or_labels() -> None:
 
 
 def _samples(data: DynamicGraph, t: int, share: float = 0.1, negatives: int = 1) -> tuple[list, list]:
-    assert data.following is not None
     found = link_samples(
         EdgeSet(data.following[t]), seed=edge_seed(data.following), t=t, share=share, negatives=negatives
     )
@@ -477,7 +476,6 @@ def test_link_scores_by_hand(part: str, head: str, monkeypatch: pytest.MonkeyPat
 
 
 def _reciprocal_by_hand(data: DynamicGraph, t: int, positives: list, score: Any, count: int) -> list[float]:
-    assert data.following is not None
     sources = sorted({u for u, _ in positives})
     candidates = ranking_candidates(
         EdgeSet(data.following[t]), np.array(sources, np.int32), seed=edge_seed(data.following), t=t, count=count
@@ -496,7 +494,6 @@ def _reciprocal_by_hand(data: DynamicGraph, t: int, positives: list, score: Any,
 @pytest.mark.parametrize("negatives", [1, 4])
 def test_persistence_of_links_has_the_chances_of_the_training_part(part: str, negatives: int) -> None:
     data = graph()
-    assert data.following is not None
     task = LinkPrediction(data, SPLIT, dtype=torch.float64, link_share=0.4, negatives=negatives)
     kept = edges = gone = absent = 0
     for t in PARTS["train"]:
@@ -528,7 +525,6 @@ def test_edges_that_stay_make_persistence_better_than_chance() -> None:
     found = scored(task, readout(task), "test")
     assert found.metrics["persistence_accuracy"] == found.metrics["persistence_auc"] == 1.0
     assert found.metrics["persistence_mrr"] == 1.0
-    assert found.persistence_loss is not None
     assert found.persistence_loss < 0.05
     bank = EdgeBank.fit([(EdgeSet(still), EdgeSet(still))], prior=0.5)
     assert bank.if_edge > 0.95 > 0.05 > bank.if_not
@@ -653,14 +649,12 @@ def test_pairs_are_the_same_whatever_is_given_to_the_model() -> None:
     assert first == _pairs_asked(_cut(smoothing_window=2, features="constant"))
     assert all(a != b for a, b in zip(first, _pairs_asked(_cut(edge_life=2)), strict=False))
     windows = graph().following
-    assert windows is not None
     later = graph(following=(*windows[:-1], windows[0]))  # other edges, and other draws from the same ones
     assert all(a != b for t, (a, b) in enumerate(zip(wanted, _pairs_asked(later), strict=True)) if t not in EMPTY)
 
 
 def test_the_seed_of_draws_is_made_of_edges() -> None:
     windows = graph().following
-    assert windows is not None
     assert edge_seed(windows) == edge_seed(iter(windows)) != edge_seed(windows[1:])
     weighted = tuple(Snapshot(w.indptr, w.indices, np.ones(w.num_edges, np.float32)) for w in windows)
     assert edge_seed(weighted) == edge_seed(windows)
@@ -678,7 +672,6 @@ HOW = [{}, {"smoothing_window": 3}, {"edge_life": 3, "strict_label": True}, {"ed
 def test_persistence_of_links_says_what_the_label_before_counted(how: dict[str, Any]) -> None:
     """Neither smoothing nor old edges of a strict label's window are today's."""
     data = _cut(**how)
-    assert data.following is not None
     parts = Split(range(5), range(6, 8), range(8, data.num_snapshots))
     task = LinkPrediction(data, parts, link_share=1.0, dtype=torch.float64)
     z = torch.zeros(NODES, 2, dtype=torch.float64)

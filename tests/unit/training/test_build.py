@@ -155,7 +155,7 @@ def test_orders_to_a_server_that_stands_still_take_no_longer_than_fetches() -> N
             with pytest.raises(RunFailedError, match=r"not replied for 0\.5 s.*fetch_timeout_s"):
                 built.strategy.service.set_links(
                     LinkState(np.full((parts, parts), 1 / 3), np.full((parts, parts), 1e7))
-                )  # type: ignore[attr-defined]
+                )
         assert 1.0 <= time.monotonic() - began_s < 3.0
 
 
@@ -198,7 +198,7 @@ def test_a_connection_that_cannot_be_opened_is_said_and_the_others_are_closed(mo
             return opened[-1]
 
         monkeypatch.setattr(zmq.Context, "socket", socket)
-        service = built.strategy.service  # type: ignore[attr-defined]
+        service = built.strategy.service
         with pytest.raises(NotAvailableError, match=r"part 0 cannot connect.*Too many open files.*ulimit -n"):
             FeatureClient(0, service.addresses, b"t" * 32, 7)
         assert len(opened) == 3 and all(each.closed for each in opened)
@@ -206,7 +206,7 @@ def test_a_connection_that_cannot_be_opened_is_said_and_the_others_are_closed(mo
 
 def test_a_machine_that_is_not_known_is_said() -> None:
     with pytest.raises(ClusterError, match=r"no way to nowhere\.invalid.*IPv4"):
-        host_towards(SimpleNamespace(store=SimpleNamespace(host="nowhere.invalid")))  # type: ignore[arg-type]
+        host_towards(SimpleNamespace(store=SimpleNamespace(host="nowhere.invalid")))
 
 
 # settings that do not go together
@@ -277,7 +277,7 @@ def test_what_cannot_take_the_parameters_is_closed() -> None:
             changing_graph(),
             SoloGroup(),
             device="cpu",
-            previous=before,  # type: ignore[arg-type]
+            previous=before,
         )
         assert made == (None, "does not fit")
-        assert [server.pid for server in servers_left()] == list(before.strategy.service.children)  # type: ignore[attr-defined]
+        assert [server.pid for server in servers_left()] == list(before.strategy.service.children)

@@ -295,7 +295,6 @@ def test_training_and_validation_labels_read_as_they_are() -> None:
     guarded, graph, readable = guarded_graph()
     assert np.array_equal(guarded.targets[:readable], graph.targets[:readable])
     assert np.array_equal(guarded.targets[readable - 1, [2, 5]], graph.targets[readable - 1, [2, 5]])
-    assert guarded.following is not None and graph.following is not None
     assert guarded.following[readable - 1] is graph.following[readable - 1]
     with pytest.raises(TestPartError, match="edges after those"):
         list(guarded.following)
@@ -334,7 +333,6 @@ def test_labels_of_test_vertices_read_as_unknown_in_every_snapshot() -> None:
     parts = np.arange(graph.num_nodes, dtype=np.int8) % 3
     whole = dataclasses.replace(graph, vertex_split=parts)
     guarded = sealed(whole, split(graph.num_snapshots, graph.edge_life, PROTOCOLS["warm"]))
-    assert guarded.classes is not None and whole.classes is not None
     for read in (lambda of: of[0], lambda of: of[0:3], lambda of: of[[0, 1], :]):
         seen, wanted = np.asarray(read(guarded.classes)), np.asarray(read(whole.classes))
         assert (seen[..., parts == 2] == -1).all()

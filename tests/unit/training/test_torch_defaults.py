@@ -70,11 +70,11 @@ def changed(write: Callable[[Any], object], value: Any, factory: Any) -> Iterato
 
 
 def _conv_precision(value: str) -> None:
-    torch.backends.mkldnn.matmul.fp32_precision = value  # type: ignore[attr-defined]
+    torch.backends.mkldnn.matmul.fp32_precision = value
 
 
 def _fill(value: bool) -> None:
-    torch.utils.deterministic.fill_uninitialized_memory = value  # type: ignore[attr-defined]
+    torch.utils.deterministic.fill_uninitialized_memory = value
 
 
 def _mkldnn(value: bool) -> None:
@@ -101,7 +101,7 @@ CHANGED: dict[str, tuple[Callable[[], AbstractContextManager[Any]], Callable[[],
     ),
     "fill_memory": (
         lambda: changed(_fill, False, True),
-        lambda: torch.utils.deterministic.fill_uninitialized_memory,  # type: ignore[attr-defined]
+        lambda: torch.utils.deterministic.fill_uninitialized_memory,
     ),
     "threads": (lambda: changed(torch.set_num_threads, 3, torch.get_num_threads()), torch.get_num_threads),
     "matmul_precision": (
@@ -110,7 +110,7 @@ CHANGED: dict[str, tuple[Callable[[], AbstractContextManager[Any]], Callable[[],
     ),
     "fp32_precision": (
         lambda: changed(_conv_precision, "bf16", "none"),
-        lambda: torch.backends.mkldnn.matmul.fp32_precision,  # type: ignore[attr-defined]
+        lambda: torch.backends.mkldnn.matmul.fp32_precision,
     ),
     "mkldnn": (lambda: changed(_mkldnn, False, True), torch._C._get_mkldnn_enabled),
     "flush_denormal": (

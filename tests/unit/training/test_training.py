@@ -357,7 +357,7 @@ def test_a_checkpoint_taken_before_the_last_step_s_epoch_ends_is_gone_on_from(tm
         if table == "events" and values[3] == "checkpoint":
             kept[values[0]] = (tmp_path / "last.pt").read_bytes()
 
-    recorder.row = keep  # type: ignore[method-assign]
+    recorder.row = keep
     train(tmp_path, config, script={2: {"set": {"group_window": 6}}}, recorder=recorder)
     assert set(range(1, STEPS + 1)) <= kept.keys()
     for step in (STEPS - 1, STEPS, STEPS + 1):  # at STEPS the epoch is done and not yet over
@@ -695,7 +695,7 @@ def test_a_checkpoint_waits_for_the_rows_of_all_ranks_that_make_its_steps(tmp_pa
     present, met = Checkpoint.load(tmp_path / "last.pt"), []
     own, other = (RecordWriter(tmp_path / f"rank{rank}.jsonl", rank, 1, flush_s=60) for rank in (0, 1))
     group: Any = SimpleNamespace(rank=0, size=2, barrier=lambda: met.append(len(read_steps(0))))
-    journal = StepRecorder(own, PhaseClock("cpu"), SimpleNamespace(between=lambda *_: None), 0)  # type: ignore[arg-type]
+    journal = StepRecorder(own, PhaseClock("cpu"), SimpleNamespace(between=lambda *_: None), 0)
     file, state = (
         tmp_path / "kept.pt",
         SimpleNamespace(
@@ -707,7 +707,7 @@ def test_a_checkpoint_waits_for_the_rows_of_all_ranks_that_make_its_steps(tmp_pa
             checkpoint=lambda carried=None: present,
         ),
     )
-    keeper = CheckpointManager(file, state, journal)  # type: ignore[arg-type]
+    keeper = CheckpointManager(file, state, journal)
 
     def read_steps(rank: int) -> list[int]:
         lines = read_lines(tmp_path / f"rank{rank}.jsonl")
@@ -925,7 +925,6 @@ def _with_holes(settings: dict[str, Any], holes: tuple[int, ...]) -> DynamicGrap
     """The task's graph, without labelled items at some snapshots."""
     graph = load_for(config_of(**settings))
     if settings["task"] == "link":
-        assert graph.following is not None
         nothing = type(graph.following[0])(np.zeros(graph.num_nodes + 1, np.int64), np.zeros(0, np.int32))
         following = tuple(nothing if t in holes else snapshot for t, snapshot in enumerate(graph.following))
         return dataclasses.replace(graph, following=following)
@@ -979,7 +978,6 @@ def test_links_are_learned_better_than_guessed(tmp_path: Path) -> None:
 def test_link_labels_of_the_test_part_are_not_read_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dtdg_lab.tasks.link_prediction.edge_seed", lambda snapshots: 1)  # the same draws
     graph = graph_of()
-    assert graph.following is not None
     nothing = type(graph.following[0])(np.zeros(25, np.int64), np.zeros(0, np.int32))
     other = dataclasses.replace(graph, following=(*graph.following[:15], *(nothing,) * 24))
     rows = []

@@ -81,7 +81,7 @@ def test_what_arrived_is_counted_once(weighted: bool) -> None:
 def test_a_range_is_encoded_once_until_the_blocks_are_cut_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     encoded, encode = [], device_sequence.encode
 
-    def counted(snapshots, *given, **named):  # type: ignore[no-untyped-def]
+    def counted(snapshots, *given, **named):
         encoded.append(len(snapshots))
         return encode(snapshots, *given, **named)
 

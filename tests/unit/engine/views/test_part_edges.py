@@ -276,6 +276,6 @@ def test_arrays_that_do_not_fit_are_refused(changed: dict[str, object], words: s
         "degrees": np.zeros(3),
         "other_degrees": np.zeros(3),
     }
-    assert PartEdges(**right).rows == 2  # type: ignore[arg-type]
+    assert PartEdges(**right).rows == 2
     with pytest.raises(PlanError, match=words):
-        PartEdges(**(right | changed))  # type: ignore[arg-type]
+        PartEdges(**(right | changed))

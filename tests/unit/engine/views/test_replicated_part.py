@@ -560,7 +560,7 @@ def test_links_are_refused() -> None:
         per_vertex, name = False, "link"
 
     with pytest.raises(UnsupportedError, match=r"task='link'.*halo_vertex"):
-        ReplicatedStrategy(_model("tgcn", 1), [], _Joint(), TRAIN, counts_group=True)  # type: ignore[arg-type]
+        ReplicatedStrategy(_model("tgcn", 1), [], _Joint(), TRAIN, counts_group=True)
     sequence = _sequences(_graph(), _partition(2), _model("tgcn", 1))[0]
     with pytest.raises(UnsupportedError, match="halo_vertex"):
         sequence.join(torch.zeros(1, 2, 1))

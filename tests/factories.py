@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -46,8 +47,9 @@ def small_config(system: str = "psg", **changes: Any) -> RunConfig:
     return RunConfig(**{name: value for name, value in settings.items() if value is not None})
 
 
+@cache
 def small_graph(**changes: Any) -> DynamicGraph:
-    """Return the graph of :func:`small_config`."""
+    """Return the graph of :func:`small_config`, made once."""
     return load_for(small_config("single", **changes))
 
 

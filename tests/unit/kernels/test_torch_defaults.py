@@ -26,17 +26,9 @@ from dtdg_lab.lessons.experiments import exactness
 from dtdg_lab.runs.stored_run import open_run
 from dtdg_lab.systems.feature_cache.simulation.training import PolicyTraining, train_policy
 from dtdg_lab.training.block_memory import block_cost
+from tests.factories import SMALL
 from tests.thinning import thinned
 
-SMALL = {
-    "dataset": "growing",
-    "generated_nodes": 24,
-    "generated_edges": 80,
-    "generated_snapshots": 40,
-    "hidden": 4,
-    "learning_rate": 0.02,
-    "device": "cpu",
-}
 CLASSES = {**SMALL, "dataset": "sbm", "generated_nodes": 40}
 FAMILIES = {
     name: next(system.name for system in catalogue.SYSTEMS if system.family == name) for name in catalogue.FAMILIES
@@ -148,7 +140,7 @@ def losses_of(run: Any) -> dict[str, list[float]]:
 CLEAN = """
 import json, sys
 import dtdg_lab as lab
-from tests.unit.training.test_torch_defaults import CONFIGS, losses_of
+from tests.unit.kernels.test_torch_defaults import CONFIGS, losses_of
 if __name__ == "__main__":
     print(json.dumps({
         name: losses_of(lab.train(config, runs_dir=sys.argv[1], progress=False)) for name, config in CONFIGS.items()

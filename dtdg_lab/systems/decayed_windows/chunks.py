@@ -30,10 +30,9 @@ from dtdg_lab.partition.metis import cut_union, restricted, union_graph, vertex_
 from dtdg_lab.partition.simple import deal, mixed, vertex_loads
 from dtdg_lab.records.events import Event
 from dtdg_lab.systems.decayed_windows.events import ChunkFacts
-from dtdg_lab.systems.decayed_windows.window import WHOLE_CHUNKS
+from dtdg_lab.systems.decayed_windows.window import WHOLE_CHUNKS, fitting_chunks
 from dtdg_lab.training.partition import made_by_first
 
-MAX_CHUNKS, MIN_NODES = 128, 4  # of a part, and of a chunk, where their number is left open
 IMBALANCE = 0.03  # of METIS: maximum relative excess of a part's heaviest chunk over the mean
 CHUNKS_VERSION = 1  # increase it when a chunker changes its output, so that older chunks are not taken from the cache
 
@@ -267,8 +266,3 @@ def shared_chunks(config: RunConfig, graph: DynamicGraph, partition: Partition, 
     chunking, fields = made_by_first(group, make, f"chunker {config['chunker']!r} with chunks={config['chunks']}")
     chunk = group.broadcast_array(None if chunking is None else chunking.chunk)
     return Chunking(chunk, parts=parts, **fields)
-
-
-def fitting_chunks(partition: Partition) -> int:
-    """Return 128 chunks of a part, or fewer where a chunk would have under 4 nodes."""
-    return max(1, min(MAX_CHUNKS, int(partition.counts.min()) // MIN_NODES))

@@ -13,9 +13,11 @@ from typing import NamedTuple
 
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, PlanError, shortened
+from dtdg_lab.core.plans import Partition
 from dtdg_lab.core.rng import generator
 
 WHOLE_CHUNKS = 1  # per part, if all snapshots are full
+MAX_CHUNKS, MIN_NODES = 128, 4  # of a part, and of a chunk, where their number is left open
 RULES = ("text", "ladder")
 _ROUNDING = 1e-9  # tolerance within which a product of floats is taken for a whole number
 
@@ -191,3 +193,8 @@ class BatchRow(NamedTuple):
     edges: int
     shrink_s: float
     sampled: list[int] | None
+
+
+def fitting_chunks(partition: Partition) -> int:
+    """Return 128 chunks of a part, or fewer where a chunk would have under 4 nodes."""
+    return max(1, min(MAX_CHUNKS, int(partition.counts.min()) // MIN_NODES))

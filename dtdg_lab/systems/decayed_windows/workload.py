@@ -15,12 +15,11 @@ from dtdg_lab.core.rng import generator
 from dtdg_lab.engine.minibatch.neighbour_sampling import sampled_edges, sampling_key
 from dtdg_lab.graphs.snapshot import Snapshot, give_up
 from dtdg_lab.partition.measures import pulled_rows
-from dtdg_lab.systems.decayed_windows.window import WHOLE_CHUNKS, Trapezoid, Window, epoch_windows
+from dtdg_lab.systems.decayed_windows.window import WHOLE_CHUNKS, Trapezoid, Window, epoch_windows, fitting_chunks
 from dtdg_lab.systems.workload import EpochWork, Facts, Numbers, on_largest, on_ranks, plain_work
 
 EPOCHS = 4  # whose random cuts are averaged
 DRAWN = 3  # snapshots in which sampled neighbours are counted
-MOST_CHUNKS, LEAST_VERTICES = 128, 4  # of a part, and of a chunk, where their number is left open
 
 
 def window_work(facts: Facts) -> EpochWork:
@@ -110,8 +109,7 @@ def _chunks(facts: Facts, partition: Partition) -> int:
     """C of each part: as a run takes it where it is left open."""
     if "chunks" not in facts.config.options["batching"]:
         return 1
-    fitting = max(1, min(MOST_CHUNKS, int(partition.counts.min()) // LEAST_VERTICES))
-    return int(facts.config["chunks"]) or fitting
+    return int(facts.config["chunks"]) or fitting_chunks(partition)
 
 
 def _rows_share(batch: Window, chunks: int) -> float:

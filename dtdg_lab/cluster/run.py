@@ -10,10 +10,12 @@ from typing import Any, Protocol
 
 import pandas as pd
 
-from dtdg_lab.cluster.beacon import death_reason
-from dtdg_lab.cluster.control import ask, attempt_scope, requester
+from dtdg_lab.cluster.control import requester
 from dtdg_lab.cluster.controller import ControlFunction, Controller
 from dtdg_lab.cluster.followed_run import FollowedRun
+from dtdg_lab.cluster.rank_watch import SURVIVORS_S, RankWatch
+from dtdg_lab.cluster.request_sender import RequestSender
+from dtdg_lab.cluster.run_state import RunState
 from dtdg_lab.cluster.telemetry import Subscriber
 from dtdg_lab.config.extensions import extensions_of
 from dtdg_lab.config.record_tables import TABLES, rows_of
@@ -26,32 +28,20 @@ from dtdg_lab.core.errors import (
     UnknownNameError,
 )
 from dtdg_lab.records.events import (
-    AttemptStarted,
     CheckpointWritten,
-    Paused,
-    Refused,
     Requested,
-    Resumed,
-    SettingsChanged,
-    Stopping,
-    Unpaused,
 )
 from dtdg_lab.records.lines import Line
-from dtdg_lab.records.requests import Keep, Pause, Request, Resume, SetLive, Stop
+from dtdg_lab.records.requests import Keep, Pause, Resume, SetLive, Stop
 from dtdg_lab.runs.directory import ENDED, RunDirectory
 from dtdg_lab.runs.finish import finish
-from dtdg_lab.runs.liveness import Silence, dead_ranks, is_dead, read_notes, silent_beyond
 from dtdg_lab.runs.progress import PreparationLine
 from dtdg_lab.runs.registered_code import add_extensions
 from dtdg_lab.runs.stored_run import open_run
 
 RUN_LOOK_S = 0.05
 WAIT_LOOK_S = 0.25
-LEFT_S = 0.01  # ranks exit shortly after the run has ended
-NOTES_S = 30.0  # rank 0 listens well before
-SHOWN_S = 3.0  # of silence; shorter ones are a busy machine's
 RECORDED_S = 2.0  # until the records have a request that rank 0 has accepted
-SURVIVORS_S = 3.0  # survivors of a dead rank mark the run and exit within this time
 
 
 class RunSession(Protocol):
@@ -67,14 +57,6 @@ class RunSession(Protocol):
 
     def resume(self, run: Run, **changes: Any) -> Run:
         """Resume a run from its last checkpoint."""
-
-
-_STATE_AFTER = {
-    AttemptStarted.kind: "running",
-    Paused.kind: "paused",
-    Unpaused.kind: "running",
-    Stopping.kind: "stopping",
-}  # of a running run, after an event
 
 
 class Run(FollowedRun):
@@ -99,15 +81,12 @@ class Run(FollowedRun):
         predecessor: Run | None = None,
     ) -> None:
         super().__init__(directory, _continued(predecessor))
-        self._session, self._trouble = session, trouble
+        self._session = session
         self._ended, self._closing = threading.Event(), threading.Event()
-        self._file_status = directory.status()
-        self._while_running = "running"
+        self._state = RunState(directory, self._config)
         self._newest_request: tuple[int, int] | None = None  # attempt and version
-        self._refused: list[str] = []
-        self._refused_version = 0
-        self._trouble_since: float | None = None
-        self._silence = Silence(directory.live)
+        self._send = RequestSender(directory, self._state, session.key).send
+        self._watch = RankWatch(directory, silent_s=session.silent_s, trouble=trouble)
         self._subscriber = Subscriber(session.key, self._take)
         self._thread.start()
 
@@ -121,8 +100,7 @@ class Run(FollowedRun):
     @property
     def status(self) -> str:
         """``starting running paused stopping finished stopped failed``, or ``interrupted`` as of a stored run."""
-        state: str = self._file_status["state"]
-        return self._while_running if state == "running" else state
+        return self._state.status
 
     @property
     def reason(self) -> str:
@@ -130,18 +108,18 @@ class Run(FollowedRun):
 
         A refusal is dropped once a later change has been applied.
         """
-        return str(self._file_status["reason"]) or " ".join(self._refused)
+        return self._state.reason
 
     @property
     def failed_rank(self) -> int | None:
         """The rank that caused the run's failure, if any."""
-        rank: int | None = self._file_status["rank"]
+        rank: int | None = self._state.file["rank"]
         return rank
 
     @property
     def attempt(self) -> int:
         """Number of attempts so far."""
-        return int(self._file_status["attempt"])
+        return int(self._state.file["attempt"])
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -172,7 +150,7 @@ class Run(FollowedRun):
         """
         texts = [value for value in live_settings.values() if isinstance(value, str)]
         try:
-            version = self._ask(SetLive(live_settings, requester(by)))
+            version = self._send(SetLive(live_settings, requester(by)))
         except ConfigError as error:
             if not (named := extensions_of(texts=texts)):
                 raise
@@ -188,17 +166,13 @@ class Run(FollowedRun):
     def requests(self) -> pd.DataFrame:
         """Return the log of changes, with all that this handle has asked for: see ``StoredRun.requests``."""
         until_s = time.monotonic() + RECORDED_S
-        while not self._is_recorded() and not self._ended.is_set() and time.monotonic() < until_s:
+        while self._newest_request is not None and not self._ended.is_set() and time.monotonic() < until_s:
+            with self.lock:
+                events = self.live.events(Requested.kind, all_attempts=True)
+            if any((event["attempt"], event["data"]["version"]) == self._newest_request for event in events):
+                break
             time.sleep(RUN_LOOK_S)
         return super().requests()
-
-    def _is_recorded(self) -> bool:
-        """Return whether the newest request of this handle is in the records."""
-        if self._newest_request is None:
-            return True
-        with self.lock:
-            events = self.live.events(Requested.kind, all_attempts=True)
-        return any((event["attempt"], event["data"]["version"]) == self._newest_request for event in events)
 
     def control(self, function: ControlFunction, *, table: str = "evaluations", by: str | None = None) -> Controller:
         """Let a function steer this run: it is called with new rows of a table, and returns settings to change.
@@ -222,45 +196,29 @@ class Run(FollowedRun):
 
     def pause(self) -> int:
         """Pause all ranks after the same step."""
-        return self._ask(Pause())
+        return self._send(Pause())
 
     def unpause(self) -> int:
         """Continue a paused run."""
-        return self._ask(Resume())
+        return self._send(Resume())
 
     def stop(self) -> int:
         """End the run after the same step of all ranks, with a checkpoint to resume from.
 
         Before the first step it ends at once, without a checkpoint.
         """
-        return self._ask(Stop())
+        return self._send(Stop())
 
     def save_checkpoint(self) -> int:
         """Save a checkpoint at the next common step of all ranks, to fork the run from later.
 
         An event ``kept`` names the file once it exists: ``step-00345``, after 345 steps.
         """
-        return self._ask(Keep())
+        return self._send(Keep())
 
     def stop_by(self, name: str) -> None:
         """Stop the run because of a signal to this process: it counts as interrupted by it."""
-        self._ask(Stop(name))
-
-    def _ask(self, request: Request) -> int:
-        if self.status in ENDED:
-            raise ControlError(
-                f"the run has ended ({self.status}) and accepts no more changes. run.resume() continues from its "
-                "checkpoint."
-            )
-        note = read_notes(self._directory.live, self.attempt).get(0)
-        deadline = time.monotonic() + NOTES_S
-        while note is None and self.status == "starting" and time.monotonic() < deadline:
-            time.sleep(0.02)  # rank 0 is about to listen
-            note = read_notes(self._directory.live, self.attempt).get(0)
-        if note is None:
-            raise ControlError("rank 0 of the run has exited, so the run is about to end. Check run.status.")
-        scope = attempt_scope(self._directory, self.attempt)
-        return ask(note.control, self._session.key, request, scope=scope)
+        self._send(Stop(name))
 
     def resume(self, **changes: Any) -> Run:
         """Resume from the last checkpoint, as a new attempt of the same run; returns this handle's successor.
@@ -314,15 +272,15 @@ class Run(FollowedRun):
             TimeoutError: it has not reached the step in time.
         """
         deadline = time.monotonic() + timeout_s
-        while (steps := self._steps_done()) < step and not self._ended.is_set():
+        while not self._ended.is_set():
+            with self.lock:
+                steps = self.live.progress.step
+            if steps >= step:
+                break
             if time.monotonic() > deadline:
                 raise TimeoutError(f"run {self.id} is {self.status} at step {steps} of {step}.")
             await asyncio.sleep(0.05)
         return self
-
-    def _steps_done(self) -> int:
-        with self.lock:
-            return self.live.progress.step
 
     @property
     def is_outdated(self) -> bool:
@@ -336,7 +294,7 @@ class Run(FollowedRun):
 
     def close(self) -> None:
         """Stop following; the run itself continues. Waiting callers are notified."""
-        if self._file_status["state"] in ENDED:
+        if self._state.has_ended:
             self._ended.wait(SURVIVORS_S + 5.0)  # its files are being completed
         self._closing.set()
         self._thread.join()
@@ -370,31 +328,15 @@ class Run(FollowedRun):
                 rank = min(unread, key=lambda rank: self.live.steps.get(rank, -1))  # so that ranks stay side by side
                 if not self._catch_up(rank):
                     unread.remove(rank)
-            self._note_status()
+            self.version += self._state.look()
 
     def _add(self, lines: list[Line]) -> None:
         super()._add(lines)
         for line in lines:
             if line["table"] == "events" and line["rank"] == 0:  # events of other ranks are duplicates of rank 0's
                 for row in rows_of(line):
-                    self._note_event(row["kind"], row["data"])
-
-    def _note_event(self, kind: str, data: dict[str, Any]) -> None:
-        if kind == SettingsChanged.kind:  # one by one: a change of system drops the settings that the new one lacks
-            changed = SettingsChanged.read(data)
-            self._config = self._config.replace(**changed.changes)
-            if changed.version > self._refused_version:
-                self._refused = []
-        elif kind == Refused.kind and data["version"] is not None:  # it could not be applied at its step or epoch
-            refused = Refused.read(data)
-            requested = ", ".join(f"{name}={value!r}" for name, value in refused.changes.items())
-            messages = self._refused if data["version"] == self._refused_version else []
-            self._refused = [*messages, f"{requested} was refused and the run continues unchanged: {refused.reason}"]
-            self._refused_version = data["version"]
-        elif kind == Resumed.kind:  # changes made after the checkpoint are undone by resuming from it
-            self._config = self._started_config.replace(**Resumed.read(data).settings)
-            self._refused, self._refused_version = [], 0  # versions count from 1 again
-        self._while_running = _STATE_AFTER.get(kind, self._while_running)
+                    self._state.note_event(row["kind"], row["data"])
+        self._config = self._state.config
 
     def _follow(self) -> None:
         """Follow the run to its end; if this fails, report it instead of leaving the user waiting."""
@@ -404,21 +346,21 @@ class Run(FollowedRun):
             reason = (
                 f"this handle lost the run ({type(error).__name__}: {error}): read it with lab.runs.open(run.path)."
             )
-            self._file_status = {**self._file_status, "state": "failed", "reason": reason}
+            self._state.fail(reason)
             self._subscriber.close()
             self._ended.set()
             raise
 
     def _follow_to_the_end(self) -> None:
         """Read what is on disk, subscribe to the ranks as they appear, and follow until the run has ended."""
-        over = self._file_status["state"] in ENDED
+        over = self._state.has_ended
         self._read_from_disk()
         if not over:
             self._subscriber.start()
-            while self._file_status["state"] not in ENDED and not self._closing.wait(RUN_LOOK_S):
+            while not self._state.has_ended and not self._closing.wait(RUN_LOOK_S):
                 self._look()
             if not self._closing.is_set():
-                self._wait_for_ranks()
+                self._watch.wait_for_exit(self.attempt)
             self._subscriber.close()
             if self._closing.is_set():
                 return
@@ -426,54 +368,22 @@ class Run(FollowedRun):
         self._is_complete = not self._closing.is_set()
         self._complete()
 
-    def _note_status(self) -> dict[str, Any]:
-        status = self._directory.recorded_status()
-        if status != self._file_status and self._file_status["state"] not in ENDED:
-            self._file_status = status
-            self.version += 1
-        return status
-
     def _look(self) -> None:
-        status = self._note_status()
-        notes = read_notes(self._directory.live, status["attempt"])
+        self.version += self._state.look()
+        former, notes = self.silent, self._watch.look(self._state.file)
         for note in notes.values():
             self._subscriber.connect(note.telemetry)
-        former, silence = self.silent, self._silence.look(notes)
-        self.silent = {rank: int(silent_s) for rank, silent_s in sorted(silence.items()) if silent_s >= SHOWN_S}
+        self.silent = self._watch.silent
         self.version += self.silent != former
-        self._mark_if_unmarked(status, silent_beyond(silence, notes, self._session.silent_s))
-
-    def _mark_if_unmarked(self, status: dict[str, Any], silent: tuple[int, str] | None) -> None:
-        """Mark a death that no survivor marks itself."""
-        dead = dead_ranks(self._directory.live, status["attempt"])
-        rank, trouble = (dead[0], death_reason(dead[0])) if dead else silent or (None, self._trouble())
-        if not trouble or status["state"] in ENDED:
-            self._trouble_since = None
-            return
-        self._trouble_since = self._trouble_since or time.monotonic()
-        if time.monotonic() - self._trouble_since > SURVIVORS_S:
-            self._directory.write_status("failed", reason=trouble, rank=rank, attempt=status["attempt"])
-
-    def _wait_for_ranks(self) -> None:
-        """Let survivors of a failure write their last records; ranks that remain after that were stuck."""
-        deadline = time.monotonic() + SURVIVORS_S
-        while time.monotonic() < deadline:
-            notes = read_notes(self._directory.live, self.attempt).values()
-            if all(is_dead(note) for note in notes):
-                return
-            time.sleep(LEFT_S)
 
     def _complete(self) -> None:
-        self._file_status = self._directory.status()
+        self._state.look_at_end()
         try:
             recorded = self._directory.recorded_status()["state"]
             if recorded in ("failed", "interrupted"):
                 finish(self._directory, recorded, self.reason, self.failed_rank, attempt=self.attempt)
         except LabError as error:
-            self._file_status = {
-                **self._file_status,
-                "reason": f"{self.reason} (and its files are incomplete: {error})",
-            }
+            self._state.add_remark(f"and its files are incomplete: {error}")
         self.version += 1
         self._ended.set()
 

@@ -31,7 +31,8 @@ from dtdg_lab.cluster.session import Session
 from dtdg_lab.config.record_tables import rows_of
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import ConfigError, LabError
-from dtdg_lab.dashboard.app import PERIOD_MS, Dashboard
+from dtdg_lab.dashboard.app import Dashboard
+from dtdg_lab.dashboard.page_updates import PERIOD_MS
 from dtdg_lab.records.lines import read_lines
 from dtdg_lab.records.tables import RunTables
 from dtdg_lab.runs.finish import finish

@@ -16,6 +16,7 @@ from dtdg_lab.dashboard.actions import Actions, Steering, unless_over
 from dtdg_lab.dashboard.live_page import LivePage
 from dtdg_lab.dashboard.notebook import NotebookColumn, load_resources, remove_resources
 from dtdg_lab.dashboard.page_facts import PauseClock, RunFilesReader, SessionWatch, run_facts, session_facts
+from dtdg_lab.dashboard.page_updates import PageUpdates
 from dtdg_lab.dashboard.pages.cards import CardPage
 from dtdg_lab.dashboard.pages.checkpoints import Branch
 from dtdg_lab.dashboard.pages.code import CodePage
@@ -42,10 +43,8 @@ if TYPE_CHECKING:
 
 
 TITLE = "DTDG Lab"
-PERIOD_MS = 125
 WATCH_TICKS = 2  # ticks between two looks at the session
 SLOW_TICKS = 8  # ticks between two looks at the cluster, the comparison and, when idle, anything
-GONE_TICKS = 480  # a minute without any display ends the updates
 LIVE = "Live"
 _PAGE = ":host { container-type: inline-size; padding: 8px 12px 24px; }"
 _BODY = """:host { display: grid !important; gap: 10px 14px; align-items: start; margin-top: 8px;
@@ -89,14 +88,15 @@ class Dashboard:
         self._status = ""
         self._graph_is_here = False
         self._settled: set[int] = set()  # versions of own changes whose outcome was taken over
-        self._ticks = self._gone = 0
+        self._ticks = 0
         self._closed = False
-        self._callback: Any = None
         later = self.actions.later
         self.steering = Steering(self.actions, self._was_refused)
         self.files = RunFilesReader(self.actions)
         self.header = Header(self._hear_header, defer=later, **STRETCH)
-        self.live = LivePage(later, self._request, self._show_problem, self._other_runs)
+        self.live = LivePage(
+            later, self._request, self._show_problem, lambda: [run for run in session.runs if run is not self._run]
+        )
         titles = (LIVE, "Data", "Partition", "Compare", "Papers", "Code")
         self.navigation = Navigation(self._choose_card, self.open_view, titles, defer=later, **STRETCH)
         start = config or self._first_config()
@@ -127,11 +127,9 @@ class Dashboard:
         self.layout = self._lay_out()
         self.open_view(LIVE)
         self.live.follow(None, start)
+        self._updates = PageUpdates(self.tick, self.layout)
         self.tick()
-        self._start()
-
-    def _other_runs(self) -> list[Run]:
-        return [run for run in self.session.runs if run is not self._run]
+        self._updates.start()
 
     def _first_config(self) -> RunConfig:
         if self.watch.state.run is not None:
@@ -149,10 +147,10 @@ class Dashboard:
 
     def _lay_out(self) -> pn.Column:
         settings, live = self.settings, self.live
-        folds = (self.slow_links, settings.fixed, settings.more, self.branch.panel)
+        folds = (self.slow_links, settings.layout.fixed, settings.layout.more, self.branch.panel)
         for fold in folds:
             fold.margin = 0
-        sections = (settings.panel, live.log, *folds)
+        sections = (settings.layout.box, live.log, *folds)
         self.left = pn.Column(*sections, margin=0, stylesheets=[_LEFT])
         live.tiles.stylesheets = [_in_area("tiles")]
         live.picture.stylesheets = [_in_area("picture") + ":host { gap: 0; }"]
@@ -182,33 +180,30 @@ class Dashboard:
 
     def _show_settings(self) -> None:
         """Show the settings, with the log of changes, beside the views that need them."""
-        if self.view == LIVE:
+        if self.navigation.view == LIVE:
             is_shown, classes = True, []
         else:
-            is_shown = self.pages[self.view].needs_settings
+            is_shown = self.pages[self.navigation.view].needs_settings
             classes = ["one" if is_shown else "wide"]
         if (self.left.visible, self._body.css_classes) != (is_shown, classes):
             self.left.visible, self._body.css_classes = is_shown, classes
 
     def _show_picture(self) -> None:
         """Show the picture where the view has one; some systems have none."""
-        is_shown = self.view == LIVE and bool(self.live.charts.picture.specs)
+        is_shown = self.navigation.view == LIVE and bool(self.live.charts.picture.specs)
         if self.live.picture.visible != is_shown:
             self.live.picture.visible = is_shown
-
-    @property
-    def view(self) -> str:
-        """Title of the open view."""
-        return self.navigation.view
 
     def _choose_card(self, name: str) -> None:
         self.settings.choose_card(name)
 
     def _hear_header(self, message: Mapping[str, Any]) -> None:
-        if "name" in message:
-            self._rename(message["name"])
-        else:
+        run = self._run
+        if "name" not in message:
             self.act(message["action"])
+        elif run is not None:
+            rename = partial(RunDirectory(run.path).rename, message["name"])
+            self.actions.do("Rename", rename, then=lambda _: self.files.read())
 
     def act(self, action: str) -> None:
         """Do what a button or an entry of the menu asks for."""
@@ -251,19 +246,13 @@ class Dashboard:
         elif action in ("copy_id", "copy_folder"):
             self.header.copy(run.id if action == "copy_id" else str(run.path))
 
-    def _rename(self, name: str) -> None:
-        run = self._run
-        if run is not None:
-            directory = RunDirectory(run.path)
-            self.actions.do("Rename", lambda: directory.rename(name), then=lambda _: self.files.read())
-
     def _setting_changed(self, name: str, value: Any) -> None:
         self.live.charts.end_drag()
         self._request({name: value})
 
     def _preview(self, name: str, value: Any) -> None:
         """Draw what a setting would mean while its slider is dragged."""
-        if self.view == LIVE:
+        if self.navigation.view == LIVE:
             self.live.charts.preview({name: value})
 
     def _settings_changed(self) -> None:
@@ -312,7 +301,7 @@ class Dashboard:
             self._show_problem(describe(error, "the dashboard could not be brought up to date"))
 
     def _tick(self) -> None:
-        self._stop_where_nobody_looks()
+        self._updates.stop_where_nobody_looks()
         cards = self.live.charts.others
         if cards.awaited:
             return  # a page that loads would miss what is changed now, and show the old state for ever
@@ -347,10 +336,10 @@ class Dashboard:
 
     def _update_view(self, *, slow: bool) -> None:
         """Bring the view that is open up to date; where ``slow``, once a second, all of it."""
-        if self.view == LIVE:
+        if self.navigation.view == LIVE:
             self.live.tick()
             return
-        page = self.pages[self.view]
+        page = self.pages[self.navigation.view]
         page.open()
         self._show_settings()
         self.watch.with_runs = page.compares_runs
@@ -383,7 +372,7 @@ class Dashboard:
         if status != self._status:
             self._status = status
             self.settings.run_is_on(active)
-            self.settings.say_next_run(bool(status) and not active)
+            self.settings.layout.say_next_run(bool(status) and not active)
             self.navigation.be_idle(run is None)
             self.files.read()
             self.live.charts.draw_again()
@@ -439,25 +428,9 @@ class Dashboard:
 
     # where it is shown
 
-    def _start(self) -> None:
-        if self._callback is None:
-            self._gone = 0
-            self._callback = pn.state.add_periodic_callback(self.tick, period=PERIOD_MS)
-
-    def _stop_where_nobody_looks(self) -> None:
-        """Stop the updates where no display is left, as after a cell was run again."""
-        self._gone = 0 if self.layout._models else self._gone + 1
-        if self._gone > GONE_TICKS:
-            self._stop()
-
-    def _stop(self) -> None:
-        if self._callback is not None:
-            self._callback.stop()
-            self._callback = None
-
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         self._check_open()
-        self._start()
+        self._updates.start()
         for cards in (self.live.charts.picture, self.live.charts.others):
             cards.expect()
         return self.layout._repr_mimebundle_(include, exclude)
@@ -480,7 +453,7 @@ class Dashboard:
     def close(self) -> None:
         """End the updates, for good; the session and its runs go on."""
         self._closed = True
-        self._stop()
+        self._updates.stop()
         self._remove_resources()
         for page in (*self.pages.values(), self.branch):
             page.close()

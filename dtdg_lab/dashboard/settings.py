@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import panel as pn
@@ -27,51 +25,20 @@ from dtdg_lab.dashboard.choices import (
     first_sentence,
     is_stored,
 )
-from dtdg_lab.visualization.palette import coloured
+from dtdg_lab.dashboard.settings_panel import WIDE, SettingsPanel
 from dtdg_lab.visualization.run_names import dataset_title, value_text
 from dtdg_lab.widgets.component import Defer
-from dtdg_lab.widgets.controls import PATIENCE_S, folded, make_control
+from dtdg_lab.widgets.controls import PATIENCE_S, make_control
 from dtdg_lab.widgets.navigation import SystemCard, cards_of_families
 
 CHOSEN = ("dataset", "model", "protocol", "system")  # these decide which options exist and their defaults
 EXPLAINED = ("system", "dataset", "model", "task", "protocol")
-NARROW = 210  # pixels: a text among controls
 JUDGED = ("system", "model", "task")  # choices that others may rule out
 RUN_FIELDS = ("ranks", "epochs", "learning_rate", "seed", "hidden", "layers", "parts", "device", "threads")
-_DECLARED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 _ORDER = {paper["name"]: index for index, paper in enumerate(PAPERS.values())}  # of cards; others follow
-HALF = ("decay", "slow_rank", "partitioner", "overlap", "ranks", "parts", "protocol", "chunker")
-HALF_LETTERS = 16  # of a label that half a row has room for
-_WIDE: Mapping[str, Any] = {"sizing_mode": "stretch_width"}
 PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # offered where the ranks divide them; code can set others
-
-
-LIVE_GROUPS = ("step", "epoch")
 NO_RANK = -1  # of ``slow_rank``
 OF_CONGESTION = ("congestion_ms", "congestion_mbit")  # of use only with a pattern
-HEADINGS = {"step": "Applied at the next step", "epoch": "Applied at the next epoch"}
-NEXT_RUN = "Used by the next run"
-FIXED, NEXT = "Fixed during a run", "Next run"
-_WHOLE_ROW, _HALF_ROW = (
-    f":host {{ flex: 1 1 {basis} !important; min-width: 0 !important; width: auto !important; }}"
-    for basis in ("100%", "40%")
-)
-_SHRINKS = ":host { min-width: 0 !important; }"
-_WRAPPED = ":host { display: flex; flex-flow: row wrap !important; align-items: flex-end; min-width: 0 !important; }"
-_HEADING = {"font-size": "11px", "color": coloured("soft"), "border-top": f"1px solid {coloured('line')}"}
-_BOX = {
-    "border": f"1px solid {coloured('line')}",
-    "border-radius": "8px",
-    "padding": "7px 2px 4px",
-    "background": coloured("page"),
-}
-
-
-def _main_names() -> list[str]:
-    """Return the names of the settings that are not folded: those of families first."""
-    of_families = [name for family in catalogue.families() for row in family.setting_rows for name in row]
-    shared = [name for group in ("training", "exchange", "system", "data") for name in _DECLARED[group]]
-    return list(dict.fromkeys([*of_families, *shared]))
 
 
 class Settings:
@@ -81,9 +48,9 @@ class Settings:
     systems, and ``on_preview(name, value)`` what a slider stands at while it is dragged.
 
     Attributes:
-        panel: settings of the chosen system and of training that can change while a run trains, by when they do.
-        fixed: those that cannot, folded while a run trains.
-        more: all others, folded.
+        controls: of every setting.
+        notes: a text under some of them.
+        layout: where they are on the page.
     """
 
     def __init__(
@@ -103,94 +70,19 @@ class Settings:
         self._followed: dict[str, Any] = {}
         self._waiting: set[str] = set()  # settings whose labels say what they will become
         self._ranks = [count for count in range(1, ranks + 1) if ranks % count == 0]
-        self.controls = {name: make_control(setting, self._choices(name)) for name, setting in _options().items()}
+        self.controls = {
+            name: make_control(setting, _first_choices(name, self._ranks)) for name, setting in _options().items()
+        }
         for control in self.controls.values():
             control.on_change(lambda name, value: defer(partial(self._changed, name, value)))
             control.on_preview(lambda name, value: defer(partial(on_preview, name, value)))
         # StaticText and not panes: a pane that changes in a notebook asks the internet for its style sheets
-        self.notes = {name: pn.widgets.StaticText(value="", margin=(-3, 8, 2, 9), **_WIDE) for name in EXPLAINED}
+        self.notes = {name: pn.widgets.StaticText(value="", margin=(-3, 8, 2, 9), **WIDE) for name in EXPLAINED}
         self._chosen: dict[str, str] = {}
         self._of_run = config
         self._cards = sorted(cards_of_families(), key=lambda card: _ORDER.get(card.name, len(_ORDER)))
-        self._headings = {
-            group: pn.widgets.StaticText(value=HEADINGS[group], styles=_HEADING, margin=(6, 8, 0, 8), **_WIDE)
-            for group in LIVE_GROUPS
-        }
-        for name, control in self.controls.items():
-            is_number = isinstance(control.widget, pn.widgets.IntInput | pn.widgets.FloatInput)
-            is_half = name in HALF or (is_number and len(control.label) <= HALF_LETTERS)
-            control.widget.stylesheets = [*control.widget.stylesheets, _HALF_ROW if is_half else _WHOLE_ROW]
-        for note in self.notes.values():
-            note.stylesheets = [_WHOLE_ROW]
-        self.groups = self._grouped()
-        self._rows = {group: self._row(names) for group, names in self.groups.items()}
-        title = pn.widgets.StaticText(value="<b>Settings</b>", margin=(0, 8, 2, 8), **_WIDE)
-        live_rows = [part for group in LIVE_GROUPS for part in (self._headings[group], self._rows[group])]
-        self.panel = pn.Column(
-            title,
-            self._rows["system"],
-            *live_rows,
-            margin=0,
-            styles=_BOX,
-            stylesheets=[_SHRINKS],
-            css_classes=["dl-settings"],
-            **_WIDE,
-        )
-        self.fixed, self.more = (
-            folded(FIXED, self._rows["no"]),
-            folded("More settings", self._rows["more"], most_px=270),
-        )
-        self.fixed.collapsed = False
+        self.layout = SettingsPanel(self.controls, self.notes)
         self.load(config)
-
-    def _grouped(self) -> dict[str, list[str]]:
-        """Return the names of the settings of each group, in order."""
-        main = _main_names()
-        grouped = {"system": ["system"], "more": [name for name in self.controls if name not in (*main, "system")]}
-        for live in (*LIVE_GROUPS, "no"):
-            grouped[live] = [name for name in main if name != "system" and self.controls[name].option.live == live]
-        return grouped
-
-    def _row(self, names: Sequence[str]) -> pn.Row:
-        """Return controls side by side where they fit, with the texts under them.
-
-        All stay in it, shown or not: what is put into a layout later asks a notebook's page for the internet.
-        """
-        parts: list[Any] = []
-        for name in names:
-            parts += [self.controls[name].widget, *([self.notes[name]] if name in self.notes else [])]
-        return pn.Row(*parts, margin=0, stylesheets=[_WRAPPED], **_WIDE)
-
-    def put_under_dataset(self, widget: Any) -> None:
-        """Insert another widget under the text of the data set."""
-        widget.stylesheets = [*widget.stylesheets, _WHOLE_ROW]
-        row = self._rows["no"]
-        row.insert(1 + row.index(self.notes["dataset"]), widget)
-
-    def _choices(self, name: str) -> Any:
-        if name == "dataset":
-            return dataset_choices()
-        if name in ("ranks", "row_ranks"):
-            return self._ranks
-        if name == "parts":
-            return self._parts(1)
-        if name == "slow_rank":
-            return self._slow_ranks(self._ranks[-1])
-        return {
-            "system": catalogue.names("systems"),
-            "model": catalogue.names("models"),
-            "protocol": tuple(catalogue.PROTOCOLS),
-        }.get(name)
-
-    @staticmethod
-    def _slow_ranks(ranks: int) -> dict[str, int]:
-        """Label -> rank that can be slowed down, of this many; -1 for none."""
-        return {"none": NO_RANK} | {f"rank {rank}": rank for rank in range(ranks)}
-
-    @staticmethod
-    def _parts(ranks: int) -> dict[str, int]:
-        """Label -> number of partitions that this many ranks can share; 0 follows the number of ranks."""
-        return {"as ranks": 0} | {str(parts): parts for parts in PARTS if parts % ranks == 0 and parts != ranks}
 
     def _value(self, name: str) -> Any:
         return self.controls[name].value
@@ -298,19 +190,11 @@ class Settings:
         if name == "system":
             self._refresh()
 
-    def say_next_run(self, is_next: bool) -> None:
-        """Say above live settings that only the next run uses them: after the end of one."""
-        for group, heading in self._headings.items():
-            text = NEXT_RUN if is_next else HEADINGS[group]
-            if heading.value != text:
-                heading.value = text
-
     def run_is_on(self, running: bool) -> None:
         """Leave only live settings enabled while a run is active; the others apply to the next run."""
         if running != self._running:
             self._running = running
-            self.fixed.header.value = NEXT if running else FIXED
-            self.fixed.collapsed = running
+            self.layout.fold_fixed(running)
             if not running and self._value("system") != self._chosen["system"]:
                 self._take_defaults("system")  # it was pending when the run ended
             self._refresh()
@@ -367,8 +251,7 @@ class Settings:
         self.controls["system"].widget.visible = several > 0
         for name in OF_CONGESTION:
             self.controls[name].widget.visible &= self._value("congestion") != "none"
-        for group, heading in self._headings.items():
-            heading.visible = any(self.controls[name].widget.visible for name in self.groups[group])
+        self.layout.show_headings()
 
     def choose_card(self, name: str) -> None:
         """Choose the card's main system, or the first of its others that can be chosen."""
@@ -428,14 +311,14 @@ class Settings:
         ranks, parts = self._value("ranks"), self.controls["parts"]
         if alone or parts.value % ranks or parts.value == ranks:
             parts.show(0)
-        offered = self._parts(ranks)
+        offered = _offered_parts(ranks)
         if parts.value not in offered.values():
             offered[str(parts.value)] = parts.value
         parts.offer(offered)
 
     def _offer_slow_ranks(self) -> None:
         """Offer the ranks there are to be slowed down; one that is no longer there becomes none."""
-        slow_rank, offered = self.controls["slow_rank"], self._slow_ranks(self._value("ranks"))
+        slow_rank, offered = self.controls["slow_rank"], _offered_slow_ranks(self._value("ranks"))
         if slow_rank.value not in offered.values():
             slow_rank.show(NO_RANK)
         slow_rank.offer(offered)
@@ -452,6 +335,33 @@ class Settings:
             usual = default("task", **self._chosen)
             self.controls["task"].show(usual if usual in tasks else tasks[0])
         self.controls["task"].offer(tasks)
+
+
+def _first_choices(name: str, ranks: Sequence[int]) -> Any:
+    """Return the choices of a setting before others rule some out; None where it has none."""
+    if name == "dataset":
+        return dataset_choices()
+    if name in ("ranks", "row_ranks"):
+        return ranks
+    if name == "parts":
+        return _offered_parts(1)
+    if name == "slow_rank":
+        return _offered_slow_ranks(ranks[-1])
+    return {
+        "system": catalogue.names("systems"),
+        "model": catalogue.names("models"),
+        "protocol": tuple(catalogue.PROTOCOLS),
+    }.get(name)
+
+
+def _offered_slow_ranks(ranks: int) -> dict[str, int]:
+    """Return label -> rank that can be slowed down, of this many; -1 for none."""
+    return {"none": NO_RANK} | {f"rank {rank}": rank for rank in range(ranks)}
+
+
+def _offered_parts(ranks: int) -> dict[str, int]:
+    """Return label -> number of partitions that this many ranks can share; 0 follows the number of ranks."""
+    return {"as ranks": 0} | {str(parts): parts for parts in PARTS if parts % ranks == 0 and parts != ranks}
 
 
 def _is_alone(system: str) -> bool:

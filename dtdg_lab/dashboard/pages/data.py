@@ -13,7 +13,7 @@ from dtdg_lab.config.catalogue import ABSENT
 from dtdg_lab.config.run_config import RunConfig
 from dtdg_lab.core.errors import LabError
 from dtdg_lab.dashboard.choices import is_generated, is_stored
-from dtdg_lab.dashboard.settings import NARROW, Settings
+from dtdg_lab.dashboard.settings import Settings
 from dtdg_lab.datasets.names import DatasetInfo, list_datasets, load_for
 from dtdg_lab.graphs.statistics import GraphStatistics, statistics_of
 from dtdg_lab.visualization.chart import Figure
@@ -33,6 +33,7 @@ from dtdg_lab.widgets.run_page import STRETCH, BackgroundWorker, Page, describe
 # The chosen graph's statistics, computed by a thread: the page must not wait for a file or a generator.
 
 
+NARROW = 210  # pixels: a text among controls
 MOST_ROWS = 3_000_000  # edges of a file, or of all snapshots of a generator, that are loaded for a chart only
 MOST_ALIVE = 10 * MOST_ROWS  # each counted once for every interval of its life
 KEPT = 12
@@ -137,7 +138,7 @@ class GraphPage(Page):
         self.charts = PanelCharts("", defer=defer, chart_height=330, **STRETCH)
         self.panel = self.place(self.charts)
         self._draw()
-        settings.put_under_dataset(self.picture)
+        settings.layout.put_under_dataset(self.picture)
         settings.watch(self._follow_settings)
         self._follow_settings()
 

@@ -9,7 +9,8 @@ import pytest
 
 from dtdg_lab.config.options import OPTIONS
 from dtdg_lab.config.run_config import RunConfig
-from dtdg_lab.dashboard.settings import FIXED, HEADINGS, NEXT, NEXT_RUN, Settings
+from dtdg_lab.dashboard.settings import Settings
+from dtdg_lab.dashboard.settings_panel import FIXED, HEADINGS, NEXT, NEXT_RUN
 from dtdg_lab.widgets.controls import make_control
 
 
@@ -19,7 +20,7 @@ def settings_of(system: str) -> Settings:
 
 def placed(settings: Settings, group: str) -> list[str]:
     """Names of the settings of a group that are shown, in order."""
-    return [name for name in settings.groups[group] if settings.controls[name].widget.visible]
+    return [name for name in settings.layout.groups[group] if settings.controls[name].widget.visible]
 
 
 @pytest.mark.parametrize("name", sorted(OPTIONS))
@@ -108,7 +109,7 @@ def test_settings_stand_in_groups_by_when_a_change_takes_effect():
     settings = settings_of("flaredtdg")
     assert placed(settings, "step")[:3] == ["full_snapshots", "alpha", "decay"]
     assert "window" in placed(settings, "epoch") and "dataset" in placed(settings, "no")
-    everywhere = [name for names in settings.groups.values() for name in names]
+    everywhere = [name for names in settings.layout.groups.values() for name in names]
     assert sorted(everywhere) == sorted(settings.controls)
 
 
@@ -122,14 +123,14 @@ def test_delay_and_rate_of_links_are_shown_with_a_pattern_of_congestion():
 
 def test_what_is_fixed_during_a_run_is_folded_as_the_next_run_and_headings_say_it_after_the_end():
     settings = settings_of("flaredtdg")
-    assert (settings.fixed.header.value, settings.fixed.collapsed) == (FIXED, False)
+    assert (settings.layout.fixed.header.value, settings.layout.fixed.collapsed) == (FIXED, False)
     settings.run_is_on(True)
-    assert (settings.fixed.header.value, settings.fixed.collapsed) == (NEXT, True)
+    assert (settings.layout.fixed.header.value, settings.layout.fixed.collapsed) == (NEXT, True)
     settings.run_is_on(False)
-    settings.say_next_run(True)
-    assert {heading.value for heading in settings._headings.values()} == {NEXT_RUN}
-    settings.say_next_run(False)
-    assert settings._headings["step"].value == HEADINGS["step"]
+    settings.layout.say_next_run(True)
+    assert {heading.value for heading in settings.layout.headings.values()} == {NEXT_RUN}
+    settings.layout.say_next_run(False)
+    assert settings.layout.headings["step"].value == HEADINGS["step"]
 
 
 def test_a_change_that_waits_for_the_epoch_is_tagged_with_both_values():
